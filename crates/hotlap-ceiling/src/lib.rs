@@ -1,0 +1,1 @@
+//! The ceiling, and servers of known behaviour.

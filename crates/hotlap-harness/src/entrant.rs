@@ -1,0 +1,92 @@
+//! Who takes part in a race.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use hotlap_load::plan::{Reuse, Target};
+use serde::{Deserialize, Serialize};
+
+/// A server that takes part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entrant {
+    /// What tables call it; unique in its race.
+    pub name: String,
+    /// Why it takes part.
+    pub role: Role,
+    /// How it comes to life.
+    pub start: Start,
+    /// The contract that it is held to; `None` for a command or a URL, whose first answer is learned.
+    pub contract: Option<String>,
+    /// What really runs: the version receipt, one line; empty when unknown.
+    pub version: String,
+    /// A side effect that must happen once a request.
+    pub counts: Option<Counts>,
+}
+
+/// Why a server takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// To be compared.
+    Contestant,
+    /// To be compared with: the others' ratios are to this one.
+    Reference,
+    /// The reference again, under a hidden name: what separates the two is the noise.
+    Double,
+    /// The least work with which a correct answer can be given here.
+    Ceiling,
+}
+
+/// How a server comes to life.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Start {
+    /// It is started as a process.
+    Launch(Launch),
+    /// It runs already; it is neither started nor stopped nor frozen nor sampled.
+    Running {
+        /// Its URL, for tables.
+        url: String,
+        /// Where it is.
+        target: Target,
+    },
+}
+
+/// A command to start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    /// Program and arguments. `$PORT`, `${PORT}` and `{port}` are replaced when it starts, as are
+    /// `$CPUS`, `${CPUS}` and `{cpus}`.
+    pub argv: Vec<String>,
+    /// Added to the environment, replaced likewise. `PORT` and `CPUS` are always added.
+    pub env: BTreeMap<String, String>,
+    /// Where it runs.
+    pub cwd: PathBuf,
+}
+
+/// A side effect that must happen a known number of times a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counts {
+    /// The file whose lines are counted, in the server's folder.
+    pub file: String,
+    /// Lines a request.
+    pub per_request: u32,
+}
+
+/// How servers are loaded. A race has one or more of these.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// For tables where a race has several: `close`, `POST /bla`; empty for the only one.
+    pub name: String,
+    /// Open at the same time.
+    pub connections: usize,
+    /// Generator threads.
+    pub threads: usize,
+    /// Keep-alive or a new connection each.
+    pub reuse: Reuse,
+    /// Requests in flight a connection.
+    pub pipeline: usize,
+    /// Which of the contract's requests is sent: its index.
+    pub request: usize,
+}

@@ -1,0 +1,80 @@
+//! The costly things behind one seam: servers that start, warm up, run laps and stop.
+//!
+//! [`crate::race`] knows only this. The real track starts processes; a scripted one returns what a
+//! test wrote down.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::lap::{Kind, Lap};
+
+/// Where laps are run.
+pub trait Track {
+    /// Starts an entrant afresh, waits until it answers and verifies it.
+    ///
+    /// # Errors
+    /// Why it cannot take part (any more).
+    fn start(&mut self, entrant: usize) -> Result<Ready, Retired>;
+
+    /// Loads an entrant until it is steady, or a limit is reached.
+    ///
+    /// # Errors
+    /// Why it cannot take part any more.
+    fn warm(&mut self, entrant: usize, load: usize) -> Result<Warmup, Retired>;
+
+    /// Runs one lap. The race fills in heat, block and place.
+    ///
+    /// # Errors
+    /// Why it cannot take part any more.
+    fn lap(&mut self, entrant: usize, load: usize, kind: Kind) -> Result<Lap, Retired>;
+
+    /// Stops an entrant. Never fails: what is wrong is in what it returns.
+    fn stop(&mut self, entrant: usize) -> Option<String>;
+
+    /// Time since the race began.
+    fn elapsed(&self) -> Duration;
+
+    /// Whether the user wants to end it now.
+    fn interrupted(&self) -> bool;
+}
+
+/// A server that answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ready {
+    /// From the start of the process to the first correct answer, in milliseconds.
+    pub ready_ms: f64,
+    /// Badges: checks passed and made, of those that are reported and not required.
+    pub badges: (u32, u32),
+    /// What should be told (answers that vary, a port found).
+    pub notes: Vec<String>,
+    /// Resident memory before any load, in bytes.
+    pub rss_bytes: u64,
+}
+
+/// How a server came to be steady.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Warmup {
+    /// Which way it went.
+    pub class: hotlap_stats::steady::Class,
+    /// From the first request of the warm-up to the steady state, in milliseconds.
+    pub steady_ms: f64,
+    /// The curve: answers per second in windows of equal length.
+    pub curve: Vec<f64>,
+    /// Length of one window, in milliseconds.
+    pub window_ms: f64,
+}
+
+/// Why a server is out of the race: the phase, the cause, its last words and the cure.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{phase}: {cause}")]
+pub struct Retired {
+    /// What was being done (`start`, `verify`, `warm-up`, `lap`).
+    pub phase: String,
+    /// What happened.
+    pub cause: String,
+    /// The last lines that it printed.
+    pub last_words: Vec<String>,
+    /// What to do about it.
+    pub cure: String,
+}

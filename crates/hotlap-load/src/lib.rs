@@ -1,0 +1,19 @@
+//! The load generator: a [`Plan`] in, an [`Outcome`] out.
+//!
+//! The life of one request: a worker thread owns some connections. When the plan's pace says that a
+//! request is due, its bytes, built once, are sent; what comes back is framed and held against what
+//! was expected; the time between is counted in the worker's own histogram; and straight from that
+//! check the next request goes out. Workers share nothing that is written per request.
+//!
+//! This crate knows nothing of TOML, flags, processes or terminals, and it never prints. What goes
+//! wrong under load is counted, by kind and phase; an [`Error`] is only what keeps a load from
+//! being run at all.
+
+pub mod http;
+pub mod outcome;
+pub mod plan;
+pub mod session;
+
+pub use outcome::{Failure, Failures, Outcome, Phase};
+pub use plan::{Plan, PlanError};
+pub use session::{Error, Progress, Session, Window, run};

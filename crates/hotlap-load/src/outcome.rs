@@ -1,0 +1,211 @@
+//! What happened: counts and histograms, by kind, merged without loss.
+
+use std::collections::BTreeMap;
+
+use hotlap_stats::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// What a load did and what came back, of the measured window only, except where it says otherwise.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Which engine ran (`epoll`, `kqueue`).
+    pub backend: String,
+    /// How long the window was, in nanoseconds.
+    pub window_ns: u64,
+    /// Right answers.
+    pub answers: u64,
+    /// Time of each answer from the first byte sent (with [`crate::plan::Reuse::Close`], from the
+    /// start of connecting) to the last byte received: service time.
+    pub service: Histogram,
+    /// Time of each answer from the moment it was due to the last byte received: response time.
+    /// Empty in a closed loop, where nothing is due.
+    pub response: Histogram,
+    /// How late requests were sent, against the moment they were due, by the generator's own fault
+    /// (a request that waits for a free connection is the server's doing). Empty in a closed loop.
+    pub lag: Histogram,
+    /// Time to connect.
+    pub connect: Histogram,
+    /// Time of TLS handshakes.
+    pub handshake: Histogram,
+    /// What went wrong.
+    pub failures: Failures,
+    /// Answers by status, right or wrong.
+    pub statuses: BTreeMap<u16, u64>,
+    /// The first wrong or broken answer: why, and its first bytes.
+    pub first_wrong: Option<Wrong>,
+    /// Connections of the whole load, ramp included.
+    pub connections: Connections,
+    /// Bytes received and sent.
+    pub bytes: Bytes,
+    /// Requests in flight when the window closed: neither answered nor failed.
+    pub in_flight: u64,
+    /// In flight at the end and silent for longer than the timeout's half.
+    pub unanswered: u64,
+    /// Right answers in each tenth of a second of the window, in order.
+    pub series: Vec<Tick>,
+    /// What the generator itself spent, a thread each.
+    pub threads: Vec<ThreadUse>,
+    /// Open loop: requests that were due in the window. 0 in a closed loop.
+    pub due: u64,
+}
+
+/// One tenth of a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Tick {
+    /// Right answers.
+    pub answers: u64,
+    /// Failures of any kind.
+    pub failures: u64,
+    /// The longest service time in it, in nanoseconds.
+    pub max_ns: u64,
+    /// The sum of service times in it, in nanoseconds.
+    pub sum_ns: u64,
+}
+
+/// How a request or a connection failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Failure {
+    /// Nobody listens.
+    Refused,
+    /// The other side reset the connection.
+    Reset,
+    /// The other side closed before the answer was whole.
+    ClosedEarly,
+    /// No whole answer in time.
+    Timeout,
+    /// The bytes are no HTTP answer, or more bytes than asked for.
+    BadFraming,
+    /// A well-framed answer with the right status, but not the right body or length.
+    WrongAnswer,
+    /// A well-framed answer with the wrong status.
+    WrongStatus,
+    /// The TLS handshake or a record failed.
+    Tls,
+    /// Anything else that the system reported (out of ports, out of files, unreachable).
+    Other,
+}
+
+/// Where in a request's life it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Opening the connection, TLS included.
+    Connect,
+    /// Sending the request.
+    Send,
+    /// Waiting for the first byte.
+    FirstByte,
+    /// Reading the rest.
+    Body,
+    /// Between requests: nothing was asked.
+    Idle,
+}
+
+/// Failures, counted by kind and phase.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Failures(pub Vec<FailureCount>);
+
+/// One kind in one phase.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureCount {
+    /// How.
+    pub failure: Failure,
+    /// Where.
+    pub phase: Phase,
+    /// How often.
+    pub count: u64,
+}
+
+impl Failures {
+    /// Counts `count` more.
+    pub fn add(&mut self, failure: Failure, phase: Phase, count: u64) {
+        match self.0.iter_mut().find(|c| c.failure == failure && c.phase == phase) {
+            Some(c) => c.count += count,
+            None => self.0.push(FailureCount { failure, phase, count }),
+        }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().map(|c| c.count).sum()
+    }
+
+    /// Those of one kind, whatever the phase.
+    #[must_use]
+    pub fn of(&self, failure: Failure) -> u64 {
+        self.0.iter().filter(|c| c.failure == failure).map(|c| c.count).sum()
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        for c in &other.0 {
+            self.add(c.failure, c.phase, c.count);
+        }
+    }
+}
+
+/// A wrong answer, kept as evidence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wrong {
+    /// What is wrong with it, in words.
+    pub why: String,
+    /// Its first bytes, at most 512.
+    pub head: Vec<u8>,
+}
+
+/// Connections, counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Connections {
+    /// Asked for by the plan.
+    pub asked: u64,
+    /// Up when the window opened.
+    pub established: u64,
+    /// Opened again because one failed or was closed by the server.
+    pub reopened: u64,
+    /// Opened in all.
+    pub opened: u64,
+}
+
+/// Bytes on the wire, TLS not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Bytes {
+    /// From the server, all of it.
+    pub received: u64,
+    /// Of these, the bytes of right answers (head and body).
+    pub answered: u64,
+    /// To the server.
+    pub sent: u64,
+}
+
+/// What one worker thread spent within the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ThreadUse {
+    /// CPU time, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Wall time, in nanoseconds.
+    pub wall_ns: u64,
+    /// How often it waited for events.
+    pub wakeups: u64,
+    /// Requests that it sent.
+    pub sent: u64,
+    /// The core that it is pinned to.
+    pub cpu: Option<usize>,
+}
+
+impl ThreadUse {
+    /// The share of the window that it was on a core, 0 to 1.
+    #[must_use]
+    pub fn busy(&self) -> f64 {
+        self.cpu_ns as f64 / self.wall_ns.max(1) as f64
+    }
+}
+
+impl Outcome {
+    /// Right answers per second.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.answers as f64 * 1e9 / self.window_ns.max(1) as f64
+    }
+}

@@ -1,0 +1,16 @@
+//! Numbers that know nothing of the world.
+//!
+//! What is measured elsewhere comes in as plain figures; what it means goes out: histograms,
+//! estimates with intervals, comparisons with verdicts, and the test for a steady state. There is
+//! no I/O in here, no clock, no thread and no unsafe code; randomness is passed in by its seed, so
+//! that the same figures always lead to the same words.
+#![forbid(unsafe_code)]
+
+pub mod compare;
+pub mod estimate;
+pub mod histogram;
+pub mod steady;
+
+pub use compare::{Effect, Pair, Verdict};
+pub use estimate::Estimate;
+pub use histogram::Histogram;

@@ -1,0 +1,3 @@
+//! hotlap: hyperfine for HTTP servers.
+
+fn main() {}
