@@ -1,0 +1,76 @@
+// Node's own HTTP server: hello on /, and the JSON API on /bla.
+import { createServer } from "node:http";
+
+const MAX_BODY = 1 << 20;
+const HELLO = "Hello, World!";
+const HELLO_HEADERS = { "Content-Type": "text/plain", "Content-Length": HELLO.length };
+
+// With its length set, an answer is one write; without it, Node sends it in chunks.
+function send(response, status, document) {
+  const body = JSON.stringify(document);
+  response.writeHead(status, {
+    "Content-Type": "application/json",
+    "Content-Length": Buffer.byteLength(body),
+  });
+  response.end(body);
+}
+
+const error = (response, status, text) => send(response, status, { error: text });
+
+// An absent content type is taken for JSON.
+function isJson(type) {
+  return type === undefined || type.split(";", 1)[0].trim().toLowerCase() === "application/json";
+}
+
+function parseObject(text) {
+  try {
+    const value = JSON.parse(text);
+    return value !== null && typeof value === "object" && !Array.isArray(value) ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+function withBody(request, response, answer) {
+  const chunks = [];
+  let size = 0;
+  request.on("data", (chunk) => {
+    size += chunk.length;
+    if (size <= MAX_BODY) chunks.push(chunk);
+  });
+  request.on("end", () => {
+    if (size > MAX_BODY) return error(response, 413, "Content Too Large");
+    const params = parseObject(Buffer.concat(chunks).toString());
+    if (params === null) return error(response, 400, "Bad Request");
+    answer(params);
+  });
+}
+
+const routes = {
+  "GET /": (request, response) => {
+    response.writeHead(200, HELLO_HEADERS);
+    response.end(HELLO);
+  },
+  "GET /bla": (request, response) => {
+    if (!isJson(request.headers["content-type"])) return error(response, 406, "Not Acceptable");
+    send(response, 200, { results: [1, 2, 3] });
+  },
+  "POST /bla": (request, response) => {
+    if (!isJson(request.headers["content-type"])) return error(response, 406, "Not Acceptable");
+    withBody(request, response, (params) => send(response, 200, { name: params.name ?? null }));
+  },
+};
+
+const server = createServer((request, response) => {
+  const { method, url } = request;
+  const query = url.indexOf("?");
+  const path = query < 0 ? url : url.slice(0, query);
+  const route = routes[`${method === "HEAD" ? "GET" : method} ${path}`];
+  if (route === undefined) return error(response, 404, "Not Found");
+  route(request, response);
+});
+
+// Longer than a proxy in front keeps an idle connection, as Node's documentation advises.
+server.keepAliveTimeout = 65_000;
+server.listen(Number(process.env.PORT ?? 8080));
+process.on("SIGTERM", () => process.exit(0));
