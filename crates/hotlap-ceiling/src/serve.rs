@@ -1,0 +1,396 @@
+//! One event loop a core: accept, read, answer, and nothing that is not needed for it.
+//!
+//! Each thread has a listening socket of its own on the same port (`SO_REUSEPORT`), so the threads
+//! share nothing. Sockets are registered once, edge-triggered; a read that does not fill the buffer
+//! is the last one; all answers to what one read brought leave in one write.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use socket2::{Domain, Socket, Type};
+
+use crate::request::{self, Ask, Read, Request};
+
+/// What is answered, and when.
+pub trait Behaviour {
+    /// Appends the answer to one request; returns how long it is held back.
+    fn answer(&mut self, request: &Request, out: &mut Vec<u8>) -> Duration;
+
+    /// Called after each round of events: the place to be slow on purpose.
+    fn round(&mut self) {}
+}
+
+/// Why a server cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The port is taken or not permitted.
+    #[error("cannot listen on port {port}: {source}; choose another with PORT")]
+    Listen {
+        /// The port asked for.
+        port: u16,
+        /// The system's word.
+        source: io::Error,
+    },
+    /// The system refused what an event loop needs.
+    #[error("event loop: {0}")]
+    Loop(#[from] io::Error),
+}
+
+/// The plain greeting of the `hello` contract.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Hello;
+
+impl Behaviour for Hello {
+    #[inline]
+    fn answer(&mut self, request: &Request, out: &mut Vec<u8>) -> Duration {
+        greet(request, out);
+        Duration::ZERO
+    }
+}
+
+/// Appends the contract's answer to `request`.
+pub fn greet(request: &Request, out: &mut Vec<u8>) {
+    out.extend_from_slice(match (request.ask, request.close) {
+        (Ask::Get, false) => {
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!"
+        }
+        (Ask::Get, true) => {
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\
+              Connection: close\r\n\r\nHello, World!"
+        }
+        (Ask::Head, false) => {
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\n"
+        }
+        (Ask::Head, true) => {
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\
+              Connection: close\r\n\r\n"
+        }
+        (Ask::Elsewhere | Ask::HeadElsewhere, _) => {
+            b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+        }
+        (Ask::Other, _) => {
+            b"HTTP/1.1 405 Method Not Allowed\r\nAllow: GET, HEAD\r\nContent-Length: 0\r\n\r\n"
+        }
+    });
+}
+
+/// Serves on loopback until the process is ended, with one thread for each of `threads`; each gets a
+/// behaviour of its own from `make`.
+///
+/// # Errors
+/// When the port cannot be had or the system refuses an event loop.
+pub fn serve<B: Behaviour>(
+    port: u16,
+    threads: usize,
+    make: impl Fn(usize) -> B + Sync,
+) -> Result<(), ServeError> {
+    let listeners: Vec<TcpListener> = (0..threads.max(1))
+        .map(|_| listen(port).map_err(|source| ServeError::Listen { port, source }))
+        .collect::<Result<_, _>>()?;
+    let make = &make;
+    std::thread::scope(|scope| {
+        let rounds: Vec<_> = listeners
+            .into_iter()
+            .enumerate()
+            .map(|(n, listener)| scope.spawn(move || Loop::new(listener, make(n))?.run()))
+            .collect();
+        rounds
+            .into_iter()
+            .try_for_each(|r| r.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })?;
+    Ok(())
+}
+
+fn listen(port: u16) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())?;
+    socket.listen(4096)?;
+    Ok(TcpListener::from_std(socket.into()))
+}
+
+const LISTENER: Token = Token(usize::MAX);
+
+/// What one read may bring; larger requests take several.
+const READ_BYTES: usize = 64 * 1024;
+
+struct Loop<B> {
+    poll: Poll,
+    listener: TcpListener,
+    behaviour: B,
+    connections: Vec<Option<Connection>>,
+    free: Vec<usize>,
+    buffer: Vec<u8>,
+    out: Vec<u8>,
+    held: BinaryHeap<Reverse<(Instant, usize, u64)>>,
+    serial: u64,
+}
+
+struct Connection {
+    stream: TcpStream,
+    /// Bytes of a request that is not whole yet, or that waits behind a held answer.
+    rest: Vec<u8>,
+    /// Answer bytes that the socket did not take yet, or that are held back.
+    unsent: Vec<u8>,
+    /// Close once all is sent.
+    closing: bool,
+    /// An answer is held back: nothing is read or sent until then.
+    held: bool,
+    /// Tells this connection from an earlier one in the same place.
+    serial: u64,
+    continued: bool,
+}
+
+impl<B: Behaviour> Loop<B> {
+    fn new(mut listener: TcpListener, behaviour: B) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        Ok(Self {
+            poll,
+            listener,
+            behaviour,
+            connections: Vec::new(),
+            free: Vec::new(),
+            buffer: vec![0; READ_BYTES],
+            out: Vec::with_capacity(READ_BYTES),
+            held: BinaryHeap::new(),
+            serial: 0,
+        })
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(1024);
+        loop {
+            let wait = self
+                .held
+                .peek()
+                .map(|Reverse((due, ..))| due.saturating_duration_since(Instant::now()));
+            match self.poll.poll(&mut events, wait) {
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                other => other?,
+            }
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.accept()?,
+                    Token(place) => self.ready(place),
+                }
+            }
+            self.release();
+            self.behaviour.round();
+        }
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => self.admit(stream)?,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
+                // Out of files, or a client that is gone already: the next event tries again.
+                Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    fn admit(&mut self, mut stream: TcpStream) -> io::Result<()> {
+        let _ = stream.set_nodelay(true);
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() - 1
+        });
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().register(&mut stream, Token(place), interest)?;
+        self.serial += 1;
+        self.connections[place] = Some(Connection {
+            stream,
+            rest: Vec::new(),
+            unsent: Vec::new(),
+            closing: false,
+            held: false,
+            serial: self.serial,
+            continued: false,
+        });
+        Ok(())
+    }
+
+    fn ready(&mut self, place: usize) {
+        let Some(connection) = self.connections.get_mut(place).and_then(Option::as_mut) else {
+            return;
+        };
+        if connection.held {
+            return;
+        }
+        match connection.flush() {
+            Sent::Part => {}
+            Sent::All if !connection.closing => self.read(place),
+            Sent::All | Sent::Broken => self.remove(place),
+        }
+    }
+
+    fn read(&mut self, place: usize) {
+        loop {
+            let Some(connection) = self.connections[place].as_mut() else { return };
+            let n = match connection.stream.read(&mut self.buffer) {
+                Ok(0) => return self.remove(place),
+                Ok(n) => n,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => return self.remove(place),
+            };
+            // A read that leaves room took all there was; the next edge tells of more.
+            let whole = n < self.buffer.len();
+            let more = if connection.rest.is_empty() {
+                let buffer = std::mem::take(&mut self.buffer);
+                let more = self.take(place, &buffer[..n]);
+                self.buffer = buffer;
+                more
+            } else {
+                let mut bytes = std::mem::take(&mut connection.rest);
+                bytes.extend_from_slice(&self.buffer[..n]);
+                self.take(place, &bytes)
+            };
+            if !more || whole {
+                return;
+            }
+        }
+    }
+
+    /// Answers every whole request in `bytes`; false when the connection is not to be read now.
+    fn take(&mut self, place: usize, bytes: &[u8]) -> bool {
+        let Some(connection) = self.connections[place].as_mut() else { return false };
+        let mut at = 0;
+        self.out.clear();
+        while at < bytes.len() && !connection.closing && !connection.held {
+            match request::read(&bytes[at..]) {
+                Read::Whole(request) => {
+                    let delay = self.behaviour.answer(&request, &mut self.out);
+                    connection.closing = request.close;
+                    connection.continued = false;
+                    at += request.len;
+                    if !delay.is_zero() {
+                        connection.held = true;
+                        let due = Instant::now() + delay;
+                        self.held.push(Reverse((due, place, connection.serial)));
+                    }
+                }
+                Read::Part(expects) => {
+                    if expects && !connection.continued {
+                        connection.continued = true;
+                        self.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+                    }
+                    break;
+                }
+                Read::Bad(status) => {
+                    refuse(status, &mut self.out);
+                    connection.closing = true;
+                    at = bytes.len();
+                }
+            }
+        }
+        if at < bytes.len() && !connection.closing {
+            connection.rest = bytes[at..].to_vec();
+        }
+        if connection.held {
+            connection.unsent.extend_from_slice(&self.out);
+            return false;
+        }
+        match connection.send(&self.out) {
+            Sent::Part => false,
+            Sent::All if !connection.closing => true,
+            Sent::All | Sent::Broken => {
+                self.remove(place);
+                false
+            }
+        }
+    }
+
+    /// Sends the answers whose time has come, and reads on.
+    fn release(&mut self) {
+        let now = Instant::now();
+        while let Some(&Reverse((due, place, serial))) = self.held.peek() {
+            if due > now {
+                return;
+            }
+            self.held.pop();
+            let Some(connection) = self.connections[place].as_mut() else { continue };
+            if connection.serial != serial {
+                continue;
+            }
+            connection.held = false;
+            match connection.flush() {
+                Sent::Part => continue,
+                Sent::All if !connection.closing => {}
+                Sent::All | Sent::Broken => {
+                    self.remove(place);
+                    continue;
+                }
+            }
+            let rest = std::mem::take(&mut connection.rest);
+            if rest.is_empty() || self.take(place, &rest) {
+                self.read(place);
+            }
+        }
+    }
+
+    fn remove(&mut self, place: usize) {
+        if self.connections[place].take().is_some() {
+            self.free.push(place);
+        }
+    }
+}
+
+/// What became of bytes to send.
+enum Sent {
+    /// The socket took all.
+    All,
+    /// The rest is kept until the socket takes more.
+    Part,
+    /// The socket is of no use any more.
+    Broken,
+}
+
+impl Connection {
+    /// Sends `bytes`, keeping what the socket does not take.
+    fn send(&mut self, mut bytes: &[u8]) -> Sent {
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                Ok(n) => bytes = &bytes[n..],
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    self.unsent.extend_from_slice(bytes);
+                    return Sent::Part;
+                }
+                Err(_) => return Sent::Broken,
+            }
+        }
+        Sent::All
+    }
+
+    fn flush(&mut self) -> Sent {
+        if self.unsent.is_empty() {
+            return Sent::All;
+        }
+        let unsent = std::mem::take(&mut self.unsent);
+        self.send(&unsent)
+    }
+}
+
+fn refuse(status: u16, out: &mut Vec<u8>) {
+    let reason = match status {
+        413 => "Content Too Large",
+        431 => "Request Header Fields Too Large",
+        501 => "Not Implemented",
+        505 => "HTTP Version Not Supported",
+        _ => "Bad Request",
+    };
+    out.extend_from_slice(
+        format!("HTTP/1.1 {status} {reason}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            .as_bytes(),
+    );
+}
