@@ -1,0 +1,34 @@
+// The servlet of ../Hello.java for Jetty 9.2: the packages and the constructor are of their time.
+
+import java.io.IOException;
+import javax.servlet.http.HttpServlet;
+import javax.servlet.http.HttpServletRequest;
+import javax.servlet.http.HttpServletResponse;
+import org.eclipse.jetty.server.Server;
+import org.eclipse.jetty.servlet.ServletContextHandler;
+import org.eclipse.jetty.servlet.ServletHolder;
+
+public class Hello extends HttpServlet {
+    @Override
+    protected void doGet(HttpServletRequest request, HttpServletResponse response)
+            throws IOException {
+        response.setContentType("text/plain;charset=utf-8");
+        // Without it, 9.2 ends an answer to "Connection: close" by closing, and frames nothing.
+        response.setContentLength(13);
+        response.getWriter().print("Hello, World!");
+    }
+
+    public static void main(String[] args) throws Exception {
+        if (args.length > 0 && args[0].equals("--version")) {
+            System.out.println("Jetty " + Server.getVersion() + ", "
+                    + System.getProperty("java.vm.name") + " " + Runtime.version());
+            return;
+        }
+        Server server = new Server(Integer.parseInt(System.getenv("PORT")));
+        server.setStopAtShutdown(true);
+        ServletContextHandler context = new ServletContextHandler(server, "/");
+        context.addServlet(new ServletHolder(new Hello()), "");
+        server.start();
+        server.join();
+    }
+}
