@@ -8,7 +8,10 @@
 //!
 //! This crate never prints; what it has to tell it returns, or hands to a watcher as an event.
 
+pub mod catalogue;
+pub mod contract;
 pub mod entrant;
 pub mod lap;
+pub mod manifest;
 pub mod race;
 pub mod track;
