@@ -1,0 +1,51 @@
+// Express: hello on /, and the JSON API on /bla.
+import express from "express";
+
+const app = express();
+// Both are on by default and cost each answer: an advertisement, and a hash of its body.
+app.disable("x-powered-by");
+app.disable("etag");
+
+app.get("/", (req, res) => {
+  res.type("text/plain").send("Hello, World!");
+});
+
+const error = (res, status, text) => res.status(status).json({ error: text });
+
+// An absent content type is taken for JSON.
+function acceptJson(req, res, next) {
+  const type = req.headers["content-type"] ?? "application/json";
+  if (type.split(";", 1)[0].trim().toLowerCase() === "application/json") return next();
+  error(res, 406, "Not Acceptable");
+}
+
+// The parser would take an empty body for an empty object.
+function refuseEmpty(req, res, body) {
+  if (body.length === 0) throw Object.assign(new Error("Bad Request"), { status: 400 });
+}
+
+const parseJson = express.json({ type: () => true, verify: refuseEmpty });
+
+function requireObject(req, res, next) {
+  const { body } = req;
+  if (body !== null && typeof body === "object" && !Array.isArray(body)) return next();
+  error(res, 400, "Bad Request");
+}
+
+app.route("/bla")
+  .all(acceptJson)
+  .get((req, res) => {
+    res.json({ results: [1, 2, 3] });
+  })
+  .post(parseJson, requireObject, (req, res) => {
+    res.json({ name: req.body.name ?? null });
+  });
+
+app.use((req, res) => error(res, 404, "Not Found"));
+// Four parameters make it an error handler; Express's own answers in HTML.
+app.use((failure, req, res, next) => error(res, failure.status ?? 500, failure.message));
+
+const server = app.listen(Number(process.env.PORT ?? 8080));
+// Longer than a proxy in front keeps an idle connection, as Node's documentation advises.
+server.keepAliveTimeout = 65_000;
+process.on("SIGTERM", () => process.exit(0));
