@@ -1,0 +1,649 @@
+//! What can be typed: the only file that knows clap.
+//!
+//! Types and help, no behaviour. What it means is worked out in `cmd`, from these types to others,
+//! so that nothing behind this door ever sees a flag.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+use crate::quantity;
+
+/// hyperfine for HTTP servers: name some servers, and it builds them, starts them, checks that they
+/// answer correctly, races them lap against lap, and tells which is faster, by how much, and how
+/// sure that is.
+#[derive(Debug, Parser)]
+#[command(
+    name = "hotlap",
+    version,
+    max_term_width = 80,
+    styles = STYLES,
+    help_expected = true,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_long_help = TOP
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// When to use colours.
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "auto",
+        global = true,
+        hide_short_help = true
+    )]
+    pub color: When,
+    /// Say only what was asked for: no live line, no hints, no warnings.
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+}
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Yellow.on_default().bold())
+    .usage(AnsiColor::Yellow.on_default().bold())
+    .literal(AnsiColor::Green.on_default())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+const TOP: &str = "\
+Examples:
+  hotlap run                                     the quick suite, about a minute
+  hotlap run go/net-http 'node app.js'           a server of the catalogue, a command
+  hotlap load -t2 -c100 -d10s http://localhost:8080/
+  hotlap report --export-html page.html          the last run, as a page
+
+Exit codes:
+    0  all went well
+    1  hotlap itself could not go on (a file, the store, the system)
+    2  the command line, a suite or a manifest makes no sense
+    3  a server failed, answered wrongly, or could not take part
+    4  measured, but not to be relied on
+    5  a regression beyond --fail-if, outside of the noise
+  130  ended by Ctrl-C; what there was by then is kept";
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// On a terminal, unless NO_COLOR is set or TERM is dumb.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// One verb each.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measure servers and compare them: the main job
+    Run(Box<RunArgs>),
+    /// Load one URL: the load generator alone; wrk's flags work
+    Load(Box<LoadArgs>),
+    /// Show the catalogue: what can run on this machine, what is missing
+    List(ListArgs),
+    /// Print, or with --yes run, what installs the missing
+    Setup(SetupArgs),
+    /// Build servers, start them, verify their answers, stop them
+    Check(CheckArgs),
+    /// Show a stored run again
+    Report(ReportArgs),
+    /// Compare two stored runs
+    Compare(CompareArgs),
+    /// List what is stored
+    History(HistoryArgs),
+    /// Measure the instrument against servers whose true figures are known
+    Prove(ProveArgs),
+    /// Write a commented suite file for the servers named
+    Init(InitArgs),
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+    /// The process that ends a server's whole tree when hotlap is gone.
+    #[command(name = "__warden", hide = true, disable_help_flag = true)]
+    Warden(Inner),
+    /// The ceiling server.
+    #[command(name = "__ceiling", hide = true, disable_help_flag = true)]
+    Ceiling(Inner),
+    /// A server of known behaviour.
+    #[command(name = "__known", hide = true, disable_help_flag = true)]
+    Known(Inner),
+}
+
+/// The arguments of a hidden command, untouched.
+#[derive(Debug, Args)]
+pub struct Inner {
+    /// Passed on as they are.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub argv: Vec<OsString>,
+}
+
+/// `hotlap run`
+#[derive(Debug, Args)]
+#[command(after_long_help = RUN)]
+pub struct RunArgs {
+    /// Servers of the catalogue (go/net-http, node/http:cluster), commands ('node app.js'), or URLs
+    /// of servers that run already; none: the quick suite
+    ///
+    /// A command is split into words as a shell would, and started without a shell. $PORT and
+    /// {port} are replaced, PORT is in its environment; if it listens elsewhere, the port is found.
+    #[arg(value_name = "SERVER|COMMAND|URL")]
+    pub servers: Vec<String>,
+    /// A suite: one of the five by its name, or a file
+    #[arg(long, value_name = "NAME|FILE", conflicts_with = "servers")]
+    pub suite: Option<String>,
+    /// Each server stands on the one before it: show what each step costs
+    #[arg(long)]
+    pub ladder: bool,
+    /// Install what the servers named are missing first, as `hotlap setup --yes` does
+    #[arg(long)]
+    pub setup: bool,
+    /// Go on with the last interrupted run of the same servers and loads
+    #[arg(long)]
+    pub resume: bool,
+    /// What tables call a server; repeat it, in the order of the servers
+    #[arg(short, long = "name", value_name = "NAME")]
+    pub names: Vec<String>,
+    /// The server that the others are compared with (default: the first)
+    #[arg(long, value_name = "NAME")]
+    pub reference: Option<String>,
+    /// Start commands through `sh -c`
+    #[arg(long)]
+    pub shell: bool,
+    /// How much is asked.
+    #[command(flatten)]
+    pub shape: Shape,
+    /// How long and how often.
+    #[command(flatten)]
+    pub schedule: Schedule,
+    /// What is asked.
+    #[command(flatten)]
+    pub request: RequestArgs,
+    /// Exit with code 5 where a server is worse than the reference by more than this, outside of
+    /// the noise: "cost +3%", "rps -5%", "p99 +10%"
+    #[arg(long, value_name = "RULE")]
+    pub fail_if: Vec<String>,
+    /// Do not store the run
+    #[arg(long, conflicts_with = "store")]
+    pub no_store: bool,
+    /// Where it is kept.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Where it is written to.
+    #[command(flatten)]
+    pub exports: ExportArgs,
+}
+
+const RUN: &str = "\
+Examples:
+  hotlap run go/net-http node/http:cluster
+  hotlap run 'python3 app.py' 'node app.js' --reference 'node app.js'
+  hotlap run -n old -n new './old --port $PORT' './new --port $PORT'
+  hotlap run http://127.0.0.1:8080/ --path /health
+  hotlap run --suite app-servers --budget 5m
+  hotlap run --ladder go/net-http 'go run ./app'
+  hotlap run base pr --fail-if 'cost +3%' --export-markdown summary.md";
+
+/// How a server is loaded.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Load")]
+pub struct Shape {
+    /// Connections open at the same time
+    #[arg(short, long, value_name = "N", default_value = "64", value_parser = quantity::count)]
+    pub connections: usize,
+    /// Generator threads (default: 1, or what the generator's cores are)
+    #[arg(short, long, value_name = "N", value_parser = quantity::count)]
+    pub threads: Option<usize>,
+    /// A new connection for each request
+    #[arg(long)]
+    pub close: bool,
+    /// Requests in flight on each connection
+    #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::count)]
+    pub pipeline: usize,
+    /// The rate for response times, in requests per second (default: half of what the slowest
+    /// server reaches)
+    #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
+    pub rate: Option<f64>,
+    /// How long a request may take
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::span)]
+    pub timeout: Duration,
+    /// Load servers that run on another machine: they are mine
+    #[arg(long)]
+    pub target_is_mine: bool,
+}
+
+/// How long, how often, where.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Schedule")]
+pub struct Schedule {
+    /// Time to spend on measuring, in all
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = quantity::span)]
+    pub budget: Duration,
+    /// Stop before the budget is spent when all intervals are as narrow as this
+    #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
+    pub precision: Option<f64>,
+    /// Length of a lap
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = quantity::span)]
+    pub lap: Duration,
+    /// Fresh starts of every server (default: by the budget)
+    #[arg(long, value_name = "N")]
+    pub heats: Option<u32>,
+    /// Blocks in each heat (default: by the budget)
+    #[arg(long, value_name = "N")]
+    pub blocks: Option<u32>,
+    /// Seed of the random order (default: a new one, stored with the run)
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Cores for the server (default: half of them)
+    #[arg(long, value_name = "N")]
+    pub cpus: Option<usize>,
+    /// Do not pin server and generator to cores of their own
+    #[arg(long)]
+    pub no_pin: bool,
+    /// Do not freeze servers that are out of their lap
+    #[arg(long)]
+    pub no_freeze: bool,
+    /// Measure against the ceiling too (default: yes, where hotlap starts the servers)
+    #[arg(long)]
+    pub no_ceiling: bool,
+}
+
+/// What is asked, and which answer is right.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Request")]
+pub struct RequestArgs {
+    /// The contract that servers of the catalogue are held to (default: hello)
+    #[arg(long, value_name = "NAME")]
+    pub contract: Option<String>,
+    /// Path to ask commands and URLs for (default: /, or the URL's own)
+    #[arg(long, value_name = "PATH")]
+    pub path: Option<String>,
+    /// Method
+    #[arg(long, value_name = "METHOD")]
+    pub method: Option<String>,
+    /// A header of the request; repeat it for more
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    pub headers: Vec<String>,
+    /// Body of the request; @FILE reads it from a file
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub body: Option<String>,
+    /// Status that is right (default: 200 to 299)
+    #[arg(long, value_name = "N")]
+    pub expect_status: Option<u16>,
+    /// Body that is right (default: what the first answer holds, but for what varies in it)
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub expect_body: Option<String>,
+    /// Take any certificate
+    #[arg(long)]
+    pub insecure: bool,
+}
+
+/// `hotlap load`
+#[derive(Debug, Args)]
+#[command(after_long_help = LOAD)]
+pub struct LoadArgs {
+    /// What to load: http://, https://, or unix:/path/to/socket:/path
+    #[arg(required_unless_present_any = ["requests_file", "script"])]
+    pub url: Option<String>,
+    /// Generator threads (default: 1)
+    #[arg(short, long, value_name = "N", value_parser = quantity::count)]
+    pub threads: Option<usize>,
+    /// Connections open at the same time
+    #[arg(short, long, value_name = "N", default_value = "64", value_parser = quantity::count)]
+    pub connections: usize,
+    /// How long
+    #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = quantity::span)]
+    #[arg(conflicts_with = "requests", allow_hyphen_values = true)]
+    pub duration: Duration,
+    /// How many requests, instead of how long
+    #[arg(short = 'n', long, value_name = "N", value_parser = quantity::count)]
+    pub requests: Option<usize>,
+    /// What is sent before anything counts
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = quantity::duration)]
+    pub ramp: Duration,
+    /// Open loop: requests per second, due whatever the server does
+    #[arg(short = 'R', long, value_name = "RATE", value_parser = quantity::rate)]
+    pub rate: Option<f64>,
+    /// Open loop with exponential gaps, as independent users make them
+    #[arg(long, requires = "rate")]
+    pub poisson: bool,
+    /// Seed of the gaps
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub seed: u64,
+    /// A new connection for each request
+    #[arg(long)]
+    pub close: bool,
+    /// Requests in flight on each connection
+    #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::count)]
+    pub pipeline: usize,
+    /// How long a request may take
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::span)]
+    pub timeout: Duration,
+    /// Print the percentiles of latency
+    #[arg(long)]
+    pub latency: bool,
+    /// What is asked.
+    #[command(flatten)]
+    pub request: LoadRequestArgs,
+    /// Check one body in so many (status and length are always checked)
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub check_one_in: u32,
+    /// Send without a first look: no answer is learned, any 2xx is right
+    #[arg(long)]
+    pub no_check: bool,
+    /// Cores to pin the generator's threads to: 1,2,3
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub cpus: Vec<usize>,
+    /// Local addresses to connect from, in turn (beyond 28,000 connections)
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    pub sources: Vec<std::net::IpAddr>,
+    /// Start at this moment: Unix seconds, so that several generators start together
+    #[arg(long, value_name = "SECONDS")]
+    pub start_at: Option<f64>,
+    /// Form of the result
+    #[arg(long, value_name = "FORM", default_value = "human")]
+    pub format: Form,
+    /// A Lua script, as wrk takes it: refused, with what to use instead
+    #[arg(short, long, value_name = "FILE", hide_short_help = true)]
+    pub script: Option<PathBuf>,
+    /// Where it is written to.
+    #[command(flatten)]
+    pub exports: LoadExportArgs,
+}
+
+const LOAD: &str = "\
+Examples:
+  hotlap load http://localhost:8080/
+  hotlap load -t4 -c100 -d30s --latency http://localhost:8080/
+  hotlap load -R 5k --poisson http://localhost:8080/       an open loop
+  hotlap load -n 10k --method POST --body @order.json -H 'Content-Type: \
+application/json' http://localhost:8080/orders
+  hotlap load --format wrk -t2 -c10 -d5s http://localhost:8080/ | ./parse.sh
+  hotlap load --format hgrm http://localhost:8080/ > latency.hgrm";
+
+/// What `hotlap load` asks, and which answer is right.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Request")]
+pub struct LoadRequestArgs {
+    /// Method (default: GET, or POST with a body)
+    #[arg(long, value_name = "METHOD")]
+    pub method: Option<String>,
+    /// A header of the request; repeat it for more
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    pub headers: Vec<String>,
+    /// Body of the request; @FILE reads it from a file
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub body: Option<String>,
+    /// Several requests: a line each, `[WEIGHT] [METHOD] URL [BODY]`
+    #[arg(long, value_name = "FILE")]
+    pub requests_file: Option<PathBuf>,
+    /// Status that is right (default: 200 to 299)
+    #[arg(long, value_name = "N")]
+    pub expect_status: Option<u16>,
+    /// Body that is right (default: what the first answer holds, but for what varies in it)
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub expect_body: Option<String>,
+    /// Take any certificate
+    #[arg(long)]
+    pub insecure: bool,
+    /// Load another machine: it is mine
+    #[arg(long)]
+    pub target_is_mine: bool,
+}
+
+/// How `hotlap load` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// For people.
+    Human,
+    /// wrk's own form, for scripts that parse it.
+    Wrk,
+    /// The whole outcome.
+    Json,
+    /// One line a figure.
+    Csv,
+    /// HdrHistogram's percentile distribution.
+    Hgrm,
+}
+
+/// `hotlap list`
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  hotlap list              every server, and what is missing to run it
+  hotlap list nim          those of one language
+  hotlap list --ready -q   the ids of what can run now, one a line")]
+pub struct ListArgs {
+    /// Only ids that contain this
+    pub pattern: Option<String>,
+    /// Only what can run now
+    #[arg(long)]
+    pub ready: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hotlap setup`
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  hotlap setup             what is missing, and the commands that install it
+  hotlap setup nim --yes   install it")]
+pub struct SetupArgs {
+    /// Only for ids that contain this
+    pub pattern: Option<String>,
+    /// Run the commands
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// `hotlap check`
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  hotlap check                    the whole catalogue
+  hotlap check go/net-http        one server
+  hotlap check 'node app.js'      a command: does it answer as a server should?")]
+pub struct CheckArgs {
+    /// Ids that contain this, or commands, or URLs
+    #[arg(value_name = "PATTERN|COMMAND|URL")]
+    pub servers: Vec<String>,
+    /// The contract to check (default: every one that the server names)
+    #[arg(long, value_name = "NAME")]
+    pub contract: Option<String>,
+    /// Only build
+    #[arg(long)]
+    pub build_only: bool,
+    /// Count a server that is skipped for a missing toolchain as failed
+    #[arg(long)]
+    pub strict: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Start commands through `sh -c`
+    #[arg(long)]
+    pub shell: bool,
+}
+
+/// `hotlap report`
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  hotlap report                              the last run
+  hotlap report 12 --export-html page.html   run 12, as a page
+  hotlap report --export-json - | jq .       every lap of the last run")]
+pub struct ReportArgs {
+    /// Number of the run (default: the last)
+    pub run: Option<u64>,
+    /// Where it is kept.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Where it is written to.
+    #[command(flatten)]
+    pub exports: ExportArgs,
+}
+
+/// `hotlap compare`
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  hotlap compare 11 12                        what changed from run 11 to run 12
+  hotlap compare 11 12 --fail-if 'cost +3%'   in CI")]
+pub struct CompareArgs {
+    /// Number of the run to compare with
+    pub before: u64,
+    /// Number of the run to compare
+    pub after: u64,
+    /// Exit with code 5 where a server is worse by more than this, outside of the noise
+    #[arg(long, value_name = "RULE")]
+    pub fail_if: Vec<String>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Where they are kept.
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// `hotlap history`
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  hotlap history                  every stored run
+  hotlap history go/net-http      one server over all runs")]
+pub struct HistoryArgs {
+    /// Only runs of this server
+    pub server: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Where they are kept.
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// `hotlap prove`
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  hotlap prove             about a minute; exit code 4 where the instrument is off")]
+pub struct ProveArgs {
+    /// Time to spend, in all
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = quantity::span)]
+    pub budget: Duration,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hotlap init`
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  hotlap init go/net-http 'node app.js' > mine.toml
+  hotlap run --suite ./mine.toml")]
+pub struct InitArgs {
+    /// Servers of the catalogue, commands or URLs
+    #[arg(value_name = "SERVER|COMMAND|URL", required = true)]
+    pub servers: Vec<String>,
+}
+
+/// `hotlap completions`
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  hotlap completions bash > ~/.local/share/bash-completion/completions/hotlap")]
+pub struct CompletionsArgs {
+    /// Which shell
+    pub shell: clap_complete::Shell,
+}
+
+/// Where runs are kept.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Store and exports")]
+pub struct StoreArgs {
+    /// The file that keeps the runs (default: hotlap.db in the user's data directory)
+    #[arg(long, value_name = "FILE")]
+    pub store: Option<PathBuf>,
+}
+
+/// Where a report is written to.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Store and exports")]
+pub struct ExportArgs {
+    /// Every figure and every lap (`-`: standard output)
+    #[arg(long, value_name = "FILE")]
+    pub export_json: Option<PathBuf>,
+    /// The table and the sentences
+    #[arg(long, value_name = "FILE")]
+    pub export_markdown: Option<PathBuf>,
+    /// One line a server
+    #[arg(long, value_name = "FILE")]
+    pub export_csv: Option<PathBuf>,
+    /// One page that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub export_html: Option<PathBuf>,
+}
+
+/// Where the outcome of `hotlap load` is written to.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Exports")]
+pub struct LoadExportArgs {
+    /// The whole outcome (`-`: standard output)
+    #[arg(long, value_name = "FILE")]
+    pub export_json: Option<PathBuf>,
+    /// One line a figure
+    #[arg(long, value_name = "FILE")]
+    pub export_csv: Option<PathBuf>,
+    /// HdrHistogram's percentile distribution
+    #[arg(long, value_name = "FILE")]
+    pub export_hgrm: Option<PathBuf>,
+}
+
+/// Reads the command line; ends the process where it makes no sense (exit code 2) or asks for help.
+#[must_use]
+pub fn parse() -> Cli {
+    Cli::parse()
+}
+
+/// Writes the completion script for a shell.
+pub fn completions(shell: clap_complete::Shell, out: &mut dyn std::io::Write) {
+    clap_complete::generate(shell, &mut Cli::command(), "hotlap", out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn wrks_command_line_is_understood() {
+        let line = "hotlap load -t4 -c100 -d30s --timeout 2s --latency http://h/";
+        let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+        let Command::Load(load) = cli.command else { panic!("not a load") };
+        assert_eq!((load.threads, load.connections), (Some(4), 100));
+        assert_eq!(load.duration, Duration::from_secs(30));
+        assert!(load.latency);
+    }
+
+    #[test]
+    fn every_command_has_examples_within_80_columns() {
+        let mut cli = Cli::command();
+        for command in cli.get_subcommands_mut().filter(|c| !c.is_hide_set()) {
+            let help = command.clone().term_width(80).render_long_help().to_string();
+            assert!(help.contains("Examples:"), "{} has no examples", command.get_name());
+            for line in help.lines() {
+                assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+            }
+        }
+    }
+}

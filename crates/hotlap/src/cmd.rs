@@ -1,0 +1,44 @@
+//! One verb a file: what was typed becomes what is meant, a library is called, the result printed.
+
+pub mod check;
+pub mod compare;
+pub mod history;
+pub mod init;
+pub mod list;
+pub mod load;
+pub mod prove;
+pub mod report;
+pub mod run;
+pub mod setup;
+
+use crate::cli::{self, Command};
+use crate::console::Console;
+use crate::exit::Exit;
+
+/// Does what was typed.
+///
+/// # Errors
+/// What keeps the command from being done; a server that fails is an [`Exit`], not an error.
+pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
+    match command {
+        Command::Run(args) => run::run(*args, console),
+        Command::Load(args) => load::run(*args, console),
+        Command::List(args) => list::run(&args, console),
+        Command::Setup(args) => setup::run(&args, console),
+        Command::Check(args) => check::run(&args, console),
+        Command::Report(args) => report::run(&args, console),
+        Command::Compare(args) => compare::run(&args, console),
+        Command::History(args) => history::run(&args, console),
+        Command::Prove(args) => prove::run(&args, console),
+        Command::Init(args) => init::run(&args, console),
+        Command::Completions(args) => {
+            let mut script = Vec::new();
+            cli::completions(args.shell, &mut script);
+            console.print(&String::from_utf8_lossy(&script))?;
+            Ok(Exit::Ok)
+        }
+        Command::Warden(_) | Command::Ceiling(_) | Command::Known(_) => {
+            anyhow::bail!("this hidden command is not wired up yet")
+        }
+    }
+}

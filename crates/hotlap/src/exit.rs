@@ -1,0 +1,90 @@
+//! Exit codes: a promise to scripts and to CI.
+
+use std::process::ExitCode;
+
+/// How hotlap ends. The numbers are part of the interface: they do not change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Everything that was asked for was done.
+    Ok = 0,
+    /// hotlap itself could not go on: a file, the store, the system.
+    Error = 1,
+    /// The command line, a suite or a manifest makes no sense.
+    Usage = 2,
+    /// A server failed, answered wrongly, or could not take part.
+    ServerFailed = 3,
+    /// It was measured, but the measurement cannot be relied on: no lap passed its gates, or the
+    /// instrument is off.
+    Invalid = 4,
+    /// A regression beyond `--fail-if`, outside of the noise.
+    Regression = 5,
+    /// Ended by Ctrl-C or a signal; what there was by then is kept.
+    Interrupted = 130,
+}
+
+impl Exit {
+    /// Every code with its meaning, for the help text.
+    pub const ALL: [(Self, &'static str); 7] = [
+        (Self::Ok, "all went well"),
+        (Self::Error, "hotlap itself could not go on (a file, the store, the system)"),
+        (Self::Usage, "the command line, a suite or a manifest makes no sense"),
+        (Self::ServerFailed, "a server failed, answered wrongly, or could not take part"),
+        (Self::Invalid, "measured, but not to be relied on"),
+        (Self::Regression, "a regression beyond --fail-if, outside of the noise"),
+        (Self::Interrupted, "ended by Ctrl-C; what there was by then is kept"),
+    ];
+
+    /// The worse of two ends; an interrupt outweighs all.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let weight = |e: Self| match e {
+            Self::Ok => 0,
+            Self::Regression => 1,
+            Self::Invalid => 2,
+            Self::ServerFailed => 3,
+            Self::Usage => 4,
+            Self::Error => 5,
+            Self::Interrupted => 6,
+        };
+        if weight(other) > weight(self) { other } else { self }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// An error of the one who typed: reported as usage, exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UsageError(pub String);
+
+/// Shorthand for `Err(UsageError)`.
+///
+/// # Errors
+/// Always: that is its purpose.
+pub fn usage<T>(message: impl Into<String>) -> anyhow::Result<T> {
+    Err(UsageError(message.into()).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_a_contract() {
+        let numbers: Vec<u8> = Exit::ALL.iter().map(|(exit, _)| *exit as u8).collect();
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 130]);
+    }
+
+    #[test]
+    fn the_worse_end_wins() {
+        assert_eq!(Exit::Ok.and(Exit::Regression), Exit::Regression);
+        assert_eq!(Exit::ServerFailed.and(Exit::Invalid), Exit::ServerFailed);
+        assert_eq!(Exit::Interrupted.and(Exit::Error), Exit::Interrupted);
+        assert_eq!(Exit::Ok.and(Exit::Ok), Exit::Ok);
+    }
+}

@@ -1,0 +1,15 @@
+//! hotlap: hyperfine for HTTP servers.
+//!
+//! Rooms: [`cli`] says what can be typed; [`cmd`] holds one verb a file; [`record`] is what is kept;
+//! [`store`] keeps it (the only SQL); [`report`] makes finished words and figures of it, which its
+//! renderers only lay out; [`timekeeper`] stands between a race and all of these; [`console`] and
+//! [`live`] are what the user looks at. This is the only crate that prints.
+
+pub mod cli;
+pub mod cmd;
+pub mod console;
+pub mod exit;
+pub mod export;
+pub mod quantity;
+pub mod record;
+pub mod report;

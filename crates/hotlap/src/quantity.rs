@@ -1,0 +1,152 @@
+//! Quantities as people type them: `30s`, `2m`, `500ms`, `1k`, `1%`.
+//!
+//! Apart from `cli` because suite files and `--fail-if` are read with the same rules.
+
+use std::time::Duration;
+
+/// Reads a length of time: a number and `us`, `ms`, `s`, `m` or `h`; a bare number counts seconds,
+/// as it does for wrk.
+///
+/// # Errors
+/// Says what is wrong with the text, and shows the right form.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = split(text);
+    let scale = match unit {
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("`{unit}` is no unit of time: use 500ms, 30s, 2m or 1h")),
+    };
+    let value: f64 = number.parse().map_err(|_| "a time looks like 500ms, 30s, 2m or 1h")?;
+    if value < 0.0 {
+        return Err("a time cannot be negative".to_owned());
+    }
+    Duration::try_from_secs_f64(value * scale).map_err(|_| format!("{text} is too long a time"))
+}
+
+/// [`duration`] that is longer than zero.
+///
+/// # Errors
+/// As [`duration`], and for zero.
+pub fn span(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("0 is too short: nothing would be measured".to_owned()),
+        d => Ok(d),
+    }
+}
+
+/// Reads a count: digits, or a number and `k` or `M` (thousand, million), as wrk does.
+///
+/// # Errors
+/// Says what is wrong with the text.
+pub fn count(text: &str) -> Result<usize, String> {
+    let (number, unit) = split(text);
+    let scale = match unit {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" => 1e6,
+        _ => return Err(format!("`{unit}` is no unit of a count: use 400, 1k or 2M")),
+    };
+    let value: f64 = number.parse().map_err(|_| "a count looks like 400, 1k or 2M")?;
+    let scaled = value * scale;
+    if scaled < 0.0 {
+        return Err("a count cannot be negative".to_owned());
+    }
+    if scaled.fract() != 0.0 || scaled > 1e12 {
+        return Err(format!("{text} is not a whole number that can be counted to"));
+    }
+    Ok(scaled as usize)
+}
+
+/// Reads a share: `1%`, `0.5 %` or `0.01`. The result is a fraction.
+///
+/// # Errors
+/// Says what is wrong with the text.
+pub fn share(text: &str) -> Result<f64, String> {
+    let text = text.trim();
+    let (number, scale) = match text.strip_suffix('%') {
+        Some(number) => (number.trim(), 0.01),
+        None => (text, 1.0),
+    };
+    let value: f64 = number.parse().map_err(|_| "a share looks like 1% or 0.01")?;
+    if !value.is_finite() || value <= 0.0 {
+        return Err("a share is a positive number: 1% or 0.01".to_owned());
+    }
+    Ok(value * scale)
+}
+
+/// Reads a rate in requests per second: `5000`, `5k`, `0.5`.
+///
+/// # Errors
+/// Says what is wrong with the text.
+pub fn rate(text: &str) -> Result<f64, String> {
+    let (number, unit) = split(text.trim_end_matches("/s"));
+    let scale = match unit {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" => 1e6,
+        _ => return Err(format!("`{unit}` is no unit of a rate: use 500, 5k or 1M")),
+    };
+    let value: f64 = number.parse().map_err(|_| "a rate looks like 500, 5k or 1M")?;
+    if !value.is_finite() || value <= 0.0 {
+        return Err(format!("a rate of {text} cannot be kept: use a positive number"));
+    }
+    Ok(value * scale)
+}
+
+/// Splits a text into its number and its unit.
+fn split(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
+    (text[..end].trim(), text[end..].trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_wrk_reads_them_and_more() {
+        assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(duration("30"), Ok(Duration::from_secs(30)));
+        assert_eq!(duration("1.5h"), Ok(Duration::from_secs(5400)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("250us"), Ok(Duration::from_micros(250)));
+    }
+
+    #[test]
+    fn a_time_that_is_none_says_how_one_looks() {
+        assert_eq!(duration("-1s"), Err("a time cannot be negative".to_owned()));
+        assert!(duration("soon").unwrap_err().contains("no unit of time"));
+        assert!(duration("").unwrap_err().contains("looks like"));
+        assert!(span("0s").unwrap_err().contains("too short"));
+        assert!(duration("1e300s").is_err() || duration("1e300").is_err());
+    }
+
+    #[test]
+    fn counts_take_wrks_suffixes() {
+        assert_eq!(count("400"), Ok(400));
+        assert_eq!(count("1k"), Ok(1000));
+        assert_eq!(count("2M"), Ok(2_000_000));
+        assert_eq!(count("0"), Ok(0));
+        assert!(count("-3").unwrap_err().contains("negative"));
+        assert!(count("1.5").unwrap_err().contains("whole"));
+        assert!(count("ten").is_err());
+    }
+
+    #[test]
+    fn shares_and_rates_are_positive() {
+        assert_eq!(share("1%"), Ok(0.01));
+        assert_eq!(share("0.5 %"), Ok(0.005));
+        assert_eq!(share("0.02"), Ok(0.02));
+        assert!(share("-1%").is_err());
+        assert!(share("nan").is_err());
+        assert_eq!(rate("5k"), Ok(5000.0));
+        assert_eq!(rate("500/s"), Ok(500.0));
+        assert!(rate("0").is_err());
+        assert!(rate("inf").is_err());
+    }
+}

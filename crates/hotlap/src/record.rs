@@ -1,0 +1,422 @@
+//! What is kept: a run, its servers, its starts and its laps.
+//!
+//! The words of the harness, flattened in this one place into plain figures. `store` writes them,
+//! `report` reads them, and neither knows the other. A field that is added here is added to the
+//! schema of the store and of the JSON report.
+
+use hotlap_harness::lap as measured;
+use hotlap_harness::{entrant, track};
+use hotlap_load::outcome::{FailureCount, Tick};
+use hotlap_load::plan::Reuse;
+use hotlap_stats::Histogram;
+use serde::{Deserialize, Serialize};
+
+pub use hotlap_harness::entrant::Role;
+pub use hotlap_harness::lap::Gate;
+pub use hotlap_stats::steady::Class;
+
+/// One `hotlap run`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its number in the store; `None` while it is not stored.
+    pub number: Option<u64>,
+    /// When it began, in milliseconds since 1970 (UTC).
+    pub began_ms: u64,
+    /// How long it took, in milliseconds; 0 while it is under way.
+    pub took_ms: u64,
+    /// How it ended.
+    pub state: State,
+    /// The words of the command line.
+    pub command: Vec<String>,
+    /// The version of hotlap.
+    pub hotlap: String,
+    /// The suite, if it was one.
+    pub suite: Option<String>,
+    /// What was asked.
+    pub question: Question,
+    /// What the suite says of itself; empty when it was none.
+    pub about: String,
+    /// What the requests are: a contract's name, or `GET /path`.
+    pub contract: String,
+    /// The seed of the order.
+    pub seed: u64,
+    /// How it was planned.
+    pub schedule: Schedule,
+    /// Where it ran.
+    pub host: Host,
+    /// How servers were loaded.
+    pub loads: Vec<Load>,
+    /// Who took part, in the order of the command line.
+    pub servers: Vec<Server>,
+    /// The fresh starts.
+    pub starts: Vec<Start>,
+    /// The laps, in the order in which they were run.
+    pub laps: Vec<Lap>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// It runs, or hotlap was killed while it did.
+    UnderWay,
+    /// By its own rule: budget, precision, or the number of blocks.
+    Finished,
+    /// By Ctrl-C or a signal.
+    Interrupted,
+    /// By an error of hotlap itself.
+    Failed,
+}
+
+/// What a run asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Question {
+    /// Which is faster?
+    Compare,
+    /// What does each step cost?
+    Ladder,
+    /// How does it scale with a parameter?
+    Scale,
+    /// What happens under overload?
+    Stress,
+}
+
+/// How a run was planned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Heats, as planned.
+    pub heats: u32,
+    /// Blocks a heat, as planned.
+    pub blocks: u32,
+    /// Length of a lap, in milliseconds.
+    pub lap_ms: f64,
+    /// Time to spend, in seconds.
+    pub budget_s: f64,
+    /// The relative half width of the intervals at which it stops early, if any.
+    pub precision: Option<f64>,
+    /// Cores of the server; empty: not pinned.
+    pub server_cpus: Vec<usize>,
+    /// Cores of the generator; empty: not pinned.
+    pub generator_cpus: Vec<usize>,
+    /// Servers out of their lap were frozen.
+    pub freeze: bool,
+}
+
+/// The machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// Operating system and release: `Debian GNU/Linux 12`.
+    pub os: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// Architecture: `x86_64`.
+    pub arch: String,
+    /// The processor, as it names itself.
+    pub cpu: String,
+    /// Logical cores that hotlap may use.
+    pub cores: u32,
+    /// Memory, in bytes.
+    pub memory_bytes: u64,
+    /// Which virtual machine or container, if any.
+    pub virtualisation: Option<String>,
+    /// Further facts, a name and a value each (governor, boost, load average, …).
+    pub facts: Vec<(String, String)>,
+    /// What about it makes the figures doubtful.
+    pub doubts: Vec<String>,
+}
+
+/// How servers are loaded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// For tables where a run has several; empty for the only one.
+    pub name: String,
+    /// Open at the same time.
+    pub connections: usize,
+    /// Generator threads.
+    pub threads: usize,
+    /// Keep-alive, or a new connection each.
+    pub keep_alive: bool,
+    /// Requests in flight a connection.
+    pub pipeline: usize,
+    /// The request, in words: `GET /`.
+    pub request: String,
+}
+
+/// Who takes part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Server {
+    /// What tables call it; unique in its run.
+    pub name: String,
+    /// Why it takes part.
+    pub role: Role,
+    /// How it is started: the command, or the URL of one that runs.
+    pub command: String,
+    /// The version receipt; empty when unknown.
+    pub version: String,
+    /// One line about it; empty when unknown.
+    pub about: String,
+    /// What a suite's source published for it, if anything.
+    pub published: Option<Published>,
+    /// Why it is out, if it is.
+    pub retired: Option<Retired>,
+}
+
+/// What somebody published for a server, elsewhere, then.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// Requests per second.
+    pub requests_per_s: f64,
+    /// The year.
+    pub year: u32,
+    /// Where.
+    pub source: String,
+    /// Why it cannot be trusted; empty when nothing speaks against it.
+    pub doubt: String,
+}
+
+/// Why a server is out of the race.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retired {
+    /// In which phase (`build`, `start`, `verify`, `warm-up`, `lap`).
+    pub phase: String,
+    /// What happened.
+    pub cause: String,
+    /// The last lines that it printed.
+    pub last_words: Vec<String>,
+    /// What to do about it.
+    pub cure: String,
+}
+
+/// A fresh start of one server, and how it warmed up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// Which server, as an index.
+    pub server: usize,
+    /// Which heat, from 0.
+    pub heat: u32,
+    /// From the start of the process to the first correct answer, in milliseconds.
+    pub ready_ms: f64,
+    /// Badges: checks passed and made, of those that are reported and not required.
+    pub badges: (u32, u32),
+    /// Resident memory before any load, in bytes.
+    pub rss_bytes: u64,
+    /// What should be told (answers that vary, a port found).
+    pub notes: Vec<String>,
+    /// How it became steady, a load each; empty before it was warmed up.
+    pub warmups: Vec<Warmup>,
+}
+
+/// How a server became steady under one load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Warmup {
+    /// Which load, as an index.
+    pub load: usize,
+    /// Which way it went.
+    pub class: Class,
+    /// From the first request to the steady state, in milliseconds.
+    pub steady_ms: f64,
+    /// Answers per second, in windows of equal length.
+    pub curve: Vec<f64>,
+    /// Length of one window, in milliseconds.
+    pub window_ms: f64,
+}
+
+/// One lap.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Lap {
+    /// Which server, as an index.
+    pub server: usize,
+    /// Which load, as an index.
+    pub load: usize,
+    /// Which fresh start, from 0.
+    pub heat: u32,
+    /// Which block of the heat, from 0.
+    pub block: u32,
+    /// Which place in the block, from 0.
+    pub place: u32,
+    /// Requests per second that were due; `None` for a closed loop.
+    pub rate: Option<f64>,
+    /// When its window opened, in milliseconds since the run began.
+    pub at_ms: u64,
+    /// Length of its window, in nanoseconds.
+    pub window_ns: u64,
+    /// Right answers.
+    pub answers: u64,
+    /// Failures by kind and phase.
+    pub failures: Vec<FailureCount>,
+    /// Answers by status.
+    pub statuses: Vec<(u16, u64)>,
+    /// Requests that were due; 0 in a closed loop.
+    pub due: u64,
+    /// In flight when the window closed.
+    pub in_flight: u64,
+    /// Connections asked for, up when the window opened, opened again.
+    pub connections: (u64, u64, u64),
+    /// Bytes received and sent.
+    pub bytes: (u64, u64),
+    /// Service time.
+    pub service: Histogram,
+    /// Response time from the due moment; empty in a closed loop.
+    pub response: Histogram,
+    /// How late the generator sent; empty in a closed loop.
+    pub lag: Histogram,
+    /// Time to connect.
+    pub connect: Histogram,
+    /// Right answers in each tenth of a second.
+    pub series: Vec<Tick>,
+    /// The engine that ran.
+    pub backend: String,
+    /// The generator's CPU time, in nanoseconds, and the share of the window that its busiest
+    /// thread was on a core.
+    pub generator: (u64, f64),
+    /// What the server used; `None` where it cannot be seen.
+    pub usage: Option<measured::Usage>,
+    /// The gates that it failed.
+    pub failed: Vec<Gate>,
+}
+
+impl From<&entrant::Load> for Load {
+    fn from(load: &entrant::Load) -> Self {
+        Self {
+            name: load.name.clone(),
+            connections: load.connections,
+            threads: load.threads,
+            keep_alive: load.reuse == Reuse::KeepAlive,
+            pipeline: load.pipeline,
+            request: String::new(),
+        }
+    }
+}
+
+impl From<&entrant::Entrant> for Server {
+    fn from(entrant: &entrant::Entrant) -> Self {
+        let command = match &entrant.start {
+            entrant::Start::Launch(launch) => shell_words::join(&launch.argv),
+            entrant::Start::Running { url, .. } => url.clone(),
+        };
+        Self {
+            name: entrant.name.clone(),
+            role: entrant.role,
+            command,
+            version: entrant.version.clone(),
+            about: String::new(),
+            published: None,
+            retired: None,
+        }
+    }
+}
+
+impl From<&track::Retired> for Retired {
+    fn from(retired: &track::Retired) -> Self {
+        Self {
+            phase: retired.phase.clone(),
+            cause: retired.cause.clone(),
+            last_words: retired.last_words.clone(),
+            cure: retired.cure.clone(),
+        }
+    }
+}
+
+impl Start {
+    /// A start that is ready and not yet warm.
+    #[must_use]
+    pub fn new(server: usize, heat: u32, ready: &track::Ready) -> Self {
+        Self {
+            server,
+            heat,
+            ready_ms: ready.ready_ms,
+            badges: ready.badges,
+            rss_bytes: ready.rss_bytes,
+            notes: ready.notes.clone(),
+            warmups: Vec::new(),
+        }
+    }
+}
+
+impl Warmup {
+    /// The warm-up under one load.
+    #[must_use]
+    pub fn new(load: usize, warmup: &track::Warmup) -> Self {
+        Self {
+            load,
+            class: warmup.class,
+            steady_ms: warmup.steady_ms,
+            curve: warmup.curve.clone(),
+            window_ms: warmup.window_ms,
+        }
+    }
+}
+
+impl From<&measured::Lap> for Lap {
+    fn from(lap: &measured::Lap) -> Self {
+        let outcome = &lap.outcome;
+        let busiest = outcome.threads.iter().map(|t| t.busy()).fold(0.0, f64::max);
+        Self {
+            server: lap.entrant,
+            load: lap.load,
+            heat: lap.heat,
+            block: lap.block,
+            place: lap.place,
+            rate: match lap.kind {
+                measured::Kind::Flat => None,
+                measured::Kind::Paced { rate } => Some(rate),
+            },
+            at_ms: lap.at_ms,
+            window_ns: outcome.window_ns,
+            answers: outcome.answers,
+            failures: outcome.failures.0.clone(),
+            statuses: outcome.statuses.iter().map(|(s, n)| (*s, *n)).collect(),
+            due: outcome.due,
+            in_flight: outcome.in_flight,
+            connections: (
+                outcome.connections.asked,
+                outcome.connections.established,
+                outcome.connections.reopened,
+            ),
+            bytes: (outcome.bytes.received, outcome.bytes.sent),
+            service: outcome.service.clone(),
+            response: outcome.response.clone(),
+            lag: outcome.lag.clone(),
+            connect: outcome.connect.clone(),
+            series: outcome.series.clone(),
+            backend: outcome.backend.clone(),
+            generator: (outcome.threads.iter().map(|t| t.cpu_ns).sum(), busiest),
+            usage: lap.usage,
+            failed: lap.failed.clone(),
+        }
+    }
+}
+
+impl Lap {
+    /// Right answers per second.
+    #[must_use]
+    pub fn requests_per_s(&self) -> f64 {
+        self.answers as f64 * 1e9 / self.window_ns.max(1) as f64
+    }
+
+    /// CPU time of the server's tree per request, in nanoseconds.
+    #[must_use]
+    pub fn cost_ns(&self) -> Option<f64> {
+        let usage = self.usage.as_ref()?;
+        (usage.requests > 0).then(|| usage.cpu_ns as f64 / usage.requests as f64)
+    }
+
+    /// Whether it takes part in estimates.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        !self.failed.iter().any(Gate::invalidates)
+    }
+
+    /// Whether the generator may be what was measured: the lap is a lower bound.
+    #[must_use]
+    pub fn is_bound(&self) -> bool {
+        self.failed.iter().any(|g| matches!(g, Gate::Generator { .. }))
+    }
+
+    /// Failures of every kind.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.failures.iter().map(|c| c.count).sum()
+    }
+}

@@ -1,0 +1,401 @@
+//! Records in, a finished report out: every figure rounded, every verdict taken, every sentence
+//! written, before any renderer runs.
+//!
+//! The renderers below lay out what is here and compute nothing. The JSON form of [`Report`] is
+//! published (`schemas/report.schema.json`): what a page draws is all in it.
+
+use serde::Serialize;
+
+use crate::record;
+
+/// How a report can be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Every figure and every lap.
+    Json,
+    /// The table and the sentences.
+    Markdown,
+    /// One line a server.
+    Csv,
+    /// One page.
+    Html,
+}
+
+/// Everything that is said of a run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Version of the form of this document: 1.
+    pub schema: u32,
+    /// Which run.
+    pub run: Heading,
+    /// The machine.
+    pub host: Host,
+    /// The sentences that the run ends in; the verdict first.
+    pub sentences: Vec<String>,
+    /// What separates the reference from itself.
+    pub noise: Option<Noise>,
+    /// What speaks against the figures, and what to do about it.
+    pub warnings: Vec<String>,
+    /// One table a load.
+    pub tables: Vec<Table>,
+    /// Servers that failed, and why.
+    pub failed: Vec<Failed>,
+    /// Each step of a ladder; empty for other questions.
+    pub ladder: Vec<Step>,
+    /// Every fresh start with its warm-up curves.
+    pub starts: Vec<Start>,
+    /// Every lap, in the order in which they were run.
+    pub laps: Vec<Lap>,
+}
+
+/// Which run it is.
+#[derive(Debug, Clone, Serialize)]
+pub struct Heading {
+    /// Its number in the store, if it is stored.
+    pub number: Option<u64>,
+    /// `hello`, or `GET /path`.
+    pub contract: String,
+    /// The one line over the table, in parts: contract, load, cores, schedule.
+    pub title: Vec<String>,
+    /// When it began: `2026-11-21T20:15:00Z`.
+    pub began: String,
+    /// How long it took, in seconds.
+    pub took_s: f64,
+    /// How it ended.
+    pub state: record::State,
+    /// What the state means for the reader; empty when it finished.
+    pub state_note: String,
+    /// The command that repeats it.
+    pub command: String,
+    /// The version of hotlap.
+    pub hotlap: String,
+    /// The suite, if it was one.
+    pub suite: Option<String>,
+    /// What the suite says of itself.
+    pub about: String,
+    /// What was asked.
+    pub question: record::Question,
+    /// The seed of the order.
+    pub seed: u64,
+    /// The loads, as planned.
+    pub loads: Vec<record::Load>,
+    /// The schedule, as planned.
+    pub schedule: record::Schedule,
+}
+
+/// The machine, and one line that says it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Host {
+    /// `8 × AMD EPYC, 24 GB, Debian GNU/Linux 12, Linux 6.18`.
+    pub line: String,
+    /// All that is known.
+    #[serde(flatten)]
+    pub facts: record::Host,
+}
+
+/// A figure: what to draw, and what to write.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Figure {
+    /// The value, rounded.
+    pub value: f64,
+    /// Lower end of its interval; `null` where there is none.
+    pub low: Option<f64>,
+    /// Upper end of its interval; `null` where there is none.
+    pub high: Option<f64>,
+    /// The value as it is written: `57,900`, `0.9 ms`.
+    pub text: String,
+    /// The interval as it is written: `± 2.1%`; empty where there is none.
+    pub spread: String,
+}
+
+/// Today's noise: the reference against itself.
+#[derive(Debug, Clone, Serialize)]
+pub struct Noise {
+    /// Which server was run twice.
+    pub server: String,
+    /// The double's requests/s over the reference's.
+    pub requests_per_s: Option<Figure>,
+    /// The double's CPU time per request over the reference's.
+    pub cost: Option<Figure>,
+    /// The least difference that is told from noise, as a share, in requests/s.
+    pub requests_per_s_band: Option<f64>,
+    /// The least difference that is told from noise, as a share, in cost.
+    pub cost_band: Option<f64>,
+    /// It said in one sentence.
+    pub sentence: String,
+}
+
+/// One load's standings.
+#[derive(Debug, Clone, Serialize)]
+pub struct Table {
+    /// Which load, as an index.
+    pub load: usize,
+    /// What the load is, in words; empty where it is the only one.
+    pub title: String,
+    /// Name of the reference.
+    pub reference: Option<String>,
+    /// By rank; then those without one; the ceiling last.
+    pub rows: Vec<Row>,
+    /// What this table says, in sentences.
+    pub sentences: Vec<String>,
+}
+
+/// One server under one load.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// Its rank; `None` where it has none (a bound, the ceiling, too few laps).
+    pub rank: Option<u32>,
+    /// What tables call it.
+    pub name: String,
+    /// Why it takes part.
+    pub role: record::Role,
+    /// How it was started.
+    pub command: String,
+    /// The version receipt.
+    pub version: String,
+    /// Laps that count, and laps in all.
+    pub laps: (u32, u32),
+    /// The generator was the limit: requests/s is a lower bound (`≥`).
+    pub is_bound: bool,
+    /// Right answers per second.
+    pub requests_per_s: Option<Figure>,
+    /// As per cent of the ceiling's.
+    pub of_ceiling: Option<Figure>,
+    /// CPU time of the whole process tree, in microseconds a request.
+    pub cpu_us: Option<Figure>,
+    /// Instructions a request, user and kernel.
+    pub instructions: Option<(Figure, Figure)>,
+    /// Context switches a request.
+    pub switches: Option<Figure>,
+    /// Against the reference.
+    pub against: Option<Against>,
+    /// At saturation, from sending.
+    pub service: Latency,
+    /// At a common rate, from the moment it was due.
+    pub response: Option<Latency>,
+    /// Most resident memory of the tree, in MB.
+    pub rss_mb: Option<Figure>,
+    /// Most proportional memory of the tree, in MB.
+    pub pss_mb: Option<Figure>,
+    /// CPU use, in per cent of one core.
+    pub cpu_percent: Option<Figure>,
+    /// Failures in all laps.
+    pub errors: u64,
+    /// Failures by kind and phase, most first.
+    pub errors_by_kind: Vec<ErrorCount>,
+    /// Time to the first right answer, in milliseconds: the median start.
+    pub ready_ms: Option<Figure>,
+    /// Time to steady, in milliseconds: the median start.
+    pub steady_ms: Option<Figure>,
+    /// How it warmed up, in words.
+    pub warmup: String,
+    /// Reported checks that it passes: `11/14`; empty where none were made.
+    pub badges: String,
+    /// What else should be told.
+    pub notes: Vec<String>,
+    /// What was published for it elsewhere, beside what was measured here.
+    pub published: Option<Published>,
+}
+
+/// A server against the reference.
+#[derive(Debug, Clone, Serialize)]
+pub struct Against {
+    /// Name of the reference.
+    pub reference: String,
+    /// Requests/s over the reference's.
+    pub requests_per_s: Option<Figure>,
+    /// `faster`, `slower`, or `no difference that could be measured`.
+    pub requests_per_s_verdict: String,
+    /// CPU time a request over the reference's.
+    pub cost: Option<Figure>,
+    /// `cheaper`, `dearer`, or `no difference that could be measured`.
+    pub cost_verdict: String,
+}
+
+/// Latencies of one server under one load.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Latency {
+    /// How many times were taken.
+    pub count: u64,
+    /// The rate at which requests were due; `None` at saturation.
+    pub rate: Option<f64>,
+    /// Mean, in milliseconds.
+    pub mean: Option<Figure>,
+    /// Standard deviation, in milliseconds.
+    pub stdev: Option<Figure>,
+    /// Half are shorter, in milliseconds.
+    pub p50: Option<Figure>,
+    /// 90 % are shorter, in milliseconds.
+    pub p90: Option<Figure>,
+    /// 99 % are shorter, in milliseconds; `None` where there are too few samples to know it.
+    pub p99: Option<Figure>,
+    /// 99.9 % are shorter, in milliseconds; `None` where there are too few samples to know it.
+    pub p999: Option<Figure>,
+    /// The longest, in milliseconds.
+    pub max: Option<Figure>,
+    /// Points of the percentile curve: the share, and the milliseconds that it does not exceed.
+    /// They end where the samples no longer tell.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Failures of one kind in one phase.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ErrorCount {
+    /// `timeout`, `reset`, …
+    pub kind: String,
+    /// `connect`, `send`, `first-byte`, `body`, `idle`.
+    pub phase: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// What somebody published, beside what was measured here.
+#[derive(Debug, Clone, Serialize)]
+pub struct Published {
+    /// Requests per second, then.
+    pub requests_per_s: Figure,
+    /// The year.
+    pub year: u32,
+    /// Where.
+    pub source: String,
+    /// Relative to the suite's reference, then.
+    pub ratio_then: Option<Figure>,
+    /// Relative to the suite's reference, here.
+    pub ratio_here: Option<Figure>,
+    /// `2016: 2.3× of puma · here: 4.1× [4.0, 4.2]`.
+    pub sentence: String,
+    /// Why it cannot be trusted; empty when nothing speaks against it.
+    pub doubt: String,
+}
+
+/// A server that failed.
+#[derive(Debug, Clone, Serialize)]
+pub struct Failed {
+    /// What tables call it.
+    pub name: String,
+    /// In which phase.
+    pub phase: String,
+    /// How it was started.
+    pub command: String,
+    /// What happened.
+    pub cause: String,
+    /// The last lines that it printed.
+    pub last_words: Vec<String>,
+    /// What to do about it.
+    pub cure: String,
+}
+
+/// One step of a ladder: a server and the one that it stands on.
+#[derive(Debug, Clone, Serialize)]
+pub struct Step {
+    /// Which load, as an index.
+    pub load: usize,
+    /// The lower rung.
+    pub from: String,
+    /// The upper rung.
+    pub to: String,
+    /// What the step costs, in microseconds of CPU a request.
+    pub cpu_us: Option<Figure>,
+    /// What the step costs, in microseconds of wall time a request (1/rate).
+    pub wall_us: Option<Figure>,
+    /// It said in one sentence.
+    pub sentence: String,
+}
+
+/// A fresh start.
+#[derive(Debug, Clone, Serialize)]
+pub struct Start {
+    /// Name of the server.
+    pub server: String,
+    /// Which heat, from 1.
+    pub heat: u32,
+    /// Time to the first right answer, in milliseconds.
+    pub ready_ms: f64,
+    /// Memory before any load, in MB.
+    pub rss_mb: f64,
+    /// Its warm-ups.
+    pub warmups: Vec<Warmup>,
+}
+
+/// One warm-up.
+#[derive(Debug, Clone, Serialize)]
+pub struct Warmup {
+    /// Which load, as an index.
+    pub load: usize,
+    /// Which way it went, in words.
+    pub class: String,
+    /// Time to steady, in milliseconds.
+    pub steady_ms: f64,
+    /// Length of one window of the curve, in milliseconds.
+    pub window_ms: f64,
+    /// Answers per second in each window.
+    pub curve: Vec<f64>,
+}
+
+/// One lap.
+#[derive(Debug, Clone, Serialize)]
+pub struct Lap {
+    /// Name of the server.
+    pub server: String,
+    /// Which load, as an index.
+    pub load: usize,
+    /// Which heat, from 1.
+    pub heat: u32,
+    /// Which block, from 1.
+    pub block: u32,
+    /// Which place in the block, from 1.
+    pub place: u32,
+    /// The rate at which requests were due; `None` for a closed loop.
+    pub rate: Option<f64>,
+    /// When it began, in seconds since the run began.
+    pub at_s: f64,
+    /// How long its window was, in seconds.
+    pub window_s: f64,
+    /// Right answers.
+    pub answers: u64,
+    /// Failures.
+    pub errors: u64,
+    /// Right answers per second.
+    pub requests_per_s: f64,
+    /// CPU time a request, in microseconds.
+    pub cpu_us: Option<f64>,
+    /// Median latency, in milliseconds (from the due moment where there is one).
+    pub p50_ms: f64,
+    /// 99th percentile, in milliseconds; `None` where there are too few samples.
+    pub p99_ms: Option<f64>,
+    /// The longest, in milliseconds.
+    pub max_ms: f64,
+    /// Resident memory of the tree, in MB.
+    pub rss_mb: Option<f64>,
+    /// Proportional memory of the tree, in MB.
+    pub pss_mb: Option<f64>,
+    /// CPU use of the tree, in per cent of one core.
+    pub cpu_percent: Option<f64>,
+    /// The busiest generator thread, in per cent of its time.
+    pub generator_percent: f64,
+    /// Right answers in each tenth of a second.
+    pub series_answers: Vec<u64>,
+    /// The mean latency in each tenth of a second, in milliseconds.
+    pub series_mean_ms: Vec<f64>,
+    /// The longest latency in each tenth of a second, in milliseconds.
+    pub series_max_ms: Vec<f64>,
+    /// Why it is left out, or only a lower bound; empty when it counts.
+    pub doubts: Vec<String>,
+    /// Whether it takes part in the estimates.
+    pub counts: bool,
+}
+
+impl Report {
+    /// The report in one of its forms.
+    #[must_use]
+    pub fn render(&self, form: Form) -> String {
+        match form {
+            Form::Json => {
+                let mut text = serde_json::to_string_pretty(self).expect("a report is plain data");
+                text.push('\n');
+                text
+            }
+            Form::Markdown | Form::Csv | Form::Html => String::new(),
+        }
+    }
+}
