@@ -1,11 +1,15 @@
-//! Two servers' laps in, a ratio with its interval and a verdict out.
+//! Two servers' laps in, a ratio with its interval out.
 //!
 //! Laps are paired within their block, so what the machine does to both cancels; blocks lie within
 //! heats (fresh starts), and starts differ, so the interval comes from heats first.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Estimate;
+use crate::estimate::Reading;
+use crate::heats::Heats;
 
 /// One paired observation: what a block says of a server and the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -16,6 +20,16 @@ pub struct Pair {
     pub block: u32,
     /// ln(server / reference), both being the block's mean over its mirrored laps.
     pub log_ratio: f64,
+}
+
+/// What an interval rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// Fresh starts: the interval holds for the next start too.
+    Heats,
+    /// The blocks of one start: the interval holds for that start alone, and says so.
+    OneHeat,
 }
 
 /// What the pairs say together.
@@ -29,16 +43,62 @@ pub struct Effect {
     pub sd_heat: f64,
     /// Standard deviation between blocks of one heat, in log units.
     pub sd_block: f64,
+    /// How many heats it rests on.
+    pub heats: u32,
+    /// How many blocks, over all heats.
+    pub blocks: u32,
 }
 
-/// What may be said of a server against the reference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// More of the good or less of the bad, beyond the noise.
-    Better,
-    /// The other way round, beyond the noise.
-    Worse,
-    /// No difference that could be measured.
-    NoDifference,
+impl Effect {
+    /// What the interval rests on.
+    #[must_use]
+    pub fn basis(&self) -> Basis {
+        if self.heats > 1 { Basis::Heats } else { Basis::OneHeat }
+    }
+
+    /// The larger distance of the interval's two ends from "no difference", in log units: of the
+    /// reference against its double this is the noise of the day.
+    #[must_use]
+    pub fn reach(&self) -> f64 {
+        self.ratio.low.ln().abs().max(self.ratio.high.ln().abs())
+    }
+}
+
+/// Pairs two servers' readings by heat and block. Blocks that only one of them has (a lap was left
+/// out) and readings that are not positive and finite make no pair.
+#[must_use]
+pub fn pairs(server: &[Reading], reference: &[Reading]) -> Vec<Pair> {
+    let fit = |r: &&Reading| r.value.is_finite() && r.value > 0.0;
+    let reference: BTreeMap<(u32, u32), f64> =
+        reference.iter().filter(fit).map(|r| ((r.heat, r.block), r.value)).collect();
+    server
+        .iter()
+        .filter(fit)
+        .filter_map(|r| {
+            let against = reference.get(&(r.heat, r.block))?;
+            Some(Pair { heat: r.heat, block: r.block, log_ratio: (r.value / against).ln() })
+        })
+        .collect()
+}
+
+/// The ratio that the pairs show, with its interval at `confidence` (0.95). `None` without a pair.
+///
+/// Each heat is reduced to one robust location of its blocks, and the interval is Student's over
+/// the heats (degrees of freedom = heats - 1): the highest level that was repeated is what an
+/// interval may rest on (Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013,
+/// section 6). With one heat it rests on the blocks, see [`Effect::basis`].
+#[must_use]
+pub fn effect(pairs: &[Pair], confidence: f64) -> Option<Effect> {
+    let fit = pairs.iter().filter(|p| p.log_ratio.is_finite());
+    let heats = Heats::of(fit.map(|p| (p.heat, p.log_ratio)))?;
+    let centre = heats.centre(confidence);
+    let (sd_heat, sd_block) = heats.spread();
+    Some(Effect {
+        ratio: centre.exp(),
+        p: centre.p(),
+        sd_heat,
+        sd_block,
+        heats: heats.count() as u32,
+        blocks: heats.blocks() as u32,
+    })
 }

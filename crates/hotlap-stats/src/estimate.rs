@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::heats::Heats;
+
 /// A value with its confidence interval, in the unit of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
@@ -25,6 +27,35 @@ impl Estimate {
     pub fn holds(&self, x: f64) -> bool {
         self.low <= x && x <= self.high
     }
+
+    /// Whether the data say anything about how sure the value is.
+    #[must_use]
+    pub fn is_bounded(&self) -> bool {
+        self.low.is_finite() && self.high.is_finite()
+    }
+}
+
+/// What one block says of one server: a figure in its own unit (requests/s, ns a request).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Reading {
+    /// The fresh start that the block belongs to.
+    pub heat: u32,
+    /// The block within the heat.
+    pub block: u32,
+    /// The block's mean over its mirrored laps.
+    pub value: f64,
+}
+
+/// The level of one server over all heats, with its interval at `confidence` (0.95): estimated as
+/// a comparison is (see [`crate::compare::effect`]), on the logarithm, so that the interval cannot
+/// reach below zero. Readings that are not positive and finite are left out; `None` if none is left.
+#[must_use]
+pub fn level(readings: &[Reading], confidence: f64) -> Option<Estimate> {
+    let logs = readings
+        .iter()
+        .filter(|r| r.value.is_finite() && r.value > 0.0)
+        .map(|r| (r.heat, r.value.ln()));
+    Some(Heats::of(logs)?.centre(confidence).exp())
 }
 
 /// The median; for an even count the mean of the middle two. `None` for no values.
@@ -32,10 +63,93 @@ impl Estimate {
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
+    middle(&sorted)
+}
+
+/// The median of values in order.
+fn middle(sorted: &[f64]) -> Option<f64> {
     let n = sorted.len();
     match n {
         0 => None,
         _ if n % 2 == 1 => Some(sorted[n / 2]),
-        _ => Some((sorted[n / 2 - 1] + sorted[n / 2]) / 2.0),
+        _ => Some(f64::midpoint(sorted[n / 2 - 1], sorted[n / 2])),
+    }
+}
+
+/// The median absolute deviation from the median, times 1.4826: for normal values it estimates
+/// their standard deviation, and up to half of them may be anything (Hampel, "The influence curve
+/// and its role in robust estimation", JASA 69, 1974). `None` for no values.
+#[must_use]
+pub fn mad(values: &[f64]) -> Option<f64> {
+    let centre = median(values)?;
+    let deviations: Vec<f64> = values.iter().map(|v| (v - centre).abs()).collect();
+    Some(1.482_602_218_505_602 * median(&deviations)?)
+}
+
+/// The median with its order-statistics interval: no assumption on the distribution, only that the
+/// values are independent. The ends are the values of rank k and n+1-k for the largest k at which
+/// the binomial distribution keeps `confidence` (Le Boudec, "Performance Evaluation of Computer and
+/// Communication Systems", theorem 2.1). Fewer than 6 values cannot reach 95 %: the ends are then
+/// infinite. `None` for no values.
+#[must_use]
+pub fn median_interval(values: &[f64], confidence: f64) -> Option<Estimate> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let value = middle(&sorted)?;
+    let n = sorted.len();
+    // Walks up the binomial(n, 1/2) probabilities in logarithms: 2^-n alone underflows at 1,075.
+    let per_side = (1.0 - confidence) / 2.0;
+    let (mut ln_term, mut below, mut k) = (-(n as f64) * std::f64::consts::LN_2, 0.0, 0);
+    while k < n / 2 {
+        below += ln_term.exp();
+        if below > per_side {
+            break;
+        }
+        ln_term += ((n - k) as f64 / (k + 1) as f64).ln();
+        k += 1;
+    }
+    let (low, high) = match k {
+        0 => (f64::NEG_INFINITY, f64::INFINITY),
+        k => (sorted[k - 1], sorted[n - k]),
+    };
+    Some(Estimate { value, low, high })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(n: u32) -> Vec<f64> {
+        (1..=n).map(f64::from).collect()
+    }
+
+    #[test]
+    fn a_median_of_five_has_no_interval_at_95_percent() {
+        let five = median_interval(&counted(5), 0.95).unwrap();
+        assert!(!five.is_bounded());
+        let six = median_interval(&counted(6), 0.95).unwrap();
+        assert_eq!((six.value, six.low, six.high), (3.5, 1.0, 6.0));
+    }
+
+    #[test]
+    fn the_interval_of_a_median_survives_many_values() {
+        let many = median_interval(&counted(5000), 0.95).unwrap();
+        // 2,500 ± 1.96 × √5000 / 2 = 2,500 ± 69.3
+        assert_eq!((many.low, many.high), (2431.0, 2570.0));
+    }
+
+    #[test]
+    fn mad_ignores_a_wild_value() {
+        assert_eq!(mad(&[1.0, 2.0, 3.0, 4.0, 1e9]), Some(1.482_602_218_505_602));
+        assert_eq!(mad(&[]), None);
+    }
+
+    #[test]
+    fn a_level_leaves_out_what_is_no_figure() {
+        let reading = |heat, value| Reading { heat, block: 0, value };
+        let readings =
+            [reading(0, 100.0), reading(1, 0.0), reading(1, 100.0), reading(2, f64::NAN)];
+        let level = level(&readings, 0.95).unwrap();
+        assert!((level.value - 100.0).abs() < 1e-9);
     }
 }

@@ -8,9 +8,14 @@
 
 pub mod compare;
 pub mod estimate;
+mod heats;
 pub mod histogram;
 pub mod steady;
+pub mod stop;
+pub mod student;
+pub mod verdict;
 
-pub use compare::{Effect, Pair, Verdict};
-pub use estimate::Estimate;
+pub use compare::{Effect, Pair};
+pub use estimate::{Estimate, Reading};
 pub use histogram::Histogram;
+pub use verdict::{Bar, Better, Verdict};

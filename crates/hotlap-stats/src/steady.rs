@@ -1,6 +1,14 @@
 //! When is a server warm? A stated test on lap-like windows.
+//!
+//! A virtual machine that compiles while it runs answers faster and faster for a while, and not
+//! every one of them settles (Barrett, Bolz-Tereick, Killick, Mount and Tratt, "Virtual machine
+//! warmup blows hot and cold", OOPSLA 2017, where the classes come from). Their test looks back on
+//! a finished run; this one has to say *when to begin*, so it asks the last windows for their trend
+//! and, once there is none to speak of, looks back for where the steady part began.
 
 use serde::{Deserialize, Serialize};
+
+use crate::estimate::{mad, median};
 
 /// How a server came to its steady state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,4 +22,203 @@ pub enum Class {
     SlowingDown,
     /// It was not steady when the limit came.
     NeverSteady,
+}
+
+/// What the windows so far say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// Go on warming up.
+    NotYet,
+    /// Warm-up is over.
+    Settled {
+        /// The first window of the steady part; the number of windows for [`Class::NeverSteady`].
+        since: usize,
+        /// How it came there.
+        class: Class,
+    },
+}
+
+/// The test's numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Test {
+    /// Windows that make up the stretch whose trend must be small: a second of 100 ms windows.
+    pub stretch: usize,
+    /// The trend over a stretch that is small enough, as a share of the level.
+    pub tolerance: f64,
+    /// Windows after which the answer is [`Class::NeverSteady`].
+    pub limit: usize,
+}
+
+impl Default for Test {
+    /// 2 % in 10 windows; 10 s of 100 ms windows at most.
+    fn default() -> Self {
+        Self { stretch: 10, tolerance: 0.02, limit: 100 }
+    }
+}
+
+/// A warm-up under way: windows go in one by one.
+///
+/// The test: the logarithms of the last n windows are given a line by Theil and Sen's method (the
+/// median of the slopes between all pairs, JASA 63, 1968: up to 29 % of the windows may be hit by
+/// anything). The server is steady when the line rises or falls by at most the tolerance over a
+/// stretch, and when the line itself is known that well: its standard error over a stretch is at
+/// most the tolerance. n is the smallest number, from one stretch up, that knows the line so well,
+/// so a noisy machine makes the test wait and not guess; a stretch of a noisy curve that is still
+/// bent is steeper at its older end, which errs on the side of waiting.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Warmup {
+    test: Test,
+    windows: Vec<f64>,
+}
+
+impl Warmup {
+    /// A warm-up that is to be judged by `test`.
+    #[must_use]
+    pub fn new(test: Test) -> Self {
+        Self { test, windows: Vec::new() }
+    }
+
+    /// The curve so far.
+    #[must_use]
+    pub fn windows(&self) -> &[f64] {
+        &self.windows
+    }
+
+    /// Takes the next window's speed (answers, or answers per CPU second: more is faster).
+    pub fn push(&mut self, speed: f64) -> State {
+        self.windows.push(speed);
+        self.state()
+    }
+
+    /// What the windows so far say.
+    #[must_use]
+    pub fn state(&self) -> State {
+        if let Some(n) = self.settled_over() {
+            let (since, class) = self.look_back(n);
+            return State::Settled { since, class };
+        }
+        if self.windows.len() >= self.test.limit {
+            return State::Settled { since: self.windows.len(), class: Class::NeverSteady };
+        }
+        State::NotYet
+    }
+
+    /// The number of last windows that are steady, if they are.
+    fn settled_over(&self) -> Option<usize> {
+        let len = self.windows.len();
+        let mut n = self.test.stretch.max(3);
+        while n <= len {
+            let logs: Vec<f64> =
+                self.windows[len - n..].iter().map(|v| v.max(f64::MIN_POSITIVE).ln()).collect();
+            let line = Line::through(&logs);
+            let stretch = self.test.stretch as f64;
+            if line.error * stretch <= self.test.tolerance {
+                return ((line.slope * stretch).abs() <= self.test.tolerance).then_some(n);
+            }
+            n += 1 + n / 10;
+        }
+        None
+    }
+
+    /// Where the steady part began, given that the last `n` windows are steady: after the last
+    /// window whose running median of five is off the level by more than the noise explains.
+    fn look_back(&self, n: usize) -> (usize, Class) {
+        let steady = &self.windows[self.windows.len() - n..];
+        let level = median(steady).unwrap_or(0.0);
+        let noise = mad(steady).unwrap_or(0.0);
+        // Three standard errors of a median of five (1.2533 / √5 = 0.56 each).
+        let band = (2.0 * self.test.tolerance * level).max(3.0 * 0.56 * noise);
+        let smooth = |i: usize| {
+            let from = i.saturating_sub(2);
+            let to = (i + 3).min(self.windows.len());
+            median(&self.windows[from..to]).unwrap_or(0.0)
+        };
+        let last_off =
+            (0..self.windows.len() - n).rev().find(|&i| (smooth(i) - level).abs() > band);
+        match last_off {
+            None => (0, Class::Flat),
+            Some(i) if smooth(i) < level => (i + 1, Class::WarmedUp),
+            Some(i) => (i + 1, Class::SlowingDown),
+        }
+    }
+}
+
+/// A robust line through equally spaced values.
+struct Line {
+    /// Rise per step.
+    slope: f64,
+    /// Standard error of `slope`.
+    error: f64,
+}
+
+impl Line {
+    fn through(values: &[f64]) -> Self {
+        let n = values.len();
+        let mut slopes = Vec::with_capacity(n * (n - 1) / 2);
+        for i in 0..n {
+            for j in i + 1..n {
+                slopes.push((values[j] - values[i]) / (j - i) as f64);
+            }
+        }
+        let slope = median(&slopes).unwrap_or(0.0);
+        let rest: Vec<f64> = values.iter().enumerate().map(|(i, v)| v - slope * i as f64).collect();
+        // Least squares would have √(12 / (n³ - n)) of the noise; Theil-Sen has 1.05 of that.
+        let n = n as f64;
+        let error = 1.05 * mad(&rest).unwrap_or(0.0) * (12.0 / (n.powi(3) - n)).sqrt();
+        Self { slope, error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settle(curve: impl Iterator<Item = f64>) -> (usize, usize, Class) {
+        let mut warmup = Warmup::new(Test::default());
+        for (i, speed) in curve.enumerate() {
+            if let State::Settled { since, class } = warmup.push(speed) {
+                return (i + 1, since, class);
+            }
+        }
+        panic!("the limit did not end it");
+    }
+
+    /// A fixed wobble of ± `share`.
+    fn wobble(i: usize, share: f64) -> f64 {
+        1.0 + share * ((i * 7919 % 101) as f64 / 50.0 - 1.0)
+    }
+
+    #[test]
+    fn a_flat_server_is_steady_after_one_stretch() {
+        assert_eq!(settle((0..).map(|i| 1000.0 * wobble(i, 0.01))), (10, 0, Class::Flat));
+    }
+
+    #[test]
+    fn a_climbing_server_is_not_steady_while_it_climbs() {
+        let curve = |i: usize| 1000.0 * (1.0 - 0.5 * (-(i as f64) / 15.0).exp());
+        let (at, since, class) = settle((0..).map(|i| curve(i) * wobble(i, 0.01)));
+        assert_eq!(class, Class::WarmedUp);
+        assert!(at > 30 && since > 20, "settled at {at}, since {since}");
+        assert!(curve(at + 10) / curve(at) < 1.025);
+    }
+
+    #[test]
+    fn a_server_that_falls_and_stays_is_slowing_down() {
+        let (_, since, class) =
+            settle((0..).map(|i| if i < 6 { 2000.0 } else { 1000.0 } * wobble(i, 0.01)));
+        assert_eq!((since, class), (6, Class::SlowingDown));
+    }
+
+    #[test]
+    fn one_that_climbs_on_and_on_is_never_steady() {
+        let (at, since, class) = settle((0..).map(|i| 1.05_f64.powi(i)));
+        assert_eq!((at, since, class), (100, 100, Class::NeverSteady));
+    }
+
+    #[test]
+    fn windows_without_an_answer_do_not_break_it() {
+        let (at, _, class) = settle((0..).map(|_| 0.0));
+        assert_eq!((at, class), (10, Class::Flat));
+    }
 }

@@ -1,0 +1,296 @@
+//! How many heats and blocks, and when to stop.
+//!
+//! The time to spend is planned before anything is known, and planned again at the end of each heat
+//! from what the heats so far have shown. Only the *widths* of the intervals decide, never which way
+//! a difference points: a rule that stops because a difference looks significant would find one in
+//! identical servers, sooner or later (Armitage, McPherson and Rowe, JRSS A 132, 1969).
+
+use serde::{Deserialize, Serialize};
+
+use crate::compare::{Pair, effect};
+use crate::estimate::median;
+use crate::student;
+
+/// Heats beyond this many add little: Student's quantile has come down to 2.1, and each costs a
+/// start of every server.
+const HEATS_MAX: u32 = 20;
+
+/// Blocks of one heat beyond this many say more and more of that one start only.
+const BLOCKS_MAX: u32 = 30;
+
+/// What is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Goal {
+    /// Seconds that may be spent, starts and warm-up included (`--budget`).
+    pub budget_s: f64,
+    /// Relative half width of every interval that is narrow enough (`--precision`, 0.01 for 1 %);
+    /// `None` spends the budget.
+    pub precision: Option<f64>,
+    /// Of the intervals (0.95).
+    pub confidence: f64,
+}
+
+impl Default for Goal {
+    fn default() -> Self {
+        Self { budget_s: 60.0, precision: None, confidence: 0.95 }
+    }
+}
+
+/// What time buys.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Costs {
+    /// Seconds that a heat costs before its first block: starting and warming up every server.
+    pub heat_s: f64,
+    /// Seconds that one block costs: every server twice, with what lies between the laps.
+    pub block_s: f64,
+}
+
+/// How much is due to what, in log units.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Standard deviation between heats.
+    pub sd_heat: f64,
+    /// Standard deviation between blocks of one heat.
+    pub sd_block: f64,
+}
+
+impl Default for Spread {
+    /// Before anything is known: starts differ half as much as blocks do.
+    fn default() -> Self {
+        Self { sd_heat: 0.5, sd_block: 1.0 }
+    }
+}
+
+/// So many heats of so many blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Fresh starts.
+    pub heats: u32,
+    /// Blocks in each.
+    pub blocks: u32,
+}
+
+impl Plan {
+    /// Seconds that it takes.
+    #[must_use]
+    pub fn seconds(&self, costs: &Costs) -> f64 {
+        f64::from(self.heats) * (costs.heat_s + f64::from(self.blocks) * costs.block_s)
+    }
+
+    /// The plan with the narrowest expected interval that `budget_s` pays for, given that `before`
+    /// heats are already there; at least one heat of one block, even if that is over the budget.
+    ///
+    /// Kalibera and Jones (ISMM 2013, section 6.3) give the blocks that make best use of time,
+    /// √(start / block cost × block / start variance), but leave the heats to the wish for
+    /// precision. With few heats Student's quantile decides as much as the variances do (12.7 at
+    /// two heats, 4.3 at three, 2.8 at five), so the plan is searched for instead: the least
+    /// t(heats - 1) × √((sd_heat² + sd_block² / blocks) / heats).
+    #[must_use]
+    pub fn within(budget_s: f64, costs: &Costs, spread: &Spread, before: u32) -> Self {
+        let least = Self { heats: 1, blocks: 1 };
+        let affordable = (1..=HEATS_MAX).filter_map(|heats| {
+            let blocks = (budget_s / f64::from(heats) - costs.heat_s) / costs.block_s;
+            // A share of a block that is missing for want of a rounding is not missing.
+            let blocks = (blocks + 1e-9).floor().min(f64::from(BLOCKS_MAX));
+            (blocks >= 1.0).then_some(Self { heats, blocks: blocks as u32 })
+        });
+        let by_width = |a: &Self, b: &Self| {
+            a.half_width(spread, before).total_cmp(&b.half_width(spread, before))
+        };
+        affordable.min_by(by_width).unwrap_or(least)
+    }
+
+    /// Half the interval that is to be expected at 95 %, in log units.
+    fn half_width(&self, spread: &Spread, before: u32) -> f64 {
+        let heats = f64::from(self.heats + before);
+        let within = spread.sd_block.powi(2) / f64::from(self.blocks);
+        // One heat alone rests on its blocks, which say nothing of the next start: it is the plan of
+        // last resort, and any two heats go before it.
+        if heats < 2.0 {
+            return f64::MAX;
+        }
+        student::quantile(0.05, heats - 1.0) * ((spread.sd_heat.powi(2) + within) / heats).sqrt()
+    }
+}
+
+/// Where a run stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress<'a> {
+    /// Seconds spent so far, of the goal's budget.
+    pub spent_s: f64,
+    /// What a heat and a block have cost so far; before the first, what they are expected to.
+    pub costs: Costs,
+    /// Heats begun, the present one included.
+    pub heats: u32,
+    /// Blocks of the present heat that are done.
+    pub blocks: u32,
+    /// The pairs of every server that is compared, so far.
+    pub contestants: &'a [Vec<Pair>],
+}
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Next {
+    /// Another block in the present heat.
+    Block,
+    /// Start every server afresh.
+    Heat,
+    /// It is enough.
+    Stop(Why),
+}
+
+/// Why it is enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Why {
+    /// Every interval is as narrow as was asked for.
+    Precise,
+    /// What is left of the budget does not pay for another block.
+    Budget,
+}
+
+/// The stopping rule of one run: asked after each block (and once before the first heat).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    goal: Goal,
+    /// Blocks that the present heat is to have.
+    blocks: u32,
+    /// The heat that `blocks` was planned for.
+    planned: u32,
+}
+
+impl Rule {
+    /// A rule for one run.
+    #[must_use]
+    pub fn new(goal: Goal) -> Self {
+        Self { goal, blocks: 1, planned: 0 }
+    }
+
+    /// What to do next.
+    pub fn next(&mut self, progress: &Progress<'_>) -> Next {
+        let left_s = self.goal.budget_s - progress.spent_s;
+        if progress.heats == 0 {
+            return Next::Heat;
+        }
+        if self.planned != progress.heats {
+            self.blocks = self.blocks_of_heat(progress, left_s);
+            self.planned = progress.heats;
+        }
+        let pays = |cost_s: f64| cost_s <= left_s + 1e-9;
+        let another_block = pays(progress.costs.block_s);
+        if progress.blocks == 0 || (progress.blocks < self.blocks && another_block) {
+            return Next::Block;
+        }
+        if self.is_precise(progress) {
+            return Next::Stop(Why::Precise);
+        }
+        if progress.heats < HEATS_MAX && pays(progress.costs.heat_s + progress.costs.block_s) {
+            return Next::Heat;
+        }
+        if another_block && progress.blocks < BLOCKS_MAX {
+            return Next::Block;
+        }
+        Next::Stop(Why::Budget)
+    }
+
+    /// How many blocks the heat that has just begun is to have: the best plan for what is left.
+    fn blocks_of_heat(&self, progress: &Progress<'_>, left_s: f64) -> u32 {
+        let before = progress.heats - 1;
+        let at_start_s = left_s + progress.costs.heat_s + self.done_s(progress);
+        let spread = spread(progress.contestants);
+        Plan::within(at_start_s, &progress.costs, &spread, before).blocks
+    }
+
+    fn done_s(&self, progress: &Progress<'_>) -> f64 {
+        f64::from(progress.blocks) * progress.costs.block_s
+    }
+
+    /// Whether every interval is narrow enough.
+    fn is_precise(&self, progress: &Progress<'_>) -> bool {
+        let Some(precision) = self.goal.precision else { return false };
+        !progress.contestants.is_empty()
+            && progress.contestants.iter().all(|pairs| {
+                effect(pairs, self.goal.confidence)
+                    .is_some_and(|e| e.heats >= 3 && e.ratio.relative_half_width() <= precision)
+            })
+    }
+}
+
+/// The spread to plan with: that of the contestant in the middle, once there are heats to tell it.
+fn spread(contestants: &[Vec<Pair>]) -> Spread {
+    let effects: Vec<_> =
+        contestants.iter().filter_map(|p| effect(p, 0.95)).filter(|e| e.heats >= 3).collect();
+    let heats = median(&effects.iter().map(|e| e.sd_heat).collect::<Vec<_>>());
+    let blocks = median(&effects.iter().map(|e| e.sd_block).collect::<Vec<_>>());
+    match (heats, blocks) {
+        (Some(sd_heat), Some(sd_block)) if sd_block > 0.0 => Spread { sd_heat, sd_block },
+        _ => Spread::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHEAP: Costs = Costs { heat_s: 1.0, block_s: 3.0 };
+
+    fn played(goal: Goal, costs: Costs) -> (Vec<u32>, Why) {
+        let mut rule = Rule::new(goal);
+        let (mut spent_s, mut heats) = (0.0, Vec::<u32>::new());
+        loop {
+            let blocks = heats.last().copied().unwrap_or(0);
+            let progress =
+                Progress { spent_s, costs, heats: heats.len() as u32, blocks, contestants: &[] };
+            match rule.next(&progress) {
+                Next::Heat => {
+                    heats.push(0);
+                    spent_s += costs.heat_s;
+                }
+                Next::Block => {
+                    *heats.last_mut().unwrap() += 1;
+                    spent_s += costs.block_s;
+                }
+                Next::Stop(why) => return (heats, why),
+            }
+        }
+    }
+
+    #[test]
+    fn the_budget_is_spent_and_never_exceeded() {
+        for heat_s in [0.1, 1.0, 5.0, 20.0] {
+            for block_s in [1.0, 3.0, 9.0] {
+                let costs = Costs { heat_s, block_s };
+                let (heats, why) = played(Goal::default(), costs);
+                let blocks: u32 = heats.iter().sum();
+                let spent_s = heats.len() as f64 * heat_s + f64::from(blocks) * block_s;
+                assert_eq!(why, Why::Budget);
+                assert!(spent_s <= 60.0 + 1e-6, "{costs:?}: {spent_s} s, {heats:?}");
+                assert!(spent_s > 60.0 - heat_s - block_s - 1e-6, "{costs:?}: {spent_s} s");
+            }
+        }
+    }
+
+    #[test]
+    fn where_starts_are_cheap_there_are_at_least_five() {
+        let plan = Plan::within(60.0, &CHEAP, &Spread::default(), 0);
+        assert!(plan.heats >= 5, "{plan:?}");
+        assert!(plan.seconds(&CHEAP) <= 60.0);
+    }
+
+    #[test]
+    fn repeats_go_where_the_variance_is() {
+        let plan = |sd_heat, heat_s| {
+            let costs = Costs { heat_s, block_s: 1.0 };
+            Plan::within(120.0, &costs, &Spread { sd_heat, sd_block: 1.0 }, 0)
+        };
+        assert!(plan(2.0, 5.0).blocks < plan(0.0, 5.0).blocks);
+        assert!(plan(0.5, 20.0).heats < plan(0.5, 2.0).heats);
+    }
+
+    #[test]
+    fn a_budget_too_small_still_gives_one_block() {
+        let goal = Goal { budget_s: 0.5, ..Goal::default() };
+        assert_eq!(played(goal, CHEAP), (vec![1], Why::Budget));
+    }
+}
