@@ -1,0 +1,81 @@
+// Netty's HTTP codec with a handler of our own; one event loop thread a core.
+
+import io.netty.bootstrap.ServerBootstrap;
+import io.netty.buffer.Unpooled;
+import io.netty.channel.*;
+import io.netty.channel.epoll.EpollEventLoopGroup;
+import io.netty.channel.epoll.EpollServerSocketChannel;
+import io.netty.channel.nio.NioEventLoopGroup;
+import io.netty.channel.socket.SocketChannel;
+import io.netty.channel.socket.nio.NioServerSocketChannel;
+import io.netty.handler.codec.http.*;
+import io.netty.util.Version;
+import java.nio.charset.StandardCharsets;
+
+public class Hello extends SimpleChannelInboundHandler<HttpObject> {
+    private static final byte[] BODY = "Hello, World!".getBytes(StandardCharsets.US_ASCII);
+
+    @Override
+    protected void channelRead0(ChannelHandlerContext context, HttpObject message) {
+        // What is not the head of a request is its body, of which nothing is wanted here.
+        if (!(message instanceof HttpRequest)) return;
+        HttpRequest request = (HttpRequest) message;
+        if (request.decoderResult().isFailure()) {
+            context.writeAndFlush(answer(HttpResponseStatus.BAD_REQUEST, new byte[0]))
+                    .addListener(ChannelFutureListener.CLOSE);
+        } else if (!new QueryStringDecoder(request.uri()).path().equals("/")) {
+            context.write(answer(HttpResponseStatus.NOT_FOUND, new byte[0]));
+        } else {
+            context.write(answer(HttpResponseStatus.OK, BODY));
+        }
+    }
+
+    // Answers to pipelined requests leave together.
+    @Override
+    public void channelReadComplete(ChannelHandlerContext context) {
+        context.flush();
+    }
+
+    @Override
+    public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
+        context.close();
+    }
+
+    private static FullHttpResponse answer(HttpResponseStatus status, byte[] body) {
+        FullHttpResponse response = new DefaultFullHttpResponse(
+                HttpVersion.HTTP_1_1, status, Unpooled.wrappedBuffer(body));
+        response.headers()
+                .set(HttpHeaderNames.CONTENT_TYPE, HttpHeaderValues.TEXT_PLAIN)
+                .setInt(HttpHeaderNames.CONTENT_LENGTH, body.length);
+        return response;
+    }
+
+    public static void main(String[] args) throws Exception {
+        String mode = args.length > 0 ? args[0] : "nio";
+        if (mode.equals("--version")) {
+            System.out.println("Netty " + Version.identify().get("netty-codec-http").artifactVersion()
+                    + ", " + System.getProperty("java.vm.name") + " " + Runtime.version());
+            return;
+        }
+        boolean epoll = mode.equals("epoll");
+        int cpus = Integer.parseInt(System.getenv("CPUS"));
+        EventLoopGroup boss = epoll ? new EpollEventLoopGroup(1) : new NioEventLoopGroup(1);
+        EventLoopGroup loops = epoll ? new EpollEventLoopGroup(cpus) : new NioEventLoopGroup(cpus);
+        new ServerBootstrap()
+                .group(boss, loops)
+                .channel(epoll ? EpollServerSocketChannel.class : NioServerSocketChannel.class)
+                .option(ChannelOption.SO_BACKLOG, 1024)
+                .childHandler(new ChannelInitializer<SocketChannel>() {
+                    @Override
+                    protected void initChannel(SocketChannel channel) {
+                        channel.pipeline()
+                                .addLast(new HttpServerCodec())
+                                .addLast(new HttpServerKeepAliveHandler())
+                                .addLast(new HttpServerExpectContinueHandler())
+                                .addLast(new Hello());
+                    }
+                })
+                .bind(Integer.parseInt(System.getenv("PORT")))
+                .sync().channel().closeFuture().sync();
+    }
+}

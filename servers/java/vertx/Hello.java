@@ -1,0 +1,43 @@
+// A Vert.x verticle: its instances share the port, and each lives on an event loop of its own.
+
+import io.vertx.core.AbstractVerticle;
+import io.vertx.core.DeploymentOptions;
+import io.vertx.core.Promise;
+import io.vertx.core.Vertx;
+import io.vertx.core.VertxOptions;
+import io.vertx.core.http.HttpServerRequest;
+import io.vertx.core.impl.launcher.commands.VersionCommand;
+
+public class Hello extends AbstractVerticle {
+    private static void answer(HttpServerRequest request) {
+        if (request.path().equals("/")) {
+            request.response().putHeader("content-type", "text/plain").end("Hello, World!");
+        } else {
+            request.response().setStatusCode(404).end();
+        }
+    }
+
+    @Override
+    public void start(Promise<Void> started) {
+        vertx.createHttpServer()
+                .requestHandler(Hello::answer)
+                .listen(Integer.parseInt(System.getenv("PORT")))
+                .<Void>mapEmpty()
+                .onComplete(started);
+    }
+
+    public static void main(String[] args) {
+        if (args.length > 0 && args[0].equals("--version")) {
+            System.out.println("Vert.x " + VersionCommand.getVersion() + ", "
+                    + System.getProperty("java.vm.name") + " " + Runtime.version());
+            return;
+        }
+        int cpus = Integer.parseInt(System.getenv("CPUS"));
+        Vertx vertx = Vertx.vertx(new VertxOptions().setEventLoopPoolSize(cpus));
+        vertx.deployVerticle(Hello.class, new DeploymentOptions().setInstances(cpus))
+                .onFailure(cause -> {
+                    System.err.println(cause);
+                    System.exit(1);
+                });
+    }
+}
