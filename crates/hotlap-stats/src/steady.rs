@@ -134,8 +134,9 @@ impl Warmup {
             let to = (i + 3).min(self.windows.len());
             median(&self.windows[from..to]).unwrap_or(0.0)
         };
+        // The line tolerates a few older windows that are off; they are not steady all the same.
         let last_off =
-            (0..self.windows.len() - n).rev().find(|&i| (smooth(i) - level).abs() > band);
+            (0..self.windows.len() - n / 2).rev().find(|&i| (smooth(i) - level).abs() > band);
         match last_off {
             None => (0, Class::Flat),
             Some(i) if smooth(i) < level => (i + 1, Class::WarmedUp),
