@@ -78,12 +78,12 @@ impl Catalogue {
         self.servers.iter().find(|server| server.id == id)
     }
 
-    /// All servers that a pattern means: an id; a language; or a pattern in which `*` stands for any
-    /// characters and `?` for one. A pattern without a colon leaves variants out only when it is an
-    /// id.
+    /// All servers that a pattern means: an id; a language; or a pattern in which `*` stands for
+    /// any characters and `?` for one. A pattern without a colon leaves variants out only when it
+    /// is an id.
     ///
-    /// # Errors
-    /// When nothing matches: with the nearest names, or with what is wrong with the folder it names.
+    /// # Errors When nothing matches: with the nearest names, or with what is wrong with the folder
+    /// it names.
     pub fn select(&self, pattern: &str) -> Result<Vec<&Server>, CatalogueError> {
         let pattern = pattern.trim_end_matches('/');
         if let Some(server) = self.find(pattern) {

@@ -1,17 +1,19 @@
 //! Servers as processes, and the races that they run.
 //!
 //! Bottom to top: [`manifest`] and [`catalogue`] say what a server is, [`toolchain`] builds it,
-//! [`process`] starts and stops it under a warden that outlives every accident, [`verify`] holds its
-//! answers against a [`contract`], [`sample`] and [`counters`] say what it uses, [`host`] says where.
-//! On top, [`race`] lets [`entrant`]s run [`lap`]s on a [`track`]: the schedule of heats, blocks and
-//! laps knows nothing of processes, so it is tested with scripted laps in milliseconds.
+//! [`process`] starts and stops it under a warden that outlives every accident, [`verify`] holds
+//! its answers against a [`contract`], [`sample`] and [`counters`] say what it uses, [`host`] says
+//! where. On top, [`race`] lets [`entrant`]s run [`lap`]s on a [`track`]: the schedule of heats,
+//! blocks and laps knows nothing of processes, so it is tested with scripted laps in milliseconds.
 //!
 //! This crate never prints; what it has to tell it returns, or hands to a watcher as an event.
 
 pub mod catalogue;
 pub mod contract;
 pub mod entrant;
+pub mod install;
 pub mod lap;
 pub mod manifest;
 pub mod race;
+pub mod toolchain;
 pub mod track;

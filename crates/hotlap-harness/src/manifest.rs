@@ -1,8 +1,8 @@
 //! `server.toml`, read strictly into [`Server`]s.
 //!
 //! What is written and what is meant are two types: the keys of the file stay private to this room,
-//! and what leaves it has every variant resolved. An unknown key, a wrong type or an empty command is
-//! an error with file and line, because a key that is silently ignored would let a server run
+//! and what leaves it has every variant resolved. An unknown key, a wrong type or an empty command
+//! is an error with file and line, because a key that is silently ignored would let a server run
 //! otherwise than its folder says.
 
 use std::collections::BTreeMap;
@@ -80,7 +80,8 @@ pub struct Toolchain {
     pub install: Install,
     /// Commands that build it, in its folder's copy.
     pub build: Vec<Vec<String>>,
-    /// The command whose first line of output says what really runs; empty: the probe's output does.
+    /// The command whose first line of output says what really runs; empty: the probe's output
+    /// does.
     pub version: Vec<String>,
     /// Where the original comes from when no common registry has it.
     pub upstream: Option<Upstream>,

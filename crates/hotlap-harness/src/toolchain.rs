@@ -1,0 +1,224 @@
+//! Whether a server's toolchain is here, and what to do where it isn't.
+//!
+//! A missing toolchain is a state of the machine and no error: it is told with the command that
+//! installs it, and the server is skipped. [`build`] turns what is here into something that runs.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::install::Manager;
+use crate::manifest::Server;
+
+pub mod build;
+pub(crate) mod step;
+
+pub use build::{BuildError, Builder, Built, Event, Unready};
+
+/// How long one probe may take; a JVM language's takes a second or two on a busy machine.
+const PROBE_LIMIT: Duration = Duration::from_secs(30);
+
+/// Why a server's toolchain cannot be used here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{command}: {why}: {cure}")]
+pub struct Absence {
+    /// Which way it is absent.
+    pub kind: AbsenceKind,
+    /// The probe's command that failed.
+    pub command: String,
+    /// What came of it.
+    pub why: String,
+    /// What makes it present.
+    pub cure: String,
+}
+
+/// Which way a toolchain is absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AbsenceKind {
+    /// The program is not there.
+    Missing,
+    /// It is there, and the probe says no: another version, or half installed.
+    Unfit,
+    /// No common registry has it; its true source is named.
+    Unreachable,
+}
+
+/// Asks whether the toolchain of one server is here; its probes' output where it is.
+///
+/// # Errors
+/// What is absent, and what installs it.
+pub fn probe(server: &Server, stop: &AtomicBool) -> Result<String, Absence> {
+    let mut receipt = String::new();
+    for command in &server.toolchain.probe {
+        match run_probe(command, &server.folder, stop) {
+            Ok(output) => receipt.push_str(&output),
+            Err((kind, why)) => return Err(absence(server, command, kind, why)),
+        }
+    }
+    Ok(receipt)
+}
+
+/// Probes many servers, a few at a time; the same probe of one folder is run once.
+#[must_use]
+pub fn probe_all(servers: &[&Server], stop: &AtomicBool) -> Vec<Result<String, Absence>> {
+    let mut groups: BTreeMap<(&Path, &[Vec<String>]), Vec<usize>> = BTreeMap::new();
+    for (index, server) in servers.iter().enumerate() {
+        let key = (server.folder.as_path(), server.toolchain.probe.as_slice());
+        groups.entry(key).or_default().push(index);
+    }
+    let groups: Vec<Vec<usize>> = groups.into_values().collect();
+    let results = Mutex::new(vec![None; servers.len()]);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let output = probe(servers[group[0]], stop);
+            let mut results = results.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            for &index in group {
+                // The cure differs between variants of one folder, the output does not.
+                results[index] = Some(match &output {
+                    Ok(receipt) => Ok(receipt.clone()),
+                    Err(a) => {
+                        Err(absence(servers[index], &words(&a.command), a.kind, a.why.clone()))
+                    }
+                });
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads().min(groups.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let results = results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    results.into_iter().flatten().collect()
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+fn words(command: &str) -> Vec<String> {
+    shell_words::split(command).unwrap_or_else(|_| vec![command.to_owned()])
+}
+
+fn run_probe(
+    command: &[String],
+    folder: &Path,
+    stop: &AtomicBool,
+) -> Result<String, (AbsenceKind, String)> {
+    let captured =
+        step::capture(command, folder, PROBE_LIMIT, stop).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                (AbsenceKind::Missing, format!("no program {:?} here", command[0]))
+            }
+            _ => (AbsenceKind::Unfit, format!("cannot be started: {error}")),
+        })?;
+    let output = format!("{}{}", captured.stdout, captured.stderr);
+    if captured.ended.success() {
+        return Ok(output);
+    }
+    let last = output.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("no output");
+    Err((AbsenceKind::Unfit, format!("{}: {last}", captured.ended)))
+}
+
+fn absence(server: &Server, command: &[String], kind: AbsenceKind, why: String) -> Absence {
+    let command = shell_words::join(command);
+    match &server.toolchain.upstream {
+        Some(upstream) => Absence {
+            kind: AbsenceKind::Unreachable,
+            command,
+            why: format!("{why}; {}", upstream.why),
+            cure: format!("its true source: {}", upstream.install),
+        },
+        None => Absence { kind, command, why, cure: cure(server) },
+    }
+}
+
+/// What installs a server's toolchain on this machine.
+fn cure(server: &Server) -> String {
+    let install = &server.toolchain.install;
+    let manager = Manager::here().unwrap_or(Manager::Apt);
+    let packages = manager.packages(install);
+    if packages.is_empty() {
+        return format!("see {}", server.url);
+    }
+    format!("install it: {}", shell_words::join(manager.command(packages, true)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest;
+
+    fn server(toolchain: &str) -> Server {
+        let text = format!(
+            "about = \"x\"\nurl = \"https://example.org\"\nkind = \"framework\"\n\
+             contracts = [\"hello\"]\n[toolchain]\n{toolchain}\n[run]\ncommand = [\"true\"]\n"
+        );
+        manifest::parse(&text, Path::new("/"), "x/y").unwrap().remove(0)
+    }
+
+    fn probed(toolchain: &str) -> Result<String, Absence> {
+        probe(&server(toolchain), &AtomicBool::new(false))
+    }
+
+    #[test]
+    fn a_probe_that_succeeds_hands_back_what_it_said() {
+        assert_eq!(probed("probe = [[\"echo\", \"a\"], [\"echo\", \"b\"]]").unwrap(), "a\nb\n");
+    }
+
+    #[test]
+    fn a_missing_program_is_told_with_what_installs_it() {
+        let absence = probed(
+            "probe = [\"no-such-compiler\", \"-v\"]\n\
+             install = { apt = [\"gcc\"], brew = [\"gcc\"] }",
+        )
+        .unwrap_err();
+        assert_eq!(absence.kind, AbsenceKind::Missing);
+        assert!(absence.to_string().starts_with(
+            "no-such-compiler -v: no program \"no-such-compiler\" here: install it: "
+        ));
+        assert!(absence.cure.ends_with(" gcc"), "{}", absence.cure);
+    }
+
+    #[test]
+    fn another_version_is_told_in_the_probes_own_words() {
+        let absence =
+            probed("probe = [\"sh\", \"-c\", \"echo needs Java 25, found 17 >&2; exit 3\"]")
+                .unwrap_err();
+        assert_eq!(absence.kind, AbsenceKind::Unfit);
+        assert_eq!(absence.why, "exit code 3: needs Java 25, found 17");
+        assert_eq!(absence.cure, "see https://example.org");
+    }
+
+    #[test]
+    fn what_no_registry_has_names_its_true_source() {
+        let absence = probed(
+            "probe = [\"false\"]\nupstream = { install = \"nimble install jester\", \
+             why = \"only nimble has it\" }",
+        )
+        .unwrap_err();
+        assert_eq!(
+            absence.to_string(),
+            "false: exit code 1: no output; only nimble has it: its true source: nimble install \
+             jester"
+        );
+    }
+
+    #[test]
+    fn many_probes_answer_in_the_order_asked() {
+        let servers = [
+            server("probe = [\"echo\", \"a\"]"),
+            server("probe = [\"false\"]"),
+            server("probe = [\"echo\", \"a\"]"),
+        ];
+        let servers: Vec<_> = servers.iter().collect();
+        let answers = probe_all(&servers, &AtomicBool::new(false));
+        assert_eq!(answers[0].as_deref(), Ok("a\n"));
+        assert!(answers[1].is_err());
+        assert_eq!(answers[2].as_deref(), Ok("a\n"));
+    }
+}
