@@ -1,6 +1,9 @@
 //! One short measured window of one server under one load.
 
+use std::collections::BTreeMap;
+
 use hotlap_load::Outcome;
+use hotlap_stats::estimate::Reading;
 use serde::{Deserialize, Serialize};
 
 /// A lap, measured.
@@ -155,5 +158,39 @@ impl Lap {
     pub fn cost_ns(&self) -> Option<f64> {
         let usage = self.usage.as_ref()?;
         (usage.requests > 0).then(|| usage.cpu_ns as f64 / usage.requests as f64)
+    }
+}
+
+/// One reading a block: the mean logarithm over its mirrored laps, each given as heat, block and
+/// value, so that a drift that is linear in time cancels within the block.
+#[must_use]
+pub fn readings(laps: impl IntoIterator<Item = (u32, u32, f64)>) -> Vec<Reading> {
+    let mut blocks = BTreeMap::<(u32, u32), (f64, f64)>::new();
+    for (heat, block, value) in laps.into_iter().filter(|(_, _, value)| *value > 0.0) {
+        let (sum, n) = blocks.entry((heat, block)).or_default();
+        *sum += value.ln();
+        *n += 1.0;
+    }
+    blocks
+        .into_iter()
+        .map(|((heat, block), (sum, n))| Reading { heat, block, value: (sum / n).exp() })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use hotlap_stats::compare::pairs;
+
+    use super::*;
+
+    #[test]
+    fn a_drift_that_is_linear_in_time_cancels_within_a_mirrored_block() {
+        // Order A B · B A, and the machine grows slower by a tenth from lap to lap.
+        let slow = |place: i32| 0.9f64.powi(place);
+        let a = readings([(0, 0, 100.0 * slow(0)), (0, 0, 100.0 * slow(3))]);
+        let b = readings([(0, 0, 120.0 * slow(1)), (0, 0, 120.0 * slow(2))]);
+        let pairs = pairs(&b, &a);
+        assert_eq!(pairs.len(), 1);
+        assert!((pairs[0].log_ratio - 1.2f64.ln()).abs() < 1e-12);
     }
 }

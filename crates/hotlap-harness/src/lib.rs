@@ -11,9 +11,12 @@
 pub mod catalogue;
 pub mod contract;
 pub mod entrant;
+pub mod gate;
 pub mod install;
 pub mod lap;
 pub mod manifest;
 pub mod race;
+pub mod scripted;
+pub mod timetable;
 pub mod toolchain;
 pub mod track;

@@ -1,1 +1,543 @@
 //! The schedule: heats of blocks of laps, until the intervals are narrow enough or the time is spent.
+//!
+//! A heat starts every server afresh, in random order, and warms each. A block runs every server
+//! once in random order and once more in the mirrored order, `C A B · B A C`, so that what the
+//! machine does meanwhile falls on all alike. Where it is asked for, a heat ends with paced laps: the
+//! same rate for all. Order follows from the seed, the heat and the block alone, so a race that was
+//! interrupted goes on in the order that it would have had.
+
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64Mcg;
+use serde::{Deserialize, Serialize};
+
+use crate::entrant::{Entrant, Load, Role};
+use crate::lap::{Kind, Lap};
+use crate::timetable::{Next, Timetable};
+use crate::track::{Ready, Retired, Track, Warmup};
+
+/// What is to be raced, and for how long.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Race {
+    /// Who takes part.
+    pub entrants: Vec<Entrant>,
+    /// How each is loaded.
+    pub loads: Vec<Load>,
+    /// What it may take in all: starts, warm-ups and laps; builds come before it.
+    pub budget: Duration,
+    /// Stop when every cost interval's relative half-width is at most this, for instance 0.01.
+    pub precision: Option<f64>,
+    /// Just so many heats, whatever the budget.
+    pub heats: Option<u32>,
+    /// Just so many blocks a heat, whatever the budget.
+    pub blocks: Option<u32>,
+    /// How long one lap's window is.
+    pub lap: Duration,
+    /// Whether heats end with paced laps.
+    pub paced: bool,
+    /// The rate of paced laps in requests/s; by default half of what the slowest reaches.
+    pub rate: Option<f64>,
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// Where to go on: the first heat and block that are not run yet.
+    pub from: Place,
+}
+
+/// A place in the schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub struct Place {
+    /// The heat, from 0.
+    pub heat: u32,
+    /// The block within the heat, from 0.
+    pub block: u32,
+}
+
+/// What a watcher is told, as it happens.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A heat begins.
+    Heat {
+        /// Its number, from 0.
+        heat: u32,
+    },
+    /// A server is about to be started.
+    Starting {
+        /// Which.
+        entrant: usize,
+    },
+    /// A server answers, and answers correctly.
+    Started {
+        /// Which.
+        entrant: usize,
+        /// The heat.
+        heat: u32,
+        /// How it came to be.
+        ready: &'a Ready,
+    },
+    /// A server is about to be warmed up.
+    Warming {
+        /// Which.
+        entrant: usize,
+        /// By which load.
+        load: usize,
+    },
+    /// A server is warm, or as warm as it gets.
+    Warmed {
+        /// Which.
+        entrant: usize,
+        /// By which load.
+        load: usize,
+        /// The heat.
+        heat: u32,
+        /// How it came to be.
+        warmup: &'a Warmup,
+    },
+    /// A lap is about to begin.
+    Lapping {
+        /// Which.
+        entrant: usize,
+        /// Under which load.
+        load: usize,
+    },
+    /// A lap is over.
+    Lap(&'a Lap),
+    /// A block is over.
+    Block {
+        /// The first place that is not run yet.
+        next: Place,
+        /// What the race will probably still take.
+        left: Duration,
+    },
+    /// A server is out.
+    Retired {
+        /// Which.
+        entrant: usize,
+        /// Why.
+        why: &'a Retired,
+    },
+    /// A server did not stop as it should have.
+    Unclean {
+        /// Which.
+        entrant: usize,
+        /// What was wrong.
+        what: String,
+    },
+}
+
+/// Why a race is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Over {
+    /// The intervals are as narrow as asked for.
+    Precise,
+    /// The time is spent.
+    Budget,
+    /// The heats and blocks asked for are run.
+    Done,
+    /// The user ended it.
+    Interrupted,
+    /// No server is left.
+    Nobody,
+}
+
+/// The order of one block: a random order, and the same mirrored.
+#[must_use]
+pub fn order(seed: u64, place: Place, load: usize, entrants: usize) -> Vec<usize> {
+    let mut order = shuffled(seed, place, load as u64 + 1, entrants);
+    let mirrored: Vec<usize> = order.iter().rev().copied().collect();
+    order.extend(mirrored);
+    order
+}
+
+/// A random order that follows from the seed, the place and `salt`.
+fn shuffled(seed: u64, place: Place, salt: u64, entrants: usize) -> Vec<usize> {
+    // Odd multipliers keep different places apart; the generator's own seeding does the mixing.
+    let mixed = seed
+        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        .wrapping_add(u64::from(place.heat).wrapping_mul(0xD1B5_4A32_D192_ED03))
+        .wrapping_add(u64::from(place.block).wrapping_mul(0x8CB9_2BA7_2F3D_8DD7))
+        .wrapping_add(salt.wrapping_mul(0xDA94_2042_E4DD_58B5));
+    let mut order: Vec<usize> = (0..entrants).collect();
+    order.shuffle(&mut Pcg64Mcg::seed_from_u64(mixed));
+    order
+}
+
+/// Runs the race to its end. What it finds goes to `watch`, as it happens.
+pub fn run(race: &Race, track: &mut dyn Track, watch: &mut dyn FnMut(Event)) -> Over {
+    let mut schedule = Schedule {
+        race,
+        track,
+        watch,
+        running: vec![false; race.entrants.len()],
+        out: vec![false; race.entrants.len()],
+        timetable: Timetable::new(race),
+        rate: race.rate,
+    };
+    let over = schedule.run();
+    schedule.stop_all();
+    over
+}
+
+struct Schedule<'a> {
+    race: &'a Race,
+    track: &'a mut dyn Track,
+    watch: &'a mut dyn FnMut(Event),
+    running: Vec<bool>,
+    out: Vec<bool>,
+    timetable: Timetable,
+    /// Of paced laps; settled in the first heat, so that all heats share it.
+    rate: Option<f64>,
+}
+
+impl Schedule<'_> {
+    fn run(&mut self) -> Over {
+        let mut place = self.race.from;
+        loop {
+            if let Err(over) = self.start_heat(place.heat) {
+                return over;
+            }
+            let next = loop {
+                if let Err(over) = self.block(place) {
+                    return over;
+                }
+                place.block += 1;
+                let next = self.timetable.next(place, self.track.elapsed());
+                let left = self.timetable.left(place, self.track.elapsed());
+                (self.watch)(Event::Block { next: place, left });
+                if next != Next::Block {
+                    break next;
+                }
+            };
+            if self.race.paced && let Err(over) = self.paced_block(place) {
+                return over;
+            }
+            if let Next::Stop(over) = next {
+                return over;
+            }
+            self.stop_all();
+            place = Place { heat: place.heat + 1, block: 0 };
+        }
+    }
+
+    /// Starts and warms all that are still in, in random order.
+    fn start_heat(&mut self, heat: u32) -> Result<(), Over> {
+        (self.watch)(Event::Heat { heat });
+        let began = self.track.elapsed();
+        let order = shuffled(self.race.seed, Place { heat, block: 0 }, 0, self.running.len());
+        for &entrant in order.iter().filter(|e| !self.out[**e]).collect::<Vec<_>>() {
+            self.go_on()?;
+            (self.watch)(Event::Starting { entrant });
+            match self.track.start(entrant) {
+                Ok(ready) => {
+                    self.running[entrant] = true;
+                    (self.watch)(Event::Started { entrant, heat, ready: &ready });
+                }
+                Err(why) => self.retire(entrant, &why)?,
+            }
+        }
+        for entrant in order {
+            for load in 0..self.race.loads.len() {
+                if !self.running[entrant] {
+                    continue;
+                }
+                self.go_on()?;
+                (self.watch)(Event::Warming { entrant, load });
+                match self.track.warm(entrant, load) {
+                    Ok(warmup) => {
+                        (self.watch)(Event::Warmed { entrant, load, heat, warmup: &warmup });
+                    }
+                    Err(why) => self.retire(entrant, &why)?,
+                }
+            }
+        }
+        self.timetable.heat_started(self.track.elapsed().saturating_sub(began));
+        self.go_on()
+    }
+
+    /// Every server once in random order, and once more in the mirrored order.
+    fn block(&mut self, place: Place) -> Result<(), Over> {
+        let began = self.track.elapsed();
+        for load in 0..self.race.loads.len() {
+            let order = order(self.race.seed, place, load, self.running.len());
+            for (nth, entrant) in order.into_iter().enumerate() {
+                self.lap(place, nth, entrant, load, Kind::Flat)?;
+            }
+        }
+        self.timetable.block_run(self.track.elapsed().saturating_sub(began));
+        Ok(())
+    }
+
+    /// The same, at a rate that all can carry.
+    fn paced_block(&mut self, place: Place) -> Result<(), Over> {
+        let began = self.track.elapsed();
+        let rate = match self.rate.or_else(|| self.timetable.common_rate()) {
+            Some(rate) => *self.rate.insert(rate),
+            None => return Ok(()),
+        };
+        // The first load stands for all: one rate, one question.
+        let order = order(self.race.seed, place, self.race.loads.len(), self.running.len());
+        for (nth, entrant) in order.into_iter().enumerate() {
+            self.lap(place, nth, entrant, 0, Kind::Paced { rate })?;
+        }
+        self.timetable.paced_run(self.track.elapsed().saturating_sub(began));
+        Ok(())
+    }
+
+    fn lap(
+        &mut self,
+        place: Place,
+        nth: usize,
+        entrant: usize,
+        load: usize,
+        kind: Kind,
+    ) -> Result<(), Over> {
+        self.go_on()?;
+        if !self.running[entrant] {
+            return Ok(());
+        }
+        (self.watch)(Event::Lapping { entrant, load });
+        match self.track.lap(entrant, load, kind) {
+            Ok(mut lap) => {
+                lap.heat = place.heat;
+                lap.block = place.block;
+                lap.place = u32::try_from(nth).unwrap_or(u32::MAX);
+                self.timetable.lap(&lap);
+                (self.watch)(Event::Lap(&lap));
+            }
+            Err(why) => self.retire(entrant, &why)?,
+        }
+        Ok(())
+    }
+
+    /// Takes a server out; the others go on. What fails because the user ended the race is no fault
+    /// of the server's.
+    fn retire(&mut self, entrant: usize, why: &Retired) -> Result<(), Over> {
+        if self.track.interrupted() {
+            return Err(Over::Interrupted);
+        }
+        self.out[entrant] = true;
+        self.timetable.retired(entrant);
+        self.stop(entrant);
+        (self.watch)(Event::Retired { entrant, why });
+        Ok(())
+    }
+
+    fn stop(&mut self, entrant: usize) {
+        if std::mem::take(&mut self.running[entrant])
+            && let Some(what) = self.track.stop(entrant)
+        {
+            (self.watch)(Event::Unclean { entrant, what });
+        }
+    }
+
+    fn stop_all(&mut self) {
+        for entrant in 0..self.running.len() {
+            self.stop(entrant);
+        }
+    }
+
+    /// Whether there is a reason to go on.
+    fn go_on(&self) -> Result<(), Over> {
+        let contestant = |(n, e): (usize, &Entrant)| {
+            !self.out[n] && matches!(e.role, Role::Contestant | Role::Reference)
+        };
+        if self.track.interrupted() {
+            Err(Over::Interrupted)
+        } else if self.race.entrants.iter().enumerate().any(contestant) {
+            Ok(())
+        } else {
+            Err(Over::Nobody)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+
+    use hotlap_load::plan::Reuse;
+
+    use super::*;
+    use crate::entrant::{Launch, Start};
+    use crate::scripted::{Script, Scripted};
+
+    fn load() -> Load {
+        Load {
+            name: String::new(),
+            connections: 64,
+            threads: 1,
+            reuse: Reuse::KeepAlive,
+            pipeline: 1,
+            request: 0,
+        }
+    }
+
+    fn entrant(name: &str, role: Role) -> Entrant {
+        let launch =
+            Launch { argv: vec![name.to_owned()], env: BTreeMap::new(), cwd: PathBuf::from("/") };
+        Entrant {
+            name: name.to_owned(),
+            role,
+            start: Start::Launch(launch),
+            contract: None,
+            version: String::new(),
+            counts: None,
+        }
+    }
+
+    fn race(heats: Option<u32>, blocks: Option<u32>) -> Race {
+        Race {
+            entrants: vec![
+                entrant("a", Role::Reference),
+                entrant("a again", Role::Double),
+                entrant("b", Role::Contestant),
+            ],
+            loads: vec![load()],
+            budget: Duration::from_secs(60),
+            precision: None,
+            heats,
+            blocks,
+            lap: Duration::from_millis(500),
+            paced: false,
+            rate: None,
+            seed: 7,
+            from: Place::default(),
+        }
+    }
+
+    fn track(scripts: Vec<Script>) -> Scripted {
+        Scripted::new(scripts, vec![load()], Duration::from_millis(500))
+    }
+
+    fn three() -> Vec<Script> {
+        vec![
+            Script::new(1000.0, 9000.0),
+            Script::new(1000.0, 9000.0),
+            Script::new(900.0, 10_000.0),
+        ]
+    }
+
+    /// Runs a race and returns each lap as heat, block, place and entrant, and why it was over.
+    fn laps(race: &Race, track: &mut Scripted) -> (Vec<(u32, u32, u32, usize)>, Over) {
+        let mut laps = Vec::new();
+        let over = run(race, track, &mut |event| {
+            if let Event::Lap(lap) = event {
+                laps.push((lap.heat, lap.block, lap.place, lap.entrant));
+            }
+        });
+        (laps, over)
+    }
+
+    #[test]
+    fn a_block_is_a_random_order_and_its_mirror() {
+        for seed in 0..50 {
+            let order = order(seed, Place { heat: 1, block: 2 }, 0, 5);
+            let mut first = order[..5].to_vec();
+            let mirrored: Vec<usize> = order[5..].iter().rev().copied().collect();
+            assert_eq!(first, mirrored);
+            first.sort_unstable();
+            assert_eq!(first, [0, 1, 2, 3, 4]);
+        }
+    }
+
+    #[test]
+    fn every_first_place_is_as_likely_as_the_next() {
+        let mut firsts = [0; 4];
+        for block in 0..4000 {
+            firsts[order(1, Place { heat: 0, block }, 0, 4)[0]] += 1;
+        }
+        // Binomial, n = 4,000, p = 1/4: 1,000 ± 5 × 27.
+        assert!(firsts.iter().all(|n| (865..1135).contains(n)), "{firsts:?}");
+    }
+
+    #[test]
+    fn the_heats_and_blocks_asked_for_are_run_and_every_server_is_stopped() {
+        let mut track = track(three());
+        let (laps, over) = laps(&race(Some(2), Some(3)), &mut track);
+        assert_eq!(over, Over::Done);
+        assert_eq!(laps.len(), 2 * 3 * 3 * 2);
+        let count = |what: &str| track.log.iter().filter(|l| l.starts_with(what)).count();
+        assert_eq!((count("start"), count("warm-up"), count("stop")), (6, 6, 6));
+    }
+
+    #[test]
+    fn a_race_that_is_resumed_runs_what_was_left_in_the_order_it_would_have_had() {
+        let whole = laps(&race(Some(3), Some(2)), &mut track(three())).0;
+        let from = Place { heat: 1, block: 1 };
+        let rest = laps(&Race { from, ..race(Some(3), Some(2)) }, &mut track(three())).0;
+        let left: Vec<_> = whole.into_iter().filter(|l| (l.0, l.1) >= (1, 1)).collect();
+        assert_eq!(rest, left);
+    }
+
+    #[test]
+    fn the_budget_is_kept_and_mostly_spent_on_laps() {
+        let mut track = track(three());
+        let (laps, over) = laps(&race(None, None), &mut track);
+        assert_eq!(over, Over::Budget);
+        let spent = track.elapsed().as_secs_f64();
+        assert!((50.0..64.0).contains(&spent), "{spent} s of 60");
+        let measured = laps.len() as f64 * 0.5;
+        assert!(measured / spent > 0.6, "{measured} s measured of {spent} s");
+        assert!(laps.last().unwrap().0 >= 3, "more than three heats where starts are cheap");
+    }
+
+    #[test]
+    fn a_server_that_dies_is_out_and_the_others_go_on() {
+        let mut scripts = three();
+        scripts[2].dies_at = Some(4);
+        let mut track = track(scripts);
+        let mut out = Vec::new();
+        let over = run(&race(Some(2), Some(2)), &mut track, &mut |event| {
+            if let Event::Retired { entrant, why } = event {
+                out.push((entrant, why.cause.clone()));
+            }
+        });
+        assert_eq!(over, Over::Done);
+        assert_eq!(out, [(2, "exited with code 3".to_owned())]);
+        assert_eq!(track.log.iter().filter(|l| *l == "start 2").count(), 1);
+        assert_eq!(track.log.iter().filter(|l| *l == "lap 0").count(), 8);
+    }
+
+    #[test]
+    fn a_race_without_servers_left_is_over() {
+        let mut scripts = three();
+        for script in &mut scripts {
+            script.dies_at = Some(0);
+        }
+        assert_eq!(laps(&race(None, None), &mut track(scripts)).1, Over::Nobody);
+    }
+
+    #[test]
+    fn an_interruption_ends_the_race_and_stops_the_servers() {
+        let mut track = track(three());
+        track.interrupted_at = Some(Duration::from_secs(5));
+        let (laps, over) = laps(&race(None, None), &mut track);
+        assert_eq!(over, Over::Interrupted);
+        assert!(!laps.is_empty());
+        assert_eq!(track.log.iter().filter(|l| l.starts_with("stop")).count(), 3);
+    }
+
+    #[test]
+    fn paced_laps_run_at_half_of_what_the_slowest_reaches() {
+        let mut rates = Vec::new();
+        let paced = Race { paced: true, ..race(Some(2), Some(1)) };
+        run(&paced, &mut track(three()), &mut |event| {
+            if let Event::Lap(Lap { kind: Kind::Paced { rate }, .. }) = event {
+                rates.push(*rate);
+            }
+        });
+        assert_eq!(rates.len(), 2 * 3 * 2);
+        assert!(rates.iter().all(|r| (*r - 450.0).abs() < 1e-9), "{rates:?}");
+    }
+
+    #[test]
+    fn a_race_ends_early_once_it_is_precise_enough() {
+        let precise = Race { precision: Some(0.01), ..race(None, None) };
+        let mut track = track(three());
+        assert_eq!(laps(&precise, &mut track).1, Over::Precise);
+        assert!(track.elapsed() < Duration::from_secs(40));
+    }
+}
