@@ -58,8 +58,7 @@ fn failures(lap: &Lap) -> Option<Gate> {
 
 fn connections(lap: &Lap) -> Option<Gate> {
     let c = lap.outcome.connections;
-    (c.established < c.asked)
-        .then_some(Gate::Connections { asked: c.asked, up: c.established })
+    (c.established < c.asked).then_some(Gate::Connections { asked: c.asked, up: c.established })
 }
 
 /// All bytes belong to right answers, but for what is under way at the window's two edges.

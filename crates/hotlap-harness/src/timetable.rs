@@ -1,11 +1,14 @@
 //! How many heats and blocks: what has been run, what it took, and what is still worth running.
 //!
-//! Apart from the schedule because it only counts: it starts nothing and asks nobody the time.
+//! Apart from the schedule because it only counts: it starts nothing and asks nobody the time. The
+//! rule itself is the statistics'; here it is fed, and the counts that a user asked for override it.
 
 use std::time::Duration;
 
-use hotlap_stats::compare::{effect, pairs};
+use hotlap_stats::Pair;
+use hotlap_stats::compare::pairs;
 use hotlap_stats::estimate::median;
+use hotlap_stats::stop::{self, Costs, Goal, Progress, Rule, Why};
 
 use crate::entrant::Role;
 use crate::lap::{Kind, Lap, readings};
@@ -22,24 +25,19 @@ pub enum Next {
     Stop(Over),
 }
 
-/// Fewest heats of a race that sizes itself: with two, one odd start could not be told from a rule.
-const FEWEST_HEATS: u32 = 3;
-
-/// Most heats of a race that sizes itself: beyond, more starts hardly narrow the interval.
-const MOST_HEATS: u32 = 10;
-
 /// What has been run and what it took.
 #[derive(Debug)]
 pub struct Timetable {
     race: Race,
+    rule: Rule,
     started: Vec<Duration>,
     blocks: Vec<Duration>,
     paced: Vec<Duration>,
-    /// A server each: heat, block and cost of every lap that counts.
-    costs: Vec<Vec<(u32, u32, f64)>>,
+    /// Heat, block and cost of every lap that counts, by entrant and load.
+    costs: Vec<Vec<Vec<(u32, u32, f64)>>>,
+    /// Requests/s of every lap that counts under the first load, by entrant.
     rates: Vec<Vec<f64>>,
     out: Vec<bool>,
-    planned: Option<(u32, u32)>,
 }
 
 impl Timetable {
@@ -47,15 +45,20 @@ impl Timetable {
     #[must_use]
     pub fn new(race: &Race) -> Self {
         let n = race.entrants.len();
+        let goal = Goal {
+            budget_s: race.budget.as_secs_f64(),
+            precision: race.precision,
+            ..Goal::default()
+        };
         Self {
-            race: race.clone(),
+            rule: Rule::new(goal),
             started: Vec::new(),
             blocks: Vec::new(),
             paced: Vec::new(),
-            costs: vec![Vec::new(); n],
+            costs: vec![vec![Vec::new(); race.loads.len()]; n],
             rates: vec![Vec::new(); n],
             out: vec![false; n],
-            planned: None,
+            race: race.clone(),
         }
     }
 
@@ -81,13 +84,15 @@ impl Timetable {
 
     /// A lap is run.
     pub fn lap(&mut self, lap: &Lap) {
-        if lap.kind != Kind::Flat || lap.load != 0 || !lap.counts() {
+        if lap.kind != Kind::Flat || !lap.counts() {
             return;
         }
-        self.rates[lap.entrant].push(lap.outcome.rate());
+        if lap.load == 0 {
+            self.rates[lap.entrant].push(lap.outcome.rate());
+        }
         // Servers whose cost cannot be seen are compared by their rate.
         let value = lap.cost_ns().unwrap_or_else(|| lap.outcome.rate());
-        self.costs[lap.entrant].push((lap.heat, lap.block, value));
+        self.costs[lap.entrant][lap.load].push((lap.heat, lap.block, value));
     }
 
     /// Half of what the slowest reaches: a rate that all can carry, in requests/s.
@@ -105,26 +110,58 @@ impl Timetable {
 
     /// What comes next, `next` being the first place that is not run yet.
     pub fn next(&mut self, next: Place, elapsed: Duration) -> Next {
-        let (heats, blocks) = self.plan(elapsed);
-        let last_heat = next.heat + 1 >= heats;
-        let sized = self.race.heats.is_some() && self.race.blocks.is_some();
-        if next.block < blocks && (sized || !self.spent(elapsed, next.heat + 1 >= FEWEST_HEATS)) {
-            return Next::Block;
+        let begun = next.heat + 1;
+        match (self.race.heats, self.race.blocks) {
+            (Some(heats), Some(blocks)) => {
+                if next.block < blocks {
+                    Next::Block
+                } else if begun < heats {
+                    Next::Heat
+                } else {
+                    Next::Stop(Over::Done)
+                }
+            }
+            (Some(heats), None) => {
+                let share = self.race.budget * begun / heats.max(1);
+                if elapsed + mean(&self.blocks) <= share {
+                    Next::Block
+                } else if begun < heats {
+                    Next::Heat
+                } else {
+                    Next::Stop(Over::Budget)
+                }
+            }
+            (None, Some(blocks)) if next.block < blocks => Next::Block,
+            (None, Some(blocks)) => {
+                let heat = mean(&self.started) + mean(&self.blocks) * blocks;
+                let fits = elapsed + heat <= self.race.budget;
+                if fits { Next::Heat } else { Next::Stop(Over::Budget) }
+            }
+            (None, None) => self.by_rule(next, elapsed),
         }
-        if !sized && next.heat + 1 >= FEWEST_HEATS && self.precise_enough() {
-            return Next::Stop(Over::Precise);
-        }
-        match (last_heat, sized) {
-            (false, _) => Next::Heat,
-            (true, true) => Next::Stop(Over::Done),
-            (true, false) => Next::Stop(Over::Budget),
+    }
+
+    fn by_rule(&mut self, next: Place, elapsed: Duration) -> Next {
+        let contestants = self.contestants();
+        let progress = Progress {
+            spent_s: elapsed.as_secs_f64(),
+            costs: self.what_time_buys(),
+            heats: next.heat + 1,
+            blocks: next.block,
+            contestants: &contestants,
+        };
+        match self.rule.next(&progress) {
+            stop::Next::Block => Next::Block,
+            stop::Next::Heat => Next::Heat,
+            stop::Next::Stop(Why::Precise) => Next::Stop(Over::Precise),
+            stop::Next::Stop(Why::Budget) => Next::Stop(Over::Budget),
         }
     }
 
     /// What the race will probably still take.
     #[must_use]
     pub fn left(&self, next: Place, elapsed: Duration) -> Duration {
-        let Some((heats, blocks)) = self.planned else {
+        let (Some(heats), Some(blocks)) = (self.race.heats, self.race.blocks) else {
             return self.race.budget.saturating_sub(elapsed);
         };
         let blocks_here = blocks.saturating_sub(next.block);
@@ -133,44 +170,26 @@ impl Timetable {
         mean(&self.blocks) * blocks_here + heat * heats_after
     }
 
-    /// Heats and blocks a heat, settled once the first block has shown what things take.
-    fn plan(&mut self, elapsed: Duration) -> (u32, u32) {
-        let block = mean(&self.blocks).as_secs_f64().max(1e-9);
-        let fixed = mean(&self.started).as_secs_f64() + if self.race.paced { block } else { 0.0 };
-        let budget = self.race.budget.as_secs_f64().max(elapsed.as_secs_f64());
-        *self.planned.get_or_insert_with(|| {
-            let fits = |blocks: u32| (budget / (fixed + block * f64::from(blocks))) as u32;
-            // As many blocks a heat as a start is worth (Kalibera and Jones 2013, section 9: the
-            // repeats of a level grow with the root of the cost of the level above), and as many
-            // heats as then fit.
-            let worth = (fixed / block).sqrt().round() as u32;
-            let blocks = self.race.blocks.unwrap_or_else(|| worth.clamp(1, 8));
-            let heats = self.race.heats.unwrap_or_else(|| {
-                fits(blocks).clamp(FEWEST_HEATS, MOST_HEATS)
-            });
-            let spare = (budget / f64::from(heats) - fixed) / block;
-            let blocks = self.race.blocks.unwrap_or_else(|| blocks.max(spare as u32).max(1));
-            (heats, blocks)
-        })
+    /// What a heat and a block cost. Paced laps end a heat, so each heat pays for its own.
+    fn what_time_buys(&self) -> Costs {
+        let block_s = mean(&self.blocks).as_secs_f64().max(1e-3);
+        let first = self.race.paced && self.paced.is_empty();
+        let paced_s = if first { block_s } else { mean(&self.paced).as_secs_f64() };
+        Costs { heat_s: mean(&self.started).as_secs_f64() + paced_s, block_s }
     }
 
-    /// Whether the budget holds no further block.
-    fn spent(&self, elapsed: Duration, enough: bool) -> bool {
-        enough && elapsed + mean(&self.blocks) > self.race.budget
-    }
-
-    /// Whether every server's cost is known as precisely as asked for.
-    fn precise_enough(&self) -> bool {
-        let Some(precision) = self.race.precision else { return false };
-        let Some(reference) = self.race.entrants.iter().position(|e| e.role == Role::Reference)
-        else {
-            return false;
-        };
-        let against = readings(self.costs[reference].iter().copied());
-        let others = (0..self.race.entrants.len()).filter(|n| *n != reference && !self.out[*n]);
-        others.map(|n| pairs(&readings(self.costs[n].iter().copied()), &against)).all(|pairs| {
-            effect(&pairs, 0.95).is_some_and(|e| e.ratio.relative_half_width() <= precision)
-        })
+    /// The pairs of every server and load against the reference.
+    fn contestants(&self) -> Vec<Vec<Pair>> {
+        let reference = self.race.entrants.iter().position(|e| e.role == Role::Reference);
+        let Some(reference) = reference else { return Vec::new() };
+        (0..self.race.entrants.len())
+            .filter(|n| *n != reference && !self.out[*n])
+            .flat_map(|n| (0..self.race.loads.len()).map(move |load| (n, load)))
+            .map(|(n, load)| {
+                let of = |n: usize| readings(self.costs[n][load].iter().copied());
+                pairs(&of(n), &of(reference))
+            })
+            .collect()
     }
 }
 
