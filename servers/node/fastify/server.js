@@ -1,4 +1,4 @@
-// Fastify: hello on /, and the JSON API on /bla, with the schemas that its serializer is built from.
+// Fastify: hello on /, and the JSON API on /bla. Its serializers are built from the schemas.
 import Fastify from "fastify";
 
 const app = Fastify({ logger: false, forceCloseConnections: true });
