@@ -10,13 +10,17 @@
 
 pub mod catalogue;
 pub mod contract;
+pub mod cores;
 pub mod entrant;
 pub mod gate;
 pub mod install;
 pub mod lap;
 pub mod manifest;
+pub mod process;
 pub mod race;
+pub mod sample;
 pub mod scripted;
 pub mod timetable;
 pub mod toolchain;
 pub mod track;
+pub mod tree;
