@@ -1,4 +1,4 @@
-# A framework of one page over Rack: a route is a method and a path, JSON comes in and JSON goes out.
+# A framework of one page over Rack: a route is a method and a path; JSON comes in, JSON goes out.
 require "json"
 
 class Trialday

@@ -1,0 +1,35 @@
+defmodule Server do
+  @moduledoc "Cowboy's listener, with hello on /."
+
+  def start do
+    {:ok, _} = Application.ensure_all_started(:cowboy)
+
+    # Kept where no connection's process has to copy it.
+    dispatch = :cowboy_router.compile([{:_, [{"/", Server.Hello, []}]}])
+    :persistent_term.put(__MODULE__, dispatch)
+
+    port = String.to_integer(System.get_env("PORT", "8080"))
+    transport = %{max_connections: :infinity, socket_opts: [port: port, backlog: 4096]}
+
+    protocol = %{
+      env: %{dispatch: {:persistent_term, __MODULE__}},
+      # By default a connection is closed after 1,000 requests, or when it is idle for 5 s.
+      max_keepalive: 1_000_000_000,
+      request_timeout: 65_000
+    }
+
+    {:ok, _} = :cowboy.start_clear(__MODULE__, transport, protocol)
+  end
+end
+
+defmodule Server.Hello do
+  @moduledoc "Answers hello."
+  @behaviour :cowboy_handler
+
+  @headers %{"content-type" => "text/plain"}
+
+  @impl true
+  def init(req, state) do
+    {:ok, :cowboy_req.reply(200, @headers, "Hello, World!", req), state}
+  end
+end
