@@ -22,6 +22,7 @@ fn main() -> ExitCode {
             let _server = hold(Path::new(folder), command);
             panic!("as ordered");
         }
+        ["listen"] => listen(),
         ["burn", ms, children] => burn(ms.parse().unwrap(), children.parse().unwrap()),
         _ => return ExitCode::from(64),
     }
@@ -48,6 +49,13 @@ fn hold(folder: &Path, command: &str) -> Process {
     server
 }
 
+/// Listens where nobody told it to, and tells where.
+fn listen() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    tell(listener.local_addr().unwrap());
+    std::thread::sleep(Duration::from_secs(600));
+}
+
 /// Uses CPU time in a thread that ends, has children use as much each, one after another, waits for
 /// them, tells its own CPU time, and sleeps until it is stopped.
 fn burn(ms: i64, children: u32) {
@@ -61,9 +69,13 @@ fn burn(ms: i64, children: u32) {
             .unwrap();
     }
     if std::env::var_os("ONCE").is_none() {
-        std::io::stdout().write_all(format!("{}\n", used_ns()).as_bytes()).unwrap();
+        tell(used_ns());
         std::thread::sleep(Duration::from_secs(600));
     }
+}
+
+fn tell(what: impl std::fmt::Display) {
+    std::io::stdout().write_all(format!("{what}\n").as_bytes()).unwrap();
 }
 
 fn used_ns() -> i64 {

@@ -4,6 +4,8 @@
 //! of what is measured. Two hardware threads of one physical core share its units, so they stay on
 //! one side.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 /// Who runs where.
@@ -149,9 +151,14 @@ pub fn parse(list: &str) -> Option<Vec<usize>> {
 /// nothing is known is a core of its own.
 #[must_use]
 pub fn physical(cpus: &[usize]) -> Vec<Vec<usize>> {
+    physical_in(Path::new("/"), cpus)
+}
+
+/// The same, from files under another root than `/`.
+pub(crate) fn physical_in(root: &Path, cpus: &[usize]) -> Vec<Vec<usize>> {
     group(cpus, |cpu| {
-        let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
-        parse(&std::fs::read_to_string(path).ok()?)
+        let path = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+        parse(&std::fs::read_to_string(root.join(path)).ok()?)
     })
 }
 

@@ -75,9 +75,9 @@ pub struct Usage {
 pub struct Counted {
     /// Instructions in user mode.
     pub instructions_user: u64,
-    /// Instructions in the kernel.
-    pub instructions_kernel: u64,
-    /// Cycles, both modes.
+    /// Instructions in the kernel; `None` where only user mode may be counted.
+    pub instructions_kernel: Option<u64>,
+    /// Cycles, in both modes, or in user mode where only that may be counted.
     pub cycles: u64,
 }
 

@@ -11,8 +11,10 @@
 pub mod catalogue;
 pub mod contract;
 pub mod cores;
+pub mod counters;
 pub mod entrant;
 pub mod gate;
+pub mod host;
 pub mod install;
 pub mod lap;
 pub mod manifest;
