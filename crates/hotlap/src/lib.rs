@@ -13,3 +13,4 @@ pub mod export;
 pub mod quantity;
 pub mod record;
 pub mod report;
+pub mod store;

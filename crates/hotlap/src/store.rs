@@ -1,0 +1,593 @@
+//! Where runs are kept: a SQLite file in the user's data directory, or where `--store` says.
+//!
+//! The only file that speaks SQL. Every lap is a transaction of its own and is there as soon as it
+//! has ended, so that a crash loses at most the lap under way. What is read back is what was put in:
+//! [`crate::record`], nothing computed.
+
+use std::path::{Path, PathBuf};
+
+use hotlap_stats::Histogram;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, params};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::record::{Lap, Retired, Run, Server, Start, State};
+
+/// The version of the schema that this hotlap writes.
+const VERSION: i64 = 1;
+
+/// A store, open.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    db: Connection,
+}
+
+/// Why the store cannot be used, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Written by a hotlap that knows more.
+    #[error(
+        "the store {path} is of version {found}, and this hotlap knows versions up to {known}: update hotlap, or name another file with --store"
+    )]
+    Newer {
+        /// The file.
+        path: String,
+        /// Its version.
+        found: i64,
+        /// The newest version that is known.
+        known: i64,
+    },
+    /// Not a store.
+    #[error(
+        "the store {path} is damaged or no store of hotlap ({cause}): move it away, or name another file with --store"
+    )]
+    Damaged {
+        /// The file.
+        path: String,
+        /// SQLite's word.
+        cause: String,
+    },
+    /// No space left.
+    #[error(
+        "no space left for the store {path}: free some, or name a file on another disk with --store"
+    )]
+    Full {
+        /// The file.
+        path: String,
+    },
+    /// No permission.
+    #[error(
+        "the store {path} cannot be written ({cause}): see to its permissions, or name another file with --store"
+    )]
+    Unwritable {
+        /// The file.
+        path: String,
+        /// The system's or SQLite's word.
+        cause: String,
+    },
+    /// Nothing is there.
+    #[error(
+        "no store at {path}: `hotlap run` makes one, or name the file that has the runs with --store"
+    )]
+    Missing {
+        /// The file.
+        path: String,
+    },
+    /// No such run.
+    #[error("no run {number} in {path}: {there}")]
+    NoSuchRun {
+        /// The number asked for.
+        number: u64,
+        /// The file.
+        path: String,
+        /// What is there instead.
+        there: String,
+    },
+    /// Nothing was stored yet.
+    #[error("no run is stored in {path} yet: `hotlap run` stores one")]
+    Empty {
+        /// The file.
+        path: String,
+    },
+    /// Anything else that SQLite says.
+    #[error("the store {path} failed: {cause}")]
+    Other {
+        /// The file.
+        path: String,
+        /// SQLite's word.
+        cause: String,
+    },
+}
+
+/// One line of the list of runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Line {
+    /// Its number.
+    pub number: u64,
+    /// When it began, in milliseconds since 1970 (UTC).
+    pub began_ms: u64,
+    /// How long it took, in milliseconds.
+    pub took_ms: u64,
+    /// How it ended.
+    pub state: State,
+    /// The suite, if it was one.
+    pub suite: Option<String>,
+    /// What was asked for.
+    pub contract: String,
+    /// Who took part, hidden ones left out.
+    pub servers: Vec<String>,
+    /// Laps that are stored.
+    pub laps: u64,
+}
+
+impl Store {
+    /// Where runs are kept unless told otherwise: `hotlap/hotlap.db` in `$XDG_DATA_HOME` or
+    /// `~/.local/share`.
+    #[must_use]
+    pub fn usual_path() -> PathBuf {
+        let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let data = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share")));
+        data.unwrap_or_else(|| PathBuf::from(".")).join("hotlap").join("hotlap.db")
+    }
+
+    /// Opens the store to write to, makes it where there is none, and brings it up to date.
+    ///
+    /// # Errors
+    /// Names the file, the cause and the cure.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let unwritable = |cause: std::io::Error| StoreError::Unwritable {
+            path: path.display().to_string(),
+            cause: cause.to_string(),
+        };
+        if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(unwritable)?;
+        }
+        let db = Connection::open(path).map_err(|e| explain(path, &e))?;
+        let mut store = Self { path: path.to_owned(), db };
+        store.prepare().map_err(|e| store.explain(&e))?;
+        let version = store.version()?;
+        if version < VERSION {
+            store.upgrade(version).map_err(|e| store.explain(&e))?;
+        }
+        Ok(store)
+    }
+
+    /// Opens a store that is there, to read from.
+    ///
+    /// # Errors
+    /// Names the file, the cause and the cure.
+    pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
+        if !path.exists() {
+            return Err(StoreError::Missing { path: path.display().to_string() });
+        }
+        if let Ok(store) = Self::open(path) {
+            return Ok(store);
+        }
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let db = Connection::open_with_flags(path, flags).map_err(|e| explain(path, &e))?;
+        let store = Self { path: path.to_owned(), db };
+        store.version()?;
+        Ok(store)
+    }
+
+    fn prepare(&self) -> rusqlite::Result<()> {
+        self.db.busy_timeout(std::time::Duration::from_secs(5))?;
+        self.db.pragma_update(None, "foreign_keys", true)?;
+        self.db.pragma_update(None, "journal_mode", "wal")?;
+        // A lap that is lost to a power cut is no loss; one that is lost to a crash of hotlap
+        // would be, and WAL with NORMAL keeps that one.
+        self.db.pragma_update(None, "synchronous", "normal")
+    }
+
+    fn version(&self) -> Result<i64, StoreError> {
+        let asked = self.db.pragma_query_value(None, "user_version", |row| row.get(0));
+        let found: i64 = asked.map_err(|e| self.explain(&e))?;
+        if found > VERSION {
+            return Err(StoreError::Newer { path: self.shown(), found, known: VERSION });
+        }
+        Ok(found)
+    }
+
+    fn upgrade(&mut self, from: i64) -> rusqlite::Result<()> {
+        let step = self.db.transaction()?;
+        if from < 1 {
+            step.execute_batch(include_str!("schema.sql"))?;
+        }
+        step.pragma_update(None, "user_version", VERSION)?;
+        step.commit()
+    }
+
+    /// Stores a run that begins, and returns its number.
+    ///
+    /// # Errors
+    /// Names the file, the cause and the cure.
+    pub fn begin(&mut self, run: &Run) -> Result<u64, StoreError> {
+        self.write(|tx| {
+            tx.execute(
+                "INSERT INTO run (began_ms, took_ms, state, command_json, hotlap, suite, question,
+                                  about, contract, seed, schedule_json, host_json, loads_json)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                params![
+                    run.began_ms as i64,
+                    run.took_ms as i64,
+                    word(&run.state),
+                    json(&run.command),
+                    run.hotlap,
+                    run.suite,
+                    word(&run.question),
+                    run.about,
+                    run.contract,
+                    run.seed as i64,
+                    json(&run.schedule),
+                    json(&run.host),
+                    json(&run.loads),
+                ],
+            )?;
+            let number = tx.last_insert_rowid();
+            for (place, server) in run.servers.iter().enumerate() {
+                put_server(tx, number, place, server)?;
+            }
+            Ok(number as u64)
+        })
+    }
+
+    /// Stores a fresh start, or what is new about it.
+    ///
+    /// # Errors
+    /// Names the file, the cause and the cure.
+    pub fn start(&mut self, run: u64, start: &Start) -> Result<(), StoreError> {
+        self.write(|tx| {
+            tx.execute(
+                "INSERT OR REPLACE INTO start VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                params![
+                    run as i64,
+                    start.server as i64,
+                    start.heat,
+                    start.ready_ms,
+                    start.badges.0,
+                    start.badges.1,
+                    start.rss_bytes as i64,
+                    json(&start.notes),
+                    json(&start.warmups),
+                ],
+            )
+            .map(drop)
+        })
+    }
+
+    /// Stores a lap, as the `sequence`-th of its run.
+    ///
+    /// # Errors
+    /// Names the file, the cause and the cure.
+    pub fn lap(&mut self, run: u64, sequence: usize, lap: &Lap) -> Result<(), StoreError> {
+        self.write(|tx| put_lap(tx, run, sequence, lap))
+    }
+
+    /// Stores that a server is out.
+    ///
+    /// # Errors
+    /// Names the file, the cause and the cure.
+    pub fn retire(&mut self, run: u64, server: usize, why: &Retired) -> Result<(), StoreError> {
+        self.write(|tx| {
+            tx.execute(
+                "UPDATE server SET retired_json = ?3 WHERE run = ?1 AND place = ?2",
+                params![run as i64, server as i64, json(why)],
+            )
+            .map(drop)
+        })
+    }
+
+    /// Stores how a run ended.
+    ///
+    /// # Errors
+    /// Names the file, the cause and the cure.
+    pub fn end(&mut self, run: u64, state: State, took_ms: u64) -> Result<(), StoreError> {
+        self.write(|tx| {
+            tx.execute(
+                "UPDATE run SET state = ?2, took_ms = ?3 WHERE number = ?1",
+                params![run as i64, word(&state), took_ms as i64],
+            )
+            .map(drop)
+        })
+    }
+
+    /// Number of the last run.
+    ///
+    /// # Errors
+    /// When there is none, or the store fails.
+    pub fn last(&self) -> Result<u64, StoreError> {
+        let asked = self.db.query_row("SELECT max(number) FROM run", [], |row| row.get(0));
+        let number: Option<i64> = asked.map_err(|e| self.explain(&e))?;
+        number.map(|n| n as u64).ok_or_else(|| StoreError::Empty { path: self.shown() })
+    }
+
+    /// A run with all its laps.
+    ///
+    /// # Errors
+    /// When there is no such run, or the store fails.
+    pub fn run(&self, number: u64) -> Result<Run, StoreError> {
+        let read = self.read_run(number as i64).map_err(|e| self.explain(&e))?;
+        let Some(run) = read else {
+            let last = self.last()?;
+            let there = format!("the last one is {last} (`hotlap history` lists them)");
+            return Err(StoreError::NoSuchRun { number, path: self.shown(), there });
+        };
+        Ok(run)
+    }
+
+    /// The stored runs, oldest first; only those of `server`, if it is given.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn lines(&self, server: Option<&str>) -> Result<Vec<Line>, StoreError> {
+        self.read_lines(server).map_err(|e| self.explain(&e))
+    }
+
+    fn read_lines(&self, server: Option<&str>) -> rusqlite::Result<Vec<Line>> {
+        let mut names = self.db.prepare(
+            "SELECT name FROM server
+             WHERE run = ?1 AND role IN ('contestant', 'reference') ORDER BY place",
+        )?;
+        let mut runs = self.db.prepare(
+            "SELECT number, began_ms, took_ms, state, suite, contract,
+                    (SELECT count(*) FROM lap WHERE lap.run = number) AS laps
+             FROM run
+             WHERE ?1 IS NULL OR number IN (SELECT run FROM server WHERE name = ?1)
+             ORDER BY number",
+        )?;
+        let rows = runs.query_map([server], |row| {
+            let number: i64 = row.get("number")?;
+            Ok(Line {
+                number: number as u64,
+                began_ms: unsigned(row, "began_ms")?,
+                took_ms: unsigned(row, "took_ms")?,
+                state: read_word(row, "state")?,
+                suite: row.get("suite")?,
+                contract: row.get("contract")?,
+                servers: names.query_map([number], |r| r.get(0))?.collect::<Result<_, _>>()?,
+                laps: unsigned(row, "laps")?,
+            })
+        })?;
+        rows.collect()
+    }
+
+    fn read_run(&self, number: i64) -> rusqlite::Result<Option<Run>> {
+        let sql = "SELECT * FROM run WHERE number = ?1";
+        let Some(mut run) = self.db.query_row(sql, [number], read_run).optional()? else {
+            return Ok(None);
+        };
+        let mut servers = self.db.prepare("SELECT * FROM server WHERE run = ?1 ORDER BY place")?;
+        run.servers = servers.query_map([number], read_server)?.collect::<Result<_, _>>()?;
+        let mut starts =
+            self.db.prepare("SELECT * FROM start WHERE run = ?1 ORDER BY heat, server")?;
+        run.starts = starts.query_map([number], read_start)?.collect::<Result<_, _>>()?;
+        let mut laps = self.db.prepare("SELECT * FROM lap WHERE run = ?1 ORDER BY sequence")?;
+        run.laps = laps.query_map([number], read_lap)?.collect::<Result<_, _>>()?;
+        Ok(Some(run))
+    }
+
+    fn write<T>(
+        &mut self,
+        act: impl FnOnce(&Transaction) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let done = self.db.transaction().and_then(|tx| {
+            let value = act(&tx)?;
+            tx.commit()?;
+            Ok(value)
+        });
+        done.map_err(|e| explain(&self.path, &e))
+    }
+
+    fn shown(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn explain(&self, error: &rusqlite::Error) -> StoreError {
+        explain(&self.path, error)
+    }
+}
+
+/// What an error of SQLite means for the user.
+fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
+    let path = path.display().to_string();
+    let cause = error.to_string();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            StoreError::Damaged { path, cause }
+        }
+        Some(ErrorCode::DiskFull) => StoreError::Full { path },
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            StoreError::Unwritable { path, cause }
+        }
+        Some(_) => StoreError::Other { path, cause },
+        // A column that is missing or holds what cannot be read: written by something else.
+        None => StoreError::Damaged { path, cause },
+    }
+}
+
+fn put_server(tx: &Transaction, run: i64, place: usize, server: &Server) -> rusqlite::Result<()> {
+    tx.execute(
+        "INSERT INTO server VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        params![
+            run,
+            place as i64,
+            server.name,
+            word(&server.role),
+            server.command,
+            server.version,
+            server.about,
+            server.published.as_ref().map(json),
+            server.retired.as_ref().map(json),
+        ],
+    )
+    .map(drop)
+}
+
+fn put_lap(tx: &Transaction, run: u64, sequence: usize, lap: &Lap) -> rusqlite::Result<()> {
+    let blob = |h: &Histogram| (!h.is_empty()).then(|| h.to_bytes());
+    tx.execute(
+        "INSERT INTO lap VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
+                                 ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28,
+                                 ?29, ?30, ?31, ?32)",
+        params![
+            run as i64,
+            sequence as i64,
+            lap.server as i64,
+            lap.load as i64,
+            lap.heat,
+            lap.block,
+            lap.place,
+            lap.rate,
+            lap.at_ms as i64,
+            lap.window_ns as i64,
+            lap.answers as i64,
+            lap.failures() as i64,
+            lap.due as i64,
+            lap.in_flight as i64,
+            lap.connections.0 as i64,
+            lap.connections.1 as i64,
+            lap.connections.2 as i64,
+            lap.bytes.0 as i64,
+            lap.bytes.1 as i64,
+            blob(&lap.service),
+            blob(&lap.response),
+            blob(&lap.lag),
+            blob(&lap.connect),
+            lap.backend,
+            lap.generator.0 as i64,
+            lap.generator.1,
+            lap.usage.map(|u| u.cpu_ns as i64),
+            json(&lap.failures),
+            json(&lap.statuses),
+            json(&lap.series),
+            lap.usage.as_ref().map(json),
+            json(&lap.failed),
+        ],
+    )
+    .map(drop)
+}
+
+fn read_run(row: &Row) -> rusqlite::Result<Run> {
+    Ok(Run {
+        number: Some(unsigned(row, "number")?),
+        began_ms: unsigned(row, "began_ms")?,
+        took_ms: unsigned(row, "took_ms")?,
+        state: read_word(row, "state")?,
+        command: read_json(row, "command_json")?,
+        hotlap: row.get("hotlap")?,
+        suite: row.get("suite")?,
+        question: read_word(row, "question")?,
+        about: row.get("about")?,
+        contract: row.get("contract")?,
+        seed: unsigned(row, "seed")?,
+        schedule: read_json(row, "schedule_json")?,
+        host: read_json(row, "host_json")?,
+        loads: read_json(row, "loads_json")?,
+        servers: Vec::new(),
+        starts: Vec::new(),
+        laps: Vec::new(),
+    })
+}
+
+fn read_server(row: &Row) -> rusqlite::Result<Server> {
+    Ok(Server {
+        name: row.get("name")?,
+        role: read_word(row, "role")?,
+        command: row.get("command")?,
+        version: row.get("version")?,
+        about: row.get("about")?,
+        published: read_json_or_null(row, "published_json")?,
+        retired: read_json_or_null(row, "retired_json")?,
+    })
+}
+
+fn read_start(row: &Row) -> rusqlite::Result<Start> {
+    Ok(Start {
+        server: unsigned(row, "server")? as usize,
+        heat: row.get("heat")?,
+        ready_ms: row.get("ready_ms")?,
+        badges: (row.get("passed")?, row.get("made")?),
+        rss_bytes: unsigned(row, "rss_bytes")?,
+        notes: read_json(row, "notes_json")?,
+        warmups: read_json(row, "warmups_json")?,
+    })
+}
+
+fn read_lap(row: &Row) -> rusqlite::Result<Lap> {
+    Ok(Lap {
+        server: unsigned(row, "server")? as usize,
+        load: unsigned(row, "load")? as usize,
+        heat: row.get("heat")?,
+        block: row.get("block")?,
+        place: row.get("place")?,
+        rate: row.get("rate")?,
+        at_ms: unsigned(row, "at_ms")?,
+        window_ns: unsigned(row, "window_ns")?,
+        answers: unsigned(row, "answers")?,
+        failures: read_json(row, "failures_json")?,
+        statuses: read_json(row, "statuses_json")?,
+        due: unsigned(row, "due")?,
+        in_flight: unsigned(row, "in_flight")?,
+        connections: (
+            unsigned(row, "connections_asked")?,
+            unsigned(row, "connections_up")?,
+            unsigned(row, "connections_again")?,
+        ),
+        bytes: (unsigned(row, "received_bytes")?, unsigned(row, "sent_bytes")?),
+        service: histogram(row, "service")?,
+        response: histogram(row, "response")?,
+        lag: histogram(row, "lag")?,
+        connect: histogram(row, "connect")?,
+        series: read_json(row, "series_json")?,
+        backend: row.get("backend")?,
+        generator: (unsigned(row, "generator_cpu_ns")?, row.get("generator_busy")?),
+        usage: read_json_or_null(row, "usage_json")?,
+        failed: read_json(row, "failed_json")?,
+    })
+}
+
+/// SQLite's integers are signed; what is stored bit for bit is read bit for bit.
+fn unsigned(row: &Row, column: &str) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(column).map(|n| n as u64)
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("records are plain data")
+}
+
+/// The one word that a unit variant is written as.
+fn word(value: &impl Serialize) -> String {
+    json(value).trim_matches('"').to_owned()
+}
+
+fn read_word<T: DeserializeOwned>(row: &Row, column: &str) -> rusqlite::Result<T> {
+    let text: String = row.get(column)?;
+    serde_json::from_value(serde_json::Value::String(text)).map_err(|e| unreadable(column, e))
+}
+
+fn read_json<T: DeserializeOwned>(row: &Row, column: &str) -> rusqlite::Result<T> {
+    let text: String = row.get(column)?;
+    serde_json::from_str(&text).map_err(|e| unreadable(column, e))
+}
+
+fn read_json_or_null<T: DeserializeOwned>(row: &Row, column: &str) -> rusqlite::Result<Option<T>> {
+    let text: Option<String> = row.get(column)?;
+    text.map(|t| serde_json::from_str(&t).map_err(|e| unreadable(column, e))).transpose()
+}
+
+fn histogram(row: &Row, column: &str) -> rusqlite::Result<Histogram> {
+    let bytes: Option<Vec<u8>> = row.get(column)?;
+    match bytes {
+        None => Ok(Histogram::new()),
+        Some(bytes) => Histogram::from_bytes(&bytes).map_err(|e| unreadable(column, e)),
+    }
+}
+
+fn unreadable(
+    column: &str,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> rusqlite::Error {
+    let what = format!("{column}: {error}").into();
+    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, what)
+}
