@@ -4,9 +4,24 @@
 //! The renderers below lay out what is here and compute nothing. The JSON form of [`Report`] is
 //! published (`schemas/report.schema.json`): what a page draws is all in it.
 
+pub mod csv;
+pub mod date;
+pub mod figure;
+pub mod json;
+pub mod latency;
+mod layout;
+pub mod markdown;
+pub mod sentence;
+pub mod standing;
+mod summary;
+pub mod terminal;
+mod warning;
+
 use serde::Serialize;
 
 use crate::record;
+
+pub use crate::record::Role;
 
 /// How a report can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -390,12 +405,10 @@ impl Report {
     #[must_use]
     pub fn render(&self, form: Form) -> String {
         match form {
-            Form::Json => {
-                let mut text = serde_json::to_string_pretty(self).expect("a report is plain data");
-                text.push('\n');
-                text
-            }
-            Form::Markdown | Form::Csv | Form::Html => String::new(),
+            Form::Json => json::render(self),
+            Form::Markdown => markdown::render(self),
+            Form::Csv => csv::render(self),
+            Form::Html => String::new(),
         }
     }
 }

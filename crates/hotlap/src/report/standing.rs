@@ -116,9 +116,8 @@ impl Standing {
     /// Holds everyone against the reference.
     fn compare(&mut self, run: &Run) {
         let Some(reference) = self.reference else { return };
-        let others: Vec<usize> = (0..self.servers.len())
-            .filter(|&i| i != reference && is_compared(run, i))
-            .collect();
+        let others: Vec<usize> =
+            (0..self.servers.len()).filter(|&i| i != reference && is_compared(run, i)).collect();
         let rates = self.verdicts(&others, reference, Better::Higher);
         let costs = self.verdicts(&others, reference, Better::Lower);
         for ((server, rate), cost) in others.into_iter().zip(rates).zip(costs) {
@@ -160,9 +159,7 @@ impl Standing {
     /// `upper` against `lower`, whoever the reference is: requests/s and CPU time a request.
     #[must_use]
     pub fn step(&self, lower: usize, upper: usize) -> Against {
-        let verdict = |better| {
-            self.verdicts(&[upper], lower, better).into_iter().next().flatten()
-        };
+        let verdict = |better| self.verdicts(&[upper], lower, better).into_iter().next().flatten();
         Against { rate: verdict(Better::Higher), cost: verdict(Better::Lower) }
     }
 }
@@ -216,7 +213,8 @@ fn readings(laps: &[&Lap], figure: impl Fn(&Lap) -> Option<f64>) -> Vec<Reading>
         }
     }
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    let reading = |((heat, block), values): (_, Vec<f64>)| Reading { heat, block, value: mean(&values) };
+    let reading =
+        |((heat, block), values): (_, Vec<f64>)| Reading { heat, block, value: mean(&values) };
     blocks.into_iter().map(reading).collect()
 }
 

@@ -1,0 +1,137 @@
+//! The live line: heat, phase, current estimate, time left; gone when done.
+//!
+//! Drawn from a thread of its own, ten times a second at most, so that nobody who measures ever
+//! waits for a terminal. Without a terminal there are plain lines instead, one a heat.
+
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::console::Console;
+
+/// Between two drawings.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// What the line says.
+#[derive(Debug, Default)]
+struct Status {
+    heat: String,
+    phase: String,
+    ends: Option<Instant>,
+}
+
+/// A line that follows what is under way.
+pub struct Live {
+    console: Console,
+    status: Arc<Mutex<Status>>,
+    drawing: Option<Drawing>,
+}
+
+struct Drawing {
+    bar: ProgressBar,
+    thread: JoinHandle<()>,
+    ends: Sender<()>,
+}
+
+impl Live {
+    /// Starts to draw, if there is a terminal.
+    #[must_use]
+    pub fn start(console: &Console) -> Self {
+        let status = Arc::new(Mutex::new(Status::default()));
+        let drawing = console.live.then(|| Drawing::start(Arc::clone(&status)));
+        Self { console: *console, status, drawing }
+    }
+
+    /// A heat begins.
+    pub fn heat(&self, heat: u32) {
+        let heat = format!("heat {}", heat + 1);
+        if self.drawing.is_none() {
+            self.console.note(&format!("{heat} …"));
+        }
+        self.change(|status| status.heat = heat);
+    }
+
+    /// What is done now.
+    pub fn phase(&self, phase: String) {
+        self.change(|status| status.phase = phase);
+    }
+
+    /// How long it will still take.
+    pub fn left(&self, left: Duration) {
+        self.change(|status| status.ends = Some(Instant::now() + left));
+    }
+
+    /// Says something above the line, to stay.
+    pub fn say(&self, text: &str) {
+        match &self.drawing {
+            Some(drawing) => drawing.bar.println(text),
+            None => self.console.note(text),
+        }
+    }
+
+    /// Ends the line and takes it away.
+    pub fn clear(&mut self) {
+        if let Some(Drawing { bar, thread, ends }) = self.drawing.take() {
+            drop(ends);
+            let _ = thread.join();
+            bar.finish_and_clear();
+        }
+    }
+
+    fn change(&self, act: impl FnOnce(&mut Status)) {
+        act(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+impl Drawing {
+    fn start(status: Arc<Mutex<Status>>) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+        let style = ProgressStyle::with_template("{spinner} {wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        let (ends, ended) = mpsc::channel();
+        let drawn = bar.clone();
+        let thread = std::thread::spawn(move || {
+            while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+                let line = status.lock().unwrap_or_else(PoisonError::into_inner).line();
+                drawn.set_message(line);
+                drawn.tick();
+            }
+        });
+        Self { bar, thread, ends }
+    }
+}
+
+impl Status {
+    fn line(&self) -> String {
+        let left = self.ends.map(|ends| {
+            let seconds = ends.saturating_duration_since(Instant::now()).as_secs();
+            format!("{seconds} s left")
+        });
+        let parts = [Some(self.heat.clone()), Some(self.phase.clone()), left];
+        let parts: Vec<String> = parts.into_iter().flatten().filter(|p| !p.is_empty()).collect();
+        parts.join(" · ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_says_heat_phase_and_what_is_left() {
+        let mut status = Status { heat: "heat 2".to_owned(), ..Status::default() };
+        assert_eq!(status.line(), "heat 2");
+        status.phase = "warming up go/net-http".to_owned();
+        status.ends = Some(Instant::now() + Duration::from_millis(34_900));
+        assert_eq!(status.line(), "heat 2 · warming up go/net-http · 34 s left");
+    }
+}

@@ -1,0 +1,187 @@
+//! Columns of text: how wide each is, which go when there is no room, and where a line ends.
+
+/// One column.
+#[derive(Debug, Clone)]
+pub struct Column {
+    head: String,
+    folded: String,
+    cells: Vec<String>,
+    right: bool,
+    is_name: bool,
+    /// The lower, the earlier it goes; `None` stays.
+    goes: Option<u8>,
+}
+
+/// Columns that fit.
+#[derive(Debug)]
+pub struct Layout {
+    columns: Vec<Column>,
+    folded: bool,
+}
+
+/// The least that a name is shortened to.
+const SHORTEST: usize = 12;
+
+/// Between columns.
+const GAP: &str = "  ";
+
+impl Column {
+    /// Words, set to the left.
+    #[must_use]
+    pub fn left(head: &str, folded: &str, cells: Vec<String>) -> Self {
+        let (head, folded) = (head.to_owned(), folded.to_owned());
+        Self { head, folded, cells, right: false, is_name: false, goes: None }
+    }
+
+    /// Words, set to the left, which may be shortened.
+    #[must_use]
+    pub fn name(head: &str, folded: &str, cells: Vec<String>) -> Self {
+        Self { is_name: true, ..Self::left(head, folded, cells) }
+    }
+
+    /// Figures, set to the right. A line end in `folded` is where its head may be folded.
+    #[must_use]
+    pub fn right(head: &str, folded: &str, cells: Vec<String>) -> Self {
+        Self { right: true, ..Self::left(head, folded, cells) }
+    }
+
+    /// Makes it one that goes where there is no room, in this order.
+    #[must_use]
+    pub fn goes(self, order: u8) -> Self {
+        Self { goes: Some(order), ..self }
+    }
+
+    fn width(&self, folded: bool) -> usize {
+        let head = match folded {
+            false => measure(&self.head),
+            true => self.folded.split('\n').map(measure).max().unwrap_or(0),
+        };
+        self.cells.iter().map(|c| measure(c)).max().unwrap_or(0).max(head)
+    }
+
+    fn pad(&self, text: &str, width: usize) -> String {
+        let room = " ".repeat(width.saturating_sub(measure(text)));
+        if self.right { format!("{room}{text}") } else { format!("{text}{room}") }
+    }
+}
+
+impl Layout {
+    /// Folds heads, then drops columns, then shortens names, until all fits into `width`.
+    #[must_use]
+    pub fn fit(columns: Vec<Column>, width: usize) -> Self {
+        let mut layout = Self { columns, folded: false };
+        if layout.width() > width {
+            layout.folded = true;
+        }
+        while layout.width() > width {
+            let droppable = layout.columns.iter().enumerate();
+            let next = droppable.filter_map(|(i, c)| Some((c.goes?, i))).min();
+            let Some((_, column)) = next else { break };
+            layout.columns.remove(column);
+        }
+        let over = layout.width().saturating_sub(width);
+        let folded = layout.folded;
+        if let Some(name) = layout.columns.iter_mut().find(|c| c.is_name && over > 0) {
+            let room = name.width(folded).saturating_sub(over).max(SHORTEST);
+            name.cells.iter_mut().for_each(|cell| shorten(cell, room));
+        }
+        layout
+    }
+
+    fn width(&self) -> usize {
+        let columns: usize = self.columns.iter().map(|c| c.width(self.folded)).sum();
+        columns + GAP.len() * self.columns.len().saturating_sub(1)
+    }
+
+    /// The heads, on one line or two.
+    #[must_use]
+    pub fn header(&self) -> Vec<String> {
+        if !self.folded {
+            return vec![self.line(|c| c.head.clone())];
+        }
+        let upper = |c: &Column| match c.folded.split_once('\n') {
+            Some((upper, _)) => upper.to_owned(),
+            None => String::new(),
+        };
+        let lower = |c: &Column| match c.folded.split_once('\n') {
+            Some((_, lower)) => lower.to_owned(),
+            None => c.folded.clone(),
+        };
+        [self.line(upper), self.line(lower)].into_iter().filter(|l| !l.is_empty()).collect()
+    }
+
+    /// The rows.
+    pub fn rows(&mut self) -> Vec<String> {
+        let rows = self.columns.first().map_or(0, |c| c.cells.len());
+        (0..rows).map(|row| self.line(|c| c.cells[row].clone())).collect()
+    }
+
+    fn line(&self, cell: impl Fn(&Column) -> String) -> String {
+        let padded = self.columns.iter().map(|c| c.pad(&cell(c), c.width(self.folded)));
+        padded.collect::<Vec<_>>().join(GAP).trim_end().to_owned()
+    }
+}
+
+/// Columns that a text takes on a terminal. Wide scripts (CJK, Hangul, emoji) take two a character:
+/// Unicode Standard Annex 11, in the ranges that names are likely to hold.
+fn measure(text: &str) -> usize {
+    let wide = |c: char| {
+        matches!(u32::from(c),
+            0x1100..=0x115F | 0x2E80..=0xA4CF | 0xAC00..=0xD7A3 | 0xF900..=0xFAFF
+            | 0xFE30..=0xFE6F | 0xFF00..=0xFF60 | 0x1F300..=0x1FAFF | 0x20000..=0x3FFFD)
+    };
+    text.chars().filter(|c| !c.is_control()).map(|c| if wide(c) { 2 } else { 1 }).sum()
+}
+
+/// Cuts the middle out of a text: both its ends tell servers apart.
+fn shorten(text: &mut String, room: usize) {
+    let length = text.chars().count();
+    if length <= room {
+        return;
+    }
+    let keep = room.saturating_sub(1);
+    let (head, tail) = (keep.div_ceil(2), keep / 2);
+    let start: String = text.chars().take(head).collect();
+    let end: String = text.chars().skip(length - tail).collect();
+    *text = format!("{start}…{end}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cells(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|t| (*t).to_owned()).collect()
+    }
+
+    fn columns() -> Vec<Column> {
+        vec![
+            Column::name("", "", cells(&["a/very/long/name/of/a/server", "b"])),
+            Column::right("of ceiling", "of\nceiling", cells(&["47 %", "100 %"])).goes(2),
+            Column::right("memory", "memory", cells(&["7 MB", "131 MB"])).goes(1),
+        ]
+    }
+
+    #[test]
+    fn all_is_shown_where_there_is_room() {
+        let mut layout = Layout::fit(columns(), 80);
+        assert_eq!(layout.header(), ["                              of ceiling  memory"]);
+        assert_eq!(layout.rows()[1], "b                                  100 %  131 MB");
+    }
+
+    #[test]
+    fn heads_fold_first_then_columns_go_in_their_order_then_names_are_cut() {
+        let heads = |width| Layout::fit(columns(), width).header();
+        assert_eq!(heads(45).len(), 2);
+        assert!(!heads(38).join(" ").contains("memory"));
+        let mut narrow = Layout::fit(columns(), 20);
+        assert_eq!(narrow.header(), Vec::<String>::new());
+        assert_eq!(narrow.rows(), ["a/very/lon…/a/server", "b"]);
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        assert_eq!(measure("服务器"), 6);
+        assert_eq!(measure("µs ± ×"), 6);
+    }
+}

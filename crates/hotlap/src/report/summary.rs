@@ -1,0 +1,499 @@
+//! A run becomes a report: figures are rounded, rows put in order, servers that failed set apart.
+//! What is said in sentences is `sentence`'s, what speaks against the figures `warning`'s.
+
+use std::time::Duration;
+
+use hotlap_stats::estimate::median;
+use hotlap_stats::{Effect, Estimate, Verdict};
+
+use super::figure::{self, bare, megabytes, micros, millis, per_second, percent, ratio, rounded};
+use super::latency::{known, latency};
+use super::standing::{Measured, Standing};
+use super::{
+    Against, ErrorCount, Failed, Figure, Heading, Host, Lap, Noise, Published, Report, Row, Start,
+    Step, Table, Warmup, date, sentence, warning,
+};
+use crate::record::{self, Question, Role, Run, State};
+
+impl Report {
+    /// The report on a run, finished or not.
+    #[must_use]
+    pub fn of(run: &Run) -> Self {
+        let standings: Vec<Standing> =
+            (0..run.loads.len()).map(|load| Standing::of(run, load)).collect();
+        let tables: Vec<Table> = standings.iter().map(|s| table(run, s)).collect();
+        let noise = standings.first().and_then(|s| noise(run, s));
+        let ladder = match run.question {
+            Question::Ladder => standings.iter().flat_map(|s| steps(run, s)).collect(),
+            _ => Vec::new(),
+        };
+        Self {
+            schema: 1,
+            run: heading(run),
+            host: host(&run.host),
+            sentences: tables.iter().flat_map(|t| t.sentences.iter().cloned()).collect(),
+            noise,
+            warnings: warning::warnings(run, &standings),
+            tables,
+            failed: (0..run.servers.len()).filter_map(|i| failed(run, i)).collect(),
+            ladder,
+            starts: run.starts.iter().map(|s| start(run, s)).collect(),
+            laps: run.laps.iter().map(|l| lap(run, l)).collect(),
+        }
+    }
+}
+
+fn heading(run: &Run) -> Heading {
+    Heading {
+        number: run.number,
+        contract: run.contract.clone(),
+        title: title(run),
+        began: date::utc(run.began_ms),
+        took_s: rounded(run.took_ms as f64 / 1e3),
+        state: run.state,
+        state_note: state_note(run),
+        command: shell_words::join(&run.command),
+        hotlap: run.hotlap.clone(),
+        suite: run.suite.clone(),
+        about: run.about.clone(),
+        question: run.question,
+        seed: run.seed,
+        loads: run.loads.clone(),
+        schedule: run.schedule.clone(),
+    }
+}
+
+fn state_note(run: &Run) -> String {
+    let laps = run.laps.len();
+    match run.state {
+        State::Finished => String::new(),
+        State::UnderWay => format!(
+            "This run has not ended: it is under way, or hotlap was killed. These are the {laps} \
+             laps so far."
+        ),
+        State::Interrupted => {
+            format!("This run was interrupted. These are the {laps} laps until then.")
+        }
+        State::Failed => format!(
+            "This run was ended by an error of hotlap itself. These are the {laps} laps until then."
+        ),
+    }
+}
+
+/// Contract, load, cores and schedule, in words.
+fn title(run: &Run) -> Vec<String> {
+    let mut parts = vec![run.contract.clone()];
+    if let [load] = run.loads.as_slice() {
+        parts.push(load_words(load));
+    } else if run.loads.len() > 1 {
+        parts.push(format!("{} loads", run.loads.len()));
+    }
+    let schedule = &run.schedule;
+    if let (Some(server), Some(generator)) =
+        (cores(&schedule.server_cpus), cores(&schedule.generator_cpus))
+    {
+        parts.push(format!("server on {server}, generator on {generator}"));
+    }
+    let heats = run.laps.iter().map(|l| l.heat + 1).max().unwrap_or(0);
+    let blocks = run.laps.iter().filter(|l| l.rate.is_none()).map(|l| l.block + 1).max();
+    if let Some(blocks) = blocks {
+        let lap = Duration::from_micros((schedule.lap_ms * 1e3) as u64).as_secs_f64();
+        parts.push(format!("{} × {} × {lap} s", plural(heats, "heat"), plural(blocks, "block")));
+    }
+    parts
+}
+
+/// `64 connections, keep-alive`.
+pub(super) fn load_words(load: &record::Load) -> String {
+    let connections = plural(load.connections as u32, "connection");
+    let mut words = match load.keep_alive {
+        true => format!("{connections}, keep-alive"),
+        false => format!("{connections}, a new one for each request"),
+    };
+    if load.pipeline > 1 {
+        words += &format!(", {} requests in flight on each", load.pipeline);
+    }
+    if load.threads > 1 {
+        words += &format!(", {} generator threads", load.threads);
+    }
+    words
+}
+
+pub(super) fn plural(n: u32, noun: &str) -> String {
+    format!("{} {noun}{}", figure::count(u64::from(n)), if n == 1 { "" } else { "s" })
+}
+
+/// `core 0`, `cores 0–3`, `cores 0, 2`.
+fn cores(cpus: &[usize]) -> Option<String> {
+    let (first, last) = (*cpus.first()?, *cpus.last()?);
+    Some(match cpus {
+        [one] => format!("core {one}"),
+        _ if last - first + 1 == cpus.len() => format!("cores {first}–{last}"),
+        _ => format!("cores {}", cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
+    })
+}
+
+fn host(host: &record::Host) -> Host {
+    let mut parts = Vec::new();
+    if host.cores > 0 {
+        parts.push(format!("{} × {}", host.cores, host.cpu).trim_end_matches(" × ").to_owned());
+    }
+    if host.memory_bytes > 0 {
+        parts.push(format!("{:.0} GB", host.memory_bytes as f64 / 1e9));
+    }
+    parts.extend([&host.os, &host.kernel].into_iter().filter(|t| !t.is_empty()).cloned());
+    parts.extend(host.virtualisation.clone());
+    Host { line: parts.join(", "), facts: host.clone() }
+}
+
+fn table(run: &Run, standing: &Standing) -> Table {
+    let load = &run.loads[standing.load];
+    let shown =
+        |i: &usize| run.servers[*i].role != Role::Double && run.servers[*i].retired.is_none();
+    let mut order: Vec<usize> = (0..run.servers.len()).filter(shown).collect();
+    order.sort_by(|&a, &b| place(run, standing, a).total_cmp(&place(run, standing, b)));
+    Table {
+        load: standing.load,
+        title: match run.loads.len() {
+            1 => String::new(),
+            _ if load.name.is_empty() => load_words(load),
+            _ => format!("{}: {}", load.name, load_words(load)),
+        },
+        reference: standing.reference.map(|r| run.servers[r].name.clone()),
+        rows: order.into_iter().map(|server| row(run, standing, server)).collect(),
+        sentences: sentence::verdicts(run, standing),
+    }
+}
+
+/// Where a row goes: a ladder keeps its rungs' order, all else goes by requests/s; then those
+/// without a figure, then the ceiling.
+fn place(run: &Run, standing: &Standing, server: usize) -> f64 {
+    let measured = &standing.servers[server];
+    match (run.servers[server].role, &measured.rate) {
+        (Role::Ceiling, _) => f64::INFINITY,
+        _ if run.question == Question::Ladder => server as f64,
+        (_, None) => f64::MAX,
+        // Ties within a rank are broken by the figure itself; a rank is never out of its order.
+        (_, Some(rate)) => -rate.value,
+    }
+}
+
+fn row(run: &Run, standing: &Standing, index: usize) -> Row {
+    let (server, measured) = (&run.servers[index], &standing.servers[index]);
+    let laps: Vec<&record::Lap> =
+        run.laps.iter().filter(|l| l.server == index && l.load == standing.load).collect();
+    let usages = || laps.iter().filter(|l| l.rate.is_none()).filter_map(|l| l.usage.as_ref());
+    let most = |bytes: fn(&hotlap_harness::lap::Usage) -> u64| {
+        usages().map(bytes).filter(|b| *b > 0).max().map(|b| megabytes(b as f64))
+    };
+    let errors_by_kind = errors(&laps);
+    Row {
+        rank: measured.rank,
+        name: server.name.clone(),
+        role: server.role,
+        command: server.command.clone(),
+        version: server.version.clone(),
+        laps: measured.laps,
+        is_bound: measured.is_bound,
+        requests_per_s: measured.rate.as_ref().map(per_second),
+        of_ceiling: of_ceiling(standing, index),
+        cpu_us: measured.cost.as_ref().map(|c| micros(&scaled(c, 1e-3))),
+        instructions: instructions(&laps),
+        switches: switches(&laps),
+        against: measured.against.and_then(|a| against(run, standing, &a)),
+        service: latency(&measured.service, None),
+        response: measured.response.as_ref().map(|(times, rate)| latency(times, Some(*rate))),
+        rss_mb: most(|u| u.rss_bytes),
+        pss_mb: most(|u| u.pss_bytes),
+        cpu_percent: cpu_percent(&laps),
+        errors: errors_by_kind.iter().map(|e| e.count).sum(),
+        errors_by_kind,
+        ready_ms: middle(run.starts.iter().filter(|s| s.server == index).map(|s| s.ready_ms)),
+        steady_ms: middle(warmups(run, standing.load, index).map(|w| w.steady_ms)),
+        warmup: warmups(run, standing.load, index)
+            .last()
+            .map_or_else(String::new, |w| warning::class(w.class).to_owned()),
+        badges: badges(run, index),
+        notes: notes(run, index),
+        published: published(run, standing, index),
+    }
+}
+
+fn of_ceiling(standing: &Standing, server: usize) -> Option<Figure> {
+    match standing.ceiling == Some(server) {
+        true => Some(bare(100.0, "100 %".to_owned())),
+        false => standing.of_ceiling(server).as_ref().map(percent),
+    }
+}
+
+fn scaled(estimate: &Estimate, by: f64) -> Estimate {
+    Estimate { value: estimate.value * by, low: estimate.low * by, high: estimate.high * by }
+}
+
+fn middle(values: impl Iterator<Item = f64>) -> Option<Figure> {
+    median(&values.collect::<Vec<_>>()).map(millis)
+}
+
+fn warmups(run: &Run, load: usize, server: usize) -> impl Iterator<Item = &record::Warmup> {
+    let starts = run.starts.iter().filter(move |s| s.server == server);
+    starts.flat_map(|s| &s.warmups).filter(move |w| w.load == load)
+}
+
+fn badges(run: &Run, server: usize) -> String {
+    let start = run.starts.iter().rev().find(|s| s.server == server && s.badges.1 > 0);
+    start.map_or_else(String::new, |s| format!("{}/{}", s.badges.0, s.badges.1))
+}
+
+fn notes(run: &Run, server: usize) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for note in run.starts.iter().filter(|s| s.server == server).flat_map(|s| &s.notes) {
+        if !notes.contains(note) {
+            notes.push(note.clone());
+        }
+    }
+    notes
+}
+
+fn errors(laps: &[&record::Lap]) -> Vec<ErrorCount> {
+    let mut all = hotlap_load::Failures::default();
+    for failure in laps.iter().flat_map(|l| &l.failures) {
+        all.add(failure.failure, failure.phase, failure.count);
+    }
+    let word = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let mut counts: Vec<ErrorCount> = all
+        .0
+        .iter()
+        .map(|c| ErrorCount {
+            kind: word(serde_json::json!(c.failure)),
+            phase: word(serde_json::json!(c.phase)),
+            count: c.count,
+        })
+        .collect();
+    counts.sort_by_key(|c| std::cmp::Reverse(c.count));
+    counts
+}
+
+/// A sum over laps that count, per request.
+fn per_request(
+    laps: &[&record::Lap],
+    figure: impl Fn(&hotlap_harness::lap::Usage) -> Option<u64>,
+) -> Option<f64> {
+    let usages = laps.iter().filter(|l| l.counts() && l.rate.is_none()).filter_map(|l| l.usage);
+    let (sum, requests) = usages
+        .filter_map(|u| Some((figure(&u)?, u.requests)))
+        .fold((0, 0), |(s, r), (n, requests)| (s + n, r + requests));
+    (requests > 0).then(|| sum as f64 / requests as f64)
+}
+
+fn instructions(laps: &[&record::Lap]) -> Option<(Figure, Figure)> {
+    let user = per_request(laps, |u| Some(u.counters?.instructions_user))?;
+    let kernel = per_request(laps, |u| Some(u.counters?.instructions_kernel))?;
+    Some((bare(user, figure::grouped(user, 0)), bare(kernel, figure::grouped(kernel, 0))))
+}
+
+fn switches(laps: &[&record::Lap]) -> Option<Figure> {
+    let per = per_request(laps, |u| Some(u.switches + u.preemptions))?;
+    Some(bare(per, format!("{per:.2}")))
+}
+
+fn cpu_percent(laps: &[&record::Lap]) -> Option<Figure> {
+    let usages = laps.iter().filter(|l| l.counts() && l.rate.is_none()).filter_map(|l| l.usage);
+    let (cpu, wall) = usages.fold((0, 0), |(c, w), u| (c + u.cpu_ns, w + u.wall_ns));
+    (wall > 0).then(|| {
+        let percent = cpu as f64 / wall as f64 * 100.0;
+        bare(percent, format!("{} %", figure::grouped(percent, 0)))
+    })
+}
+
+fn against(run: &Run, standing: &Standing, found: &super::standing::Against) -> Option<Against> {
+    let verdict = |found: Option<(Effect, Verdict)>, better: &str, worse: &str| match found {
+        None => "not to be told".to_owned(),
+        Some((_, Verdict::NoDifference)) => "no difference that could be measured".to_owned(),
+        Some((_, Verdict::Better)) => better.to_owned(),
+        Some((_, Verdict::Worse)) => worse.to_owned(),
+    };
+    Some(Against {
+        reference: run.servers[standing.reference?].name.clone(),
+        requests_per_s: found.rate.map(|(e, _)| ratio(&e.ratio)),
+        requests_per_s_verdict: verdict(found.rate, "faster", "slower"),
+        cost: found.cost.map(|(e, _)| ratio(&e.ratio)),
+        cost_verdict: verdict(found.cost, "cheaper", "dearer"),
+    })
+}
+
+fn noise(run: &Run, standing: &Standing) -> Option<Noise> {
+    let server = run.servers[standing.reference?].name.clone();
+    let (rate, cost) = (standing.rate_noise, standing.cost_noise);
+    rate.or(cost)?;
+    let band = |effect: Option<Effect>| {
+        let reach = effect?.reach();
+        reach.is_finite().then(|| rounded(reach.exp_m1()))
+    };
+    let (rate_band, cost_band) = (band(rate), band(cost));
+    let said: Vec<String> = [(rate_band, "in requests/s"), (cost_band, "in CPU time per request")]
+        .into_iter()
+        .filter_map(|(band, what)| Some(format!("± {} {what}", figure::share(band?))))
+        .collect();
+    let sentence = match said.is_empty() {
+        true => {
+            format!("Noise here today: not known yet ({server} against itself needs more laps).")
+        }
+        false => format!("Noise here today: {} ({server} against itself).", said.join(", ")),
+    };
+    Some(Noise {
+        server,
+        requests_per_s: rate.map(|e| ratio(&e.ratio)),
+        cost: cost.map(|e| ratio(&e.ratio)),
+        requests_per_s_band: rate_band,
+        cost_band,
+        sentence,
+    })
+}
+
+fn failed(run: &Run, index: usize) -> Option<Failed> {
+    let server = &run.servers[index];
+    let why = server.retired.as_ref()?;
+    // What befalls the hidden double befalls the reference, under its own name.
+    let name = match server.role {
+        Role::Double => format!("{} (its second run)", server.name),
+        _ => server.name.clone(),
+    };
+    Some(Failed {
+        name,
+        phase: why.phase.clone(),
+        command: server.command.clone(),
+        cause: why.cause.clone(),
+        last_words: why.last_words.clone(),
+        cure: why.cure.clone(),
+    })
+}
+
+/// Each rung against the one that it stands on. The difference is the lower rung's level times
+/// (ratio - 1), its interval that of the ratio: what the level's own interval adds is the same for
+/// both rungs and cancels in their comparison.
+fn steps(run: &Run, standing: &Standing) -> Vec<Step> {
+    let rungs: Vec<usize> =
+        (0..run.servers.len()).filter(|&i| super::standing::is_compared(run, i)).collect();
+    rungs
+        .windows(2)
+        .map(|pair| {
+            let (from, to) = (pair[0], pair[1]);
+            let found = standing.step(from, to);
+            let below = &standing.servers[from];
+            let cpu = found
+                .cost
+                .zip(below.cost)
+                .map(|((e, v), level)| (difference(level.value / 1e3, &e.ratio), v));
+            let wall = found.rate.zip(below.rate).map(|((e, v), level)| {
+                let inverse = sentence::inverse(&e.ratio);
+                (difference(1e6 / level.value, &inverse), v)
+            });
+            Step {
+                load: standing.load,
+                from: run.servers[from].name.clone(),
+                to: run.servers[to].name.clone(),
+                sentence: sentence::step(&run.servers[to].name, cpu, wall),
+                cpu_us: cpu.map(|(d, _)| sentence::difference(&d)),
+                wall_us: wall.map(|(d, _)| sentence::difference(&d)),
+            }
+        })
+        .collect()
+}
+
+fn difference(level: f64, ratio: &Estimate) -> Estimate {
+    Estimate {
+        value: level * (ratio.value - 1.0),
+        low: level * (ratio.low - 1.0),
+        high: level * (ratio.high - 1.0),
+    }
+}
+
+fn published(run: &Run, standing: &Standing, index: usize) -> Option<Published> {
+    let then = run.servers[index].published.as_ref()?;
+    let reference = standing.reference?;
+    let base = run.servers[reference].published.as_ref();
+    let exactly = |value: f64| Estimate { value, low: f64::NAN, high: f64::NAN };
+    let ratio_then = base.map(|b| ratio(&exactly(then.requests_per_s / b.requests_per_s)));
+    let ratio_here = standing.servers[index].against.and_then(|a| a.rate);
+    let ratio_here = ratio_here.map(|(e, _)| ratio(&e.ratio));
+    let name = &run.servers[reference].name;
+    let here = ratio_here.as_ref().map_or_else(|| "not told".to_owned(), Figure::full);
+    let sentence = match &ratio_then {
+        _ if index == reference => format!("{}: the reference, then and here", then.year),
+        Some(r) => format!("{}: {} of {name} · here: {here}", then.year, r.text),
+        None => format!("{}: {} requests/s", then.year, figure::rate(then.requests_per_s)),
+    };
+    Some(Published {
+        requests_per_s: bare(then.requests_per_s, figure::rate(then.requests_per_s)),
+        year: then.year,
+        source: then.source.clone(),
+        ratio_then,
+        ratio_here,
+        sentence,
+        doubt: then.doubt.clone(),
+    })
+}
+
+fn start(run: &Run, start: &record::Start) -> Start {
+    Start {
+        server: run.servers[start.server].name.clone(),
+        heat: start.heat + 1,
+        ready_ms: rounded(start.ready_ms),
+        rss_mb: rounded(start.rss_bytes as f64 / 1e6),
+        warmups: start
+            .warmups
+            .iter()
+            .map(|w| Warmup {
+                load: w.load,
+                class: warning::class(w.class).to_owned(),
+                steady_ms: rounded(w.steady_ms),
+                window_ms: rounded(w.window_ms),
+                curve: w.curve.iter().map(|r| rounded(*r)).collect(),
+            })
+            .collect(),
+    }
+}
+
+fn lap(run: &Run, lap: &record::Lap) -> Lap {
+    let times = if lap.rate.is_some() { &lap.response } else { &lap.service };
+    let usage = lap.usage.as_ref();
+    let megabytes = |bytes: u64| (bytes > 0).then(|| rounded(bytes as f64 / 1e6));
+    let ms = |ns: f64| rounded(ns / 1e6);
+    Lap {
+        server: run.servers[lap.server].name.clone(),
+        load: lap.load,
+        heat: lap.heat + 1,
+        block: lap.block + 1,
+        place: lap.place + 1,
+        rate: lap.rate.map(rounded),
+        at_s: lap.at_ms as f64 / 1e3,
+        window_s: rounded(lap.window_ns as f64 / 1e9),
+        answers: lap.answers,
+        errors: lap.failures(),
+        requests_per_s: rounded(lap.requests_per_s()),
+        cpu_us: lap.cost_ns().map(|ns| rounded(ns / 1e3)),
+        p50_ms: ms(times.quantile(0.5) as f64),
+        p99_ms: known(times, 0.99).map(|ns| ms(ns as f64)),
+        max_ms: ms(times.max() as f64),
+        rss_mb: usage.and_then(|u| megabytes(u.rss_bytes)),
+        pss_mb: usage.and_then(|u| megabytes(u.pss_bytes)),
+        cpu_percent: usage
+            .filter(|u| u.wall_ns > 0)
+            .map(|u| rounded(u.cpu_ns as f64 / u.wall_ns as f64 * 100.0)),
+        generator_percent: rounded(lap.generator.1 * 100.0),
+        series_answers: lap.series.iter().map(|t| t.answers).collect(),
+        series_mean_ms: lap
+            .series
+            .iter()
+            .map(|t| ms(t.sum_ns as f64 / t.answers.max(1) as f64))
+            .collect(),
+        series_max_ms: lap.series.iter().map(|t| ms(t.max_ns as f64)).collect(),
+        doubts: lap.failed.iter().map(warning::gate).collect(),
+        counts: lap.counts(),
+    }
+}
+
+/// For sentences: whether a server was measured at all.
+pub(super) fn is_measured(measured: &Measured) -> bool {
+    measured.rate.is_some()
+}

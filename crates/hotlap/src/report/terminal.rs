@@ -1,0 +1,181 @@
+//! The table and the sentences, for a terminal of any width.
+//!
+//! Where the table does not fit, its headers go on two lines, and then columns go in this order:
+//! badges, errors (never while there are any), memory, p50, of ceiling, p99. Names are shortened
+//! last. What is left out is in the exports.
+
+use super::layout::{Column, Layout};
+use super::{Failed, Report, Role, Row, Table};
+
+/// Escape codes, or nothing.
+#[derive(Debug, Clone, Copy)]
+struct Ink {
+    bold: &'static str,
+    dim: &'static str,
+    red: &'static str,
+    yellow: &'static str,
+    green: &'static str,
+    off: &'static str,
+}
+
+const COLOR: Ink = Ink {
+    bold: "\x1b[1m",
+    dim: "\x1b[2m",
+    red: "\x1b[31m",
+    yellow: "\x1b[33m",
+    green: "\x1b[32m",
+    off: "\x1b[0m",
+};
+
+const PLAIN: Ink = Ink { bold: "", dim: "", red: "", yellow: "", green: "", off: "" };
+
+/// The report for a terminal of `width` columns.
+#[must_use]
+pub fn render(report: &Report, width: usize, color: bool) -> String {
+    let ink = if color { COLOR } else { PLAIN };
+    let mut out = String::from("\n");
+    out += &flow(&report.run.title, " · ", 2, width);
+    out.push('\n');
+    if !report.run.state_note.is_empty() {
+        out += &painted(&wrap(&report.run.state_note, 2, width), ink.yellow, ink.off);
+        out.push('\n');
+    }
+    for table in &report.tables {
+        if !table.title.is_empty() {
+            out += &painted(&wrap(&table.title, 2, width), ink.bold, ink.off);
+        }
+        if !table.rows.is_empty() {
+            out += &standings(table, width, ink);
+            out.push('\n');
+        }
+        for sentence in &table.sentences {
+            out += &painted(&wrap(sentence, 2, width), ink.bold, ink.off);
+        }
+        for step in report.ladder.iter().filter(|s| s.load == table.load) {
+            out += &wrap(&step.sentence, 2, width);
+        }
+    }
+    if let Some(noise) = &report.noise {
+        out += &wrap(&noise.sentence, 2, width);
+    }
+    for failed in &report.failed {
+        out += &failure(failed, width, ink);
+    }
+    if !report.warnings.is_empty() {
+        out.push('\n');
+    }
+    for warning in &report.warnings {
+        out += &painted(&wrap(&format!("Note: {warning}"), 2, width), ink.yellow, ink.off);
+    }
+    out
+}
+
+fn standings(table: &Table, width: usize, ink: Ink) -> String {
+    let any_errors = table.rows.iter().any(|r| r.errors > 0);
+    let any_badges = table.rows.iter().any(|r| !r.badges.is_empty());
+    let cells = |of: fn(&Row) -> String| table.rows.iter().map(of).collect::<Vec<_>>();
+    let mut columns = vec![
+        Column::left("", "", cells(rank)),
+        Column::name("", "", cells(|r| tame(&r.name))),
+        Column::right("requests/s", "requests/s", cells(requests)),
+        Column::right("of ceiling", "of\nceiling", cells(|r| text(r.of_ceiling.as_ref()))).goes(5),
+        Column::right("CPU µs/request", "CPU µs\n/request", cells(cost)),
+        Column::right("p50", "p50", cells(|r| text(r.service.p50.as_ref()))).goes(4),
+        Column::right("p99", "p99", cells(|r| text(r.service.p99.as_ref()))).goes(6),
+        Column::right("memory", "memory", cells(|r| text(r.rss_mb.as_ref()))).goes(3),
+    ];
+    let errors = Column::right("errors", "errors", cells(|r| super::figure::count(r.errors)));
+    columns.push(if any_errors { errors } else { errors.goes(2) });
+    if any_badges {
+        columns.push(Column::right("checks", "checks", cells(|r| r.badges.clone())).goes(1));
+    }
+    let mut layout = Layout::fit(columns, width.saturating_sub(2));
+    let mut out = String::new();
+    for line in layout.header() {
+        out += &format!("  {}{line}{}\n", ink.dim, ink.off);
+    }
+    for (row, line) in table.rows.iter().zip(layout.rows()) {
+        let (on, off) = match row.role {
+            Role::Ceiling => (ink.dim, ink.off),
+            _ if row.errors > 0 => (ink.red, ink.off),
+            _ if row.rank == Some(1) => (ink.green, ink.off),
+            _ => ("", ""),
+        };
+        out += &format!("  {on}{line}{off}\n");
+    }
+    out
+}
+
+fn rank(row: &Row) -> String {
+    row.rank.map_or_else(String::new, |r| r.to_string())
+}
+
+fn requests(row: &Row) -> String {
+    match &row.requests_per_s {
+        Some(figure) if row.is_bound => format!("≥ {}", figure.full()),
+        Some(figure) => figure.full(),
+        None => "too few laps".to_owned(),
+    }
+}
+
+fn cost(row: &Row) -> String {
+    row.cpu_us.as_ref().map_or_else(|| "–".to_owned(), super::Figure::full)
+}
+
+fn text(figure: Option<&super::Figure>) -> String {
+    figure.map_or_else(|| "–".to_owned(), |f| f.text.clone())
+}
+
+fn failure(failed: &Failed, width: usize, ink: Ink) -> String {
+    let mut out = String::from("\n");
+    let lead = format!("{} failed ({}): {}", failed.name, failed.phase, failed.cause);
+    out += &painted(&wrap(&lead, 2, width), ink.red, ink.off);
+    out += &format!("    $ {}\n", tame(&failed.command));
+    for line in &failed.last_words {
+        out += &format!("    {}| {}{}\n", ink.dim, tame(line), ink.off);
+    }
+    if !failed.cure.is_empty() {
+        out += &wrap(&failed.cure, 4, width);
+    }
+    out
+}
+
+/// What a server says must not move the cursor: control characters become blanks.
+fn tame(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Paints each line on its own, so that a pager that cuts lines leaves none open.
+fn painted(text: &str, on: &str, off: &str) -> String {
+    if on.is_empty() {
+        return text.to_owned();
+    }
+    text.lines().map(|line| format!("{on}{line}{off}\n")).collect()
+}
+
+/// Text in lines of at most `width`, indented; one word longer than a line stays whole.
+pub(super) fn wrap(text: &str, indent: usize, width: usize) -> String {
+    let words: Vec<String> = text.split_whitespace().map(tame).collect();
+    flow(&words, " ", indent, width)
+}
+
+/// Parts, joined, in lines of at most `width`; lines are broken between parts only.
+fn flow(parts: &[String], joint: &str, indent: usize, width: usize) -> String {
+    let margin = " ".repeat(indent);
+    let mut out = String::new();
+    let mut line = String::new();
+    for part in parts {
+        let longer = line.chars().count() + joint.chars().count() + part.chars().count();
+        if !line.is_empty() && indent + longer > width {
+            out += &format!("{margin}{}\n", line.trim_end());
+            line.clear();
+        } else if !line.is_empty() {
+            line += joint;
+        }
+        line += part;
+    }
+    if !line.is_empty() {
+        out += &format!("{margin}{line}\n");
+    }
+    out
+}

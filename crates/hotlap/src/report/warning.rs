@@ -1,0 +1,134 @@
+//! What speaks against the figures, each with what to do about it.
+
+use super::figure::{count, grouped};
+use super::standing::Standing;
+use super::summary::plural;
+use crate::record::{Class, Gate, Role, Run};
+
+/// Everything that a reader must know before trusting the table.
+#[must_use]
+pub fn warnings(run: &Run, standings: &[Standing]) -> Vec<String> {
+    let mut warnings = run.host.doubts.clone();
+    for standing in standings {
+        for (server, measured) in standing.servers.iter().enumerate() {
+            let role = run.servers[server].role;
+            if run.servers[server].retired.is_some() || role == Role::Double {
+                continue;
+            }
+            let name = &run.servers[server].name;
+            if measured.is_bound && role != Role::Ceiling {
+                warnings.push(format!(
+                    "{name}: the generator was the limit, so its requests/s is a lower bound (≥) \
+                     and it is not ranked. Give the generator more cores (-t 2), or the server \
+                     fewer (--cpus 1)."
+                ));
+            }
+            warnings.extend(left_out(run, standing.load, server));
+        }
+    }
+    warnings.extend(never_steady(run));
+    warnings.extend(notes(run));
+    let heats = run.laps.iter().map(|l| l.heat).max();
+    if heats == Some(0) && run.servers.len() > 1 {
+        warnings.push(
+            "The intervals rest on one start of each server, and starts differ: they hold for this \
+             start alone. A longer --budget, or --heats 3, gives more."
+                .to_owned(),
+        );
+    }
+    warnings
+}
+
+/// Laps of a server that do not count, and the commonest reason.
+fn left_out(run: &Run, load: usize, server: usize) -> Option<String> {
+    let laps: Vec<_> = run.laps.iter().filter(|l| l.server == server && l.load == load).collect();
+    let out: Vec<_> = laps.iter().filter(|l| !l.counts()).collect();
+    let first = out.first()?.failed.iter().find(|g| g.invalidates())?;
+    Some(format!(
+        "{}: {} of {} left out, the first because {}.",
+        run.servers[server].name,
+        out.len(),
+        plural(laps.len() as u32, "lap"),
+        gate(first)
+    ))
+}
+
+fn never_steady(run: &Run) -> Option<String> {
+    let mut names: Vec<&str> = Vec::new();
+    for start in &run.starts {
+        let server = &run.servers[start.server];
+        let never = start.warmups.iter().any(|w| w.class == Class::NeverSteady);
+        if never && server.role != Role::Double && !names.contains(&server.name.as_str()) {
+            names.push(&server.name);
+        }
+    }
+    (!names.is_empty()).then(|| {
+        format!(
+            "{} never became steady within the warm-up's limit: what is measured may still be \
+             moving. A longer --budget gives it more time; a quieter machine helps.",
+            names.join(", ")
+        )
+    })
+}
+
+fn notes(run: &Run) -> Vec<String> {
+    let mut said = Vec::new();
+    for start in &run.starts {
+        let server = &run.servers[start.server];
+        if server.role == Role::Double {
+            continue;
+        }
+        for note in &start.notes {
+            let line = format!("{}: {note}", server.name);
+            if !said.contains(&line) {
+                said.push(line);
+            }
+        }
+    }
+    said
+}
+
+/// How a warm-up went, in words.
+#[must_use]
+pub fn class(class: Class) -> &'static str {
+    match class {
+        Class::Flat => "flat",
+        Class::WarmedUp => "warmed up",
+        Class::SlowingDown => "slowing down",
+        Class::NeverSteady => "never steady",
+    }
+}
+
+/// A failed gate, as a clause that reads after "because".
+#[must_use]
+pub fn gate(gate: &Gate) -> String {
+    match gate {
+        Gate::LittlesLaw { off } => format!(
+            "connections = rate × latency does not hold (Little's law, {} % off)",
+            grouped(*off, 1)
+        ),
+        Gate::Connections { asked, up } => {
+            format!("only {} of {} connections were up", count(*up), count(*asked))
+        }
+        Gate::Bytes { expected, received } => {
+            format!("{} bytes came where the answers make {}", count(*received), count(*expected))
+        }
+        Gate::Generator { busy } => {
+            format!("the generator was busy {} % of the time", grouped(*busy, 0))
+        }
+        Gate::Failures { failures, requests } => {
+            format!("{} of {} requests failed", count(*failures), count(*requests))
+        }
+        Gate::WrongAnswers { wrong, example } => {
+            format!("{} answers were wrong ({example})", count(*wrong))
+        }
+        Gate::Late { lag_us } => {
+            format!("the generator sent {} µs late (p99)", grouped(*lag_us, 0))
+        }
+        Gate::SideEffect { expected, counted } => format!(
+            "its side effect happened {} times where {} requests were answered",
+            count(*counted),
+            count(*expected)
+        ),
+    }
+}

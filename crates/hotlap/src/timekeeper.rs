@@ -1,0 +1,169 @@
+//! Stands between a race and all that is kept of it: each event becomes a record, each record goes to
+//! the store at once, exports are rewritten, the live line is told.
+//!
+//! What fails here (a full disk) is told once and never ends a race: its table is printed all the
+//! same.
+
+use std::time::{Duration, Instant};
+
+use hotlap_harness::race::{self, Event, Over, Race};
+use hotlap_harness::track::Track;
+use hotlap_stats::estimate::median;
+
+use crate::console::Console;
+use crate::export::Exports;
+use crate::live::Live;
+use crate::record::{Lap, Run, Start, State, Warmup};
+use crate::report::Report;
+use crate::report::figure;
+use crate::store::{Store, StoreError};
+
+/// How often exports are rewritten while a race is under way: each rewriting is work between laps.
+const REWRITE: Duration = Duration::from_secs(5);
+
+/// Keeps the time, and all else.
+pub struct Timekeeper<'a> {
+    run: Run,
+    store: Option<Store>,
+    exports: &'a mut Exports,
+    console: &'a Console,
+    live: Live,
+    rewritten: Instant,
+    store_failed: bool,
+}
+
+/// What is left when a race is over.
+#[derive(Debug)]
+pub struct Kept {
+    /// The record of the run.
+    pub run: Run,
+    /// Why it is over.
+    pub over: Over,
+    /// Whether the store failed on the way.
+    pub store_failed: bool,
+}
+
+impl<'a> Timekeeper<'a> {
+    /// Begins a record; stores it if there is a store.
+    ///
+    /// # Errors
+    /// When the store refuses: nothing is measured yet, so nothing is lost.
+    pub fn new(
+        mut run: Run,
+        mut store: Option<Store>,
+        exports: &'a mut Exports,
+        console: &'a Console,
+    ) -> Result<Self, StoreError> {
+        run.number = store.as_mut().map(|s| s.begin(&run)).transpose()?;
+        Ok(Self {
+            run,
+            store,
+            exports,
+            console,
+            live: Live::start(console),
+            rewritten: Instant::now(),
+            store_failed: false,
+        })
+    }
+
+    /// Runs the race to its end.
+    pub fn keep(mut self, race: &Race, track: &mut dyn Track) -> Kept {
+        let over = race::run(race, track, &mut |event| self.watch(&event));
+        self.run.took_ms = track.elapsed().as_millis() as u64;
+        self.run.state = match over {
+            Over::Interrupted => State::Interrupted,
+            Over::Precise | Over::Budget | Over::Done | Over::Nobody => State::Finished,
+        };
+        self.run.schedule.heats = self.run.laps.iter().map(|l| l.heat + 1).max().unwrap_or(0);
+        let (state, took_ms) = (self.run.state, self.run.took_ms);
+        self.stored(|store, number| store.end(number, state, took_ms));
+        self.live.clear();
+        Kept { run: self.run, over, store_failed: self.store_failed }
+    }
+
+    fn watch(&mut self, event: &Event) {
+        let name = |run: &Run, i: usize| run.servers[i].name.clone();
+        match *event {
+            Event::Heat { heat } => self.live.heat(heat),
+            Event::Starting { entrant } => {
+                self.live.phase(format!("starting {}", name(&self.run, entrant)));
+            }
+            Event::Started { entrant, heat, ready } => {
+                let start = Start::new(entrant, heat, ready);
+                self.stored(|store, number| store.start(number, &start));
+                self.run.starts.push(start);
+            }
+            Event::Warming { entrant, .. } => {
+                self.live.phase(format!("warming up {}", name(&self.run, entrant)));
+            }
+            Event::Warmed { entrant, load, heat, warmup } => {
+                self.warmed(entrant, heat, Warmup::new(load, warmup));
+            }
+            Event::Lapping { entrant, load } => {
+                let estimate = self.estimate(entrant, load);
+                self.live.phase(format!("{}{estimate}", name(&self.run, entrant)));
+            }
+            Event::Lap(lap) => {
+                let lap = Lap::from(lap);
+                let sequence = self.run.laps.len();
+                self.stored(|store, number| store.lap(number, sequence, &lap));
+                self.run.laps.push(lap);
+            }
+            Event::Block { left, .. } => {
+                self.live.left(left);
+                self.rewrite();
+            }
+            Event::Retired { entrant, why } => {
+                let retired = why.into();
+                self.stored(|store, number| store.retire(number, entrant, &retired));
+                self.live.say(&format!("{} is out: {why}", name(&self.run, entrant)));
+                self.run.servers[entrant].retired = Some(retired);
+            }
+            Event::Unclean { entrant, ref what } => {
+                self.live.say(&format!("{}: {what}", name(&self.run, entrant)));
+            }
+        }
+    }
+
+    fn warmed(&mut self, server: usize, heat: u32, warmup: Warmup) {
+        let mut starts = self.run.starts.iter_mut().rev();
+        let Some(start) = starts.find(|s| s.server == server && s.heat == heat) else { return };
+        start.warmups.push(warmup);
+        let start = start.clone();
+        self.stored(|store, number| store.start(number, &start));
+    }
+
+    /// What is known of a server so far, for the live line.
+    fn estimate(&self, server: usize, load: usize) -> String {
+        let laps: Vec<&Lap> = self
+            .run
+            .laps
+            .iter()
+            .filter(|l| l.server == server && l.load == load && l.counts() && l.rate.is_none())
+            .collect();
+        let rates: Vec<f64> = laps.iter().map(|l| l.requests_per_s()).collect();
+        let costs: Vec<f64> = laps.iter().filter_map(|l| l.cost_ns()).collect();
+        let rate = median(&rates).map(|r| format!(": {} requests/s", figure::rate(r)));
+        let cost = median(&costs).map(|c| format!(", {:.1} µs each", c / 1e3));
+        rate.unwrap_or_default() + &cost.unwrap_or_default()
+    }
+
+    fn stored(&mut self, act: impl FnOnce(&mut Store, u64) -> Result<(), StoreError>) {
+        let (Some(store), Some(number)) = (self.store.as_mut(), self.run.number) else { return };
+        if let Err(error) = act(store, number) {
+            self.live.say(&format!("{error}. The race goes on, but is no longer stored."));
+            self.store = None;
+            self.store_failed = true;
+        }
+    }
+
+    fn rewrite(&mut self) {
+        if self.exports.is_empty() || self.rewritten.elapsed() < REWRITE {
+            return;
+        }
+        if let Err(error) = self.exports.rewrite(&Report::of(&self.run)) {
+            self.console.note(&format!("{error:#}"));
+        }
+        self.rewritten = Instant::now();
+    }
+}
