@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hotlap_load::outcome::{Bytes, Connections, Failures, Outcome, ThreadUse, Tick};
+use hotlap_load::outcome::{Bytes, Connections, Failures, Outcome, ThreadUse, Tick, Whole};
 use hotlap_load::{Failure, Phase};
 use hotlap_stats::Histogram;
 use hotlap_stats::steady::Class;
@@ -141,6 +141,7 @@ impl Scripted {
             series: vec![Tick { answers, failures: 0, max_ns: mean_ns, sum_ns: mean_ns * answers }],
             threads,
             due: 0,
+            whole: Whole { answers, sent: answers },
         }
     }
 }

@@ -47,6 +47,17 @@ pub struct Outcome {
     pub threads: Vec<ThreadUse>,
     /// Open loop: requests that were due in the window. 0 in a closed loop.
     pub due: u64,
+    /// All of the load, what is outside of the window included.
+    pub whole: Whole,
+}
+
+/// A whole load, from its first request to its last: what a side effect is counted against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Whole {
+    /// Right answers.
+    pub answers: u64,
+    /// Requests of which at least one byte was sent.
+    pub sent: u64,
 }
 
 /// One tenth of a second.
