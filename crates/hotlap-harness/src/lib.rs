@@ -26,3 +26,4 @@ pub mod timetable;
 pub mod toolchain;
 pub mod track;
 pub mod tree;
+pub mod verify;

@@ -43,6 +43,8 @@ pub struct Server {
     pub api: Option<Api>,
     /// A side effect that must happen once a request.
     pub counts: Option<Counts>,
+    /// Whether it keeps connections. One that by design does not says so with each answer.
+    pub keep_alive: bool,
     /// Its folder in the catalogue.
     pub folder: PathBuf,
     /// The line of `server.toml` that holds its command.
@@ -196,6 +198,7 @@ struct Keys {
     run: RunKeys,
     api: Option<Api>,
     counts: Option<Counts>,
+    keep_alive: Option<bool>,
     #[serde(default)]
     variants: BTreeMap<String, VariantKeys>,
 }
@@ -235,6 +238,7 @@ struct VariantKeys {
     upstream: Option<Upstream>,
     api: Option<Api>,
     counts: Option<Counts>,
+    keep_alive: Option<bool>,
 }
 
 /// One command, or a list of them.
@@ -347,6 +351,7 @@ fn resolve(
         env,
         api: api.cloned(),
         counts: variant.counts.as_ref().or(keys.counts.as_ref()).cloned(),
+        keep_alive: variant.keep_alive.or(keys.keep_alive).unwrap_or(true),
         folder: folder.to_owned(),
         command_line: line_of(text, command.span().start),
     })

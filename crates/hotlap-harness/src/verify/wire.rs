@@ -1,0 +1,212 @@
+//! One connection of the verifier: plain, blocking, every wait bounded.
+//!
+//! It is separate from the generator's connections on purpose: those are built to be fast and give
+//! up at the first wrong byte, this one looks closely and says in words what it saw.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use hotlap_load::http::{self, Answer};
+use hotlap_load::plan::{Endpoint, Target};
+
+use crate::contract::quoted;
+
+/// An answer of the verifier's requests is small; what is over this is a flood.
+const ANSWER_LIMIT: usize = 64 << 20;
+
+pub(crate) struct Wire {
+    stream: Stream,
+    limit: Duration,
+    /// Received and not yet taken.
+    buf: Vec<u8>,
+    /// The server closed or reset.
+    pub(crate) over: bool,
+    /// A head had lines that end in a bare LF; they were read as if they ended in CRLF.
+    pub(crate) bare_lf: bool,
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(piece),
+            Self::Unix(stream) => stream.read(piece),
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.write_all(bytes),
+            Self::Unix(stream) => stream.write_all(bytes),
+        }
+    }
+
+    fn wait_at_most(&self, limit: Duration) -> io::Result<()> {
+        // A limit of zero would mean none.
+        let limit = Some(limit.max(Duration::from_millis(1)));
+        match self {
+            Self::Tcp(stream) => stream.set_read_timeout(limit),
+            Self::Unix(stream) => stream.set_read_timeout(limit),
+        }
+    }
+}
+
+impl Wire {
+    /// Connects; each later wait takes at most `limit`.
+    pub(crate) fn open(target: &Target, limit: Duration) -> Result<Self, String> {
+        if target.tls.is_some() {
+            return Err("https is not spoken here".to_owned());
+        }
+        let failed = |error: io::Error| format!("no connection: {error}");
+        let stream = match &target.endpoint {
+            Endpoint::Tcp(address) => {
+                let stream = TcpStream::connect_timeout(address, limit).map_err(failed)?;
+                stream.set_nodelay(true).map_err(failed)?;
+                stream.set_write_timeout(Some(limit)).map_err(failed)?;
+                Stream::Tcp(stream)
+            }
+            Endpoint::Unix(path) => {
+                let stream = UnixStream::connect(path).map_err(failed)?;
+                stream.set_write_timeout(Some(limit)).map_err(failed)?;
+                Stream::Unix(stream)
+            }
+        };
+        Ok(Self { stream, limit, buf: Vec::new(), over: false, bare_lf: false })
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.stream.write_all(bytes).map_err(|error| match error.kind() {
+            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+                "the connection was closed before the request was sent".to_owned()
+            }
+            _ => format!("the request could not be sent: {error}"),
+        })
+    }
+
+    /// Reads once, until `until` at the latest; whether something changed.
+    fn fill(&mut self, until: Instant) -> bool {
+        let mut piece = [0; 16 << 10];
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if self.over || left.is_zero() || self.stream.wait_at_most(left).is_err() {
+                return false;
+            }
+            match self.stream.read(&mut piece) {
+                Ok(0) => self.over = true,
+                Ok(length) => self.buf.extend_from_slice(&piece[..length]),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {
+                        continue;
+                    }
+                    _ => self.over = true,
+                },
+            }
+            return true;
+        }
+    }
+
+    /// One answer.
+    pub(crate) fn answer(&mut self, is_head: bool) -> Result<Answer, String> {
+        let until = Instant::now() + self.limit;
+        loop {
+            self.mend();
+            match http::read_answer(&self.buf, is_head, self.over) {
+                Ok(Some(answer)) => {
+                    self.buf.drain(..answer.consumed);
+                    return Ok(answer);
+                }
+                Ok(None) if self.buf.len() > ANSWER_LIMIT => {
+                    return Err(format!("an answer of over {} MiB", ANSWER_LIMIT >> 20));
+                }
+                Ok(None) => {}
+                Err(_) if self.buf.is_empty() => {
+                    return Err("the connection closed without an answer".to_owned());
+                }
+                Err(broken) => return Err(format!("{broken}: {}", quoted(&self.buf))),
+            }
+            if !self.fill(until) && !self.over {
+                let waited = self.limit.as_secs_f64();
+                return Err(match self.buf.len() {
+                    0 => format!("no answer within {waited} s"),
+                    _ => format!("no whole answer within {waited} s: {}", quoted(&self.buf)),
+                });
+            }
+        }
+    }
+
+    /// Waits for this long; not a byte may come.
+    pub(crate) fn quiet(&mut self, wait: Duration) -> Result<(), String> {
+        let until = Instant::now() + wait;
+        while self.buf.is_empty() && self.fill(until) {}
+        match self.buf.len() {
+            0 => Ok(()),
+            length => Err(format!("{length} bytes: {}", quoted(&self.buf))),
+        }
+    }
+
+    /// What comes first within this time; `None`: nothing.
+    pub(crate) fn first_bytes(&mut self, wait: Duration) -> Option<&[u8]> {
+        let until = Instant::now() + wait;
+        while self.buf.is_empty() && self.fill(until) {}
+        (!self.buf.is_empty()).then_some(&self.buf)
+    }
+
+    /// Waits until the server closes; not a byte may come before.
+    pub(crate) fn closed(&mut self) -> Result<(), String> {
+        self.quiet(self.limit)?;
+        match self.over {
+            true => Ok(()),
+            false => Err(format!("still open after {} s", self.limit.as_secs_f64())),
+        }
+    }
+
+    /// Goes away with a reset, as a client does whose process was killed with bytes unread.
+    pub(crate) fn reset(self) {
+        let socket = match &self.stream {
+            Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Unix(stream) => stream.as_fd(),
+        };
+        // RFC 9293 section 3.10.4 lets a close be an abort; lingering for no time asks for that.
+        let _ = rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+    }
+
+    /// Turns a head with bare LFs into one that can be read, and takes note: one wrong byte should
+    /// fail the check of line ends and no other.
+    fn mend(&mut self) {
+        let Some(end) = head_end(&self.buf) else { return };
+        let is_bare = |at: usize| self.buf[at] == b'\n' && (at == 0 || self.buf[at - 1] != b'\r');
+        if !(0..end).any(is_bare) {
+            return;
+        }
+        let mut mended = Vec::with_capacity(self.buf.len() + 16);
+        for at in 0..end {
+            if is_bare(at) {
+                mended.push(b'\r');
+            }
+            mended.push(self.buf[at]);
+        }
+        mended.extend_from_slice(&self.buf[end..]);
+        self.buf = mended;
+        self.bare_lf = true;
+    }
+}
+
+/// Where a head ends, its blank line included, whatever its line ends are.
+fn head_end(buf: &[u8]) -> Option<usize> {
+    let feeds = buf.iter().enumerate().filter(|&(_, &b)| b == b'\n').map(|(at, _)| at);
+    for feed in feeds {
+        match buf[feed + 1..] {
+            [b'\n', ..] => return Some(feed + 2),
+            [b'\r', b'\n', ..] => return Some(feed + 3),
+            _ => {}
+        }
+    }
+    None
+}
