@@ -9,11 +9,23 @@
 //! wrong under load is counted, by kind and phase; an [`Error`] is only what keeps a load from
 //! being run at all.
 
+mod book;
+mod check;
+mod clock;
+mod connection;
 pub mod http;
+mod io;
+mod layout;
 pub mod outcome;
+mod pace;
 pub mod plan;
 pub mod session;
+mod tally;
+pub mod target;
+mod tls;
+mod worker;
 
 pub use outcome::{Failure, Failures, Outcome, Phase};
 pub use plan::{Plan, PlanError};
 pub use session::{Error, Progress, Session, Window, run};
+pub use target::{BadUrl, Resolved};

@@ -39,6 +39,9 @@ pub struct Outcome {
     pub bytes: Bytes,
     /// Requests in flight when the window closed: neither answered nor failed.
     pub in_flight: u64,
+    /// Open loop: requests that were due when the window closed, and not sent yet since no connection
+    /// was free.
+    pub queued: u64,
     /// In flight at the end and silent for longer than the timeout's half.
     pub unanswered: u64,
     /// Right answers in each tenth of a second of the window, in order.
@@ -171,7 +174,7 @@ pub struct Wrong {
 pub struct Connections {
     /// Asked for by the plan.
     pub asked: u64,
-    /// Up when the window opened.
+    /// Up when the window opened; with [`crate::plan::Reuse::Close`], before the first request.
     pub established: u64,
     /// Opened again because one failed or was closed by the server.
     pub reopened: u64,
@@ -179,7 +182,16 @@ pub struct Connections {
     pub opened: u64,
 }
 
-/// Bytes on the wire, TLS not counted.
+impl Connections {
+    fn merge(&mut self, other: Self) {
+        self.asked += other.asked;
+        self.established += other.established;
+        self.reopened += other.reopened;
+        self.opened += other.opened;
+    }
+}
+
+/// Bytes on the wire; with TLS, its own included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Bytes {
     /// From the server, all of it.
@@ -214,6 +226,41 @@ impl ThreadUse {
 }
 
 impl Outcome {
+    /// Adds what another generator, or another thread, did at the same time.
+    pub fn merge(&mut self, other: &Self) {
+        self.window_ns = self.window_ns.max(other.window_ns);
+        self.answers += other.answers;
+        self.service.merge(&other.service);
+        self.response.merge(&other.response);
+        self.lag.merge(&other.lag);
+        self.connect.merge(&other.connect);
+        self.handshake.merge(&other.handshake);
+        self.failures.merge(&other.failures);
+        for (status, count) in &other.statuses {
+            *self.statuses.entry(*status).or_default() += count;
+        }
+        if self.first_wrong.is_none() {
+            self.first_wrong.clone_from(&other.first_wrong);
+        }
+        self.connections.merge(other.connections);
+        self.bytes.received += other.bytes.received;
+        self.bytes.answered += other.bytes.answered;
+        self.bytes.sent += other.bytes.sent;
+        self.in_flight += other.in_flight;
+        self.queued += other.queued;
+        self.unanswered += other.unanswered;
+        self.due += other.due;
+        self.threads.extend_from_slice(&other.threads);
+        let ticks = self.series.len().max(other.series.len());
+        self.series.resize(ticks, Tick::default());
+        for (own, more) in self.series.iter_mut().zip(&other.series) {
+            own.answers += more.answers;
+            own.failures += more.failures;
+            own.max_ns = own.max_ns.max(more.max_ns);
+            own.sum_ns += more.sum_ns;
+        }
+    }
+
     /// Right answers per second.
     #[must_use]
     pub fn rate(&self) -> f64 {

@@ -10,6 +10,8 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use crate::{http, session};
+
 /// Everything that the generator needs to know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
@@ -27,12 +29,13 @@ pub struct Plan {
     pub pace: Pace,
     /// Requests in flight on one connection; 1 is no pipelining.
     pub pipeline: usize,
-    /// What is sent before anything counts, after all connections are up.
+    /// How long is sent before anything counts, after all connections are up. None with
+    /// [`Stop::Requests`], where the server gets just so many.
     pub ramp: Duration,
     /// When it is over.
     pub stop: Stop,
-    /// How long one request may take, from its send (or its due moment) to its last byte; connecting
-    /// has the same time.
+    /// How long one request may take, from its send to its last byte; connecting has the same time.
+    /// Waiting for a free connection in an open loop has no limit: it counts as response time.
     pub timeout: Duration,
     /// Check every answer's body, or one in so many (status and length are always checked).
     pub check_one_in: u32,
@@ -163,6 +166,150 @@ pub enum Stop {
     Requests(u64),
 }
 
+impl Plan {
+    /// A short load of one request: 64 connections, kept alive, of 1 thread; a closed loop without
+    /// pipelining; a ramp of 100 ms, then 10 s; 2 s for each request.
+    #[must_use]
+    pub fn new(target: Target, request: Request) -> Self {
+        Self {
+            target,
+            requests: vec![request],
+            connections: 64,
+            threads: 1,
+            reuse: Reuse::KeepAlive,
+            pace: Pace::Closed,
+            pipeline: 1,
+            ramp: Duration::from_millis(100),
+            stop: Stop::After(Duration::from_secs(10)),
+            timeout: Duration::from_secs(2),
+            check_one_in: 1,
+            cpus: Vec::new(),
+            sources: Vec::new(),
+            start_at: None,
+        }
+    }
+
+    /// Whether it can be run.
+    ///
+    /// # Errors
+    /// The first reason why not.
+    pub fn check(&self) -> Result<(), PlanError> {
+        let Self { connections, threads, .. } = *self;
+        let out_of_range = |why: String| Err(PlanError::OutOfRange(why));
+        if connections == 0 {
+            return Err(PlanError::NoConnections);
+        }
+        if threads == 0 {
+            return Err(PlanError::NoThreads);
+        }
+        if threads > connections {
+            return Err(PlanError::MoreThreadsThanConnections { threads, connections });
+        }
+        if self.requests.is_empty() {
+            return Err(PlanError::NoRequests);
+        }
+        match self.pace {
+            Pace::Constant { rate } | Pace::Poisson { rate, .. }
+                if !(rate.is_finite() && rate > 0.0) =>
+            {
+                return Err(PlanError::BadRate(rate.to_string()));
+            }
+            _ => {}
+        }
+        if connections > CONNECTIONS {
+            return out_of_range(format!("{connections} connections: at most {CONNECTIONS}"));
+        }
+        if self.pipeline == 0 || self.pipeline > PIPELINE {
+            return out_of_range(format!("{} requests in flight: 1 to {PIPELINE}", self.pipeline));
+        }
+        if self.pipeline > 1 && self.reuse == Reuse::Close {
+            return out_of_range("a connection for each request cannot pipeline: use 1".to_owned());
+        }
+        if self.timeout.is_zero() {
+            return out_of_range("a timeout of 0 fails every request: use more".to_owned());
+        }
+        match self.stop {
+            Stop::After(Duration::ZERO) => {
+                return out_of_range("a duration of 0 measures nothing: use more".to_owned());
+            }
+            Stop::Requests(0) => {
+                return out_of_range("0 requests measure nothing: use at least 1".to_owned());
+            }
+            _ => {}
+        }
+        let weights: u64 = self.requests.iter().map(|r| u64::from(r.weight)).sum();
+        if self.requests.iter().any(|r| r.weight == 0) || weights > WEIGHTS {
+            return out_of_range(format!("weights: at least 1 each, {WEIGHTS} together"));
+        }
+        if let Some(source) =
+            self.sources.iter().find(|s| session::misfit(s, &self.target.endpoint))
+        {
+            return out_of_range(format!("{} cannot be reached from {source}", self.target));
+        }
+        for request in &self.requests {
+            request.check()?;
+        }
+        Ok(())
+    }
+}
+
+/// The most connections of one generator: what a lane's number has room for.
+const CONNECTIONS: usize = 1 << 24;
+
+/// The most requests in flight on one connection.
+const PIPELINE: usize = 1024;
+
+/// The most that all weights make up: the order of requests is laid out beforehand.
+const WEIGHTS: u64 = 100_000;
+
+impl Request {
+    /// A request whose answer must be a success, with any body.
+    #[must_use]
+    pub fn build(
+        method: &str,
+        path: &str,
+        host: &str,
+        headers: &[(String, String)],
+        body: &[u8],
+    ) -> Self {
+        Self {
+            bytes: http::request(method, path, host, headers, body),
+            is_head: method.eq_ignore_ascii_case("HEAD"),
+            weight: 1,
+            expect: Expect { status: Status::Success, body: Body::Any },
+        }
+    }
+
+    /// A GET, as [`Request::build`] does it.
+    #[must_use]
+    pub fn get(path: &str, host: &str) -> Self {
+        Self::build("GET", path, host, &[], b"")
+    }
+
+    /// The same, and its answer must have just these bytes for a body.
+    #[must_use]
+    pub fn expecting(mut self, body: &[u8]) -> Self {
+        self.expect.body = Body::Bytes { bytes: body.to_vec(), varies: Vec::new() };
+        self
+    }
+
+    fn check(&self) -> Result<(), PlanError> {
+        if self.bytes.is_empty() {
+            return Err(PlanError::OutOfRange("a request without any bytes".to_owned()));
+        }
+        let Body::Bytes { bytes, varies } = &self.expect.body else { return Ok(()) };
+        let mut at = 0;
+        for part in varies {
+            if part.start < at || part.end < part.start || part.end > bytes.len() {
+                let why = "parts of a body that vary: in order, apart, and within it";
+                return Err(PlanError::OutOfRange(why.to_owned()));
+            }
+            at = part.end;
+        }
+        Ok(())
+    }
+}
+
 /// Why a plan cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
@@ -174,7 +321,8 @@ pub enum PlanError {
     NoThreads,
     /// A thread without a connection idles.
     #[error(
-        "{threads} threads for {connections} connections: a thread needs a connection of its own, so use at most {connections} threads"
+        "{threads} threads for {connections} connections: a thread needs a connection of its own, \
+         so use at most {connections} threads"
     )]
     MoreThreadsThanConnections {
         /// Asked for.

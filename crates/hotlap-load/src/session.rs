@@ -3,9 +3,20 @@
 //! [`run`] is the short way. A [`Session`] is for those who sample the server at the window's two
 //! edges, or draw while it runs.
 
-use std::time::Instant;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
 
-use crate::{Outcome, Plan, PlanError};
+use mio::Waker;
+
+use crate::io::Io;
+use crate::outcome::Failure;
+use crate::plan::{Endpoint, Stop};
+use crate::tls::Secure;
+use crate::worker::{Board, Worker};
+use crate::{Outcome, Plan, PlanError, clock};
 
 /// What keeps a load from being run at all.
 #[derive(Debug, thiserror::Error)]
@@ -51,40 +62,238 @@ pub struct Progress {
     pub connected: u64,
 }
 
-/// A load under way.
-pub struct Session {}
+/// What workers and session know of each other. Written a few times per load, but for the boards,
+/// each of which is a worker's own.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) boards: Vec<Board>,
+    /// 0 until it is known.
+    go_ns: AtomicU64,
+    opens_ns: AtomicU64,
+    closes_ns: AtomicU64,
+    stopped: AtomicBool,
+    /// Workers that are not ready.
+    unready: AtomicUsize,
+    connected: AtomicU64,
+    wakers: Vec<Arc<Waker>>,
+    ramp: Duration,
+    stop: Stop,
+    start_at: Option<SystemTime>,
+    story: Mutex<Story>,
+    told: Condvar,
+}
+
+/// What is known of how it went so far.
+#[derive(Debug, Default)]
+struct Story {
+    /// When the window is, or that there will be none.
+    window: Option<Option<Window>>,
+    first_failure: Option<String>,
+    unreachable: bool,
+}
+
+impl Shared {
+    fn new(plan: &Plan, wakers: Vec<Arc<Waker>>) -> Self {
+        Self {
+            boards: (0..plan.threads).map(|_| Board::default()).collect(),
+            go_ns: AtomicU64::new(0),
+            opens_ns: AtomicU64::new(0),
+            closes_ns: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            unready: AtomicUsize::new(plan.threads),
+            connected: AtomicU64::new(0),
+            wakers,
+            ramp: plan.ramp,
+            stop: plan.stop,
+            start_at: plan.start_at,
+            story: Mutex::default(),
+            told: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// When the ramp begins, the window opens, and closes (`u64::MAX`: when all requests are done).
+    pub(crate) fn times(&self) -> Option<(u64, u64, u64)> {
+        let go = self.go_ns.load(Ordering::Acquire);
+        let opens = self.opens_ns.load(Ordering::Relaxed);
+        (go > 0).then(|| (go, opens, self.closes_ns.load(Ordering::Relaxed)))
+    }
+
+    /// A worker has so many connections up, and all others have failed once. The last to say so sets
+    /// the times.
+    pub(crate) fn ready(&self, connected: u64) {
+        let all = self.connected.fetch_add(connected, Ordering::AcqRel) + connected;
+        if self.unready.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        if all == 0 {
+            self.lock().unreachable = true;
+            self.end();
+            return;
+        }
+        let wait = self.start_at.and_then(|at| at.duration_since(SystemTime::now()).ok());
+        let wait_ns = nanos(wait.unwrap_or_default());
+        let (instant, now) = (Instant::now(), clock::now());
+        let go = now + wait_ns;
+        let (ramp_ns, length_ns) = match self.stop {
+            Stop::After(length) => (nanos(self.ramp), Some(nanos(length))),
+            Stop::Requests(_) => (0, None),
+        };
+        let opens = go + ramp_ns;
+        self.opens_ns.store(opens, Ordering::Relaxed);
+        self.closes_ns.store(length_ns.map_or(u64::MAX, |l| opens + l), Ordering::Relaxed);
+        self.go_ns.store(go, Ordering::Release);
+        let opens = instant + Duration::from_nanos(wait_ns + ramp_ns);
+        let closes = length_ns.map(|length| opens + Duration::from_nanos(length));
+        self.tell(Some(Window { opens, closes }));
+        self.wake();
+    }
+
+    /// A connection failed before any was loaded.
+    pub(crate) fn failed(&self, failure: Failure, why: &str) {
+        let mut story = self.lock();
+        if story.first_failure.is_none() {
+            let why = if failure == Failure::Timeout { "no answer in time" } else { why };
+            story.first_failure = Some(why.to_owned());
+        }
+    }
+
+    fn end(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.tell(None);
+        self.wake();
+    }
+
+    fn tell(&self, window: Option<Window>) {
+        self.lock().window.get_or_insert(window);
+        self.told.notify_all();
+    }
+
+    fn wake(&self) {
+        for waker in &self.wakers {
+            // A worker that cannot be woken looks at least every tenth of a second.
+            let _ = waker.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Story> {
+        self.story.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    // A quarter of the range, 146 years, so that sums stay within it.
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).min(u64::MAX >> 2)
+}
+
+/// A load under way. Dropping it ends it.
+#[derive(Debug)]
+pub struct Session {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<Outcome>>,
+    target: String,
+}
 
 impl Session {
     /// Starts the worker threads and opens the connections.
     ///
     /// # Errors
     /// When the plan makes no sense or the system refuses.
-    pub fn start(_plan: &Plan) -> Result<Self, Error> {
-        Ok(Self {})
+    pub fn start(plan: &Plan) -> Result<Self, Error> {
+        plan.check()?;
+        allow_files(plan)?;
+        let secure = plan.target.tls.as_ref().map(Secure::new).transpose()?;
+        let plan = Arc::new(plan.clone());
+        let queues: Vec<(Io, Arc<Waker>)> = (0..plan.threads)
+            .map(|_| Io::new())
+            .collect::<Result<_, _>>()
+            .map_err(|source| Error::System { what: "open a queue of events".into(), source })?;
+        let wakers = queues.iter().map(|(_, waker)| waker.clone()).collect();
+        let shared = Arc::new(Shared::new(&plan, wakers));
+        let target = plan.target.to_string();
+        let mut session = Self { shared: shared.clone(), workers: Vec::new(), target };
+        for (number, (io, _)) in queues.into_iter().enumerate() {
+            let (plan, shared, secure) = (plan.clone(), shared.clone(), secure.clone());
+            let work = move || {
+                pin(&plan, number);
+                Worker::new(number, &plan, &shared, secure, io).run()
+            };
+            let worker = std::thread::Builder::new().name(format!("load-{number}")).spawn(work);
+            let what = || "start a worker thread".to_owned();
+            let worker = worker.map_err(|source| Error::System { what: what(), source })?;
+            session.workers.push(worker);
+        }
+        Ok(session)
     }
 
     /// Waits until all connections are up (or have failed), and says when the window is. `None`
     /// when the session ends before that.
     #[must_use]
     pub fn window(&self) -> Option<Window> {
-        None
+        let is_untold = |story: &mut Story| story.window.is_none();
+        let story = self.shared.told.wait_while(self.shared.lock(), is_untold);
+        story.unwrap_or_else(PoisonError::into_inner).window.flatten()
     }
 
     /// How far it is. Cheap, from any thread, at any time.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        Progress::default()
+        let mut sum = Progress::default();
+        for board in &self.shared.boards {
+            sum.answers += board.answers.load(Ordering::Relaxed);
+            sum.failures += board.failures.load(Ordering::Relaxed);
+            sum.connected += board.connected.load(Ordering::Relaxed);
+        }
+        sum
+    }
+
+    /// Whether all of it is done, so that [`Session::join`] does not wait.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.workers.iter().all(JoinHandle::is_finished)
     }
 
     /// Ends it now; what is measured so far stays.
-    pub fn stop(&self) {}
+    pub fn stop(&self) {
+        self.shared.end();
+    }
 
     /// Waits for the end.
     ///
     /// # Errors
     /// When no connection could be opened at all.
-    pub fn join(self) -> Result<Outcome, Error> {
-        unimplemented!()
+    pub fn join(mut self) -> Result<Outcome, Error> {
+        let mut sum: Option<Outcome> = None;
+        for worker in std::mem::take(&mut self.workers) {
+            let outcome = match worker.join() {
+                Ok(outcome) => outcome,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            match &mut sum {
+                Some(sum) => sum.merge(&outcome),
+                None => sum = Some(outcome),
+            }
+        }
+        let story = self.shared.lock();
+        match sum {
+            Some(outcome) if !story.unreachable => Ok(outcome),
+            _ => Err(Error::Unreachable {
+                target: self.target.clone(),
+                why: story.first_failure.clone().unwrap_or_else(|| "closed at once".to_owned()),
+            }),
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.shared.end();
+        for worker in std::mem::take(&mut self.workers) {
+            let _ = worker.join();
+        }
     }
 }
 
@@ -94,4 +303,60 @@ impl Session {
 /// As [`Session::start`] and [`Session::join`].
 pub fn run(plan: &Plan) -> Result<Outcome, Error> {
     Session::start(plan)?.join()
+}
+
+/// Raises the limit on open files as far as the plan needs.
+fn allow_files(plan: &Plan) -> Result<(), Error> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    // Three a worker (events, waker, timer), and what the process has open besides.
+    let needed = plan.connections as u64 + 3 * plan.threads as u64 + 128;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|soft| soft >= needed) {
+        return Ok(());
+    }
+    let what = format!(
+        "open {} connections, with at most {} open files allowed (ulimit -Hn {needed} raises that; \
+         it takes an administrator)",
+        plan.connections,
+        limit.maximum.unwrap_or_default(),
+    );
+    let wanted = limit.maximum.map_or(needed, |hard| hard.max(needed));
+    let raised = Rlimit { current: Some(needed), maximum: Some(wanted) };
+    let kept = Rlimit { current: Some(needed), maximum: limit.maximum };
+    let is_within = limit.maximum.is_none_or(|hard| hard >= needed);
+    setrlimit(Resource::Nofile, if is_within { kept } else { raised })
+        .map_err(|errno| Error::System { what, source: errno.into() })
+}
+
+/// Keeps the calling thread on its core. Where that is not permitted, it runs where it may; the
+/// harness checks the pinning it relies on.
+#[cfg(target_os = "linux")]
+fn pin(plan: &Plan, number: usize) {
+    use rustix::thread::{CpuSet, sched_setaffinity};
+    let Some(cpu) = plan.cpus.get(number % plan.cpus.len().max(1)) else { return };
+    let mut set = CpuSet::new();
+    set.set(*cpu);
+    let _ = sched_setaffinity(None, &set);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn pin(_plan: &Plan, _number: usize) {}
+
+/// An address as it reads in a message.
+impl std::fmt::Display for crate::plan::Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        match &self.endpoint {
+            Endpoint::Tcp(address) => write!(f, "{scheme}://{address}"),
+            Endpoint::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// The sources of a plan that cannot reach its target.
+pub(crate) fn misfit(source: &IpAddr, endpoint: &Endpoint) -> bool {
+    match endpoint {
+        Endpoint::Tcp(address) => address.is_ipv4() != source.is_ipv4(),
+        Endpoint::Unix(_) => true,
+    }
 }

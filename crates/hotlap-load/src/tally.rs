@@ -1,0 +1,216 @@
+//! What one worker counts: plain numbers that nobody else writes or reads while it runs.
+
+use std::collections::BTreeMap;
+
+use hotlap_stats::Histogram;
+
+use crate::check::Fault;
+use crate::connection::Answer;
+use crate::outcome::{
+    Bytes, Connections, Failure, Failures, Outcome, Phase, ThreadUse, Tick, Wrong,
+};
+
+/// Length of a tick: a tenth of a second.
+const TICK_NS: u64 = 100_000_000;
+
+/// The most ticks that are kept: a day of them. What is later counts in the last.
+const TICKS: usize = 864_000;
+
+/// All failures, in the order of their numbers.
+const FAILURES: [Failure; 9] = [
+    Failure::Refused,
+    Failure::Reset,
+    Failure::ClosedEarly,
+    Failure::Timeout,
+    Failure::BadFraming,
+    Failure::WrongAnswer,
+    Failure::WrongStatus,
+    Failure::Tls,
+    Failure::Other,
+];
+
+/// All phases, in the order of their numbers.
+const PHASES: [Phase; 5] =
+    [Phase::Connect, Phase::Send, Phase::FirstByte, Phase::Body, Phase::Idle];
+
+/// The counts of one worker.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    pub(crate) answers: u64,
+    pub(crate) failed: u64,
+    service: Histogram,
+    response: Histogram,
+    pub(crate) lag: Histogram,
+    pub(crate) connect: Histogram,
+    pub(crate) handshake: Histogram,
+    failures: [[u64; PHASES.len()]; FAILURES.len()],
+    /// By status; below 1,000, as a head says.
+    statuses: Vec<u64>,
+    pub(crate) bytes: Bytes,
+    series: Vec<Tick>,
+    tick: Tick,
+    tick_ends_ns: u64,
+    pub(crate) wakeups: u64,
+    pub(crate) sent: u64,
+    first_wrong: Option<Wrong>,
+    opens_ns: u64,
+}
+
+impl Tally {
+    /// Nothing counted, from this moment on.
+    pub(crate) fn new(opens_ns: u64) -> Self {
+        Self {
+            answers: 0,
+            failed: 0,
+            service: Histogram::new(),
+            response: Histogram::new(),
+            lag: Histogram::new(),
+            connect: Histogram::new(),
+            handshake: Histogram::new(),
+            failures: Default::default(),
+            statuses: vec![0; 1000],
+            bytes: Bytes::default(),
+            series: Vec::new(),
+            tick: Tick::default(),
+            tick_ends_ns: opens_ns + TICK_NS,
+            wakeups: 0,
+            sent: 0,
+            first_wrong: None,
+            opens_ns,
+        }
+    }
+
+    /// An answer, right or wrong.
+    #[inline]
+    pub(crate) fn answer(&mut self, answer: Answer, now_ns: u64, is_paced: bool) {
+        self.turn(now_ns);
+        self.statuses[usize::from(answer.status)] += 1;
+        if let Some((fault, head)) = answer.wrong {
+            self.wrong(fault, head, now_ns);
+            return;
+        }
+        let service_ns = now_ns - answer.flight.sent_ns;
+        self.answers += 1;
+        self.bytes.answered += answer.bytes;
+        self.service.record(service_ns);
+        if is_paced {
+            self.response.record(now_ns.saturating_sub(answer.flight.due_ns));
+        }
+        self.tick.answers += 1;
+        self.tick.sum_ns += service_ns;
+        self.tick.max_ns = self.tick.max_ns.max(service_ns);
+    }
+
+    #[cold]
+    fn wrong(&mut self, fault: Fault, head: Vec<u8>, now_ns: u64) {
+        let failure = match fault {
+            Fault::Status(_) => Failure::WrongStatus,
+            Fault::Length { .. } | Fault::Byte(_) => Failure::WrongAnswer,
+        };
+        self.failure(failure, Phase::Body, 1, now_ns);
+        self.evidence(|| fault.to_string(), head);
+    }
+
+    /// Keeps the first evidence of a wrong or broken answer.
+    pub(crate) fn evidence(&mut self, why: impl FnOnce() -> String, head: Vec<u8>) {
+        if self.first_wrong.is_none() {
+            self.first_wrong = Some(Wrong { why: why(), head });
+        }
+    }
+
+    /// So many requests or connections failed.
+    #[cold]
+    pub(crate) fn failure(&mut self, failure: Failure, phase: Phase, count: u64, now_ns: u64) {
+        self.turn(now_ns);
+        self.failures[failure as usize][phase as usize] += count;
+        self.failed += count;
+        self.tick.failures += count;
+    }
+
+    /// Ends the ticks that are over.
+    #[inline]
+    fn turn(&mut self, now_ns: u64) {
+        if now_ns >= self.tick_ends_ns {
+            self.end_ticks(now_ns);
+        }
+    }
+
+    #[cold]
+    fn end_ticks(&mut self, now_ns: u64) {
+        while now_ns >= self.tick_ends_ns && self.series.len() < TICKS {
+            self.series.push(std::mem::take(&mut self.tick));
+            self.tick_ends_ns += TICK_NS;
+        }
+        if self.series.len() == TICKS {
+            self.tick_ends_ns = u64::MAX;
+        }
+    }
+
+    /// The counts of a window that closes now. What a thread used and what is open still, the
+    /// worker adds.
+    pub(crate) fn into_outcome(mut self, now_ns: u64, backend: &str) -> Outcome {
+        self.turn(now_ns);
+        if self.tick != Tick::default() {
+            self.series.push(self.tick);
+        }
+        let mut failures = Failures::default();
+        for (failure, by_phase) in FAILURES.iter().zip(&self.failures) {
+            for (phase, count) in PHASES.iter().zip(by_phase).filter(|(_, count)| **count > 0) {
+                failures.add(*failure, *phase, *count);
+            }
+        }
+        let seen = (0u16..).zip(&self.statuses).filter(|(_, count)| **count > 0);
+        Outcome {
+            backend: backend.to_owned(),
+            window_ns: now_ns - self.opens_ns,
+            answers: self.answers,
+            service: self.service,
+            response: self.response,
+            lag: self.lag,
+            connect: self.connect,
+            handshake: self.handshake,
+            failures,
+            statuses: seen.map(|(status, count)| (status, *count)).collect::<BTreeMap<_, _>>(),
+            first_wrong: self.first_wrong,
+            connections: Connections::default(),
+            bytes: self.bytes,
+            in_flight: 0,
+            queued: 0,
+            unanswered: 0,
+            series: self.series,
+            threads: vec![ThreadUse {
+                wall_ns: now_ns - self.opens_ns,
+                wakeups: self.wakeups,
+                sent: self.sent,
+                ..ThreadUse::default()
+            }],
+            due: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_and_phases_are_numbered_as_listed() {
+        for (number, failure) in FAILURES.iter().enumerate() {
+            assert_eq!(*failure as usize, number);
+        }
+        for (number, phase) in PHASES.iter().enumerate() {
+            assert_eq!(*phase as usize, number);
+        }
+    }
+
+    #[test]
+    fn ticks_without_answers_are_kept_as_zeros() {
+        let mut tally = Tally::new(1_000);
+        tally.failure(Failure::Reset, Phase::Body, 1, 2_000);
+        tally.failure(Failure::Reset, Phase::Body, 2, 1_000 + 3 * TICK_NS);
+        let outcome = tally.into_outcome(2_000 + 3 * TICK_NS, "none");
+        let failures: Vec<u64> = outcome.series.iter().map(|t| t.failures).collect();
+        assert_eq!(failures, [1, 0, 0, 2]);
+        assert_eq!(outcome.failures.of(Failure::Reset), 3);
+    }
+}

@@ -1,0 +1,167 @@
+//! TLS by rustls: bytes from the wire in, plain bytes out, and the reverse; no sockets.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
+
+use crate::plan::{PlanError, Tls};
+use crate::session::Error;
+
+/// Where systems keep the certificates that they trust; `SSL_CERT_FILE` comes before them.
+const BUNDLES: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+    "/opt/homebrew/etc/ca-certificates/cert.pem",
+];
+
+/// What all connections of a load share.
+#[derive(Debug, Clone)]
+pub(crate) struct Secure {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl Secure {
+    /// Reads the certificates that the system trusts. No session is resumed: every handshake is a
+    /// whole one, so that they can be compared.
+    pub(crate) fn new(tls: &Tls) -> Result<Self, Error> {
+        let name = ServerName::try_from(tls.server_name.clone()).map_err(|_| {
+            PlanError::OutOfRange(format!("{:?} is no name for a certificate", tls.server_name))
+        })?;
+        let provider = Arc::new(ring::default_provider());
+        let verifier: Arc<dyn ServerCertVerifier> = if tls.insecure {
+            Arc::new(TakesAny(provider.clone()))
+        } else {
+            let roots = Arc::new(roots()?);
+            let built =
+                WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
+            built.map_err(|e| system("trust the system's certificates", e))?
+        };
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| system("set up TLS", e))?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
+            .with_no_client_auth();
+        config.resumption = Resumption::disabled();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self { config: Arc::new(config), name })
+    }
+
+    /// A new connection's side of it; `None` when the library refuses.
+    pub(crate) fn open(&self) -> Option<Box<Channel>> {
+        let mut client = ClientConnection::new(self.config.clone(), self.name.clone()).ok()?;
+        client.set_buffer_limit(None);
+        Some(Box::new(Channel(client)))
+    }
+}
+
+fn system(what: &str, source: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::System { what: what.to_owned(), source: std::io::Error::other(source) }
+}
+
+fn roots() -> Result<RootCertStore, Error> {
+    let named = std::env::var("SSL_CERT_FILE").ok();
+    let paths = named.iter().map(String::as_str).chain(BUNDLES);
+    let missing = || Error::System {
+        what: "find the certificates that this system trusts (install ca-certificates, name a \
+               file in SSL_CERT_FILE, or use --insecure)"
+            .to_owned(),
+        source: std::io::ErrorKind::NotFound.into(),
+    };
+    let path = paths.map(Path::new).find(|p| p.exists()).ok_or_else(missing)?;
+    let certificates = CertificateDer::pem_file_iter(path)
+        .map_err(|e| system(&format!("read the certificates in {}", path.display()), e))?;
+    let mut store = RootCertStore::empty();
+    store.add_parsable_certificates(certificates.filter_map(Result::ok));
+    if store.is_empty() { Err(missing()) } else { Ok(store) }
+}
+
+/// One connection's side of TLS.
+#[derive(Debug)]
+pub(crate) struct Channel(ClientConnection);
+
+impl Channel {
+    /// Whether the handshake is under way.
+    pub(crate) fn is_shaking(&self) -> bool {
+        self.0.is_handshaking()
+    }
+
+    /// Takes bytes from the wire, and appends what they say to `plain`.
+    ///
+    /// # Errors
+    /// What is wrong with them, in the library's words; an alert may be waiting to be sent.
+    pub(crate) fn receive(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<(), String> {
+        while !wire.is_empty() {
+            self.0.read_tls(&mut wire).map_err(|e| e.to_string())?;
+            let state = self.0.process_new_packets().map_err(|e| e.to_string())?;
+            let count = state.plaintext_bytes_to_read();
+            let at = plain.len();
+            plain.resize(at + count, 0);
+            self.0.reader().read_exact(&mut plain[at..]).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Encrypts a request.
+    pub(crate) fn send(&mut self, plain: &[u8]) -> Result<(), String> {
+        self.0.writer().write_all(plain).map_err(|e| e.to_string())
+    }
+
+    /// Appends what must go over the wire to `wire`.
+    pub(crate) fn drain(&mut self, wire: &mut Vec<u8>) {
+        while self.0.wants_write() && self.0.write_tls(wire).is_ok() {}
+    }
+}
+
+/// Takes any certificate, as `--insecure` says; signatures are checked still.
+#[derive(Debug)]
+struct TakesAny(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for TakesAny {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
