@@ -58,7 +58,7 @@ impl fmt::Display for Name {
 }
 
 /// What a server is held to.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Contract {
     /// Which one; `None` for a command or a URL, whose own first answer is the measure.
     pub name: Option<Name>,
@@ -71,7 +71,7 @@ pub struct Contract {
 }
 
 /// A request and its right answer.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Exchange {
     /// For tables: `GET /bla`, `POST /bla with broken JSON`.
     pub name: String,
@@ -91,8 +91,39 @@ pub struct Exchange {
     pub content: Content,
 }
 
+/// What somebody's command or URL is asked, and as much of the right answer as is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ask {
+    /// Its method.
+    pub method: String,
+    /// Its path and query.
+    pub path: String,
+    /// Its headers.
+    pub headers: Vec<(String, String)>,
+    /// Its body.
+    pub body: Vec<u8>,
+    /// The right status; `None`: 2xx, and then the first.
+    pub status: Option<u16>,
+    /// The right body; `None`: the first.
+    pub answer: Option<Vec<u8>>,
+}
+
+impl Default for Ask {
+    fn default() -> Self {
+        Self {
+            method: "GET".to_owned(),
+            path: "/".to_owned(),
+            headers: Vec::new(),
+            body: Vec::new(),
+            status: None,
+            answer: None,
+        }
+    }
+}
+
 /// Which body is right.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Content {
     /// Any.
     Any,
@@ -134,6 +165,22 @@ impl Contract {
         };
         let knows_paths = matches!(name, Name::Api | Name::JsonApi);
         Self { name: Some(name), exchanges, extras, knows_paths }
+    }
+
+    /// What somebody's command or URL is held to, before [`crate::learn`] knows more.
+    #[must_use]
+    pub fn stranger(ask: &Ask) -> Self {
+        let exchange = Exchange {
+            name: format!("{} {}", ask.method, ask.path),
+            method: ask.method.clone(),
+            path: ask.path.clone(),
+            headers: ask.headers.clone(),
+            body: ask.body.clone(),
+            status: ask.status.map_or(Status::Success, Status::Exactly),
+            media_type: None,
+            content: ask.answer.as_deref().map_or(Content::Any, Content::exactly),
+        };
+        Self { name: None, exchanges: vec![exchange], extras: Vec::new(), knows_paths: false }
     }
 
     /// The requests to be sent under load, held against the answers that were verified.

@@ -17,6 +17,7 @@ pub mod gate;
 pub mod host;
 pub mod install;
 pub mod lap;
+pub mod learn;
 pub mod manifest;
 pub mod process;
 pub mod race;
