@@ -137,6 +137,7 @@ impl Scripted {
             },
             bytes: Bytes { received: answers * 100, answered: answers * 100, sent: answers * 50 },
             in_flight: connections,
+            queued: 0,
             unanswered: 0,
             series: vec![Tick { answers, failures: 0, max_ns: mean_ns, sum_ns: mean_ns * answers }],
             threads,

@@ -158,8 +158,8 @@ fn begin(endpoint: &Endpoint, source: Option<IpAddr>) -> io::Result<Begun> {
 fn bind_late(socket: &RawSocket) -> io::Result<()> {
     let on: libc::c_int = 1;
     #[expect(unsafe_code, reason = "no safe crate in use offers this option")]
-    // SAFETY: the descriptor is open for as long as `socket` lives; the option's value is an int, its
-    // pointer and size are those of `on`, which the kernel only reads.
+    // SAFETY: the descriptor is open for as long as `socket` lives; the option's value is an int,
+    // its pointer and size are those of `on`, which the kernel only reads.
     let code = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -147,8 +147,8 @@ mod tests {
 
     fn sample(date: &str, id: &str, body: &str) -> Vec<u8> {
         let length = body.len();
-        format!("HTTP/1.1 200 OK\r\nDate: {date}\r\nX-Id: {id}\r\nContent-Length: {length}\r\n\r\n{body}")
-            .into_bytes()
+        let start = format!("HTTP/1.1 200 OK\r\nDate: {date}\r\nX-Id: {id}\r\n");
+        format!("{start}Content-Length: {length}\r\n\r\n{body}").into_bytes()
     }
 
     fn learned(answers: &[Vec<u8>], expected: &Body) -> Layout {

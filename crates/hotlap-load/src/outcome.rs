@@ -39,8 +39,8 @@ pub struct Outcome {
     pub bytes: Bytes,
     /// Requests in flight when the window closed: neither answered nor failed.
     pub in_flight: u64,
-    /// Open loop: requests that were due when the window closed, and not sent yet since no connection
-    /// was free.
+    /// Open loop: requests that were due when the window closed, and not sent yet since no
+    /// connection was free.
     pub queued: u64,
     /// In flight at the end and silent for longer than the timeout's half.
     pub unanswered: u64,
@@ -250,6 +250,8 @@ impl Outcome {
         self.queued += other.queued;
         self.unanswered += other.unanswered;
         self.due += other.due;
+        self.whole.answers += other.whole.answers;
+        self.whole.sent += other.whole.sent;
         self.threads.extend_from_slice(&other.threads);
         let ticks = self.series.len().max(other.series.len());
         self.series.resize(ticks, Tick::default());

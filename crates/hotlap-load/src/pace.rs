@@ -69,7 +69,7 @@ impl Schedule {
         self.taken - before
     }
 
-    /// The due moment of request `taken`; of a Poisson process, to be asked for once each, in order.
+    /// When request `taken` is due; of a Poisson process, to be asked for once each, in order.
     fn due(&mut self) -> u64 {
         match &mut self.shape {
             Shape::Constant { rate, worker, workers } => {
@@ -138,8 +138,8 @@ mod tests {
 
     #[test]
     fn poisson_gaps_are_exponential() {
-        // Of an exponential distribution the deviation equals the mean, and a share of 1/e is longer
-        // than the mean. 200,000 gaps know both within 1 %.
+        // Of an exponential distribution the deviation equals the mean, and a share of 1/e is
+        // longer than the mean. 200,000 gaps know both within 1 %.
         let all = dues(Pace::Poisson { rate: 1e6, seed: 7 }, 0, 1, 200_001);
         let gaps: Vec<f64> = all.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
         let n = gaps.len() as f64;

@@ -122,8 +122,8 @@ impl Shared {
         (go > 0).then(|| (go, opens, self.closes_ns.load(Ordering::Relaxed)))
     }
 
-    /// A worker has so many connections up, and all others have failed once. The last to say so sets
-    /// the times.
+    /// A worker has so many connections up, and all others have failed once. The last to say so
+    /// sets the times.
     pub(crate) fn ready(&self, connected: u64) {
         let all = self.connected.fetch_add(connected, Ordering::AcqRel) + connected;
         if self.unready.fetch_sub(1, Ordering::AcqRel) > 1 {

@@ -7,7 +7,7 @@ use hotlap_stats::Histogram;
 use crate::check::Fault;
 use crate::connection::Answer;
 use crate::outcome::{
-    Bytes, Connections, Failure, Failures, Outcome, Phase, ThreadUse, Tick, Wrong,
+    Bytes, Connections, Failure, Failures, Outcome, Phase, ThreadUse, Tick, Whole, Wrong,
 };
 
 /// Length of a tick: a tenth of a second.
@@ -185,6 +185,7 @@ impl Tally {
                 ..ThreadUse::default()
             }],
             due: 0,
+            whole: Whole::default(),
         }
     }
 }

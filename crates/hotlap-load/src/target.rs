@@ -103,7 +103,7 @@ impl Target {
     }
 }
 
-/// `unix:/path/to/socket`, or `unix:/path/to/socket:/path/of/request`; two slashes more are allowed.
+/// `unix:/path/to/socket`, or `unix:/path/to/socket:/path/of/request`; `unix://` is taken as well.
 fn unix(url: &str, rest: &str) -> Result<Resolved, BadUrl> {
     let rest = rest.strip_prefix("//").unwrap_or(rest);
     let (socket, path) = match rest.find(":/") {

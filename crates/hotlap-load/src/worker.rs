@@ -3,10 +3,11 @@
 //!
 //! Its loop: wait, look at the clock, serve what is ready, send what is due, do what time demands.
 //!
-//! The clock is read once per wake-up, and once after each receive: that moment ends one request and
-//! starts the next, whose bytes go out a fraction of a microsecond later. With one read per wake-up
-//! alone, the hundredth answer of a wake-up would be stamped 0.6 ms early, and its successor's service
-//! time would be too long by as much; the second read costs 50 of some 14,000 instructions.
+//! The clock is read once per wake-up, and once after each receive: that moment ends one request
+//! and starts the next, whose bytes go out a fraction of a microsecond later. With one read per
+//! wake-up alone, the hundredth answer of a wake-up would be stamped 0.6 ms early, and the service
+//! time of its successor would be too long by as much; the second read costs some 50 of 14,000
+//! instructions.
 
 mod lane;
 mod traffic;
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::book::Book;
 use crate::clock;
 use crate::io::{self, Io, Ready};
-use crate::outcome::{Outcome, Phase};
+use crate::outcome::{Outcome, Phase, Whole};
 use crate::pace::Schedule;
 use crate::plan::{Pace, Plan, Reuse, Stop};
 use crate::session::Shared;
@@ -43,6 +44,14 @@ pub(crate) struct Board {
     pub(crate) answers: AtomicU64,
     pub(crate) failures: AtomicU64,
     pub(crate) connected: AtomicU64,
+}
+
+/// What was counted before the window.
+#[derive(Debug, Default)]
+struct Before {
+    answers: u64,
+    failed: u64,
+    sent: u64,
 }
 
 /// Where a worker is in its life.
@@ -96,8 +105,7 @@ pub(crate) struct Worker {
     opens_ns: u64,
     closes_ns: u64,
     cpu_at_open_ns: u64,
-    /// Answers and failures before the window, for progress.
-    before: (u64, u64),
+    before: Before,
     opened: u64,
     reopened: u64,
     established: u64,
@@ -155,7 +163,7 @@ impl Worker {
             opens_ns: u64::MAX,
             closes_ns: u64::MAX,
             cpu_at_open_ns: 0,
-            before: (0, 0),
+            before: Before::default(),
             opened: 0,
             reopened: 0,
             established: 0,
@@ -269,8 +277,9 @@ impl Worker {
         if !self.is_closing() {
             self.established = self.connected;
         }
-        self.before.0 += self.tally.answers;
-        self.before.1 += self.tally.failed;
+        self.before.answers += self.tally.answers;
+        self.before.failed += self.tally.failed;
+        self.before.sent += self.tally.sent;
         self.tally = Tally::new(now);
         self.cpu_at_open_ns = clock::thread_cpu();
     }
@@ -287,8 +296,8 @@ impl Worker {
     #[inline]
     fn publish(&self) {
         let board = &self.shared.boards[self.number];
-        board.answers.store(self.before.0 + self.tally.answers, Ordering::Relaxed);
-        board.failures.store(self.before.1 + self.tally.failed, Ordering::Relaxed);
+        board.answers.store(self.before.answers + self.tally.answers, Ordering::Relaxed);
+        board.failures.store(self.before.failed + self.tally.failed, Ordering::Relaxed);
         board.connected.store(self.connected, Ordering::Relaxed);
     }
 
@@ -304,11 +313,16 @@ impl Worker {
             })
             .count() as u64;
         let (due, queued) = self.count_due(now);
+        let whole = Whole {
+            answers: self.before.answers + self.tally.answers,
+            sent: self.before.sent + self.tally.sent,
+        };
         let mut outcome = self.tally.into_outcome(now, io::NAME);
         outcome.in_flight = self.in_flight;
         outcome.unanswered = unanswered;
         outcome.due = due;
         outcome.queued = queued;
+        outcome.whole = whole;
         outcome.connections.asked = self.lanes.len() as u64;
         outcome.connections.established = self.established;
         outcome.connections.opened = self.opened;

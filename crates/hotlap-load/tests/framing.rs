@@ -1,5 +1,5 @@
-//! Response framing: what is an answer, where it ends, and what is none, fed in one piece and cut at
-//! every byte.
+//! Response framing: what is an answer, where it ends, and what is none, fed in one piece and cut
+//! at every byte.
 
 use hotlap_load::http::{Answer, Broken, Event, Framing, Reader, read_answer, request};
 use proptest::prelude::*;
@@ -50,12 +50,13 @@ fn broken(bytes: &[u8]) -> &'static str {
 
 const SAMPLES: &[&[u8]] = &[
     b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\nHello, World!",
-    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;a=\"b\"\r\nHello\r\n8\r\n, World!\r\n0\r\n\
-      Some: trailer\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;a=\"b\"\r\nHello\r\n8\r\n, World!\r\n\
+      0\r\nSome: trailer\r\n\r\n",
     b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 204 No \
       Content\r\n\r\n",
     b"HTTP/1.0 200 OK\r\n\r\nuntil the end",
-    b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 404 Not Found\r\nContent-Length: 1\r\n\r\nb",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 404 Not Found\r\nContent-Length: 1\r\n\
+      \r\nb",
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n",
     b"HTTP/1.1 200 OK\nContent-Length: 0\r\n\r\n",
     b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
@@ -216,7 +217,10 @@ proptest! {
     }
 
     #[test]
-    fn both_layers_agree(bytes in prop::collection::vec(any::<u8>(), 0..40), which in 0..SAMPLES.len()) {
+    fn both_layers_agree(
+        bytes in prop::collection::vec(any::<u8>(), 0..40),
+        which in 0..SAMPLES.len(),
+    ) {
         let mut input = SAMPLES[which].to_vec();
         input.extend_from_slice(&bytes);
         let heard = hear(&[&input], false);
