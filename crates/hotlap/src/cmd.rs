@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod compare;
+pub mod hidden;
 pub mod history;
 pub mod init;
 pub mod list;
@@ -37,8 +38,8 @@ pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
             console.print(&String::from_utf8_lossy(&script))?;
             Ok(Exit::Ok)
         }
-        Command::Warden(_) | Command::Ceiling(_) | Command::Known(_) => {
-            anyhow::bail!("this hidden command is not wired up yet")
-        }
+        Command::Warden(_) => hidden::warden(),
+        Command::Ceiling(_) => hidden::ceiling(),
+        Command::Known(args) => hidden::known(&args.argv),
     }
 }

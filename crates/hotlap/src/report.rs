@@ -9,7 +9,7 @@ pub mod date;
 pub mod figure;
 pub mod json;
 pub mod latency;
-mod layout;
+pub mod layout;
 pub mod markdown;
 pub mod sentence;
 pub mod standing;
@@ -178,8 +178,10 @@ pub struct Row {
     pub of_ceiling: Option<Figure>,
     /// CPU time of the whole process tree, in microseconds a request.
     pub cpu_us: Option<Figure>,
-    /// Instructions a request, user and kernel.
-    pub instructions: Option<(Figure, Figure)>,
+    /// Instructions a request in user mode.
+    pub instructions_user: Option<Figure>,
+    /// Instructions a request in the kernel; `None` where it does not permit counting.
+    pub instructions_kernel: Option<Figure>,
     /// Context switches a request.
     pub switches: Option<Figure>,
     /// Against the reference.

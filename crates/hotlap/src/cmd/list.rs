@@ -1,13 +1,117 @@
-//! `hotlap list`
+//! `hotlap list`: the catalogue, and what of it can run here.
+
+use hotlap_harness::catalogue::Catalogue;
+use hotlap_harness::manifest::Server;
+use hotlap_harness::toolchain::{Absence, AbsenceKind, probe_all};
+use serde_json::json;
 
 use crate::cli::ListArgs;
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+use crate::report::layout::{Column, Layout};
+use crate::shelf;
 
-/// Does it.
+/// Lists the servers.
 ///
 /// # Errors
-/// Not there yet.
-pub fn run(_args: &ListArgs, _console: &Console) -> anyhow::Result<Exit> {
-    anyhow::bail!("hotlap list is not built yet")
+/// When the catalogue cannot be read or nothing matches.
+pub fn run(args: &ListArgs, console: &Console) -> anyhow::Result<Exit> {
+    let catalogue = Catalogue::open(&shelf::servers()?)?;
+    let servers = select(&catalogue, args.pattern.as_deref())?;
+    let interrupt = Interrupt::listen()?;
+    let probed = probe_all(&servers, interrupt.flag());
+    let mut rows: Vec<(&Server, Result<String, Absence>)> =
+        servers.into_iter().zip(probed).collect();
+    if args.ready {
+        rows.retain(|(_, probed)| probed.is_ok());
+    }
+    if args.json {
+        console.print(&(serde_json::to_string_pretty(&as_json(&rows))? + "\n"))?;
+    } else if console.quiet {
+        console.print(&rows.iter().map(|(s, _)| format!("{}\n", s.id)).collect::<String>())?;
+    } else {
+        console.print(&table(&rows, console.width))?;
+        summary(&rows, console);
+    }
+    for broken in &catalogue.broken {
+        console.note(&format!("{broken}"));
+    }
+    Ok(if catalogue.broken.is_empty() { Exit::Ok } else { Exit::Usage })
+}
+
+/// The servers that a pattern means: all without one.
+///
+/// # Errors
+/// When nothing matches, with the nearest names.
+pub fn select<'a>(
+    catalogue: &'a Catalogue,
+    pattern: Option<&str>,
+) -> anyhow::Result<Vec<&'a Server>> {
+    let Some(pattern) = pattern else { return Ok(catalogue.servers.iter().collect()) };
+    let within: Vec<&Server> =
+        catalogue.servers.iter().filter(|s| s.id.contains(pattern)).collect();
+    match catalogue.select(pattern) {
+        _ if !within.is_empty() => Ok(within),
+        Ok(found) => Ok(found),
+        Err(error) => crate::exit::usage(error.to_string()),
+    }
+}
+
+fn as_json(rows: &[(&Server, Result<String, Absence>)]) -> serde_json::Value {
+    let row = |(server, probed): &(&Server, Result<String, Absence>)| {
+        let absence = probed.as_ref().err();
+        json!({
+            "id": server.id,
+            "language": server.language(),
+            "about": server.about,
+            "url": server.url,
+            "kind": server.kind,
+            "contracts": server.contracts,
+            "state": state(probed),
+            "why": absence.map(|a| &a.why),
+            "cure": absence.map(|a| &a.cure),
+        })
+    };
+    rows.iter().map(row).collect()
+}
+
+fn state(probed: &Result<String, Absence>) -> &'static str {
+    match probed.as_ref().map_err(|a| a.kind) {
+        Ok(_) => "ready",
+        Err(AbsenceKind::Missing) => "missing",
+        Err(AbsenceKind::Unfit) => "unfit",
+        Err(AbsenceKind::Unreachable) => "unreachable",
+    }
+}
+
+fn table(rows: &[(&Server, Result<String, Absence>)], width: usize) -> String {
+    let contracts =
+        |s: &Server| s.contracts.iter().map(|c| c.as_str()).collect::<Vec<_>>().join(" ");
+    let columns = vec![
+        Column::left("server", "server", rows.iter().map(|(s, _)| s.id.clone()).collect()),
+        Column::left("kind", "kind", rows.iter().map(|(s, _)| s.kind.to_string()).collect())
+            .goes(1),
+        Column::left("answers", "answers", rows.iter().map(|(s, _)| contracts(s)).collect())
+            .goes(2),
+        Column::left("state", "state", rows.iter().map(|(_, p)| state(p).to_owned()).collect()),
+        Column::prose("", rows.iter().map(|(s, p)| remark(s, p)).collect()),
+    ];
+    let layout = Layout::fit(columns, width);
+    let lines = layout.header().into_iter().chain(layout.rows());
+    lines.map(|line| line + "\n").collect()
+}
+
+fn remark(server: &Server, probed: &Result<String, Absence>) -> String {
+    match probed {
+        Ok(_) => server.about.clone(),
+        Err(absence) => absence.cure.clone(),
+    }
+}
+
+fn summary(rows: &[(&Server, Result<String, Absence>)], console: &Console) {
+    let ready = rows.iter().filter(|(_, p)| p.is_ok()).count();
+    let missing = rows.len() - ready;
+    let hint = if missing > 0 { " `hotlap setup` says what installs the others." } else { "" };
+    console.note(&format!("\n{ready} of {} can run here.{hint}", rows.len()));
 }

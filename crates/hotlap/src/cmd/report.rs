@@ -1,13 +1,32 @@
-//! `hotlap report`
+//! `hotlap report`: a stored run, shown again.
 
-use crate::cli::ReportArgs;
+use crate::cli::{ReportArgs, StoreArgs};
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::export::Exports;
+use crate::report::{Report, terminal};
+use crate::store::{Store, StoreError};
 
-/// Does it.
+/// Shows a run, or writes it to files.
 ///
 /// # Errors
-/// Not there yet.
-pub fn run(_args: &ReportArgs, _console: &Console) -> anyhow::Result<Exit> {
-    anyhow::bail!("hotlap report is not built yet")
+/// When there is no such run, the store cannot be read, or a file cannot be written.
+pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
+    let mut exports = Exports::open(&args.exports)?;
+    let store = open(&args.store)?;
+    let number = args.run.map_or_else(|| store.last(), Ok)?;
+    let report = Report::of(&store.run(number)?);
+    if !exports.to_stdout() {
+        console.print(&terminal::render(&report, console.width, console.color))?;
+    }
+    exports.finish(&report)?;
+    Ok(Exit::Ok)
+}
+
+/// The store that was named, or the usual one; it must be there.
+///
+/// # Errors
+/// When it is not there or cannot be read.
+pub fn open(args: &StoreArgs) -> Result<Store, StoreError> {
+    Store::open_existing(&args.store.clone().unwrap_or_else(Store::usual_path))
 }

@@ -72,8 +72,8 @@ fn fields(load: &str, row: &Row) -> Vec<String> {
     fields.push(row.is_bound.to_string());
     fields.push(value(row.of_ceiling.as_ref()));
     fields.extend(interval(row.cpu_us.as_ref()));
-    fields.push(value(row.instructions.as_ref().map(|(user, _)| user)));
-    fields.push(value(row.instructions.as_ref().map(|(_, kernel)| kernel)));
+    fields.push(value(row.instructions_user.as_ref()));
+    fields.push(value(row.instructions_kernel.as_ref()));
     fields.push(value(row.switches.as_ref()));
     let times = [&service.mean, &service.stdev, &service.p50, &service.p90, &service.p99];
     fields.extend(times.map(|f| value(f.as_ref())));

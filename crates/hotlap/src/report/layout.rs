@@ -8,6 +8,7 @@ pub struct Column {
     cells: Vec<String>,
     right: bool,
     is_name: bool,
+    is_prose: bool,
     /// The lower, the earlier it goes; `None` stays.
     goes: Option<u8>,
 }
@@ -22,6 +23,9 @@ pub struct Layout {
 /// The least that a name is shortened to.
 const SHORTEST: usize = 12;
 
+/// The least of a sentence that is worth showing.
+const SHORTEST_PROSE: usize = 24;
+
 /// Between columns.
 const GAP: &str = "  ";
 
@@ -30,13 +34,19 @@ impl Column {
     #[must_use]
     pub fn left(head: &str, folded: &str, cells: Vec<String>) -> Self {
         let (head, folded) = (head.to_owned(), folded.to_owned());
-        Self { head, folded, cells, right: false, is_name: false, goes: None }
+        Self { head, folded, cells, right: false, is_name: false, is_prose: false, goes: None }
     }
 
     /// Words, set to the left, which may be shortened.
     #[must_use]
     pub fn name(head: &str, folded: &str, cells: Vec<String>) -> Self {
         Self { is_name: true, ..Self::left(head, folded, cells) }
+    }
+
+    /// A sentence, set to the left: it takes the room that is left over, and ends where that ends.
+    #[must_use]
+    pub fn prose(head: &str, cells: Vec<String>) -> Self {
+        Self { is_prose: true, ..Self::left(head, head, cells) }
     }
 
     /// Figures, set to the right. A line end in `folded` is where its head may be folded.
@@ -56,7 +66,9 @@ impl Column {
             false => measure(&self.head),
             true => self.folded.split('\n').map(measure).max().unwrap_or(0),
         };
-        self.cells.iter().map(|c| measure(c)).max().unwrap_or(0).max(head)
+        let cells = self.cells.iter().map(|c| measure(c)).max().unwrap_or(0);
+        let cells = if self.is_prose { cells.min(SHORTEST_PROSE) } else { cells };
+        cells.max(head)
     }
 
     fn pad(&self, text: &str, width: usize) -> String {
@@ -80,6 +92,11 @@ impl Layout {
             layout.columns.remove(column);
         }
         let over = layout.width().saturating_sub(width);
+        let left = width.saturating_sub(layout.width());
+        for prose in layout.columns.iter_mut().filter(|c| c.is_prose) {
+            prose.cells.iter_mut().for_each(|cell| end(cell, SHORTEST_PROSE + left));
+            prose.is_prose = false;
+        }
         let folded = layout.folded;
         if let Some(name) = layout.columns.iter_mut().find(|c| c.is_name && over > 0) {
             let room = name.width(folded).saturating_sub(over).max(SHORTEST);
@@ -111,7 +128,8 @@ impl Layout {
     }
 
     /// The rows.
-    pub fn rows(&mut self) -> Vec<String> {
+    #[must_use]
+    pub fn rows(&self) -> Vec<String> {
         let rows = self.columns.first().map_or(0, |c| c.cells.len());
         (0..rows).map(|row| self.line(|c| c.cells[row].clone())).collect()
     }
@@ -131,6 +149,14 @@ fn measure(text: &str) -> usize {
             | 0xFE30..=0xFE6F | 0xFF00..=0xFF60 | 0x1F300..=0x1FAFF | 0x20000..=0x3FFFD)
     };
     text.chars().filter(|c| !c.is_control()).map(|c| if wide(c) { 2 } else { 1 }).sum()
+}
+
+/// Ends a text early.
+fn end(text: &mut String, room: usize) {
+    if text.chars().count() > room {
+        *text = text.chars().take(room.saturating_sub(1)).collect::<String>().trim_end().to_owned();
+        text.push('…');
+    }
 }
 
 /// Cuts the middle out of a text: both its ends tell servers apart.
@@ -164,7 +190,7 @@ mod tests {
 
     #[test]
     fn all_is_shown_where_there_is_room() {
-        let mut layout = Layout::fit(columns(), 80);
+        let layout = Layout::fit(columns(), 80);
         assert_eq!(layout.header(), ["                              of ceiling  memory"]);
         assert_eq!(layout.rows()[1], "b                                  100 %  131 MB");
     }
@@ -174,9 +200,23 @@ mod tests {
         let heads = |width| Layout::fit(columns(), width).header();
         assert_eq!(heads(45).len(), 2);
         assert!(!heads(38).join(" ").contains("memory"));
-        let mut narrow = Layout::fit(columns(), 20);
+        let narrow = Layout::fit(columns(), 20);
         assert_eq!(narrow.header(), Vec::<String>::new());
         assert_eq!(narrow.rows(), ["a/very/lon…/a/server", "b"]);
+    }
+
+    #[test]
+    fn a_sentence_takes_the_room_that_is_left() {
+        let about = cells(&["A server that answers every request that it gets.", "Short."]);
+        let columns = vec![
+            Column::left("server", "server", cells(&["go/net-http", "b"])),
+            Column::prose("", about),
+        ];
+        let layout = Layout::fit(columns, 45);
+        assert_eq!(
+            layout.rows(),
+            ["go/net-http  A server that answers every requ…", "b            Short."]
+        );
     }
 
     #[test]

@@ -198,7 +198,8 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
         requests_per_s: measured.rate.as_ref().map(per_second),
         of_ceiling: of_ceiling(standing, index),
         cpu_us: measured.cost.as_ref().map(|c| micros(&scaled(c, 1e-3))),
-        instructions: instructions(&laps),
+        instructions_user: instructions(&laps, |c| Some(c.instructions_user)),
+        instructions_kernel: instructions(&laps, |c| c.instructions_kernel),
         switches: switches(&laps),
         against: measured.against.and_then(|a| against(run, standing, &a)),
         service: latency(&measured.service, None),
@@ -285,10 +286,12 @@ fn per_request(
     (requests > 0).then(|| sum as f64 / requests as f64)
 }
 
-fn instructions(laps: &[&record::Lap]) -> Option<(Figure, Figure)> {
-    let user = per_request(laps, |u| Some(u.counters?.instructions_user))?;
-    let kernel = per_request(laps, |u| Some(u.counters?.instructions_kernel))?;
-    Some((bare(user, figure::grouped(user, 0)), bare(kernel, figure::grouped(kernel, 0))))
+fn instructions(
+    laps: &[&record::Lap],
+    mode: impl Fn(&hotlap_harness::lap::Counted) -> Option<u64>,
+) -> Option<Figure> {
+    let per = per_request(laps, |u| mode(u.counters.as_ref()?))?;
+    Some(bare(per, figure::grouped(per, 0)))
 }
 
 fn switches(laps: &[&record::Lap]) -> Option<Figure> {

@@ -89,7 +89,7 @@ fn standings(table: &Table, width: usize, ink: Ink) -> String {
     if any_badges {
         columns.push(Column::right("checks", "checks", cells(|r| r.badges.clone())).goes(1));
     }
-    let mut layout = Layout::fit(columns, width.saturating_sub(2));
+    let layout = Layout::fit(columns, width.saturating_sub(2));
     let mut out = String::new();
     for line in layout.header() {
         out += &format!("  {}{line}{}\n", ink.dim, ink.off);
