@@ -1,10 +1,24 @@
 //! Blocks within heats: the one place where an interval is made of them.
+//!
+//! The estimator is the one that came out best in `tests/coverage`, where the others are kept too:
+//! a robust location for each heat, and Student's interval over the heats.
 
 use std::collections::BTreeMap;
 
 use crate::Estimate;
 use crate::estimate::median;
 use crate::student;
+
+/// Where Tukey's biweight stops looking, in standard deviations: 95 % efficient for normal values
+/// (Mosteller and Tukey, "Data Analysis and Regression", 1977, chapter 10).
+const BIWEIGHT_REACH: f64 = 4.685;
+
+/// The share of the differences between blocks that is taken for undisturbed when their scale is
+/// estimated, and the normal distribution's quantile for it, Φ⁻¹((1 + 0.33) / 2). A low share is
+/// what makes the scale robust: at 10 % disturbed laps over half of all *pairs of blocks* are hit
+/// (the idea is Rousseeuw and Croux's Qn, JASA 88, 1993).
+const QUIET_SHARE: f64 = 0.33;
+const QUIET_QUANTILE: f64 = 0.426_148;
 
 /// Values by the heat that they belong to.
 pub(crate) struct Heats(Vec<Vec<f64>>);
@@ -38,35 +52,67 @@ impl Heats {
 
     /// Student's interval over the locations of the heats; with one heat, over its blocks.
     pub fn centre(&self, confidence: f64) -> Centre {
-        let units = match &self.0[..] {
-            [one] => one.clone(),
-            many => many.iter().map(|heat| location(heat)).collect(),
+        let scale = self.block_scale();
+        let (value, standard_error, df) = match &self.0[..] {
+            [one] if one.len() >= 5 && scale > 0.0 => biweight_t(one, scale),
+            [one] => student_t(one),
+            _ => student_t(&self.locations(scale)),
         };
-        let n = units.len() as f64;
-        let standard_error = if units.len() < 2 { f64::INFINITY } else { sd(&units) / n.sqrt() };
-        Centre { value: mean(&units), standard_error, df: n - 1.0, confidence }
+        Centre { value, standard_error, df, confidence }
     }
 
     /// Standard deviation (between heats, between blocks of one heat): the variance of the heats'
     /// locations less what the blocks alone explain, and never below zero.
     pub fn spread(&self) -> (f64, f64) {
-        let (mut squares, mut df, mut per_heat) = (0.0, 0.0, 0.0);
+        let block = self.block_scale();
+        let per_heat: f64 = self.0.iter().map(|heat| 1.0 / heat.len() as f64).sum();
+        let explained = block.powi(2) * per_heat / self.0.len() as f64;
+        let heat = (variance(&self.locations(block)) - explained).max(0.0);
+        (heat.sqrt(), block)
+    }
+
+    /// Standard deviation of the undisturbed blocks of one heat, from the smaller differences
+    /// between blocks of the same heat; 0 where no heat has two.
+    fn block_scale(&self) -> f64 {
+        let mut differences = Vec::new();
         for heat in &self.0 {
-            let n = heat.len() as f64;
-            squares += sd(heat).powi(2) * (n - 1.0);
-            df += n - 1.0;
-            per_heat += 1.0 / n / self.0.len() as f64;
+            for (i, a) in heat.iter().enumerate() {
+                differences.extend(heat[i + 1..].iter().map(|b| (a - b).abs()));
+            }
         }
-        let block = if df > 0.0 { squares / df } else { 0.0 };
-        let locations: Vec<f64> = self.0.iter().map(|heat| location(heat)).collect();
-        let heat = (sd(&locations).powi(2) - block * per_heat).max(0.0);
-        (heat.sqrt(), block.sqrt())
+        if differences.is_empty() {
+            return 0.0;
+        }
+        differences.sort_by(f64::total_cmp);
+        let place = QUIET_SHARE * (differences.len() - 1) as f64;
+        let (below, share) = (place.floor() as usize, place.fract());
+        let above = (below + 1).min(differences.len() - 1);
+        let quantile = differences[below] + share * (differences[above] - differences[below]);
+        quantile / (QUIET_QUANTILE * std::f64::consts::SQRT_2)
+    }
+
+    /// One location for each heat: Tukey's biweight with the scale of all heats.
+    ///
+    /// It starts from the heat's median; between the two middle blocks of an even number, from the
+    /// one nearer the median of all blocks. So even of two blocks the disturbed one loses.
+    fn locations(&self, scale: f64) -> Vec<f64> {
+        let all = median(&self.0.concat()).unwrap_or(0.0);
+        let start = |heat: &[f64]| {
+            let mut sorted = heat.to_vec();
+            sorted.sort_by(f64::total_cmp);
+            let (low, high) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+            if (low - all).abs() <= (high - all).abs() { low } else { high }
+        };
+        self.0.iter().map(|heat| biweight(heat, start(heat), scale)).collect()
     }
 }
 
 impl Centre {
     pub fn half_width(&self) -> f64 {
-        student::quantile(1.0 - self.confidence, self.df) * self.standard_error
+        match self.standard_error {
+            0.0 => 0.0,
+            se => student::quantile(1.0 - self.confidence, self.df) * se,
+        }
     }
 
     /// Two-sided p-value of "the centre is 0".
@@ -86,20 +132,102 @@ impl Centre {
     }
 }
 
-fn location(heat: &[f64]) -> f64 {
-    median(heat).unwrap_or(f64::NAN)
+/// Mean, its standard error and its degrees of freedom.
+fn student_t(values: &[f64]) -> (f64, f64, f64) {
+    let n = values.len() as f64;
+    let error = if values.len() < 2 { f64::INFINITY } else { (variance(values) / n).sqrt() };
+    (mean(values), error, n - 1.0)
+}
+
+/// The biweight location, its standard error and its degrees of freedom, 0.7 (n - 1) (Mosteller and
+/// Tukey 1977, chapter 10; Kafadar, "A biweight approach to the one-sample problem", JASA 77, 1982).
+/// Needs five values and a scale: of four it cannot say which one is wrong.
+fn biweight_t(values: &[f64], scale: f64) -> (f64, f64, f64) {
+    let centre = biweight(values, median(values).unwrap_or(0.0), scale);
+    let (mut squares, mut slope) = (0.0, 0.0);
+    for v in values {
+        let u2 = ((v - centre) / scale / BIWEIGHT_REACH).powi(2);
+        if u2 < 1.0 {
+            squares += ((v - centre) * (1.0 - u2).powi(2)).powi(2);
+            slope += (1.0 - u2) * (1.0 - 5.0 * u2);
+        }
+    }
+    let slope = slope.max(1.0);
+    let error = (squares / (slope * (slope - 1.0).max(1.0))).sqrt();
+    (centre, error, 0.7 * (values.len() - 1) as f64)
+}
+
+/// Tukey's biweight location by repeated weighting, from `centre`.
+fn biweight(values: &[f64], mut centre: f64, scale: f64) -> f64 {
+    if scale <= 0.0 {
+        return centre;
+    }
+    for _ in 0..20 {
+        let (mut sum, mut weights) = (0.0, 0.0);
+        for v in values {
+            let u2 = ((v - centre) / scale / BIWEIGHT_REACH).powi(2);
+            let weight = if u2 < 1.0 { (1.0 - u2).powi(2) } else { 0.0 };
+            // The distance and not the value is averaged: equal values must stay exactly equal.
+            sum += weight * (v - centre);
+            weights += weight;
+        }
+        if weights <= 0.0 || sum.abs() <= 1e-12 * scale * weights {
+            break;
+        }
+        centre += sum / weights;
+    }
+    centre
 }
 
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Sample standard deviation; 0 for fewer than two values.
-fn sd(values: &[f64]) -> f64 {
+/// Sample variance; 0 for fewer than two values.
+fn variance(values: &[f64]) -> f64 {
     if values.len() < 2 {
         return 0.0;
     }
     let centre = mean(values);
     let squares: f64 = values.iter().map(|v| (v - centre).powi(2)).sum();
-    (squares / (values.len() - 1) as f64).sqrt()
+    squares / (values.len() - 1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heats(values: &[&[f64]]) -> Heats {
+        Heats(values.iter().map(|v| v.to_vec()).collect())
+    }
+
+    #[test]
+    fn of_two_blocks_the_disturbed_one_loses() {
+        let quiet = [[1.01, 0.99], [1.00, 1.02], [0.98, 1.00]];
+        let hit = heats(&[&quiet[0], &quiet[1], &quiet[2], &[1.01, 1.50]]);
+        assert!((hit.centre(0.95).value - 1.0025).abs() < 0.001);
+    }
+
+    #[test]
+    fn starts_that_differ_much_are_not_taken_for_disturbed_blocks() {
+        let apart = heats(&[&[1.00, 1.01, 0.99], &[1.00, 1.01, 0.99], &[2.00, 2.01, 1.99]]);
+        let centre = apart.centre(0.95);
+        assert!((centre.value - 4.0 / 3.0).abs() < 1e-3);
+        assert!(centre.half_width() > 1.0);
+        assert!(apart.spread().0 > 0.5);
+    }
+
+    #[test]
+    fn one_value_has_no_interval() {
+        let centre = heats(&[&[3.0]]).centre(0.95);
+        assert_eq!((centre.value, centre.half_width(), centre.p()), (3.0, f64::INFINITY, 1.0));
+    }
+
+    #[test]
+    fn equal_values_are_known_exactly() {
+        let same = heats(&[&[0.5; 3], &[0.5; 3]]).centre(0.95);
+        assert_eq!((same.value, same.half_width(), same.p()), (0.5, 0.0, 0.0));
+        let none = heats(&[&[0.0; 6]]).centre(0.95);
+        assert_eq!((none.value, none.p()), (0.0, 1.0));
+    }
 }

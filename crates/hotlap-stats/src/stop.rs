@@ -94,10 +94,10 @@ impl Plan {
             let blocks = (blocks + 1e-9).floor().min(f64::from(BLOCKS_MAX));
             (blocks >= 1.0).then_some(Self { heats, blocks: blocks as u32 })
         });
-        let by_width = |a: &Self, b: &Self| {
-            a.half_width(spread, before).total_cmp(&b.half_width(spread, before))
-        };
-        affordable.min_by(by_width).unwrap_or(least)
+        affordable
+            .map(|plan| (plan.half_width(spread, before), plan))
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+            .map_or(least, |(_, plan)| plan)
     }
 
     /// Half the interval that is to be expected at 95 %, in log units.

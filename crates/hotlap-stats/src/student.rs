@@ -71,24 +71,20 @@ pub fn quantile(alpha: f64, df: f64) -> f64 {
     if df.is_nan() || df <= 0.0 || alpha.is_nan() || alpha <= 0.0 {
         return f64::INFINITY;
     }
-    // Bisection: the p-value falls steadily with t, and 200 halvings end below the last digit.
-    let (mut low, mut high) = (0.0, 1.0);
-    while two_sided_p(high, df) > alpha && high < 1e300 {
-        low = high;
-        high *= 2.0;
-    }
-    for _ in 0..200 {
-        let middle = low + (high - low) / 2.0;
-        if middle <= low || middle >= high {
+    // Newton from the middle outwards: the p-value falls ever more slowly with t, so each step ends
+    // short of the goal and the next one comes closer.
+    let ln_front =
+        ln_gamma(df.midpoint(1.0)) - ln_gamma(df / 2.0) - 0.5 * (df * std::f64::consts::PI).ln();
+    let density = |t: f64| (ln_front - df.midpoint(1.0) * (t * t / df).ln_1p()).exp();
+    let mut t = 0.0;
+    for _ in 0..2_000 {
+        let step = (two_sided_p(t, df) - alpha) / (2.0 * density(t));
+        t += step;
+        if step.is_nan() || step <= 1e-13 * t {
             break;
         }
-        if two_sided_p(middle, df) > alpha {
-            low = middle;
-        } else {
-            high = middle;
-        }
     }
-    low + (high - low) / 2.0
+    t
 }
 
 #[cfg(test)]

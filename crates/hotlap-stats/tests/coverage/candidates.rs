@@ -1,0 +1,140 @@
+//! The estimators that were candidates. The crate holds the last of them; the others are kept so
+//! that the choice can be made again.
+
+use hotlap_stats::estimate::median;
+use hotlap_stats::{Pair, compare, student};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+/// Centre and half width at 95 %, of blocks by heat.
+pub type Candidate = fn(&[Vec<f64>]) -> (f64, f64);
+
+pub const CANDIDATES: [(&str, Candidate); 9] = [
+    ("t over all blocks, heats ignored", |h| t(&h.concat())),
+    ("t over heat means", |h| t(&units(h, mean))),
+    ("t over heat medians", |h| t(&units(h, |b| median(b).unwrap()))),
+    ("t over heat trimmed means (25 %)", |h| t(&units(h, |b| trimmed(b, 0.25)))),
+    ("t over heat Hodges-Lehmann", |h| t(&units(h, |b| median(&walsh(b)).unwrap()))),
+    ("sign flips of heat medians", |h| signed_rank(&units(h, |b| median(b).unwrap()))),
+    ("random effects, Satterthwaite", satterthwaite),
+    ("hierarchical bootstrap of medians", bootstrap),
+    ("t over heat biweights (chosen)", chosen),
+];
+
+/// What the crate does.
+pub fn chosen(heats: &[Vec<f64>]) -> (f64, f64) {
+    let pairs: Vec<Pair> = heats
+        .iter()
+        .enumerate()
+        .flat_map(|(heat, blocks)| {
+            blocks.iter().map(move |&log_ratio| Pair { heat: heat as u32, block: 0, log_ratio })
+        })
+        .collect();
+    let ratio = compare::effect(&pairs, 0.95).unwrap().ratio;
+    (ratio.value.ln(), (ratio.high / ratio.low).ln() / 2.0)
+}
+
+fn units(heats: &[Vec<f64>], location: impl Fn(&[f64]) -> f64) -> Vec<f64> {
+    if let [one] = heats {
+        return one.clone();
+    }
+    heats.iter().map(|b| location(b)).collect()
+}
+
+fn mean(x: &[f64]) -> f64 {
+    x.iter().sum::<f64>() / x.len() as f64
+}
+
+fn variance(x: &[f64]) -> f64 {
+    let m = mean(x);
+    x.iter().map(|v| (v - m).powi(2)).sum::<f64>() / (x.len() as f64 - 1.0)
+}
+
+fn t(x: &[f64]) -> (f64, f64) {
+    let n = x.len() as f64;
+    (mean(x), student::quantile(0.05, n - 1.0) * (variance(x) / n).sqrt())
+}
+
+fn trimmed(x: &[f64], share: f64) -> f64 {
+    let mut x = x.to_vec();
+    x.sort_by(f64::total_cmp);
+    let cut = (x.len() as f64 * share).floor() as usize;
+    mean(&x[cut..x.len() - cut])
+}
+
+/// The means of all pairs, a value with itself included; their median is Hodges and Lehmann's
+/// estimate (Ann. Math. Statist. 34, 1963).
+fn walsh(x: &[f64]) -> Vec<f64> {
+    let mut means = Vec::new();
+    for (i, a) in x.iter().enumerate() {
+        means.extend(x[i..].iter().map(|b| f64::midpoint(*a, *b)));
+    }
+    means.sort_by(f64::total_cmp);
+    means
+}
+
+/// Hodges and Lehmann's estimate with the interval of the exact signed-rank test: the values whose
+/// signs may be flipped. Without limit where there are too few for 95 %.
+fn signed_rank(x: &[f64]) -> (f64, f64) {
+    let means = walsh(x);
+    let top = means.len();
+    let mut ways = vec![0.0; top + 1];
+    ways[0] = 1.0;
+    for rank in 1..=x.len() {
+        for sum in (rank..=top).rev() {
+            ways[sum] += ways[sum - rank];
+        }
+    }
+    let total = 2f64.powi(x.len() as i32);
+    let (mut k, mut below) = (0, 0.0);
+    while k < top / 2 && (below + ways[k]) / total <= 0.025 {
+        below += ways[k];
+        k += 1;
+    }
+    if k == 0 {
+        return (median(&means).unwrap(), f64::INFINITY);
+    }
+    let (low, high) = (means[k - 1], means[top - k]);
+    (f64::midpoint(low, high), (high - low) / 2.0)
+}
+
+/// Random effects by the analysis of variance: heats and blocks are pooled where the heats vary no
+/// more than their blocks explain, and the degrees of freedom follow (Satterthwaite, Biometrics 2,
+/// 1946).
+fn satterthwaite(heats: &[Vec<f64>]) -> (f64, f64) {
+    let (h, b) = (heats.len() as f64, heats[0].len() as f64);
+    let means = units(heats, mean);
+    if heats.len() < 2 || heats[0].len() < 2 {
+        return t(&means);
+    }
+    let between = b * variance(&means);
+    let within = heats.iter().map(|x| variance(x)).sum::<f64>() / h;
+    if between > within {
+        return t(&means);
+    }
+    let (df_between, df_within) = (h - 1.0, h * (b - 1.0));
+    let df = df_between + df_within;
+    let pooled = (df_between * between + df_within * within) / df;
+    (mean(&means), student::quantile(0.05, df) * (pooled / (h * b)).sqrt())
+}
+
+/// Heats drawn again, then blocks of each: the middle 95 % of the medians of heat medians.
+fn bootstrap(heats: &[Vec<f64>]) -> (f64, f64) {
+    let mut random = Pcg64Mcg::seed_from_u64(7);
+    let mut centres: Vec<f64> = (0..200)
+        .map(|_| {
+            let drawn: Vec<f64> = heats
+                .iter()
+                .map(|_| {
+                    let heat = &heats[random.random_range(0..heats.len())];
+                    let blocks: Vec<f64> =
+                        heat.iter().map(|_| heat[random.random_range(0..heat.len())]).collect();
+                    median(&blocks).unwrap()
+                })
+                .collect();
+            mean(&drawn)
+        })
+        .collect();
+    centres.sort_by(f64::total_cmp);
+    (f64::midpoint(centres[4], centres[195]), (centres[195] - centres[4]) / 2.0)
+}

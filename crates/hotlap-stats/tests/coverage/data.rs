@@ -1,0 +1,90 @@
+//! Pairs as a busy machine makes them, with a true ratio of exactly 1.
+
+use hotlap_stats::Pair;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+/// What the made-up machine does. All in log units; the noise of a lap is 1 %, so that of a block
+/// (two laps against two) is 1 % too.
+#[derive(Debug, Clone, Copy)]
+pub struct World {
+    pub name: &'static str,
+    /// Variance between starts, as a multiple of the variance between blocks.
+    pub heat_variance: f64,
+    /// Standard deviation of the slope within a heat (first to last block), and across heats.
+    pub drift: f64,
+    /// Share of laps that something else on the machine hits by 10 to 50 %.
+    pub outliers: f64,
+}
+
+/// Of one lap, as a share.
+const LAP_NOISE: f64 = 0.01;
+
+const QUIET: World = World { name: "quiet", heat_variance: 0.0, drift: 0.0, outliers: 0.0 };
+
+pub const WORLDS: [World; 8] = [
+    QUIET,
+    World { name: "starts differ, variance 0.2 of blocks'", heat_variance: 0.2, ..QUIET },
+    World { name: "starts differ, variance 0.5", heat_variance: 0.5, ..QUIET },
+    World { name: "starts differ, variance 2", heat_variance: 2.0, ..QUIET },
+    World { name: "starts differ, variance 40", heat_variance: 40.0, ..QUIET },
+    World { name: "0.5, and drift", heat_variance: 0.5, drift: 0.02, outliers: 0.0 },
+    World { name: "0.5, drift, 5 % of laps hit", heat_variance: 0.5, drift: 0.01, outliers: 0.05 },
+    World { name: "0.5, drift, 10 % of laps hit", heat_variance: 0.5, drift: 0.01, outliers: 0.1 },
+];
+
+pub struct Machine {
+    pub world: World,
+    random: Pcg64Mcg,
+}
+
+impl Machine {
+    pub fn new(world: World, seed: u64) -> Self {
+        Self { world, random: Pcg64Mcg::seed_from_u64(seed) }
+    }
+
+    fn uniform(&mut self) -> f64 {
+        self.random.random::<f64>()
+    }
+
+    /// A normal value (Box and Muller 1958).
+    pub fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+
+    /// How much longer a lap takes than it should, as a logarithm.
+    fn lap(&mut self) -> f64 {
+        let noise = LAP_NOISE * self.normal();
+        if self.uniform() >= self.world.outliers {
+            return noise;
+        }
+        noise + (1.1 + 0.4 * self.uniform()).ln()
+    }
+
+    /// One heat of a run: `number` of `heats`, with the run's drift across them.
+    pub fn heat(&mut self, number: u32, blocks: u32, across: f64) -> Vec<Pair> {
+        let start = LAP_NOISE * self.world.heat_variance.sqrt() * self.normal();
+        let slope = self.world.drift * self.normal();
+        (0..blocks)
+            .map(|block| {
+                let place = (f64::from(block) + 0.5) / f64::from(blocks) - 0.5;
+                let server = (self.lap().exp() + self.lap().exp()) / 2.0;
+                let reference = (self.lap().exp() + self.lap().exp()) / 2.0;
+                let log_ratio = (server / reference).ln() + start + slope * place + across;
+                Pair { heat: number, block, log_ratio }
+            })
+            .collect()
+    }
+
+    /// One run, heat by heat.
+    pub fn run(&mut self, heats: u32, blocks: u32) -> Vec<Pair> {
+        let slope = self.world.drift * self.normal();
+        (0..heats)
+            .flat_map(|h| {
+                let place = (f64::from(h) + 0.5) / f64::from(heats) - 0.5;
+                self.heat(h, blocks, slope * place)
+            })
+            .collect()
+    }
+}
