@@ -6,8 +6,11 @@ use std::path::PathBuf;
 use hotlap_load::plan::{Reuse, Target};
 use serde::{Deserialize, Serialize};
 
+use crate::contract::Contract;
+use crate::verify::Demand;
+
 /// A server that takes part.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Entrant {
     /// What tables call it; unique in its race.
     pub name: String,
@@ -15,8 +18,11 @@ pub struct Entrant {
     pub role: Role,
     /// How it comes to life.
     pub start: Start,
-    /// The contract that it is held to; `None` for a command or a URL, whose first answer is learned.
-    pub contract: Option<String>,
+    /// The contract that it is held to; an unnamed one for a command or a URL, whose first answer is
+    /// learned.
+    pub contract: Contract,
+    /// What is required of it beyond its contract.
+    pub demand: Demand,
     /// What really runs: the version receipt, one line; empty when unknown.
     pub version: String,
     /// A side effect that must happen once a request.
@@ -49,6 +55,8 @@ pub enum Start {
         url: String,
         /// Where it is.
         target: Target,
+        /// What the `Host` header says.
+        host: String,
     },
 }
 

@@ -8,6 +8,7 @@
 //!
 //! This crate never prints; what it has to tell it returns, or hands to a watcher as an event.
 
+pub mod boot;
 pub mod catalogue;
 pub mod contract;
 pub mod cores;
@@ -18,6 +19,7 @@ pub mod host;
 pub mod install;
 pub mod lap;
 pub mod learn;
+pub mod live;
 pub mod manifest;
 pub mod process;
 pub mod race;

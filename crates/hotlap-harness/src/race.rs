@@ -19,7 +19,7 @@ use crate::timetable::{Next, Timetable};
 use crate::track::{Ready, Retired, Track, Warmup};
 
 /// What is to be raced, and for how long.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Race {
     /// Who takes part.
     pub entrants: Vec<Entrant>,
@@ -363,8 +363,10 @@ mod tests {
     use hotlap_load::plan::Reuse;
 
     use super::*;
+    use crate::contract::{Contract, Name};
     use crate::entrant::{Launch, Start};
     use crate::scripted::{Script, Scripted};
+    use crate::verify::Demand;
 
     fn load() -> Load {
         Load {
@@ -384,7 +386,8 @@ mod tests {
             name: name.to_owned(),
             role,
             start: Start::Launch(launch),
-            contract: None,
+            contract: Contract::of(Name::Hello, None),
+            demand: Demand::Stranger,
             version: String::new(),
             counts: None,
         }

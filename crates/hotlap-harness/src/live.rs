@@ -1,0 +1,266 @@
+//! The real track: servers as processes, loaded by the generator and sampled from outside.
+//!
+//! All servers of a heat are alive at the same time; those that are not in their lap are frozen, so
+//! that their background work costs the others nothing.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hotlap_load::plan::{Pace, Plan, Stop};
+use hotlap_load::{Outcome, Session};
+use hotlap_stats::steady::{Class, State, Test, Warmup as WarmupTest};
+
+use crate::cores::Split;
+use crate::entrant::{Entrant, Load};
+use crate::gate;
+use crate::lap::{Kind, Lap};
+use crate::process::Warden;
+use crate::track::{Ready, Retired, Track, Warmup};
+use seat::Seat;
+
+mod bring_up;
+mod seat;
+
+/// How servers are run and laps are measured.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// How long a lap's window is.
+    pub lap: Duration,
+    /// What is sent before a window opens, after a server was thawed and all connections are up.
+    pub ramp: Duration,
+    /// How long one request may take.
+    pub timeout: Duration,
+    /// How long a server may take from its start to its first answer.
+    pub start_limit: Duration,
+    /// How long a server may take to become steady.
+    pub warm_limit: Duration,
+    /// How long a server may take to end in peace.
+    pub grace: Duration,
+    /// Freeze the servers that are not in their lap.
+    pub freeze: bool,
+    /// Count instructions where the kernel permits it.
+    pub counters: bool,
+    /// Who runs on which cores.
+    pub cores: Split,
+    /// How a warden is started.
+    pub warden: Warden,
+    /// Where what servers print is kept.
+    pub logs: PathBuf,
+}
+
+/// How long one window of a warm-up is.
+const WARM_WINDOW: Duration = Duration::from_millis(100);
+
+/// Windows of a warm-up whose trend must be small.
+const STRETCH: usize = 10;
+
+/// The same for a server whose first start was flat: a new start of the same program only has to
+/// fill its caches.
+const STRETCH_FLAT: usize = 3;
+
+/// A lap has at least so many mean service times in it, or what is under way at its edges would
+/// decide it.
+const SERVICE_TIMES: f64 = 8.0;
+
+/// No lap is longer.
+const LONGEST_LAP: Duration = Duration::from_secs(10);
+
+/// Where real laps are run.
+pub struct Live {
+    setting: Setting,
+    loads: Vec<Load>,
+    seats: Vec<Seat>,
+    began: Instant,
+    stop: Arc<AtomicBool>,
+}
+
+impl Live {
+    /// A track for these entrants. Once `stop` is set, what is under way ends at once.
+    #[must_use]
+    pub fn new(
+        setting: Setting,
+        entrants: &[Entrant],
+        loads: &[Load],
+        stop: Arc<AtomicBool>,
+    ) -> Self {
+        let seats = entrants.iter().map(|e| Seat::new(e.clone(), loads.len())).collect();
+        Self { setting, loads: loads.to_vec(), seats, began: Instant::now(), stop }
+    }
+
+    /// The plan of a load on a server.
+    fn plan(&self, entrant: usize, load: usize) -> Result<Plan, Retired> {
+        let seat = &self.seats[entrant];
+        let load = &self.loads[load];
+        let target = seat.target.clone();
+        let target = target.ok_or_else(|| seat.out("lap", "it is not started".to_owned(), ""))?;
+        let mut plan = Plan::new(target, seat.request(load));
+        plan.connections = load.connections;
+        plan.threads = load.threads;
+        plan.reuse = load.reuse;
+        plan.pipeline = load.pipeline;
+        plan.timeout = self.setting.timeout;
+        plan.cpus = self.setting.cores.generator.clone();
+        Ok(plan)
+    }
+
+    /// Waits until `until`, or until the user has had enough.
+    fn wait(&self, session: &Session, until: Instant) {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return session.stop();
+            }
+            std::thread::sleep(left.min(Duration::from_millis(50)));
+        }
+    }
+
+    /// Loads a server until its windows are steady; the windows are answers per second.
+    fn warm_up(&mut self, entrant: usize, load: usize, plan: &Plan) -> Result<Warmup, Retired> {
+        let session = Session::start(plan).map_err(|e| self.seats[entrant].failed("warm-up", e))?;
+        let known_flat = self.seats[entrant].flat[load];
+        let stretch = if known_flat { STRETCH_FLAT } else { STRETCH };
+        let limit = self.setting.warm_limit.as_nanos() / WARM_WINDOW.as_nanos();
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX).max(stretch);
+        let mut test = WarmupTest::new(Test { stretch, limit, ..Test::default() });
+        let mut curve = Vec::new();
+        let Some(window) = session.window() else {
+            return Err(self.seats[entrant].unanswered("warm-up", session.join()));
+        };
+        let mut edge = window.opens;
+        self.wait(&session, edge);
+        let mut before = self.seats[entrant].sample(&session);
+        let (mut since, mut class) = (0, Class::NeverSteady);
+        while !self.stop.load(Ordering::Relaxed) {
+            edge += WARM_WINDOW;
+            self.wait(&session, edge);
+            let after = self.seats[entrant].sample(&session);
+            let usage = after.since(&before);
+            before = after;
+            curve.push(usage.requests as f64 * 1e9 / usage.wall_ns.max(1) as f64);
+            // Answers per CPU time where it can be seen: a neighbour's bursts don't bend that.
+            let spent_ns = if usage.cpu_ns > 0 { usage.cpu_ns } else { usage.wall_ns };
+            let speed = usage.requests as f64 / spent_ns.max(1) as f64;
+            if let State::Settled { since: from, class: how } = test.push(speed) {
+                (since, class) = (from, how);
+                break;
+            }
+        }
+        session.stop();
+        let outcome = session.join().map_err(|e| self.seats[entrant].failed("warm-up", e))?;
+        if outcome.answers == 0 && !self.stop.load(Ordering::Relaxed) {
+            return Err(self.seats[entrant].unanswered("warm-up", Ok(outcome)));
+        }
+        let seat = &mut self.seats[entrant];
+        seat.flat[load] = class == Class::Flat;
+        let mean = Duration::from_secs_f64(outcome.service.mean() * SERVICE_TIMES / 1e9);
+        seat.laps[load] = self.setting.lap.max(mean).min(LONGEST_LAP.max(self.setting.lap));
+        let window_ms = WARM_WINDOW.as_secs_f64() * 1e3;
+        Ok(Warmup { class, steady_ms: since as f64 * window_ms, curve, window_ms })
+    }
+
+    /// Runs one lap on a server that is thawed.
+    fn measure(&mut self, entrant: usize, plan: &Plan, counted: u64) -> Result<Run, Retired> {
+        let session = Session::start(plan).map_err(|e| self.seats[entrant].failed("lap", e))?;
+        let Some(window) = session.window() else {
+            return Err(self.seats[entrant].unanswered("lap", session.join()));
+        };
+        self.wait(&session, window.opens);
+        let at = Instant::now();
+        let before = self.seats[entrant].sample(&session);
+        if let Some(closes) = window.closes {
+            self.wait(&session, closes);
+        }
+        let after = self.seats[entrant].sample(&session);
+        let outcome = session.join().map_err(|e| self.seats[entrant].failed("lap", e))?;
+        let seat = &mut self.seats[entrant];
+        seat.still_there("lap")?;
+        if outcome.answers == 0 && !self.stop.load(Ordering::Relaxed) {
+            return Err(seat.unanswered("lap", Ok(outcome)));
+        }
+        let usage = seat.usage(&before, &after);
+        let side_effect = seat.side_effect(counted, &outcome.whole);
+        Ok(Run { at, outcome, usage, side_effect })
+    }
+}
+
+/// A lap as it was run, before it is judged.
+struct Run {
+    at: Instant,
+    outcome: Outcome,
+    usage: Option<crate::lap::Usage>,
+    side_effect: Option<crate::lap::Gate>,
+}
+
+impl Track for Live {
+    fn start(&mut self, entrant: usize) -> Result<Ready, Retired> {
+        let ready = self.bring_up(entrant);
+        let seat = &mut self.seats[entrant];
+        if ready.is_err() {
+            seat.stop(Duration::ZERO);
+        } else if self.setting.freeze {
+            seat.freeze();
+        }
+        ready
+    }
+
+    fn warm(&mut self, entrant: usize, load: usize) -> Result<Warmup, Retired> {
+        self.seats[entrant].thaw();
+        let mut plan = self.plan(entrant, load)?;
+        plan.ramp = Duration::ZERO;
+        plan.stop = Stop::After(self.setting.warm_limit + Duration::from_secs(1));
+        let warmup = self.warm_up(entrant, load, &plan);
+        if self.setting.freeze {
+            self.seats[entrant].freeze();
+        }
+        warmup
+    }
+
+    fn lap(&mut self, entrant: usize, load: usize, kind: Kind) -> Result<Lap, Retired> {
+        let mut plan = self.plan(entrant, load)?;
+        plan.ramp = self.setting.ramp;
+        plan.stop = Stop::After(self.seats[entrant].laps[load]);
+        if let Kind::Paced { rate } = kind {
+            plan.pace = Pace::Constant { rate };
+        }
+        let counted = self.seats[entrant].lines();
+        self.seats[entrant].thaw();
+        let run = self.measure(entrant, &plan, counted);
+        if self.setting.freeze {
+            self.seats[entrant].freeze();
+        }
+        let run = run?;
+        let at_ms = run.at.saturating_duration_since(self.began).as_millis();
+        let mut lap = Lap {
+            entrant,
+            load,
+            heat: 0,
+            block: 0,
+            place: 0,
+            kind,
+            at_ms: u64::try_from(at_ms).unwrap_or(u64::MAX),
+            outcome: run.outcome,
+            usage: run.usage,
+            failed: Vec::new(),
+        };
+        lap.failed = gate::judge(&lap, &self.loads[load]);
+        lap.failed.extend(run.side_effect);
+        Ok(lap)
+    }
+
+    fn stop(&mut self, entrant: usize) -> Option<String> {
+        self.seats[entrant].stop(self.setting.grace)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn interrupted(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}

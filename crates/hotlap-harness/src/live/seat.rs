@@ -1,0 +1,282 @@
+//! One server at the track: its process, where it answers, and what it uses.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use hotlap_load::outcome::Whole;
+use hotlap_load::plan::{Request, Target};
+use hotlap_load::{Outcome, Session};
+
+use crate::boot::{LAST_LINES, ending};
+use crate::counters::{Counters, Tally};
+use crate::entrant::{Entrant, Load, Start};
+use crate::lap::{Gate, Usage};
+use crate::process::{Process, Stopped};
+use crate::sample::{Cpu, Sampler, Switches};
+use crate::track::Retired;
+
+/// How long a side effect may lag behind the answers.
+const SIDE_EFFECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// One server.
+pub(super) struct Seat {
+    pub(super) entrant: Entrant,
+    pub(super) process: Option<Process>,
+    pub(super) sampler: Option<Sampler>,
+    pub(super) counters: Option<Counters>,
+    pub(super) target: Option<Target>,
+    /// What may be asked of it, with the right answers; settled when it was verified first.
+    pub(super) requests: Vec<Request>,
+    /// Whether its first start's warm-up was flat, by load.
+    pub(super) flat: Vec<bool>,
+    /// How long its laps are, by load.
+    pub(super) laps: Vec<Duration>,
+    /// Whether it was held against its whole contract already.
+    pub(super) verified: bool,
+    /// Its side effect, where it has one that counts.
+    pub(super) lines: Option<Lines>,
+}
+
+/// What is known of server and generator at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sample {
+    requests: u64,
+    at: Instant,
+    cpu: Option<Cpu>,
+    switches: Switches,
+    counted: Option<Tally>,
+}
+
+/// What happened between two samples.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Between {
+    pub(super) requests: u64,
+    pub(super) wall_ns: u64,
+    pub(super) cpu_ns: u64,
+}
+
+impl Sample {
+    pub(super) fn since(&self, before: &Self) -> Between {
+        let cpu_ns = match (self.cpu, before.cpu) {
+            (Some(now), Some(then)) => now.cpu_ns.saturating_sub(then.cpu_ns),
+            _ => 0,
+        };
+        Between {
+            requests: self.requests - before.requests,
+            wall_ns: u64::try_from((self.at - before.at).as_nanos()).unwrap_or(u64::MAX),
+            cpu_ns,
+        }
+    }
+}
+
+impl Seat {
+    pub(super) fn new(entrant: Entrant, loads: usize) -> Self {
+        Self {
+            entrant,
+            process: None,
+            sampler: None,
+            counters: None,
+            target: None,
+            requests: Vec::new(),
+            flat: vec![false; loads],
+            laps: vec![Duration::ZERO; loads],
+            verified: false,
+            lines: None,
+        }
+    }
+
+    /// The request that a load sends.
+    pub(super) fn request(&self, load: &Load) -> Request {
+        self.requests[load.request.min(self.requests.len().saturating_sub(1))].clone()
+    }
+
+    /// What is known now. The count and the CPU time are read one right after the other, so that
+    /// cost a request is the ratio of two differences over the same time, whenever this is called.
+    pub(super) fn sample(&mut self, session: &Session) -> Sample {
+        let switches = self.sampler.as_mut().and_then(|s| s.switches().ok()).unwrap_or_default();
+        let counted = self.counters.as_mut().and_then(|c| c.read().ok());
+        let progress = session.progress();
+        let cpu = self.sampler.as_mut().and_then(|s| s.cpu().ok());
+        let requests = progress.answers + progress.failures;
+        Sample { requests, at: Instant::now(), cpu, switches, counted }
+    }
+
+    /// What the server used between two samples, and what it has in memory now.
+    pub(super) fn usage(&mut self, before: &Sample, after: &Sample) -> Option<Usage> {
+        let memory = self.sampler.as_mut()?.memory().ok()?;
+        let between = after.since(before);
+        let counters = match (before.counted, after.counted) {
+            (Some(then), Some(now)) => now.since(&then),
+            _ => None,
+        };
+        Some(Usage {
+            wall_ns: between.wall_ns,
+            requests: between.requests,
+            cpu_ns: between.cpu_ns,
+            switches: after.switches.voluntary.saturating_sub(before.switches.voluntary),
+            preemptions: after.switches.involuntary.saturating_sub(before.switches.involuntary),
+            counters,
+            rss_bytes: memory.rss_bytes,
+            pss_bytes: memory.pss_bytes.unwrap_or(0),
+            threads: memory.threads,
+            processes: memory.processes,
+        })
+    }
+
+    /// Stops it where it stands. A server that runs elsewhere goes on.
+    pub(super) fn freeze(&mut self) {
+        if let Some(process) = &mut self.process {
+            // A process table that cannot be read fails the next sample, which says so.
+            let _ = process.freeze();
+        }
+    }
+
+    /// Lets it go on.
+    pub(super) fn thaw(&mut self) {
+        if let Some(process) = &mut self.process {
+            let _ = process.thaw();
+        }
+    }
+
+    /// Ends it. What was wrong with that, if anything.
+    pub(super) fn stop(&mut self, grace: Duration) -> Option<String> {
+        self.sampler = None;
+        self.counters = None;
+        self.target = None;
+        self.lines = None;
+        let stopped = self.process.take()?.stop(grace);
+        (!grace.is_zero()).then(|| complaint(&stopped)).flatten()
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    /// How it ended, and its last words.
+    pub(super) fn still_there(&mut self, phase: &str) -> Result<(), Retired> {
+        match self.process.as_mut().and_then(Process::exited) {
+            None => Ok(()),
+            Some(exit) => {
+                let cause = format!("the server {}", ending(exit));
+                Err(self.out(phase, cause, "run its command by hand to see why"))
+            }
+        }
+    }
+
+    /// Out, because of an error.
+    pub(super) fn failed(&mut self, phase: &str, error: impl Display) -> Retired {
+        match self.still_there(phase) {
+            Err(retired) => retired,
+            Ok(()) => self.out(phase, error.to_string(), "see its last lines"),
+        }
+    }
+
+    /// Out, because not one request was answered.
+    pub(super) fn unanswered(
+        &mut self,
+        phase: &str,
+        outcome: Result<Outcome, hotlap_load::Error>,
+    ) -> Retired {
+        if let Err(retired) = self.still_there(phase) {
+            return retired;
+        }
+        let cause = match outcome {
+            Err(e) => e.to_string(),
+            Ok(outcome) => match outcome.failures.0.iter().max_by_key(|f| f.count) {
+                Some(f) => format!(
+                    "no right answer, but {} × {:?} in phase {:?}{}",
+                    f.count,
+                    f.failure,
+                    f.phase,
+                    outcome.first_wrong.map(|w| format!(" ({})", w.why)).unwrap_or_default()
+                ),
+                None => "it stopped answering".to_owned(),
+            },
+        };
+        self.out(phase, cause, "hotlap check shows what it answers")
+    }
+
+    /// Out.
+    pub(super) fn out(&self, phase: &str, cause: String, cure: &str) -> Retired {
+        let last_words = self.process.as_ref().map(|p| p.tail(LAST_LINES)).unwrap_or_default();
+        Retired { phase: phase.to_owned(), cause, last_words, cure: cure.to_owned() }
+    }
+}
+
+fn complaint(stopped: &Stopped) -> Option<String> {
+    let mut complaints = Vec::new();
+    if stopped.ignored_sigterm {
+        complaints.push("did not stop on SIGTERM and was killed".to_owned());
+    }
+    if !stopped.left_behind.is_empty() {
+        complaints.push(format!("left processes behind: {}", stopped.left_behind.join(", ")));
+    }
+    if !stopped.survivors.is_empty() {
+        complaints.push(format!("could not be killed: {}", stopped.survivors.join(", ")));
+    }
+    (!complaints.is_empty()).then(|| complaints.join("; "))
+}
+
+impl Seat {
+    /// Lines that its side effect has written so far.
+    pub(super) fn lines(&mut self) -> u64 {
+        self.lines.as_mut().map_or(0, Lines::count)
+    }
+
+    /// Whether, since there were `before` lines, as many came as requests were answered, or sent, for
+    /// some were under way at the end. Waits a while, since a log may lag behind.
+    pub(super) fn side_effect(&mut self, before: u64, whole: &Whole) -> Option<Gate> {
+        let (least, most) = (whole.answers, whole.sent);
+        let per_request = u64::from(self.entrant.counts.as_ref()?.per_request);
+        let until = Instant::now() + SIDE_EFFECT_LIMIT;
+        let mut counted = self.lines() - before;
+        while counted < least * per_request && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+            counted = self.lines() - before;
+        }
+        let right = (least * per_request..=most * per_request).contains(&counted);
+        (!right).then_some(Gate::SideEffect { expected: least * per_request, counted })
+    }
+}
+
+/// The lines of a file that grows, each counted once.
+pub(super) struct Lines {
+    path: PathBuf,
+    offset: u64,
+    lines: u64,
+}
+
+impl Lines {
+    /// Of the file that an entrant's side effect is written to; an older one is removed.
+    pub(super) fn of(entrant: &Entrant) -> Option<Self> {
+        let counts = entrant.counts.as_ref()?;
+        let Start::Launch(launch) = &entrant.start else { return None };
+        let path = launch.cwd.join(&counts.file);
+        // What cannot be removed is counted from its end.
+        let _ = std::fs::remove_file(&path);
+        let offset = std::fs::metadata(&path).map_or(0, |m| m.len());
+        Some(Self { path, offset, lines: 0 })
+    }
+
+    /// All lines so far. A file that is not there, or not yet, has none.
+    fn count(&mut self) -> u64 {
+        let _ = self.read_on();
+        self.lines
+    }
+
+    fn read_on(&mut self) -> io::Result<()> {
+        let mut file = File::open(&self.path)?;
+        file.seek(SeekFrom::Start(self.offset))?;
+        let mut bytes = vec![0; 1 << 20];
+        loop {
+            let n = file.read(&mut bytes)?;
+            if n == 0 {
+                return Ok(());
+            }
+            self.offset += n as u64;
+            self.lines += bytes[..n].iter().filter(|b| **b == b'\n').count() as u64;
+        }
+    }
+}
