@@ -10,6 +10,7 @@ use crate::boot::Boot;
 use crate::contract::Exchange;
 use crate::cores;
 use crate::entrant::Start;
+use crate::learn;
 use crate::sample::Sampler;
 use crate::track::{Ready, Retired};
 use crate::verify::wire::Wire;
@@ -104,6 +105,12 @@ impl Live {
                 })?;
             }
             return Ok((0, 0));
+        }
+        if seat.entrant.contract.name.is_none() {
+            let learned = learn::learn(&target, host, &seat.entrant.contract)
+                .map_err(|what| seat.out("verify", what, "ask it with curl to see why"))?;
+            notes.extend(learned.notes);
+            seat.entrant.contract = learned.contract;
         }
         let report = verify(&Verifier {
             target: &target,
