@@ -1,0 +1,46 @@
+//! hyper 0.10, the last synchronous one: a thread serves one connection for as long as it is kept.
+
+extern crate hyper;
+
+use std::{env, io};
+
+use hyper::header::{Allow, ContentType};
+use hyper::method::Method;
+use hyper::server::{Request, Response, Server};
+use hyper::status::StatusCode;
+use hyper::uri::RequestUri;
+
+fn main() {
+    let number = |name| env::var(name).ok().and_then(|value| value.parse::<usize>().ok());
+    let port = number("PORT").expect("PORT is not set to a port number");
+    // A thread for each connection that is kept, so this many at once; those beyond it wait until
+    // one of these is closed. Waiting threads cost memory only.
+    let threads = 512 * number("CPUS").unwrap_or(1);
+    Server::http(("127.0.0.1", port as u16))
+        .and_then(|server| server.handle_threads(answer, threads))
+        .expect("PORT can be listened on");
+}
+
+fn answer(mut request: Request, mut response: Response) {
+    // A body that is left unread would be taken for the next request.
+    let _ = io::copy(&mut request, &mut io::sink());
+    let root = match &request.uri {
+        RequestUri::AbsolutePath(path) => path == "/" || path.starts_with("/?"),
+        _ => false,
+    };
+    response.headers_mut().set(ContentType::plaintext());
+    let body: &[u8] = match (&request.method, root) {
+        (Method::Get | Method::Head, true) => b"Hello, World!",
+        (_, true) => {
+            *response.status_mut() = StatusCode::MethodNotAllowed;
+            response.headers_mut().set(Allow(vec![Method::Get, Method::Head]));
+            b"Method Not Allowed"
+        }
+        _ => {
+            *response.status_mut() = StatusCode::NotFound;
+            b"Not Found"
+        }
+    };
+    // A client that breaks off is the client's business.
+    let _ = response.send(body);
+}
