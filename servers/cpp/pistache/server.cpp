@@ -1,6 +1,9 @@
 // Pistache: a handler object and as many worker threads as there are cores.
 #include <pistache/endpoint.h>
+#include <pistache/peer.h>
 #include <pistache/version.h>
+
+#include <sys/socket.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -14,20 +17,20 @@ public:
     HTTP_PROTOTYPE(Hello)
 
     void onRequest(const Http::Request& request, Http::ResponseWriter response) override {
-        // Pistache 0.0.5 keeps a connection only when the client says `Keep-Alive`; in HTTP/1.1 that
-        // is what saying nothing means (RFC 9112, section 9.3).
-        auto said = request.headers().tryGet<Http::Header::Connection>();
-        bool keep = said ? said->control() == Http::ConnectionControl::KeepAlive
-                         : request.version() == Http::Version::Http11;
-        response.headers().add<Http::Header::Connection>(
-            keep ? Http::ConnectionControl::KeepAlive : Http::ConnectionControl::Close);
+        const int fd = response.peer()->fd();
         const auto text = MIME(Text, Plain);
-        if (request.resource() != "/")
-            response.send(Http::Code::Not_Found, "Not Found", text);
-        else if (request.method() == Http::Method::Get)
-            response.send(Http::Code::Ok, "Hello, World!", text);
-        else
-            response.send(Http::Code::Method_Not_Allowed, "Method Not Allowed", text);
+        const auto method = request.method();
+        using Http::Code;
+        auto sent = request.resource() != "/" ? response.send(Code::Not_Found, "Not Found", text)
+            : method == Http::Method::Get     ? response.send(Code::Ok, "Hello, World!", text)
+            : method == Http::Method::Head    ? response.send(Code::Ok, "", text)
+            : response.send(Code::Method_Not_Allowed, "Method Not Allowed", text);
+        // Pistache 0.0.5 answers `Connection: Close` to a client that does not say `Keep-Alive`, and
+        // leaves the closing to the client; a server closes what it has said to close.
+        const auto said = request.headers().tryGet<Http::Header::Connection>();
+        if (said && said->control() == Http::ConnectionControl::KeepAlive)
+            return;
+        sent.then([fd](ssize_t) { ::shutdown(fd, SHUT_WR); }, Async::NoExcept);
     }
 };
 

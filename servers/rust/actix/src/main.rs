@@ -2,9 +2,9 @@
 
 use std::env;
 
-use actix_web::{App, HttpResponse, HttpServer, Responder, get};
+use actix_web::{App, HttpResponse, HttpServer, Responder, route};
 
-#[get("/")]
+#[route("/", method = "GET", method = "HEAD")]
 async fn hello() -> impl Responder {
     HttpResponse::Ok().content_type("text/plain; charset=utf-8").body("Hello, World!")
 }

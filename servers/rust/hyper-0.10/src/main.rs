@@ -30,7 +30,8 @@ fn answer(mut request: Request, mut response: Response) {
     };
     response.headers_mut().set(ContentType::plaintext());
     let body: &[u8] = match (&request.method, root) {
-        (Method::Get | Method::Head, true) => b"Hello, World!",
+        (Method::Get, true) => b"Hello, World!",
+        (Method::Head, true) => b"",
         (_, true) => {
             *response.status_mut() = StatusCode::MethodNotAllowed;
             response.headers_mut().set(Allow(vec![Method::Get, Method::Head]));
