@@ -22,7 +22,7 @@ pub mod plan;
 pub mod session;
 mod tally;
 pub mod target;
-mod tls;
+pub mod tls;
 mod worker;
 
 pub use outcome::{Failure, Failures, Outcome, Phase};

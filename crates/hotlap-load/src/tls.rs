@@ -27,7 +27,7 @@ const BUNDLES: [&str; 5] = [
 
 /// What all connections of a load share.
 #[derive(Debug, Clone)]
-pub(crate) struct Secure {
+pub struct Secure {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
@@ -35,7 +35,10 @@ pub(crate) struct Secure {
 impl Secure {
     /// Reads the certificates that the system trusts. No session is resumed: every handshake is a
     /// whole one, so that they can be compared.
-    pub(crate) fn new(tls: &Tls) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// A name that no certificate can carry, or no certificates to trust.
+    pub fn new(tls: &Tls) -> Result<Self, Error> {
         let name = ServerName::try_from(tls.server_name.clone()).map_err(|_| {
             PlanError::OutOfRange(format!("{:?} is no name for a certificate", tls.server_name))
         })?;
@@ -60,7 +63,8 @@ impl Secure {
     }
 
     /// A new connection's side of it; `None` when the library refuses.
-    pub(crate) fn open(&self) -> Option<Box<Channel>> {
+    #[must_use]
+    pub fn open(&self) -> Option<Box<Channel>> {
         let mut client = ClientConnection::new(self.config.clone(), self.name.clone()).ok()?;
         client.set_buffer_limit(None);
         Some(Box::new(Channel(client)))
@@ -90,11 +94,12 @@ fn roots() -> Result<RootCertStore, Error> {
 
 /// One connection's side of TLS.
 #[derive(Debug)]
-pub(crate) struct Channel(ClientConnection);
+pub struct Channel(ClientConnection);
 
 impl Channel {
     /// Whether the handshake is under way.
-    pub(crate) fn is_shaking(&self) -> bool {
+    #[must_use]
+    pub fn is_shaking(&self) -> bool {
         self.0.is_handshaking()
     }
 
@@ -102,7 +107,7 @@ impl Channel {
     ///
     /// # Errors
     /// What is wrong with them, in the library's words; an alert may be waiting to be sent.
-    pub(crate) fn receive(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<(), String> {
+    pub fn receive(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<(), String> {
         while !wire.is_empty() {
             self.0.read_tls(&mut wire).map_err(|e| e.to_string())?;
             let state = self.0.process_new_packets().map_err(|e| e.to_string())?;
@@ -115,12 +120,15 @@ impl Channel {
     }
 
     /// Encrypts a request.
-    pub(crate) fn send(&mut self, plain: &[u8]) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// What the library refuses.
+    pub fn send(&mut self, plain: &[u8]) -> Result<(), String> {
         self.0.writer().write_all(plain).map_err(|e| e.to_string())
     }
 
     /// Appends what must go over the wire to `wire`.
-    pub(crate) fn drain(&mut self, wire: &mut Vec<u8>) {
+    pub fn drain(&mut self, wire: &mut Vec<u8>) {
         while self.0.wants_write() && self.0.write_tls(wire).is_ok() {}
     }
 }

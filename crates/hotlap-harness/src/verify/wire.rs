@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use hotlap_load::http::{self, Answer};
 use hotlap_load::plan::{Endpoint, Target};
+use hotlap_load::tls::{Channel, Secure};
 
 use crate::contract::quoted;
 
@@ -19,7 +20,10 @@ const ANSWER_LIMIT: usize = 64 << 20;
 
 pub(crate) struct Wire {
     stream: Stream,
+    channel: Option<Box<Channel>>,
     limit: Duration,
+    /// What is wrong with the TLS that came.
+    fault: Option<String>,
     /// Received and not yet taken.
     buf: Vec<u8>,
     /// The server closed or reset.
@@ -61,9 +65,6 @@ impl Stream {
 impl Wire {
     /// Connects; each later wait takes at most `limit`.
     pub(crate) fn open(target: &Target, limit: Duration) -> Result<Self, String> {
-        if target.tls.is_some() {
-            return Err("https is not spoken here".to_owned());
-        }
         let failed = |error: io::Error| format!("no connection: {error}");
         let stream = match &target.endpoint {
             Endpoint::Tcp(address) => {
@@ -78,10 +79,56 @@ impl Wire {
                 Stream::Unix(stream)
             }
         };
-        Ok(Self { stream, limit, buf: Vec::new(), over: false, bare_lf: false })
+        let channel = match &target.tls {
+            Some(tls) => Secure::new(tls).map_err(|error| error.to_string())?.open(),
+            None => None,
+        };
+        let mut wire = Self {
+            stream,
+            channel,
+            limit,
+            fault: None,
+            buf: Vec::new(),
+            over: false,
+            bare_lf: false,
+        };
+        wire.shake_hands()?;
+        Ok(wire)
+    }
+
+    fn shake_hands(&mut self) -> Result<(), String> {
+        let until = Instant::now() + self.limit;
+        while self.channel.as_ref().is_some_and(|channel| channel.is_shaking()) {
+            self.flush()?;
+            if !self.fill(until) || self.over {
+                let why = self.fault.take().unwrap_or_else(|| "no greeting came".to_owned());
+                return Err(format!(
+                    "the TLS handshake failed: {why}: does this port speak https, and does this \
+                     system trust its certificate (else --insecure)?"
+                ));
+            }
+        }
+        self.flush()
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
+        match &mut self.channel {
+            Some(channel) => channel.send(bytes)?,
+            None => return self.write(bytes),
+        }
+        self.flush()
+    }
+
+    /// Sends what TLS wants to be sent.
+    fn flush(&mut self) -> Result<(), String> {
+        let mut sealed = Vec::new();
+        if let Some(channel) = &mut self.channel {
+            channel.drain(&mut sealed);
+        }
+        self.write(&sealed)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.stream.write_all(bytes).map_err(|error| match error.kind() {
             ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
                 "the connection was closed before the request was sent".to_owned()
@@ -100,7 +147,14 @@ impl Wire {
             }
             match self.stream.read(&mut piece) {
                 Ok(0) => self.over = true,
-                Ok(length) => self.buf.extend_from_slice(&piece[..length]),
+                Ok(length) => match &mut self.channel {
+                    Some(channel) => {
+                        let read = channel.receive(&piece[..length], &mut self.buf);
+                        self.over = read.is_err();
+                        self.fault = read.err();
+                    }
+                    None => self.buf.extend_from_slice(&piece[..length]),
+                },
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {
                         continue;
