@@ -5,7 +5,7 @@
 //! [`Process::stop`], by being dropped in a panic, or because hotlap was killed, so is every
 //! process that its server ever started.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::net::UnixStream;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::{Deserialize, Serialize};
 
-use crate::tree::{self, Member};
+use crate::tree::{self, Census, Member};
 use wire::{Heard, Order, Report, Wire};
 
 pub mod warden;
@@ -65,6 +65,7 @@ pub struct Standby {
 pub struct Process {
     standby: Standby,
     server: Pid,
+    census: Census,
     exit: Option<Exit>,
     stopped: Option<Stopped>,
     frozen: bool,
@@ -212,6 +213,7 @@ impl Standby {
         match self.wire.hear(Some(WARDEN_LIMIT)) {
             Heard::Message(Report::Started { pid }) => Ok(Process {
                 server: raw(pid).ok_or(StartError::Empty)?,
+                census: Census::new(self.warden_pid()),
                 standby: self,
                 exit: None,
                 stopped: None,
@@ -304,15 +306,17 @@ impl Process {
     /// The process table cannot be read.
     pub fn freeze(&mut self) -> io::Result<()> {
         // What is stopped forks no more; what forked before its turn is seen in the next round.
-        let mut seen = Vec::new();
+        let mut stopped = HashSet::new();
         for _ in 0..10 {
-            let members = self.members()?;
-            let pids: Vec<u32> = members.iter().map(|member| member.pid).collect();
-            if pids == seen {
+            self.census.refresh()?;
+            let mut nobody_new = true;
+            for member in self.census.members().filter(|member| stopped.insert(member.pid)) {
+                nobody_new = false;
+                signal_one(member, Signal::STOP);
+            }
+            if nobody_new {
                 break;
             }
-            signal_tree(self.server, &members, Signal::STOP);
-            seen = pids;
         }
         self.frozen = true;
         Ok(())
@@ -323,7 +327,10 @@ impl Process {
     /// # Errors
     /// The process table cannot be read.
     pub fn thaw(&mut self) -> io::Result<()> {
-        signal_tree(self.server, &self.members()?, Signal::CONT);
+        self.census.refresh()?;
+        for member in self.census.members() {
+            signal_one(member, Signal::CONT);
+        }
         self.frozen = false;
         Ok(())
     }
@@ -414,9 +421,13 @@ fn signal_tree(server: Pid, members: &[Member], signal: Signal) {
         let _ = kill_process_group(server, signal);
     }
     for member in members.iter().filter(|member| member.group != group && !member.zombie) {
-        if let Some(pid) = raw(member.pid) {
-            let _ = kill_process(pid, signal);
-        }
+        signal_one(member, signal);
+    }
+}
+
+fn signal_one(member: &Member, signal: Signal) {
+    if let Some(pid) = raw(member.pid) {
+        let _ = kill_process(pid, signal);
     }
 }
 

@@ -158,7 +158,7 @@ mod platform {
 
 #[cfg(target_os = "linux")]
 mod platform {
-    use std::collections::HashMap;
+    use std::collections::{HashMap, HashSet};
     use std::fs;
     use std::io;
     use std::time::Instant;
@@ -227,11 +227,12 @@ mod platform {
 
         pub(super) fn cpu(&mut self) -> io::Result<Cpu> {
             if self.census.refresh()? {
-                self.read_reaped();
+                self.sum_reaped();
             }
             let at = Instant::now();
             if !self.read_clocks() {
-                self.read_reaped();
+                self.census.look()?;
+                self.sum_reaped();
             }
             Ok(Cpu { at, cpu_ns: self.ledger.total() })
         }
@@ -241,51 +242,33 @@ mod platform {
         /// What parents were handed is read before, never after: a process that ends in between is
         /// then missed for one sample, and not counted twice.
         fn read_clocks(&mut self) -> bool {
-            let mut gone = Vec::new();
+            let mut all = true;
             for member in self.census.members() {
-                let key = (member.pid, member.started);
                 match clock::process_ns(member.pid) {
                     Some(ns) => {
+                        let key = (member.pid, member.started);
                         let last = self.ledger.living.entry(key).or_default();
                         *last = ns.max(*last);
                     }
-                    None => gone.push(member.pid),
+                    None => all = false,
                 }
             }
-            for &pid in &gone {
-                self.census.forget(pid);
-            }
-            self.bury();
-            gone.is_empty()
+            all
         }
 
-        /// Moves those from the living who are no longer in the census.
-        fn bury(&mut self) {
-            let here: Vec<(u32, u64)> =
+        /// Moves those from the living to the ended who are no longer in the census, and sums what
+        /// parents, the warden among them, were handed by children that they waited for.
+        fn sum_reaped(&mut self) {
+            let here: HashSet<(u32, u64)> =
                 self.census.members().map(|member| (member.pid, member.started)).collect();
             let gone: Vec<(u32, u64)> =
                 self.ledger.living.keys().filter(|key| !here.contains(key)).copied().collect();
             for key in gone {
                 self.ledger.end(key);
             }
-        }
-
-        /// Sums what each process was handed by children that it waited for, and forgets those that
-        /// are gone or whose id is another's now.
-        fn read_reaped(&mut self) {
-            let mut ticks = member(self.root).map_or(0, |root| root.reaped_ticks);
-            let mut gone = Vec::new();
-            for known in self.census.members() {
-                match member(known.pid).filter(|now| now.started == known.started) {
-                    Some(now) => ticks += now.reaped_ticks,
-                    None => gone.push(known.pid),
-                }
-            }
-            for pid in gone {
-                self.census.forget(pid);
-            }
-            self.bury();
-            self.ledger.reaped(ticks * self.ns_per_tick);
+            let warden = member(self.root).map_or(0, |root| root.reaped_ticks);
+            let ticks = self.census.members().map(|member| member.reaped_ticks).sum::<u64>();
+            self.ledger.reaped((warden + ticks) * self.ns_per_tick);
         }
 
         pub(super) fn switches(&mut self) -> io::Result<Switches> {

@@ -63,7 +63,7 @@ fn below(root: u32, table: Vec<Member>) -> Vec<Member> {
     found
 }
 
-pub use platform::{all, listening};
+pub use platform::{Census, all, listening};
 
 #[cfg(target_os = "linux")]
 mod platform {
@@ -71,6 +71,7 @@ mod platform {
 
     use procfs::process::{FDTarget, Process};
 
+    pub use super::census::Census;
     use super::{Listening, Member, io};
 
     /// The whole process table.
@@ -143,6 +144,35 @@ mod platform {
         Ok(text.lines().filter_map(member).collect())
     }
 
+    /// The processes of a tree.
+    #[derive(Debug)]
+    pub struct Census {
+        root: u32,
+        found: Vec<Member>,
+    }
+
+    impl Census {
+        /// Of the tree below one process.
+        #[must_use]
+        pub fn new(root: u32) -> Self {
+            Self { root, found: Vec::new() }
+        }
+
+        /// Looks whether somebody came. Whether it had to, which here is always.
+        ///
+        /// # Errors
+        /// The process table cannot be read.
+        pub fn refresh(&mut self) -> io::Result<bool> {
+            self.found = super::descendants(self.root)?;
+            Ok(true)
+        }
+
+        /// Those that were there when it last looked.
+        pub fn members(&self) -> impl Iterator<Item = &Member> {
+            self.found.iter()
+        }
+    }
+
     fn member(line: &str) -> Option<Member> {
         let mut words = line.split_whitespace();
         let mut number = || words.next()?.parse().ok();
@@ -163,9 +193,6 @@ mod platform {
         ))
     }
 }
-
-#[cfg(target_os = "linux")]
-pub use census::Census;
 
 #[cfg(target_os = "linux")]
 mod census {
@@ -195,7 +222,7 @@ mod census {
             Self { root, newest: None, known: HashMap::new() }
         }
 
-        /// Looks for new members and forgets the gone. Whether it had to look.
+        /// Looks whether somebody came. Whether it had to.
         ///
         /// # Errors
         /// The process table cannot be read.
@@ -204,37 +231,47 @@ mod census {
             if newest.is_some() && newest == self.newest {
                 return Ok(false);
             }
-            let pids = pids()?;
+            self.newest = self.look()?.then_some(newest).flatten();
+            Ok(true)
+        }
+
+        /// Looks for new members, forgets the gone, and reads again what the kernel says of the
+        /// others. Whether everybody could be told to be a member or a stranger.
+        ///
+        /// # Errors
+        /// The process table cannot be read.
+        pub fn look(&mut self) -> io::Result<bool> {
             let mut known = std::mem::take(&mut self.known);
             let mut unsettled = Vec::new();
-            for pid in pids {
-                if let Some(settled) = known.remove(&pid) {
-                    self.known.insert(pid, settled);
-                } else if pid != self.root {
-                    unsettled.extend(member(pid));
+            for pid in pids()?.into_iter().filter(|&pid| pid != self.root) {
+                match known.remove(&pid) {
+                    Some(None) => {
+                        self.known.insert(pid, None);
+                    }
+                    Some(Some(then)) => match member(pid) {
+                        Some(now) if now.started == then.started => {
+                            self.known.insert(pid, Some(now));
+                        }
+                        // The id is another's now.
+                        other => unsettled.extend(other),
+                    },
+                    None => unsettled.extend(member(pid)),
                 }
             }
             // A child may have a lower id than its parent, hence as many rounds as generations.
+            // Whoever's parent is not settled after that is looked at again next time.
             loop {
                 let before = unsettled.len();
                 unsettled.retain(|new| !self.settle(new));
                 if unsettled.len() == before {
-                    break;
+                    return Ok(unsettled.is_empty());
                 }
             }
-            // Whoever's parent is not settled is looked at again next time.
-            self.newest = newest;
-            Ok(true)
         }
 
-        /// Those that were there at the last refresh.
+        /// Those that were there when it last looked.
         pub fn members(&self) -> impl Iterator<Item = &Member> {
             self.known.values().flatten()
-        }
-
-        /// Takes note that a process is gone.
-        pub fn forget(&mut self, pid: u32) {
-            self.known.remove(&pid);
         }
 
         fn settle(&mut self, new: &Member) -> bool {
