@@ -390,9 +390,6 @@ pub struct LoadRequestArgs {
     /// Take any certificate
     #[arg(long)]
     pub insecure: bool,
-    /// Load another machine: it is mine
-    #[arg(long)]
-    pub target_is_mine: bool,
 }
 
 /// How `hotlap load` prints.

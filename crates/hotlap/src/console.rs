@@ -6,7 +6,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use crate::cli::When;
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, ServerError, UsageError};
 
 /// Columns where there is no terminal: enough for the widest table, so that a file loses nothing.
 const WIDE: usize = 120;
@@ -79,9 +79,10 @@ impl Console {
         }
         let red = if self.color_err { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
         let _ = writeln!(io::stderr().lock(), "{}error{}: {error:#}", red.0, red.1);
-        match error.chain().any(|e| e.is::<UsageError>()) {
-            true => Exit::Usage,
-            false => Exit::Error,
+        match error {
+            e if e.chain().any(|e| e.is::<UsageError>()) => Exit::Usage,
+            e if e.chain().any(|e| e.is::<ServerError>()) => Exit::ServerFailed,
+            _ => Exit::Error,
         }
     }
 }

@@ -70,6 +70,19 @@ pub fn usage<T>(message: impl Into<String>) -> anyhow::Result<T> {
     Err(UsageError(message.into()).into())
 }
 
+/// A server that failed before anything could be measured: exit code 3.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ServerError(pub String);
+
+/// Shorthand for `Err(ServerError)`.
+///
+/// # Errors
+/// Always: that is its purpose.
+pub fn server_failed<T>(message: impl Into<String>) -> anyhow::Result<T> {
+    Err(ServerError(message.into()).into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,13 +1,173 @@
-//! `hotlap load`
+//! `hotlap load`: the generator alone, with wrk's flags.
 
-use crate::cli::LoadArgs;
+mod form;
+mod requests;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use hotlap_load::plan::{Pace, Plan, Reuse, Stop};
+use hotlap_load::{Error, Failure, Outcome, Session};
+
+use crate::cli::{Form, LoadArgs};
 use crate::console::Console;
-use crate::exit::Exit;
+use crate::exit::{Exit, usage};
+use crate::export;
+use crate::interrupt::Interrupt;
+use crate::live::Live;
+use crate::report::figure;
 
-/// Does it.
+/// A load that was run, and what is needed to print it.
+pub struct Loaded {
+    /// What was typed as the target.
+    pub url: String,
+    /// What was run.
+    pub plan: Plan,
+    /// What happened.
+    pub outcome: Outcome,
+    /// Whether the percentiles were asked for.
+    pub latency: bool,
+}
+
+/// Loads, prints, exports.
 ///
 /// # Errors
-/// Not there yet.
-pub fn run(_args: LoadArgs, _console: &Console) -> anyhow::Result<Exit> {
-    anyhow::bail!("hotlap load is not built yet")
+/// When the command line makes no sense, the target cannot be reached, or a file cannot be written.
+pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
+    if let Some(script) = &args.script {
+        return usage(format!(
+            "{} would be run for each request, and cost more than the request: use --method, \
+             --header, --body, or --requests-file for several requests with weights",
+            script.display()
+        ));
+    }
+    let files = open(&args)?;
+    let interrupt = Interrupt::listen()?;
+    let (plan, notes) = plan(&args)?;
+    notes.iter().for_each(|note| console.note(&format!("Note: {note}")));
+    let url = args.url.clone().unwrap_or_else(|| "several requests".to_owned());
+    if args.format == Form::Wrk {
+        console.print(&form::wrk_head(&url, &plan))?;
+    }
+    let outcome = drive(&plan, &interrupt, console)?;
+    let loaded = Loaded { url, plan, outcome, latency: args.latency };
+    let text = match args.format {
+        Form::Human => form::human(&loaded, console.width),
+        Form::Wrk => form::wrk(&loaded),
+        Form::Json => form::json(&loaded),
+        Form::Csv => form::csv(&loaded),
+        Form::Hgrm => form::hgrm(&loaded),
+    };
+    console.print(&text)?;
+    for (mut file, form) in files {
+        file.set_len(0).ok();
+        file.write_all(form(&loaded).as_bytes()).context("cannot write an export")?;
+    }
+    Ok(verdict(&loaded, &interrupt, console))
+}
+
+type Printer = fn(&Loaded) -> String;
+
+/// Opens the exports first, so that a bad path fails before anything is sent.
+fn open(args: &LoadArgs) -> anyhow::Result<Vec<(File, Printer)>> {
+    let asked: [(&Option<std::path::PathBuf>, Printer); 3] = [
+        (&args.exports.export_json, form::json),
+        (&args.exports.export_csv, form::csv),
+        (&args.exports.export_hgrm, form::hgrm),
+    ];
+    let mut files = Vec::new();
+    for (path, form) in asked {
+        if let Some(path) = path {
+            let path = if path == Path::new("-") { Path::new("/dev/stdout") } else { path };
+            files.push((export::create(path)?, form));
+        }
+    }
+    Ok(files)
+}
+
+/// What was typed becomes what is meant.
+fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, Vec<String>)> {
+    let asked = requests::Asked::of(args)?;
+    let pace = match args.rate {
+        None => Pace::Closed,
+        Some(rate) if args.poisson => Pace::Poisson { rate, seed: args.seed },
+        Some(rate) => Pace::Constant { rate },
+    };
+    let mut plan = Plan {
+        target: asked.target.clone(),
+        requests: asked.unchecked(),
+        connections: args.connections,
+        threads: args.threads.unwrap_or(1),
+        reuse: if args.close { Reuse::Close } else { Reuse::KeepAlive },
+        pace,
+        pipeline: args.pipeline,
+        ramp: args.ramp,
+        stop: match args.requests {
+            Some(requests) => Stop::Requests(requests as u64),
+            None => Stop::After(args.duration),
+        },
+        timeout: args.timeout,
+        check_one_in: args.check_one_in,
+        cpus: args.cpus.clone(),
+        sources: args.sources.clone(),
+        start_at: args.start_at.map(moment),
+    };
+    // What was typed is checked before the server is asked for anything.
+    plan.check().or_else(|e| usage(e.to_string()))?;
+    let (requests, notes) = asked.requests(args)?;
+    plan.requests = requests;
+    Ok((plan, notes))
+}
+
+fn moment(unix_seconds: f64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::try_from_secs_f64(unix_seconds).unwrap_or_default()
+}
+
+/// Runs the load with a live line; Ctrl-C ends it early with what is there.
+fn drive(plan: &Plan, interrupt: &Interrupt, console: &Console) -> anyhow::Result<Outcome> {
+    let session = match Session::start(plan) {
+        Err(Error::Plan(error)) => return usage(error.to_string()),
+        session => session?,
+    };
+    let quiet = Console { quiet: true, ..*console };
+    let mut live = Live::start(if console.live { console } else { &quiet });
+    if let Stop::After(time) = plan.stop {
+        live.left(plan.ramp + time);
+    }
+    let began = std::time::Instant::now();
+    while !session.is_over() {
+        std::thread::sleep(Duration::from_millis(50));
+        if interrupt.asked() {
+            session.stop();
+        }
+        let progress = session.progress();
+        let rate = progress.answers as f64 / began.elapsed().as_secs_f64();
+        live.phase(format!("{} requests/s, {} failed", figure::rate(rate), progress.failures));
+    }
+    let outcome = session.join()?;
+    live.clear();
+    Ok(outcome)
+}
+
+/// The exit code, and a word on what is wrong.
+fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
+    let outcome = &loaded.outcome;
+    if let Some(wrong) = &outcome.first_wrong {
+        let head = String::from_utf8_lossy(&wrong.head);
+        console.note(&format!("\nThe first wrong answer: {}", wrong.why));
+        for line in head.lines().take(8) {
+            let tame: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            console.note(&format!("  | {tame}"));
+        }
+    }
+    let wrong = [Failure::WrongAnswer, Failure::WrongStatus, Failure::BadFraming];
+    let wrong: u64 = wrong.into_iter().map(|f| outcome.failures.of(f)).sum();
+    match () {
+        () if interrupt.asked() => Exit::Interrupted,
+        () if wrong > 0 || outcome.answers == 0 => Exit::ServerFailed,
+        () => Exit::Ok,
+    }
 }

@@ -215,7 +215,7 @@ mod tests {
         let layout = Layout::fit(columns, 45);
         assert_eq!(
             layout.rows(),
-            ["go/net-http  A server that answers every requ…", "b            Short."]
+            ["go/net-http  A server that answers every req…", "b            Short."]
         );
     }
 

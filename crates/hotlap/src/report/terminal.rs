@@ -154,7 +154,8 @@ fn painted(text: &str, on: &str, off: &str) -> String {
 }
 
 /// Text in lines of at most `width`, indented; one word longer than a line stays whole.
-pub(super) fn wrap(text: &str, indent: usize, width: usize) -> String {
+#[must_use]
+pub fn wrap(text: &str, indent: usize, width: usize) -> String {
     let words: Vec<String> = text.split_whitespace().map(tame).collect();
     flow(&words, " ", indent, width)
 }

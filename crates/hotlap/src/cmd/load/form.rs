@@ -1,0 +1,403 @@
+//! The outcome of one load in its forms: for people, as wrk prints it, JSON, CSV, hgrm.
+
+use hotlap_load::plan::{Pace, Plan, Reuse, Stop};
+use hotlap_load::{Failure, Outcome, Phase};
+use hotlap_stats::Histogram;
+use serde_json::json;
+
+use super::Loaded;
+use crate::report::csv;
+use crate::report::figure::{count, grouped, rate, time};
+use crate::report::latency::known;
+
+/// Enough halvings to find a share among 2⁵² samples.
+const HALVINGS: u32 = 52;
+
+/// For people, short.
+#[must_use]
+pub fn human(loaded: &Loaded, width: usize) -> String {
+    let (plan, outcome) = (&loaded.plan, &loaded.outcome);
+    let mut out = format!("\n  {}\n  {}\n\n", loaded.url, shape(plan, outcome));
+    let failures = outcome.failures.total();
+    out += &format!(
+        "  requests/s  {:<12}{} right answers, {} errors\n",
+        rate(outcome.rate()),
+        count(outcome.answers),
+        count(failures)
+    );
+    out += &format!("  service     {}\n", times(&outcome.service));
+    if plan.pace != Pace::Closed {
+        out += &format!("  response    {}\n", times(&outcome.response));
+        out += &format!("  sent late   {}\n", times(&outcome.lag));
+        out += &format!("  due         {} requests\n", count(outcome.due));
+    }
+    out += &format!(
+        "  read        {} MB/s\n",
+        grouped(outcome.bytes.received as f64 * 1e3 / outcome.window_ns.max(1) as f64, 1)
+    );
+    let busiest = outcome.threads.iter().map(|t| t.busy()).fold(0.0, f64::max) * 100.0;
+    let cpu: u64 = outcome.threads.iter().map(|t| t.cpu_ns).sum();
+    let each = cpu as f64 / 1e3 / (outcome.answers + failures).max(1) as f64;
+    out += &format!("  generator   {busiest:.0} % busy, {each:.1} µs CPU a request\n");
+    for failure in &outcome.failures.0 {
+        let word = |v: serde_json::Value| v.as_str().unwrap_or_default().to_owned();
+        out += &format!(
+            "  error       {} in {}: {}\n",
+            word(json!(failure.failure)),
+            word(json!(failure.phase)),
+            count(failure.count)
+        );
+    }
+    if loaded.latency {
+        let slow = if outcome.response.is_empty() { &outcome.service } else { &outcome.response };
+        out.push('\n');
+        for q in [0.5, 0.75, 0.9, 0.99, 0.999, 0.9999] {
+            let value = known(slow, q).map_or_else(too_few, |ns| time(ns as f64 / 1e6));
+            out += &format!("  {:>7} %  {value}\n", grouped_share(q));
+        }
+    }
+    let wrap = crate::report::terminal::wrap;
+    if plan.pace != Pace::Closed {
+        out.push('\n');
+        out += &wrap(
+            "Response time counts from the moment a request was due, service time from its \
+             sending: what waits for a busy server is in the first only.",
+            2,
+            width,
+        );
+    } else if busiest >= 90.0 {
+        out.push('\n');
+        out += &wrap(
+            "The generator was the limit: the server may be faster than this. Give it more \
+             threads (-t).",
+            2,
+            width,
+        );
+    }
+    out
+}
+
+fn too_few() -> String {
+    "too few samples".to_owned()
+}
+
+fn grouped_share(q: f64) -> String {
+    let percent = format!("{:.2}", q * 100.0);
+    percent.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn shape(plan: &Plan, outcome: &Outcome) -> String {
+    let mut parts = vec![format!("{} connections", count(plan.connections as u64))];
+    parts.push(match plan.reuse {
+        Reuse::KeepAlive => "keep-alive".to_owned(),
+        Reuse::Close => "a new one for each request".to_owned(),
+    });
+    if plan.pipeline > 1 {
+        parts.push(format!("{} in flight on each", plan.pipeline));
+    }
+    let plural = if plan.threads == 1 { "" } else { "s" };
+    parts.push(format!("{} thread{plural} ({})", plan.threads, outcome.backend));
+    match plan.pace {
+        Pace::Closed => {}
+        Pace::Constant { rate: r } => parts.push(format!("{} requests/s", rate(r))),
+        Pace::Poisson { rate: r, .. } => parts.push(format!("{} requests/s, Poisson", rate(r))),
+    }
+    parts.push(format!("{:.1} s", outcome.window_ns as f64 / 1e9));
+    if plan.check_one_in > 1 {
+        parts.push(format!("one body in {} checked", plan.check_one_in));
+    }
+    parts.join(", ")
+}
+
+fn times(times: &Histogram) -> String {
+    if times.is_empty() {
+        return "–".to_owned();
+    }
+    let at = |q| known(times, q).map_or_else(too_few, |ns| time(ns as f64 / 1e6));
+    let max = time(times.max() as f64 / 1e6);
+    format!("p50 {}  p90 {}  p99 {}  max {max}", at(0.5), at(0.9), at(0.99))
+}
+
+/// What wrk prints before it measures.
+#[must_use]
+pub fn wrk_head(url: &str, plan: &Plan) -> String {
+    let length = match plan.stop {
+        Stop::After(time) => scaled(time.as_secs_f64(), &MINUTES, 0),
+        Stop::Requests(n) => format!("{n} requests"),
+    };
+    format!(
+        "Running {length} test @ {url}\n  {} threads and {} connections\n",
+        plan.threads, plan.connections
+    )
+}
+
+/// What wrk prints after it has measured, column for column, for scripts that read it.
+#[must_use]
+pub fn wrk(loaded: &Loaded) -> String {
+    let (outcome, threads) = (&loaded.outcome, loaded.plan.threads.max(1) as f64);
+    let service = &outcome.service;
+    let us = |ns: f64| micros(ns / 1e3);
+    let mut out = String::from("  Thread Stats   Avg      Stdev     Max   +/- Stdev\n");
+    let (mean, stdev) = (service.mean(), service.stdev());
+    let within = share_to(service, mean + stdev) - share_to(service, mean - stdev);
+    out += &stats_line("Latency", [us(mean), us(stdev), us(service.max() as f64)], within);
+
+    // wrk samples each thread's rate; the ticks are all threads' together, so this is the mean
+    // thread's.
+    let rates: Vec<f64> =
+        outcome.series.iter().map(|t| t.answers as f64 * 10.0 / threads).collect();
+    let n = rates.len().max(1) as f64;
+    let mean = rates.iter().sum::<f64>() / n;
+    let stdev = (rates.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0)).sqrt();
+    let max = rates.iter().copied().fold(0.0, f64::max);
+    let within = rates.iter().filter(|r| (**r - mean).abs() <= stdev).count() as f64 / n;
+    let metric = |v: f64| scaled(v, &THOUSANDS, 2);
+    out += &stats_line("Req/Sec", [metric(mean), metric(stdev), metric(max)], within);
+
+    if loaded.latency {
+        out += "  Latency Distribution\n";
+        for q in [0.5, 0.75, 0.9, 0.99] {
+            let value = padded(&us(service.quantile(q) as f64), 10);
+            out += &format!("{:7.0}%{value}\n", q * 100.0);
+        }
+    }
+    out + &wrk_totals(outcome)
+}
+
+fn wrk_totals(outcome: &Outcome) -> String {
+    let failures = &outcome.failures;
+    let in_phase = |phase, of: &[Failure]| -> u64 {
+        let counts = failures.0.iter().filter(|c| c.phase == phase && of.contains(&c.failure));
+        counts.map(|c| c.count).sum()
+    };
+    let broken = [Failure::Reset, Failure::ClosedEarly, Failure::BadFraming, Failure::Other];
+    let failed_to_connect: Vec<Failure> =
+        [&broken[..], &[Failure::Refused, Failure::Tls, Failure::Timeout]].concat();
+    let connect = in_phase(Phase::Connect, &failed_to_connect);
+    let write = in_phase(Phase::Send, &broken);
+    let read: u64 =
+        [Phase::FirstByte, Phase::Body, Phase::Idle].map(|p| in_phase(p, &broken)).iter().sum();
+    let timeout = failures.of(Failure::Timeout) - in_phase(Phase::Connect, &[Failure::Timeout]);
+    let bad: u64 = outcome.statuses.iter().filter(|(s, _)| **s > 399).map(|(_, n)| n).sum();
+    let whole: u64 = outcome.statuses.values().sum::<u64>().max(outcome.answers);
+    let seconds = outcome.window_ns as f64 / 1e9;
+    let bytes = outcome.bytes.received as f64;
+    let mut out = format!(
+        "  {whole} requests in {}, {}B read\n",
+        micros(seconds * 1e6),
+        scaled(bytes, &BYTES, 2)
+    );
+    if connect + read + write + timeout > 0 {
+        out += &format!(
+            "  Socket errors: connect {connect}, read {read}, write {write}, timeout {timeout}\n"
+        );
+    }
+    if bad > 0 {
+        out += &format!("  Non-2xx or 3xx responses: {bad}\n");
+    }
+    out += &format!("Requests/sec: {:9.2}\n", whole as f64 / seconds.max(1e-9));
+    out + &format!("Transfer/sec: {:>10}B\n", scaled(bytes / seconds.max(1e-9), &BYTES, 2))
+}
+
+fn stats_line(name: &str, [mean, stdev, max]: [String; 3], within: f64) -> String {
+    format!(
+        "    {name:<10}{}{}{}{:8.2}%\n",
+        padded(&mean, 8),
+        padded(&stdev, 10),
+        padded(&max, 9),
+        within * 100.0
+    )
+}
+
+/// Set to the right in `width` columns, of which the last two are for the unit.
+fn padded(text: &str, width: usize) -> String {
+    let unit = text.chars().rev().take(2).take_while(|c| c.is_ascii_alphabetic()).count();
+    let blanks = 2 - unit;
+    format!("{text:>0$}{1:2$}", width - blanks, "", blanks)
+}
+
+/// A unit system: what the base unit is called, and what so many of each make.
+struct Units(f64, &'static [&'static str]);
+
+const MINUTES: Units = Units(60.0, &["s", "m", "h"]);
+const SECONDS: Units = Units(1000.0, &["us", "ms", "s"]);
+const THOUSANDS: Units = Units(1000.0, &["", "k", "M", "G", "T", "P"]);
+const BYTES: Units = Units(1024.0, &["", "K", "M", "G", "T", "P"]);
+
+fn micros(us: f64) -> String {
+    if us >= 1e6 { scaled(us / 1e6, &MINUTES, 2) } else { scaled(us, &SECONDS, 2) }
+}
+
+/// In the largest unit of which there are at least 0.85, as wrk has it.
+fn scaled(value: f64, units: &Units, decimals: usize) -> String {
+    let (mut value, mut names) = (value, units.1.iter());
+    let mut name = names.next().copied().unwrap_or_default();
+    for next in names {
+        if value < units.0 * 0.85 {
+            break;
+        }
+        value /= units.0;
+        name = next;
+    }
+    format!("{value:.decimals$}{name}")
+}
+
+/// The share of all times that do not exceed `ns`.
+fn share_to(times: &Histogram, ns: f64) -> f64 {
+    if times.is_empty() || ns < times.min() as f64 {
+        return 0.0;
+    }
+    if ns >= times.max() as f64 {
+        return 1.0;
+    }
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..HALVINGS {
+        let middle = (low + high) / 2.0;
+        let below = times.quantile(middle) as f64 <= ns;
+        (low, high) = if below { (middle, high) } else { (low, middle) };
+    }
+    low
+}
+
+/// The whole outcome, and the figures that people look at.
+#[must_use]
+pub fn json(loaded: &Loaded) -> String {
+    let outcome = &loaded.outcome;
+    let ms = |times: &Histogram, q| known(times, q).map(|ns| ns as f64 / 1e6);
+    let latency = |times: &Histogram| {
+        (!times.is_empty()).then(|| {
+            json!({
+                "count": times.len(),
+                "mean_ms": times.mean() / 1e6,
+                "stdev_ms": times.stdev() / 1e6,
+                "p50_ms": ms(times, 0.5),
+                "p90_ms": ms(times, 0.9),
+                "p99_ms": ms(times, 0.99),
+                "p999_ms": ms(times, 0.999),
+                "p9999_ms": ms(times, 0.9999),
+                "max_ms": times.max() as f64 / 1e6,
+            })
+        })
+    };
+    let value = json!({
+        "url": loaded.url,
+        "figures": {
+            "requests_per_s": outcome.rate(),
+            "answers": outcome.answers,
+            "errors": outcome.failures.total(),
+            "service": latency(&outcome.service),
+            "response": latency(&outcome.response),
+            "lag": latency(&outcome.lag),
+            "connect": latency(&outcome.connect),
+            "handshake": latency(&outcome.handshake),
+        },
+        "plan": loaded.plan,
+        "outcome": outcome,
+    });
+    serde_json::to_string(&value).expect("an outcome is plain data") + "\n"
+}
+
+/// A line a figure: name, value, unit.
+#[must_use]
+pub fn csv(loaded: &Loaded) -> String {
+    let outcome = &loaded.outcome;
+    let mut lines: Vec<[String; 3]> = vec![["figure", "value", "unit"].map(str::to_owned)];
+    let mut put = |name: &str, value: f64, unit: &str| {
+        lines.push([name.to_owned(), value.to_string(), unit.to_owned()]);
+    };
+    put("requests_per_s", outcome.rate(), "1/s");
+    put("answers", outcome.answers as f64, "");
+    put("errors", outcome.failures.total() as f64, "");
+    put("window", outcome.window_ns as f64 / 1e9, "s");
+    put("received", outcome.bytes.received as f64, "B");
+    for (name, times) in [("service", &outcome.service), ("response", &outcome.response)] {
+        if times.is_empty() {
+            continue;
+        }
+        put(&format!("{name}_mean"), times.mean() / 1e6, "ms");
+        put(&format!("{name}_stdev"), times.stdev() / 1e6, "ms");
+        for (label, q) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)] {
+            if let Some(ns) = known(times, q) {
+                put(&format!("{name}_{label}"), ns as f64 / 1e6, "ms");
+            }
+        }
+        put(&format!("{name}_max"), times.max() as f64 / 1e6, "ms");
+    }
+    lines.into_iter().map(|line| csv::line(line.into_iter())).collect()
+}
+
+/// HdrHistogram's percentile distribution, in milliseconds: of response times where there are any.
+#[must_use]
+pub fn hgrm(loaded: &Loaded) -> String {
+    let outcome = &loaded.outcome;
+    let times = if outcome.response.is_empty() { &outcome.service } else { &outcome.response };
+    let mut out = String::from("       Value     Percentile TotalCount 1/(1-Percentile)\n\n");
+    let n = times.len();
+    let mut last = None;
+    for (i, q) in ticks().take_while(|q| (1.0 - q) * n as f64 >= 0.5).enumerate() {
+        let ns = times.quantile(q);
+        if i > 0 && last == Some(ns) {
+            continue;
+        }
+        last = Some(ns);
+        let below = (share_to(times, ns as f64) * n as f64).round() as u64;
+        out += &format!("{:12.3} {q:2.12} {below:10} {:14.2}\n", ns as f64 / 1e6, 1.0 / (1.0 - q));
+    }
+    if n > 0 {
+        out += &format!("{:12.3} {:2.12} {n:10}\n", times.max() as f64 / 1e6, 1.0);
+    }
+    out += &format!(
+        "#[Mean    = {:12.3}, StdDeviation   = {:12.3}]\n",
+        times.mean() / 1e6,
+        times.stdev() / 1e6
+    );
+    out + &format!(
+        "#[Max     = {:12.3}, Total count    = {n:12}]\n#[Buckets = {:12}, SubBuckets     = {:12}]\n",
+        times.max() as f64 / 1e6,
+        32,
+        2048
+    )
+}
+
+/// Five shares between each halving of what is left.
+fn ticks() -> impl Iterator<Item = f64> {
+    (0..u32::MAX).map(|i| {
+        let rest = 0.5_f64.powi((i / 5) as i32);
+        1.0 - rest + rest / 2.0 * f64::from(i % 5) / 5.0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_wrks() {
+        let texts = [0.0, 850.0, 849.0, 1_060.0, 33_350.0, 999_999.0, 1_500_000.0].map(micros);
+        assert_eq!(texts, ["0.00us", "0.85ms", "849.00us", "1.06ms", "33.35ms", "1.00s", "1.50s"]);
+        assert_eq!(micros(90e6), "1.50m");
+        assert_eq!(scaled(24_110.0, &THOUSANDS, 2), "24.11k");
+        assert_eq!(scaled(132_540_000.0, &BYTES, 2), "126.40M");
+        assert_eq!(scaled(30.0, &MINUTES, 0), "30s");
+    }
+
+    #[test]
+    fn columns_are_wrks() {
+        assert_eq!(
+            stats_line("Latency", ["1.06ms", "1.01ms", "33.35ms"].map(str::to_owned), 0.9524),
+            "    Latency     1.06ms    1.01ms  33.35ms   95.24%\n"
+        );
+        assert_eq!(
+            stats_line("Req/Sec", ["24.11k", "1.99k", "29.31k"].map(str::to_owned), 0.715),
+            "    Req/Sec    24.11k     1.99k   29.31k    71.50%\n"
+        );
+    }
+
+    #[test]
+    fn the_share_below_a_time_is_found() {
+        let mut times = Histogram::new();
+        (1..=1000).for_each(|i| times.record(i * 1_000));
+        assert!((share_to(&times, 500_000.0) - 0.5).abs() < 0.002);
+        assert_eq!((share_to(&times, 1.0), share_to(&times, 1e9)), (0.0, 1.0));
+    }
+}
