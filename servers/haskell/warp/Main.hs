@@ -3,21 +3,29 @@
 -- | Warp: a light thread of the runtime for each connection.
 module Main (main) where
 
+import Data.ByteString.Builder (byteString)
+import Data.ByteString.Char8 (ByteString, length, pack)
 import Data.Function ((&))
 import Data.Version (showVersion)
-import Network.HTTP.Types (hContentType, status200, status404, status405)
-import Network.Wai (Application, pathInfo, requestMethod, responseLBS)
+import Network.HTTP.Types
+import Network.Wai (Application, Response, pathInfo, requestMethod, responseBuilder)
 import Network.Wai.Handler.Warp
 import System.Environment (getArgs, getEnv)
 import System.Info (fullCompilerVersion)
+import Prelude hiding (length)
+
+-- | A page whose length is said: Warp would send it in chunks otherwise.
+page :: Status -> ResponseHeaders -> ByteString -> Response
+page status more body = responseBuilder status (text : size : more) (byteString body)
+  where
+    text = (hContentType, "text/plain")
+    size = (hContentLength, pack (show (length body)))
 
 answer :: Application
 answer request respond = respond $ case pathInfo request of
-  [] | requestMethod request `elem` ["GET", "HEAD"] -> responseLBS status200 [text] "Hello, World!"
-     | otherwise -> responseLBS status405 [text, ("Allow", "GET, HEAD")] "Method Not Allowed"
-  _ -> responseLBS status404 [text] "Not Found"
-  where
-    text = (hContentType, "text/plain")
+  [] | requestMethod request `elem` ["GET", "HEAD"] -> page status200 [] "Hello, World!"
+     | otherwise -> page status405 [("Allow", "GET, HEAD")] "Method Not Allowed"
+  _ -> page status404 [] "Not Found"
 
 main :: IO ()
 main = do

@@ -1,0 +1,21 @@
+## Jester: routes in a small language of their own, on httpbeast or on the standard library's server.
+import std/[os, strutils]
+import jester
+
+const engine = when defined(useStdLib): "asynchttpserver" else: "httpbeast"
+
+router hello:
+  get "/":
+    resp Http200, "Hello, World!", "text/plain"
+
+proc main =
+  let settings = newSettings(
+    port = Port(parseInt(getEnv("PORT"))),
+    bindAddr = "127.0.0.1",
+    numThreads = parseInt(getEnv("CPUS", "1")),
+  )
+  var server = initJester(hello, settings)
+  server.serve()
+
+if paramCount() > 0: echo "on ", engine, ", Nim ", NimVersion
+else: main()
