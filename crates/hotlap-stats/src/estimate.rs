@@ -76,6 +76,10 @@ fn middle(sorted: &[f64]) -> Option<f64> {
     }
 }
 
+/// What the median distance of normal values from their centre is multiplied by to give their
+/// standard deviation: 1 / Φ⁻¹(3/4).
+pub(crate) const NORMAL_PER_MEDIAN: f64 = 1.482_602_218_505_602;
+
 /// The median absolute deviation from the median, times 1.4826: for normal values it estimates
 /// their standard deviation, and up to half of them may be anything (Hampel, "The influence curve
 /// and its role in robust estimation", JASA 69, 1974). `None` for no values.
@@ -83,7 +87,7 @@ fn middle(sorted: &[f64]) -> Option<f64> {
 pub fn mad(values: &[f64]) -> Option<f64> {
     let centre = median(values)?;
     let deviations: Vec<f64> = values.iter().map(|v| (v - centre).abs()).collect();
-    Some(1.482_602_218_505_602 * median(&deviations)?)
+    Some(NORMAL_PER_MEDIAN * median(&deviations)?)
 }
 
 /// The median with its order-statistics interval: no assumption on the distribution, only that the

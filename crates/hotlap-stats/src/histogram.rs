@@ -57,9 +57,65 @@ impl Histogram {
     }
 
     /// The time in nanoseconds that a share `q` (0 to 1) of all times do not exceed; 0 when empty.
+    /// The highest time that counts the same, so at most 0.1 % above the true one.
     #[must_use]
     pub fn quantile(&self, q: f64) -> u64 {
         self.0.value_at_quantile(q)
+    }
+
+    /// As [`Histogram::quantile`], where there are times enough to know it ([`times_needed`]).
+    #[must_use]
+    pub fn known_quantile(&self, q: f64) -> Option<u64> {
+        (self.len() >= times_needed(q)).then(|| self.quantile(q))
+    }
+
+    /// The share of times that do not exceed `ns`, between 0 and 1; 0 when empty.
+    #[must_use]
+    pub fn share_within(&self, ns: u64) -> f64 {
+        if self.is_empty() { 0.0 } else { self.0.quantile_below(ns) }
+    }
+
+    /// The distribution as a curve, ever finer towards the tail: `steps` points in each half of the
+    /// way that is left to 100 % (HdrHistogram's percentile ticks; it prints 5). Ends at the longest.
+    pub fn curve(&self, steps: u32) -> impl Iterator<Item = Point> + '_ {
+        let mut count = 0;
+        self.0.iter_quantiles(steps.max(1)).map(move |step| {
+            count += step.count_since_last_iteration();
+            let quantile = step.quantile_iterated_to();
+            Point { ns: step.value_iterated_to(), quantile, count }
+        })
+    }
+
+    /// Every time that was counted with how often, from the shortest up: the finest form that there
+    /// is, for plots of density.
+    pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value()))
+    }
+
+    /// HdrHistogram's percentile distribution (`.hgrm`), which its plotter and those of wrk2 and
+    /// others read. Times are divided by `unit_ns` (1,000,000 for milliseconds).
+    #[must_use]
+    pub fn to_hgrm(&self, unit_ns: f64) -> String {
+        let mut text = format!(
+            "{:>12} {:>14} {:>10} {:>14}\n\n",
+            "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
+        );
+        let mut line = |point: Point| {
+            let left = 1.0 - point.quantile;
+            let odds = if left > 0.0 { format!("{:>14.2}", 1.0 / left) } else { String::new() };
+            let value = point.ns as f64 / unit_ns;
+            let row = format!("{value:>12.3} {:>14.12} {:>10} {odds}", point.quantile, point.count);
+            text.push_str(row.trim_end());
+            text.push('\n');
+        };
+        self.curve(5).for_each(&mut line);
+        let (mean, stdev) = (self.mean() / unit_ns, self.stdev() / unit_ns);
+        let (max, total) = (self.max() as f64 / unit_ns, self.len());
+        text.push_str(&format!("#[Mean    = {mean:>12.3}, StdDeviation   = {stdev:>12.3}]\n"));
+        text.push_str(&format!("#[Max     = {max:>12.3}, Total count    = {total:>12}]\n"));
+        let (buckets, sub_buckets) = (self.0.buckets(), SUB_BUCKETS);
+        text.push_str(&format!("#[Buckets = {buckets:>12}, SubBuckets     = {sub_buckets:>12}]\n"));
+        text
     }
 
     /// Mean in nanoseconds.
@@ -108,6 +164,37 @@ impl Histogram {
     }
 }
 
+/// Counts in a bucket at three significant digits: the power of two that tells 2 × 10³ values apart.
+const SUB_BUCKETS: u32 = 2048;
+
+/// A point of the distribution's curve.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Nanoseconds.
+    pub ns: u64,
+    /// The share of all times that do not exceed `ns`, as far as the curve has come: 0 to 1.
+    pub quantile: f64,
+    /// How many times those are.
+    pub count: u64,
+}
+
+/// How many independent times it takes to know their `q` quantile (0 < q < 1): 368 for p99, 3,688
+/// for p99.9, 36,887 for p99.99.
+///
+/// With fewer even the longest of them is no upper end of a 95 % interval of the quantile: all n lie
+/// below the true one with probability qⁿ, and that must not exceed 2.5 % (the order-statistics
+/// interval; Le Boudec, "Performance Evaluation of Computer and Communication Systems", theorem 2.1;
+/// Hahn and Meeker, "Statistical Intervals", section 5.2). Below the median the shortest decides
+/// alike.
+#[must_use]
+pub fn times_needed(q: f64) -> u64 {
+    let share = q.max(1.0 - q);
+    if share >= 1.0 {
+        return u64::MAX; // The ends themselves are never known.
+    }
+    (0.025_f64.ln() / share.ln()).ceil() as u64
+}
+
 /// Bytes that are no histogram, or none of ours.
 #[derive(Debug, thiserror::Error)]
 #[error("not a stored histogram: {0}")]
@@ -123,5 +210,66 @@ impl<'de> Deserialize<'de> for Histogram {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let bytes = Vec::<u8>::deserialize(deserializer)?;
         Self::from_bytes(&bytes).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(times: impl IntoIterator<Item = u64>) -> Histogram {
+        let mut histogram = Histogram::new();
+        times.into_iter().for_each(|ns| histogram.record(ns));
+        histogram
+    }
+
+    #[test]
+    fn a_percentile_is_withheld_until_there_are_times_enough() {
+        assert_eq!(of(1..=367).known_quantile(0.99), None);
+        assert_eq!(of(1..=368).known_quantile(0.99), Some(365));
+        assert_eq!(of([]).known_quantile(0.5), None);
+        assert_eq!((times_needed(0.0), times_needed(1.0)), (u64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn the_curve_ends_at_the_longest_with_every_time_counted() {
+        let histogram = of((1..=1000).map(|i| i * 1000));
+        let curve: Vec<Point> = histogram.curve(5).collect();
+        assert!(curve.windows(2).all(|w| w[0].ns <= w[1].ns && w[0].quantile <= w[1].quantile));
+        let last = curve.last().unwrap();
+        assert_eq!((last.quantile, last.count), (1.0, 1000));
+        assert!(last.ns >= 1_000_000 && last.ns <= 1_001_000);
+    }
+
+    #[test]
+    fn hgrm_is_what_plotters_read() {
+        let text = of([1_000_000, 2_000_000, 3_000_000, 4_000_000]).to_hgrm(1e6);
+        let expected = "       Value     Percentile TotalCount 1/(1-Percentile)
+
+       1.000 0.000000000000          1           1.00
+       1.000 0.100000000000          1           1.11
+       1.000 0.200000000000          1           1.25
+       2.001 0.300000000000          2           1.43
+       2.001 0.400000000000          2           1.67
+       2.001 0.500000000000          2           2.00
+       3.000 0.550000000000          3           2.22
+       3.000 0.600000000000          3           2.50
+       3.000 0.650000000000          3           2.86
+       3.000 0.700000000000          3           3.33
+       4.002 0.750000000000          4           4.00
+       4.002 1.000000000000          4
+#[Mean    =        2.500, StdDeviation   =        1.118]
+#[Max     =        4.002, Total count    =            4]
+#[Buckets =           32, SubBuckets     =         2048]
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn what_is_longer_than_an_hour_counts_as_an_hour() {
+        let histogram = of([u64::MAX, 0]);
+        assert_eq!(histogram.len(), 2);
+        assert!(histogram.max() >= HIGHEST_NS);
+        assert!(histogram.max() <= HIGHEST_NS + HIGHEST_NS / 1000);
     }
 }

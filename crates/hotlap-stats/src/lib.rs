@@ -6,6 +6,7 @@
 //! that the same figures always lead to the same words.
 #![forbid(unsafe_code)]
 
+pub mod changes;
 pub mod compare;
 pub mod estimate;
 mod heats;
@@ -15,6 +16,7 @@ pub mod stop;
 pub mod student;
 pub mod verdict;
 
+pub use changes::changes;
 pub use compare::{Effect, Pair};
 pub use estimate::{Estimate, Reading};
 pub use histogram::Histogram;

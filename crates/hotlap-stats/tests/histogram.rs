@@ -1,0 +1,64 @@
+//! What a histogram promises, for whatever is counted.
+
+use hotlap_stats::Histogram;
+use proptest::prelude::*;
+
+fn of(times: &[u64]) -> Histogram {
+    let mut histogram = Histogram::new();
+    times.iter().for_each(|&ns| histogram.record(ns));
+    histogram
+}
+
+/// Times of all magnitudes, from a nanosecond to an hour.
+fn times() -> impl Strategy<Value = Vec<u64>> {
+    let time = (0u32..41, 0.0..1.0f64)
+        .prop_map(|(power, share)| ((1u64 << power) as f64 * (1.0 + share)).min(3.6e12) as u64);
+    prop::collection::vec(time, 1..200)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    #[test]
+    fn merging_is_counting_all(a in times(), b in times()) {
+        let mut merged = of(&a);
+        merged.merge(&of(&b));
+        let all: Vec<u64> = a.iter().chain(&b).copied().collect();
+        prop_assert_eq!(merged, of(&all));
+    }
+
+    #[test]
+    fn a_quantile_is_at_most_a_thousandth_off(mut times in times(), q in 0.0..=1.0f64) {
+        let ours = of(&times).quantile(q) as f64;
+        times.sort_unstable();
+        let rank = ((q * times.len() as f64).ceil() as usize).clamp(1, times.len());
+        // The library takes the product of q and the count as whole when it is so near to it that
+        // a rounding may have made the difference.
+        let near = (q * times.len() as f64 - (q * times.len() as f64).round()).abs() < 1e-9;
+        let true_ns = times[rank - 1] as f64;
+        prop_assume!(!near);
+        prop_assert!(ours >= true_ns && ours <= true_ns * 1.001 + 1.0, "{ours} for {true_ns}");
+    }
+
+    #[test]
+    fn bytes_lead_back_to_the_same(times in times()) {
+        let histogram = of(&times);
+        prop_assert_eq!(Histogram::from_bytes(&histogram.to_bytes()).unwrap(), histogram);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Histogram::from_bytes(&bytes);
+    }
+
+    #[test]
+    fn cut_or_changed_bytes_are_an_error_or_a_histogram(
+        times in times(), at in any::<prop::sample::Index>(), to in any::<u8>()
+    ) {
+        let mut bytes = of(&times).to_bytes();
+        let _ = Histogram::from_bytes(&bytes[..at.index(bytes.len())]);
+        let at = at.index(bytes.len());
+        bytes[at] = to;
+        let _ = Histogram::from_bytes(&bytes);
+    }
+}
