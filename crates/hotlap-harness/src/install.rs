@@ -198,7 +198,8 @@ impl Missing {
         Some(Size::default())
     }
 
-    /// Installs it all. Each line of output goes to `on`; questions (a password) go to the terminal.
+    /// Installs it all. Each line of output goes to `on`; questions (a password) go to the
+    /// terminal.
     ///
     /// # Errors
     /// The command that failed, and its last lines.

@@ -1,4 +1,5 @@
-//! What a stranger answers: the first answer of a command or a URL is what the next are held against.
+//! What a stranger answers: the first answer of a command or a URL is what the next are held
+//! against.
 //!
 //! A few probes show which parts of it vary (a clock, a counter, an id). Those are left out of the
 //! comparison under load, and told, so that nobody takes half a check for a whole one.
@@ -134,8 +135,8 @@ fn content(bodies: &[&[u8]]) -> (Content, Option<String>) {
     (Content::Bytes { bytes: first.to_vec(), varies }, Some(note))
 }
 
-/// The ranges in which bodies of one length differ, each grown to the whole number, time or word that
-/// it is a part of: of a clock only the last digits move while it is watched.
+/// The ranges in which bodies of one length differ, each grown to the whole number, time or word
+/// that it is a part of: of a clock only the last digits move while it is watched.
 fn varying(bodies: &[&[u8]]) -> Vec<Range<usize>> {
     let first = bodies[0];
     let differs = |at: &usize| bodies.iter().any(|body| body[*at] != first[*at]);

@@ -10,6 +10,7 @@
 
 pub mod boot;
 pub mod catalogue;
+pub mod check;
 pub mod contract;
 pub mod cores;
 pub mod counters;

@@ -1,5 +1,6 @@
 //! An honest HTTP/1.1 server on threads, that can be told to lie in exactly one way.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -51,6 +52,8 @@ pub enum Lie {
     TakesAnyMediaType,
     OneConnectionAtATime,
     Counts,
+    Logs,
+    LogsHalf,
 }
 
 /// What it answers.
@@ -78,7 +81,11 @@ struct Server {
 
 impl Liar {
     pub fn start(site: Site, lie: Lie) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::start_on(0, site, lie)
+    }
+
+    pub fn start_on(port: u16, site: Site, lie: Lie) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
         let address = listener.local_addr().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let flag = stop.clone();
@@ -248,6 +255,14 @@ impl Server {
             return (Vec::new(), true);
         }
         let (status, media_type, body) = self.content(request);
+        let count = self.count.load(Ordering::Relaxed);
+        if self.lie == Lie::Logs || (self.lie == Lie::LogsHalf && count % 2 == 0) {
+            let file = File::options().create(true).append(true).open("access.log");
+            file.unwrap().write_all(b"asked\n").unwrap();
+        }
+        if self.lie == Lie::LogsHalf {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
         let old = request.version == "HTTP/1.0";
         let option = request.field("connection").unwrap_or_default();
         let mut close = (old && self.lie != Lie::IgnoresOldVersion)
