@@ -63,7 +63,7 @@ impl Default for Test {
 /// median of the slopes between all pairs, JASA 63, 1968: up to 29 % of the windows may be hit by
 /// anything). The server is steady when the line rises or falls by at most the tolerance over a
 /// stretch, and when the line itself is known that well: its standard error over a stretch is at
-/// most the tolerance. n is the smallest number, from one stretch up, that knows the line so well,
+/// most half the tolerance. n is the smallest number, from one stretch up, that knows the line so well,
 /// so a noisy machine makes the test wait and not guess; a stretch of a noisy curve that is still
 /// bent is steeper at its older end, which errs on the side of waiting.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -113,7 +113,7 @@ impl Warmup {
                 self.windows[len - n..].iter().map(|v| v.max(f64::MIN_POSITIVE).ln()).collect();
             let line = Line::through(&logs);
             let stretch = self.test.stretch as f64;
-            if line.error * stretch <= self.test.tolerance {
+            if line.error * stretch <= self.test.tolerance / 2.0 {
                 return ((line.slope * stretch).abs() <= self.test.tolerance).then_some(n);
             }
             n += 1 + n / 10;
@@ -122,16 +122,17 @@ impl Warmup {
     }
 
     /// Where the steady part began, given that the last `n` windows are steady: after the last
-    /// window whose running median of five is off the level by more than the noise explains.
+    /// window whose running median of nine is off the level by more than the noise explains.
     fn look_back(&self, n: usize) -> (usize, Class) {
         let steady = &self.windows[self.windows.len() - n..];
         let level = median(steady).unwrap_or(0.0);
         let noise = mad(steady).unwrap_or(0.0);
-        // Three standard errors of a median of five (1.2533 / √5 = 0.56 each).
-        let band = (2.0 * self.test.tolerance * level).max(3.0 * 0.56 * noise);
+        // Five standard errors of a median of nine (1.2533 / √9 = 0.42 each): every window is asked,
+        // and a burst moves the median of those it spares.
+        let band = (2.0 * self.test.tolerance * level).max(5.0 * 0.42 * noise);
         let smooth = |i: usize| {
-            let from = i.saturating_sub(2);
-            let to = (i + 3).min(self.windows.len());
+            let from = i.saturating_sub(4).min(self.windows.len().saturating_sub(9));
+            let to = (from + 9).min(self.windows.len());
             median(&self.windows[from..to]).unwrap_or(0.0)
         };
         // The line tolerates a few older windows that are off; they are not steady all the same.

@@ -86,7 +86,7 @@ fn table_of_stopping() {
         let precise = [(60.0, Some(0.02)), (120.0, Some(0.01)), (240.0, Some(0.01))];
         for (budget_s, precision) in budget.into_iter().chain(precise) {
             let goal = Goal { budget_s, precision, confidence: 0.95 };
-            let Tally { alarms, precise, heats, blocks } = count(world, goal, 2000);
+            let Tally { alarms, precise, heats, blocks } = count(world, goal, 1000);
             let wanted = precision.map_or("–".into(), |p| format!("{:.0} %", 100.0 * p));
             let _ = writeln!(
                 table,

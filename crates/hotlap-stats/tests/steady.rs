@@ -1,0 +1,77 @@
+//! The steady-state test on curves as servers and machines make them.
+
+use hotlap_stats::steady::{Class, State, Test, Warmup};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+/// A machine whose windows vary by `noise` (standard deviation), and of which a share is hit hard.
+struct Machine {
+    random: Pcg64Mcg,
+    noise: f64,
+    bursts: f64,
+    /// Windows that the present burst still lasts.
+    left: u32,
+}
+
+impl Machine {
+    fn new(seed: u64, noise: f64, bursts: f64) -> Self {
+        Self { random: Pcg64Mcg::seed_from_u64(seed), noise, bursts, left: 0 }
+    }
+
+    /// What a window shows of a server's true speed.
+    fn window(&mut self, speed: f64) -> f64 {
+        let normal = (0..12).map(|_| self.random.random::<f64>()).sum::<f64>() - 6.0;
+        if self.left == 0 && self.random.random::<f64>() < self.bursts / 2.0 {
+            self.left = self.random.random_range(1..4);
+        }
+        let hit = if self.left > 0 { 0.6 } else { 1.0 };
+        self.left = self.left.saturating_sub(1);
+        speed * hit * (1.0 + self.noise * normal)
+    }
+}
+
+/// When the test says steady, and how.
+fn settle(machine: &mut Machine, curve: impl Fn(usize) -> f64) -> (usize, Class) {
+    let mut warmup = Warmup::new(Test::default());
+    for i in 0.. {
+        if let State::Settled { class, .. } = warmup.push(machine.window(curve(i))) {
+            return (i + 1, class);
+        }
+    }
+    unreachable!("the limit ends it")
+}
+
+#[test]
+fn flat_servers_settle_soon_even_on_a_noisy_machine() {
+    // (noise, bursts, windows within which 9 of 10 settle)
+    for (noise, bursts, within) in
+        [(0.01, 0.0, 15), (0.03, 0.0, 30), (0.03, 0.1, 40), (0.12, 0.1, 90)]
+    {
+        let (mut in_time, mut flat, mut all) = (0, 0, Vec::new());
+        for seed in 0..50 {
+            let (at, class) = settle(&mut Machine::new(seed, noise, bursts), |_| 1000.0);
+            in_time += usize::from(at <= within);
+            flat += usize::from(class == Class::Flat);
+            all.push((at, class));
+        }
+        assert!(in_time >= 45, "noise {noise}, bursts {bursts}: {in_time} of 50 within {within}");
+        assert!(flat >= 43, "noise {noise}, bursts {bursts}: {flat} of 50 flat: {all:?}");
+    }
+}
+
+#[test]
+fn a_server_that_still_climbs_is_not_called_steady() {
+    // A compiling server: a third of its speed at first, the rest closed by 1/e every second or two.
+    for (noise, bursts) in [(0.01, 0.0), (0.03, 0.0), (0.03, 0.05)] {
+        for constant in [10.0, 20.0] {
+            let curve = |i: usize| 1000.0 * (1.0 - 0.67 * (-(i as f64) / constant).exp());
+            let mut early = 0;
+            for seed in 0..50 {
+                let (at, _) = settle(&mut Machine::new(seed, noise, bursts), curve);
+                // More than twice the tolerance is still to come in the next second.
+                early += usize::from(curve(at + 10) / curve(at) > 1.04);
+            }
+            assert!(early <= 3, "noise {noise}, {constant} windows: {early} of 50 too early");
+        }
+    }
+}
