@@ -7,9 +7,10 @@ use crate::estimate::{NORMAL_PER_MEDIAN, median};
 /// No stretch is shorter: two runs that are off are not a new level.
 const SHORTEST: usize = 3;
 
-/// What a further change must save, in standard deviations of the noise, for a history of `n`: grows
-/// as the number of places where chance may find one, and is as large as keeps alarms under 5 of 100
-/// in made-up histories of 6 to 100 normal values without a change.
+/// What a further change must save, in standard deviations of the noise, for a history of `n`:
+/// grows
+/// as the number of places where chance may find one, and is as large as keeps alarms under 5 of
+/// 100 in made-up histories of 6 to 100 normal values without a change.
 fn price(n: usize) -> f64 {
     3.0 + 2.0 * (n as f64).ln()
 }
@@ -20,7 +21,8 @@ fn price(n: usize) -> f64 {
 /// The history is cut so that the sum of the distances to the median of each stretch, plus a
 /// penalty for each cut, is least: optimal partitioning (Jackson et al., IEEE Signal Processing
 /// Letters 12, 2005), with distances and medians in place of squares and means, so that a single
-/// wild run makes no change of its own. The noise is taken from the differences of neighbours, which
+/// wild run makes no change of its own. The noise is taken from the differences of neighbours,
+/// which
 /// a change of level touches in one place only. Values that are not finite break no stretch: they
 /// count as lying on the level before them.
 #[must_use]

@@ -83,8 +83,10 @@ pub fn pairs(server: &[Reading], reference: &[Reading]) -> Vec<Pair> {
 
 /// The ratio that the pairs show, with its interval at `confidence` (0.95). `None` without a pair.
 ///
-/// Each heat is reduced to one robust location of its blocks (Tukey's biweight, its scale taken from
-/// the blocks of all heats), and the interval is Student's over the heats, with one degree of freedom
+/// Each heat is reduced to one robust location of its blocks (Tukey's biweight, its scale taken
+/// from
+/// the blocks of all heats), and the interval is Student's over the heats, with one degree of
+/// freedom
 /// less than heats: the highest level that was repeated is what an interval may rest on (Kalibera
 /// and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013, section 6). With one heat it
 /// rests on the blocks, see [`Effect::basis`]. `tests/coverage` has the simulation that chose this

@@ -140,8 +140,8 @@ fn student_t(values: &[f64]) -> (f64, f64, f64) {
 }
 
 /// The biweight location, its standard error and its degrees of freedom, 0.7 (n - 1) (Mosteller and
-/// Tukey 1977, chapter 10; Kafadar, "A biweight approach to the one-sample problem", JASA 77, 1982).
-/// Needs five values and a scale: of four it cannot say which one is wrong.
+/// Tukey 1977, chapter 10; Kafadar, "A biweight approach to the one-sample problem", JASA 77,
+/// 1982). Needs five values and a scale: of four it cannot say which one is wrong.
 fn biweight_t(values: &[f64], scale: f64) -> (f64, f64, f64) {
     let centre = biweight(values, median(values).unwrap_or(0.0), scale);
     let (mut squares, mut slope) = (0.0, 0.0);

@@ -76,7 +76,8 @@ impl Histogram {
     }
 
     /// The distribution as a curve, ever finer towards the tail: `steps` points in each half of the
-    /// way that is left to 100 % (HdrHistogram's percentile ticks; it prints 5). Ends at the longest.
+    /// way that is left to 100 % (HdrHistogram's percentile ticks; it prints 5). Ends at the
+    /// longest.
     pub fn curve(&self, steps: u32) -> impl Iterator<Item = Point> + '_ {
         let mut count = 0;
         self.0.iter_quantiles(steps.max(1)).map(move |step| {
@@ -164,7 +165,8 @@ impl Histogram {
     }
 }
 
-/// Counts in a bucket at three significant digits: the power of two that tells 2 × 10³ values apart.
+/// Counts in a bucket at three significant digits: the power of two that tells 2 × 10³ values
+/// apart.
 const SUB_BUCKETS: u32 = 2048;
 
 /// A point of the distribution's curve.
@@ -181,9 +183,10 @@ pub struct Point {
 /// How many independent times it takes to know their `q` quantile (0 < q < 1): 368 for p99, 3,688
 /// for p99.9, 36,887 for p99.99.
 ///
-/// With fewer even the longest of them is no upper end of a 95 % interval of the quantile: all n lie
-/// below the true one with probability qⁿ, and that must not exceed 2.5 % (the order-statistics
-/// interval; Le Boudec, "Performance Evaluation of Computer and Communication Systems", theorem 2.1;
+/// With fewer even the longest of them is no upper end of a 95 % interval of the quantile: all n
+/// lie below the true one with probability qⁿ, and that must not exceed 2.5 % (the order-statistics
+/// interval; Le Boudec, "Performance Evaluation of Computer and Communication Systems", theorem
+/// 2.1;
 /// Hahn and Meeker, "Statistical Intervals", section 5.2). Below the median the shortest decides
 /// alike.
 #[must_use]

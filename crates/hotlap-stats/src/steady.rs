@@ -63,7 +63,8 @@ impl Default for Test {
 /// median of the slopes between all pairs, JASA 63, 1968: up to 29 % of the windows may be hit by
 /// anything). The server is steady when the line rises or falls by at most the tolerance over a
 /// stretch, and when the line itself is known that well: its standard error over a stretch is at
-/// most half the tolerance. n is the smallest number, from one stretch up, that knows the line so well,
+/// most half the tolerance. n is the smallest number, from one stretch up, that knows the line so
+/// well,
 /// so a noisy machine makes the test wait and not guess; a stretch of a noisy curve that is still
 /// bent is steeper at its older end, which errs on the side of waiting.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -127,8 +128,8 @@ impl Warmup {
         let steady = &self.windows[self.windows.len() - n..];
         let level = median(steady).unwrap_or(0.0);
         let noise = mad(steady).unwrap_or(0.0);
-        // Five standard errors of a median of nine (1.2533 / √9 = 0.42 each): every window is asked,
-        // and a burst moves the median of those it spares.
+        // Five standard errors of a median of nine (1.2533 / √9 = 0.42 each): every window is
+        // asked, and a burst moves the median of those it spares.
         let band = (2.0 * self.test.tolerance * level).max(5.0 * 0.42 * noise);
         let smooth = |i: usize| {
             let from = i.saturating_sub(4).min(self.windows.len().saturating_sub(9));

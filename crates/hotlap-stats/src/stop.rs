@@ -1,7 +1,8 @@
 //! How many heats and blocks, and when to stop.
 //!
 //! The time to spend is planned before anything is known, and planned again at the end of each heat
-//! from what the heats so far have shown. Only the *widths* of the intervals decide, never which way
+//! from what the heats so far have shown. Only the *widths* of the intervals decide, never which
+//! way
 //! a difference points: a rule that stops because a difference looks significant would find one in
 //! identical servers, sooner or later (Armitage, McPherson and Rowe, JRSS A 132, 1969).
 
@@ -39,9 +40,11 @@ impl Goal {
     /// `confidence` promises.
     ///
     /// It is `confidence` itself where the budget alone ends the run. A run that ends when it looks
-    /// precise ends too often where the heats agree by chance: at 95 % it finds a difference between
+    /// precise ends too often where the heats agree by chance: at 95 % it finds a difference
+    /// between
     /// identical servers in up to 10 of 100 runs. With half the alpha, and no look before the fifth
-    /// heat, it is fewer than 5, however many looks there are (the second table in `tests/coverage`).
+    /// heat, it is fewer than 5, however many looks there are (the second table in
+    /// `tests/coverage`).
     #[must_use]
     pub fn confidence_of_run(&self) -> f64 {
         match self.precision {
@@ -128,8 +131,8 @@ impl Plan {
         // heats of one block know three times less than five of two (the table in tests/coverage).
         let lone = if self.blocks == 1 { 3.0 } else { 1.0 };
         let within = (lone * spread.sd_block).powi(2) / f64::from(self.blocks);
-        // One heat alone rests on its blocks, which say nothing of the next start: it is the plan of
-        // last resort, and any two heats go before it.
+        // One heat alone rests on its blocks, which say nothing of the next start: it is the plan
+        // of last resort, and any two heats go before it.
         if heats < 2.0 {
             return f64::MAX;
         }

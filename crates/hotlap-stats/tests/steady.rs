@@ -61,7 +61,8 @@ fn flat_servers_settle_soon_even_on_a_noisy_machine() {
 
 #[test]
 fn a_server_that_still_climbs_is_not_called_steady() {
-    // A compiling server: a third of its speed at first, the rest closed by 1/e every second or two.
+    // A compiling server: a third of its speed at first, the rest closed by 1/e every second or
+    // two.
     for (noise, bursts) in [(0.01, 0.0), (0.03, 0.0), (0.03, 0.05)] {
         for constant in [10.0, 20.0] {
             let curve = |i: usize| 1000.0 * (1.0 - 0.67 * (-(i as f64) / constant).exp());
