@@ -8,9 +8,8 @@ use crate::estimate::{NORMAL_PER_MEDIAN, median};
 const SHORTEST: usize = 3;
 
 /// What a further change must save, in standard deviations of the noise, for a history of `n`:
-/// grows
-/// as the number of places where chance may find one, and is as large as keeps alarms under 5 of
-/// 100 in made-up histories of 6 to 100 normal values without a change.
+/// grows as the number of places where chance may find one, and is as large as keeps alarms under 5
+/// of 100 in made-up histories of 6 to 100 normal values without a change.
 fn price(n: usize) -> f64 {
     3.0 + 2.0 * (n as f64).ln()
 }
@@ -22,9 +21,8 @@ fn price(n: usize) -> f64 {
 /// penalty for each cut, is least: optimal partitioning (Jackson et al., IEEE Signal Processing
 /// Letters 12, 2005), with distances and medians in place of squares and means, so that a single
 /// wild run makes no change of its own. The noise is taken from the differences of neighbours,
-/// which
-/// a change of level touches in one place only. Values that are not finite break no stretch: they
-/// count as lying on the level before them.
+/// which a change of level touches in one place only. Values that are not finite break no stretch:
+/// they count as lying on the level before them.
 #[must_use]
 pub fn changes(values: &[f64]) -> Vec<usize> {
     let values = filled(values);

@@ -84,13 +84,12 @@ pub fn pairs(server: &[Reading], reference: &[Reading]) -> Vec<Pair> {
 /// The ratio that the pairs show, with its interval at `confidence` (0.95). `None` without a pair.
 ///
 /// Each heat is reduced to one robust location of its blocks (Tukey's biweight, its scale taken
-/// from
-/// the blocks of all heats), and the interval is Student's over the heats, with one degree of
-/// freedom
-/// less than heats: the highest level that was repeated is what an interval may rest on (Kalibera
-/// and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013, section 6). With one heat it
-/// rests on the blocks, see [`Effect::basis`]. `tests/coverage` has the simulation that chose this
-/// among ten estimators: its 95 % intervals hold the truth in 93 to 98 of 100 made-up runs.
+/// from the blocks of all heats), and the interval is Student's over the heats, with one degree of
+/// freedom less than heats: the highest level that was repeated is what an interval may rest on
+/// (Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013, section 6). With one
+/// heat it rests on the blocks, see [`Effect::basis`]. `tests/coverage` has the simulation that
+/// chose this among ten estimators: its 95 % intervals hold the truth in 93 to 98 of 100 made-up
+/// runs.
 #[must_use]
 pub fn effect(pairs: &[Pair], confidence: f64) -> Option<Effect> {
     let fit = pairs.iter().filter(|p| p.log_ratio.is_finite());

@@ -186,9 +186,8 @@ pub struct Point {
 /// With fewer even the longest of them is no upper end of a 95 % interval of the quantile: all n
 /// lie below the true one with probability qⁿ, and that must not exceed 2.5 % (the order-statistics
 /// interval; Le Boudec, "Performance Evaluation of Computer and Communication Systems", theorem
-/// 2.1;
-/// Hahn and Meeker, "Statistical Intervals", section 5.2). Below the median the shortest decides
-/// alike.
+/// 2.1; Hahn and Meeker, "Statistical Intervals", section 5.2). Below the median the shortest
+/// decides alike.
 #[must_use]
 pub fn times_needed(q: f64) -> u64 {
     let share = q.max(1.0 - q);

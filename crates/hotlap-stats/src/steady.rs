@@ -64,9 +64,8 @@ impl Default for Test {
 /// anything). The server is steady when the line rises or falls by at most the tolerance over a
 /// stretch, and when the line itself is known that well: its standard error over a stretch is at
 /// most half the tolerance. n is the smallest number, from one stretch up, that knows the line so
-/// well,
-/// so a noisy machine makes the test wait and not guess; a stretch of a noisy curve that is still
-/// bent is steeper at its older end, which errs on the side of waiting.
+/// well, so a noisy machine makes the test wait and not guess; a stretch of a noisy curve that is
+/// still bent is steeper at its older end, which errs on the side of waiting.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Warmup {
     test: Test,

@@ -2,9 +2,8 @@
 //!
 //! The time to spend is planned before anything is known, and planned again at the end of each heat
 //! from what the heats so far have shown. Only the *widths* of the intervals decide, never which
-//! way
-//! a difference points: a rule that stops because a difference looks significant would find one in
-//! identical servers, sooner or later (Armitage, McPherson and Rowe, JRSS A 132, 1969).
+//! way a difference points: a rule that stops because a difference looks significant would find one
+//! in identical servers, sooner or later (Armitage, McPherson and Rowe, JRSS A 132, 1969).
 
 use serde::{Deserialize, Serialize};
 
@@ -41,9 +40,8 @@ impl Goal {
     ///
     /// It is `confidence` itself where the budget alone ends the run. A run that ends when it looks
     /// precise ends too often where the heats agree by chance: at 95 % it finds a difference
-    /// between
-    /// identical servers in up to 10 of 100 runs. With half the alpha, and no look before the fifth
-    /// heat, it is fewer than 5, however many looks there are (the second table in
+    /// between identical servers in up to 10 of 100 runs. With half the alpha, and no look before
+    /// the fifth heat, it is fewer than 5, however many looks there are (the second table in
     /// `tests/coverage`).
     #[must_use]
     pub fn confidence_of_run(&self) -> f64 {

@@ -68,9 +68,8 @@ impl Bar {
     ///
     /// The rule: servers are put in the order of their levels. The first leads a group. Each next
     /// one joins the group while it cannot be told apart from the *leader*; the first that can
-    /// leads
-    /// the next group, and its rank is its place in the order (1, 1, 3). Comparing with the leader
-    /// alone keeps a chain of small steps from joining the first to the last. All pairs are
+    /// leads the next group, and its rank is its place in the order (1, 1, 3). Comparing with the
+    /// leader alone keeps a chain of small steps from joining the first to the last. All pairs are
     /// compared and corrected together. Servers of equal level keep the order in which they came;
     /// one without a reading has no rank.
     #[must_use]
