@@ -8,13 +8,17 @@ if ARGV[0]? == "--version"
 end
 
 server = HTTP::Server.new do |context|
-  response = context.response
+  request, response = context.request, context.response
+  # A body that is left unread costs the connection.
+  request.body.try &.skip_to_end
   response.content_type = "text/plain"
-  if context.request.path != "/"
+  if request.path != "/"
     response.status = :not_found
     response.print "Not Found"
-  elsif context.request.method.in?("GET", "HEAD")
+  elsif request.method == "GET"
     response.print "Hello, World!"
+  elsif request.method == "HEAD"
+    response.content_length = 13
   else
     response.status = :method_not_allowed
     response.print "Method Not Allowed"
