@@ -88,7 +88,7 @@ pub fn pairs(server: &[Reading], reference: &[Reading]) -> Vec<Pair> {
 /// freedom less than heats: the highest level that was repeated is what an interval may rest on
 /// (Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013, section 6). With one
 /// heat it rests on the blocks, see [`Effect::basis`]. `tests/coverage` has the simulation that
-/// chose this among ten estimators: its 95 % intervals hold the truth in 93 to 98 of 100 made-up
+/// chose this among nine estimators: its 95 % intervals hold the truth in 93 to 98 of 100 made-up
 /// runs.
 #[must_use]
 pub fn effect(pairs: &[Pair], confidence: f64) -> Option<Effect> {
