@@ -61,7 +61,7 @@ def chunks_end(buf, at):
 
 class Connection:
     def __init__(self, sock):
-        self.sock, self.buf, self.out, self.done = sock, bytearray(), b"", False
+        self.sock, self.buf, self.out, self.done, self.told = sock, bytearray(), b"", False, False
 
     def take(self):
         """Answers the first whole request that was received, if there is one."""
@@ -77,12 +77,17 @@ class Connection:
             raise Refused(501)
         end = chunks_end(self.buf, end) if coding else end + int(length or 0)
         if end > len(self.buf):
+            if fields.get(b"expect", b"").lower() == b"100-continue" and not self.told:
+                self.told, self.out = True, self.out + b"HTTP/1.1 100 Continue\r\n\r\n"
             return False
         del self.buf[:end]
+        self.told = False
         options = re.split(rb"[ \t]*,[ \t]*", fields.get(b"connection", b"").lower())
         self.done = b"close" in options or old and b"keep-alive" not in options
-        known = target.split(b"?")[0] == b"/"
-        status = 404 if not known else 200 if method in (b"GET", b"HEAD") else 405
+        path = target.split(b"?")[0]
+        if not path.startswith(b"/"):  # the absolute form: section 3.2.2
+            path = b"/" + path.partition(b"://")[2].partition(b"/")[2]
+        status = 404 if path != b"/" else 200 if method in (b"GET", b"HEAD") else 405
         connection = "close" if self.done else "keep-alive" if old else ""
         self.out += answer(status, connection, int(time()), method == b"HEAD")
         return not self.done

@@ -256,7 +256,7 @@ impl Server {
         }
         let (status, media_type, body) = self.content(request);
         let count = self.count.load(Ordering::Relaxed);
-        if self.lie == Lie::Logs || (self.lie == Lie::LogsHalf && count % 2 == 0) {
+        if self.lie == Lie::Logs || (self.lie == Lie::LogsHalf && count.is_multiple_of(2)) {
             let file = File::options().create(true).append(true).open("access.log");
             file.unwrap().write_all(b"asked\n").unwrap();
         }
