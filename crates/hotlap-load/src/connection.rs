@@ -166,7 +166,8 @@ impl Connection {
                     let mut seen = std::mem::take(&mut self.first);
                     seen.extend_from_slice(whole);
                     let (failure, why) = kind(broken);
-                    return Step::Broken(failure, self.phase(), why, evidence(&seen));
+                    // Its first byte is here, whatever it is.
+                    return Step::Broken(failure, Phase::Body, why, evidence(&seen));
                 }
             }
         }

@@ -19,6 +19,7 @@ mod layout;
 pub mod outcome;
 mod pace;
 pub mod plan;
+pub mod rehearsal;
 pub mod session;
 mod tally;
 pub mod target;

@@ -74,7 +74,8 @@ pub(crate) struct Shared {
     stopped: AtomicBool,
     /// Workers that are not ready.
     unready: AtomicUsize,
-    connected: AtomicU64,
+    /// Connections that were up once.
+    reached: AtomicU64,
     wakers: Vec<Arc<Waker>>,
     ramp: Duration,
     stop: Stop,
@@ -101,7 +102,7 @@ impl Shared {
             closes_ns: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             unready: AtomicUsize::new(plan.threads),
-            connected: AtomicU64::new(0),
+            reached: AtomicU64::new(0),
             wakers,
             ramp: plan.ramp,
             stop: plan.stop,
@@ -122,10 +123,10 @@ impl Shared {
         (go > 0).then(|| (go, opens, self.closes_ns.load(Ordering::Relaxed)))
     }
 
-    /// A worker has so many connections up, and all others have failed once. The last to say so
-    /// sets the times.
-    pub(crate) fn ready(&self, connected: u64) {
-        let all = self.connected.fetch_add(connected, Ordering::AcqRel) + connected;
+    /// So many of a worker's connections were up, and all others have failed once. The last worker
+    /// to say so sets the times.
+    pub(crate) fn ready(&self, reached: u64) {
+        let all = self.reached.fetch_add(reached, Ordering::AcqRel) + reached;
         if self.unready.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }

@@ -92,6 +92,8 @@ pub(crate) struct Worker {
     /// Requests in flight, and lanes that are open, over all lanes.
     in_flight: u64,
     connected: u64,
+    /// Lanes that were open once.
+    reached: u64,
     /// Lanes that were neither open nor failed yet.
     unsettled: usize,
     /// Lanes that are connecting, and the next that is opened for the first time.
@@ -152,6 +154,7 @@ impl Worker {
             },
             in_flight: 0,
             connected: 0,
+            reached: 0,
             unsettled: lanes,
             opening: 0,
             next_lane: 0,
@@ -268,7 +271,7 @@ impl Worker {
     fn settle(&mut self) {
         if self.stage == Stage::Opening && self.unsettled == 0 {
             self.stage = Stage::Ready;
-            self.shared.ready(self.connected);
+            self.shared.ready(self.reached);
         }
     }
 

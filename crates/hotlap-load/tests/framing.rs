@@ -142,7 +142,7 @@ fn what_breaks_the_rules_is_told_by_name() {
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
     assert_eq!(broken(both), "both Content-Length and Transfer-Encoding");
     assert_eq!(broken(b"HTTP/1.1 200 OK\nContent-Length: 0\n\n"), "a head line ends in a bare LF");
-    assert_eq!(broken(b"\n"), "a head line ends in a bare LF");
+    assert_eq!(broken(b"\n"), "no HTTP/1.x status line");
     let negative = b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nHello";
     assert_eq!(broken(negative), "a Content-Length that is no number");
     let huge = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n";
@@ -157,7 +157,7 @@ fn what_breaks_the_rules_is_told_by_name() {
         chunks(&format!("5;{}", "x".repeat(70_000))),
         "64 KiB of chunk extensions or trailers"
     );
-    assert_eq!(broken(b"SSH-2.0-OpenSSH_9.2\r\n\r\n"), "no HTTP/1.x version");
+    assert_eq!(broken(b"SSH-2.0-OpenSSH_9.2\r\n"), "no HTTP/1.x status line");
 }
 
 #[test]

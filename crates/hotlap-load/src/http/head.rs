@@ -6,6 +6,9 @@ use super::Broken;
 /// longer is taken for one that never ends.
 pub const HEAD_LIMIT: usize = 64 * 1024;
 
+/// How every head starts.
+const START: &[u8] = b"HTTP/1.";
+
 /// The most header lines that are read.
 const HEADERS_LIMIT: usize = 256;
 
@@ -51,8 +54,13 @@ pub enum Framing {
 /// Up to `from`, it is known not to.
 ///
 /// # Errors
-/// When a line ends in a bare LF, or the head is over the limit.
+/// When it does not start as one, a line ends in a bare LF, or it is over the limit.
 pub fn head_end(buf: &[u8], from: usize) -> Result<Option<usize>, Broken> {
+    // Told from the first bytes on, so that what will never be an answer is not waited for.
+    let known = buf.len().min(START.len());
+    if buf[..known] != START[..known] {
+        return Err(Broken::Framing("no HTTP/1.x status line"));
+    }
     // Where the line starts that `from` is in; a line is at least its CRLF.
     let mut start = buf[..from].iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
     let mut at = from;

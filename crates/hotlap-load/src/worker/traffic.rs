@@ -249,6 +249,7 @@ impl Worker {
         lane.failed = 0;
         self.opening -= 1;
         self.connected += 1;
+        self.reached += u64::from(!lane.is_settled);
         self.settled(number);
         let waiting = self.lanes[number].talk.in_flight();
         if waiting > 0 {

@@ -1,0 +1,118 @@
+//! The state machine of one connection, without a network.
+
+use std::net::SocketAddr;
+
+use hotlap_load::plan::{Body, Endpoint, Request, Target};
+use hotlap_load::rehearsal::{Rehearsed, rehearse};
+use hotlap_load::{Failure, Phase, Plan};
+use proptest::prelude::*;
+
+fn plan(expect: Body) -> Plan {
+    let address: SocketAddr = ([127, 0, 0, 1], 1).into();
+    let target = Target { endpoint: Endpoint::Tcp(address), tls: None };
+    let mut request = Request::get("/", "test");
+    request.expect.body = expect;
+    Plan::new(target, request)
+}
+
+fn hello() -> Body {
+    Body::Bytes { bytes: b"Hello, World!".to_vec(), varies: Vec::new() }
+}
+
+fn answer(date: u32, id: &str, body: &str) -> Vec<u8> {
+    let head = format!("HTTP/1.1 200 OK\r\nDate: {date:08}\r\nX-Id: {id}\r\n");
+    format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+fn chunked(body: &str) -> Vec<u8> {
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    format!("{head}{:x}\r\n{body}\r\n0\r\n\r\n", body.len()).into_bytes()
+}
+
+/// The fast path must say what the parser says, whatever it learned before.
+#[test]
+fn a_wrong_answer_after_a_hundred_right_ones_is_found() {
+    for wrong in [
+        answer(1, "a", "Jello, World!"),
+        answer(1, "a", "Hello, World"),
+        b"HTTP/1.1 500 Oh\r\nDate: 00000001\r\nX-Id: a\r\nContent-Length: 13\r\n\r\nHello, World!"
+            .to_vec(),
+        chunked("Hello, Wurld!"),
+    ] {
+        let mut pieces: Vec<Vec<u8>> = (0..100).map(|n| answer(n, "a", "Hello, World!")).collect();
+        pieces.push(wrong);
+        pieces.push(answer(101, "a", "Hello, World!"));
+        let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
+        let heard = rehearse(&plan(hello()), &pieces, true);
+        let wrong: Vec<usize> =
+            heard.answers.iter().enumerate().filter(|(_, a)| !a.2).map(|(i, _)| i).collect();
+        assert_eq!((heard.answers.len(), wrong), (102, vec![100]));
+    }
+}
+
+#[test]
+fn answers_in_flight_are_told_from_those_nobody_asked_for() {
+    let mut plan = plan(hello());
+    plan.pipeline = 3;
+    let bytes = [answer(1, "a", "Hello, World!"), chunked("Hello, World!")].concat();
+    let heard = rehearse(&plan, &[&bytes, &bytes[..40]], true);
+    assert_eq!(heard.answers.len(), 2);
+    assert_eq!(heard.broken, Some((Failure::ClosedEarly, Phase::Body)));
+    assert_eq!(heard.in_flight, 3);
+}
+
+#[test]
+fn a_body_that_is_skipped_has_its_length_checked_still() {
+    let mut plan = plan(Body::Length(100_000));
+    plan.check_one_in = 1_000_000;
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n";
+    let body = vec![b'x'; 100_000];
+    let heard = rehearse(&plan, &[head, &body[..60_000], &body[60_000..], head], false);
+    assert_eq!(heard.answers, [(200, 100_043, true)]);
+    plan.requests[0].expect.body = Body::Length(99_999);
+    let heard = rehearse(&plan, &[head, &body], false);
+    assert_eq!(heard.answers, [(200, 100_043, false)]);
+}
+
+fn outcome(bytes: &[u8], cuts: &[usize], plan: &Plan) -> Rehearsed {
+    let pieces: Vec<&[u8]> = cuts.windows(2).map(|w| &bytes[w[0]..w[1]]).collect();
+    rehearse(plan, &pieces, true)
+}
+
+proptest! {
+    #[test]
+    fn how_answers_are_cut_makes_no_difference(
+        parts in prop::collection::vec((0u32..3, "[a-c]", 0u8..5), 1..8),
+        flip in prop::option::of((any::<prop::sample::Index>(), any::<u8>())),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
+        pipeline in 1usize..4,
+        one_in in 1u32..3,
+    ) {
+        let mut bytes: Vec<u8> = parts
+            .iter()
+            .flat_map(|(date, id, kind)| match kind {
+                0 => chunked("Hello, World!"),
+                1 => answer(*date, id, "Hello, Wurld!"),
+                2 => b"HTTP/1.1 204 None\r\n\r\n".to_vec(),
+                _ => answer(*date, id, "Hello, World!"),
+            })
+            .collect();
+        if let Some((at, byte)) = flip {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        let mut plan = plan(hello());
+        plan.pipeline = pipeline;
+        plan.check_one_in = one_in;
+        let mut cuts: Vec<usize> = cuts.iter().map(|c| c.index(bytes.len())).collect();
+        cuts.extend([0, bytes.len()]);
+        cuts.sort_unstable();
+        let whole = outcome(&bytes, &[0, bytes.len()], &plan);
+        let mut pieces = outcome(&bytes, &cuts, &plan);
+        if one_in > 1 {
+            // Which bodies are looked at depends on how they are cut; the rest does not.
+            pieces.answers.iter_mut().zip(&whole.answers).for_each(|(p, w)| p.2 = w.2);
+        }
+        prop_assert_eq!(pieces, whole);
+    }
+}
