@@ -164,7 +164,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub request: RequestArgs,
     /// Exit with code 5 where a server is worse than the reference by more than this, outside of
-    /// the noise: "cost +3%", "rps -5%", "p99 +10%"
+    /// the noise: "cost +3%", "rps -5%"
     #[arg(long, value_name = "RULE")]
     pub fail_if: Vec<String>,
     /// Do not store the run

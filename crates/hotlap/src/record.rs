@@ -276,6 +276,39 @@ pub struct Lap {
     pub failed: Vec<Gate>,
 }
 
+impl From<&hotlap_harness::host::Host> for Host {
+    fn from(host: &hotlap_harness::host::Host) -> Self {
+        let mut facts = Vec::new();
+        let mut fact = |name: &str, value: Option<String>| {
+            facts.extend(value.map(|value| (name.to_owned(), value)));
+        };
+        let yes = |known: Option<bool>| known.map(|k| if k { "yes" } else { "no" }.to_owned());
+        fact("physical cores", Some(host.cores.to_string()));
+        fact("hardware threads", Some(host.threads.to_string()));
+        fact("quota, cores", host.quota.map(|q| format!("{q:.2}")));
+        fact("governor", host.governor.clone());
+        fact("turbo", yes(host.turbo));
+        fact("two threads a core", yes(host.smt));
+        fact("on battery", yes(host.battery));
+        fact("load average", host.load.map(|l| format!("{l:.2}")));
+        fact("busy before the run, %", host.busy.map(|b| format!("{b:.0}")));
+        fact("stolen before the run, %", host.steal.map(|s| format!("{s:.1}")));
+        fact("fingerprint", Some(host.fingerprint.clone()));
+        let machine = host.virtual_machine.then(|| "virtual machine".to_owned());
+        Self {
+            os: host.os.clone(),
+            kernel: host.kernel.clone(),
+            arch: host.architecture.clone(),
+            cpu: host.cpu.clone(),
+            cores: host.allowed as u32,
+            memory_bytes: host.memory_bytes,
+            virtualisation: host.container.clone().or(machine),
+            facts,
+            doubts: host.doubts().iter().map(|d| format!("{}: {}", d.what, d.cure)).collect(),
+        }
+    }
+}
+
 impl From<&entrant::Load> for Load {
     fn from(load: &entrant::Load) -> Self {
         Self {

@@ -23,6 +23,12 @@ use crate::record;
 
 pub use crate::record::Role;
 
+/// The verdict that a server's requests/s are less than the reference's.
+pub const SLOWER: &str = "slower";
+
+/// The verdict that a server's CPU time a request is more than the reference's.
+pub const DEARER: &str = "dearer";
+
 /// How a report can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {

@@ -81,6 +81,15 @@ impl<'a> Timekeeper<'a> {
         Kept { run: self.run, over, store_failed: self.store_failed }
     }
 
+    /// Ends it without a race: no server can take part.
+    #[must_use]
+    pub fn nobody(mut self) -> Kept {
+        self.run.state = State::Finished;
+        self.stored(|store, number| store.end(number, State::Finished, 0));
+        self.live.clear();
+        Kept { run: self.run, over: Over::Nobody, store_failed: self.store_failed }
+    }
+
     fn watch(&mut self, event: &Event) {
         let name = |run: &Run, i: usize| run.servers[i].name.clone();
         match *event {

@@ -9,9 +9,11 @@ use hotlap::record::{Host, Load, Question, Run, Schedule, Server, State};
 use hotlap::report::{Form, Report, terminal};
 use hotlap::store::Store;
 use hotlap::timekeeper::{Kept, Timekeeper};
+use hotlap_harness::contract::{Contract, Name};
 use hotlap_harness::entrant::{self, Entrant, Launch, Role};
 use hotlap_harness::race::{Place, Race};
 use hotlap_harness::scripted::{Script, Scripted};
+use hotlap_harness::verify::Demand;
 use hotlap_load::plan::Reuse;
 
 /// A run as a test tells it.
@@ -30,7 +32,8 @@ fn scene(servers: &[(&str, Role, Script)]) -> Scene {
             env: [].into(),
             cwd: PathBuf::from("."),
         }),
-        contract: Some("hello".to_owned()),
+        contract: Contract::of(Name::Hello, None),
+        demand: Demand::Stranger,
         version: format!("{name} 1.0"),
         counts: None,
     };
@@ -80,7 +83,7 @@ fn three() -> Scene {
         ("go/net-http", Role::Reference, go),
         ("node/http:cluster", Role::Contestant, node),
         ("python3 app.py", Role::Contestant, python),
-        ("go/net-http", Role::Double, double),
+        ("go/net-http (again)", Role::Double, double),
         ("ceiling", Role::Ceiling, ceiling),
     ])
 }
@@ -148,15 +151,15 @@ fn the_whole_table_at_120_columns() {
     hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks × 0.5 s
 
                               requests/s  of ceiling  CPU µs/request      p50      p99  memory  errors  checks
-    1  go/net-http         57,800 ± 0.3%        47 %    16.9 ± 0.07%   1.1 ms   1.1 ms  7.0 MB       0   14/14
-    2  node/http:cluster   38,400 ± 0.4%        31 %    25.6 ± 0.09%   1.7 ms   1.7 ms  131 MB       0   14/14
-    3  python3 app.py       2,110 ± 0.8%       1.7 %    469.7 ± 0.1%  30.2 ms  31.8 ms   23 MB       0   14/14
-       ceiling            123,300 ± 0.4%       100 %     7.1 ± 0.07%  0.51 ms  0.53 ms  1.0 MB       0   14/14
+    1  go/net-http         57,900 ± 0.3%        47 %    16.9 ± 0.05%   1.1 ms   1.1 ms  7.0 MB       0   14/14
+    2  node/http:cluster   38,300 ± 0.5%        31 %    25.6 ± 0.09%   1.7 ms   1.7 ms  131 MB       0   14/14
+    3  python3 app.py       2,100 ± 0.3%       1.7 %   470.0 ± 0.05%  30.2 ms  31.8 ms   23 MB       0   14/14
+       ceiling            123,200 ± 0.1%       100 %     7.1 ± 0.03%  0.51 ms  0.53 ms  1.0 MB       0   14/14
 
-    go/net-http serves 1.51× [1.50, 1.51] the requests of node/http:cluster, at 0.66× [0.66, 0.66] of its CPU time each.
-    go/net-http serves 27.5× [27.4, 27.5] the requests of python3 app.py, at 0.0360× [0.0360, 0.0360] of its CPU time
+    go/net-http serves 1.51× [1.50, 1.52] the requests of node/http:cluster, at 0.66× [0.66, 0.66] of its CPU time each.
+    go/net-http serves 27.4× [27.4, 27.5] the requests of python3 app.py, at 0.0360× [0.0360, 0.0360] of its CPU time
     each.
-    Noise here today: ± 0.6% in requests/s, ± 0.1% in CPU time per request (go/net-http against itself).
+    Noise here today: ± 0.7% in requests/s, ± 0.1% in CPU time per request (go/net-http against itself).
     "###);
 }
 
@@ -167,18 +170,18 @@ fn the_whole_table_at_80_columns() {
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
     3 heats × 6 blocks × 0.5 s
 
-                                               of        CPU µs
-                              requests/s  ceiling      /request      p50      p99
-    1  go/net-http         57,800 ± 0.3%     47 %  16.9 ± 0.07%   1.1 ms   1.1 ms
-    2  node/http:cluster   38,400 ± 0.4%     31 %  25.6 ± 0.09%   1.7 ms   1.7 ms
-    3  python3 app.py       2,110 ± 0.8%    1.7 %  469.7 ± 0.1%  30.2 ms  31.8 ms
-       ceiling            123,300 ± 0.4%    100 %   7.1 ± 0.07%  0.51 ms  0.53 ms
+                                               of         CPU µs
+                              requests/s  ceiling       /request      p50      p99
+    1  go/net-http         57,900 ± 0.3%     47 %   16.9 ± 0.05%   1.1 ms   1.1 ms
+    2  node/http:cluster   38,300 ± 0.5%     31 %   25.6 ± 0.09%   1.7 ms   1.7 ms
+    3  python3 app.py       2,100 ± 0.3%    1.7 %  470.0 ± 0.05%  30.2 ms  31.8 ms
+       ceiling            123,200 ± 0.1%    100 %    7.1 ± 0.03%  0.51 ms  0.53 ms
 
-    go/net-http serves 1.51× [1.50, 1.51] the requests of node/http:cluster, at
+    go/net-http serves 1.51× [1.50, 1.52] the requests of node/http:cluster, at
     0.66× [0.66, 0.66] of its CPU time each.
-    go/net-http serves 27.5× [27.4, 27.5] the requests of python3 app.py, at
+    go/net-http serves 27.4× [27.4, 27.5] the requests of python3 app.py, at
     0.0360× [0.0360, 0.0360] of its CPU time each.
-    Noise here today: ± 0.6% in requests/s, ± 0.1% in CPU time per request
+    Noise here today: ± 0.7% in requests/s, ± 0.1% in CPU time per request
     (go/net-http against itself).
     "###);
 }
@@ -191,18 +194,18 @@ fn the_whole_table_as_markdown() {
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks × 0.5 s
 
-    **go/net-http serves 1.51× \[1.50, 1.51\] the requests of node/http:cluster, at 0.66× \[0.66, 0.66\] of its CPU time each.**
+    **go/net-http serves 1.51× \[1.50, 1.52\] the requests of node/http:cluster, at 0.66× \[0.66, 0.66\] of its CPU time each.**
 
-    **go/net-http serves 27.5× \[27.4, 27.5\] the requests of python3 app.py, at 0.0360× \[0.0360, 0.0360\] of its CPU time each.**
+    **go/net-http serves 27.4× \[27.4, 27.5\] the requests of python3 app.py, at 0.0360× \[0.0360, 0.0360\] of its CPU time each.**
 
     |  | server | requests/s | of ceiling | CPU µs/request | avg | stdev | p50 | p99 | max | memory | CPU | errors | checks |
     | --: | :-- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |
-    | 1 | go/net-http | 57,800 ± 0.3% | 47 % | 16.9 ± 0.07% | 1.1 ms | 0.11 ms | 1.1 ms | 1.1 ms | 2.3 ms | 7.0 MB | 98 % | 0 | 14/14 |
-    | 2 | node/http:cluster | 38,400 ± 0.4% | 31 % | 25.6 ± 0.09% | 1.7 ms | 0.16 ms | 1.7 ms | 1.7 ms | 3.4 ms | 131 MB | 98 % | 0 | 14/14 |
-    | 3 | python3 app.py | 2,110 ± 0.8% | 1.7 % | 469.7 ± 0.1% | 30.2 ms | 1.1 ms | 30.2 ms | 31.8 ms | 31.8 ms | 23 MB | 99 % | 0 | 14/14 |
-    |  | *ceiling* | 123,300 ± 0.4% | 100 % | 7.1 ± 0.07% | 0.52 ms | 52 µs | 0.51 ms | 0.53 ms | 1.1 ms | 1.0 MB | 87 % | 0 | 14/14 |
+    | 1 | go/net-http | 57,900 ± 0.3% | 47 % | 16.9 ± 0.05% | 1.1 ms | 0.11 ms | 1.1 ms | 1.1 ms | 2.3 ms | 7.0 MB | 98 % | 0 | 14/14 |
+    | 2 | node/http:cluster | 38,300 ± 0.5% | 31 % | 25.6 ± 0.09% | 1.7 ms | 0.16 ms | 1.7 ms | 1.7 ms | 3.4 ms | 131 MB | 98 % | 0 | 14/14 |
+    | 3 | python3 app.py | 2,100 ± 0.3% | 1.7 % | 470.0 ± 0.05% | 30.2 ms | 1.1 ms | 30.2 ms | 31.8 ms | 31.8 ms | 23 MB | 99 % | 0 | 14/14 |
+    |  | *ceiling* | 123,200 ± 0.1% | 100 % | 7.1 ± 0.03% | 0.52 ms | 52 µs | 0.51 ms | 0.53 ms | 1.1 ms | 1.0 MB | 87 % | 0 | 14/14 |
 
-    Noise here today: ± 0.6% in requests/s, ± 0.1% in CPU time per request (go/net-http against itself).
+    Noise here today: ± 0.7% in requests/s, ± 0.1% in CPU time per request (go/net-http against itself).
 
     2026-11-21T20:15:00Z · hotlap 0.1.0 · seed 7
     2 × Imaginary CPU, 16 GB, Debian GNU/Linux 12, Linux 6.18
@@ -217,9 +220,9 @@ fn the_whole_table_as_csv() {
     let report = Report::of(&hold(&three(), None).run);
     insta::assert_snapshot!(report.render(Form::Csv), @r###"
     load,rank,server,role,version,requests_per_s,requests_per_s_low,requests_per_s_high,is_bound,of_ceiling_percent,cpu_us,cpu_us_low,cpu_us_high,instructions_user,instructions_kernel,switches,mean_ms,stdev_ms,p50_ms,p90_ms,p99_ms,p999_ms,max_ms,rate,rate_p50_ms,rate_p99_ms,rss_mb,pss_mb,cpu_percent,errors,ready_ms,steady_ms,laps,laps_left_out
-    ,1,go/net-http,reference,go/net-http 1.0,57841.5,57644.8,58038.9,false,47.0502,16.9028,16.8907,16.9149,,,0.0996643,1.10445,0.10929,1.08953,1.11718,1.11718,2.2569,2.2569,,,,7,7,97.8704,0,20,0,36,0
-    ,2,node/http:cluster,contestant,node/http:cluster 1.0,38366.5,38207.4,38526.3,false,31.096,25.5915,25.5672,25.6158,,,0.0994277,1.66757,0.162681,1.65478,1.68857,1.68857,3.41197,3.41197,,,,131,131,98.135,0,20,0,36,0
-    ,3,python3 app.py,contestant,python3 app.py 1.0,2108.3,2090.48,2126.27,false,1.71275,469.686,469.013,470.361,,,0.0951123,30.1896,1.08838,30.1793,31.7686,31.7686,,31.7686,,,,23,23,98.8174,0,20,0,36,0
-    ,,ceiling,ceiling,ceiling 1.0,123299,122868,123732,false,100,7.09763,7.09255,7.10272,,,0.0998072,0.519479,0.0522007,0.514815,0.525311,0.525311,1.06189,1.06189,,,,1,1,87.4365,0,20,0,36,0
+    ,1,go/net-http,reference,go/net-http 1.0,57911.3,57755.5,58067.5,false,47.018,16.8993,16.8901,16.9084,,,0.0996643,1.10445,0.10929,1.08953,1.11718,1.11718,2.2569,2.2569,,,,7,7,97.8704,0,20,0,36,0
+    ,2,node/http:cluster,contestant,node/http:cluster 1.0,38343.2,38167.6,38519.5,false,31.098,25.5943,25.5703,25.6183,,,0.0994277,1.66757,0.162681,1.65478,1.68857,1.68857,3.41197,3.41197,,,,131,131,98.135,0,20,0,36,0
+    ,3,python3 app.py,contestant,python3 app.py 1.0,2103.79,2097.3,2110.29,false,1.70893,469.985,469.733,470.237,,,0.0951123,30.1896,1.08838,30.1793,31.7686,31.7686,,31.7686,,,,23,23,98.8174,0,20,0,36,0
+    ,,ceiling,ceiling,ceiling 1.0,123170,123016,123325,false,100,7.09917,7.09739,7.10095,,,0.0998072,0.519479,0.0522007,0.514815,0.525311,0.525311,1.06189,1.06189,,,,1,1,87.4365,0,20,0,36,0
     "###);
 }

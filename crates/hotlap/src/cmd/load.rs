@@ -1,7 +1,7 @@
 //! `hotlap load`: the generator alone, with wrk's flags.
 
 mod form;
-mod requests;
+pub mod requests;
 
 use std::fs::File;
 use std::io::Write;

@@ -1,13 +1,276 @@
-//! `hotlap run`
+//! `hotlap run`: servers named, a race held, a table and a sentence.
+
+pub mod grid;
+pub mod rule;
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use hotlap_harness::cores::{self, Split};
+use hotlap_harness::entrant::{Load, Role};
+use hotlap_harness::host;
+use hotlap_harness::live::{Live, Setting};
+use hotlap_harness::process::Warden;
+use hotlap_harness::race::{Over, Place, Race};
+use hotlap_load::plan::Reuse;
 
 use crate::cli::RunArgs;
 use crate::console::Console;
-use crate::exit::Exit;
+use crate::exit::{Exit, usage};
+use crate::export::Exports;
+use crate::interrupt::Interrupt;
+use crate::record::{self, Question, Run, State};
+use crate::report::{Report, terminal};
+use crate::shelf;
+use crate::store::Store;
+use crate::timekeeper::{Kept, Timekeeper};
+use grid::Grid;
+use rule::Rule;
 
-/// Does it.
+/// What is sent before a lap's window opens.
+const RAMP: Duration = Duration::from_millis(100);
+
+/// How long a server may take to its first answer: a JVM that compiles a language first takes many
+/// seconds on a busy machine.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a server may take to end in peace.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What was typed, and what of it is meant.
+struct Meant {
+    race: Race,
+    split: Split,
+    rules: Vec<Rule>,
+    exports: Exports,
+    store: Option<Store>,
+}
+
+/// Holds a race.
 ///
 /// # Errors
-/// Not there yet.
-pub fn run(_args: RunArgs, _console: &Console) -> anyhow::Result<Exit> {
-    anyhow::bail!("hotlap run is not built yet")
+/// When the command line makes no sense, a file or the store cannot be written, or the system
+/// refuses.
+pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
+    if let Some(suite) = &args.suite {
+        return usage(format!("no suite is called {suite}: name servers instead"));
+    }
+    let mut meant = meant(&args)?;
+    let interrupt = Interrupt::listen()?;
+    let grid = Grid::of(&args, &interrupt, console)?;
+    if interrupt.asked() {
+        return Ok(Exit::Interrupted);
+    }
+    let host = host::Host::describe();
+    let (pinned, anyone) = (!grid.all_run_already(), !grid.entrants.is_empty());
+    if !pinned {
+        meant.split = unpinned();
+    }
+    meant.race.entrants = grid.entrants.clone();
+    let run = record(&args, &meant, &grid, &host);
+    announce(&run, &meant, console);
+    let logs = Logs::new()?;
+    let setting = setting(&args, &meant, logs.0.clone())?;
+    let mut track = Live::new(setting, &meant.race.entrants, &meant.race.loads, interrupt.shared());
+    let keeper = Timekeeper::new(run, meant.store.take(), &mut meant.exports, console)?;
+    let kept = match anyone {
+        true => keeper.keep(&meant.race, &mut track),
+        false => keeper.nobody(),
+    };
+    conclude(&kept, &meant.rules, &mut meant.exports, console)
+}
+
+/// Prints the table and the exports of a race that is over, and says how it ended.
+///
+/// # Errors
+/// When standard output or an export cannot be written.
+pub fn conclude(
+    kept: &Kept,
+    rules: &[Rule],
+    exports: &mut Exports,
+    console: &Console,
+) -> anyhow::Result<Exit> {
+    let report = Report::of(&kept.run);
+    if !exports.to_stdout() {
+        let mut text = terminal::render(&report, console.width, console.color);
+        if let Some(number) = kept.run.number.filter(|_| !kept.store_failed && !console.quiet) {
+            text += &format!(
+                "  Run {number} stored. Look at it: hotlap report {number} --export-html \
+                 report.html\n"
+            );
+        }
+        console.print(&text)?;
+    }
+    exports.finish(&report)?;
+    let mut exit = match () {
+        () if kept.over == Over::Interrupted => Exit::Interrupted,
+        () if kept.run.servers.iter().any(|s| s.retired.is_some()) => Exit::ServerFailed,
+        () if !is_measured(&report) => Exit::Invalid,
+        () => Exit::Ok,
+    };
+    if kept.store_failed {
+        exit = exit.and(Exit::Error);
+    }
+    for broken in rules.iter().flat_map(|rule| rule.broken(&report)) {
+        console.note(&broken);
+        exit = exit.and(Exit::Regression);
+    }
+    Ok(exit)
+}
+
+/// Whether every server that took part has a figure under every load.
+fn is_measured(report: &Report) -> bool {
+    let rows = || report.tables.iter().flat_map(|t| &t.rows);
+    rows().next().is_some() && rows().all(|row| row.requests_per_s.is_some())
+}
+
+/// Everything that can be wrong with the command line is found here, before anything is started.
+fn meant(args: &RunArgs) -> anyhow::Result<Meant> {
+    let (shape, schedule) = (&args.shape, &args.schedule);
+    let split = if schedule.no_pin { unpinned() } else { cores::split_here(schedule.cpus) };
+    let usual = split.generator.len().clamp(1, shape.connections.max(1));
+    let threads = shape.threads.unwrap_or(usual);
+    if shape.connections == 0 || threads == 0 || shape.pipeline == 0 {
+        return usage("0 connections, threads or requests in flight send nothing: use at least 1");
+    }
+    if threads > shape.connections {
+        return usage(format!(
+            "{threads} threads for {} connections: a thread needs a connection of its own, so use \
+             at most {0} threads",
+            shape.connections
+        ));
+    }
+    if schedule.heats == Some(0) || schedule.blocks == Some(0) {
+        return usage("0 heats or blocks measure nothing: use at least 1");
+    }
+    let load = Load {
+        name: String::new(),
+        connections: shape.connections,
+        threads,
+        reuse: if shape.close { Reuse::Close } else { Reuse::KeepAlive },
+        pipeline: shape.pipeline,
+        request: 0,
+    };
+    let race = Race {
+        entrants: Vec::new(),
+        loads: vec![load],
+        budget: schedule.budget,
+        precision: schedule.precision,
+        heats: schedule.heats,
+        blocks: schedule.blocks,
+        lap: schedule.lap,
+        paced: true,
+        rate: shape.rate,
+        seed: schedule.seed.unwrap_or_else(fresh_seed),
+        from: Place::default(),
+    };
+    let rules = args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<_>>()?;
+    let exports = Exports::open(&args.exports)?;
+    let store = match args.no_store {
+        true => None,
+        false => {
+            let path = args.store.store.clone().unwrap_or_else(Store::usual_path);
+            Some(Store::open(&path).context("--no-store runs without it")?)
+        }
+    };
+    Ok(Meant { race, split, rules, exports, store })
+}
+
+fn unpinned() -> Split {
+    Split { server: Vec::new(), generator: Vec::new(), shared: false, notes: Vec::new() }
+}
+
+/// A seed that nobody chose; it is stored, so the order can be had again.
+fn fresh_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    // Below 2⁵³, so that it survives every reader of JSON.
+    RandomState::new().hash_one(std::process::id()) >> 11
+}
+
+fn setting(args: &RunArgs, meant: &Meant, logs: PathBuf) -> anyhow::Result<Setting> {
+    let race = &meant.race;
+    let laps = (race.entrants.len() * race.loads.len()).max(1) as u32;
+    Ok(Setting {
+        lap: race.lap,
+        ramp: RAMP,
+        timeout: args.shape.timeout,
+        start_limit: START_LIMIT,
+        // All warm-ups of one heat together take at most half of the budget.
+        warm_limit: (race.budget / 2 / laps).clamp(Duration::from_secs(2), Duration::from_secs(20)),
+        grace: GRACE,
+        freeze: !args.schedule.no_freeze,
+        counters: true,
+        cores: meant.split.clone(),
+        warden: Warden::this_program("__warden").context("cannot find hotlap's own program")?,
+        logs,
+    })
+}
+
+fn record(args: &RunArgs, meant: &Meant, grid: &Grid, host: &host::Host) -> Run {
+    let race = &meant.race;
+    let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let mut host = record::Host::from(host);
+    host.doubts.extend(meant.split.notes.iter().cloned());
+    Run {
+        number: None,
+        began_ms: began.as_millis() as u64,
+        took_ms: 0,
+        state: State::UnderWay,
+        command: std::env::args().collect(),
+        hotlap: env!("CARGO_PKG_VERSION").to_owned(),
+        suite: None,
+        question: if args.ladder { Question::Ladder } else { Question::Compare },
+        about: String::new(),
+        contract: grid.contract.clone(),
+        seed: race.seed,
+        schedule: record::Schedule {
+            heats: race.heats.unwrap_or(0),
+            blocks: race.blocks.unwrap_or(0),
+            lap_ms: race.lap.as_secs_f64() * 1e3,
+            budget_s: race.budget.as_secs_f64(),
+            precision: race.precision,
+            server_cpus: meant.split.server.clone(),
+            generator_cpus: meant.split.generator.clone(),
+            freeze: !args.schedule.no_freeze,
+        },
+        host,
+        loads: race.loads.iter().map(record::Load::from).collect(),
+        servers: grid.servers.clone(),
+        starts: Vec::new(),
+        laps: Vec::new(),
+    }
+}
+
+/// Says what is about to happen, and how long it takes.
+fn announce(run: &Run, meant: &Meant, console: &Console) {
+    let named = |s: &&record::Server| {
+        matches!(s.role, Role::Contestant | Role::Reference) && s.retired.is_none()
+    };
+    let count = run.servers.iter().filter(named).count();
+    let plural = if count == 1 { "" } else { "s" };
+    let time = match (meant.race.heats, meant.race.blocks) {
+        (Some(_), Some(_)) => String::new(),
+        _ => format!(" for about {} s (--budget)", meant.race.budget.as_secs()),
+    };
+    console.note(&format!("Racing {count} server{plural}{time}."));
+}
+
+/// A folder for what servers print, gone with the run.
+struct Logs(PathBuf);
+
+impl Logs {
+    fn new() -> anyhow::Result<Self> {
+        let folder = shelf::cache().join("logs").join(std::process::id().to_string());
+        std::fs::create_dir_all(&folder).with_context(|| {
+            format!("cannot make {}: set HOTLAP_CACHE to a folder of yours", folder.display())
+        })?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Logs {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }

@@ -10,8 +10,8 @@ use super::figure::{self, bare, megabytes, micros, millis, per_second, percent, 
 use super::latency::{known, latency};
 use super::standing::{Measured, Standing};
 use super::{
-    Against, ErrorCount, Failed, Figure, Heading, Host, Lap, Noise, Published, Report, Row, Start,
-    Step, Table, Warmup, date, sentence, warning,
+    Against, DEARER, ErrorCount, Failed, Figure, Heading, Host, Lap, Noise, Published, Report, Row,
+    SLOWER, Start, Step, Table, Warmup, date, sentence, warning,
 };
 use crate::record::{self, Question, Role, Run, State};
 
@@ -318,9 +318,9 @@ fn against(run: &Run, standing: &Standing, found: &super::standing::Against) -> 
     Some(Against {
         reference: run.servers[standing.reference?].name.clone(),
         requests_per_s: found.rate.map(|(e, _)| ratio(&e.ratio)),
-        requests_per_s_verdict: verdict(found.rate, "faster", "slower"),
+        requests_per_s_verdict: verdict(found.rate, "faster", SLOWER),
         cost: found.cost.map(|(e, _)| ratio(&e.ratio)),
-        cost_verdict: verdict(found.cost, "cheaper", "dearer"),
+        cost_verdict: verdict(found.cost, "cheaper", DEARER),
     })
 }
 
@@ -356,13 +356,8 @@ fn noise(run: &Run, standing: &Standing) -> Option<Noise> {
 fn failed(run: &Run, index: usize) -> Option<Failed> {
     let server = &run.servers[index];
     let why = server.retired.as_ref()?;
-    // What befalls the hidden double befalls the reference, under its own name.
-    let name = match server.role {
-        Role::Double => format!("{} (its second run)", server.name),
-        _ => server.name.clone(),
-    };
     Some(Failed {
-        name,
+        name: server.name.clone(),
         phase: why.phase.clone(),
         command: server.command.clone(),
         cause: why.cause.clone(),

@@ -71,21 +71,27 @@ fn never_steady(run: &Run) -> Option<String> {
     })
 }
 
+/// What was noted at the starts; the same note of several servers is told once.
 fn notes(run: &Run) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
     for start in &run.starts {
         let server = &run.servers[start.server];
         if server.role == Role::Double {
             continue;
         }
         for note in &start.notes {
-            let line = format!("{}: {note}", server.name);
-            if !said.contains(&line) {
-                said.push(line);
+            match said.iter_mut().find(|(told, _)| told == note) {
+                None => said.push((note, vec![&server.name])),
+                Some((_, names)) if names.contains(&server.name.as_str()) => {}
+                Some((_, names)) => names.push(&server.name),
             }
         }
     }
-    said
+    let line = |(note, names): (&str, Vec<&str>)| match names.len() {
+        0..=3 => format!("{}: {note}", names.join(", ")),
+        n => format!("{n} servers: {note}"),
+    };
+    said.into_iter().map(line).collect()
 }
 
 /// How a warm-up went, in words.
