@@ -250,9 +250,14 @@ fn spread(contestants: &[Vec<Pair>]) -> Spread {
         contestants.iter().filter_map(|p| effect(p, 0.95)).filter(|e| e.heats >= 3).collect();
     let heats = median(&effects.iter().map(|e| e.sd_heat).collect::<Vec<_>>());
     let blocks = median(&effects.iter().map(|e| e.sd_block).collect::<Vec<_>>());
+    let least = Spread::default();
     match (heats, blocks) {
-        (Some(sd_heat), Some(sd_block)) if sd_block > 0.0 => Spread { sd_heat, sd_block },
-        _ => Spread::default(),
+        // Never fewer heats than before anything was known: heats that agree by chance would
+        // otherwise end the run while they do, and that is a false alarm more in 100 runs or two.
+        (Some(sd_heat), Some(sd_block)) if sd_block > 0.0 => {
+            Spread { sd_heat: sd_heat.max(least.sd_heat * sd_block), sd_block }
+        }
+        _ => least,
     }
 }
 
