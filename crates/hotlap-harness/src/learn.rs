@@ -123,7 +123,8 @@ fn content(bodies: &[&[u8]]) -> (Content, Option<String>) {
     };
     if let Some(counter) = varies.iter().find(is_counter) {
         let note = format!(
-            "a number in its answer varies ({}) and may grow, so only status and framing are checked",
+            "a number in its answer varies ({}) and may grow, so only status and framing are \
+             checked",
             part(counter)
         );
         return (Content::Any, Some(note));
@@ -254,10 +255,8 @@ mod tests {
         let servers = [("go/net-http", &hello), ("app.py", &other), ("http://x", &open)];
         assert_eq!(
             differences(&servers),
-            [
-                "app.py answers \"Hi\", go/net-http answers \"Hello, World!\": they do not do the same \
-              work"
-            ]
+            ["app.py answers \"Hi\", go/net-http answers \"Hello, World!\": they do not do the \
+                 same work"]
         );
         assert!(differences(&servers[..1]).is_empty());
     }
