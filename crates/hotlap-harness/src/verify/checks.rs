@@ -338,7 +338,9 @@ impl<'a> Bench<'a> {
         }
     }
 
+    /// Asked after a moment, in which a server that is about to fall does.
     fn well(&self) -> Outcome {
+        std::thread::sleep(PAUSE);
         self.ask(self.main()).and_then(|answer| self.same(&answer))
     }
 

@@ -1,7 +1,7 @@
 //! An honest HTTP/1.1 server on threads, that can be told to lie in exactly one way.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -101,7 +101,14 @@ impl Liar {
                     drop(stream);
                     continue;
                 }
-                if lie == Lie::OneConnectionAtATime {
+                // Those that die are to be dead before the next connection is taken.
+                if matches!(
+                    lie,
+                    Lie::OneConnectionAtATime
+                        | Lie::DiesOfGarbage
+                        | Lie::DiesOfReset
+                        | Lie::DiesHalfway
+                ) {
                     server.serve(stream);
                 } else {
                     std::thread::spawn(move || server.serve(stream));
@@ -164,7 +171,7 @@ impl Server {
                 }
                 Ok(length) => buf.extend_from_slice(&piece[..length]),
                 Err(error) => {
-                    if self.lie == Lie::DiesOfReset && error.raw_os_error() == Some(104) {
+                    if self.lie == Lie::DiesOfReset && error.kind() == ErrorKind::ConnectionReset {
                         self.die();
                     }
                     return;
