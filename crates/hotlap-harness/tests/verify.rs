@@ -129,6 +129,15 @@ fn connections_that_are_not_kept_or_kept_too_long_are_found() {
     assert_eq!(failed(&report), ["keep-alive", "pipelining"]);
 }
 
+/// Helidon 4 answers HTTP/1.0 with a 505 by design: no wrong answer, so it is shown and may race.
+#[test]
+fn a_server_that_refuses_old_clients_in_words_has_a_badge_less() {
+    let report = verified(Site::Hello, Lie::RefusesOldClients, FRAMEWORK);
+    assert_eq!(failed(&report), [""; 0], "{:#?}", report.required);
+    let refused = report.badges.iter().find(|badge| badge.name == "HTTP/1.0");
+    assert_eq!(refused.unwrap().got, "505, and a close");
+}
+
 #[test]
 fn a_server_that_closes_by_design_must_say_so() {
     let by_design = Demand::Catalogue { kind: Kind::HandWritten, keep_alive: false };

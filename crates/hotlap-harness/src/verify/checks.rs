@@ -33,6 +33,12 @@ type Outcome = Result<(), String>;
 
 type Trial<'a> = fn(&Bench<'a>) -> Outcome;
 
+/// What becomes of a client that speaks HTTP/1.0.
+enum Old {
+    Served,
+    Refused,
+}
+
 impl<'a> Bench<'a> {
     pub(super) fn new(verifier: &'a Verifier<'a>) -> Self {
         Self { verifier, report: Report::default(), first: None, unknown: None }
@@ -199,12 +205,15 @@ impl<'a> Bench<'a> {
         }
         let outcome = self.close();
         self.expect("close", "Connection: close obeyed (RFC 9112 section 9.6)", outcome);
-        let outcome = self.old_client();
-        self.expect(
-            "HTTP/1.0",
-            "an answer, unchunked, and a close (RFC 9112 section 9.3)",
-            outcome,
-        );
+        let expected = "an answer, unchunked, and a close (RFC 9112 section 9.3)";
+        match self.old_client() {
+            // A refusal that says what it is misleads nobody (RFC 9110 section 15.6.6).
+            Ok(Old::Refused) => {
+                let refused = Err("505, and a close".to_owned());
+                self.report.badges.push(check("HTTP/1.0", expected, refused));
+            }
+            outcome => self.expect("HTTP/1.0", expected, outcome.map(drop)),
+        }
         let kind_demands =
             matches!(self.verifier.demand, Demand::Catalogue { kind: Kind::Framework, .. });
         if kind_demands || self.verifier.contract.knows_paths {
@@ -301,15 +310,21 @@ impl<'a> Bench<'a> {
         wire.closed()
     }
 
-    fn old_client(&self) -> Outcome {
+    fn old_client(&self) -> Result<Old, String> {
         let mut wire = self.open()?;
         wire.send(&with_version(self.bytes(self.main()), "HTTP/1.0"))?;
         let answer = wire.answer(self.main().is_head())?;
-        self.same(&answer)?;
         if answer.framing == Framing::Chunked {
             return Err("chunks, which HTTP/1.0 does not know".to_owned());
         }
-        wire.closed()
+        let old = if answer.status == 505 {
+            Old::Refused
+        } else {
+            self.same(&answer)?;
+            Old::Served
+        };
+        wire.closed()?;
+        Ok(old)
     }
 
     pub(super) fn unknown_path(&self) -> Outcome {

@@ -34,6 +34,7 @@ pub enum Lie {
     KnowsNoPath,
     NeverAnswers,
     ChunksForOldClients,
+    RefusesOldClients,
     BodyAfterHead,
     NoDate,
     StaleDate,
@@ -261,7 +262,11 @@ impl Server {
         if request.status == 0 {
             return (Vec::new(), true);
         }
-        let (status, media_type, body) = self.content(request);
+        let old = request.version == "HTTP/1.0";
+        let (mut status, media_type, body) = self.content(request);
+        if self.lie == Lie::RefusesOldClients && old {
+            status = 505;
+        }
         let count = self.count.load(Ordering::Relaxed);
         if self.lie == Lie::Logs || (self.lie == Lie::LogsHalf && count.is_multiple_of(2)) {
             let file = File::options().create(true).append(true).open("access.log");
@@ -270,7 +275,6 @@ impl Server {
         if self.lie == Lie::LogsHalf {
             self.count.fetch_add(1, Ordering::Relaxed);
         }
-        let old = request.version == "HTTP/1.0";
         let option = request.field("connection").unwrap_or_default();
         let mut close = (old && self.lie != Lie::IgnoresOldVersion)
             || (option == "close" && self.lie != Lie::IgnoresClose)
