@@ -20,11 +20,19 @@ async function name(request) {
   return Response.json({ name: params.name ?? null });
 }
 
+function isRead({ method }) {
+  return method === "GET" || method === "HEAD";
+}
+
+function hello(request) {
+  return isRead(request) ? new Response("Hello, World!", HELLO) : error(404, "Not Found");
+}
+
 function bla(request) {
-  const { method } = request;
-  if (method !== "GET" && method !== "HEAD" && method !== "POST") return error(404, "Not Found");
+  const reads = isRead(request);
+  if (!reads && request.method !== "POST") return error(404, "Not Found");
   if (!isJson(request)) return error(406, "Not Acceptable");
-  return method === "POST" ? name(request) : Response.json({ results: [1, 2, 3] });
+  return reads ? Response.json({ results: [1, 2, 3] }) : name(request);
 }
 
 // A URL object for each request costs more than the rest of the answer.
@@ -38,7 +46,7 @@ export default {
   fetch(request) {
     switch (pathOf(request.url)) {
       case "/":
-        return new Response("Hello, World!", HELLO);
+        return hello(request);
       case "/bla":
         return bla(request);
       default:

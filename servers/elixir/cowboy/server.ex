@@ -29,7 +29,9 @@ defmodule Server.Hello do
   @headers %{"content-type" => "text/plain"}
 
   @impl true
-  def init(req, state) do
+  def init(%{method: method} = req, state) when method in ["GET", "HEAD"] do
     {:ok, :cowboy_req.reply(200, @headers, "Hello, World!", req), state}
   end
+
+  def init(req, state), do: {:ok, :cowboy_req.reply(405, %{"allow" => "GET, HEAD"}, req), state}
 end

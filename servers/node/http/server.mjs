@@ -61,11 +61,16 @@ const routes = {
   },
 };
 
+function pathOf(url) {
+  // A client that takes this for a proxy says the whole of it.
+  if (url.startsWith("http://")) url = url.slice(url.indexOf("/", 7));
+  const query = url.indexOf("?");
+  return query < 0 ? url : url.slice(0, query);
+}
+
 const server = createServer((request, response) => {
   const { method, url } = request;
-  const query = url.indexOf("?");
-  const path = query < 0 ? url : url.slice(0, query);
-  const route = routes[`${method === "HEAD" ? "GET" : method} ${path}`];
+  const route = routes[`${method === "HEAD" ? "GET" : method} ${pathOf(url)}`];
   if (route === undefined) return error(response, 404, "Not Found");
   route(request, response);
 });

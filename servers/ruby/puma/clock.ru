@@ -1,6 +1,10 @@
 # The clock: the body is new each time, in Unix milliseconds.
+READS = %w[GET HEAD].freeze
+
 run lambda { |env|
-  return [404, { "content-type" => "text/plain" }, ["Not Found"]] unless env["PATH_INFO"] == "/"
+  unless env["PATH_INFO"] == "/" && READS.include?(env["REQUEST_METHOD"])
+    return [404, { "content-type" => "text/plain" }, ["Not Found"]]
+  end
 
   now = Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond)
   [200, { "content-type" => "text/plain" }, ["Hello World #{now}"]]

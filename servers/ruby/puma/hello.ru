@@ -1,8 +1,12 @@
 # Hello, without a framework: Rack's protocol is a call and three values.
 HEADERS = { "content-type" => "text/plain", "content-length" => "13" }.freeze
 
+READS = %w[GET HEAD].freeze
+
 run lambda { |env|
-  return [404, { "content-type" => "text/plain" }, ["Not Found"]] unless env["PATH_INFO"] == "/"
+  unless env["PATH_INFO"] == "/" && READS.include?(env["REQUEST_METHOD"])
+    return [404, { "content-type" => "text/plain" }, ["Not Found"]]
+  end
 
   [200, HEADERS.dup, ["Hello, World!"]]
 }
