@@ -1,0 +1,143 @@
+//! TLS: against a server that speaks it, one whose certificate is expired, one that is not trusted,
+//! and those that break off. The certificates are made on the spot by `openssl`; without it, the
+//! tests that need one say so and pass.
+
+#[path = "support/rude_server.rs"]
+#[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
+mod rude_server;
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use hotlap_load::plan::{Plan, Reuse, Tls};
+use hotlap_load::{Failure, Phase, run};
+use rude_server::{Guest, HELLO, Server, told};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection};
+
+/// A certificate for `localhost`, valid for so many days from now; negative: no more.
+fn certificate(folder: &Path, days: i32) -> Option<Arc<ServerConfig>> {
+    let (key, cert) = (folder.join("key.pem"), folder.join("cert.pem"));
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
+        .args(["-nodes", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
+        .args(["-days", &days.to_string(), "-keyout"])
+        .arg(&key)
+        .arg("-out")
+        .arg(&cert)
+        .output();
+    if !made.is_ok_and(|o| o.status.success()) {
+        return None;
+    }
+    let certs = CertificateDer::pem_file_iter(cert).expect("made").filter_map(Result::ok).collect();
+    let key = PrivateKeyDer::from_pem_file(key).expect("made");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the library's own")
+        .with_no_client_auth()
+        .with_single_cert(certs, key);
+    Some(Arc::new(config.expect("a key that fits")))
+}
+
+fn server(config: Arc<ServerConfig>, answer: &'static [u8]) -> Server {
+    Server::start(move |guest: Guest| {
+        let connection = ServerConnection::new(config.clone()).expect("a connection");
+        let mut stream = rustls::StreamOwned::new(connection, guest.stream);
+        let mut buffer = [0; 4096];
+        while stream.read(&mut buffer).is_ok_and(|count| count > 0) {
+            if stream.write_all(answer).and_then(|()| stream.flush()).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+fn plan(server: &Server, connections: usize, requests: u64) -> Plan {
+    let mut plan = server.plan(connections, requests);
+    plan.target.tls = Some(Tls { server_name: "localhost".to_owned(), insecure: true });
+    plan
+}
+
+#[test]
+fn requests_go_over_tls_and_handshakes_are_timed_apart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(config) = certificate(folder.path(), 2) else { return };
+    let server = server(config, HELLO);
+    let outcome = run(&plan(&server, 3, 100)).expect("a load");
+    assert_eq!(told(&outcome), (100, vec![]));
+    assert!(outcome.bytes.received > 100 * HELLO.len() as u64, "the wire carries TLS");
+    let mut each = plan(&server, 2, 10);
+    each.reuse = Reuse::Close;
+    let outcome = run(&each).expect("a load");
+    assert_eq!(told(&outcome), (10, vec![]));
+    // The first two are opened before anything counts.
+    assert_eq!(outcome.handshake.len(), 8);
+}
+
+#[test]
+fn a_large_answer_comes_through_tls() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(config) = certificate(folder.path(), 2) else { return };
+    let body = vec![b'x'; 700_000];
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+    let answer: &'static [u8] = [head.as_bytes(), &body].concat().leak();
+    let server = server(config, answer);
+    let mut plan = plan(&server, 2, 10);
+    plan.requests[0] = plan.requests[0].clone().expecting(&body);
+    assert_eq!(told(&run(&plan).expect("a load")), (10, vec![]));
+}
+
+#[test]
+fn a_certificate_that_nobody_signed_is_refused_and_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(config) = certificate(folder.path(), 2) else { return };
+    let server = server(config, HELLO);
+    let mut plan = plan(&server, 2, 10);
+    plan.target.tls = Some(Tls { server_name: "localhost".to_owned(), insecure: false });
+    // A system without trusted certificates says that instead.
+    let why = run(&plan).expect_err("an unknown issuer").to_string();
+    assert!(why.contains("certificate"), "{why}");
+}
+
+#[test]
+fn an_expired_certificate_is_taken_with_insecure_only() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(config) = certificate(folder.path(), -1) else { return };
+    let server = server(config, HELLO);
+    assert_eq!(told(&run(&plan(&server, 2, 10)).expect("a load")), (10, vec![]));
+    let mut strict = plan(&server, 2, 10);
+    strict.target.tls = Some(Tls { server_name: "localhost".to_owned(), insecure: false });
+    let why = run(&strict).expect_err("expired").to_string();
+    assert!(why.contains("certificate"), "{why}");
+}
+
+#[test]
+fn a_handshake_that_breaks_off_is_a_failure_of_tls() {
+    // The first connection is served in silence until the load begins; the others hear the start of
+    // an answer that is none, or nothing but the end.
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(config) = certificate(folder.path(), 2) else { return };
+    let server = Server::start(move |mut guest: Guest| {
+        if guest.number == 0 {
+            let connection = ServerConnection::new(config.clone()).expect("a connection");
+            let mut stream = rustls::StreamOwned::new(connection, guest.stream);
+            // Once a request is there, it ends.
+            let _ = stream.read(&mut [0; 4096]);
+            return;
+        }
+        let mut hello = [0; 1024];
+        let _ = guest.stream.read(&mut hello);
+        if guest.number % 2 == 0 {
+            guest.send(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let outcome = run(&plan(&server, 1, 5)).expect("a load");
+    let (answers, failures) = told(&outcome);
+    assert_eq!(answers, 0);
+    assert!(failures.contains(&(Failure::Tls, Phase::Connect, 4)), "{failures:?}");
+    assert_eq!(failures.iter().map(|f| f.2).sum::<u64>(), 5);
+}
