@@ -74,6 +74,8 @@ impl Live {
         };
         let booted = boot.run(&mut |target| ask(target, HOST, &first))?;
         seat.lines = lines;
+        // The file is opened before another server of this folder starts and puts its own there.
+        seat.lines();
         seat.sampler = Some(Sampler::new(&booted.process));
         seat.target = Some(booted.target);
         seat.process = Some(booted.process);

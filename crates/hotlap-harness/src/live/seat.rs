@@ -241,42 +241,74 @@ impl Seat {
     }
 }
 
-/// The lines of a file that grows, each counted once.
+/// The lines of a file that grows, each counted once. The file stays open: variants of one build, and
+/// a reference and its double, run in one folder and write files of the same name there.
 pub(super) struct Lines {
     path: PathBuf,
-    offset: u64,
+    file: Option<File>,
     lines: u64,
 }
 
 impl Lines {
-    /// Of the file that an entrant's side effect is written to; an older one is removed.
+    /// Of the file that an entrant's side effect is to be written to, before it starts.
     pub(super) fn of(entrant: &Entrant) -> Option<Self> {
         let counts = entrant.counts.as_ref()?;
         let Start::Launch(launch) = &entrant.start else { return None };
-        let path = launch.cwd.join(&counts.file);
-        // What cannot be removed is counted from its end.
-        let _ = std::fs::remove_file(&path);
-        let offset = std::fs::metadata(&path).map_or(0, |m| m.len());
-        Some(Self { path, offset, lines: 0 })
+        Some(Self::at(launch.cwd.join(&counts.file)))
     }
 
-    /// All lines so far. A file that is not there, or not yet, has none.
+    /// An older file is removed: whoever still writes to it, and reads it, goes on with that one.
+    fn at(path: PathBuf) -> Self {
+        let mut file = None;
+        if std::fs::remove_file(&path).is_err() {
+            // What cannot be removed is counted from its end.
+            file = File::open(&path).ok();
+            file.as_mut().map(|file| file.seek(SeekFrom::End(0)));
+        }
+        Self { path, file, lines: 0 }
+    }
+
+    /// All lines so far. A file that is not there yet has none.
     fn count(&mut self) -> u64 {
         let _ = self.read_on();
         self.lines
     }
 
     fn read_on(&mut self) -> io::Result<()> {
-        let mut file = File::open(&self.path)?;
-        file.seek(SeekFrom::Start(self.offset))?;
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(File::open(&self.path)?),
+        };
         let mut bytes = vec![0; 1 << 20];
         loop {
             let n = file.read(&mut bytes)?;
             if n == 0 {
                 return Ok(());
             }
-            self.offset += n as u64;
             self.lines += bytes[..n].iter().filter(|b| **b == b'\n').count() as u64;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Two rungs of a ladder that log were counted in one file: the later one's.
+    #[test]
+    fn two_that_write_files_of_one_name_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        let mut first = Lines::at(path.clone());
+        assert_eq!(first.count(), 0);
+        let mut firsts = File::create(&path).unwrap();
+        firsts.write_all(b"a\n").unwrap();
+        assert_eq!(first.count(), 1);
+        let mut second = Lines::at(path.clone());
+        File::create(&path).unwrap().write_all(b"b\nb\nb\n").unwrap();
+        firsts.write_all(b"a\n").unwrap();
+        assert_eq!((first.count(), second.count()), (2, 3));
     }
 }
