@@ -63,7 +63,7 @@ impl Console {
         out.flush()
     }
 
-    /// A warning or a hint, on standard error; nothing when quiet. That nobody reads it is no error.
+    /// A warning or a hint, on standard error; nothing when quiet. Nobody reading it is no error.
     pub fn note(&self, text: &str) {
         if !self.quiet {
             let _ = writeln!(io::stderr().lock(), "{text}");

@@ -1,5 +1,5 @@
-//! Ctrl-C: the first asks for an end with what is there, the second ends hotlap at once (the wardens
-//! then end what it had started).
+//! Ctrl-C: the first asks for an end with what is there, the second ends hotlap at once (the
+//! wardens then end what it had started).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! Where the catalogue and the suites are: in a checkout, where `$HOTLAP_SERVERS` says, or inside of
-//! this binary, from which they are unpacked to the cache when they are needed.
+//! Where the catalogue and the suites are: in a checkout, where `$HOTLAP_SERVERS` says, or inside
+//! of this binary, from which they are unpacked to the cache when they are needed.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};

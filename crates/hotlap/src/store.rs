@@ -1,8 +1,8 @@
 //! Where runs are kept: a SQLite file in the user's data directory, or where `--store` says.
 //!
 //! The only file that speaks SQL. Every lap is a transaction of its own and is there as soon as it
-//! has ended, so that a crash loses at most the lap under way. What is read back is what was put in:
-//! [`crate::record`], nothing computed.
+//! has ended, so that a crash loses at most the lap under way. What is read back is what was put
+//! in: [`crate::record`], nothing computed.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! Stands between a race and all that is kept of it: each event becomes a record, each record goes to
-//! the store at once, exports are rewritten, the live line is told.
+//! Stands between a race and all that is kept of it: each event becomes a record, each record goes
+//! to the store at once, exports are rewritten, the live line is told.
 //!
 //! What fails here (a full disk) is told once and never ends a race: its table is printed all the
 //! same.

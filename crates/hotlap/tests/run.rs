@@ -1,139 +1,12 @@
-//! Whole runs with scripted laps: race, store, report and every form of it, in milliseconds.
+//! Whole runs with scripted laps: race, report and every form of it, in milliseconds.
 
-use std::path::PathBuf;
-use std::time::Duration;
+mod scene;
 
-use hotlap::console::Console;
-use hotlap::export::Exports;
-use hotlap::record::{Host, Load, Question, Run, Schedule, Server, State};
+use hotlap::record::{Question, State};
 use hotlap::report::{Form, Report, terminal};
-use hotlap::store::Store;
-use hotlap::timekeeper::{Kept, Timekeeper};
-use hotlap_harness::contract::{Contract, Name};
-use hotlap_harness::entrant::{self, Entrant, Launch, Role};
-use hotlap_harness::race::{Place, Race};
-use hotlap_harness::scripted::{Script, Scripted};
-use hotlap_harness::verify::Demand;
-use hotlap_load::plan::Reuse;
-
-/// A run as a test tells it.
-struct Scene {
-    race: Race,
-    scripts: Vec<Script>,
-    question: Question,
-}
-
-fn scene(servers: &[(&str, Role, Script)]) -> Scene {
-    let entrant = |(name, role, _): &(&str, Role, Script)| Entrant {
-        name: (*name).to_owned(),
-        role: *role,
-        start: entrant::Start::Launch(Launch {
-            argv: vec!["./serve".to_owned(), (*name).to_owned()],
-            env: [].into(),
-            cwd: PathBuf::from("."),
-        }),
-        contract: Contract::of(Name::Hello, None),
-        demand: Demand::Stranger,
-        version: format!("{name} 1.0"),
-        counts: None,
-    };
-    let load = entrant::Load {
-        name: String::new(),
-        connections: 64,
-        threads: 1,
-        reuse: Reuse::KeepAlive,
-        pipeline: 1,
-        request: 0,
-    };
-    Scene {
-        race: Race {
-            entrants: servers.iter().map(entrant).collect(),
-            loads: vec![load],
-            budget: Duration::from_secs(60),
-            precision: None,
-            heats: Some(3),
-            blocks: Some(6),
-            lap: Duration::from_millis(20),
-            paced: false,
-            rate: None,
-            seed: 7,
-            from: Place::default(),
-        },
-        scripts: servers.iter().map(|s| s.2.clone()).collect(),
-        question: Question::Compare,
-    }
-}
-
-/// A script whose laps differ a little from one another, the same way in every block.
-fn script(rate: f64, cost_ns: f64, megabytes: u64, wobble: &[f64]) -> Script {
-    Script {
-        rss_bytes: megabytes * 1_000_000,
-        wobble: wobble.iter().map(|w| (1.0 + w, 1.0 - w / 5.0)).collect(),
-        ..Script::new(rate, cost_ns)
-    }
-}
-
-fn three() -> Scene {
-    let go = script(57_900.0, 16_900.0, 7, &[0.01, -0.02, 0.015, -0.01, 0.005]);
-    let node = script(38_300.0, 25_600.0, 131, &[-0.01, 0.02, 0.01, -0.015, 0.0, -0.02, 0.025]);
-    let python = script(2_100.0, 470_000.0, 23, &[0.05, -0.05, 0.0, 0.02, -0.03]);
-    let double = script(57_900.0, 16_900.0, 7, &[-0.01, 0.01, 0.02, -0.005, 0.0, 0.01, -0.02]);
-    let ceiling = script(123_100.0, 7_100.0, 1, &[0.02, -0.01, 0.0, 0.01, -0.02, 0.01, -0.01]);
-    scene(&[
-        ("go/net-http", Role::Reference, go),
-        ("node/http:cluster", Role::Contestant, node),
-        ("python3 app.py", Role::Contestant, python),
-        ("go/net-http (again)", Role::Double, double),
-        ("ceiling", Role::Ceiling, ceiling),
-    ])
-}
-
-fn record(scene: &Scene) -> Run {
-    Run {
-        number: None,
-        began_ms: 1_795_292_100_000,
-        took_ms: 0,
-        state: State::UnderWay,
-        command: vec!["hotlap".to_owned(), "run".to_owned(), "python3 app.py".to_owned()],
-        hotlap: "0.1.0".to_owned(),
-        suite: None,
-        question: scene.question,
-        about: String::new(),
-        contract: "hello".to_owned(),
-        seed: scene.race.seed,
-        schedule: Schedule {
-            heats: 3,
-            blocks: 6,
-            lap_ms: 500.0,
-            budget_s: 60.0,
-            precision: None,
-            server_cpus: vec![0],
-            generator_cpus: vec![1],
-            freeze: true,
-        },
-        host: Host {
-            os: "Debian GNU/Linux 12".to_owned(),
-            kernel: "Linux 6.18".to_owned(),
-            arch: "x86_64".to_owned(),
-            cpu: "Imaginary CPU".to_owned(),
-            cores: 2,
-            memory_bytes: 16_000_000_000,
-            ..Host::default()
-        },
-        loads: scene.race.loads.iter().map(Load::from).collect(),
-        servers: scene.race.entrants.iter().map(Server::from).collect(),
-        starts: Vec::new(),
-        laps: Vec::new(),
-    }
-}
-
-fn hold(scene: &Scene, store: Option<Store>) -> Kept {
-    let mut track = Scripted::new(scene.scripts.clone(), scene.race.loads.clone(), scene.race.lap);
-    let (mut exports, console) =
-        (Exports::default(), Console { quiet: true, ..Console::plain(80) });
-    let keeper = Timekeeper::new(record(scene), store, &mut exports, &console).unwrap();
-    keeper.keep(&scene.race, &mut track)
-}
+use hotlap_harness::entrant::Role;
+use hotlap_harness::scripted::Script;
+use scene::{Scene, hold, scene, script, three};
 
 fn table(scene: &Scene, width: usize) -> String {
     let report = Report::of(&hold(scene, None).run);
@@ -225,4 +98,152 @@ fn the_whole_table_as_csv() {
     ,3,python3 app.py,contestant,python3 app.py 1.0,2103.79,2097.3,2110.29,false,1.70893,469.985,469.733,470.237,,,0.0951123,30.1896,1.08838,30.1793,31.7686,31.7686,,31.7686,,,,23,23,98.8174,0,20,0,36,0
     ,,ceiling,ceiling,ceiling 1.0,123170,123016,123325,false,100,7.09917,7.09739,7.10095,,,0.0998072,0.519479,0.0522007,0.514815,0.525311,0.525311,1.06189,1.06189,,,,1,1,87.4365,0,20,0,36,0
     "###);
+}
+
+#[test]
+fn servers_that_cannot_be_told_apart_share_a_rank() {
+    let like = |wobble| script(50_000.0, 20_000.0, 10, wobble);
+    let text = table(
+        &scene(&[
+            ("first", Role::Reference, like(&[0.01, -0.02, 0.015, -0.01, 0.005])),
+            ("second", Role::Contestant, like(&[-0.01, 0.012, 0.01, -0.015, 0.0, -0.02, 0.025])),
+            ("first (again)", Role::Double, like(&[0.02, -0.01, 0.0, 0.01, -0.02, 0.01, -0.01])),
+        ]),
+        120,
+    );
+    insta::assert_snapshot!(text, @r###"
+
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks × 0.5 s
+
+                  requests/s  CPU µs/request     p50     p99  memory  errors  checks
+    1  first   50,000 ± 0.3%    20.0 ± 0.05%  1.3 ms  1.3 ms   10 MB       0   14/14
+    1  second  50,000 ± 0.4%    20.0 ± 0.08%  1.3 ms  1.3 ms   10 MB       0   14/14
+
+    No difference between second and first could be measured: 1.00× [0.99, 1.01] in requests/s, 1.00× [1.00, 1.00] in CPU
+    time per request.
+    Noise here today: ± 0.2% in requests/s, ± 0.04% in CPU time per request (first against itself).
+    "###);
+}
+
+#[test]
+fn a_row_that_the_generator_limits_is_a_bound_without_a_rank() {
+    let mut fast = script(100_000.0, 8_000.0, 1, &[0.01, 0.0, -0.01]);
+    fast.busy = 0.97;
+    let slow = script(20_000.0, 40_000.0, 9, &[0.01, -0.01, 0.0, 0.02, -0.02]);
+    let text =
+        table(&scene(&[("slow", Role::Reference, slow), ("fast", Role::Contestant, fast)]), 120);
+    insta::assert_snapshot!(text, @r###"
+
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks × 0.5 s
+
+                    requests/s  CPU µs/request      p50      p99  memory  errors  checks
+       fast  ≥ 100,000 ± 0.00%     8.0 ± 0.00%  0.63 ms  0.64 ms  1.0 MB       0   14/14
+    1  slow      20,000 ± 0.3%    40.0 ± 0.07%   3.2 ms   3.2 ms  9.0 MB       0   14/14
+
+    fast spends 0.20× [0.20, 0.20] of the CPU time of slow on each request; which serves more is not to be told.
+
+    Note: fast: the generator was the limit, so its requests/s is a lower bound (≥) and it is not ranked. Give the
+    generator more cores (-t 2), or the server fewer (--cpus 1).
+    "###);
+}
+
+#[test]
+fn a_server_that_dies_is_named_with_phase_last_words_and_cure() {
+    let good = script(20_000.0, 40_000.0, 9, &[0.01, -0.01, 0.0, 0.02, -0.02]);
+    let bad = Script { dies_at: Some(5), ..good.clone() };
+    let text =
+        table(&scene(&[("good", Role::Reference, good), ("bad", Role::Contestant, bad)]), 80);
+    insta::assert_snapshot!(text, @r###"
+
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1
+    3 heats × 6 blocks × 0.5 s
+
+                requests/s  CPU µs/request     p50     p99  memory  errors  checks
+    1  good  20,000 ± 0.3%    40.0 ± 0.07%  3.2 ms  3.2 ms  9.0 MB       0   14/14
+
+
+    bad failed (lap): exited with code 3
+      $ ./serve bad
+      | out of luck
+      see its last lines
+    "###);
+}
+
+#[test]
+fn a_run_where_every_server_failed_still_has_a_report() {
+    let bad = Script { dies_at: Some(0), ..Script::new(1.0, 1.0) };
+    let scene = scene(&[("a", Role::Contestant, bad)]);
+    let report = Report::of(&hold(&scene, None).run);
+    assert_eq!(report.failed.len(), 1);
+    for form in [Form::Json, Form::Markdown, Form::Csv] {
+        assert!(report.render(form).contains('a'));
+    }
+    insta::assert_snapshot!(table(&scene, 80), @r###"
+
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1
+
+
+    a failed (start): exited with code 3
+      $ ./serve a
+      | out of luck
+      see its last lines
+    "###);
+}
+
+#[test]
+fn a_ladder_shows_what_each_step_costs() {
+    let rung = |cost, wobble| script(1e9 / cost, cost, 50, wobble);
+    let mut scene = scene(&[
+        ("plain", Role::Reference, rung(27_000.0, &[0.01, -0.01, 0.0, 0.005, -0.005])),
+        ("route", Role::Contestant, rung(29_000.0, &[0.005, 0.0, -0.01, 0.01, 0.0, 0.01, -0.005])),
+        ("json", Role::Contestant, rung(29_000.0, &[0.0, 0.01, -0.01, -0.005, 0.01])),
+    ]);
+    scene.question = Question::Ladder;
+    insta::assert_snapshot!(table(&scene, 80), @r###"
+
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1
+    3 heats × 6 blocks × 0.5 s
+
+                                    CPU µs
+                  requests/s      /request     p50     p99  memory  errors  checks
+    1  plain  37,000 ± 0.07%  27.0 ± 0.01%  1.7 ms  1.7 ms   50 MB       0   14/14
+    2  route   34,500 ± 0.2%  29.0 ± 0.04%  1.8 ms  1.9 ms   50 MB       0   14/14
+    2  json    34,500 ± 0.3%  29.0 ± 0.07%  1.8 ms  1.9 ms   50 MB       0   14/14
+
+    route: +1.99 µs [+1.98, +2.00] of CPU, +1.95 µs [+1.89, +2.00] of wall time a
+    request.
+    json: +0.00 µs [−0.01, +0.01] of CPU (within noise), +0.01 µs [−0.06, +0.07]
+    of wall time (within noise) a request.
+    "###);
+}
+
+#[test]
+fn every_row_holds_its_numbers_and_its_place_among_sixty() {
+    let names: Vec<String> = (0..60).map(|i| format!("<script>server {i}</script>")).collect();
+    let servers: Vec<(&str, Role, Script)> = names
+        .iter()
+        .enumerate()
+        .map(|(i, name)| {
+            let role = if i == 0 { Role::Reference } else { Role::Contestant };
+            (name.as_str(), role, script(2_000.0 + 100.0 * i as f64, 9_000.0, 5, &[0.01, -0.01]))
+        })
+        .collect();
+    let mut scene = scene(&servers);
+    (scene.race.heats, scene.race.blocks) = (Some(2), Some(2));
+    let report = Report::of(&hold(&scene, None).run);
+    assert_eq!(report.tables[0].rows.len(), 60);
+    assert!(report.sentences.last().unwrap().contains("more are in the table"));
+    assert!(!report.render(Form::Markdown).contains("<script>"));
+    for width in [40, 80, 200] {
+        assert!(table(&scene, width.max(80)).lines().count() > 60);
+    }
+}
+
+#[test]
+fn an_interrupted_run_says_so() {
+    let mut kept = hold(&three(), None);
+    kept.run.state = State::Interrupted;
+    kept.run.laps.truncate(23);
+    let text = terminal::render(&Report::of(&kept.run), 80, false);
+    assert!(text.contains("This run was interrupted. These are the 23 laps until then."), "{text}");
 }

@@ -33,10 +33,10 @@ const RAMP: Duration = Duration::from_millis(100);
 
 /// How long a server may take to its first answer: a JVM that compiles a language first takes many
 /// seconds on a busy machine.
-const START_LIMIT: Duration = Duration::from_secs(60);
+pub const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long a server may take to end in peace.
-const GRACE: Duration = Duration::from_secs(5);
+pub const GRACE: Duration = Duration::from_secs(5);
 
 /// What was typed, and what of it is meant.
 struct Meant {
@@ -257,15 +257,25 @@ fn announce(run: &Run, meant: &Meant, console: &Console) {
 }
 
 /// A folder for what servers print, gone with the run.
-struct Logs(PathBuf);
+pub struct Logs(PathBuf);
 
 impl Logs {
-    fn new() -> anyhow::Result<Self> {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// When the cache cannot be written.
+    pub fn new() -> anyhow::Result<Self> {
         let folder = shelf::cache().join("logs").join(std::process::id().to_string());
         std::fs::create_dir_all(&folder).with_context(|| {
             format!("cannot make {}: set HOTLAP_CACHE to a folder of yours", folder.display())
         })?;
         Ok(Self(folder))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn folder(&self) -> &std::path::Path {
+        &self.0
     }
 }
 

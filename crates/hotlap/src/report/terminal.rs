@@ -78,12 +78,15 @@ fn standings(table: &Table, width: usize, ink: Ink) -> String {
         Column::left("", "", cells(rank)),
         Column::name("", "", cells(|r| tame(&r.name))),
         Column::right("requests/s", "requests/s", cells(requests)),
-        Column::right("of ceiling", "of\nceiling", cells(|r| text(r.of_ceiling.as_ref()))).goes(5),
         Column::right("CPU µs/request", "CPU µs\n/request", cells(cost)),
         Column::right("p50", "p50", cells(|r| text(r.service.p50.as_ref()))).goes(4),
         Column::right("p99", "p99", cells(|r| text(r.service.p99.as_ref()))).goes(6),
         Column::right("memory", "memory", cells(|r| text(r.rss_mb.as_ref()))).goes(3),
     ];
+    if table.rows.iter().any(|r| r.of_ceiling.is_some()) {
+        let cells = cells(|r| text(r.of_ceiling.as_ref()));
+        columns.insert(3, Column::right("of ceiling", "of\nceiling", cells).goes(5));
+    }
     let errors = Column::right("errors", "errors", cells(|r| super::figure::count(r.errors)));
     columns.push(if any_errors { errors } else { errors.goes(2) });
     if any_badges {

@@ -54,8 +54,8 @@ impl Asked {
         Ok(Self { target, host: base.host, asks })
     }
 
-    /// The requests with their right answers, learned from a few probes unless that is unwanted, and
-    /// what should be told.
+    /// The requests with their right answers, learned from a few probes unless that is unwanted,
+    /// and what should be told.
     ///
     /// # Errors
     /// When the server does not answer, or not as it must.

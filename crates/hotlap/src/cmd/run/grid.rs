@@ -180,7 +180,7 @@ fn named(args: &RunArgs, interrupt: &Interrupt, console: &Console) -> anyhow::Re
     let mut catalogue = None;
     let mut named = Vec::new();
     for argument in &args.servers {
-        if argument.contains("://") || argument.starts_with("unix:") {
+        if is_url(argument) {
             named.push(Named::Url(argument.clone()));
         } else if is_command(argument) {
             named.push(Named::Command(argument.clone()));
@@ -199,6 +199,41 @@ fn named(args: &RunArgs, interrupt: &Interrupt, console: &Console) -> anyhow::Re
         }
     }
     Ok(named)
+}
+
+fn is_url(argument: &str) -> bool {
+    argument.contains("://") || argument.starts_with("unix:")
+}
+
+/// Whether an argument names no server of the catalogue: a command or a URL.
+#[must_use]
+pub fn is_stranger(argument: &str) -> bool {
+    is_url(argument) || is_command(argument)
+}
+
+/// A command or a URL as an entrant, asked for `/` or the URL's own path.
+///
+/// # Errors
+/// When it is neither.
+pub fn stranger(argument: &str, shell: bool) -> anyhow::Result<Entrant> {
+    if !is_url(argument) {
+        return commanded(argument, argument, &Ask::default(), shell);
+    }
+    let resolved = resolve(argument)?;
+    let ask = Ask { path: resolved.path, ..Ask::default() };
+    Ok(Entrant {
+        name: argument.to_owned(),
+        role: Role::Contestant,
+        start: Start::Running {
+            url: argument.to_owned(),
+            target: resolved.target,
+            host: resolved.host,
+        },
+        contract: Contract::stranger(&ask),
+        demand: Demand::Stranger,
+        version: String::new(),
+        counts: None,
+    })
 }
 
 /// Whether an argument can be nothing but a command: several words, or a path to a file.
@@ -294,7 +329,8 @@ fn build(
     Ok(launched.collect())
 }
 
-/// Builds servers with a live line that names what is under way.
+/// Builds servers; results in their order. A live line names what is under way.
+#[must_use]
 pub fn build_all(
     servers: &[&manifest::Server],
     interrupt: &Interrupt,
@@ -320,7 +356,11 @@ pub fn build_all(
     Builder { cache: &cache, stop: interrupt.flag(), on: &on }.build_all(servers)
 }
 
-fn catalogued(
+/// An entrant from the catalogue, under `wanted` or its usual contract.
+///
+/// # Errors
+/// When it does not answer that contract.
+pub fn catalogued(
     name: &str,
     server: &manifest::Server,
     wanted: Option<Name>,

@@ -1,4 +1,4 @@
-//! `--fail-if "cost +3%"`: when a difference is a failure. Only one that is beyond the noise can be.
+//! `--fail-if "cost +3%"`: when a difference is a failure. Only one beyond the noise can be.
 
 use crate::exit::usage;
 use crate::quantity;

@@ -1,0 +1,148 @@
+//! What can be typed after `hotlap load`: wrk's flags, and what wrk has none for.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::quantity;
+
+/// `hotlap load`
+#[derive(Debug, Args)]
+#[command(after_long_help = LOAD)]
+pub struct LoadArgs {
+    /// What to load: http://, https://, or unix:/path/to/socket:/path
+    #[arg(required_unless_present_any = ["requests_file", "script"])]
+    pub url: Option<String>,
+    /// Generator threads (default: 1)
+    #[arg(short, long, value_name = "N", value_parser = quantity::count)]
+    pub threads: Option<usize>,
+    /// Connections open at the same time
+    #[arg(short, long, value_name = "N", default_value = "64", value_parser = quantity::count)]
+    pub connections: usize,
+    /// How long
+    #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = quantity::span)]
+    #[arg(conflicts_with = "requests", allow_hyphen_values = true)]
+    pub duration: Duration,
+    /// How many requests, instead of how long
+    #[arg(short = 'n', long, value_name = "N", value_parser = quantity::count)]
+    pub requests: Option<usize>,
+    /// What is sent before anything counts
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = quantity::duration)]
+    pub ramp: Duration,
+    /// Open loop: requests per second, due whatever the server does
+    #[arg(short = 'R', long, value_name = "RATE", value_parser = quantity::rate)]
+    pub rate: Option<f64>,
+    /// Open loop with exponential gaps, as independent users make them
+    #[arg(long, requires = "rate")]
+    pub poisson: bool,
+    /// Seed of the gaps
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub seed: u64,
+    /// A new connection for each request
+    #[arg(long)]
+    pub close: bool,
+    /// Requests in flight on each connection
+    #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::count)]
+    pub pipeline: usize,
+    /// How long a request may take
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::span)]
+    pub timeout: Duration,
+    /// Print the percentiles of latency
+    #[arg(long)]
+    pub latency: bool,
+    /// What is asked.
+    #[command(flatten)]
+    pub request: LoadRequestArgs,
+    /// Check one body in so many (status and length are always checked)
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub check_one_in: u32,
+    /// Send without a first look: no answer is learned, any 2xx is right
+    #[arg(long)]
+    pub no_check: bool,
+    /// Cores to pin the generator's threads to: 1,2,3
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub cpus: Vec<usize>,
+    /// Local addresses to connect from, in turn (beyond 28,000 connections)
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    pub sources: Vec<std::net::IpAddr>,
+    /// Start at this moment: Unix seconds, so that several generators start together
+    #[arg(long, value_name = "SECONDS")]
+    pub start_at: Option<f64>,
+    /// Form of the result
+    #[arg(long, value_name = "FORM", default_value = "human")]
+    pub format: Form,
+    /// A Lua script, as wrk takes it: refused, with what to use instead
+    #[arg(short, long, value_name = "FILE", hide_short_help = true)]
+    pub script: Option<PathBuf>,
+    /// Where it is written to.
+    #[command(flatten)]
+    pub exports: LoadExportArgs,
+}
+
+const LOAD: &str = "\
+Examples:
+  hotlap load http://localhost:8080/
+  hotlap load -t4 -c100 -d30s --latency http://localhost:8080/
+  hotlap load -R 5k --poisson http://localhost:8080/       an open loop
+  hotlap load -n 10k --method POST --body @order.json -H 'Content-Type: \
+application/json' http://localhost:8080/orders
+  hotlap load --format wrk -t2 -c10 -d5s http://localhost:8080/ | ./parse.sh
+  hotlap load --format hgrm http://localhost:8080/ > latency.hgrm";
+
+/// What `hotlap load` asks, and which answer is right.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Request")]
+pub struct LoadRequestArgs {
+    /// Method (default: GET, or POST with a body)
+    #[arg(long, value_name = "METHOD")]
+    pub method: Option<String>,
+    /// A header of the request; repeat it for more
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    pub headers: Vec<String>,
+    /// Body of the request; @FILE reads it from a file
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub body: Option<String>,
+    /// Several requests: a line each, `[WEIGHT] [METHOD] URL [BODY]`
+    #[arg(long, value_name = "FILE")]
+    pub requests_file: Option<PathBuf>,
+    /// Status that is right (default: 200 to 299)
+    #[arg(long, value_name = "N")]
+    pub expect_status: Option<u16>,
+    /// Body that is right (default: what the first answer holds, but for what varies in it)
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub expect_body: Option<String>,
+    /// Take any certificate
+    #[arg(long)]
+    pub insecure: bool,
+}
+
+/// How `hotlap load` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// For people.
+    Human,
+    /// wrk's own form, for scripts that parse it.
+    Wrk,
+    /// The whole outcome.
+    Json,
+    /// One line a figure.
+    Csv,
+    /// HdrHistogram's percentile distribution.
+    Hgrm,
+}
+
+/// Where the outcome of `hotlap load` is written to.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Exports")]
+pub struct LoadExportArgs {
+    /// The whole outcome (`-`: standard output)
+    #[arg(long, value_name = "FILE")]
+    pub export_json: Option<PathBuf>,
+    /// One line a figure
+    #[arg(long, value_name = "FILE")]
+    pub export_csv: Option<PathBuf>,
+    /// HdrHistogram's percentile distribution
+    #[arg(long, value_name = "FILE")]
+    pub export_hgrm: Option<PathBuf>,
+}

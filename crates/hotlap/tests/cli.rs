@@ -1,0 +1,214 @@
+//! The command line, as a shell sees it: bad input, pipes, widths, exit codes.
+
+use std::process::{Command, Output, Stdio};
+
+/// hotlap with a cache and a store of its own, no terminal, and a catalogue of two servers.
+struct Shell {
+    folder: tempfile::TempDir,
+}
+
+impl Shell {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for id in ["go/net-http", "node/http"] {
+            let server = folder.path().join("servers").join(id);
+            std::fs::create_dir_all(&server).unwrap();
+            std::fs::write(server.join("server.toml"), MANIFEST).unwrap();
+        }
+        Self { folder }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hotlap"));
+        command
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .env("HOTLAP_CACHE", self.folder.path().join("cache"))
+            .env("XDG_DATA_HOME", self.folder.path().join("data"))
+            .env_remove("HOTLAP_SERVERS")
+            .env_remove("COLUMNS")
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Runs it, expects that exit code, and returns what it said on standard error.
+    fn fails(&self, code: i32, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?} said: {said}");
+        said
+    }
+
+    fn says(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?} said: {said}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+const MANIFEST: &str = r#"
+about     = "A server for a test."
+url       = "https://example.org"
+kind      = "hand-written"
+contracts = ["hello"]
+[toolchain]
+probe   = ["true"]
+install = { apt = [], brew = [] }
+build   = []
+version = ["echo", "1.0"]
+[run]
+command = ["sleep", "60"]
+"#;
+
+#[test]
+fn an_unknown_server_is_answered_with_the_nearest_names() {
+    let said = Shell::new().fails(2, &["run", "go/net-htp"]);
+    assert!(said.contains("go/net-htp") && said.contains("go/net-http"), "{said}");
+}
+
+#[test]
+fn a_load_that_makes_no_sense_says_what_does() {
+    let shell = Shell::new();
+    let url = "http://127.0.0.1:9/";
+    for (arguments, word) in [
+        (vec!["load", "-c", "0", url], "at least 1"),
+        (vec!["load", "-t", "0", url], "at least 1"),
+        (vec!["load", "-d", "-1s", url], "cannot be negative"),
+        (vec!["load", "-d", "soon", url], "no unit of time"),
+        (vec!["load", "-t", "8", "-c", "4", url], "at most 4 threads"),
+        (vec!["load", "-R", "0", url], "positive"),
+        (vec!["load", "not a url"], "no URL"),
+        (vec!["load", "localhost:8080"], "no URL"),
+        (vec!["load", "-s", "script.lua", url], "--requests-file"),
+        (vec!["load", "-H", "no colon", url], "Name: value"),
+        (vec!["run", "-c", "0", url], "at least 1"),
+        (vec!["run", "-t", "8", "-c", "4", url], "at most 4 threads"),
+        (vec!["run", "--budget", "0s", url], "too short"),
+        (vec!["run", "--contract", "helo", "go/net-http"], "hello"),
+        (vec!["run", "--fail-if", "cost 3%", url], "cost +3%"),
+        (vec!["run", "http://"], "names no host"),
+        (vec!["run", "-n", "a", "-n", "b", url], "2 names for 1 server"),
+        (vec!["run", "http://192.0.2.1/"], "--target-is-mine"),
+        (vec!["run", "echo 'open"], "cannot be split"),
+        (vec!["frobnicate"], "unrecognized subcommand"),
+    ] {
+        let said = shell.fails(2, &arguments);
+        assert!(said.contains(word), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_path_that_cannot_be_written_is_told_before_anything_is_started() {
+    let shell = Shell::new();
+    for export in ["--export-json", "--export-markdown", "--export-csv", "--export-html"] {
+        let said = shell.fails(1, &["run", "go/net-http", export, "/nowhere/at/all"]);
+        assert!(said.contains("/nowhere/at/all") && !said.contains("Racing"), "{said}");
+    }
+    let said = shell.fails(1, &["run", "go/net-http", "--store", "/proc/no/store.db"]);
+    assert!(said.contains("--store") && said.contains("--no-store"), "{said}");
+}
+
+#[test]
+fn a_server_that_nobody_runs_is_a_failed_server() {
+    let said = Shell::new().fails(3, &["load", "http://127.0.0.1:9/"]);
+    assert!(said.contains("127.0.0.1:9"), "{said}");
+}
+
+#[test]
+fn nothing_stored_yet_says_what_stores_something() {
+    let shell = Shell::new();
+    for command in ["report", "history"] {
+        let said = shell.fails(1, &[command]);
+        assert!(said.contains("hotlap run"), "{said}");
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_an_end_and_no_error() {
+    let shell = Shell::new();
+    let mut list = shell.command(&["list"]);
+    let mut list = list.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(list.stdout.take());
+    let output = list.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(!said.contains("panicked") && !said.contains("error"), "{said}");
+}
+
+#[test]
+fn the_catalogue_is_listed_within_80_columns_without_colours() {
+    let shell = Shell::new();
+    let output = shell.command(&["list"]).env("COLUMNS", "80").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("go/net-http") && text.contains("ready"), "{text}");
+    assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+    assert!(!text.contains('\x1b'));
+}
+
+#[test]
+fn ids_alone_are_listed_for_scripts() {
+    assert_eq!(Shell::new().says(&["list", "-q"]), "go/net-http\nnode/http\n");
+}
+
+#[test]
+fn a_manifest_with_an_unknown_key_is_named_with_file_and_line() {
+    let shell = Shell::new();
+    let file = shell.folder.path().join("servers/go/net-http/server.toml");
+    std::fs::write(&file, MANIFEST.replace("[run]", "[run]\ncolour = 1")).unwrap();
+    let said = shell.fails(2, &["list"]);
+    assert!(said.contains("server.toml:") && said.contains("colour"), "{said}");
+}
+
+#[test]
+fn every_shell_has_its_completions() {
+    let shell = Shell::new();
+    for name in ["bash", "zsh", "fish"] {
+        assert!(shell.says(&["completions", name]).contains("hotlap"));
+    }
+}
+
+#[test]
+fn the_exit_codes_are_in_the_help() {
+    let help = Shell::new().says(&["--help"]);
+    for (exit, meaning) in hotlap::exit::Exit::ALL {
+        assert!(help.contains(&format!("{:>5}  {meaning}", exit as u8)), "{meaning}");
+    }
+    assert!(!help.contains("__warden"));
+}
+
+#[test]
+fn the_load_generator_and_the_ceiling_meet() {
+    let shell = Shell::new();
+    let port = free_port();
+    let mut ceiling = shell.command(&["__ceiling"]);
+    let mut ceiling = ceiling.env("PORT", port.to_string()).env("CPUS", "1").spawn().unwrap();
+    let url = format!("http://127.0.0.1:{port}/");
+    wait_for(port);
+    let wrk = shell.run(&["load", "--format", "wrk", "-c", "4", "-n", "2000", &url]);
+    let json = shell.run(&["load", "--format", "json", "-c", "4", "-n", "2000", &url]);
+    let lost = shell.run(&["load", "--no-check", "-c", "4", "-n", "100", &format!("{url}nowhere")]);
+    let _ = ceiling.kill();
+    let _ = ceiling.wait();
+    let text = String::from_utf8(wrk.stdout).unwrap();
+    assert!(text.contains("Requests/sec:") && text.contains("Latency"), "{text}");
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["figures"]["answers"], 2000);
+    assert_eq!(lost.status.code(), Some(3), "wrong answers must be told by the exit code");
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn wait_for(port: u16) {
+    let began = std::time::Instant::now();
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(began.elapsed().as_secs() < 30, "nobody listens");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,136 @@
+//! A run as a test tells it: servers with scripted laps, and everything else as it really is.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hotlap::console::Console;
+use hotlap::export::Exports;
+use hotlap::record::{Host, Load, Question, Run, Schedule, Server, State};
+use hotlap::store::Store;
+use hotlap::timekeeper::{Kept, Timekeeper};
+use hotlap_harness::contract::{Contract, Name};
+use hotlap_harness::entrant::{self, Entrant, Launch, Role};
+use hotlap_harness::race::{Place, Race};
+use hotlap_harness::scripted::{Script, Scripted};
+use hotlap_harness::verify::Demand;
+use hotlap_load::plan::Reuse;
+
+/// A run as a test tells it.
+pub struct Scene {
+    pub race: Race,
+    pub scripts: Vec<Script>,
+    pub question: Question,
+}
+
+pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
+    let entrant = |(name, role, _): &(&str, Role, Script)| Entrant {
+        name: (*name).to_owned(),
+        role: *role,
+        start: entrant::Start::Launch(Launch {
+            argv: vec!["./serve".to_owned(), (*name).to_owned()],
+            env: [].into(),
+            cwd: PathBuf::from("."),
+        }),
+        contract: Contract::of(Name::Hello, None),
+        demand: Demand::Stranger,
+        version: format!("{name} 1.0"),
+        counts: None,
+    };
+    let load = entrant::Load {
+        name: String::new(),
+        connections: 64,
+        threads: 1,
+        reuse: Reuse::KeepAlive,
+        pipeline: 1,
+        request: 0,
+    };
+    Scene {
+        race: Race {
+            entrants: servers.iter().map(entrant).collect(),
+            loads: vec![load],
+            budget: Duration::from_secs(60),
+            precision: None,
+            heats: Some(3),
+            blocks: Some(6),
+            lap: Duration::from_millis(20),
+            paced: false,
+            rate: None,
+            seed: 7,
+            from: Place::default(),
+        },
+        scripts: servers.iter().map(|s| s.2.clone()).collect(),
+        question: Question::Compare,
+    }
+}
+
+/// A script whose laps differ a little from one another, the same way in every block.
+pub fn script(rate: f64, cost_ns: f64, megabytes: u64, wobble: &[f64]) -> Script {
+    Script {
+        rss_bytes: megabytes * 1_000_000,
+        wobble: wobble.iter().map(|w| (1.0 + w, 1.0 - w / 5.0)).collect(),
+        ..Script::new(rate, cost_ns)
+    }
+}
+
+pub fn three() -> Scene {
+    let go = script(57_900.0, 16_900.0, 7, &[0.01, -0.02, 0.015, -0.01, 0.005]);
+    let node = script(38_300.0, 25_600.0, 131, &[-0.01, 0.02, 0.01, -0.015, 0.0, -0.02, 0.025]);
+    let python = script(2_100.0, 470_000.0, 23, &[0.05, -0.05, 0.0, 0.02, -0.03]);
+    let double = script(57_900.0, 16_900.0, 7, &[-0.01, 0.01, 0.02, -0.005, 0.0, 0.01, -0.02]);
+    let ceiling = script(123_100.0, 7_100.0, 1, &[0.02, -0.01, 0.0, 0.01, -0.02, 0.01, -0.01]);
+    scene(&[
+        ("go/net-http", Role::Reference, go),
+        ("node/http:cluster", Role::Contestant, node),
+        ("python3 app.py", Role::Contestant, python),
+        ("go/net-http (again)", Role::Double, double),
+        ("ceiling", Role::Ceiling, ceiling),
+    ])
+}
+
+pub fn record(scene: &Scene) -> Run {
+    Run {
+        number: None,
+        began_ms: 1_795_292_100_000,
+        took_ms: 0,
+        state: State::UnderWay,
+        command: vec!["hotlap".to_owned(), "run".to_owned(), "python3 app.py".to_owned()],
+        hotlap: "0.1.0".to_owned(),
+        suite: None,
+        question: scene.question,
+        about: String::new(),
+        contract: "hello".to_owned(),
+        seed: scene.race.seed,
+        schedule: Schedule {
+            heats: 3,
+            blocks: 6,
+            lap_ms: 500.0,
+            budget_s: 60.0,
+            precision: None,
+            server_cpus: vec![0],
+            generator_cpus: vec![1],
+            freeze: true,
+        },
+        host: Host {
+            os: "Debian GNU/Linux 12".to_owned(),
+            kernel: "Linux 6.18".to_owned(),
+            arch: "x86_64".to_owned(),
+            cpu: "Imaginary CPU".to_owned(),
+            cores: 2,
+            memory_bytes: 16_000_000_000,
+            ..Host::default()
+        },
+        loads: scene.race.loads.iter().map(Load::from).collect(),
+        servers: scene.race.entrants.iter().map(Server::from).collect(),
+        starts: Vec::new(),
+        laps: Vec::new(),
+    }
+}
+
+pub fn hold(scene: &Scene, store: Option<Store>) -> Kept {
+    let mut track = Scripted::new(scene.scripts.clone(), scene.race.loads.clone(), scene.race.lap);
+    let (mut exports, console) =
+        (Exports::default(), Console { quiet: true, ..Console::plain(80) });
+    let keeper = Timekeeper::new(record(scene), store, &mut exports, &console).unwrap();
+    keeper.keep(&scene.race, &mut track)
+}

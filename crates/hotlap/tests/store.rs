@@ -1,0 +1,110 @@
+//! The store: what goes in comes out, laps outlive a crash, and what is wrong is said with its cure.
+
+mod scene;
+
+use std::fs;
+
+use hotlap::record::{Run, State};
+use hotlap::store::Store;
+use scene::{hold, record, three};
+
+/// All of a run in text, histograms as their stored bytes; starts in the order of heats and servers.
+fn told(run: &Run) -> String {
+    let mut run = run.clone();
+    run.starts.sort_by_key(|start| (start.heat, start.server));
+    serde_json::to_string(&run).unwrap()
+}
+
+#[test]
+fn what_is_stored_is_what_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep/er/hotlap.db");
+    let kept = hold(&three(), Some(Store::open(&path).unwrap()));
+    assert_eq!(kept.run.number, Some(1));
+    let read = Store::open_existing(&path).unwrap().run(1).unwrap();
+    assert_eq!(read.state, State::Finished);
+    assert_eq!(read.laps.len(), 3 * 6 * 10);
+    let schedule = kept.run.schedule.clone();
+    assert!(told(&read) == told(&Run { schedule, ..kept.run }), "what was read differs");
+}
+
+#[test]
+fn runs_are_numbered_and_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hotlap.db");
+    let store = Store::open(&path).unwrap();
+    assert!(store.last().unwrap_err().to_string().contains("no run is stored"));
+    for number in [1, 2] {
+        let kept = hold(&three(), Some(Store::open(&path).unwrap()));
+        assert_eq!(kept.run.number, Some(number));
+    }
+    assert_eq!(store.last().unwrap(), 2);
+    let lines = store.lines(None).unwrap();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[0].servers, ["go/net-http", "node/http:cluster", "python3 app.py"]);
+    assert_eq!(store.lines(Some("nobody")).unwrap(), []);
+    let error = store.run(7).unwrap_err().to_string();
+    assert!(error.contains("no run 7") && error.contains("the last one is 2"), "{error}");
+}
+
+#[test]
+fn each_lap_is_there_as_soon_as_it_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hotlap.db");
+    let scene = three();
+    let laps = hold(&scene, None).run.laps;
+    let mut store = Store::open(&path).unwrap();
+    let number = store.begin(&record(&scene)).unwrap();
+    store.lap(number, 0, &laps[0]).unwrap();
+    // No end: hotlap was killed. Another process sees the lap and the state.
+    let read = Store::open_existing(&path).unwrap().run(number).unwrap();
+    assert_eq!((read.laps.len(), read.state), (1, State::UnderWay));
+    assert_eq!(read.laps[0].service.to_bytes(), laps[0].service.to_bytes());
+    assert_eq!(read.laps[0].usage, laps[0].usage);
+}
+
+#[test]
+fn a_store_of_a_newer_version_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hotlap.db");
+    drop(Store::open(&path).unwrap());
+    let db = rusqlite::Connection::open(&path).unwrap();
+    db.pragma_update(None, "user_version", 99).unwrap();
+    drop(db);
+    for opened in [Store::open(&path), Store::open_existing(&path)] {
+        let error = opened.unwrap_err().to_string();
+        assert!(error.contains("version 99") && error.contains("update hotlap"), "{error}");
+    }
+}
+
+#[test]
+fn what_is_no_store_is_said_to_be_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.txt");
+    fs::write(&path, "dear diary, ".repeat(500)).unwrap();
+    let error = Store::open(&path).unwrap_err().to_string();
+    assert!(error.contains("no store of hotlap") && error.contains("--store"), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "dear diary, ".repeat(500));
+    let error = Store::open_existing(&folder.path().join("none.db")).unwrap_err().to_string();
+    assert!(error.contains("no store at"), "{error}");
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_named() {
+    let path = std::path::Path::new("/proc/hotlap/hotlap.db");
+    let error = Store::open(path).unwrap_err().to_string();
+    assert!(error.contains("/proc/hotlap") && error.contains("cannot be written"), "{error}");
+}
+
+#[test]
+fn a_store_that_fails_on_the_way_does_not_end_the_race() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hotlap.db");
+    let store = Store::open(&path).unwrap();
+    // A table goes missing under the feet of a run: every further write fails.
+    let db = rusqlite::Connection::open(&path).unwrap();
+    db.execute_batch("DROP TABLE lap").unwrap();
+    let kept = hold(&three(), Some(store));
+    assert!(kept.store_failed);
+    assert_eq!(kept.run.laps.len(), 3 * 6 * 10);
+}

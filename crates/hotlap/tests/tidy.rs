@@ -1,0 +1,273 @@
+//! The house rules, as a test: what Cargo cannot see of who may know whom, and what reads well.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Files under a folder of the repository with one of these endings; what is built is none of it.
+fn files(folder: &str, endings: &[&str]) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    walk(&root().join(folder), &mut found);
+    let mut read: Vec<(String, String)> = found
+        .into_iter()
+        .filter(|path| endings.iter().any(|e| path.to_string_lossy().ends_with(e)))
+        .filter_map(|path| {
+            let name = path.strip_prefix(root()).ok()?.to_string_lossy().into_owned();
+            Some((name, fs::read_to_string(&path).ok()?))
+        })
+        .collect();
+    read.sort();
+    read
+}
+
+fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+    const BUILT: [&str; 4] = ["target", "node_modules", "corpus", "artifacts"];
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        if path.is_dir() {
+            if !name.starts_with('.') && !BUILT.contains(&name.as_str()) {
+                walk(&path, found);
+            }
+        } else {
+            found.push(path);
+        }
+    }
+}
+
+/// Source without its unit tests, which stand at the foot of a file.
+fn code(text: &str) -> &str {
+    text.split("#[cfg(test)]").next().unwrap_or(text)
+}
+
+/// Fails with one line for each breach.
+fn none(rule: &str, breaches: Vec<String>) {
+    assert!(breaches.is_empty(), "{rule}:\n  {}", breaches.join("\n  "));
+}
+
+fn lines_with(files: &[(String, String)], is_wrong: impl Fn(&str, &str) -> bool) -> Vec<String> {
+    let mut breaches = Vec::new();
+    for (name, text) in files {
+        for (number, line) in code(text).lines().enumerate() {
+            if is_wrong(name, line) {
+                breaches.push(format!("{name}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    breaches
+}
+
+#[test]
+fn no_file_is_longer_than_600_lines() {
+    let long = |(name, text): &(String, String)| {
+        let lines = text.lines().count();
+        (lines > 600).then(|| format!("{name}: {lines}"))
+    };
+    none(
+        "files have at most 600 lines",
+        files("crates", &[".rs"]).iter().filter_map(long).collect(),
+    );
+}
+
+/// A ratchet, as rustfmt leaves comments alone: those that are too long may go, none may come.
+#[test]
+fn no_line_is_longer_than_100_columns() {
+    const KNOWN: usize = 25;
+    let mut long = Vec::new();
+    for (name, text) in files("crates", &[".rs", ".sql"]) {
+        for (number, line) in text.lines().enumerate() {
+            // An error message is one sentence, and a table in a test is as wide as it is.
+            let is_text = line.trim_start().starts_with(['"', '|']) || name.contains("/tests/");
+            if line.chars().count() > 100 && !is_text {
+                long.push(format!("{name}:{}", number + 1));
+            }
+        }
+    }
+    let own: Vec<String> =
+        long.iter().filter(|l| l.starts_with("crates/hotlap/")).cloned().collect();
+    none("lines have at most 100 columns", own);
+    assert!(long.len() <= KNOWN, "lines over 100 columns:\n  {}", long.join("\n  "));
+}
+
+#[test]
+fn main_is_a_table_of_contents() {
+    let main = fs::read_to_string(root().join("crates/hotlap/src/main.rs")).unwrap();
+    assert!(main.lines().count() <= 65);
+}
+
+/// A ratchet: long functions that there are may shrink and go, and no further one may come.
+#[test]
+fn functions_over_70_lines_are_rare() {
+    const KNOWN: usize = 6;
+    let mut long = Vec::new();
+    for (name, text) in files("crates", &[".rs"]).iter().filter(|(n, _)| n.contains("/src/")) {
+        let mut began: Option<(usize, usize, String)> = None;
+        for (number, line) in code(text).lines().enumerate() {
+            let indent = line.len() - line.trim_start().len();
+            let is_head = line.trim_start().split("fn ").next().is_some_and(|before| {
+                line.contains("fn ")
+                    && before
+                        .split_whitespace()
+                        .all(|w| w.starts_with("pub") || ["const", "unsafe", "async"].contains(&w))
+            });
+            match &began {
+                None if is_head && !line.trim_end().ends_with(';') => {
+                    began = Some((number, indent, line.trim().to_owned()));
+                }
+                Some((start, at, head)) if line.trim_end() == format!("{}}}", " ".repeat(*at)) => {
+                    if number - start + 1 > 70 {
+                        long.push(format!(
+                            "{name}:{}: {} lines: {head}",
+                            start + 1,
+                            number - start + 1
+                        ));
+                    }
+                    began = None;
+                }
+                _ => {}
+            }
+        }
+    }
+    assert!(
+        long.len() <= KNOWN,
+        "{} functions over 70 lines:\n  {}",
+        long.len(),
+        long.join("\n  ")
+    );
+}
+
+#[test]
+fn only_the_store_speaks_sql() {
+    let words = ["rusqlite", "SELECT ", "INSERT ", "CREATE TABLE"];
+    let files = files("crates", &[".rs"]);
+    let breaches = lines_with(&files, |name, line| {
+        name.contains("/src/")
+            && name != "crates/hotlap/src/store.rs"
+            && !line.trim_start().starts_with("//")
+            && words.iter().any(|w| line.contains(w))
+    });
+    none("SQL is in store.rs alone", breaches);
+}
+
+#[test]
+fn only_the_command_line_knows_clap() {
+    let breaches = lines_with(&files("crates", &[".rs"]), |name, line| {
+        !name.starts_with("crates/hotlap/src/cli")
+            && name.contains("/src/")
+            && (line.contains("clap::") || line.contains("clap_complete::"))
+            && !line.trim_start().starts_with("//")
+    });
+    none("clap is in cli alone", breaches);
+}
+
+#[test]
+fn only_one_file_names_the_histogram_library() {
+    let breaches = lines_with(&files("crates", &[".rs"]), |name, line| {
+        name != "crates/hotlap-stats/src/histogram.rs"
+            && name.contains("/src/")
+            && line.contains("hdrhistogram::")
+    });
+    none("hdrhistogram is in histogram.rs alone", breaches);
+}
+
+#[test]
+fn report_and_store_do_not_know_each_other() {
+    let breaches = lines_with(&files("crates/hotlap/src", &[".rs"]), |name, line| {
+        let own = |room: &str| {
+            name == format!("crates/hotlap/src/{room}.rs")
+                || name.starts_with(&format!("crates/hotlap/src/{room}/"))
+        };
+        (own("report") && line.contains("crate::store"))
+            || (own("store") && line.contains("crate::report"))
+    });
+    none("report and store both know record, and not each other", breaches);
+}
+
+#[test]
+fn renderers_cannot_compute() {
+    let renderers = ["terminal", "markdown", "csv", "json", "html", "plot"];
+    let breaches = lines_with(&files("crates/hotlap/src/report", &[".rs"]), |name, line| {
+        let is_renderer = renderers.iter().any(|r| {
+            name.ends_with(&format!("/report/{r}.rs")) || name.contains(&format!("/report/{r}/"))
+        });
+        let sees = ["hotlap_stats", "hotlap_load", "hotlap_harness", "standing::", "crate::record"];
+        is_renderer && sees.iter().any(|s| line.contains(s)) && !line.trim_start().starts_with("//")
+    });
+    none("renderers see the finished report only", breaches);
+}
+
+#[test]
+fn only_commands_and_the_console_know_the_commands() {
+    let breaches = lines_with(&files("crates/hotlap/src", &[".rs"]), |name, line| {
+        !name.contains("/cmd") && !name.ends_with("main.rs") && line.contains("crate::cmd")
+    });
+    none("main alone calls cmd", breaches);
+}
+
+#[test]
+fn libraries_do_not_print() {
+    let breaches = lines_with(&files("crates", &[".rs"]), |name, line| {
+        name.contains("/src/")
+            && !name.starts_with("crates/hotlap/")
+            && ["println!", "eprintln!", "print!(", "dbg!"].iter().any(|p| line.contains(p))
+            && !line.trim_start().starts_with("//")
+    });
+    none("only the tool prints", breaches);
+}
+
+#[test]
+fn no_file_is_a_junk_drawer() {
+    let junk = ["util", "utils", "helper", "helpers", "common", "manager", "misc"];
+    let stem = |name: &str| name.rsplit('/').next().unwrap_or(name).replace(".rs", "");
+    let breaches = files("crates", &[".rs"])
+        .into_iter()
+        .map(|(name, _)| name)
+        .filter(|name| junk.contains(&stem(name).as_str()))
+        .collect();
+    none("each file is a noun of the domain", breaches);
+}
+
+#[test]
+fn nothing_is_left_undone_in_the_code() {
+    // Spelled apart, so that this file does not trip over itself.
+    let words = [["todo", "!("], ["unimplemented", "!("], ["FIX", "ME"], ["XX", "X "]];
+    let breaches = lines_with(&files("crates", &[".rs"]), |_, line| {
+        words.iter().any(|w| line.contains(&w.concat()))
+    });
+    none("nothing is left for later", breaches);
+}
+
+#[test]
+fn public_names_have_no_get() {
+    let breaches = lines_with(&files("crates", &[".rs"]), |name, line| {
+        name.contains("/src/") && line.contains("fn get_")
+    });
+    none("a name says what, not that it is got", breaches);
+}
+
+#[test]
+fn every_folder_of_the_catalogue_is_read() {
+    let catalogue = hotlap_harness::catalogue::Catalogue::open(&root().join("servers")).unwrap();
+    let broken = catalogue.broken.iter().map(ToString::to_string).collect();
+    none("every server.toml parses", broken);
+    assert!(!catalogue.servers.is_empty());
+}
+
+#[test]
+fn the_version_is_in_the_changelog() {
+    let changes = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(
+        changes.contains(version) || changes.contains("Unreleased"),
+        "CHANGELOG.md says nothing of {version}"
+    );
+}
+
+#[test]
+fn the_lockfile_stays_small() {
+    let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    let packages = lock.lines().filter(|l| *l == "[[package]]").count();
+    assert!(packages < 150, "{packages} packages");
+}
