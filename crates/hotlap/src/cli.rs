@@ -98,12 +98,15 @@ pub enum Command {
     /// Show a stored run again
     Report(ReportArgs),
     /// Compare two stored runs
+    #[command(hide = true)]
     Compare(CompareArgs),
     /// List what is stored
     History(HistoryArgs),
     /// Measure the instrument against servers whose true figures are known
+    #[command(hide = true)]
     Prove(ProveArgs),
     /// Write a commented suite file for the servers named
+    #[command(hide = true)]
     Init(InitArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
@@ -138,7 +141,7 @@ pub struct RunArgs {
     #[arg(value_name = "SERVER|COMMAND|URL")]
     pub servers: Vec<String>,
     /// A suite: one of the five by its name, or a file
-    #[arg(long, value_name = "NAME|FILE", conflicts_with = "servers")]
+    #[arg(long, value_name = "NAME|FILE", conflicts_with = "servers", hide = true)]
     pub suite: Option<String>,
     /// Each server stands on the one before it: show what each step costs
     #[arg(long)]
@@ -146,9 +149,6 @@ pub struct RunArgs {
     /// Install what the servers named are missing first, as `hotlap setup --yes` does
     #[arg(long)]
     pub setup: bool,
-    /// Go on with the last interrupted run of the same servers and loads
-    #[arg(long)]
-    pub resume: bool,
     /// What tables call a server; repeat it, in the order of the servers
     #[arg(short, long = "name", value_name = "NAME")]
     pub names: Vec<String>,
@@ -188,7 +188,6 @@ Examples:
   hotlap run 'python3 app.py' 'node app.js' --reference 'node app.js'
   hotlap run -n old -n new './old --port $PORT' './new --port $PORT'
   hotlap run http://127.0.0.1:8080/ --path /health
-  hotlap run --suite app-servers --budget 5m
   hotlap run --ladder go/net-http 'go run ./app'
   hotlap run base pr --fail-if 'cost +3%' --export-markdown summary.md";
 

@@ -54,7 +54,7 @@ struct Meant {
 /// refuses.
 pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
     if let Some(suite) = &args.suite {
-        return usage(format!("no suite is called {suite}: name servers instead"));
+        return usage(format!("suites are not there yet: name the servers of {suite} instead"));
     }
     let mut meant = meant(&args)?;
     let interrupt = Interrupt::listen()?;
