@@ -3,6 +3,7 @@
 //!
 //!     cargo bench -p hotlap-load --bench floor -- [--connections 100] [--seconds 2] [--rounds 3]
 //!                                                 [--body 13]
+//!     cargo bench -p hotlap-load --bench floor -- paced RATE
 //!
 //! All of them load the same tiny server, a thread of this process, which counts the requests. It is
 //! pinned to the first core, the generators to the second; they take turns, and the median of the
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use hotlap_load::plan::{Endpoint, Request, Stop, Target};
+use hotlap_load::plan::{Endpoint, Pace, Request, Stop, Target};
 use hotlap_load::{Plan, run};
 use rustix::event::epoll;
 
@@ -45,6 +46,7 @@ struct Cost {
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    allow_files();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words[..] {
         ["as-hotlap", address, connections, seconds, body] => {
@@ -53,7 +55,42 @@ fn main() {
         ["as-bare", address, connections, seconds, ..] => {
             as_bare(address, number(connections), number(seconds) as u64);
         }
+        ["paced", rate] => paced(number(rate) as f64),
         _ => compare(&options(&words)),
+    }
+}
+
+/// The server has as many files open as the load has connections, in a process of its own.
+fn allow_files() {
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
+}
+
+/// How late an open loop is, by its own fault.
+fn paced(rate: f64) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let endpoint = Endpoint::Tcp(listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        pin(0);
+        serve(&listener, &AtomicU64::new(0), &body(13));
+    });
+    let request = Request::get("/", "localhost").expecting(&body(13));
+    for pace in [Pace::Constant { rate }, Pace::Poisson { rate, seed: 1 }] {
+        let mut plan = Plan::new(Target { endpoint: endpoint.clone(), tls: None }, request.clone());
+        plan.cpus = vec![1];
+        plan.pace = pace;
+        plan.stop = Stop::After(Duration::from_secs(3));
+        let outcome = run(&plan).expect("a load");
+        let us = |ns: u64| ns as f64 / 1e3;
+        println!(
+            "{pace:?}: {:.1} requests/s; lag p50 {:.1} µs, p99 {:.1}, max {:.1}; busy {:.0} %",
+            outcome.rate(),
+            us(outcome.lag.quantile(0.5)),
+            us(outcome.lag.quantile(0.99)),
+            us(outcome.lag.max()),
+            outcome.threads[0].busy() * 100.0,
+        );
     }
 }
 
@@ -308,6 +345,13 @@ fn as_hotlap(address: &str, connections: usize, seconds: u64, length: usize) {
     let outcome = run(&plan).expect("a load");
     assert_eq!(outcome.failures.total(), 0, "{:?}", outcome.failures);
     println!("wakeups {}", outcome.threads[0].wakeups);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find(|line| line.starts_with("VmHWM"));
+    println!(
+        "{} of {connections} up; {}",
+        outcome.connections.established,
+        peak.unwrap_or_default()
+    );
 }
 
 /// The floor: what no generator can do without.

@@ -131,7 +131,7 @@ fn a_handshake_that_breaks_off_is_a_failure_of_tls() {
         }
         let mut hello = [0; 1024];
         let _ = guest.stream.read(&mut hello);
-        if guest.number % 2 == 0 {
+        if guest.number.is_multiple_of(2) {
             guest.send(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         }
     });
