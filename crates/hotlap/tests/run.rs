@@ -162,7 +162,6 @@ fn a_server_that_dies_is_named_with_phase_last_words_and_cure() {
                 requests/s  CPU µs/request     p50     p99  memory  errors  checks
     1  good  20,000 ± 0.3%    40.0 ± 0.07%  3.2 ms  3.2 ms  9.0 MB       0   14/14
 
-
     bad failed (lap): exited with code 3
       $ ./serve bad
       | out of luck
@@ -182,7 +181,6 @@ fn a_run_where_every_server_failed_still_has_a_report() {
     insta::assert_snapshot!(table(&scene, 80), @r###"
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
-
 
     a failed (start): exited with code 3
       $ ./serve a

@@ -119,7 +119,7 @@ fn cells(row: &Row) -> Vec<String> {
     let requests = match &row.requests_per_s {
         Some(figure) if row.is_bound => format!("≥ {}", figure.full()),
         Some(figure) => figure.full(),
-        None => "too few laps".to_owned(),
+        None => "no lap counts".to_owned(),
     };
     let name = match row.role {
         Role::Ceiling => format!("*{}*", escape(&row.name)),

@@ -221,7 +221,7 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
 }
 
 fn of_ceiling(standing: &Standing, server: usize) -> Option<Figure> {
-    match standing.ceiling == Some(server) {
+    match standing.ceiling == Some(server) && standing.servers[server].rate.is_some() {
         true => Some(bare(100.0, "100 %".to_owned())),
         false => standing.of_ceiling(server).as_ref().map(percent),
     }

@@ -67,6 +67,9 @@ pub fn render(report: &Report, width: usize, color: bool) -> String {
     for warning in &report.warnings {
         out += &painted(&wrap(&format!("Note: {warning}"), 2, width), ink.yellow, ink.off);
     }
+    while out.contains("\n\n\n") {
+        out = out.replace("\n\n\n", "\n\n");
+    }
     out
 }
 
@@ -117,7 +120,7 @@ fn requests(row: &Row) -> String {
     match &row.requests_per_s {
         Some(figure) if row.is_bound => format!("≥ {}", figure.full()),
         Some(figure) => figure.full(),
-        None => "too few laps".to_owned(),
+        None => "no lap counts".to_owned(),
     }
 }
 
