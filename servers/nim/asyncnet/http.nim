@@ -8,6 +8,7 @@ type
     body*: int       ## bytes of its body, which nobody here wants
     keep*: bool      ## the connection may be kept
     status*: Status
+    hostless: bool   ## HTTP/1.1 wants a Host, and none has been seen yet
 
 const headLimit* = 16384
 
@@ -49,7 +50,7 @@ func requestLine(s: Chars, stop: int, r: var Request) =
   let version = stop - 8
   if space < 1 or version <= space + 1 or s[version - 1] != ' ': return
   if not s.begins(version, stop, "http/"): return
-  if s.same(version, stop, "HTTP/1.1"): r.keep = true
+  if s.same(version, stop, "HTTP/1.1"): (r.keep, r.hostless) = (true, true)
   elif not s.same(version, stop, "HTTP/1.0"):
     r.status = BadVersion
     return
@@ -59,7 +60,8 @@ func requestLine(s: Chars, stop: int, r: var Request) =
   else: r.status = NotAllowed
 
 func header(s: Chars, start, stop: int, r: var Request) =
-  if s.begins(start, stop, "connection:"):
+  if s.begins(start, stop, "host:"): r.hostless = false
+  elif s.begins(start, stop, "connection:"):
     for at in start + 11 .. stop - 5:
       if s.begins(at, stop, "close"): r.keep = false
   elif s.begins(start, stop, "content-length:"):
@@ -85,6 +87,7 @@ func parse*(s: Chars, n: int): Request =
     elif start == 0: s.requestLine(stop - 1, result)
     elif stop - 1 == start:
       result.head = stop + 1
+      if result.hostless: result.status = BadRequest
     else: s.header(start, stop - 1, result)
     if result.status in {BadRequest, TooLarge, NotImplemented, BadVersion}:
       result.keep = false

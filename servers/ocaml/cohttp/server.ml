@@ -28,7 +28,7 @@ let echo body =
       answer `OK (`Assoc [ ("name", name) ])
   | _ | (exception Yojson.Json_error _) -> refuse `Bad_request
 
-let callback _connection request body =
+let route request body =
   match (Cohttp.Request.meth request, Uri.path (Cohttp.Request.uri request)) with
   | (`GET | `HEAD), "/" -> Server.respond_string ~headers:text ~status:`OK ~body:"Hello, World!" ()
   | _, "/bla" when not (says_json request) -> refuse `Not_acceptable
@@ -36,6 +36,12 @@ let callback _connection request body =
   | `POST, "/bla" -> echo body
   | _, ("/" | "/bla") -> refuse `Method_not_allowed
   | _ -> refuse `Not_found
+
+(* Cohttp sends a body to HEAD too, where the client expects the next answer. *)
+let callback _connection request body =
+  let* response, page = route request body in
+  let bodiless = Cohttp.Request.meth request = `HEAD in
+  Lwt.return (response, if bodiless then Cohttp_lwt.Body.empty else page)
 
 let () =
   if Array.length Sys.argv > 1 then

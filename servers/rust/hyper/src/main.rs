@@ -44,7 +44,6 @@ fn serve(port: u16) -> io::Result<()> {
                 // A client that breaks off is the client's business.
                 let _ = http1::Builder::new()
                     .timer(TokioTimer::new())
-                    .pipeline_flush(true)
                     .serve_connection(TokioIo::new(stream), service_fn(answer))
                     .await;
             });
