@@ -186,14 +186,16 @@ fn generators(options: &Options, address: SocketAddr) -> Vec<(&'static str, Vec<
     let own = std::env::current_exe().expect("this program").display().to_string();
     let Options { connections: c, seconds: s, body, .. } = options;
     let words = |line: String| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    // Some generators wait for ever for a connection that the server's queue had no room for.
+    let limit = s * 5 + 10;
     let url = format!("http://{address}/");
     let mut all = vec![
         ("hotlap", words(format!("{own} as-hotlap {address} {c} {s} {body}"))),
         ("bare", words(format!("{own} as-bare {address} {c} {s}"))),
-        ("wrk", words(format!("wrk -t1 -c{c} -d{s}s {url}"))),
-        ("h2load", words(format!("h2load --h1 -t1 -c{c} -D{s} {url}"))),
-        ("oha", words(format!("oha --no-tui -c {c} -z {s}s {url}"))),
-        ("gcannon", words(format!("gcannon {url} -c {c} -t 1 -d {s}s"))),
+        ("wrk", words(format!("timeout {limit} wrk -t1 -c{c} -d{s}s {url}"))),
+        ("h2load", words(format!("timeout {limit} h2load --h1 -t1 -c{c} -D{s} {url}"))),
+        ("oha", words(format!("timeout {limit} oha --no-tui -c {c} -z {s}s {url}"))),
+        ("gcannon", words(format!("timeout {limit} gcannon {url} -c {c} -t 1 -d {s}s"))),
     ];
     // The bare loop takes each read for one answer.
     all.retain(|(name, command)| {
