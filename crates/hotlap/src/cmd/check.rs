@@ -4,19 +4,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 use hotlap_harness::catalogue::Catalogue;
-use hotlap_harness::contract::Name;
-use hotlap_harness::cores;
-use hotlap_harness::entrant::{Entrant, Load};
-use hotlap_harness::live::{Live, Setting};
-use hotlap_harness::manifest;
+use hotlap_harness::check::{Checker, Row, Standing};
+use hotlap_harness::contract::{Ask, Name};
+use hotlap_harness::entrant::Start;
+use hotlap_harness::manifest::Server;
 use hotlap_harness::process::Warden;
-use hotlap_harness::toolchain::Unready;
-use hotlap_harness::track::{Ready, Retired, Track};
-use hotlap_load::plan::Reuse;
+use hotlap_harness::toolchain::Builder;
 use serde_json::json;
 
+use super::run::START_LIMIT;
 use super::run::grid::{self, build_all};
-use super::run::{GRACE, Logs, START_LIMIT};
 use crate::cli::CheckArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
@@ -24,235 +21,216 @@ use crate::interrupt::Interrupt;
 use crate::report::figure::{megabytes, time};
 use crate::shelf;
 
-/// One thing to check: a server under one contract, or why it cannot be.
-struct Case {
-    id: String,
-    contract: String,
-    version: String,
-    entrant: Result<Entrant, Unready>,
-}
-
-/// What came of it.
-enum Found {
-    Passed(Ready),
-    Built,
-    Skipped(String, String),
-    Failed(Retired),
-}
-
 /// Checks servers, one line each.
 ///
 /// # Errors
 /// When a name means nothing or the system refuses.
 pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
-    let wanted = args.contract.as_deref().map(contract).transpose()?;
     let interrupt = Interrupt::listen()?;
-    let cases = cases(args, wanted, &interrupt, console)?;
-    let logs = Logs::new()?;
-    let entrants: Vec<Entrant> =
-        cases.iter().filter_map(|c| c.entrant.as_ref().ok().cloned()).collect();
-    let mut track = track(&entrants, &logs, &interrupt)?;
-    let width = cases.iter().map(|c| c.id.chars().count()).max().unwrap_or(0);
-    let (mut all, mut next) = (Vec::new(), 0);
-    for case in &cases {
-        if interrupt.asked() {
-            break;
-        }
-        let found = match &case.entrant {
-            Err(why) => skipped_or_failed(why),
-            Ok(_) if args.build_only => Found::Built,
-            Ok(_) => {
-                let found = track.start(next);
-                let unclean = track.stop(next);
-                next += 1;
-                found.map_or_else(Found::Failed, |ready| with_note(ready, unclean))
-            }
-        };
+    let (servers, strangers) = chosen(args)?;
+    let servers: Vec<&Server> = servers.iter().collect();
+    let built = build_all(&servers, &interrupt, console);
+    if args.build_only {
+        return built_only(&servers, &built, console);
+    }
+    let cache = shelf::cache();
+    let warden = Warden::this_program("__warden").context("cannot find hotlap's own program")?;
+    let checker = Checker {
+        builder: Builder { cache: &cache, stop: interrupt.flag(), on: &|_| {} },
+        warden: &warden,
+        start_limit: START_LIMIT,
+    };
+    let names = servers.iter().map(|s| &s.id).chain(&strangers);
+    let width = names.map(|name| name.chars().count()).max().unwrap_or(0);
+    let show = |row: &Row| {
         if !args.json {
-            console.print(&line(case, &found, width, console))?;
+            // A closed pipe shows at the end; the checks go on.
+            let _ = console.print(&line(row, width, console));
         }
-        all.push(found);
+    };
+    let at_a_time = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut rows = checker.check_all(&servers, at_a_time, &show);
+    for text in &strangers {
+        let row = stranger(&checker, text, args.shell)?;
+        show(&row);
+        rows.push(row);
     }
     if args.json {
-        let rows: Vec<_> = cases.iter().zip(&all).map(|(c, f)| as_json(c, f)).collect();
+        let rows: Vec<_> = rows.iter().map(as_json).collect();
         console.print(&(serde_json::to_string_pretty(&rows)? + "\n"))?;
     }
-    Ok(if interrupt.asked() { Exit::Interrupted } else { verdict(args, &all, console) })
+    Ok(if interrupt.asked() { Exit::Interrupted } else { verdict(args, &rows, console) })
 }
 
-fn contract(name: &str) -> anyhow::Result<Name> {
-    let all = || Name::ALL.map(Name::as_str).join(", ");
-    Name::of(name)
-        .map_or_else(|| usage(format!("no contract is called {name}: there are {}", all())), Ok)
-}
-
-fn cases(
-    args: &CheckArgs,
-    wanted: Option<Name>,
-    interrupt: &Interrupt,
-    console: &Console,
-) -> anyhow::Result<Vec<Case>> {
-    let mut cases = Vec::new();
-    let mut servers: Vec<manifest::Server> = Vec::new();
-    let strangers: Vec<&String> = args.servers.iter().filter(|s| grid::is_stranger(s)).collect();
-    if strangers.is_empty() || strangers.len() < args.servers.len() {
+/// The servers of the catalogue that are meant, and the commands and URLs.
+fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<Server>, Vec<String>)> {
+    let wanted = match args.contract.as_deref().map(|name| (name, Name::of(name))) {
+        Some((name, None)) => {
+            let all = Name::ALL.map(Name::as_str).join(", ");
+            return usage(format!("no contract is called {name}: there are {all}"));
+        }
+        wanted => wanted.and_then(|(_, of)| of),
+    };
+    let (strangers, patterns): (Vec<String>, Vec<String>) =
+        args.servers.iter().cloned().partition(|s| grid::is_stranger(s));
+    let mut servers = Vec::new();
+    if strangers.is_empty() || !patterns.is_empty() {
         let catalogue = Catalogue::open(&shelf::servers()?)?;
         if let Some(broken) = catalogue.broken.first() {
             return usage(broken.to_string());
         }
-        let patterns = args.servers.iter().filter(|s| !grid::is_stranger(s));
-        for pattern in patterns {
+        for pattern in &patterns {
             servers.extend(super::list::select(&catalogue, Some(pattern))?.into_iter().cloned());
         }
-        if args.servers.is_empty() {
+        if patterns.is_empty() {
             servers = catalogue.servers;
         }
     }
-    for text in strangers {
-        let entrant = grid::stranger(text, args.shell)?;
-        let (id, version) = (text.clone(), String::new());
-        cases.push(Case { id, contract: "own".to_owned(), version, entrant: Ok(entrant) });
+    if let Some(wanted) = wanted {
+        servers.retain(|s| s.contracts.contains(&wanted));
+        servers.iter_mut().for_each(|s| s.contracts = vec![wanted]);
     }
-    servers.retain(|s| wanted.is_none_or(|w| s.contracts.contains(&w)));
-    let built = build_all(&servers.iter().collect::<Vec<_>>(), interrupt, console);
-    for (server, built) in servers.iter().zip(built) {
-        for &name in server.contracts.iter().filter(|c| wanted.is_none_or(|w| w == **c)) {
-            let version = built.as_ref().map_or(String::new(), |b| b.version.clone());
-            let entrant = match &built {
-                Err(why) => Err(why.clone()),
-                Ok(built) => {
-                    let (launch, version) = (built.launch(server), built.version.clone());
-                    Ok(grid::catalogued(&server.id, server, Some(name), launch, version)?)
-                }
-            };
-            let contract = name.as_str().to_owned();
-            cases.push(Case { id: server.id.clone(), contract, version, entrant });
+    Ok((servers, strangers))
+}
+
+fn stranger(checker: &Checker, text: &str, shell: bool) -> anyhow::Result<Row> {
+    let entrant = grid::stranger(text, shell)?;
+    let path = entrant.contract.exchanges[0].path.clone();
+    let ask = Ask { path, ..Ask::default() };
+    Ok(match entrant.start {
+        Start::Launch(launch) => checker.check_command(text, &launch, &ask),
+        Start::Running { target, host, .. } => {
+            checker.check_running(text, &target, &host, &ask, false)
         }
+    })
+}
+
+fn built_only(
+    servers: &[&Server],
+    built: &[Result<hotlap_harness::toolchain::Built, hotlap_harness::toolchain::Unready>],
+    console: &Console,
+) -> anyhow::Result<Exit> {
+    let mut exit = Exit::Ok;
+    for (server, built) in servers.iter().zip(built) {
+        let state = match built {
+            Ok(built) => format!("built   {}  {}", server.id, built.version),
+            Err(why) => {
+                exit = Exit::ServerFailed;
+                format!("NOT     {}  {why}", server.id)
+            }
+        };
+        console.print(&format!("{state}\n"))?;
     }
-    Ok(cases)
+    Ok(exit)
 }
 
-fn track(entrants: &[Entrant], logs: &Logs, interrupt: &Interrupt) -> anyhow::Result<Live> {
-    let setting = Setting {
-        lap: Duration::from_millis(500),
-        ramp: Duration::ZERO,
-        timeout: Duration::from_secs(2),
-        start_limit: START_LIMIT,
-        warm_limit: Duration::from_secs(1),
-        grace: GRACE,
-        freeze: false,
-        counters: false,
-        cores: cores::split_here(None),
-        warden: Warden::this_program("__warden").context("cannot find hotlap's own program")?,
-        logs: logs.folder().to_owned(),
-    };
-    let load = Load {
-        name: String::new(),
-        connections: 1,
-        threads: 1,
-        reuse: Reuse::KeepAlive,
-        pipeline: 1,
-        request: 0,
-    };
-    Ok(Live::new(setting, entrants, &[load], interrupt.shared()))
-}
-
-fn with_note(mut ready: Ready, unclean: Option<String>) -> Found {
-    ready.notes.extend(unclean);
-    Found::Passed(ready)
-}
-
-fn skipped_or_failed(why: &Unready) -> Found {
-    match why {
-        Unready::Absent(a) => Found::Skipped(format!("{}: {}", a.command, a.why), a.cure.clone()),
-        Unready::Failed(e) => Found::Failed(Retired {
-            phase: "build".to_owned(),
-            cause: format!("{}: {}", e.what, e.cause),
-            last_words: e.last_words.clone(),
-            cure: e.cure.clone(),
-        }),
-    }
-}
-
-fn line(case: &Case, found: &Found, width: usize, console: &Console) -> String {
+/// A row as a line, and what speaks against it in lines below.
+fn line(row: &Row, width: usize, console: &Console) -> String {
     let ink = |code: &'static str| if console.color { code } else { "" };
-    let (word, color, rest) = match found {
-        Found::Passed(ready) => {
-            let badges = match ready.badges {
-                (_, 0) => String::new(),
-                (passed, made) => format!("{passed}/{made}"),
-            };
-            let rss = match ready.rss_bytes {
+    let contracts: Vec<&str> =
+        row.reports.iter().filter_map(|(name, _)| Some((*name)?.as_str())).collect();
+    let (word, color, rest) = match &row.standing {
+        Standing::Passed => {
+            let (passed, made) = row.badges();
+            let rss = match row.rss_bytes {
                 0 => String::new(),
                 bytes => megabytes(bytes as f64).text,
             };
-            let rest =
-                format!("{badges:>5}  {:>8}  {rss:>7}  {}", time(ready.ready_ms), case.version);
-            ("ok", ink("\x1b[32m"), rest)
+            let ready = match row.ready {
+                Duration::ZERO => String::new(),
+                ready => time(ready.as_secs_f64() * 1e3),
+            };
+            let badges = format!("{passed}/{made}");
+            let rest = format!("{badges:>5}  {ready:>7}  {rss:>7}  {}", row.version);
+            ("ok", "\x1b[32m", rest)
         }
-        Found::Built => ("built", ink("\x1b[32m"), case.version.clone()),
-        Found::Skipped(why, _) => ("skip", ink("\x1b[33m"), why.clone()),
-        Found::Failed(why) => ("FAILED", ink("\x1b[31m"), why.to_string()),
+        Standing::Skipped(absence) => {
+            ("skip", "\x1b[33m", format!("{}: {}", absence.command, absence.why))
+        }
+        Standing::Unbuilt(error) => ("FAILED", "\x1b[31m", error.to_string()),
+        Standing::Retired(retired) => ("FAILED", "\x1b[31m", retired.to_string()),
+        Standing::Failed => ("FAILED", "\x1b[31m", "it answers wrongly".to_owned()),
     };
-    let mut out = format!(
-        "{color}{word:<6}{}  {:<width$}  {:<8}  {rest}",
-        ink("\x1b[0m"),
-        case.id,
-        case.contract
-    );
+    let contracts = contracts.join(" ");
+    let (color, plain) = (ink(color), ink("\x1b[0m"));
+    let mut out = format!("{color}{word:<6}{plain}  {:<width$}  {contracts:<14}  {rest}", row.id);
     out.truncate(out.trim_end().len());
     out.push('\n');
-    match found {
-        Found::Passed(ready) if !console.quiet => {
-            ready.notes.iter().for_each(|note| out += &format!("          {note}\n"));
+    for below in below(row, console.quiet) {
+        for words in below.lines() {
+            out += "          ";
+            out.extend(words.chars().map(|c| if c.is_control() { ' ' } else { c }));
+            out.push('\n');
         }
-        Found::Skipped(_, cure) => out += &format!("          {cure}\n"),
-        Found::Failed(why) => {
-            for words in &why.last_words {
-                let tame: String =
-                    words.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-                out += &format!("          | {tame}\n");
-            }
-            if !why.cure.is_empty() {
-                out += &format!("          {}\n", why.cure);
-            }
-        }
-        _ => {}
     }
     out
 }
 
-fn as_json(case: &Case, found: &Found) -> serde_json::Value {
-    let mut row = json!({
-        "id": case.id,
-        "contract": case.contract,
-        "version": case.version,
-    });
-    let more = match found {
-        Found::Passed(ready) => json!({
-            "state": "passed",
-            "badges": ready.badges,
-            "ready_ms": ready.ready_ms,
-            "rss_bytes": ready.rss_bytes,
-            "notes": ready.notes,
-        }),
-        Found::Built => json!({ "state": "built" }),
-        Found::Skipped(why, cure) => json!({ "state": "skipped", "why": why, "cure": cure }),
-        Found::Failed(why) => json!({ "state": "failed", "why": why }),
-    };
-    if let (Some(row), serde_json::Value::Object(more)) = (row.as_object_mut(), more) {
-        row.extend(more);
+/// What stands below a row: which checks failed, last words, the cure, notes.
+fn below(row: &Row, quiet: bool) -> Vec<String> {
+    let mut below: Vec<String> = row.failures().map(|(_, check)| check.to_string()).collect();
+    below.extend(row.reports.iter().filter_map(|(_, report)| report.ended.clone()));
+    match &row.standing {
+        Standing::Skipped(absence) => below.push(absence.cure.clone()),
+        Standing::Unbuilt(error) => below.extend(error.last_words.iter().map(|l| format!("| {l}"))),
+        Standing::Retired(retired) => {
+            below.extend(retired.last_words.iter().map(|l| format!("| {l}")));
+            below.push(retired.cure.clone());
+        }
+        Standing::Passed | Standing::Failed => {}
     }
-    row
+    if !quiet {
+        below.extend(row.notes.iter().cloned());
+    }
+    below
 }
 
-fn verdict(args: &CheckArgs, all: &[Found], console: &Console) -> Exit {
-    let count = |is: fn(&Found) -> bool| all.iter().filter(|f| is(f)).count();
-    let failed = count(|f| matches!(f, Found::Failed(_)));
-    let skipped = count(|f| matches!(f, Found::Skipped(..)));
-    let passed = all.len() - failed - skipped;
-    console.note(&format!("\n{passed} passed, {failed} failed, {skipped} skipped."));
-    match failed > 0 || (args.strict && skipped > 0) {
+fn as_json(row: &Row) -> serde_json::Value {
+    let (state, why) = match &row.standing {
+        Standing::Passed => ("passed", String::new()),
+        Standing::Skipped(absence) => ("skipped", absence.to_string()),
+        Standing::Unbuilt(error) => ("failed", error.to_string()),
+        Standing::Retired(retired) => ("failed", retired.to_string()),
+        Standing::Failed => ("failed", "it answers wrongly".to_owned()),
+    };
+    let checks = |checks: &[hotlap_harness::verify::Check]| -> Vec<serde_json::Value> {
+        let one = |c: &hotlap_harness::verify::Check| json!({ "name": c.name, "expected": c.expected, "got": c.got, "pass": c.pass });
+        checks.iter().map(one).collect()
+    };
+    let reports: Vec<_> = row
+        .reports
+        .iter()
+        .map(|(contract, report)| {
+            json!({
+                "contract": contract.map(Name::as_str),
+                "required": checks(&report.required),
+                "badges": checks(&report.badges),
+                "ended": report.ended,
+            })
+        })
+        .collect();
+    json!({
+        "id": row.id,
+        "state": state,
+        "why": why,
+        "version": row.version,
+        "ready_ms": row.ready.as_secs_f64() * 1e3,
+        "rss_bytes": row.rss_bytes,
+        "reports": reports,
+        "notes": row.notes,
+    })
+}
+
+/// A missing toolchain skips a row; with `--strict` that fails, unless no registry in reach has it.
+fn verdict(args: &CheckArgs, rows: &[Row], console: &Console) -> Exit {
+    use hotlap_harness::toolchain::AbsenceKind::Unreachable;
+    let count = |is: &dyn Fn(&Standing) -> bool| rows.iter().filter(|r| is(&r.standing)).count();
+    let passed = count(&|s| *s == Standing::Passed);
+    let skipped = count(&|s| matches!(s, Standing::Skipped(_)));
+    let missing = count(&|s| matches!(s, Standing::Skipped(a) if a.kind != Unreachable));
+    let failed = rows.len() - passed - skipped;
+    console.note(&format!("\n{passed} passed, {failed} failed, {skipped} skipped"));
+    match failed > 0 || (args.strict && missing > 0) {
         true => Exit::ServerFailed,
         false => Exit::Ok,
     }
