@@ -12,8 +12,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::console::Console;
 
-/// Between two drawings.
-const PERIOD: Duration = Duration::from_millis(100);
+/// Between two rounds, each of which draws twice: once for the words, once for the spinner.
+const PERIOD: Duration = Duration::from_millis(200);
 
 /// What the line says.
 #[derive(Debug, Default)]

@@ -108,3 +108,24 @@ fn a_store_that_fails_on_the_way_does_not_end_the_race() {
     assert!(kept.store_failed);
     assert_eq!(kept.run.laps.len(), 3 * 6 * 10);
 }
+
+#[test]
+fn a_stored_run_is_shown_and_exported_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hotlap.db");
+    hold(&three(), Some(Store::open(&path).unwrap()));
+    let page = folder.path().join("report.md");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_hotlap"))
+        .args(["report", "1", "--store"])
+        .arg(&path)
+        .arg("--export-markdown")
+        .arg(&page)
+        .env("COLUMNS", "80")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success());
+    assert!(text.contains("Run 1, 2026-11-21 20:15 UTC") && text.contains("go/net-http serves"));
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(fs::read_to_string(&page).unwrap().starts_with("# Run 1: hello"));
+}

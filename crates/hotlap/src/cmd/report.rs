@@ -4,7 +4,7 @@ use crate::cli::{ReportArgs, StoreArgs};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::export::Exports;
-use crate::report::{Report, terminal};
+use crate::report::{Report, date, terminal};
 use crate::store::{Store, StoreError};
 
 /// Shows a run, or writes it to files.
@@ -15,9 +15,15 @@ pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
     let mut exports = Exports::open(&args.exports)?;
     let store = open(&args.store)?;
     let number = args.run.map_or_else(|| store.last(), Ok)?;
-    let report = Report::of(&store.run(number)?);
+    let run = store.run(number)?;
+    let report = Report::of(&run);
     if !exports.to_stdout() {
-        console.print(&terminal::render(&report, console.width, console.color))?;
+        let began = date::short(run.began_ms);
+        let took = run.took_ms.div_ceil(1000);
+        let head = format!("Run {number}, {began} UTC, {took} s: {}", report.run.command);
+        let head = terminal::wrap(&head, 2, console.width);
+        let text = terminal::render(&report, console.width, console.color);
+        console.print(&format!("\n{head}{text}"))?;
     }
     exports.finish(&report)?;
     Ok(Exit::Ok)

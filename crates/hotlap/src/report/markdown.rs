@@ -36,7 +36,7 @@ pub fn render(report: &Report) -> String {
             escape(&failed.cause)
         );
         if !failed.cure.is_empty() {
-            out += &format!(" {}", escape(&failed.cure));
+            out += &format!(": {}", escape(&failed.cure));
         }
         out.push('\n');
         if !failed.last_words.is_empty() {
