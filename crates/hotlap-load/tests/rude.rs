@@ -158,7 +158,7 @@ fn bytes_that_nobody_asked_for_are_bad_framing() {
         guest.drain();
     });
     let mut plan = server.plan(1, 5);
-    plan.timeout = Duration::from_secs(5);
+    plan.timeout = Duration::from_millis(300);
     let (answers, failures) = told(&run(&plan).expect("a load"));
     // Before anything is asked, or, if the request was quicker, as its answer: then the connection
     // goes silent, and the next request on it times out.

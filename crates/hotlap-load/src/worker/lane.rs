@@ -33,8 +33,10 @@ pub(super) struct Lane {
     pub(super) since_ns: u64,
     /// Which socket it is, so that an event of an earlier one is not taken for its own.
     pub(super) generation: u32,
-    /// How often connecting failed in a row.
+    /// How often it failed in a row, without an answer in between.
     pub(super) failed: u32,
+    /// Since when the other side's queue is full.
+    pub(super) busy_since_ns: Option<u64>,
     /// Whether it is among the free ones.
     pub(super) is_listed: bool,
     /// Whether it was open, or failed, once.
@@ -53,6 +55,7 @@ impl Lane {
             since_ns: 0,
             generation: 0,
             failed: 0,
+            busy_since_ns: None,
             is_listed: false,
             is_settled: false,
         }

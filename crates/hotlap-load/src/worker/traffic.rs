@@ -39,13 +39,12 @@ impl Worker {
             Connecting::Begun(socket) => {
                 self.opened += 1;
                 self.opening += 1;
+                lane.busy_since_ns = None;
                 lane.connect(socket, channel, now);
             }
             Connecting::Busy => {
-                if lane.failed == 0 {
-                    lane.since_ns = now;
-                }
-                if now < lane.since_ns + self.timeout_ns {
+                let since_ns = *lane.busy_since_ns.get_or_insert(now);
+                if now < since_ns + self.timeout_ns {
                     lane.failed += 1;
                     self.rest(number, now);
                 } else {
@@ -246,7 +245,6 @@ impl Worker {
     fn opened(&mut self, number: usize, now: u64) {
         let lane = &mut self.lanes[number];
         lane.state = State::Open;
-        lane.failed = 0;
         self.opening -= 1;
         self.connected += 1;
         self.reached += u64::from(!lane.is_settled);
@@ -377,6 +375,7 @@ impl Worker {
     #[inline]
     fn answered(&mut self, number: usize, answer: Answer, now: u64) -> bool {
         self.in_flight -= 1;
+        self.lanes[number].failed = 0;
         let keep_alive = answer.keep_alive;
         let is_paced = self.is_paced();
         self.tally.answer(answer, now, is_paced);
@@ -413,6 +412,7 @@ impl Worker {
         match lane.talk.close(&mut self.book) {
             Ok(Some(answer)) => {
                 self.in_flight -= 1;
+                lane.failed = 0;
                 let is_paced = self.is_paced();
                 self.tally.answer(answer, now, is_paced);
                 self.let_go(number, now);
@@ -457,7 +457,9 @@ impl Worker {
         }
         if lane.state == State::Open {
             self.reopened += u64::from(!matches!(self.plan.reuse, Reuse::Close));
-        } else {
+        }
+        // A server that takes connections and answers nothing is not hammered, either.
+        if lane.state != State::Open || phase == Phase::FirstByte {
             lane.failed += 1;
         }
         self.in_flight -= in_flight;
