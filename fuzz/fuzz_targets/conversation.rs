@@ -1,5 +1,5 @@
-//! The state machine of a connection: answers of any bytes, cut anywhere, pipelined or not, with the
-//! layouts that it learns on the way.
+//! The state machine of a connection: answers of any bytes, cut anywhere, pipelined or not, with
+//! the layouts that it learns on the way.
 //!
 //! How bytes are cut must make no difference, and an answer counted as right must be right by the
 //! parser's word alone.

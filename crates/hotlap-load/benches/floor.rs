@@ -1,12 +1,12 @@
-//! What one request costs a load generator, here: hotlap, a bare loop that does nothing but receive,
-//! find the blank line and send, and whichever of wrk, h2load, oha and gcannon this machine has.
+//! What one request costs a load generator: hotlap, a bare loop that does nothing but receive, find
+//! the blank line and send, and whichever of wrk, h2load, oha and gcannon this machine has.
 //!
 //!     cargo bench -p hotlap-load --bench floor -- [--connections 100] [--seconds 2] [--rounds 3]
 //!                                                 [--body 13]
 //!     cargo bench -p hotlap-load --bench floor -- paced RATE
 //!
-//! All of them load the same tiny server, a thread of this process, which counts the requests. It is
-//! pinned to the first core, the generators to the second; they take turns, and the median of the
+//! All of them load the same tiny server, a thread of this process, which counts the requests. It
+//! is pinned to the first core, the generators to the second; they take turns, and the median of the
 //! rounds is printed. Instructions are counted by `perf` where it is installed and the processor's
 //! counters can be read (a virtual machine often has none); CPU time is the kernel's own account of
 //! the whole process, its start included.

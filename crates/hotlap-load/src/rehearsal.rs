@@ -17,8 +17,8 @@ pub struct Rehearsed {
     pub in_flight: usize,
 }
 
-/// Sends the plan's requests, as many at a time as it pipelines, and answers with these pieces, then
-/// with the end of the connection if `closes`. A connection that was to be kept is kept.
+/// Sends the plan's requests, as many at a time as it pipelines, and answers with these pieces,
+/// then with the end of the connection if `closes`. A connection that was to be kept is kept.
 #[must_use]
 pub fn rehearse(plan: &Plan, pieces: &[&[u8]], closes: bool) -> Rehearsed {
     let mut book = Book::new(plan, 0);

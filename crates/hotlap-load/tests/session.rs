@@ -215,8 +215,8 @@ fn a_head_is_answered_without_a_body() {
     assert_eq!(run(&plan).expect("a load").failures.of(Failure::WrongAnswer), 40);
 }
 
-/// wrk reports no latency above a second that the server froze: each connection waits once (wrk#438,
-/// coordinated omission). In an open loop every request that was due meanwhile waits.
+/// While a server is frozen, a closed loop waits once for each connection (coordinated omission,
+/// wrk#438). In an open loop every request that was due meanwhile waits.
 #[test]
 fn a_freeze_is_seen_by_every_request_that_was_due() {
     let frozen = AtomicBool::new(false);
