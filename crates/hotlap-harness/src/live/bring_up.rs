@@ -34,6 +34,7 @@ impl Live {
         let (host, ready, mut notes) = match self.seats[entrant].entrant.start.clone() {
             Start::Running { target, host, .. } => {
                 self.seats[entrant].target = Some(target);
+                self.seats[entrant].host.clone_from(&host);
                 (host, Duration::ZERO, Vec::new())
             }
             Start::Launch(launch) => {
@@ -76,6 +77,7 @@ impl Live {
         seat.lines = lines;
         // The file is opened before another server of this folder starts and puts its own there.
         seat.lines();
+        seat.host = HOST.to_owned();
         seat.sampler = Some(Sampler::new(&booted.process));
         seat.target = Some(booted.target);
         seat.process = Some(booted.process);

@@ -10,6 +10,7 @@ use hotlap_load::outcome::Whole;
 use hotlap_load::plan::{Request, Target};
 use hotlap_load::{Outcome, Session};
 
+use super::bring_up::ask;
 use crate::boot::{LAST_LINES, ending};
 use crate::counters::{Counters, Tally};
 use crate::entrant::{Entrant, Load, Start};
@@ -28,6 +29,8 @@ pub(super) struct Seat {
     pub(super) sampler: Option<Sampler>,
     pub(super) counters: Option<Counters>,
     pub(super) target: Option<Target>,
+    /// What the `Host` header says to it.
+    pub(super) host: String,
     /// What may be asked of it, with the right answers; settled when it was verified first.
     pub(super) requests: Vec<Request>,
     /// Whether its first start's warm-up was flat, by load.
@@ -80,6 +83,7 @@ impl Seat {
             sampler: None,
             counters: None,
             target: None,
+            host: String::new(),
             requests: Vec::new(),
             flat: vec![false; loads],
             laps: vec![Duration::ZERO; loads],
@@ -163,6 +167,12 @@ impl Seat {
                 Err(self.out(phase, cause, "run its command by hand to see why"))
             }
         }
+    }
+
+    /// Whether it answers one more request.
+    pub(super) fn ask_again(&self) -> Result<(), String> {
+        let target = self.target.as_ref().ok_or("it is not started")?;
+        ask(target, &self.host, &self.entrant.contract.exchanges[0])
     }
 
     /// Out, because of an error.

@@ -1,36 +1,60 @@
-//! `hotlap setup`: what is missing, by package manager, and the command that brings it.
+//! `hotlap setup`: what is missing, by package manager, what it takes, and the command that brings
+//! it; with `--yes` it is installed, and every server that can run is built.
 
-use std::collections::BTreeSet;
-use std::process::Command;
+use std::time::Instant;
 
-use anyhow::Context;
 use hotlap_harness::catalogue::Catalogue;
-use hotlap_harness::install::Manager;
+use hotlap_harness::install::{InstallError, Manager, Missing};
 use hotlap_harness::manifest::Server;
 use hotlap_harness::toolchain::{Absence, AbsenceKind, probe_all};
 
+use super::run::grid::build_all;
 use crate::cli::SetupArgs;
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
+use crate::live::Live;
+use crate::report::figure::megabytes;
 use crate::shelf;
 
-/// Prints the commands, or runs them.
+/// Prints the commands, or runs them and builds.
 ///
 /// # Errors
-/// When the catalogue cannot be read, or a command cannot be started.
+/// When the catalogue cannot be read, or a command cannot be started or fails.
 pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
     let catalogue = Catalogue::open(&shelf::servers()?)?;
     let servers = super::list::select(&catalogue, args.pattern.as_deref())?;
-    install(&servers, args.yes, console)
+    let interrupt = Interrupt::listen()?;
+    let exit = install(&servers, args.yes, &interrupt, console)?;
+    if !args.yes || interrupt.asked() {
+        return Ok(exit);
+    }
+    let began = Instant::now();
+    let built = build_all(&servers, &interrupt, console);
+    let ready = built.iter().filter(|b| b.is_ok()).count();
+    let took = began.elapsed().as_secs();
+    console.print(&format!("{ready} of {} servers are built, in {took} s.\n", built.len()))?;
+    let mut exit = exit;
+    for (server, why) in servers.iter().zip(&built) {
+        if let Err(hotlap_harness::toolchain::Unready::Failed(error)) = why {
+            console.note(&format!("{}: {error}", server.id));
+            error.last_words.iter().for_each(|line| console.note(&format!("    | {line}")));
+            exit = exit.and(Exit::ServerFailed);
+        }
+    }
+    Ok(exit)
 }
 
 /// What these servers are missing: told, or with `yes` installed.
 ///
 /// # Errors
-/// When a command cannot be started.
-pub fn install(servers: &[&Server], yes: bool, console: &Console) -> anyhow::Result<Exit> {
-    let interrupt = Interrupt::listen()?;
+/// When a command cannot be started, or fails.
+pub fn install(
+    servers: &[&Server],
+    yes: bool,
+    interrupt: &Interrupt,
+    console: &Console,
+) -> anyhow::Result<Exit> {
     let probed = probe_all(servers, interrupt.flag());
     let absent: Vec<(&Server, Absence)> =
         servers.iter().zip(probed).filter_map(|(s, p)| Some((*s, p.err()?))).collect();
@@ -38,68 +62,60 @@ pub fn install(servers: &[&Server], yes: bool, console: &Console) -> anyhow::Res
         console.print("Nothing is missing.\n")?;
         return Ok(Exit::Ok);
     }
-    let Some(manager) = Manager::here() else {
-        console.print(&by_hand(&absent, None))?;
-        return Ok(Exit::Ok);
-    };
-    let packages: BTreeSet<&String> = absent
-        .iter()
-        .filter(|(_, a)| a.kind != AbsenceKind::Unreachable)
-        .flat_map(|(s, _)| manager.packages(&s.toolchain.install))
-        .collect();
-    let packages: Vec<String> = packages.into_iter().cloned().collect();
-    let mut exit = Exit::Ok;
-    if !packages.is_empty() {
-        let command = manager.command(&packages, !yes);
+    let mut missing = Missing::of(Manager::here(), absent.iter().map(|(s, a)| (*s, a)));
+    let size = missing.measure();
+    if !missing.packages.is_empty() {
+        let takes = size.map_or(String::new(), |size| {
+            format!(
+                ": {} to fetch, {} on the disk, about {} s",
+                megabytes(size.download_bytes as f64).text,
+                megabytes(size.disk_bytes as f64).text,
+                size.about_s()
+            )
+        });
         console.print(&format!(
-            "# {} for {}\n{}\n",
-            plural(packages.len(), "package"),
-            plural(absent.len(), "server"),
-            shell_words::join(&command)
+            "# {} for {}{takes}\n",
+            plural(missing.packages.len(), "package"),
+            plural(missing.servers.len(), "server"),
         ))?;
-        if yes {
-            exit = carry_out(&command)?;
+        for command in missing.commands(!yes) {
+            console.print(&format!("{}\n", shell_words::join(&command)))?;
         }
     }
-    console.print(&by_hand(&absent, Some(manager)))?;
+    for package in &missing.unknown {
+        console.print(&format!("# {package}: no such package here\n"))?;
+    }
+    for (id, absence) in &missing.other {
+        console.print(&format!("# {id}: {}\n#   {}\n", absence.why, absence.cure))?;
+    }
     if !yes {
-        console.note("\n`hotlap setup --yes` runs it.");
-    } else if exit == Exit::Ok {
-        exit = still_missing(servers, &interrupt, console);
+        console.note("\n`hotlap setup --yes` runs it, and builds what can then run.");
+        return Ok(Exit::Ok);
     }
-    Ok(exit)
+    carry_out(&missing, console)?;
+    Ok(still_missing(servers, interrupt, console))
 }
 
-/// What no package manager here brings.
-fn by_hand(absent: &[(&Server, Absence)], manager: Option<Manager>) -> String {
-    let mut out = String::new();
-    for (server, absence) in absent {
-        let brought = manager.is_some_and(|m| !m.packages(&server.toolchain.install).is_empty());
-        if !brought || absence.kind == AbsenceKind::Unreachable {
-            out += &format!("# {}: {}\n#   {}\n", server.id, absence.why, absence.cure);
-        }
+fn carry_out(missing: &Missing, console: &Console) -> anyhow::Result<()> {
+    let mut live = Live::start(console);
+    let result = missing.run(&mut |line| live.phase(format!("installing: {line}")));
+    live.clear();
+    if let Err(InstallError::Ended { last_words, .. }) = &result {
+        last_words.iter().for_each(|line| console.note(&format!("    | {line}")));
     }
-    out
+    Ok(result?)
 }
 
-fn carry_out(command: &[String]) -> anyhow::Result<Exit> {
-    let (program, arguments) = command.split_first().context("an empty command")?;
-    let status = Command::new(program)
-        .args(arguments)
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .status()
-        .with_context(|| format!("cannot start {program}"))?;
-    Ok(if status.success() { Exit::Ok } else { Exit::Error })
-}
-
+/// What is missing after all was installed.
 fn still_missing(servers: &[&Server], interrupt: &Interrupt, console: &Console) -> Exit {
     let mut exit = Exit::Ok;
     for (server, probed) in servers.iter().zip(probe_all(servers, interrupt.flag())) {
-        if let Err(absence) = probed {
-            console.note(&format!("{}: still {}", server.id, absence));
-            if absence.kind != AbsenceKind::Unreachable {
-                exit = Exit::Error;
+        match probed {
+            Err(absence) if absence.kind != AbsenceKind::Unreachable => {
+                console.note(&format!("{}: still {absence}", server.id));
+                exit = Exit::ServerFailed;
             }
+            _ => {}
         }
     }
     exit

@@ -319,7 +319,7 @@ fn build(
         return Ok(BTreeMap::new());
     }
     if args.setup {
-        crate::cmd::setup::install(&servers, true, console)?;
+        crate::cmd::setup::install(&servers, true, interrupt, console)?;
     }
     let results = build_all(&servers, interrupt, console);
     let launched = servers.iter().zip(results).map(|(server, result)| {
