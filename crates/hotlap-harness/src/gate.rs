@@ -106,3 +106,120 @@ fn late(lap: &Lap, load: &Load) -> Option<Gate> {
     let limit_ns = (gap_ns * LATE.0).max(LATE.1 as f64);
     (p99_ns as f64 > limit_ns).then_some(Gate::Late { lag_us: p99_ns as f64 / 1e3 })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use hotlap_load::Phase;
+    use hotlap_load::outcome::Wrong;
+
+    use super::*;
+    use crate::scripted::{Script, Scripted};
+    use crate::track::Track;
+
+    fn load() -> Load {
+        Load {
+            name: String::new(),
+            connections: 64,
+            threads: 1,
+            reuse: Reuse::KeepAlive,
+            pipeline: 1,
+            request: 0,
+        }
+    }
+
+    fn lap_of(script: Script, kind: Kind) -> Lap {
+        let mut track = Scripted::new(vec![script], vec![load()], Duration::from_millis(500));
+        track.lap(0, 0, kind).unwrap()
+    }
+
+    /// A lap that passes all gates, and what `spoil` makes of it.
+    fn judged(spoil: impl FnOnce(&mut Lap)) -> Vec<Gate> {
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
+        assert_eq!(judge(&lap, &load()), []);
+        spoil(&mut lap);
+        judge(&lap, &load())
+    }
+
+    /// A lap at 4,000 requests/s whose requests were all sent so late.
+    fn paced(lag_ns: u64) -> Vec<Gate> {
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Paced { rate: 4_000.0 });
+        (0..2_000).for_each(|_| lap.outcome.lag.record(lag_ns));
+        judge(&lap, &load())
+    }
+
+    #[test]
+    fn a_mean_that_rate_and_connections_contradict_fails_littles_law() {
+        let gates = judged(|lap| {
+            // As if a twentieth of the time in the system had not been seen.
+            let mut seen = hotlap_stats::Histogram::new();
+            (0..10_000).for_each(|_| seen.record(3_040_000));
+            lap.outcome.service = seen;
+        });
+        let [Gate::LittlesLaw { off }] = gates[..] else { panic!("{gates:?}") };
+        assert!((4.5..5.5).contains(&off), "{off} %");
+    }
+
+    #[test]
+    fn a_connection_that_never_came_up_fails_the_lap() {
+        let gates = judged(|lap| lap.outcome.connections.established = 63);
+        assert_eq!(gates, [Gate::Connections { asked: 64, up: 63 }]);
+    }
+
+    #[test]
+    fn bytes_that_no_answer_accounts_for_fail_the_lap() {
+        // Two answers a connection may be under way at the edges: 2 × 64 × 100 bytes.
+        assert_eq!(judged(|lap| lap.outcome.bytes.received += 12_800), []);
+        let gates = judged(|lap| lap.outcome.bytes.received += 12_801);
+        assert_eq!(gates, [Gate::Bytes { expected: 1_000_000, received: 1_012_801 }]);
+    }
+
+    #[test]
+    fn a_busy_generator_makes_a_lap_a_lower_bound_and_does_not_throw_it_away() {
+        assert_eq!(judge(&lap_of(Script { busy: 0.90, ..fast() }, Kind::Flat), &load()), []);
+        let lap = lap_of(Script { busy: 0.96, ..fast() }, Kind::Flat);
+        assert_eq!(lap.failed, [Gate::Generator { busy: 96.0 }]);
+        assert!(lap.counts());
+    }
+
+    fn fast() -> Script {
+        Script::new(100_000.0, 8_000.0)
+    }
+
+    #[test]
+    fn more_failures_than_one_in_a_hundred_fail_the_lap() {
+        let failing = |count| {
+            judged(|lap| lap.outcome.failures.add(Failure::Timeout, Phase::FirstByte, count))
+        };
+        assert_eq!(failing(101), []);
+        assert_eq!(failing(102), [Gate::Failures { failures: 102, requests: 10_102 }]);
+    }
+
+    #[test]
+    fn a_lap_without_any_request_fails() {
+        let gates = judged(|lap| lap.outcome.answers = 0);
+        assert_eq!(gates, [Gate::Failures { failures: 0, requests: 0 }]);
+    }
+
+    #[test]
+    fn one_wrong_answer_fails_the_lap() {
+        let gates = judged(|lap| {
+            lap.outcome.failures.add(Failure::WrongAnswer, Phase::Body, 1);
+            lap.outcome.first_wrong =
+                Some(Wrong { why: "another body".to_owned(), head: b"HTTP/1.1 200\r\n".to_vec() });
+        });
+        let example = "another body: HTTP/1.1 200\\r\\n".to_owned();
+        assert_eq!(gates, [Gate::WrongAnswers { wrong: 1, example }]);
+        assert!(gates[0].invalidates());
+    }
+
+    #[test]
+    fn a_generator_that_sends_late_fails_a_paced_lap() {
+        // 64 connections at 4,000/s: 16 ms between two requests of one; half of that is allowed.
+        assert_eq!(paced(7_900_000), []);
+        let gates = paced(8_100_000);
+        let [Gate::Late { lag_us }] = gates[..] else { panic!("{gates:?}") };
+        assert!((8_090.0..8_110.0).contains(&lag_us), "{lag_us} µs");
+    }
+}

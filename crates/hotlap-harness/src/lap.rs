@@ -58,8 +58,6 @@ pub struct Usage {
     pub switches: u64,
     /// Context switches, involuntary.
     pub preemptions: u64,
-    /// Hardware counters, where the kernel permits them.
-    pub counters: Option<Counted>,
     /// Resident memory summed over the tree, in bytes: the most seen.
     pub rss_bytes: u64,
     /// Proportional set size summed over the tree, in bytes: shared pages once. 0 where not read.
@@ -68,6 +66,16 @@ pub struct Usage {
     pub threads: u32,
     /// Processes.
     pub processes: u32,
+}
+
+/// What the hardware counted while so many requests were served: of a stretch of its own, after the
+/// warm-up, since counting costs the server something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Count {
+    /// Right answers and failures.
+    pub requests: u64,
+    /// What was counted.
+    pub counted: Counted,
 }
 
 /// What the hardware counted.

@@ -53,12 +53,15 @@ pub struct Setting {
 /// How long one window of a warm-up is.
 const WARM_WINDOW: Duration = Duration::from_millis(100);
 
+/// How long the hardware counts after a warm-up, where it can.
+const COUNTED: Duration = Duration::from_millis(250);
+
 /// Windows of a warm-up whose trend must be small.
 const STRETCH: usize = 10;
 
-/// The same for a server whose first start was flat: a new start of the same program only has to
-/// fill its caches.
-const STRETCH_FLAT: usize = 3;
+/// The same for a server whose last start was flat, and the most windows that it is given: a new
+/// start of the same program only has to fill its caches.
+const FLAT: (usize, usize) = (3, 10);
 
 /// A lap has at least so many mean service times in it, or what is under way at its edges would
 /// decide it.
@@ -107,25 +110,18 @@ impl Live {
 
     /// Waits until `until`, or until the user has had enough.
     fn wait(&self, session: &Session, until: Instant) {
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            if self.stop.load(Ordering::Relaxed) {
-                return session.stop();
-            }
-            std::thread::sleep(left.min(Duration::from_millis(50)));
-        }
+        wait(session, until, &self.stop);
     }
 
     /// Loads a server until its windows are steady; the windows are answers per second.
     fn warm_up(&mut self, entrant: usize, load: usize, plan: &Plan) -> Result<Warmup, Retired> {
         let session = Session::start(plan).map_err(|e| self.seats[entrant].failed("warm-up", e))?;
-        let known_flat = self.seats[entrant].flat[load];
-        let stretch = if known_flat { STRETCH_FLAT } else { STRETCH };
         let limit = self.setting.warm_limit.as_nanos() / WARM_WINDOW.as_nanos();
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX).max(stretch);
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX).max(STRETCH);
+        let (stretch, limit) = match self.seats[entrant].flat[load] {
+            true => FLAT,
+            false => (STRETCH, limit),
+        };
         let mut test = WarmupTest::new(Test { stretch, limit, ..Test::default() });
         let mut curve = Vec::new();
         let Some(window) = session.window() else {
@@ -150,6 +146,9 @@ impl Live {
                 break;
             }
         }
+        let until = Instant::now() + COUNTED;
+        let stop = Arc::clone(&self.stop);
+        let count = self.seats[entrant].counted(&session, || wait(&session, until, &stop));
         session.stop();
         let outcome = session.join().map_err(|e| self.seats[entrant].failed("warm-up", e))?;
         if outcome.answers == 0 && !self.stop.load(Ordering::Relaxed) {
@@ -160,7 +159,7 @@ impl Live {
         let mean = Duration::from_secs_f64(outcome.service.mean() * SERVICE_TIMES / 1e9);
         seat.laps[load] = self.setting.lap.max(mean).min(LONGEST_LAP.max(self.setting.lap));
         let window_ms = WARM_WINDOW.as_secs_f64() * 1e3;
-        Ok(Warmup { class, steady_ms: since as f64 * window_ms, curve, window_ms })
+        Ok(Warmup { class, steady_ms: since as f64 * window_ms, curve, window_ms, count })
     }
 
     /// Runs one lap on a server that is thawed.
@@ -171,11 +170,13 @@ impl Live {
         };
         self.wait(&session, window.opens);
         let at = Instant::now();
+        let first = self.seats[entrant].switches();
         let before = self.seats[entrant].sample(&session);
         if let Some(closes) = window.closes {
             self.wait(&session, closes);
         }
         let after = self.seats[entrant].sample(&session);
+        let last = self.seats[entrant].switches();
         let outcome = session.join().map_err(|e| self.seats[entrant].failed("lap", e))?;
         let seat = &mut self.seats[entrant];
         seat.still_there("lap")?;
@@ -185,9 +186,23 @@ impl Live {
         if silent && seat.ask_again().is_err() {
             return Err(seat.unanswered("lap", Ok(outcome)));
         }
-        let usage = seat.usage(&before, &after);
+        let usage = seat.usage((&before, &after), (first, last));
         let side_effect = seat.side_effect(counted, &outcome.whole);
         Ok(Run { at, outcome, usage, side_effect })
+    }
+}
+
+/// Waits until `until`; ends the session and the wait once `stop` is set.
+fn wait(session: &Session, until: Instant, stop: &AtomicBool) {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        if stop.load(Ordering::Relaxed) {
+            return session.stop();
+        }
+        std::thread::sleep(left.min(Duration::from_millis(50)));
     }
 }
 

@@ -169,6 +169,7 @@ impl Track for Scripted {
             steady_ms: 0.0,
             curve: vec![rate, rate, rate],
             window_ms: 100.0,
+            count: None,
         })
     }
 

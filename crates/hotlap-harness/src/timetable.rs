@@ -123,7 +123,7 @@ impl Timetable {
             }
             (Some(heats), None) => {
                 let share = self.race.budget * begun / heats.max(1);
-                if elapsed + mean(&self.blocks) <= share {
+                if elapsed + self.paced_took() + mean(&self.blocks) <= share {
                     Next::Block
                 } else if begun < heats {
                     Next::Heat
@@ -133,8 +133,10 @@ impl Timetable {
             }
             (None, Some(blocks)) if next.block < blocks => Next::Block,
             (None, Some(blocks)) => {
-                let heat = mean(&self.started) + mean(&self.blocks) * blocks;
-                let fits = elapsed + heat <= self.race.budget;
+                // This heat's paced laps, and all of the next.
+                let paced = self.paced_took() * 2;
+                let heat = self.start_takes() + mean(&self.blocks) * blocks;
+                let fits = elapsed + heat + paced <= self.race.budget;
                 if fits { Next::Heat } else { Next::Stop(Over::Budget) }
             }
             (None, None) => self.by_rule(next, elapsed),
@@ -144,7 +146,8 @@ impl Timetable {
     fn by_rule(&mut self, next: Place, elapsed: Duration) -> Next {
         let contestants = self.contestants();
         let progress = Progress {
-            spent_s: elapsed.as_secs_f64(),
+            // What ends this heat is as good as spent.
+            spent_s: (elapsed + self.paced_took()).as_secs_f64(),
             costs: self.what_time_buys(),
             heats: next.heat + 1,
             blocks: next.block,
@@ -166,16 +169,34 @@ impl Timetable {
         };
         let blocks_here = blocks.saturating_sub(next.block);
         let heats_after = heats.saturating_sub(next.heat + 1);
-        let heat = mean(&self.started) + mean(&self.paced) + mean(&self.blocks) * blocks;
-        mean(&self.blocks) * blocks_here + heat * heats_after
+        let heat = self.start_takes() + self.paced_took() + mean(&self.blocks) * blocks;
+        mean(&self.blocks) * blocks_here + self.paced_took() + heat * heats_after
+    }
+
+    /// What it takes to start and to warm up all servers once more. The first time, contracts are
+    /// verified whole and warm-ups judged at length; before there is a second time, half of that is
+    /// expected.
+    fn start_takes(&self) -> Duration {
+        match &self.started[..] {
+            [first] => *first / 2,
+            [_, later @ ..] => mean(later),
+            [] => Duration::ZERO,
+        }
+    }
+
+    /// What the paced laps of a heat take; as long as a block, before there are any.
+    fn paced_took(&self) -> Duration {
+        match (self.race.paced, &self.paced[..]) {
+            (false, _) => Duration::ZERO,
+            (true, []) => mean(&self.blocks) / u32::try_from(self.race.loads.len()).unwrap_or(1),
+            (true, paced) => mean(paced),
+        }
     }
 
     /// What a heat and a block cost. Paced laps end a heat, so each heat pays for its own.
     fn what_time_buys(&self) -> Costs {
         let block_s = mean(&self.blocks).as_secs_f64().max(1e-3);
-        let first = self.race.paced && self.paced.is_empty();
-        let paced_s = if first { block_s } else { mean(&self.paced).as_secs_f64() };
-        Costs { heat_s: mean(&self.started).as_secs_f64() + paced_s, block_s }
+        Costs { heat_s: (self.start_takes() + self.paced_took()).as_secs_f64(), block_s }
     }
 
     /// The pairs of every server and load against the reference.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::lap::{Kind, Lap};
+use crate::lap::{Count, Kind, Lap};
 
 /// Where laps are run.
 pub trait Track {
@@ -63,6 +63,8 @@ pub struct Warmup {
     pub curve: Vec<f64>,
     /// Length of one window, in milliseconds.
     pub window_ms: f64,
+    /// What the hardware counted right after it, where the kernel permits it.
+    pub count: Option<Count>,
 }
 
 /// Why a server is out of the race: the phase, the cause, its last words and the cure.

@@ -20,7 +20,7 @@ pub enum Class {
     WarmedUp,
     /// It became slower, then steady.
     SlowingDown,
-    /// It was not steady when the limit came.
+    /// It still rose or fell when the limit came.
     NeverSteady,
 }
 
@@ -98,10 +98,30 @@ impl Warmup {
             let (since, class) = self.look_back(n);
             return State::Settled { since, class };
         }
-        if self.windows.len() >= self.test.limit {
-            return State::Settled { since: self.windows.len(), class: Class::NeverSteady };
+        if self.windows.len() < self.test.limit {
+            return State::NotYet;
         }
-        State::NotYet
+        let (since, class) = self.at_limit();
+        State::Settled { since, class }
+    }
+
+    /// What is to be said when no line is known well enough and there is no more time: where the
+    /// noise hides whatever trend there is (it lies within two standard errors of none), the machine
+    /// is to blame and not the server, and the laps are as noisy.
+    fn at_limit(&self) -> (usize, Class) {
+        let len = self.windows.len();
+        let n = (len / 2).max(self.test.stretch).max(3).min(len);
+        let line = Line::through(&self.logs(n));
+        match line.slope.abs() <= 2.0 * line.error {
+            true => self.look_back(n),
+            false => (len, Class::NeverSteady),
+        }
+    }
+
+    /// The logarithms of the last `n` windows.
+    fn logs(&self, n: usize) -> Vec<f64> {
+        let last = &self.windows[self.windows.len() - n..];
+        last.iter().map(|v| v.max(f64::MIN_POSITIVE).ln()).collect()
     }
 
     /// The number of last windows that are steady, if they are.
@@ -109,9 +129,7 @@ impl Warmup {
         let len = self.windows.len();
         let mut n = self.test.stretch.max(3);
         while n <= len {
-            let logs: Vec<f64> =
-                self.windows[len - n..].iter().map(|v| v.max(f64::MIN_POSITIVE).ln()).collect();
-            let line = Line::through(&logs);
+            let line = Line::through(&self.logs(n));
             let stretch = self.test.stretch as f64;
             if line.error * stretch <= self.test.tolerance / 2.0 {
                 return ((line.slope * stretch).abs() <= self.test.tolerance).then_some(n);
@@ -216,6 +234,15 @@ mod tests {
     fn one_that_climbs_on_and_on_is_never_steady() {
         let (at, since, class) = settle((0..).map(|i| 1.05_f64.powi(i)));
         assert_eq!((at, since, class), (100, 100, Class::NeverSteady));
+    }
+
+    /// On a busy machine every server was "never steady", and each heat waited for the limit to say so.
+    #[test]
+    fn noise_that_hides_any_trend_is_no_trend() {
+        let noisy = (0..).map(|i| 1000.0 * wobble(i, 0.5));
+        assert_eq!(settle(noisy), (100, 0, Class::Flat));
+        let climbing = (0..).map(|i| 1000.0 * 1.03_f64.powi(i as i32) * wobble(i, 0.5));
+        assert_eq!(settle(climbing), (100, 100, Class::NeverSteady));
     }
 
     #[test]

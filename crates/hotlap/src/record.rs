@@ -12,7 +12,7 @@ use hotlap_stats::Histogram;
 use serde::{Deserialize, Serialize};
 
 pub use hotlap_harness::entrant::Role;
-pub use hotlap_harness::lap::Gate;
+pub use hotlap_harness::lap::{Count, Gate};
 pub use hotlap_stats::steady::Class;
 
 /// One `hotlap run`.
@@ -220,6 +220,9 @@ pub struct Warmup {
     pub curve: Vec<f64>,
     /// Length of one window, in milliseconds.
     pub window_ms: f64,
+    /// What the hardware counted right after it; `None` where the kernel does not permit it.
+    #[serde(default)]
+    pub count: Option<Count>,
 }
 
 /// One lap.
@@ -377,6 +380,7 @@ impl Warmup {
             steady_ms: warmup.steady_ms,
             curve: warmup.curve.clone(),
             window_ms: warmup.window_ms,
+            count: warmup.count,
         }
     }
 }

@@ -12,9 +12,9 @@ use hotlap_load::{Outcome, Session};
 
 use super::bring_up::ask;
 use crate::boot::{LAST_LINES, ending};
-use crate::counters::{Counters, Tally};
+use crate::counters::Counters;
 use crate::entrant::{Entrant, Load, Start};
-use crate::lap::{Gate, Usage};
+use crate::lap::{Count, Gate, Usage};
 use crate::process::{Process, Stopped};
 use crate::sample::{Cpu, Sampler, Switches};
 use crate::track::Retired;
@@ -33,7 +33,7 @@ pub(super) struct Seat {
     pub(super) host: String,
     /// What may be asked of it, with the right answers; settled when it was verified first.
     pub(super) requests: Vec<Request>,
-    /// Whether its first start's warm-up was flat, by load.
+    /// Whether its last warm-up was flat, by load.
     pub(super) flat: Vec<bool>,
     /// How long its laps are, by load.
     pub(super) laps: Vec<Duration>,
@@ -49,8 +49,6 @@ pub(super) struct Sample {
     requests: u64,
     at: Instant,
     cpu: Option<Cpu>,
-    switches: Switches,
-    counted: Option<Tally>,
 }
 
 /// What happened between two samples.
@@ -100,29 +98,45 @@ impl Seat {
     /// What is known now. The count and the CPU time are read one right after the other, so that
     /// cost a request is the ratio of two differences over the same time, whenever this is called.
     pub(super) fn sample(&mut self, session: &Session) -> Sample {
-        let switches = self.sampler.as_mut().and_then(|s| s.switches().ok()).unwrap_or_default();
-        let counted = self.counters.as_mut().and_then(|c| c.read().ok());
         let progress = session.progress();
         let cpu = self.sampler.as_mut().and_then(|s| s.cpu().ok());
-        let requests = progress.answers + progress.failures;
-        Sample { requests, at: Instant::now(), cpu, switches, counted }
+        Sample { requests: progress.answers + progress.failures, at: Instant::now(), cpu }
+    }
+
+    /// Context switches so far. They are read thread by thread, which takes a while where there are
+    /// many; so they are read before a lap's first sample and after its last, never between the two.
+    pub(super) fn switches(&mut self) -> Switches {
+        self.sampler.as_mut().and_then(|s| s.switches().ok()).unwrap_or_default()
+    }
+
+    /// What the hardware counts of it while `act` lasts, and the requests meanwhile. The counters
+    /// are on for so long only: a counter that is on costs the server something at each switch.
+    pub(super) fn counted(&mut self, session: &Session, act: impl FnOnce()) -> Option<Count> {
+        let counters = self.counters.as_mut()?;
+        counters.enable().ok()?;
+        let (then, before) = (counters.read(), session.progress());
+        act();
+        let (after, now) = (session.progress(), counters.read());
+        let counted = now.ok()?.since(&then.ok()?);
+        counters.disable().ok()?;
+        let requests = after.answers + after.failures - before.answers - before.failures;
+        Some(Count { requests, counted: counted? })
     }
 
     /// What the server used between two samples, and what it has in memory now.
-    pub(super) fn usage(&mut self, before: &Sample, after: &Sample) -> Option<Usage> {
+    pub(super) fn usage(
+        &mut self,
+        (before, after): (&Sample, &Sample),
+        (first, last): (Switches, Switches),
+    ) -> Option<Usage> {
         let memory = self.sampler.as_mut()?.memory().ok()?;
         let between = after.since(before);
-        let counters = match (before.counted, after.counted) {
-            (Some(then), Some(now)) => now.since(&then),
-            _ => None,
-        };
         Some(Usage {
             wall_ns: between.wall_ns,
             requests: between.requests,
             cpu_ns: between.cpu_ns,
-            switches: after.switches.voluntary.saturating_sub(before.switches.voluntary),
-            preemptions: after.switches.involuntary.saturating_sub(before.switches.involuntary),
-            counters,
+            switches: last.voluntary.saturating_sub(first.voluntary),
+            preemptions: last.involuntary.saturating_sub(first.involuntary),
             rss_bytes: memory.rss_bytes,
             pss_bytes: memory.pss_bytes.unwrap_or(0),
             threads: memory.threads,

@@ -28,8 +28,12 @@ use crate::timekeeper::{Kept, Timekeeper};
 use grid::Grid;
 use rule::Rule;
 
-/// What is sent before a lap's window opens.
-const RAMP: Duration = Duration::from_millis(100);
+/// What is sent before a lap's window opens, to a server that was just thawed.
+pub const RAMP: Duration = Duration::from_millis(50);
+
+/// The time to spend where nobody says: for up to so many servers, double and ceiling included, and
+/// for each further one. Four take 4.9 s a block, so a minute has five heats of two blocks in it.
+const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(25));
 
 /// How long a server may take to its first answer: a JVM that compiles a language first takes many
 /// seconds on a busy machine.
@@ -68,6 +72,7 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
         meant.split = unpinned();
     }
     meant.race.entrants = grid.entrants.clone();
+    meant.race.budget = args.schedule.budget.unwrap_or_else(|| usual_budget(&meant.race));
     let run = record(&args, &meant, &grid, &host);
     announce(&run, &meant, console);
     let logs = Logs::new()?;
@@ -155,7 +160,7 @@ fn meant(args: &RunArgs) -> anyhow::Result<Meant> {
     let race = Race {
         entrants: Vec::new(),
         loads: vec![load],
-        budget: schedule.budget,
+        budget: schedule.budget.unwrap_or(BUDGET.0),
         precision: schedule.precision,
         heats: schedule.heats,
         blocks: schedule.blocks,
@@ -177,6 +182,13 @@ fn meant(args: &RunArgs) -> anyhow::Result<Meant> {
     Ok(Meant { race, split, rules, exports, store })
 }
 
+/// What a race takes that nobody gave a budget.
+fn usual_budget(race: &Race) -> Duration {
+    let (least, servers, each) = BUDGET;
+    let rows = race.entrants.len() * race.loads.len().max(1);
+    least + each * u32::try_from(rows.saturating_sub(servers)).unwrap_or(u32::MAX)
+}
+
 fn unpinned() -> Split {
     Split { server: Vec::new(), generator: Vec::new(), shared: false, notes: Vec::new() }
 }
@@ -196,8 +208,8 @@ fn setting(args: &RunArgs, meant: &Meant, logs: PathBuf) -> anyhow::Result<Setti
         ramp: RAMP,
         timeout: args.shape.timeout,
         start_limit: START_LIMIT,
-        // All warm-ups of one heat together take at most half of the budget.
-        warm_limit: (race.budget / 2 / laps).clamp(Duration::from_secs(2), Duration::from_secs(20)),
+        // The warm-ups of the first heat together take at most a quarter of the budget.
+        warm_limit: (race.budget / 4 / laps).clamp(Duration::from_secs(2), Duration::from_secs(20)),
         grace: GRACE,
         freeze: !args.schedule.no_freeze,
         counters: true,

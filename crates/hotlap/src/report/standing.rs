@@ -5,21 +5,26 @@ use std::collections::BTreeMap;
 
 use hotlap_stats::compare::{effect, pairs};
 use hotlap_stats::estimate::level;
+use hotlap_stats::stop::Goal;
 use hotlap_stats::{Bar, Better, Effect, Estimate, Histogram, Reading, Verdict};
 
 use crate::record::{Lap, Role, Run};
 
-/// Of every interval.
-pub const CONFIDENCE: f64 = 0.95;
-
-/// The share of false alarms that is accepted over all comparisons of one table together.
-const ALPHA: f64 = 0.05;
+/// The confidence of every interval of a run, and 1 - the share of false alarms that is accepted
+/// over all comparisons of one table together. It is higher where the run was to end once it looked
+/// precise, see [`Goal::confidence_of_run`].
+#[must_use]
+pub fn confidence(run: &Run) -> f64 {
+    Goal { precision: run.schedule.precision, ..Goal::default() }.confidence_of_run()
+}
 
 /// All servers under one load.
 #[derive(Debug)]
 pub struct Standing {
     /// Which load, as an index.
     pub load: usize,
+    /// Of every interval.
+    pub confidence: f64,
     /// One a server of the run, in its order.
     pub servers: Vec<Measured>,
     /// The reference, as an index.
@@ -74,12 +79,14 @@ impl Standing {
             (0..run.servers.len()).map(|server| Measured::of(run, load, server)).collect();
         let role = |role| run.servers.iter().position(|s| s.role == role);
         let (reference, double) = (role(Role::Reference), role(Role::Double));
+        let confidence = confidence(run);
         let noise = |readings: fn(&Measured) -> &[Reading]| {
             let (reference, double) = (&servers[reference?], &servers[double?]);
-            effect(&pairs(readings(double), readings(reference)), CONFIDENCE)
+            effect(&pairs(readings(double), readings(reference)), confidence)
         };
         let mut standing = Self {
             load,
+            confidence,
             reference,
             ceiling: role(Role::Ceiling),
             rate_noise: noise(|m| &m.rates),
@@ -98,7 +105,7 @@ impl Standing {
         };
         // An interval without ends would forbid every verdict; the p-value alone then decides.
         let reach = noise.map(|n| n.reach()).filter(|r| r.is_finite());
-        Bar { alpha: ALPHA, noise: reach.unwrap_or(0.0), better }
+        Bar { alpha: 1.0 - self.confidence, noise: reach.unwrap_or(0.0), better }
     }
 
     /// Ranks those that can be ranked.
@@ -140,7 +147,7 @@ impl Standing {
             .iter()
             .map(|&i| match bound(i) || bound(reference) {
                 true => None,
-                false => effect(&pairs(readings(i), readings(reference)), CONFIDENCE),
+                false => effect(&pairs(readings(i), readings(reference)), self.confidence),
             })
             .collect();
         let known: Vec<Effect> = effects.iter().flatten().copied().collect();
@@ -152,8 +159,8 @@ impl Standing {
     #[must_use]
     pub fn of_ceiling(&self, server: usize) -> Option<Estimate> {
         let ceiling = &self.servers[self.ceiling?];
-        let found = effect(&pairs(&self.servers[server].rates, &ceiling.rates), CONFIDENCE)?;
-        Some(found.ratio)
+        let pairs = pairs(&self.servers[server].rates, &ceiling.rates);
+        Some(effect(&pairs, self.confidence)?.ratio)
     }
 
     /// `upper` against `lower`, whoever the reference is: requests/s and CPU time a request.
@@ -178,12 +185,13 @@ impl Measured {
         let rates = readings(&good, |lap| Some(lap.requests_per_s()));
         let costs = readings(&good, Lap::cost_ns);
         let bound = good.iter().filter(|l| l.is_bound()).count();
+        let confidence = confidence(run);
         Self {
             rank: None,
             laps: (good.len() as u32, flat.len() as u32),
             is_bound: bound * 2 > good.len(),
-            rate: level(&rates, CONFIDENCE),
-            cost: level(&costs, CONFIDENCE),
+            rate: level(&rates, confidence),
+            cost: level(&costs, confidence),
             rates,
             costs,
             against: None,

@@ -198,8 +198,8 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
         requests_per_s: measured.rate.as_ref().map(per_second),
         of_ceiling: of_ceiling(standing, index),
         cpu_us: measured.cost.as_ref().map(|c| micros(&scaled(c, 1e-3))),
-        instructions_user: instructions(&laps, |c| Some(c.instructions_user)),
-        instructions_kernel: instructions(&laps, |c| c.instructions_kernel),
+        instructions_user: instructions(run, standing.load, index, |c| Some(c.instructions_user)),
+        instructions_kernel: instructions(run, standing.load, index, |c| c.instructions_kernel),
         switches: switches(&laps),
         against: measured.against.and_then(|a| against(run, standing, &a)),
         service: latency(&measured.service, None),
@@ -286,12 +286,17 @@ fn per_request(
     (requests > 0).then(|| sum as f64 / requests as f64)
 }
 
+/// Instructions a request: the middle one of what was counted after each start's warm-up.
 fn instructions(
-    laps: &[&record::Lap],
+    run: &Run,
+    load: usize,
+    server: usize,
     mode: impl Fn(&hotlap_harness::lap::Counted) -> Option<u64>,
 ) -> Option<Figure> {
-    let per = per_request(laps, |u| mode(u.counters.as_ref()?))?;
-    Some(bare(per, figure::grouped(per, 0)))
+    let counts = warmups(run, load, server).filter_map(|w| w.count).filter(|c| c.requests > 0);
+    let per = |c: record::Count| Some(mode(&c.counted)? as f64 / c.requests as f64);
+    let middle = median(&counts.filter_map(per).collect::<Vec<_>>())?;
+    Some(bare(middle, figure::grouped(middle, 0)))
 }
 
 fn switches(laps: &[&record::Lap]) -> Option<Figure> {

@@ -23,7 +23,8 @@ pub fn warnings(run: &Run, standings: &[Standing]) -> Vec<String> {
                      fewer (--cpus 1)."
                 ));
             }
-            warnings.extend(left_out(run, standing.load, server));
+            warnings.extend(left_out(run, standing.load, server, false));
+            warnings.extend(left_out(run, standing.load, server, true));
         }
     }
     warnings.extend(never_steady(run));
@@ -39,26 +40,33 @@ pub fn warnings(run: &Run, standings: &[Standing]) -> Vec<String> {
     warnings
 }
 
-/// Laps of a server that do not count, and the commonest reason.
-fn left_out(run: &Run, load: usize, server: usize) -> Option<String> {
-    let laps: Vec<_> = run.laps.iter().filter(|l| l.server == server && l.load == load).collect();
+/// Laps of a server that do not count, and the reason of the first: those in a closed loop, or
+/// those at a rate, which no other figure but the response time rests on.
+fn left_out(run: &Run, load: usize, server: usize, paced: bool) -> Option<String> {
+    let own =
+        |l: &&crate::record::Lap| l.server == server && l.load == load && l.rate.is_some() == paced;
+    let laps: Vec<_> = run.laps.iter().filter(own).collect();
     let out: Vec<_> = laps.iter().filter(|l| !l.counts()).collect();
     let first = out.first()?.failed.iter().find(|g| g.invalidates())?;
-    Some(format!(
-        "{}: {} of {} left out, the first because {}.",
-        run.servers[server].name,
-        out.len(),
-        plural(laps.len() as u32, "lap"),
-        gate(first)
-    ))
+    let (name, all) = (&run.servers[server].name, plural(laps.len() as u32, "lap"));
+    let (out, why) = (out.len(), gate(first));
+    Some(match paced {
+        false => format!("{name}: {out} of {all} left out, the first because {why}."),
+        true => format!(
+            "{name}: {out} of {all} at a rate left out of the response time, the first because \
+             {why}; requests/s and cost do not rest on them."
+        ),
+    })
 }
 
 fn never_steady(run: &Run) -> Option<String> {
     let mut names: Vec<&str> = Vec::new();
-    for start in &run.starts {
-        let server = &run.servers[start.server];
-        let never = start.warmups.iter().any(|w| w.class == Class::NeverSteady);
-        if never && server.role != Role::Double && !names.contains(&server.name.as_str()) {
+    for (index, server) in run.servers.iter().enumerate() {
+        let own = run.starts.iter().filter(|s| s.server == index).flat_map(|s| &s.warmups);
+        let classes: Vec<Class> = own.map(|w| w.class).collect();
+        let never = classes.iter().filter(|c| **c == Class::NeverSteady).count();
+        // One start among many that a neighbour disturbed says nothing of the server.
+        if never * 2 > classes.len() && server.role != Role::Double {
             names.push(&server.name);
         }
     }
