@@ -7,10 +7,14 @@
 pub mod csv;
 pub mod date;
 pub mod figure;
+pub mod html;
 pub mod json;
 pub mod latency;
 pub mod layout;
 pub mod markdown;
+mod plot;
+mod plots;
+mod scaling;
 pub mod sentence;
 pub mod standing;
 mod summary;
@@ -63,6 +67,8 @@ pub struct Report {
     pub failed: Vec<Failed>,
     /// Each step of a ladder; empty for other questions.
     pub ladder: Vec<Step>,
+    /// How each server scales; empty where the loads do not differ in exactly one number.
+    pub scaling: Vec<Scaling>,
     /// Every fresh start with its warm-up curves.
     pub starts: Vec<Start>,
     /// Every lap, in the order in which they were run.
@@ -142,6 +148,10 @@ pub struct Noise {
     pub requests_per_s_band: Option<f64>,
     /// The least difference that is told from noise, as a share, in cost.
     pub cost_band: Option<f64>,
+    /// The requests/s that cannot be told from the reference's: its own, less and more the band.
+    pub requests_per_s_around: Option<(f64, f64)>,
+    /// The CPU time per request, in microseconds, that cannot be told from the reference's.
+    pub cost_around: Option<(f64, f64)>,
     /// It said in one sentence.
     pub sentence: String,
 }
@@ -155,6 +165,8 @@ pub struct Table {
     pub title: String,
     /// Name of the reference.
     pub reference: Option<String>,
+    /// What separates the reference from itself under this load.
+    pub noise: Option<Noise>,
     /// By rank; then those without one; the ceiling last.
     pub rows: Vec<Row>,
     /// What this table says, in sentences.
@@ -325,6 +337,30 @@ pub struct Step {
     pub sentence: String,
 }
 
+/// How one server scales.
+#[derive(Debug, Clone, Serialize)]
+pub struct Scaling {
+    /// Name of the server.
+    pub server: String,
+    /// What differs between the loads: `connections`.
+    pub parameter: String,
+    /// The loads, the least first.
+    pub points: Vec<ScalePoint>,
+}
+
+/// One server under one of the loads that it scales over.
+#[derive(Debug, Clone, Serialize)]
+pub struct ScalePoint {
+    /// Which load, as an index.
+    pub load: usize,
+    /// How many of what differs.
+    pub at: u64,
+    /// Right answers per second.
+    pub requests_per_s: Option<Figure>,
+    /// What it would be if it grew in proportion from the least load.
+    pub ideal: Option<f64>,
+}
+
 /// A fresh start.
 #[derive(Debug, Clone, Serialize)]
 pub struct Start {
@@ -416,7 +452,7 @@ impl Report {
             Form::Json => json::render(self),
             Form::Markdown => markdown::render(self),
             Form::Csv => csv::render(self),
-            Form::Html => String::new(),
+            Form::Html => html::render(self),
         }
     }
 }

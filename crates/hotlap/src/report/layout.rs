@@ -160,7 +160,7 @@ fn end(text: &mut String, room: usize) {
 }
 
 /// Cuts the middle out of a text: both its ends tell servers apart.
-fn shorten(text: &mut String, room: usize) {
+pub(super) fn shorten(text: &mut String, room: usize) {
     let length = text.chars().count();
     if length <= room {
         return;

@@ -11,7 +11,7 @@ use super::latency::{known, latency};
 use super::standing::{Measured, Standing};
 use super::{
     Against, DEARER, ErrorCount, Failed, Figure, Heading, Host, Lap, Noise, Published, Report, Row,
-    SLOWER, Start, Step, Table, Warmup, date, sentence, warning,
+    SLOWER, Start, Step, Table, Warmup, date, scaling, sentence, warning,
 };
 use crate::record::{self, Question, Role, Run, State};
 
@@ -22,7 +22,8 @@ impl Report {
         let standings: Vec<Standing> =
             (0..run.loads.len()).map(|load| Standing::of(run, load)).collect();
         let tables: Vec<Table> = standings.iter().map(|s| table(run, s)).collect();
-        let noise = standings.first().and_then(|s| noise(run, s));
+        let noise = tables.first().and_then(|t| t.noise.clone());
+        let scaling = scaling::scaling(run, &tables);
         let ladder = match run.question {
             Question::Ladder => standings.iter().flat_map(|s| steps(run, s)).collect(),
             _ => Vec::new(),
@@ -37,6 +38,7 @@ impl Report {
             tables,
             failed: (0..run.servers.len()).filter_map(|i| failed(run, i)).collect(),
             ladder,
+            scaling,
             starts: run.starts.iter().map(|s| start(run, s)).collect(),
             laps: run.laps.iter().map(|l| lap(run, l)).collect(),
         }
@@ -160,6 +162,7 @@ fn table(run: &Run, standing: &Standing) -> Table {
             _ => format!("{}: {}", load.name, load_words(load)),
         },
         reference: standing.reference.map(|r| run.servers[r].name.clone()),
+        noise: noise(run, standing),
         rows: order.into_iter().map(|server| row(run, standing, server)).collect(),
         sentences: sentence::verdicts(run, standing),
     }
@@ -348,8 +351,15 @@ fn noise(run: &Run, standing: &Standing) -> Option<Noise> {
         }
         false => format!("Noise here today: {} ({server} against itself).", said.join(", ")),
     };
+    let reference = &standing.servers[standing.reference?];
+    let around = |level: Option<Estimate>, band: Option<f64>, by: f64| {
+        let (value, band) = (level?.value * by, 1.0 + band?);
+        Some((rounded(value / band), rounded(value * band)))
+    };
     Some(Noise {
         server,
+        requests_per_s_around: around(reference.rate, rate_band, 1.0),
+        cost_around: around(reference.cost, cost_band, 1e-3),
         requests_per_s: rate.map(|e| ratio(&e.ratio)),
         cost: cost.map(|e| ratio(&e.ratio)),
         requests_per_s_band: rate_band,

@@ -1,0 +1,568 @@
+//! Which charts a report has, and what is in each: figures out of [`Report`], none of them new.
+
+use super::figure::{self, count, rate, time};
+use super::layout::shorten;
+use super::plot::{Axis, Chart, Point, Series, Stroke, Upward};
+use super::{Figure, Lap, Latency, Report, Row, Step, Table};
+
+/// The longest name beside a chart.
+const NAME: usize = 24;
+
+/// A chart over time holds this many points; where there are more, every second, third, … is drawn.
+const POINTS: usize = 3_000;
+
+/// The servers of a page, each with its number: who is drawn in which colour.
+#[derive(Debug)]
+pub struct Cast(Vec<String>);
+
+impl Cast {
+    /// All that stand in a table, the first table's order first.
+    #[must_use]
+    pub fn of(report: &Report) -> Self {
+        let mut names: Vec<String> = Vec::new();
+        for row in report.tables.iter().flat_map(|t| &t.rows) {
+            if !names.contains(&row.name) {
+                names.push(row.name.clone());
+            }
+        }
+        Self(names)
+    }
+
+    /// The names, by number.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.0
+    }
+
+    /// The number of a server.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<usize> {
+        self.0.iter().position(|n| n == name)
+    }
+}
+
+/// The charts of one load.
+#[must_use]
+pub fn of_table(report: &Report, table: &Table, cast: &Cast) -> Vec<Chart> {
+    let noise = table.noise.as_ref();
+    let mut charts = vec![
+        levels(
+            ("Requests per second", "requests/s"),
+            (table, cast, plain),
+            |r| r.requests_per_s.as_ref(),
+            noise.and_then(|n| n.requests_per_s_around),
+        ),
+        levels(
+            ("CPU time per request", "µs of CPU per request"),
+            (table, cast, plain),
+            |r| r.cpu_us.as_ref(),
+            noise.and_then(|n| n.cost_around),
+        ),
+        ratios(
+            ("Requests per second, against the reference", "times the reference's"),
+            (table, cast),
+            |r| r.against.as_ref()?.requests_per_s.as_ref(),
+            noise.and_then(|n| n.requests_per_s_band),
+        ),
+        ratios(
+            ("CPU time per request, against the reference", "times the reference's"),
+            (table, cast),
+            |r| r.against.as_ref()?.cost.as_ref(),
+            noise.and_then(|n| n.cost_band),
+        ),
+    ];
+    charts.push(staircase(report, table, cast));
+    charts.push(steps(report, table, cast));
+    charts.push(percentiles("Service time at saturation", table, cast, |r| Some(&r.service)));
+    charts.push(percentiles("Response time at a rate that all of them carry", table, cast, |r| {
+        r.response.as_ref()
+    }));
+    charts.extend(over_time(report, table, cast));
+    charts.push(warmups(report, table, cast));
+    charts.push(published(table, cast));
+    charts.retain(|c| c.series.iter().any(|s| !s.points.is_empty()));
+    charts
+}
+
+/// A tick: short, so that many stand side by side.
+fn plain(value: f64) -> String {
+    match value {
+        0.0 => "0".to_owned(),
+        v if v >= 1e6 => format!("{}M", significant(v / 1e6)),
+        v if v >= 1e4 => format!("{}k", significant(v / 1e3)),
+        v if v >= 100.0 => figure::grouped(v, 0),
+        v if v >= 10.0 || v.fract() == 0.0 => format!("{v:.0}"),
+        v if v >= 1.0 => format!("{v:.1}"),
+        v => format!("{v:.2}"),
+    }
+}
+
+fn times(value: f64) -> String {
+    format!("{}×", significant(value))
+}
+
+/// At most three digits, and no zeros at the end.
+fn significant(value: f64) -> String {
+    let text = match value {
+        v if v >= 100.0 => return figure::grouped(v, 0),
+        v if v >= 10.0 => format!("{v:.1}"),
+        v if v >= 1.0 => format!("{v:.2}"),
+        v => format!("{v:.3}"),
+    };
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A tick on a scale of milliseconds.
+fn lapse(ms: f64) -> String {
+    match ms {
+        0.0 => "0".to_owned(),
+        ms if ms < 0.1 => format!("{} µs", significant(ms * 1e3)),
+        ms if ms < 1e3 => format!("{} ms", significant(ms)),
+        ms => format!("{} s", significant(ms / 1e3)),
+    }
+}
+
+fn seconds(value: f64) -> String {
+    format!("{} s", significant(value))
+}
+
+fn megabytes(value: f64) -> String {
+    format!("{} MB", significant(value))
+}
+
+fn percent(value: f64) -> String {
+    format!("{value:.0} %")
+}
+
+fn brief(name: &str) -> String {
+    let mut name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    shorten(&mut name, NAME);
+    name
+}
+
+fn span(figure: &Figure) -> Option<(f64, f64)> {
+    figure.low.zip(figure.high)
+}
+
+fn ends(series: &[Series]) -> impl Iterator<Item = f64> {
+    let points = series.iter().flat_map(|s| &s.points);
+    points.flat_map(|p| [p.x, p.span.map_or(p.x, |s| s.0), p.span.map_or(p.x, |s| s.1)])
+}
+
+fn heights(series: &[Series]) -> impl Iterator<Item = f64> {
+    series.iter().flat_map(|s| &s.points).map(|p| p.y)
+}
+
+/// A dot a server, with its interval.
+fn dots<'a>(
+    table: &'a Table,
+    cast: &Cast,
+    of: impl Fn(&'a Row) -> Option<&'a Figure>,
+) -> (Vec<String>, Vec<Series>) {
+    let known: Vec<(&Row, &Figure)> = table.rows.iter().filter_map(|r| Some((r, of(r)?))).collect();
+    let series = known.iter().enumerate().filter_map(|(line, (row, figure))| {
+        let bound = if row.is_bound { "at least " } else { "" };
+        let point = Point {
+            x: figure.value,
+            y: line as f64,
+            span: span(figure),
+            text: format!("{bound}{}", figure.full()),
+        };
+        let server = cast.number(&row.name)?;
+        Some(Series { server, points: vec![point], stroke: Stroke::Dots })
+    });
+    (known.iter().map(|(row, _)| brief(&row.name)).collect(), series.collect())
+}
+
+fn levels<'a>(
+    (title, unit): (&str, &str),
+    (table, cast, write): (&'a Table, &Cast, fn(f64) -> String),
+    of: impl Fn(&'a Row) -> Option<&'a Figure>,
+    around: Option<(f64, f64)>,
+) -> Chart {
+    let (names, series) = dots(table, cast, of);
+    let known = series.iter().flat_map(|s| &s.points).any(|p| p.span.is_some());
+    let mut note = match known {
+        true => "A dot is the estimate, the line its 95 % interval.".to_owned(),
+        false => "A dot is the estimate; there are too few laps for an interval.".to_owned(),
+    };
+    if around.is_some() {
+        note += " The band is the noise around the reference.";
+    }
+    let x = Axis::over(unit, write, ends(&series));
+    if x.log {
+        note += " Equal distances are equal ratios.";
+    }
+    Chart {
+        title: title.to_owned(),
+        note,
+        x,
+        y: Upward::Names(names),
+        series,
+        band: around,
+        rule: None,
+    }
+}
+
+fn ratios<'a>(
+    (title, unit): (&str, &str),
+    (table, cast): (&'a Table, &Cast),
+    of: impl Fn(&'a Row) -> Option<&'a Figure>,
+    band: Option<f64>,
+) -> Chart {
+    let (names, series) = dots(table, cast, of);
+    let mut x = Axis::over(unit, times, ends(&series).chain([1.0]));
+    if !x.log {
+        let low = ends(&series).fold(1.0, f64::min);
+        let reach = x.high / 1.08 - low;
+        x.low = (low - reach * 0.08).max(0.0);
+    }
+    let reference = table.reference.as_deref().unwrap_or("the reference");
+    let mut note = format!("At 1×, as {reference}.");
+    if band.is_some() {
+        note += " What lies within the band cannot be told from noise.";
+    }
+    Chart {
+        title: title.to_owned(),
+        note,
+        x,
+        y: Upward::Names(names),
+        series,
+        band: band.map(|b| (1.0 / (1.0 + b), 1.0 + b)),
+        rule: Some(1.0),
+    }
+}
+
+/// A ladder's rungs, as a staircase.
+fn staircase(report: &Report, table: &Table, cast: &Cast) -> Chart {
+    let rungs = || ladder(report, table).next().is_some();
+    let rows = table.rows.iter().filter(|r| rungs() && r.rank.is_some());
+    let known: Vec<(&Row, &Figure)> = rows.filter_map(|r| Some((r, r.cpu_us.as_ref()?))).collect();
+    let points: Vec<Point> = known
+        .iter()
+        .enumerate()
+        .map(|(rung, (row, cost))| Point {
+            x: rung as f64 + 1.0,
+            y: cost.value,
+            span: span(cost),
+            text: format!("{}: {} µs", row.name, cost.full()),
+        })
+        .collect();
+    let rungs = points.len() as f64;
+    let servers: Vec<usize> = known.iter().filter_map(|(r, _)| cast.number(&r.name)).collect();
+    let y = Axis::over("µs of CPU per request", plain, points.iter().map(|p| p.y));
+    let tip = servers.last().copied().unwrap_or(0);
+    Chart {
+        title: "The ladder".to_owned(),
+        note: "CPU time per request, rung by rung, with 95 % intervals.".to_owned(),
+        x: Axis {
+            label: "rung".to_owned(),
+            log: false,
+            low: 0.5,
+            high: rungs.max(1.0) + 0.5,
+            write: |v| if v.fract() == 0.0 { format!("{v:.0}") } else { String::new() },
+        },
+        y: Upward::Axis(y),
+        series: vec![Series { server: tip, points, stroke: Stroke::Steps }],
+        band: None,
+        rule: None,
+    }
+}
+
+fn ladder<'a>(report: &'a Report, table: &Table) -> impl Iterator<Item = &'a Step> {
+    let load = table.load;
+    report.ladder.iter().filter(move |s| s.load == load)
+}
+
+/// What each step of a ladder costs.
+fn steps(report: &Report, table: &Table, cast: &Cast) -> Chart {
+    let known: Vec<(&Step, &Figure)> =
+        ladder(report, table).filter_map(|s| Some((s, s.cpu_us.as_ref()?))).collect();
+    let series: Vec<Series> = known
+        .iter()
+        .enumerate()
+        .filter_map(|(line, (step, cost))| {
+            let point = Point {
+                x: cost.value,
+                y: line as f64,
+                span: span(cost),
+                text: step.sentence.clone(),
+            };
+            let server = cast.number(&step.to)?;
+            Some(Series { server, points: vec![point], stroke: Stroke::Dots })
+        })
+        .collect();
+    let (low, high) = ends(&series).fold((0.0_f64, 0.0_f64), |(l, h), v| (l.min(v), h.max(v)));
+    let room = (high - low).max(0.1) * 0.08;
+    Chart {
+        title: "What each step costs".to_owned(),
+        note: "Against the rung below. Left of the line: it costs less than nothing.".to_owned(),
+        x: Axis {
+            label: "µs of CPU per request".to_owned(),
+            log: false,
+            low: if low < 0.0 { low - room } else { 0.0 },
+            high: high + room,
+            write: signed,
+        },
+        y: Upward::Names(known.iter().map(|(s, _)| brief(&s.to)).collect()),
+        series,
+        band: None,
+        rule: Some(0.0),
+    }
+}
+
+fn signed(value: f64) -> String {
+    match value {
+        0.0 => "0".to_owned(),
+        v => format!("{}{}", if v < 0.0 { "−" } else { "+" }, significant(v.abs())),
+    }
+}
+
+/// Percentiles on the axis of HdrHistogram's plots: equal distances are equal factors of the rest.
+fn percentiles<'a>(
+    title: &str,
+    table: &'a Table,
+    cast: &Cast,
+    of: impl Fn(&'a Row) -> Option<&'a Latency>,
+) -> Chart {
+    let known: Vec<(usize, &Latency)> = table
+        .rows
+        .iter()
+        .filter_map(|r| Some((cast.number(&r.name)?, of(r)?)))
+        .filter(|(_, latency)| !latency.points.is_empty())
+        .collect();
+    let rates: Vec<String> = known.iter().filter_map(|(_, l)| l.rate.map(rate)).collect();
+    let series: Vec<Series> = known
+        .into_iter()
+        .map(|(server, latency)| Series {
+            server,
+            stroke: Stroke::Line,
+            points: latency
+                .points
+                .iter()
+                .map(|&(share, ms)| Point {
+                    x: 1.0 / (1.0 - share),
+                    y: ms,
+                    span: None,
+                    text: format!("{}: {}", percentile(share), time(ms)),
+                })
+                .collect(),
+        })
+        .collect();
+    let tail = ends(&series).fold(10.0, f64::max);
+    let y = Axis::over("latency", lapse, heights(&series));
+    let at = rates.first().map(|r| format!(" At {r} requests/s, from the moment each was due."));
+    let mut note = "How many requests took no longer. A curve ends where samples end.".to_owned();
+    note += at.as_deref().unwrap_or_default();
+    Chart {
+        title: title.to_owned(),
+        note,
+        x: Axis {
+            label: "percentile".to_owned(),
+            log: true,
+            low: 1.0,
+            high: tail,
+            write: |v| percentile(1.0 - 1.0 / v),
+        },
+        y: Upward::Axis(y),
+        series,
+        band: None,
+        rule: None,
+    }
+}
+
+/// `99.9 %`: as many nines as there are.
+fn percentile(share: f64) -> String {
+    let nines = -(1.0 - share).log10() - 1e-6;
+    let decimals = nines.max(0.0).ceil().min(6.0) as usize;
+    let text = format!("{:.*}", decimals.saturating_sub(2), share * 100.0);
+    format!("{text} %")
+}
+
+/// A point a lap, along the run.
+fn over_time(report: &Report, table: &Table, cast: &Cast) -> Vec<Chart> {
+    type Reading = fn(&Lap) -> Option<f64>;
+    let laps: Vec<&Lap> = report.laps.iter().filter(|l| l.load == table.load && l.counts).collect();
+    let flat: Vec<&Lap> = laps.iter().copied().filter(|l| l.rate.is_none()).collect();
+    let chart = |title: &str, unit: &str, write: fn(f64) -> String, of: Reading| {
+        let tick = if unit == "% of one core" || unit == "resident memory" { write } else { lapse };
+        let every = flat.len().div_ceil(POINTS).max(1);
+        let series: Vec<Series> = cast
+            .names()
+            .iter()
+            .enumerate()
+            .map(|(server, name)| Series {
+                server,
+                stroke: Stroke::Line,
+                points: flat
+                    .iter()
+                    .filter(|l| &l.server == name)
+                    .step_by(every)
+                    .filter_map(|l| {
+                        let text = format!("{} in, {}", seconds(l.at_s), write(of(l)?));
+                        Some(Point { x: l.at_s, y: of(l)?, span: None, text })
+                    })
+                    .collect(),
+            })
+            .filter(|s| s.points.len() > 1)
+            .collect();
+        let from = ends(&series).fold(f64::INFINITY, f64::min);
+        let until = ends(&series).fold(0.0, f64::max);
+        let mut note = "A point a lap, along the run.".to_owned();
+        if every > 1 {
+            note += &format!(" One lap in {every} is drawn.");
+        }
+        Chart {
+            title: title.to_owned(),
+            note,
+            x: Axis {
+                label: "time since the run began".to_owned(),
+                log: false,
+                low: if from.is_finite() { from } else { 0.0 },
+                high: until.max(0.1),
+                write: seconds,
+            },
+            y: Upward::Axis(Axis::over(unit, tick, heights(&series))),
+            series,
+            band: None,
+            rule: None,
+        }
+    };
+    let any_tail = flat.iter().any(|l| l.p99_ms.is_some());
+    let mut charts =
+        vec![chart("Latency over time: the median", "median", time, |l| Some(l.p50_ms))];
+    if any_tail {
+        charts.push(chart("Latency over time: 99th percentile", "p99", time, |l| l.p99_ms));
+    }
+    charts.push(chart("Memory over time", "resident memory", megabytes, |l| l.rss_mb));
+    charts.push(chart("CPU over time", "% of one core", percent, |l| l.cpu_percent));
+    charts
+}
+
+/// Warm-up curves: every fresh start of every server.
+fn warmups(report: &Report, table: &Table, cast: &Cast) -> Chart {
+    let mut series = Vec::new();
+    for start in &report.starts {
+        let Some(server) = cast.number(&start.server) else { continue };
+        for warmup in start.warmups.iter().filter(|w| w.load == table.load) {
+            let points = warmup.curve.iter().enumerate().map(|(i, value)| {
+                let at_s = warmup.window_ms * (i as f64 + 1.0) / 1e3;
+                Point {
+                    x: at_s,
+                    y: *value,
+                    span: None,
+                    text: format!(
+                        "heat {}: {} requests/s after {}",
+                        start.heat,
+                        rate(*value),
+                        seconds(at_s)
+                    ),
+                }
+            });
+            series.push(Series { server, stroke: Stroke::Line, points: points.collect() });
+        }
+    }
+    let until = ends(&series).fold(0.1, f64::max);
+    let y = Axis::over("requests/s", plain, heights(&series));
+    Chart {
+        title: "Warm-up".to_owned(),
+        note: "Requests/s from the first request on; a line a fresh start.".to_owned(),
+        x: Axis {
+            label: "time since the first request".to_owned(),
+            log: false,
+            low: 0.0,
+            high: until,
+            write: seconds,
+        },
+        y: Upward::Axis(y),
+        series,
+        band: None,
+        rule: None,
+    }
+}
+
+/// What was published, beside what was measured here: both against the reference.
+fn published(table: &Table, cast: &Cast) -> Chart {
+    let known: Vec<_> = table
+        .rows
+        .iter()
+        .filter_map(|r| Some((r, r.published.as_ref()?)))
+        .filter(|(_, p)| p.ratio_then.is_some() && p.ratio_here.is_some())
+        .collect();
+    let mut series = Vec::new();
+    for (line, (row, published)) in known.iter().enumerate() {
+        let Some(server) = cast.number(&row.name) else { continue };
+        let ratios =
+            [(&published.ratio_then, Stroke::Hollow), (&published.ratio_here, Stroke::Dots)];
+        for (ratio, stroke) in ratios {
+            let Some(ratio) = ratio else { continue };
+            let text = match stroke {
+                Stroke::Hollow => format!("published in {}: {}", published.year, ratio.text),
+                _ => format!("here: {}", ratio.full()),
+            };
+            let point = Point { x: ratio.value, y: line as f64, span: span(ratio), text };
+            series.push(Series { server, points: vec![point], stroke });
+        }
+    }
+    Chart {
+        title: "Published beside measured".to_owned(),
+        note: "Requests/s against the reference: a diamond then, a dot here.".to_owned(),
+        x: Axis::over("times the reference's", times, ends(&series).chain([1.0])),
+        y: Upward::Names(known.iter().map(|(r, _)| brief(&r.name)).collect()),
+        series,
+        band: None,
+        rule: Some(1.0),
+    }
+}
+
+/// How servers scale, against what would be in proportion; none where loads do not form a scale.
+#[must_use]
+pub fn scaling(report: &Report, cast: &Cast) -> Option<Chart> {
+    let parameter = report.scaling.first()?.parameter.clone();
+    let mut series = Vec::new();
+    for scaling in &report.scaling {
+        let Some(server) = cast.number(&scaling.server) else { continue };
+        let point = |at: u64, y: f64, text: String| Point { x: at as f64, y, span: None, text };
+        let here = scaling.points.iter().filter_map(|p| {
+            let figure = p.requests_per_s.as_ref()?;
+            let text = format!("{} {parameter}: {}", count(p.at), figure.full());
+            Some(Point { span: span(figure), ..point(p.at, figure.value, text) })
+        });
+        series.push(Series { server, points: here.collect(), stroke: Stroke::Line });
+        let ideal =
+            scaling.points.iter().filter_map(|p| Some(point(p.at, p.ideal?, String::new())));
+        series.push(Series { server, points: ideal.collect(), stroke: Stroke::Ideal });
+    }
+    let measured = || series.iter().filter(|s| s.stroke == Stroke::Line).flat_map(|s| &s.points);
+    let y = Axis::over("requests/s", plain, measured().map(|p| p.y));
+    let x = Axis::over(&parameter, plain, measured().map(|p| p.x));
+    Some(Chart {
+        title: "Scaling".to_owned(),
+        note: "Requests/s under each load; dotted: in proportion to the least load.".to_owned(),
+        x,
+        y: Upward::Axis(y),
+        series,
+        band: None,
+        rule: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_have_as_many_nines_as_they_need() {
+        let texts = [0.0, 0.5, 0.9, 0.99, 0.999, 0.99999].map(percentile);
+        assert_eq!(texts, ["0 %", "50 %", "90 %", "99 %", "99.9 %", "99.999 %"]);
+    }
+
+    #[test]
+    fn ticks_have_no_zeros_at_their_end() {
+        assert_eq!(
+            [0.5, 1.0, 1.25, 20.0, 1500.0].map(times),
+            ["0.5×", "1×", "1.25×", "20×", "1,500×"]
+        );
+        assert_eq!([-1.5, 0.0, 2.0].map(signed), ["−1.5", "0", "+2"]);
+    }
+}

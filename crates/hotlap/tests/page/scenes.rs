@@ -1,0 +1,201 @@
+//! Runs to make pages of, with scripted laps: many servers, one, none that works, an interrupted
+//! one, a ladder, loads that scale, and names that would be tags.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hotlap::console::Console;
+use hotlap::export::Exports;
+use hotlap::record::{Host, Load, Published, Question, Run, Schedule, Server, State};
+use hotlap::timekeeper::Timekeeper;
+use hotlap_harness::contract::{Contract, Name};
+use hotlap_harness::entrant::{self, Entrant, Launch, Role};
+use hotlap_harness::race::{Place, Race};
+use hotlap_harness::scripted::{Script, Scripted};
+use hotlap_harness::verify::Demand;
+use hotlap_load::plan::Reuse;
+
+/// A run before it is held.
+pub struct Scene {
+    /// Names, in order; the first is the reference.
+    pub names: Vec<String>,
+    /// Changes what a server does, by its place.
+    pub script: fn(usize, Script) -> Script,
+    /// What is asked.
+    pub question: Question,
+    /// Connections of each load.
+    pub connections: Vec<usize>,
+    /// Heats and blocks.
+    pub size: (u32, u32),
+    /// When it is interrupted.
+    pub interrupted_at: Option<Duration>,
+    /// Whether figures were published for its servers.
+    pub published: bool,
+    /// Whether a ceiling and a double take part.
+    pub company: bool,
+}
+
+impl Scene {
+    /// So many servers with names as in the catalogue.
+    pub fn of(servers: usize) -> Self {
+        const NAMES: [&str; 9] = [
+            "go/net-http",
+            "node/http:cluster",
+            "rust/axum",
+            "python3 app.py",
+            "c/libmicrohttpd",
+            "java/netty",
+            "ruby/puma",
+            "nim/asynchttpserver:a-long-variant-name",
+            "erlang/cowboy",
+        ];
+        let name = |n: usize| match n / NAMES.len() {
+            0 => NAMES[n].to_owned(),
+            round => format!("{} {round}", NAMES[n % NAMES.len()]),
+        };
+        Self {
+            names: (0..servers).map(name).collect(),
+            script: |_, script| script,
+            question: Question::Compare,
+            connections: vec![64],
+            size: (3, 6),
+            interrupted_at: None,
+            published: false,
+            company: true,
+        }
+    }
+
+    /// The run, held.
+    pub fn run(&self) -> Run {
+        let race = self.race();
+        let scripts = (0..race.entrants.len()).map(|n| self.scripted(n)).collect();
+        let mut track = Scripted::new(scripts, race.loads.clone(), race.lap);
+        track.interrupted_at = self.interrupted_at;
+        let (mut exports, console) =
+            (Exports::default(), Console { quiet: true, ..Console::plain(80) });
+        let keeper = Timekeeper::new(self.record(&race), None, &mut exports, &console).unwrap();
+        keeper.keep(&race, &mut track).run
+    }
+
+    fn scripted(&self, n: usize) -> Script {
+        let (rate, cost) = match n {
+            n if n < self.names.len() => {
+                (57_900.0 / (1.0 + n as f64 * 0.4), 16_900.0 * (1.0 + n as f64 * 0.3))
+            }
+            n if n == self.names.len() => (57_900.0, 16_900.0),
+            _ => (123_100.0, 7_100.0),
+        };
+        let wobble = (0..7).map(|i| {
+            let phase = (i * 5 + n * 3) % 7;
+            (1.0 + (phase as f64 - 3.0) * 0.008, 1.0 - (phase as f64 - 3.0) * 0.002)
+        });
+        let script = Script {
+            rss_bytes: (7 + 13 * n as u64) * 1_000_000,
+            wobble: wobble.collect(),
+            ..Script::new(rate, cost)
+        };
+        if n < self.names.len() { (self.script)(n, script) } else { script }
+    }
+
+    fn race(&self) -> Race {
+        let mut cast: Vec<(String, Role)> = self
+            .names
+            .iter()
+            .enumerate()
+            .map(|(n, name)| {
+                let role = if n == 0 { Role::Reference } else { Role::Contestant };
+                (name.clone(), role)
+            })
+            .collect();
+        if self.company {
+            cast.push((format!("{} (again)", self.names[0]), Role::Double));
+            cast.push(("ceiling".to_owned(), Role::Ceiling));
+        }
+        let entrant = |(name, role): (String, Role)| Entrant {
+            start: entrant::Start::Launch(Launch {
+                argv: vec!["./serve".to_owned(), name.clone()],
+                env: [].into(),
+                cwd: PathBuf::from("."),
+            }),
+            version: format!("{name} 1.0"),
+            name,
+            role,
+            contract: Contract::of(Name::Hello, None),
+            demand: Demand::Stranger,
+            counts: None,
+        };
+        let load = |connections: &usize| entrant::Load {
+            name: String::new(),
+            connections: *connections,
+            threads: 1,
+            reuse: Reuse::KeepAlive,
+            pipeline: 1,
+            request: 0,
+        };
+        Race {
+            entrants: cast.into_iter().map(entrant).collect(),
+            loads: self.connections.iter().map(load).collect(),
+            budget: Duration::from_secs(60),
+            precision: None,
+            heats: Some(self.size.0),
+            blocks: Some(self.size.1),
+            lap: Duration::from_millis(20),
+            paced: false,
+            rate: None,
+            seed: 7,
+            from: Place::default(),
+        }
+    }
+
+    fn record(&self, race: &Race) -> Run {
+        let mut servers: Vec<Server> = race.entrants.iter().map(Server::from).collect();
+        for (n, server) in servers.iter_mut().enumerate().filter(|_| self.published) {
+            server.published = Some(Published {
+                requests_per_s: 40_000.0 / (1.0 + n as f64),
+                year: 2016,
+                source: "a page".to_owned(),
+                doubt: "best of three".to_owned(),
+            });
+        }
+        Run {
+            number: Some(12),
+            began_ms: 1_795_292_100_000,
+            took_ms: 0,
+            state: State::UnderWay,
+            command: ["hotlap", "run"]
+                .map(str::to_owned)
+                .into_iter()
+                .chain(self.names.iter().cloned())
+                .collect(),
+            hotlap: "0.1.0".to_owned(),
+            suite: None,
+            question: self.question,
+            about: String::new(),
+            contract: "hello".to_owned(),
+            seed: race.seed,
+            schedule: Schedule {
+                heats: self.size.0,
+                blocks: self.size.1,
+                lap_ms: 500.0,
+                budget_s: 60.0,
+                precision: None,
+                server_cpus: vec![0],
+                generator_cpus: vec![1],
+                freeze: true,
+            },
+            host: Host {
+                os: "Debian GNU/Linux 12".to_owned(),
+                kernel: "Linux 6.18".to_owned(),
+                arch: "x86_64".to_owned(),
+                cpu: "Imaginary CPU".to_owned(),
+                cores: 2,
+                memory_bytes: 16_000_000_000,
+                ..Host::default()
+            },
+            loads: race.loads.iter().map(Load::from).collect(),
+            servers,
+            starts: Vec::new(),
+            laps: Vec::new(),
+        }
+    }
+}
