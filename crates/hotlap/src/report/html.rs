@@ -391,6 +391,9 @@ fn figure_text(figure: Option<&Figure>) -> String {
 
 /// Errors by kind: a line a kind and server.
 fn errors(table: &Table) -> String {
+    if table.rows.is_empty() {
+        return String::new();
+    }
     let mut rows = String::new();
     for row in &table.rows {
         for error in &row.errors_by_kind {
@@ -439,7 +442,8 @@ fn published(table: &Table) -> String {
     }
     format!(
         "<h3>Published beside measured</h3><div class=\"wide\"><table><thead><tr>\
-         <th class=\"name\">server</th><th>published</th><th>here</th><th class=\"words\">ratio</th><th class=\"words\">where</th>\
+         <th class=\"name\">server</th><th>published</th><th>here</th>\
+         <th class=\"words\">ratio</th><th class=\"words\">where</th>\
          </tr></thead><tbody>{rows}</tbody></table></div>"
     )
 }
