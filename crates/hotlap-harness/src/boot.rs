@@ -159,7 +159,7 @@ impl Boot<'_> {
             }
             if began.elapsed() > self.limit {
                 let cause = format!("it does not listen after {} s", self.limit.as_secs());
-                let cure = "use the port in PORT, or --start-timeout to wait longer";
+                let cure = "it must listen on the port that PORT names, on loopback";
                 return Err(self.out(process, &cause, cure));
             }
             std::thread::sleep(TRY_AGAIN);

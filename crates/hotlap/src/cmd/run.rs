@@ -37,7 +37,7 @@ const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duratio
 
 /// How long a server may take to its first answer: a JVM that compiles a language first takes many
 /// seconds on a busy machine.
-pub const START_LIMIT: Duration = Duration::from_secs(60);
+pub const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// How long a server may take to end in peace.
 pub const GRACE: Duration = Duration::from_secs(5);
