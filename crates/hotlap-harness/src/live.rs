@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hotlap_load::plan::{Pace, Plan, Stop};
+use hotlap_load::plan::{Pace, Plan, Stop, Target};
 use hotlap_load::{Outcome, Session};
 use hotlap_stats::steady::{Class, State, Test, Warmup as WarmupTest};
 
@@ -90,6 +90,12 @@ impl Live {
     ) -> Self {
         let seats = entrants.iter().map(|e| Seat::new(e.clone(), loads.len())).collect();
         Self { setting, loads: loads.to_vec(), seats, began: Instant::now(), stop }
+    }
+
+    /// Where a server that is started answers: for those who ask it by other means.
+    #[must_use]
+    pub fn target(&self, entrant: usize) -> Option<&Target> {
+        self.seats[entrant].target.as_ref()
     }
 
     /// The plan of a load on a server.

@@ -103,7 +103,6 @@ pub enum Command {
     /// List what is stored
     History(HistoryArgs),
     /// Measure the instrument against servers whose true figures are known
-    #[command(hide = true)]
     Prove(ProveArgs),
     /// Write a commented suite file for the servers named
     #[command(hide = true)]

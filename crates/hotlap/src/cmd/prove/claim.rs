@@ -1,0 +1,221 @@
+//! What the instrument claims, what is true, and whether the two agree. Pure.
+
+use serde::Serialize;
+
+use crate::report::figure;
+
+/// Times are right within so many microseconds, or within a hundredth, whichever is larger.
+pub const TIME_US: f64 = 20.0;
+const TIME_SHARE: f64 = 0.01;
+
+/// One figure of one server, as the instrument tells it and as it is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Claim {
+    /// Of which server, and how it was loaded.
+    pub server: String,
+    /// Which figure.
+    pub figure: String,
+    /// In what it is counted.
+    pub unit: Unit,
+    /// As the instrument tells it; NaN where it tells nothing.
+    pub claimed: f64,
+    /// As it is.
+    pub real: f64,
+    /// How far the two may lie apart.
+    pub tolerance: f64,
+    /// The same figure of the lap that was disturbed least. A neighbour can only lengthen a time,
+    /// so this one shows whether the instrument or the neighbour is to blame.
+    pub least: Option<f64>,
+}
+
+/// In what a figure is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// Microseconds.
+    Us,
+    /// Times the reference.
+    Ratio,
+    /// Things.
+    Count,
+    /// A share of 1.
+    Share,
+}
+
+/// What is to be said of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Word {
+    /// Within the tolerance.
+    Right,
+    /// Beyond the tolerance, but not in the lap that was disturbed least: the machine was busy.
+    Disturbed,
+    /// Beyond the tolerance: the instrument is off.
+    Off,
+}
+
+impl Claim {
+    /// The claim that a time is `real_us`, within the tolerance for times.
+    #[must_use]
+    pub fn time(server: &str, figure: &str, claimed_us: f64, real_us: f64) -> Self {
+        Self {
+            server: server.to_owned(),
+            figure: figure.to_owned(),
+            unit: Unit::Us,
+            claimed: claimed_us,
+            real: real_us,
+            tolerance: TIME_US.max(real_us * TIME_SHARE),
+            least: None,
+        }
+    }
+
+    /// Whether what is claimed is true.
+    #[must_use]
+    pub fn judge(&self) -> Word {
+        // What is not a number is within nothing.
+        let within = |claimed: f64| (claimed - self.real).abs() <= self.tolerance;
+        match self.least {
+            _ if within(self.claimed) => Word::Right,
+            Some(least) if within(least) => Word::Disturbed,
+            _ => Word::Off,
+        }
+    }
+
+    fn text(&self, value: f64) -> String {
+        match self.unit {
+            _ if value.is_nan() => "nothing".to_owned(),
+            Unit::Us if value < 100.0 => format!("{value:.1} µs"),
+            Unit::Us if value < 10_000.0 => format!("{} µs", figure::grouped(value, 0)),
+            Unit::Us => format!("{} ms", figure::grouped(value / 1e3, 1)),
+            Unit::Ratio => format!("{value:.4}×"),
+            Unit::Count => figure::grouped(value, 0),
+            Unit::Share => format!("{:.2} %", value * 100.0),
+        }
+    }
+}
+
+/// All claims as a table, and how they were judged in one sentence.
+#[must_use]
+pub fn table(claims: &[Claim]) -> String {
+    let mut rows = vec![["", "", "claimed", "true", "allowed", ""].map(str::to_owned)];
+    let mut last = "";
+    for claim in claims {
+        let server = if claim.server == last { "" } else { &claim.server };
+        last = &claim.server;
+        let word = match claim.judge() {
+            Word::Right => "right".to_owned(),
+            Word::Disturbed => {
+                format!("disturbed ({} at best)", claim.text(claim.least.unwrap_or(f64::NAN)))
+            }
+            Word::Off => "OFF".to_owned(),
+        };
+        rows.push([
+            server.to_owned(),
+            claim.figure.clone(),
+            claim.text(claim.claimed),
+            claim.text(claim.real),
+            format!("± {}", claim.text(claim.tolerance)),
+            word,
+        ]);
+    }
+    let width = |column: usize| rows.iter().map(|r| r[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let mut line = String::from(" ");
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths[column];
+            line += &match column {
+                0 | 1 | 5 => format!(" {cell:<width$} "),
+                _ => format!(" {cell:>width$} "),
+            };
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text.push('\n');
+    text + &format!("  {}\n", sentence(claims))
+}
+
+fn sentence(claims: &[Claim]) -> String {
+    let count = |word| claims.iter().filter(|c| c.judge() == word).count();
+    let all = claims.len();
+    match (count(Word::Off), count(Word::Disturbed)) {
+        (0, 0) => format!("All {all} claims are right."),
+        (0, disturbed) => format!(
+            "{disturbed} of {all} claims were disturbed by something else on these cores; in \
+             the quietest lap\n  they were right."
+        ),
+        (off, _) => format!(
+            "{off} of {all} claims are off: do not rely on such figures here before you know why."
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claims() -> Vec<Claim> {
+        let hundred = Claim::time("fixed:100", "p50", 113.4, 118.0);
+        vec![
+            hundred.clone(),
+            Claim { figure: "p99".to_owned(), claimed: 431.0, least: Some(121.0), ..hundred },
+            Claim::time("fixed:10000", "p99", 10_118.0, 10_018.0),
+            Claim {
+                server: "erring:100".to_owned(),
+                figure: "wrong answers".to_owned(),
+                unit: Unit::Count,
+                claimed: 1_234.0,
+                real: 1_234.0,
+                tolerance: 2.0,
+                least: None,
+            },
+        ]
+    }
+
+    #[test]
+    fn a_time_is_right_within_20_us_or_a_hundredth() {
+        let right = |claimed, real| Claim::time("", "", claimed, real).judge() == Word::Right;
+        assert!(right(120.0, 100.0) && !right(120.1, 100.0));
+        assert!(right(9_900.0, 10_000.0) && !right(9_899.0, 10_000.0));
+    }
+
+    #[test]
+    fn nothing_claimed_is_off() {
+        assert_eq!(Claim::time("", "", f64::NAN, 100.0).judge(), Word::Off);
+    }
+
+    #[test]
+    fn only_the_quietest_lap_excuses_and_only_if_it_is_right() {
+        let claim = |least| Claim { least, ..Claim::time("", "", 500.0, 100.0) };
+        assert_eq!(claim(Some(110.0)).judge(), Word::Disturbed);
+        assert_eq!(claim(Some(130.0)).judge(), Word::Off);
+        assert_eq!(claim(None).judge(), Word::Off);
+    }
+
+    #[test]
+    fn the_table_sets_claimed_against_true() {
+        insta::assert_snapshot!(table(&claims()), @r"
+                                    claimed     true    allowed
+        fixed:100    p50             113 µs   118 µs  ± 20.0 µs  right
+                     p99             431 µs   118 µs  ± 20.0 µs  disturbed (121 µs at best)
+        fixed:10000  p99            10.1 ms  10.0 ms   ± 100 µs  right
+        erring:100   wrong answers    1,234    1,234        ± 2  right
+
+        1 of 4 claims were disturbed by something else on these cores; in the quietest lap
+        they were right.
+        ");
+        let alone = table(&claims()[..1]);
+        assert!(alone.ends_with("\n  All 1 claims are right.\n"), "{alone}");
+    }
+
+    #[test]
+    fn one_claim_that_is_off_is_told() {
+        let off = Claim::time("fixed:0", "p50", 90.0, 10.0);
+        assert_eq!(
+            sentence(&[off]),
+            "1 of 1 claims are off: do not rely on such figures here before you know why."
+        );
+    }
+}

@@ -1,0 +1,290 @@
+//! The known servers one after the other: what is true of each, and what the instrument tells of
+//! it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use hotlap_ceiling::Known;
+use hotlap_harness::entrant::Role;
+use hotlap_harness::lap::{Kind, Lap};
+use hotlap_harness::live::Live;
+use hotlap_harness::track::{Retired, Track};
+use hotlap_load::Failure;
+use hotlap_stats::{Histogram, Verdict};
+
+use super::arena::Arena;
+use super::bare;
+use super::claim::{Claim, TIME_US, Unit};
+use crate::console::Console;
+use crate::export::Exports;
+use crate::report::standing::Standing;
+use crate::timekeeper::Timekeeper;
+
+/// Few enough that none waits for another, enough for half load with 10 ms each.
+const CONNECTIONS: usize = 16;
+
+/// Laps at half load.
+const LAPS: u32 = 4;
+
+/// One lap, where nothing else is needed.
+const LAP: Duration = Duration::from_millis(500);
+
+/// A warm-up of servers that are warm from the start.
+const WARM: Duration = Duration::from_secs(1);
+
+/// It works for so long, then stands still for a second.
+const PAUSING: (u64, u64) = (3_000, 1_000);
+
+/// Requests/s that the pausing server is asked; the rest of its time it can do a hundred times
+/// that.
+const PAUSING_RATE: f64 = 500.0;
+
+/// CPU time a request of the twins and of the dearer one, in nanoseconds: exactly 3 % more.
+const COST_NS: (u64, u64) = (40_000, 41_200);
+
+/// How far a ratio of costs may be off.
+const RATIO: f64 = 0.005;
+
+/// A server alone on the track.
+struct Alone<'a> {
+    arena: &'a Arena,
+    live: Live,
+}
+
+impl<'a> Alone<'a> {
+    fn start(
+        arena: &'a Arena,
+        known: Known,
+        lap: Duration,
+        stop: &Arc<AtomicBool>,
+    ) -> anyhow::Result<Self> {
+        let entrants = [arena.entrant(&known.to_string(), known, Role::Contestant)];
+        // Nobody else is there for whom it would be frozen, and the bare client wants it awake.
+        let setting = hotlap_harness::live::Setting { freeze: false, ..arena.setting(lap, WARM) };
+        let mut live = Live::new(setting, &entrants, &[arena.load(CONNECTIONS)], Arc::clone(stop));
+        live.start(0).map_err(|why| told(&known, &why))?;
+        live.warm(0, 0).map_err(|why| told(&known, &why))?;
+        Ok(Self { arena, live })
+    }
+
+    fn lap(&mut self, kind: Kind) -> anyhow::Result<Lap> {
+        self.live.lap(0, 0, kind).map_err(|why| anyhow!("a known server failed: {why}"))
+    }
+
+    /// What the way there and back takes, in microseconds, of a server that holds each answer for
+    /// `hold_us`.
+    fn way_us(&self, hold_us: f64) -> anyhow::Result<f64> {
+        let target = self.live.target(0).ok_or_else(|| anyhow!("a known server is gone"))?;
+        Ok((bare::usual_us(target, &self.arena.cores.generator)? - hold_us).max(0.0))
+    }
+
+    fn stop(mut self) {
+        let _ = self.live.stop(0);
+    }
+}
+
+fn told(known: &Known, why: &Retired) -> anyhow::Error {
+    anyhow!("the known server {known} failed: {why} ({})", why.last_words.join("; "))
+}
+
+/// Laps at half of what the server reaches.
+fn half_load(alone: &mut Alone) -> anyhow::Result<Vec<Lap>> {
+    let rate = alone.lap(Kind::Flat)?.outcome.rate() / 2.0;
+    (0..LAPS).map(|_| alone.lap(Kind::Paced { rate })).collect()
+}
+
+/// A quantile over all laps, from their merged histograms, and that of the least disturbed lap.
+fn quantile_us(laps: &[Lap], q: f64) -> (f64, Option<f64>) {
+    let mut all = Histogram::new();
+    laps.iter().for_each(|lap| all.merge(&lap.outcome.service));
+    let us = |times: &Histogram| times.known_quantile(q).map(|ns| ns as f64 / 1e3);
+    let least = laps.iter().filter_map(|lap| us(&lap.outcome.service)).min_by(f64::total_cmp);
+    (us(&all).unwrap_or(f64::NAN), least)
+}
+
+/// The server with a fixed service time, at half load: p50 and p99 are the time and the way.
+///
+/// # Errors
+/// When it cannot be started or loaded.
+pub fn fixed(arena: &Arena, us: u64, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
+    let mut alone = Alone::start(arena, Known::Fixed { us }, LAP, stop)?;
+    let real_us = us as f64 + alone.way_us(us as f64)?;
+    let laps = half_load(&mut alone)?;
+    alone.stop();
+    let claim = |(figure, q)| {
+        let (claimed, least) = quantile_us(&laps, q);
+        Claim { least, ..Claim::time(&time(us), figure, claimed, real_us) }
+    };
+    Ok([("p50", 0.5), ("p99", 0.99)].map(claim).to_vec())
+}
+
+fn time(us: u64) -> String {
+    let time = if us < 1_000 { format!("{us} µs") } else { format!("{} ms", us / 1_000) };
+    format!("always {time}, at half load")
+}
+
+/// The bimodal server, at half load: 1 % at 50 ms, the others at 1 ms.
+///
+/// # Errors
+/// When it cannot be started or loaded.
+pub fn bimodal(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
+    let (us, slow_us, one_in) = (1_000, 50_000, 100);
+    let mut alone = Alone::start(arena, Known::Bimodal { us, slow_us, one_in }, LAP, stop)?;
+    let laps = half_load(&mut alone)?;
+    alone.stop();
+    let server = "1 ms, 1 in 100 50 ms";
+    let claim = |(figure, q, real_us)| {
+        let (claimed, least) = quantile_us(&laps, q);
+        // The way is within the tolerance, or the fixed times would have told.
+        Claim { least, ..Claim::time(server, figure, claimed, real_us + TIME_US / 2.0) }
+    };
+    let mut claims =
+        [("p50", 0.5, us as f64), ("p98", 0.98, us as f64), ("p99.5", 0.995, slow_us as f64)]
+            .map(claim)
+            .to_vec();
+    let answers: u64 = laps.iter().map(|lap| lap.outcome.answers).sum();
+    let slow: f64 = laps
+        .iter()
+        .map(|lap| {
+            lap.outcome.answers as f64 * (1.0 - lap.outcome.service.share_within(25_000_000))
+        })
+        .sum();
+    claims.push(Claim {
+        server: server.to_owned(),
+        figure: "slow ones".to_owned(),
+        unit: Unit::Share,
+        claimed: slow / answers as f64,
+        real: 0.01,
+        // At each of a lap's two edges, as many as there are connections may be on either side.
+        tolerance: 0.000_2 + 2.0 * f64::from(LAPS) / answers as f64,
+        least: None,
+    });
+    Ok(claims)
+}
+
+/// The server that stands still for a second: what a rate shows, and what a closed loop hides.
+///
+/// Of requests that come evenly, those that come in a pause of P within a period of T wait for what
+/// is left of it. A share of (P - x) / T waits longer than x, so the quantile q is P - (1 - q) T
+/// where that is above the usual time. In a closed loop each connection meets a pause once a
+/// period, however many requests it sends in between: the longest is P, and p99 says nothing.
+///
+/// # Errors
+/// When it cannot be started or loaded.
+pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
+    let (every_ms, pause_ms) = PAUSING;
+    let (period_us, pause_us) = ((every_ms + pause_ms) as f64 * 1e3, pause_ms as f64 * 1e3);
+    let lap = Duration::from_millis(every_ms + pause_ms);
+    let mut alone = Alone::start(arena, Known::Pausing { every_ms, pause_ms }, lap, stop)?;
+    let flat = alone.lap(Kind::Flat)?;
+    let paced = alone.lap(Kind::Paced { rate: PAUSING_RATE })?;
+    alone.stop();
+    let us = |times: &Histogram, q| times.known_quantile(q).map_or(f64::NAN, |ns| ns as f64 / 1e3);
+    // A hundredth of the pause: how long the answers due meanwhile take once it is over.
+    let late = pause_us * 0.02;
+    let rate = |(figure, q): (&str, f64)| {
+        let claimed = us(&paced.outcome.response, q);
+        let claim = Claim::time(
+            "pauses for 1 s, at a rate",
+            figure,
+            claimed,
+            pause_us - (1.0 - q) * period_us,
+        );
+        Claim { tolerance: claim.tolerance.max(late), ..claim }
+    };
+    let mut claims = [("p90", 0.90), ("p99", 0.99)].map(rate).to_vec();
+    let closed = "the same, in a closed loop";
+    let longest = flat.outcome.service.max() as f64 / 1e3;
+    let longest = Claim::time(closed, "longest", longest, pause_us);
+    claims.push(Claim { tolerance: late, ..longest });
+    // Hidden: far below what clients that come at a rate would have seen.
+    let hidden = Claim::time(closed, "p99, hides it", us(&flat.outcome.service, 0.99), 0.0);
+    claims.push(Claim { tolerance: pause_us / 10.0, ..hidden });
+    Ok(claims)
+}
+
+/// The server that errs in exactly 1 of 100: each is counted, and such a lap never counts.
+///
+/// # Errors
+/// When it cannot be started or loaded.
+pub fn erring(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
+    let one_in = 100;
+    let mut alone = Alone::start(arena, Known::Erring { one_in }, LAP, stop)?;
+    let laps = [alone.lap(Kind::Flat)?, alone.lap(Kind::Flat)?];
+    alone.stop();
+    let wrong: u64 = laps.iter().map(|l| l.outcome.failures.of(Failure::WrongAnswer)).sum();
+    let requests: u64 = laps.iter().map(|l| l.outcome.answers + l.outcome.failures.total()).sum();
+    let count = |figure: &str, claimed: usize, real: f64, tolerance| Claim {
+        server: "errs in 1 of 100".to_owned(),
+        figure: figure.to_owned(),
+        unit: Unit::Count,
+        claimed: claimed as f64,
+        real,
+        tolerance,
+        least: None,
+    };
+    let wrong = usize::try_from(wrong).unwrap_or(usize::MAX);
+    let ranked = laps.iter().filter(|l| l.counts()).count();
+    Ok(vec![
+        // At each edge of a lap one may be on either side of it.
+        count("wrong answers", wrong, requests as f64 / one_in as f64, 2.0 * laps.len() as f64),
+        count("laps that count", ranked, 0.0, 0.0),
+    ])
+}
+
+/// Twins, and one that is exactly 3 % dearer: a race as `run` holds it.
+///
+/// # Errors
+/// When the race cannot be held.
+pub fn dearer(
+    arena: &Arena,
+    budget: Duration,
+    seed: u64,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<Vec<Claim>> {
+    let costing = |ns| Known::Costing { ns };
+    let entrants = vec![
+        arena.entrant("40 µs", costing(COST_NS.0), Role::Reference),
+        arena.entrant("40 µs (again)", costing(COST_NS.0), Role::Double),
+        arena.entrant("its twin", costing(COST_NS.0), Role::Contestant),
+        arena.entrant("3 % dearer", costing(COST_NS.1), Role::Contestant),
+    ];
+    let lap = Duration::from_millis(300);
+    let race = arena.race(entrants, CONNECTIONS, lap, budget, seed);
+    let mut track =
+        Live::new(arena.setting(lap, WARM), &race.entrants, &race.loads, Arc::clone(stop));
+    let (mut exports, quiet) = (Exports::default(), Console { quiet: true, ..Console::plain(80) });
+    let kept =
+        Timekeeper::new(arena.record(&race), None, &mut exports, &quiet)?.keep(&race, &mut track);
+    let standing = Standing::of(&kept.run, 0);
+    let level = standing.servers[0].cost.map_or(f64::NAN, |cost| cost.value / 1e3);
+    let ratio = |server: usize, figure: &str, real| {
+        let cost = standing.servers[server].against.and_then(|a| a.cost);
+        Claim {
+            server: "CPU time a request".to_owned(),
+            figure: figure.to_owned(),
+            unit: Unit::Ratio,
+            claimed: cost.map_or(f64::NAN, |(effect, _)| effect.ratio.value),
+            real,
+            tolerance: RATIO,
+            least: None,
+        }
+    };
+    let verdict = standing.servers[3].against.and_then(|a| a.cost).map(|(_, verdict)| verdict);
+    let worse = f64::from(u8::from(verdict == Some(Verdict::Worse)));
+    let of_level = Claim::time("CPU time a request", "made to be 40 µs", level, 40.0);
+    Ok(vec![
+        Claim { tolerance: 40.0 * RATIO, ..of_level },
+        ratio(2, "twin ÷ twin", 1.0),
+        ratio(3, "3 % dearer ÷ twin", COST_NS.1 as f64 / COST_NS.0 as f64),
+        Claim {
+            figure: "verdicts: dearer".to_owned(),
+            unit: Unit::Count,
+            claimed: worse,
+            tolerance: 0.0,
+            ..ratio(3, "", 1.0)
+        },
+    ])
+}
