@@ -107,26 +107,28 @@ impl Catalogue {
         ))
     }
 
-    /// Up to three ids that `name` may have meant: ids that contain it, then those that few edits
-    /// lead to (a third of its length at most).
+    /// Up to three ids that `name` may have meant.
     #[must_use]
     pub fn nearest(&self, name: &str) -> Vec<String> {
-        let limit = (name.chars().count() / 3).max(1);
-        let mut near: Vec<(usize, usize, &str)> = self
-            .servers
-            .iter()
-            .filter_map(|server| {
-                let id = server.id.as_str();
-                let short = id.split_once('/').map_or(id, |(_, short)| short);
-                let contains = name.len() >= 2 && id.contains(name);
-                let far = edits(name, id).min(edits(name, short));
-                let rank = if contains { 1 } else { far };
-                (contains || far <= limit).then_some((rank, id.len(), id))
-            })
-            .collect();
-        near.sort_unstable();
-        near.into_iter().take(3).map(|(_, _, id)| id.to_owned()).collect()
+        nearest_of(name, self.servers.iter().map(|server| server.id.as_str()))
     }
+}
+
+/// Up to three of `ids` that `name` may have meant: ids that contain it, then those that few edits
+/// lead to (a third of its length at most).
+pub(crate) fn nearest_of<'a>(name: &str, ids: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let limit = (name.chars().count() / 3).max(1);
+    let mut near: Vec<(usize, usize, &str)> = ids
+        .filter_map(|id| {
+            let short = id.split_once('/').map_or(id, |(_, short)| short);
+            let contains = name.len() >= 2 && id.contains(name);
+            let far = edits(name, id).min(edits(name, short));
+            let rank = if contains { 1 } else { far };
+            (contains || far <= limit).then_some((rank, id.len(), id))
+        })
+        .collect();
+    near.sort_unstable();
+    near.into_iter().take(3).map(|(_, _, id)| id.to_owned()).collect()
 }
 
 fn name(folder: &Path) -> String {
