@@ -27,6 +27,8 @@ pub struct Entrant {
     pub version: String,
     /// A side effect that must happen once a request.
     pub counts: Option<Counts>,
+    /// How many cores it is to use; `None`: as many as the servers of its race have.
+    pub cpus: Option<usize>,
 }
 
 /// Why a server takes part.
@@ -97,4 +99,6 @@ pub struct Load {
     pub pipeline: usize,
     /// Which of the contract's requests is sent: its index.
     pub request: usize,
+    /// Requests/s that are due; `None`: a closed loop, as fast as can be.
+    pub rate: Option<f64>,
 }

@@ -263,8 +263,9 @@ impl Schedule<'_> {
         let began = self.track.elapsed();
         for load in 0..self.race.loads.len() {
             let order = order(self.race.seed, place, load, self.running.len());
+            let kind = self.race.loads[load].rate.map_or(Kind::Flat, |rate| Kind::Paced { rate });
             for (nth, entrant) in order.into_iter().enumerate() {
-                self.lap(place, nth, entrant, load, Kind::Flat)?;
+                self.lap(place, nth, entrant, load, kind)?;
             }
         }
         self.timetable.block_run(self.track.elapsed().saturating_sub(began));
@@ -376,6 +377,7 @@ mod tests {
             reuse: Reuse::KeepAlive,
             pipeline: 1,
             request: 0,
+            rate: None,
         }
     }
 
@@ -390,6 +392,7 @@ mod tests {
             demand: Demand::Stranger,
             version: String::new(),
             counts: None,
+            cpus: None,
         }
     }
 

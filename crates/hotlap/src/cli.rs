@@ -139,8 +139,13 @@ pub struct RunArgs {
     /// {port} are replaced, PORT is in its environment; if it listens elsewhere, the port is found.
     #[arg(value_name = "SERVER|COMMAND|URL")]
     pub servers: Vec<String>,
-    /// A suite: one of the five by its name, or a file
-    #[arg(long, value_name = "NAME|FILE", conflicts_with = "servers", hide = true)]
+    /// A suite: quick, hello, nim-speedup, app-servers, ladder or json-api, or a file of your own
+    /// (`hotlap init` writes one)
+    #[arg(
+        long,
+        value_name = "NAME|FILE",
+        conflicts_with_all = ["servers", "ladder", "names", "reference"]
+    )]
     pub suite: Option<String>,
     /// Each server stands on the one before it: show what each step costs
     #[arg(long)]
@@ -187,25 +192,26 @@ Examples:
   hotlap run 'python3 app.py' 'node app.js' --reference 'node app.js'
   hotlap run -n old -n new './old --port $PORT' './new --port $PORT'
   hotlap run http://127.0.0.1:8080/ --path /health
-  hotlap run --ladder go/net-http 'go run ./app'
+  hotlap run --ladder './app --bare' './app --json' './app --json --log'
+  hotlap run --suite app-servers --setup
   hotlap run base pr --fail-if 'cost +3%' --export-markdown summary.md";
 
 /// How a server is loaded.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Load")]
 pub struct Shape {
-    /// Connections open at the same time
-    #[arg(short, long, value_name = "N", default_value = "64", value_parser = quantity::count)]
-    pub connections: usize,
+    /// Connections open at the same time (default: 64)
+    #[arg(short, long, value_name = "N", value_parser = quantity::count)]
+    pub connections: Option<usize>,
     /// Generator threads (default: 1, or what the generator's cores are)
     #[arg(short, long, value_name = "N", value_parser = quantity::count)]
     pub threads: Option<usize>,
     /// A new connection for each request
     #[arg(long)]
     pub close: bool,
-    /// Requests in flight on each connection
-    #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::count)]
-    pub pipeline: usize,
+    /// Requests in flight on each connection (default: 1)
+    #[arg(long, value_name = "N", value_parser = quantity::count)]
+    pub pipeline: Option<usize>,
     /// The rate for response times, in requests per second (default: half of what the slowest
     /// server reaches)
     #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
@@ -222,8 +228,8 @@ pub struct Shape {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Schedule")]
 pub struct Schedule {
-    /// Time to spend on measuring, in all (default: a minute for up to two servers with the hidden
-    /// double and the ceiling, and 25 s more for each further one)
+    /// Time to spend on measuring, in all (default: what the suite says; else a minute for up to two
+    /// servers with the hidden double and the ceiling, and 25 s more for each further one)
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     pub budget: Option<Duration>,
     /// Stop before the budget is spent when all intervals are as narrow as this

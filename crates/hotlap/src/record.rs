@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use hotlap_harness::entrant::Role;
 pub use hotlap_harness::lap::{Count, Gate};
+pub use hotlap_harness::suite::{Absent, Question};
 pub use hotlap_stats::steady::Class;
 
 /// One `hotlap run`.
@@ -52,6 +53,8 @@ pub struct Run {
     pub starts: Vec<Start>,
     /// The laps, in the order in which they were run.
     pub laps: Vec<Lap>,
+    /// Whom the suite's sources published, and who takes no part.
+    pub absent: Vec<Absent>,
 }
 
 /// How a run ended.
@@ -66,20 +69,6 @@ pub enum State {
     Interrupted,
     /// By an error of hotlap itself.
     Failed,
-}
-
-/// What a run asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Question {
-    /// Which is faster?
-    Compare,
-    /// What does each step cost?
-    Ladder,
-    /// How does it scale with a parameter?
-    Scale,
-    /// What happens under overload?
-    Stress,
 }
 
 /// How a run was planned.
@@ -141,6 +130,9 @@ pub struct Load {
     pub pipeline: usize,
     /// The request, in words: `GET /`.
     pub request: String,
+    /// Requests/s that are due; `None`: a closed loop.
+    #[serde(default)]
+    pub rate: Option<f64>,
 }
 
 /// Who takes part.
@@ -156,23 +148,62 @@ pub struct Server {
     pub version: String,
     /// One line about it; empty when unknown.
     pub about: String,
-    /// What a suite's source published for it, if anything.
-    pub published: Option<Published>,
+    /// What was published for it elsewhere.
+    pub published: Vec<Published>,
+    /// Its part in the question.
+    pub part: Part,
     /// Why it is out, if it is.
     pub retired: Option<Retired>,
 }
 
-/// What somebody published for a server, elsewhere, then.
+/// A server's part in what a run asks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Part {
+    /// The server that it stands on, as an index: what it adds to that one is its own.
+    pub on: Option<usize>,
+    /// How many cores it was told to use, where it was told.
+    pub cpus: Option<usize>,
+    /// Its name without the number of cores; empty where it was not told.
+    pub base: String,
+}
+
+/// What somebody published for a server under one load, elsewhere, then.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Published {
+    /// Under which load, as an index.
+    pub load: usize,
+    /// What it was called there.
+    pub called: String,
     /// Requests per second.
     pub requests_per_s: f64,
+    /// Average, standard deviation and longest latency, in milliseconds.
+    pub latency_ms: Option<[f64; 3]>,
+    /// Memory, in MB.
+    pub memory_mb: Option<f64>,
+    /// CPU use, in per cent of one core.
+    pub cpu_percent: Option<f64>,
+    /// What it is set against.
+    pub than: Option<Than>,
     /// The year.
     pub year: u32,
     /// Where.
     pub source: String,
+    /// On which machine.
+    pub machine: String,
+    /// How it was measured.
+    pub command: String,
     /// Why it cannot be trusted; empty when nothing speaks against it.
     pub doubt: String,
+}
+
+/// The server of a source that its others are set against.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Than {
+    /// Which, as an index.
+    pub server: usize,
+    /// What was published for it.
+    pub requests_per_s: f64,
 }
 
 /// Why a server is out of the race.
@@ -321,6 +352,7 @@ impl From<&entrant::Load> for Load {
             keep_alive: load.reuse == Reuse::KeepAlive,
             pipeline: load.pipeline,
             request: String::new(),
+            rate: load.rate,
         }
     }
 }
@@ -337,7 +369,8 @@ impl From<&entrant::Entrant> for Server {
             command,
             version: entrant.version.clone(),
             about: String::new(),
-            published: None,
+            published: Vec::new(),
+            part: Part::default(),
             retired: None,
         }
     }

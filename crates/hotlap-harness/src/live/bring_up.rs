@@ -62,10 +62,13 @@ impl Live {
         let first = seat.entrant.contract.exchanges[0].clone();
         let lines = Lines::of(&seat.entrant);
         let split = &self.setting.cores;
+        let usual = split.server_cpus(cores::allowed().map_or(1, |c| c.len()));
+        let cpus = seat.entrant.cpus.unwrap_or(usual);
         let boot = Boot {
             launch,
-            cpus: split.server_cpus(cores::allowed().map_or(1, |c| c.len())),
-            cores: &split.server,
+            cpus,
+            // One that is to use more cores than there are gets all of them, and says so.
+            cores: &split.server[..cpus.min(split.server.len())],
             warden: &self.setting.warden,
             log: self.setting.logs.join(format!("{entrant}.log")),
             limit: self.setting.start_limit,

@@ -36,6 +36,7 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
         demand: Demand::Stranger,
         version: format!("{name} 1.0"),
         counts: None,
+        cpus: None,
     };
     let load = entrant::Load {
         name: String::new(),
@@ -44,6 +45,7 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
         reuse: Reuse::KeepAlive,
         pipeline: 1,
         request: 0,
+        rate: None,
     };
     Scene {
         race: Race {
@@ -124,6 +126,7 @@ pub fn record(scene: &Scene) -> Run {
         servers: scene.race.entrants.iter().map(Server::from).collect(),
         starts: Vec::new(),
         laps: Vec::new(),
+        absent: Vec::new(),
     }
 }
 

@@ -1,0 +1,197 @@
+//! Rows of the store: each record to its columns, and back.
+
+use hotlap_stats::Histogram;
+use rusqlite::{Row, Transaction, params};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::record::{Lap, Run, Server, Start};
+
+pub(super) fn put_server(tx: &Transaction, run: i64, place: usize, server: &Server) -> rusqlite::Result<()> {
+    tx.execute(
+        "INSERT INTO server VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        params![
+            run,
+            place as i64,
+            server.name,
+            word(&server.role),
+            server.command,
+            server.version,
+            server.about,
+            (!server.published.is_empty()).then(|| json(&server.published)),
+            server.retired.as_ref().map(json),
+            json(&server.part),
+        ],
+    )
+    .map(drop)
+}
+
+pub(super) fn put_lap(tx: &Transaction, run: u64, sequence: usize, lap: &Lap) -> rusqlite::Result<()> {
+    let blob = |h: &Histogram| (!h.is_empty()).then(|| h.to_bytes());
+    tx.execute(
+        "INSERT INTO lap VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
+                                 ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28,
+                                 ?29, ?30, ?31, ?32)",
+        params![
+            run as i64,
+            sequence as i64,
+            lap.server as i64,
+            lap.load as i64,
+            lap.heat,
+            lap.block,
+            lap.place,
+            lap.rate,
+            lap.at_ms as i64,
+            lap.window_ns as i64,
+            lap.answers as i64,
+            lap.failures() as i64,
+            lap.due as i64,
+            lap.in_flight as i64,
+            lap.connections.0 as i64,
+            lap.connections.1 as i64,
+            lap.connections.2 as i64,
+            lap.bytes.0 as i64,
+            lap.bytes.1 as i64,
+            blob(&lap.service),
+            blob(&lap.response),
+            blob(&lap.lag),
+            blob(&lap.connect),
+            lap.backend,
+            lap.generator.0 as i64,
+            lap.generator.1,
+            lap.usage.map(|u| u.cpu_ns as i64),
+            json(&lap.failures),
+            json(&lap.statuses),
+            json(&lap.series),
+            lap.usage.as_ref().map(json),
+            json(&lap.failed),
+        ],
+    )
+    .map(drop)
+}
+
+pub(super) fn read_run(row: &Row) -> rusqlite::Result<Run> {
+    Ok(Run {
+        number: Some(unsigned(row, "number")?),
+        began_ms: unsigned(row, "began_ms")?,
+        took_ms: unsigned(row, "took_ms")?,
+        state: read_word(row, "state")?,
+        command: read_json(row, "command_json")?,
+        hotlap: row.get("hotlap")?,
+        suite: row.get("suite")?,
+        question: read_word(row, "question")?,
+        about: row.get("about")?,
+        contract: row.get("contract")?,
+        seed: unsigned(row, "seed")?,
+        schedule: read_json(row, "schedule_json")?,
+        host: read_json(row, "host_json")?,
+        loads: read_json(row, "loads_json")?,
+        absent: read_json(row, "absent_json")?,
+        servers: Vec::new(),
+        starts: Vec::new(),
+        laps: Vec::new(),
+    })
+}
+
+pub(super) fn read_server(row: &Row) -> rusqlite::Result<Server> {
+    Ok(Server {
+        name: row.get("name")?,
+        role: read_word(row, "role")?,
+        command: row.get("command")?,
+        version: row.get("version")?,
+        about: row.get("about")?,
+        published: read_json_or_null(row, "published_json")?.unwrap_or_default(),
+        part: read_json(row, "part_json")?,
+        retired: read_json_or_null(row, "retired_json")?,
+    })
+}
+
+pub(super) fn read_start(row: &Row) -> rusqlite::Result<Start> {
+    Ok(Start {
+        server: unsigned(row, "server")? as usize,
+        heat: row.get("heat")?,
+        ready_ms: row.get("ready_ms")?,
+        badges: (row.get("passed")?, row.get("made")?),
+        rss_bytes: unsigned(row, "rss_bytes")?,
+        notes: read_json(row, "notes_json")?,
+        warmups: read_json(row, "warmups_json")?,
+    })
+}
+
+pub(super) fn read_lap(row: &Row) -> rusqlite::Result<Lap> {
+    Ok(Lap {
+        server: unsigned(row, "server")? as usize,
+        load: unsigned(row, "load")? as usize,
+        heat: row.get("heat")?,
+        block: row.get("block")?,
+        place: row.get("place")?,
+        rate: row.get("rate")?,
+        at_ms: unsigned(row, "at_ms")?,
+        window_ns: unsigned(row, "window_ns")?,
+        answers: unsigned(row, "answers")?,
+        failures: read_json(row, "failures_json")?,
+        statuses: read_json(row, "statuses_json")?,
+        due: unsigned(row, "due")?,
+        in_flight: unsigned(row, "in_flight")?,
+        connections: (
+            unsigned(row, "connections_asked")?,
+            unsigned(row, "connections_up")?,
+            unsigned(row, "connections_again")?,
+        ),
+        bytes: (unsigned(row, "received_bytes")?, unsigned(row, "sent_bytes")?),
+        service: histogram(row, "service")?,
+        response: histogram(row, "response")?,
+        lag: histogram(row, "lag")?,
+        connect: histogram(row, "connect")?,
+        series: read_json(row, "series_json")?,
+        backend: row.get("backend")?,
+        generator: (unsigned(row, "generator_cpu_ns")?, row.get("generator_busy")?),
+        usage: read_json_or_null(row, "usage_json")?,
+        failed: read_json(row, "failed_json")?,
+    })
+}
+
+/// SQLite's integers are signed; what is stored bit for bit is read bit for bit.
+pub(super) fn unsigned(row: &Row, column: &str) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(column).map(|n| n as u64)
+}
+
+pub(super) fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("records are plain data")
+}
+
+/// The one word that a unit variant is written as.
+pub(super) fn word(value: &impl Serialize) -> String {
+    json(value).trim_matches('"').to_owned()
+}
+
+pub(super) fn read_word<T: DeserializeOwned>(row: &Row, column: &str) -> rusqlite::Result<T> {
+    let text: String = row.get(column)?;
+    serde_json::from_value(serde_json::Value::String(text)).map_err(|e| unreadable(column, e))
+}
+
+fn read_json<T: DeserializeOwned>(row: &Row, column: &str) -> rusqlite::Result<T> {
+    let text: String = row.get(column)?;
+    serde_json::from_str(&text).map_err(|e| unreadable(column, e))
+}
+
+fn read_json_or_null<T: DeserializeOwned>(row: &Row, column: &str) -> rusqlite::Result<Option<T>> {
+    let text: Option<String> = row.get(column)?;
+    text.map(|t| serde_json::from_str(&t).map_err(|e| unreadable(column, e))).transpose()
+}
+
+fn histogram(row: &Row, column: &str) -> rusqlite::Result<Histogram> {
+    let bytes: Option<Vec<u8>> = row.get(column)?;
+    match bytes {
+        None => Ok(Histogram::new()),
+        Some(bytes) => Histogram::from_bytes(&bytes).map_err(|e| unreadable(column, e)),
+    }
+}
+
+fn unreadable(
+    column: &str,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> rusqlite::Error {
+    let what = format!("{column}: {error}").into();
+    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, what)
+}
