@@ -14,6 +14,7 @@ pub mod layout;
 pub mod markdown;
 mod plot;
 mod plots;
+mod published;
 mod scaling;
 pub mod sentence;
 pub mod standing;
@@ -69,6 +70,8 @@ pub struct Report {
     pub ladder: Vec<Step>,
     /// How each server scales; empty where the loads do not differ in exactly one number.
     pub scaling: Vec<Scaling>,
+    /// Whom the suite's sources published, and who takes no part, with the reason.
+    pub absent: Vec<record::Absent>,
     /// Every fresh start with its warm-up curves.
     pub starts: Vec<Start>,
     /// Every lap, in the order in which they were run.
@@ -229,7 +232,7 @@ pub struct Row {
     /// What else should be told.
     pub notes: Vec<String>,
     /// What was published for it elsewhere, beside what was measured here.
-    pub published: Option<Published>,
+    pub published: Vec<Published>,
 }
 
 /// A server against the reference.
@@ -287,17 +290,31 @@ pub struct ErrorCount {
 /// What somebody published, beside what was measured here.
 #[derive(Debug, Clone, Serialize)]
 pub struct Published {
+    /// What it was called there.
+    pub called: String,
     /// Requests per second, then.
     pub requests_per_s: Figure,
+    /// Average, standard deviation and longest latency, then, in milliseconds.
+    pub latency_ms: Option<[f64; 3]>,
+    /// Memory, then, in MB.
+    pub memory_mb: Option<f64>,
+    /// CPU use, then, in per cent of one core.
+    pub cpu_percent: Option<f64>,
     /// The year.
     pub year: u32,
     /// Where.
     pub source: String,
-    /// Relative to the suite's reference, then.
+    /// On which machine.
+    pub machine: String,
+    /// How it was measured.
+    pub command: String,
+    /// The server that it is set against; empty where there is none.
+    pub than: String,
+    /// Relative to that server, then.
     pub ratio_then: Option<Figure>,
-    /// Relative to the suite's reference, here.
+    /// Relative to that server, here.
     pub ratio_here: Option<Figure>,
-    /// `2016: 2.3× of puma · here: 4.1× [4.0, 4.2]`.
+    /// `2016: 2.30× of puma · here: 4.10× [4.00, 4.20]`.
     pub sentence: String,
     /// Why it cannot be trusted; empty when nothing speaks against it.
     pub doubt: String,

@@ -13,7 +13,8 @@ use serde::Serialize;
 
 use crate::record::{Lap, Retired, Run, Start, State};
 use row::{
-    json, put_lap, put_server, read_lap, read_run, read_server, read_start, read_word, unsigned, word,
+    json, put_lap, put_server, read_lap, read_run, read_server, read_start, read_word, unsigned,
+    word,
 };
 
 /// The version of the schema that this hotlap writes.

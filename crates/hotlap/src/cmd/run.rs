@@ -1,5 +1,6 @@
 //! `hotlap run`: servers named, a race held, a table and a sentence.
 
+pub mod card;
 pub mod grid;
 pub mod rule;
 
@@ -8,23 +9,23 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use hotlap_harness::cores::{self, Split};
-use hotlap_harness::entrant::{Load, Role};
+use hotlap_harness::entrant::Role;
 use hotlap_harness::host;
 use hotlap_harness::live::{Live, Setting};
 use hotlap_harness::process::Warden;
 use hotlap_harness::race::{Over, Place, Race};
-use hotlap_load::plan::Reuse;
 
 use crate::cli::RunArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::export::Exports;
 use crate::interrupt::Interrupt;
-use crate::record::{self, Question, Run, State};
+use crate::record::{self, Run, State};
 use crate::report::{Report, terminal};
 use crate::shelf;
 use crate::store::Store;
 use crate::timekeeper::{Kept, Timekeeper};
+use card::Card;
 use grid::Grid;
 use rule::Rule;
 
@@ -44,6 +45,7 @@ pub const GRACE: Duration = Duration::from_secs(5);
 
 /// What was typed, and what of it is meant.
 struct Meant {
+    card: Card,
     race: Race,
     split: Split,
     rules: Vec<Rule>,
@@ -57,12 +59,9 @@ struct Meant {
 /// When the command line makes no sense, a file or the store cannot be written, or the system
 /// refuses.
 pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
-    if let Some(suite) = &args.suite {
-        return usage(format!("suites are not there yet: name the servers of {suite} instead"));
-    }
     let mut meant = meant(&args)?;
     let interrupt = Interrupt::listen()?;
-    let grid = Grid::of(&args, &interrupt, console)?;
+    let grid = Grid::of(&meant.card, &args, &interrupt, console)?;
     if interrupt.asked() {
         return Ok(Exit::Interrupted);
     }
@@ -72,7 +71,7 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
         meant.split = unpinned();
     }
     meant.race.entrants = grid.entrants.clone();
-    meant.race.budget = args.schedule.budget.unwrap_or_else(|| usual_budget(&meant.race));
+    meant.race.budget = meant.card.budget.unwrap_or_else(|| usual_budget(&meant.race));
     let run = record(&args, &meant, &grid, &host);
     announce(&run, &meant, console);
     let logs = Logs::new()?;
@@ -132,41 +131,22 @@ fn is_measured(report: &Report) -> bool {
 
 /// Everything that can be wrong with the command line is found here, before anything is started.
 fn meant(args: &RunArgs) -> anyhow::Result<Meant> {
-    let (shape, schedule) = (&args.shape, &args.schedule);
-    let split = if schedule.no_pin { unpinned() } else { cores::split_here(schedule.cpus) };
-    let usual = split.generator.len().clamp(1, shape.connections.max(1));
-    let threads = shape.threads.unwrap_or(usual);
-    if shape.connections == 0 || threads == 0 || shape.pipeline == 0 {
-        return usage("0 connections, threads or requests in flight send nothing: use at least 1");
-    }
-    if threads > shape.connections {
-        return usage(format!(
-            "{threads} threads for {} connections: a thread needs a connection of its own, so use \
-             at most {0} threads",
-            shape.connections
-        ));
-    }
+    let schedule = &args.schedule;
+    let card = Card::of(args)?;
+    let split = if schedule.no_pin { unpinned() } else { cores::split_here(card.cpus) };
     if schedule.heats == Some(0) || schedule.blocks == Some(0) {
         return usage("0 heats or blocks measure nothing: use at least 1");
     }
-    let load = Load {
-        name: String::new(),
-        connections: shape.connections,
-        threads,
-        reuse: if shape.close { Reuse::Close } else { Reuse::KeepAlive },
-        pipeline: shape.pipeline,
-        request: 0,
-    };
     let race = Race {
         entrants: Vec::new(),
-        loads: vec![load],
-        budget: schedule.budget.unwrap_or(BUDGET.0),
-        precision: schedule.precision,
+        loads: card.loads(split.generator.len().max(1))?,
+        budget: card.budget.unwrap_or(BUDGET.0),
+        precision: card.precision,
         heats: schedule.heats,
         blocks: schedule.blocks,
         lap: schedule.lap,
         paced: true,
-        rate: shape.rate,
+        rate: args.shape.rate,
         seed: schedule.seed.unwrap_or_else(fresh_seed),
         from: Place::default(),
     };
@@ -179,7 +159,7 @@ fn meant(args: &RunArgs) -> anyhow::Result<Meant> {
             Some(Store::open(&path).context("--no-store runs without it")?)
         }
     };
-    Ok(Meant { race, split, rules, exports, store })
+    Ok(Meant { card, race, split, rules, exports, store })
 }
 
 /// What a race takes that nobody gave a budget.
@@ -231,9 +211,9 @@ fn record(args: &RunArgs, meant: &Meant, grid: &Grid, host: &host::Host) -> Run 
         state: State::UnderWay,
         command: std::env::args().collect(),
         hotlap: env!("CARGO_PKG_VERSION").to_owned(),
-        suite: None,
-        question: if args.ladder { Question::Ladder } else { Question::Compare },
-        about: String::new(),
+        suite: meant.card.suite.as_ref().map(|s| s.name.clone()),
+        question: meant.card.question,
+        about: meant.card.about().to_owned(),
         contract: grid.contract.clone(),
         seed: race.seed,
         schedule: record::Schedule {
@@ -247,10 +227,11 @@ fn record(args: &RunArgs, meant: &Meant, grid: &Grid, host: &host::Host) -> Run 
             freeze: !args.schedule.no_freeze,
         },
         host,
-        loads: race.loads.iter().map(record::Load::from).collect(),
+        loads: meant.card.described(&race.loads),
         servers: grid.servers.clone(),
         starts: Vec::new(),
         laps: Vec::new(),
+        absent: meant.card.absent().to_vec(),
     }
 }
 

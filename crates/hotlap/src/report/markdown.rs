@@ -48,6 +48,7 @@ pub fn render(report: &Report) -> String {
     if !report.failed.is_empty() {
         out.push('\n');
     }
+    out += &absent(report);
     for warning in &report.warnings {
         out += &format!("- Note: {}\n", escape(warning));
     }
@@ -144,24 +145,60 @@ fn cells(row: &Row) -> Vec<String> {
 }
 
 fn published(table: &Table) -> String {
-    let rows: Vec<_> = table.rows.iter().filter_map(|r| Some((r, r.published.as_ref()?))).collect();
-    if rows.is_empty() {
-        return String::new();
+    let mut sources: Vec<(&super::Published, String)> = Vec::new();
+    for row in &table.rows {
+        for then in &row.published {
+            let line = format!(
+                "| {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
+                escape(&row.name),
+                escape(&then.called),
+                then.requests_per_s.text,
+                then.latency_ms.map_or_else(String::new, |l| l.map(|ms| ms.to_string()).join("/")),
+                then.memory_mb.map_or_else(String::new, |mb| mb.to_string()),
+                then.cpu_percent.map_or_else(String::new, |p| p.to_string()),
+                text(then.ratio_then.as_ref()),
+                then.ratio_here.as_ref().map_or_else(String::new, Figure::full),
+                escape(&then.doubt)
+            );
+            let same =
+                |s: &super::Published| (&s.source, &s.machine) == (&then.source, &then.machine);
+            match sources.iter_mut().find(|(s, _)| same(s)) {
+                Some((_, lines)) => *lines += &line,
+                None => sources.push((then, line)),
+            }
+        }
     }
-    let mut out = String::from("| server | published | then | here | doubt |\n");
-    out += "| :-- | --: | --: | --: | :-- |\n";
-    for (row, then) in rows {
+    let mut out = String::new();
+    for (source, lines) in sources {
+        out += &format!("### Published in {}\n\n{}", source.year, paragraph(&source.source));
+        let how = [source.machine.as_str(), source.command.as_str()];
+        out +=
+            &paragraph(&how.into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join(": "));
+        let than = match source.than.is_empty() {
+            true => String::new(),
+            false => format!(" of {}", escape(&source.than)),
+        };
         out += &format!(
-            "| {} | {} ({}) | {} | {} | {} |\n",
-            escape(&row.name),
-            then.requests_per_s.text,
-            then.year,
-            text(then.ratio_then.as_ref()),
-            then.ratio_here.as_ref().map_or_else(String::new, Figure::full),
-            escape(&then.doubt)
+            "| here | there | requests/s then | latency ms (avg/stdev/max) | MB | %CPU | \
+             then{than} | here{than} | doubt |\n\
+             | :-- | :-- | --: | --: | --: | --: | --: | --: | :-- |\n{lines}\n"
         );
     }
-    out.push('\n');
+    out
+}
+
+/// Whom the sources published, and who takes no part.
+fn absent(report: &Report) -> String {
+    let mut out = String::new();
+    for absent in &report.absent {
+        let figure = absent.requests_per_s.map_or_else(String::new, |r| {
+            format!(" ({} requests/s then)", super::figure::grouped(r.round(), 0))
+        });
+        out += &format!("- Not here: {}{figure}: {}\n", escape(&absent.name), escape(&absent.why));
+    }
+    if !out.is_empty() {
+        out.push('\n');
+    }
     out
 }
 

@@ -10,8 +10,8 @@ use super::figure::{self, bare, megabytes, micros, millis, per_second, percent, 
 use super::latency::{known, latency};
 use super::standing::{Measured, Standing};
 use super::{
-    Against, DEARER, ErrorCount, Failed, Figure, Heading, Host, Lap, Noise, Published, Report, Row,
-    SLOWER, Start, Step, Table, Warmup, date, scaling, sentence, warning,
+    Against, DEARER, ErrorCount, Failed, Figure, Heading, Host, Lap, Noise, Report, Row, SLOWER,
+    Start, Step, Table, Warmup, date, published, scaling, sentence, warning,
 };
 use crate::record::{self, Question, Role, Run, State};
 
@@ -39,6 +39,7 @@ impl Report {
             failed: (0..run.servers.len()).filter_map(|i| failed(run, i)).collect(),
             ladder,
             scaling,
+            absent: run.absent.clone(),
             starts: run.starts.iter().map(|s| start(run, s)).collect(),
             laps: run.laps.iter().map(|l| lap(run, l)).collect(),
         }
@@ -219,7 +220,7 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
             .map_or_else(String::new, |w| warning::class(w.class).to_owned()),
         badges: badges(run, index),
         notes: notes(run, index),
-        published: published(run, standing, index),
+        published: published::published(run, standing, index),
     }
 }
 
@@ -419,32 +420,6 @@ fn difference(level: f64, ratio: &Estimate) -> Estimate {
         low: level * (ratio.low - 1.0),
         high: level * (ratio.high - 1.0),
     }
-}
-
-fn published(run: &Run, standing: &Standing, index: usize) -> Option<Published> {
-    let then = run.servers[index].published.as_ref()?;
-    let reference = standing.reference?;
-    let base = run.servers[reference].published.as_ref();
-    let exactly = |value: f64| Estimate { value, low: f64::NAN, high: f64::NAN };
-    let ratio_then = base.map(|b| ratio(&exactly(then.requests_per_s / b.requests_per_s)));
-    let ratio_here = standing.servers[index].against.and_then(|a| a.rate);
-    let ratio_here = ratio_here.map(|(e, _)| ratio(&e.ratio));
-    let name = &run.servers[reference].name;
-    let here = ratio_here.as_ref().map_or_else(|| "not told".to_owned(), Figure::full);
-    let sentence = match &ratio_then {
-        _ if index == reference => format!("{}: the reference, then and here", then.year),
-        Some(r) => format!("{}: {} of {name} · here: {here}", then.year, r.text),
-        None => format!("{}: {} requests/s", then.year, figure::rate(then.requests_per_s)),
-    };
-    Some(Published {
-        requests_per_s: bare(then.requests_per_s, figure::rate(then.requests_per_s)),
-        year: then.year,
-        source: then.source.clone(),
-        ratio_then,
-        ratio_here,
-        sentence,
-        doubt: then.doubt.clone(),
-    })
 }
 
 fn start(run: &Run, start: &record::Start) -> Start {

@@ -7,7 +7,12 @@ use serde::de::DeserializeOwned;
 
 use crate::record::{Lap, Run, Server, Start};
 
-pub(super) fn put_server(tx: &Transaction, run: i64, place: usize, server: &Server) -> rusqlite::Result<()> {
+pub(super) fn put_server(
+    tx: &Transaction,
+    run: i64,
+    place: usize,
+    server: &Server,
+) -> rusqlite::Result<()> {
     tx.execute(
         "INSERT INTO server VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         params![
@@ -26,7 +31,12 @@ pub(super) fn put_server(tx: &Transaction, run: i64, place: usize, server: &Serv
     .map(drop)
 }
 
-pub(super) fn put_lap(tx: &Transaction, run: u64, sequence: usize, lap: &Lap) -> rusqlite::Result<()> {
+pub(super) fn put_lap(
+    tx: &Transaction,
+    run: u64,
+    sequence: usize,
+    lap: &Lap,
+) -> rusqlite::Result<()> {
     let blob = |h: &Histogram| (!h.is_empty()).then(|| h.to_bytes());
     tx.execute(
         "INSERT INTO lap VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,

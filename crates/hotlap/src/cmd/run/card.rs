@@ -15,14 +15,11 @@ use crate::cli::{RequestArgs, RunArgs, Shape};
 use crate::cmd::load::requests::{headers, method, text_or_file};
 use crate::exit::usage;
 use crate::quantity;
-use crate::record::{Published, Than};
+use crate::record::{self, Published, Than};
 use crate::shelf;
 
 /// Raced when nothing is named.
 const QUICK: &str = "quick";
-
-/// Time to spend, unless it is said.
-const BUDGET: Duration = Duration::from_secs(60);
 
 /// Connections, unless it is said.
 const CONNECTIONS: usize = 64;
@@ -44,8 +41,8 @@ pub struct Card {
     pub names: Vec<String>,
     /// The reference, as typed.
     pub reference: Option<String>,
-    /// Time to spend.
-    pub budget: Duration,
+    /// Time to spend, if it is said.
+    pub budget: Option<Duration>,
     /// The relative half width of the intervals at which it stops early.
     pub precision: Option<f64>,
     /// Cores for the servers.
@@ -108,7 +105,7 @@ impl Card {
             runners: args.servers.iter().enumerate().map(runner).collect(),
             names: args.names.clone(),
             reference: args.reference.clone(),
-            budget: args.schedule.budget.unwrap_or(BUDGET),
+            budget: args.schedule.budget,
             precision: args.schedule.precision,
             cpus: args.schedule.cpus,
             loads: vec![shaped(&args.shape)],
@@ -121,11 +118,10 @@ impl Card {
         }
         let read = |written: &Option<hotlap_harness::suite::Written>| written.clone();
         let budget = match (args.schedule.budget, read(&suite.budget)) {
-            (Some(typed), _) => typed,
-            (None, None) => BUDGET,
-            (None, Some(w)) => {
-                quantity::span(&w.text).or_else(|e| usage(suite.wrong(w.line, e).to_string()))?
-            }
+            (None, Some(w)) => Some(
+                quantity::span(&w.text).or_else(|e| usage(suite.wrong(w.line, e).to_string()))?,
+            ),
+            (typed, _) => typed,
         };
         let precision = match (args.schedule.precision, read(&suite.precision)) {
             (None, Some(w)) => Some(
@@ -210,6 +206,16 @@ impl Card {
             })
         };
         self.loads.iter().map(load).collect()
+    }
+
+    /// The loads as they are kept.
+    #[must_use]
+    pub fn described(&self, loads: &[Load]) -> Vec<record::Load> {
+        let exchanges = self.contract.map(|name| Contract::of(name, None).exchanges);
+        let request = |load: &Load| Some(exchanges.as_ref()?.get(load.request)?.name.clone());
+        let both = loads.iter().map(|load| (record::Load::from(load), request(load)));
+        both.map(|(load, request)| record::Load { request: request.unwrap_or_default(), ..load })
+            .collect()
     }
 
     /// Which request of the contract a load means: its index, and its name where it was named.

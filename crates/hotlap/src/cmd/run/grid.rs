@@ -10,21 +10,20 @@ use hotlap_harness::catalogue::Catalogue;
 use hotlap_harness::contract::{Ask, Contract, Name};
 use hotlap_harness::entrant::{Entrant, Launch, Role, Start};
 use hotlap_harness::manifest::{self, Kind};
-use hotlap_harness::toolchain::{Builder, Event, Unready, probe_all};
+use hotlap_harness::suite::Question;
+use hotlap_harness::toolchain::{Builder, Event, Unready};
 use hotlap_harness::verify::Demand;
 use hotlap_load::plan::Endpoint;
 
-use crate::cli::{RequestArgs, RunArgs};
-use crate::cmd::load::requests::{headers, method, resolve, text_or_file};
+use super::card::{Card, Runner};
+use crate::cli::RunArgs;
+use crate::cmd::load::requests::resolve;
 use crate::console::Console;
 use crate::exit::usage;
 use crate::interrupt::Interrupt;
 use crate::live::Live;
-use crate::record::{Retired, Server};
+use crate::record::{Part, Published, Retired, Server, Than};
 use crate::shelf;
-
-/// Raced when nothing is named, as far as this machine can build them.
-const QUICK: [&str; 5] = ["go/net-http", "rust/hyper", "node/http", "java/jetty", "python/epoll"];
 
 /// What the ceiling is called in tables.
 const CEILING: &str = "ceiling";
@@ -41,7 +40,13 @@ pub struct Grid {
 }
 
 /// One of the servers named, before it is known whether it can be started.
-enum Named {
+struct Named {
+    /// Who it is on the card.
+    runner: usize,
+    what: What,
+}
+
+enum What {
     Catalogue(Box<manifest::Server>),
     Command(String),
     Url(String),
@@ -52,44 +57,96 @@ impl Grid {
     ///
     /// # Errors
     /// When a name means nothing, or the request makes no sense.
-    pub fn of(args: &RunArgs, interrupt: &Interrupt, console: &Console) -> anyhow::Result<Self> {
-        let ask = ask(&args.request)?;
-        let contract = contract(args)?;
-        let named = named(args, interrupt, console)?;
-        let names = names(&named, &args.names)?;
+    pub fn of(
+        card: &Card,
+        args: &RunArgs,
+        interrupt: &Interrupt,
+        console: &Console,
+    ) -> anyhow::Result<Self> {
+        let named = named(card)?;
+        let names = names(&named, &card.runners, &card.names)?;
         let mut grid = Self { entrants: Vec::new(), servers: Vec::new(), contract: String::new() };
-        let mut out = Vec::new();
-        let mut built = build(&named, args, interrupt, console)?;
-        for (named, name) in named.iter().zip(&names) {
-            let entrant = match named {
-                Named::Catalogue(server) => {
-                    match built.remove(&server.id).context("a server was not built")? {
-                        Ok((launch, version)) => {
-                            catalogued(name, server, contract, launch, version)?
+        let (mut out, mut runners) = (Vec::new(), Vec::new());
+        let built = build(&named, args, interrupt, console)?;
+        for (Named { runner, what }, name) in named.iter().zip(&names) {
+            let plain = match what {
+                What::Catalogue(server) => {
+                    match built.get(&server.id).context("a server was not built")? {
+                        Ok((launch, version)) => catalogued(
+                            name,
+                            server,
+                            card.contract,
+                            launch.clone(),
+                            version.clone(),
+                        )?,
+                        Err(Unready::Absent(why)) if card.leaves_out_missing() => {
+                            console.note(&format!("{} is left out: {why}", server.id));
+                            continue;
                         }
                         Err(why) => {
-                            out.push(absent(name, server, why));
+                            out.push((*runner, absent(name, server, why)));
                             continue;
                         }
                     }
                 }
-                Named::Command(command) => commanded(name, command, &ask, args.shell)?,
-                Named::Url(url) => running(name, url, &ask, args)?,
+                What::Command(command) => commanded(name, command, &card.ask, args.shell)?,
+                What::Url(url) => running(name, url, &card.ask, args)?,
             };
-            let about = match named {
-                Named::Catalogue(server) => server.about.clone(),
+            let told = &card.runners[*runner];
+            let entrant = Entrant {
+                cpus: told.cpus.as_ref().map(|(n, _)| *n).or(card.cpus),
+                counts: told.counts.clone().or_else(|| plain.counts.clone()),
+                ..plain
+            };
+            let about = match what {
+                What::Catalogue(server) => server.about.clone(),
                 _ => String::new(),
             };
             grid.servers.push(Server { about, ..Server::from(&entrant) });
             grid.entrants.push(entrant);
+            runners.push(*runner);
         }
-        grid.contract = grid.title(&ask);
-        grid.choose_reference(args.reference.as_deref(), &out)?;
+        if named.is_empty() || (grid.entrants.is_empty() && card.leaves_out_missing()) {
+            console.note("No toolchain of this suite is here: the ceiling runs alone.");
+        }
+        grid.contract = grid.title(&card.ask);
+        let absent: Vec<&str> = out.iter().map(|(_, s)| s.name.as_str()).collect();
+        grid.choose_reference(card, &runners, &absent)?;
         if !args.schedule.no_ceiling && !grid.all_run_already() {
             grid.add(ceiling()?);
         }
-        grid.servers.extend(out);
+        // Those in between are the double and the ceiling, which nobody named.
+        runners.resize(grid.servers.len(), usize::MAX);
+        for (runner, server) in out {
+            runners.push(runner);
+            grid.servers.push(server);
+        }
+        grid.assign(card, &runners);
         Ok(grid)
+    }
+
+    /// Gives each server its part and its published figures; `runners` says who on the card each
+    /// server is.
+    fn assign(&mut self, card: &Card, runners: &[usize]) {
+        let server = |runner: usize| runners.iter().position(|r| *r == runner);
+        for (place, own) in runners.iter().enumerate() {
+            let Some(runner) = card.runners.get(*own) else { continue };
+            let before = || place.checked_sub(1).filter(|p| runners[*p] == *own);
+            self.servers[place].part = Part {
+                // Servers that one pattern means stand on each other.
+                on: match card.question {
+                    Question::Ladder if before().is_some() => before(),
+                    _ => runner.on.and_then(|on| runners.iter().rposition(|r| *r == on)),
+                },
+                cpus: runner.cpus.as_ref().map(|(n, _)| *n),
+                base: runner.cpus.as_ref().map_or_else(String::new, |(_, base)| base.clone()),
+            };
+            let published = runner.published.iter().cloned().map(|p| Published {
+                than: p.than.and_then(|t| Some(Than { server: server(t.server)?, ..t })),
+                ..p
+            });
+            self.servers[place].published = published.collect();
+        }
     }
 
     /// Whether hotlap starts none of them.
@@ -121,18 +178,25 @@ impl Grid {
     }
 
     /// The first that can take part, unless another is named; it runs a second time, hidden.
-    fn choose_reference(&mut self, named: Option<&str>, out: &[Server]) -> anyhow::Result<()> {
-        let found = match named {
-            None => (!self.entrants.is_empty()).then_some(0),
-            Some(name) => {
-                let found = self.entrants.iter().position(|e| e.name == name);
-                if found.is_none() && !out.iter().any(|s| s.name == name) {
+    fn choose_reference(
+        &mut self,
+        card: &Card,
+        runners: &[usize],
+        absent: &[&str],
+    ) -> anyhow::Result<()> {
+        let first = (!self.entrants.is_empty()).then_some(0);
+        let found = match (&card.reference, &card.suite) {
+            (Some(name), _) => {
+                let found = self.entrants.iter().position(|e| &e.name == name);
+                if found.is_none() && !absent.contains(&name.as_str()) {
                     return usage(format!(
                         "--reference names {name}, which is none of the servers"
                     ));
                 }
                 found
             }
+            (None, Some(suite)) => runners.iter().position(|r| *r == suite.reference).or(first),
+            (None, None) => first,
         };
         if let Some(reference) = found.filter(|_| self.entrants.len() > 1) {
             self.entrants[reference].role = Role::Reference;
@@ -145,45 +209,17 @@ impl Grid {
     }
 }
 
-/// The request for commands and URLs.
-fn ask(args: &RequestArgs) -> anyhow::Result<Ask> {
-    let body = args.body.as_deref().map(text_or_file).transpose()?.unwrap_or_default();
-    let usual = if body.is_empty() { "GET" } else { "POST" };
-    let path = args.path.clone().unwrap_or_else(|| "/".to_owned());
-    if !path.starts_with('/') || path.chars().any(|c| c.is_control() || c == ' ') {
-        return usage(format!("{path:?} is no path: it begins with / and has no blanks"));
-    }
-    Ok(Ask {
-        method: method(args.method.as_deref().unwrap_or(usual))?,
-        path,
-        headers: headers(&args.headers)?,
-        body,
-        status: args.expect_status,
-        answer: args.expect_body.as_deref().map(text_or_file).transpose()?,
-    })
-}
-
-fn contract(args: &RunArgs) -> anyhow::Result<Option<Name>> {
-    let Some(name) = args.request.contract.as_deref() else { return Ok(None) };
-    let all = Name::ALL.map(Name::as_str).join(", ");
-    match Name::of(name) {
-        Some(name) => Ok(Some(name)),
-        None => usage(format!("no contract is called {name}: there are {all}")),
-    }
-}
-
-/// What each argument means. Nothing named means the quick suite.
-fn named(args: &RunArgs, interrupt: &Interrupt, console: &Console) -> anyhow::Result<Vec<Named>> {
-    if args.servers.is_empty() {
-        return quick(interrupt, console);
-    }
+/// What each runner means: a pattern may mean several servers.
+fn named(card: &Card) -> anyhow::Result<Vec<Named>> {
     let mut catalogue = None;
     let mut named = Vec::new();
-    for argument in &args.servers {
+    for (runner, told) in card.runners.iter().enumerate() {
+        let argument = &told.run;
+        let mut push = |what| named.push(Named { runner, what });
         if is_url(argument) {
-            named.push(Named::Url(argument.clone()));
+            push(What::Url(argument.clone()));
         } else if is_command(argument) {
-            named.push(Named::Command(argument.clone()));
+            push(What::Command(argument.clone()));
         } else {
             let catalogue = match &mut catalogue {
                 Some(catalogue) => catalogue,
@@ -191,10 +227,15 @@ fn named(args: &RunArgs, interrupt: &Interrupt, console: &Console) -> anyhow::Re
             };
             match catalogue.select(argument) {
                 Ok(found) => {
-                    named.extend(found.into_iter().map(|s| Named::Catalogue(Box::new(s.clone()))))
+                    found.into_iter().for_each(|s| push(What::Catalogue(Box::new(s.clone()))));
                 }
-                Err(_) if is_program(argument) => named.push(Named::Command(argument.clone())),
-                Err(error) => return usage(error.to_string()),
+                Err(_) if is_program(argument) => push(What::Command(argument.clone())),
+                Err(error) => {
+                    return usage(match &card.suite {
+                        Some(suite) => suite.wrong(told.line, error.to_string()).to_string(),
+                        None => error.to_string(),
+                    });
+                }
             }
         }
     }
@@ -233,6 +274,7 @@ pub fn stranger(argument: &str, shell: bool) -> anyhow::Result<Entrant> {
         demand: Demand::Stranger,
         version: String::new(),
         counts: None,
+        cpus: None,
     })
 }
 
@@ -251,25 +293,8 @@ fn is_program(word: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(word).is_file())
 }
 
-/// The servers of the quick suite that this machine can build.
-fn quick(interrupt: &Interrupt, console: &Console) -> anyhow::Result<Vec<Named>> {
-    let catalogue = Catalogue::open(&shelf::servers()?)?;
-    let wanted: Vec<&manifest::Server> = QUICK.iter().filter_map(|id| catalogue.find(id)).collect();
-    let mut named = Vec::new();
-    for (server, probed) in wanted.iter().zip(probe_all(&wanted, interrupt.flag())) {
-        match probed {
-            Ok(_) => named.push(Named::Catalogue(Box::new((*server).clone()))),
-            Err(absence) => console.note(&format!("{} is left out: {absence}", server.id)),
-        }
-    }
-    if named.is_empty() {
-        console.note("No toolchain of the quick suite is here: the ceiling runs alone.");
-    }
-    Ok(named)
-}
-
 /// What tables call them: given names first, then their own, each once.
-fn names(named: &[Named], given: &[String]) -> anyhow::Result<Vec<String>> {
+fn names(named: &[Named], runners: &[Runner], given: &[String]) -> anyhow::Result<Vec<String>> {
     if given.len() > named.len() {
         let (given, servers) = (given.len(), named.len());
         return usage(format!(
@@ -277,12 +302,15 @@ fn names(named: &[Named], given: &[String]) -> anyhow::Result<Vec<String>> {
         ));
     }
     let mut names: Vec<String> = Vec::new();
-    for (i, named) in named.iter().enumerate() {
-        let own = match named {
-            Named::Catalogue(server) => &server.id,
-            Named::Command(text) | Named::Url(text) => text,
+    for (i, Named { runner, what }) in named.iter().enumerate() {
+        let own = match what {
+            What::Catalogue(server) => &server.id,
+            What::Command(text) | What::Url(text) => text,
         };
-        let wanted = given.get(i).unwrap_or(own).trim();
+        // A suite's name is for one server; those of a pattern keep their own.
+        let alone = named.iter().filter(|n| n.runner == *runner).count() == 1;
+        let told = runners[*runner].name.as_ref().filter(|_| alone);
+        let wanted = given.get(i).or(told).unwrap_or(own).trim();
         let wanted: String = wanted.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         if given.get(i).is_some() && names.contains(&wanted) {
             return usage(format!("two servers are called {wanted}: give each a name of its own"));
@@ -309,7 +337,7 @@ fn build(
 ) -> anyhow::Result<BTreeMap<String, Readied>> {
     let mut servers: Vec<&manifest::Server> = Vec::new();
     for named in named {
-        if let Named::Catalogue(server) = named
+        if let What::Catalogue(server) = &named.what
             && !servers.iter().any(|s| s.id == server.id)
         {
             servers.push(server);
@@ -381,6 +409,7 @@ pub fn catalogued(
         demand: Demand::Catalogue { kind: server.kind, keep_alive: server.keep_alive },
         version,
         counts: server.counts.clone(),
+        cpus: None,
     })
 }
 
@@ -403,6 +432,7 @@ fn commanded(name: &str, command: &str, ask: &Ask, shell: bool) -> anyhow::Resul
         demand: Demand::Stranger,
         version: String::new(),
         counts: None,
+        cpus: None,
     })
 }
 
@@ -429,6 +459,7 @@ fn running(name: &str, url: &str, ask: &Ask, args: &RunArgs) -> anyhow::Result<E
         demand: Demand::Stranger,
         version: String::new(),
         counts: None,
+        cpus: None,
     })
 }
 
@@ -444,23 +475,24 @@ fn ceiling() -> anyhow::Result<Entrant> {
         demand: Demand::Catalogue { kind: Kind::HandWritten, keep_alive: true },
         version: format!("hotlap {}", env!("CARGO_PKG_VERSION")),
         counts: None,
+        cpus: None,
     })
 }
 
 /// A server of the catalogue that cannot take part.
-fn absent(name: &str, server: &manifest::Server, why: Unready) -> Server {
+fn absent(name: &str, server: &manifest::Server, why: &Unready) -> Server {
     let retired = match why {
         Unready::Absent(absence) => Retired {
             phase: "toolchain".to_owned(),
             cause: format!("{}: {}", absence.command, absence.why),
             last_words: Vec::new(),
-            cure: absence.cure,
+            cure: absence.cure.clone(),
         },
         Unready::Failed(error) => Retired {
             phase: "build".to_owned(),
             cause: format!("{}: {}", error.what, error.cause),
-            last_words: error.last_words,
-            cure: error.cure,
+            last_words: error.last_words.clone(),
+            cure: error.cure.clone(),
         },
     };
     Server {
@@ -469,7 +501,8 @@ fn absent(name: &str, server: &manifest::Server, why: Unready) -> Server {
         command: shell_words::join(&server.command),
         version: String::new(),
         about: server.about.clone(),
-        published: None,
+        published: Vec::new(),
+        part: Part::default(),
         retired: Some(retired),
     }
 }
@@ -478,24 +511,42 @@ fn absent(name: &str, server: &manifest::Server, why: Unready) -> Server {
 mod tests {
     use super::*;
 
-    fn commands(texts: &[&str]) -> Vec<Named> {
-        texts.iter().map(|t| Named::Command((*t).to_owned())).collect()
+    fn commands(texts: &[&str]) -> (Vec<Named>, Vec<Runner>) {
+        let command = |t: &&str| What::Command((*t).to_owned());
+        let named = texts.iter().enumerate();
+        let named = named.map(|(runner, t)| Named { runner, what: command(t) }).collect();
+        let runner = |t: &&str| Runner {
+            run: (*t).to_owned(),
+            name: None,
+            cpus: None,
+            on: None,
+            counts: None,
+            published: Vec::new(),
+            line: 0,
+        };
+        (named, texts.iter().map(runner).collect())
     }
 
     #[test]
     fn equal_commands_get_names_of_their_own() {
-        let named = commands(&["node app.js", "node app.js", "node app.js", "ceiling"]);
+        let (named, mut runners) =
+            commands(&["node app.js", "node app.js", "node app.js", "ceiling"]);
         let expected = ["node app.js", "node app.js (2)", "node app.js (3)", "ceiling (2)"];
-        assert_eq!(names(&named, &[]).unwrap(), expected);
-        assert_eq!(names(&named[..2], &["old".to_owned()]).unwrap(), ["old", "node app.js"]);
+        assert_eq!(names(&named, &runners, &[]).unwrap(), expected);
+        assert_eq!(
+            names(&named[..2], &runners, &["old".to_owned()]).unwrap(),
+            ["old", "node app.js"]
+        );
+        runners[1].name = Some("mine (4 threads)".to_owned());
+        assert_eq!(names(&named[..2], &runners, &[]).unwrap(), ["node app.js", "mine (4 threads)"]);
     }
 
     #[test]
     fn given_names_must_tell_servers_apart() {
-        let named = commands(&["a", "b"]);
+        let (named, runners) = commands(&["a", "b"]);
         let given = ["x", "x"].map(str::to_owned);
-        assert!(names(&named, &given).is_err());
-        assert!(names(&named[..1], &given).is_err());
+        assert!(names(&named, &runners, &given).is_err());
+        assert!(names(&named[..1], &runners, &given).is_err());
     }
 
     #[test]

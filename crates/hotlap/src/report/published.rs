@@ -1,0 +1,57 @@
+//! What somebody published, elsewhere and then, beside what was measured here.
+//!
+//! Only ratios travel between machines, so each figure is set against one of the same source, and
+//! what was measured against the same server here. What speaks against a figure stands with it.
+
+use hotlap_stats::Estimate;
+
+use super::figure::{self, bare, ratio};
+use super::standing::{Standing, is_compared};
+use super::{Figure, Published};
+use crate::record::{self, Run};
+
+/// All that was published for a server under this load.
+#[must_use]
+pub fn published(run: &Run, standing: &Standing, server: usize) -> Vec<Published> {
+    let all = run.servers[server].published.iter().filter(|p| p.load == standing.load);
+    all.map(|then| beside(run, standing, server, then)).collect()
+}
+
+fn beside(run: &Run, standing: &Standing, server: usize, then: &record::Published) -> Published {
+    let than = then.than.as_ref();
+    let exactly = |value: f64| Estimate { value, low: f64::NAN, high: f64::NAN };
+    let ratio_then = than
+        .filter(|t| t.server != server)
+        .map(|t| ratio(&exactly(then.requests_per_s / t.requests_per_s)));
+    let ratio_here = than
+        .filter(|t| t.server != server && is_compared(run, t.server) && is_compared(run, server))
+        .and_then(|t| standing.step(t.server, server).rate)
+        .map(|(effect, _)| ratio(&effect.ratio));
+    let name = than.map_or("", |t| run.servers[t.server].name.as_str());
+    let here = ratio_here.as_ref().map_or_else(|| "not measured".to_owned(), Figure::full);
+    let sentence = match (&ratio_then, than) {
+        (Some(r), _) => format!("{}: {} of {name} · here: {here}", then.year, r.text),
+        (None, Some(_)) => format!("{}: 1×, what the others are set against", then.year),
+        (None, None) => format!(
+            "{}: {} requests/s, set against nothing",
+            then.year,
+            figure::rate(then.requests_per_s)
+        ),
+    };
+    Published {
+        called: then.called.clone(),
+        requests_per_s: bare(then.requests_per_s, figure::grouped(then.requests_per_s.round(), 0)),
+        latency_ms: then.latency_ms,
+        memory_mb: then.memory_mb,
+        cpu_percent: then.cpu_percent,
+        year: then.year,
+        source: then.source.clone(),
+        machine: then.machine.clone(),
+        command: then.command.clone(),
+        than: name.to_owned(),
+        ratio_then,
+        ratio_here,
+        sentence,
+        doubt: then.doubt.clone(),
+    }
+}
