@@ -228,8 +228,8 @@ pub struct Shape {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Schedule")]
 pub struct Schedule {
-    /// Time to spend on measuring, in all (default: what the suite says; else a minute for up to two
-    /// servers with the hidden double and the ceiling, and 25 s more for each further one)
+    /// Time to spend on measuring, in all (default: what the suite says; else a minute for up to
+    /// two servers with the hidden double and the ceiling, and 25 s more for each further one)
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     pub budget: Option<Duration>,
     /// Stop before the budget is spent when all intervals are as narrow as this
