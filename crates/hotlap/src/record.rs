@@ -169,7 +169,7 @@ pub struct Part {
 }
 
 /// What somebody published for a server under one load, elsewhere, then.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Published {
     /// Under which load, as an index.
     pub load: usize,

@@ -421,9 +421,9 @@ fn published(table: &Table) -> String {
     let rows: String = table
         .rows
         .iter()
-        .filter_map(|row| {
-            let published = row.published.as_ref()?;
-            Some(format!(
+        .flat_map(|row| row.published.iter().map(move |published| (row, published)))
+        .map(|(row, published)| {
+            format!(
                 "<tr><th scope=\"row\" class=\"name\">{}</th><td>{}</td><td>{}</td>\
                  <td class=\"words\">{}</td><td class=\"words\">{}</td></tr>",
                 escaped(&row.name),
@@ -434,7 +434,7 @@ fn published(table: &Table) -> String {
                     true => published.source.clone(),
                     false => format!("{}. {}", published.source, published.doubt),
                 }),
-            ))
+            )
         })
         .collect();
     if rows.is_empty() {

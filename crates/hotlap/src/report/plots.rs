@@ -486,7 +486,7 @@ fn published(table: &Table, cast: &Cast) -> Chart {
     let known: Vec<_> = table
         .rows
         .iter()
-        .filter_map(|r| Some((r, r.published.as_ref()?)))
+        .flat_map(|r| r.published.iter().map(move |p| (r, p)))
         .filter(|(_, p)| p.ratio_then.is_some() && p.ratio_here.is_some())
         .collect();
     let mut series = Vec::new();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::record::{Host, Load, Published, Question, Run, Schedule, Server, State};
+use hotlap::record::{Host, Load, Published, Question, Run, Schedule, Server, State, Than};
 use hotlap::timekeeper::Timekeeper;
 use hotlap_harness::contract::{Contract, Name};
 use hotlap_harness::entrant::{self, Entrant, Launch, Role};
@@ -123,6 +123,7 @@ impl Scene {
             contract: Contract::of(Name::Hello, None),
             demand: Demand::Stranger,
             counts: None,
+            cpus: None,
         };
         let load = |connections: &usize| entrant::Load {
             name: String::new(),
@@ -131,6 +132,7 @@ impl Scene {
             reuse: Reuse::KeepAlive,
             pipeline: 1,
             request: 0,
+            rate: None,
         };
         Race {
             entrants: cast.into_iter().map(entrant).collect(),
@@ -150,12 +152,14 @@ impl Scene {
     fn record(&self, race: &Race) -> Run {
         let mut servers: Vec<Server> = race.entrants.iter().map(Server::from).collect();
         for (n, server) in servers.iter_mut().enumerate().filter(|_| self.published) {
-            server.published = Some(Published {
+            server.published = vec![Published {
                 requests_per_s: 40_000.0 / (1.0 + n as f64),
+                than: Some(Than { server: 0, requests_per_s: 40_000.0 }),
                 year: 2016,
                 source: "a page".to_owned(),
                 doubt: "best of three".to_owned(),
-            });
+                ..Published::default()
+            }];
         }
         Run {
             number: Some(12),
@@ -196,6 +200,7 @@ impl Scene {
             servers,
             starts: Vec::new(),
             laps: Vec::new(),
+            absent: Vec::new(),
         }
     }
 }
