@@ -54,6 +54,7 @@ impl Arena {
             demand: Demand::Stranger,
             version: format!("hotlap {}", env!("CARGO_PKG_VERSION")),
             counts: None,
+            cpus: None,
         }
     }
 
@@ -67,6 +68,7 @@ impl Arena {
             reuse: Reuse::KeepAlive,
             pipeline: 1,
             request: 0,
+            rate: None,
         }
     }
 
@@ -144,6 +146,7 @@ impl Arena {
             servers: race.entrants.iter().map(record::Server::from).collect(),
             starts: Vec::new(),
             laps: Vec::new(),
+            absent: Vec::new(),
         }
     }
 }
