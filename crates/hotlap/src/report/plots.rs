@@ -144,9 +144,18 @@ fn span(figure: &Figure) -> Option<(f64, f64)> {
     figure.low.zip(figure.high)
 }
 
+/// What an axis has to hold: the points, and as much of their intervals as leaves the points apart.
+/// An interval that is wider than that runs out of the chart; its words tell its ends.
 fn ends(series: &[Series]) -> impl Iterator<Item = f64> {
-    let points = series.iter().flat_map(|s| &s.points);
-    points.flat_map(|p| [p.x, p.span.map_or(p.x, |s| s.0), p.span.map_or(p.x, |s| s.1)])
+    let points = || series.iter().flat_map(|s| &s.points);
+    let (low, high) =
+        points().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), p| (l.min(p.x), h.max(p.x)));
+    let room = if low > 0.0 { low * 0.5 } else { (high - low).abs() };
+    let held = move |x: f64| x.clamp(low - room, high + room.max(high * 0.5));
+    points().flat_map(move |p| {
+        let (from, to) = p.span.unwrap_or((p.x, p.x));
+        [p.x, held(from), held(to)]
+    })
 }
 
 fn heights(series: &[Series]) -> impl Iterator<Item = f64> {
@@ -550,6 +559,17 @@ pub fn scaling(report: &Report, cast: &Cast) -> Option<Chart> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_boundless_interval_does_not_push_the_points_together() {
+        let point =
+            |x: f64| Point { x, y: 0.0, span: Some((x / 1e5, x * 1e5)), text: String::new() };
+        let series =
+            Series { server: 0, points: vec![point(4.0), point(9.0)], stroke: Stroke::Dots };
+        let (low, high) =
+            ends(&[series]).fold((9.0_f64, 0.0_f64), |(l, h), v| (l.min(v), h.max(v)));
+        assert_eq!((low, high), (2.0, 13.5));
+    }
 
     #[test]
     fn percentiles_have_as_many_nines_as_they_need() {
