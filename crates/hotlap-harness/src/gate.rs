@@ -38,6 +38,15 @@ pub fn judge(lap: &Lap, load: &Load) -> Vec<Gate> {
     .collect()
 }
 
+/// The lines that a server wrote: at least those of the requests that were answered, at most those
+/// of all that were sent, since some are under way when a lap ends. Apart from [`judge`], because
+/// they are counted outside of the lap.
+#[must_use]
+pub fn side_effect(counted: u64, (least, most): (u64, u64)) -> Option<Gate> {
+    let right = (least..=most).contains(&counted);
+    (!right).then_some(Gate::SideEffect { expected: least, counted })
+}
+
 fn wrong_answers(lap: &Lap) -> Option<Gate> {
     let failures = &lap.outcome.failures;
     let wrong = failures.of(Failure::WrongAnswer)
@@ -212,6 +221,15 @@ mod tests {
         let example = "another body: HTTP/1.1 200\\r\\n".to_owned();
         assert_eq!(gates, [Gate::WrongAnswers { wrong: 1, example }]);
         assert!(gates[0].invalidates());
+    }
+
+    #[test]
+    fn a_log_that_lacks_a_line_or_has_one_too_many_fails_the_lap() {
+        assert_eq!(side_effect(1_000, (1_000, 1_064)), None);
+        assert_eq!(side_effect(1_064, (1_000, 1_064)), None);
+        let failed = |counted| Some(Gate::SideEffect { expected: 1_000, counted });
+        assert_eq!(side_effect(999, (1_000, 1_064)), failed(999));
+        assert_eq!(side_effect(1_065, (1_000, 1_064)), failed(1_065));
     }
 
     #[test]

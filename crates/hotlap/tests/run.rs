@@ -2,6 +2,8 @@
 
 mod scene;
 
+use std::time::Duration;
+
 use hotlap::record::{Question, State};
 use hotlap::report::{Form, Report, terminal};
 use hotlap_harness::entrant::Role;
@@ -124,6 +126,22 @@ fn servers_that_cannot_be_told_apart_share_a_rank() {
     time per request.
     Noise here today: ± 0.2% in requests/s, ± 0.04% in CPU time per request (first against itself).
     "###);
+}
+
+#[test]
+fn response_times_are_told_with_why_they_differ() {
+    let mut paced = three();
+    paced.race.paced = true;
+    paced.race.rate = Some(1_000.0);
+    paced.race.lap = Duration::from_millis(500);
+    let text = table(&paced, 120);
+    let told: Vec<&str> =
+        text.lines().skip_while(|l| !l.contains("At 1,000 requests/s")).take(3).collect();
+    insta::assert_snapshot!(told.join("\n"), @r"
+    At 1,000 requests/s for all, counted from the moment a request was due, so that waiting for a slow server counts too:
+    go/net-http 63.4 ms and 63.4 ms, node/http:cluster 63.4 ms and 63.4 ms, python3 app.py 63.4 ms and 63.4 ms (p50 and
+    p99).
+    ");
 }
 
 #[test]

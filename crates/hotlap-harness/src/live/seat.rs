@@ -14,6 +14,7 @@ use super::bring_up::ask;
 use crate::boot::{LAST_LINES, ending};
 use crate::counters::Counters;
 use crate::entrant::{Entrant, Load, Start};
+use crate::gate;
 use crate::lap::{Count, Gate, Usage};
 use crate::process::{Process, Stopped};
 use crate::sample::{Cpu, Sampler, Switches};
@@ -260,8 +261,7 @@ impl Seat {
             std::thread::sleep(Duration::from_millis(20));
             counted = self.lines() - before;
         }
-        let right = (least * per_request..=most * per_request).contains(&counted);
-        (!right).then_some(Gate::SideEffect { expected: least * per_request, counted })
+        gate::side_effect(counted, (least * per_request, most * per_request))
     }
 }
 

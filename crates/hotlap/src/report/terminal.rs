@@ -51,6 +51,7 @@ pub fn render(report: &Report, width: usize, color: bool) -> String {
         for sentence in &table.sentences {
             out += &painted(&wrap(sentence, 2, width), ink.bold, ink.off);
         }
+        out += &wrap(&response_times(table), 2, width);
         for step in report.ladder.iter().filter(|s| s.load == table.load) {
             out += &wrap(&step.sentence, 2, width);
         }
@@ -71,6 +72,27 @@ pub fn render(report: &Report, width: usize, color: bool) -> String {
         out = out.replace("\n\n\n", "\n\n");
     }
     out
+}
+
+/// Response times at the common rate, and why they differ from the table's latencies; empty where
+/// there are none.
+fn response_times(table: &Table) -> String {
+    let times = table.rows.iter().filter_map(|row| {
+        let at = row.response.as_ref().filter(|_| row.role != Role::Ceiling)?;
+        let p99 = at.p99.as_ref().map_or_else(|| "not known".to_owned(), |p| p.text.clone());
+        Some(format!("{} {} and {p99}", tame(&row.name), at.p50.as_ref()?.text))
+    });
+    let rate = table.rows.iter().find_map(|row| row.response.as_ref()?.rate);
+    let times: Vec<String> = times.collect();
+    match rate {
+        Some(rate) if !times.is_empty() => format!(
+            "At {} requests/s for all, counted from the moment a request was due, so that waiting \
+             for a slow server counts too: {} (p50 and p99).",
+            super::figure::rate(rate),
+            times.join(", "),
+        ),
+        _ => String::new(),
+    }
 }
 
 fn standings(table: &Table, width: usize, ink: Ink) -> String {
