@@ -209,7 +209,7 @@ fn record(args: &RunArgs, meant: &Meant, grid: &Grid, host: &host::Host) -> Run 
         began_ms: began.as_millis() as u64,
         took_ms: 0,
         state: State::UnderWay,
-        command: std::env::args().collect(),
+        command: record::typed(),
         hotlap: env!("CARGO_PKG_VERSION").to_owned(),
         suite: meant.card.suite.as_ref().map(|s| s.name.clone()),
         question: meant.card.question,

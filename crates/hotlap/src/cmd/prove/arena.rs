@@ -124,7 +124,7 @@ impl Arena {
             began_ms: began.as_millis() as u64,
             took_ms: 0,
             state: State::UnderWay,
-            command: std::env::args().collect(),
+            command: record::typed(),
             hotlap: env!("CARGO_PKG_VERSION").to_owned(),
             suite: None,
             question: Question::Compare,
