@@ -310,6 +310,12 @@ pub struct Lap {
     pub failed: Vec<Gate>,
 }
 
+/// The words of this command line, as they can be typed again: wherever hotlap lies, it is `hotlap`.
+#[must_use]
+pub fn typed() -> Vec<String> {
+    std::iter::once("hotlap".to_owned()).chain(std::env::args().skip(1)).collect()
+}
+
 impl From<&hotlap_harness::host::Host> for Host {
     fn from(host: &hotlap_harness::host::Host) -> Self {
         let mut facts = Vec::new();
