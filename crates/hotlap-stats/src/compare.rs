@@ -105,3 +105,55 @@ pub fn effect(pairs: &[Pair], confidence: f64) -> Option<Effect> {
         blocks: heats.blocks() as u32,
     })
 }
+
+/// The ratio of two levels that were measured apart, in two runs, with its interval at `confidence`
+/// (0.95). `None` where one of them has no reading.
+///
+/// Nothing is paired: what the machine did to one run it did not do to the other, so the interval
+/// is wider than [`effect`]'s for the same laps, and it holds the drift between the runs for an
+/// effect. Each side is reduced as a level is (see [`crate::estimate::level`]); the difference of
+/// their logarithms has Welch's interval. The deviations and counts are those of the side that has
+/// fewer heats, since the interval rests on that one most.
+#[must_use]
+pub fn unpaired(server: &[Reading], reference: &[Reading], confidence: f64) -> Option<Effect> {
+    let logs = |readings: &[Reading]| {
+        let fit = readings.iter().filter(|r| r.value.is_finite() && r.value > 0.0);
+        Heats::of(fit.map(|r| (r.heat, r.value.ln())).collect::<Vec<_>>())
+    };
+    let (server, reference) = (logs(server)?, logs(reference)?);
+    let centre = server.centre(confidence).less(&reference.centre(confidence));
+    let weaker = if server.count() <= reference.count() { &server } else { &reference };
+    let (sd_heat, sd_block) = weaker.spread();
+    Some(Effect {
+        ratio: centre.exp(),
+        p: centre.p(),
+        sd_heat,
+        sd_block,
+        heats: weaker.count() as u32,
+        blocks: weaker.blocks() as u32,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readings(values: &[f64]) -> Vec<Reading> {
+        (0..).zip(values).map(|(heat, &value)| Reading { heat, block: 0, value }).collect()
+    }
+
+    #[test]
+    fn levels_measured_apart_that_are_equal_and_exact_are_no_effect() {
+        let same = unpaired(&readings(&[5.0; 3]), &readings(&[5.0; 4]), 0.95).unwrap();
+        assert_eq!((same.ratio.value, same.p, same.heats), (1.0, 1.0, 3));
+        let other = unpaired(&readings(&[6.0; 3]), &readings(&[5.0; 4]), 0.95).unwrap();
+        assert!((other.ratio.low - 1.2).abs() < 1e-12 && other.p < 1e-12);
+    }
+
+    #[test]
+    fn one_reading_on_one_side_leaves_the_ratio_open() {
+        let open = unpaired(&readings(&[6.0]), &readings(&[5.0, 5.1, 4.9]), 0.95).unwrap();
+        assert!(!open.ratio.is_bounded() && open.p == 1.0);
+        assert_eq!(unpaired(&[], &readings(&[5.0]), 0.95), None);
+    }
+}

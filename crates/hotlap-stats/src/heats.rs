@@ -124,12 +124,37 @@ impl Centre {
         }
     }
 
+    /// This centre less another that was measured apart from it: their errors add as independent
+    /// ones do, with the degrees of freedom of Welch ("The generalization of Student's problem when
+    /// several different population variances are involved", Biometrika 34, 1947).
+    pub fn less(&self, other: &Self) -> Self {
+        let (a, b) = (self.standard_error.powi(2), other.standard_error.powi(2));
+        let df = match a + b {
+            sum if sum > 0.0 && sum.is_finite() => {
+                sum.powi(2) / (share(a, self.df) + share(b, other.df))
+            }
+            _ => self.df.min(other.df),
+        };
+        Self {
+            value: self.value - other.value,
+            standard_error: (a + b).sqrt(),
+            df,
+            confidence: self.confidence,
+        }
+    }
+
     /// The estimate of the exponential: from log units to a ratio or a level.
     pub fn exp(&self) -> Estimate {
         let half = self.half_width();
         let [value, low, high] = [self.value, self.value - half, self.value + half].map(f64::exp);
         Estimate { value, low, high }
     }
+}
+
+/// What one of two variances adds to the denominator of Welch's degrees of freedom; a variance of
+/// nothing adds nothing, however few values it comes from.
+fn share(variance: f64, df: f64) -> f64 {
+    if variance > 0.0 { variance.powi(2) / df } else { 0.0 }
 }
 
 /// Mean, its standard error and its degrees of freedom.

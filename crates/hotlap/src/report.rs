@@ -34,6 +34,12 @@ pub const SLOWER: &str = "slower";
 /// The verdict that a server's CPU time a request is more than the reference's.
 pub const DEARER: &str = "dearer";
 
+/// The verdict that a server's service time is more than the reference's.
+pub const LONGER: &str = "longer";
+
+/// The verdict that a server's memory is more than the reference's.
+pub const MORE: &str = "more";
+
 /// How a report can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -248,6 +254,19 @@ pub struct Against {
     pub cost: Option<Figure>,
     /// `cheaper`, `dearer`, or `no difference that could be measured`.
     pub cost_verdict: String,
+    /// The median service time over the reference's.
+    pub p50: Option<Figure>,
+    /// `shorter`, `longer`, or `no difference that could be measured`.
+    pub p50_verdict: String,
+    /// The 99th percentile of service time over the reference's; `None` where a lap has too few
+    /// answers to know it.
+    pub p99: Option<Figure>,
+    /// `shorter`, `longer`, or `no difference that could be measured`.
+    pub p99_verdict: String,
+    /// Resident memory over the reference's.
+    pub memory: Option<Figure>,
+    /// `less`, `more`, or `no difference that could be measured`.
+    pub memory_verdict: String,
 }
 
 /// Latencies of one server under one load.

@@ -164,7 +164,8 @@ mod tests {
 
     fn against(rate: (f64, Verdict), cost: (f64, Verdict)) -> Against {
         let near = |(v, verdict): (f64, Verdict)| (effect(v, v * 0.99, v * 1.01), verdict);
-        Against { rate: Some(near(rate)), cost: Some(near(cost)) }
+        let none = Against::by(|_| None);
+        Against { rate: Some(near(rate)), cost: Some(near(cost)), ..none }
     }
 
     #[test]
@@ -201,7 +202,7 @@ mod tests {
             "No difference between a and b could be measured: 1.01× [1.00, 1.02] in requests/s, \
              1.00× [0.99, 1.01] in CPU time per request."
         );
-        let nothing = Against { rate: None, cost: None };
+        let nothing = Against::by(|_| None);
         assert_eq!(verdict("a", "b", &nothing), "a and b cannot be compared: too few laps count.");
     }
 

@@ -8,6 +8,7 @@ use hotlap_stats::estimate::level;
 use hotlap_stats::stop::Goal;
 use hotlap_stats::{Bar, Better, Effect, Estimate, Histogram, Reading, Verdict};
 
+use super::latency::known;
 use crate::record::{Lap, Role, Run};
 
 /// The confidence of every interval of a run, and 1 - the share of false alarms that is accepted
@@ -16,6 +17,21 @@ use crate::record::{Lap, Role, Run};
 #[must_use]
 pub fn confidence(run: &Run) -> f64 {
     Goal { precision: run.schedule.precision, ..Goal::default() }.confidence_of_run()
+}
+
+/// What servers are compared by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// Requests per second.
+    Rate,
+    /// CPU time a request.
+    Cost,
+    /// Half of the service times are shorter.
+    P50,
+    /// 99 % of the service times are shorter.
+    P99,
+    /// Resident memory, the most of a block.
+    Memory,
 }
 
 /// All servers under one load.
@@ -29,6 +45,8 @@ pub struct Standing {
     pub servers: Vec<Measured>,
     /// The reference, as an index.
     pub reference: Option<usize>,
+    /// The reference under its hidden name, as an index.
+    double: Option<usize>,
     /// The ceiling, as an index.
     pub ceiling: Option<usize>,
     /// The double against the reference, requests/s.
@@ -50,6 +68,13 @@ pub struct Measured {
     pub rates: Vec<Reading>,
     /// CPU time a request in nanoseconds, a reading a block.
     pub costs: Vec<Reading>,
+    /// The median service time in nanoseconds, a reading a block.
+    pub p50s: Vec<Reading>,
+    /// The 99th percentile of service time in nanoseconds, a reading a block whose laps have
+    /// answers enough to know it.
+    pub p99s: Vec<Reading>,
+    /// Resident memory in bytes, a reading a block.
+    pub memories: Vec<Reading>,
     /// Requests/s.
     pub rate: Option<Estimate>,
     /// CPU time a request, in nanoseconds.
@@ -69,6 +94,57 @@ pub struct Against {
     pub rate: Option<(Effect, Verdict)>,
     /// CPU time a request over the other's.
     pub cost: Option<(Effect, Verdict)>,
+    /// The median service time over the other's.
+    pub p50: Option<(Effect, Verdict)>,
+    /// The 99th percentile of service time over the other's.
+    pub p99: Option<(Effect, Verdict)>,
+    /// Resident memory over the other's.
+    pub memory: Option<(Effect, Verdict)>,
+}
+
+impl Measure {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 5] = [Self::Rate, Self::Cost, Self::P50, Self::P99, Self::Memory];
+
+    /// Which way it is better.
+    #[must_use]
+    pub fn better(self) -> Better {
+        match self {
+            Self::Rate => Better::Higher,
+            Self::Cost | Self::P50 | Self::P99 | Self::Memory => Better::Lower,
+        }
+    }
+
+    /// What a busy generator makes a bound of: how fast a server is, not what it spends.
+    #[must_use]
+    pub fn is_bound_by_generator(self) -> bool {
+        matches!(self, Self::Rate | Self::P50 | Self::P99)
+    }
+}
+
+impl Against {
+    /// Asks for each measure in turn.
+    pub fn by(mut found: impl FnMut(Measure) -> Option<(Effect, Verdict)>) -> Self {
+        Self {
+            rate: found(Measure::Rate),
+            cost: found(Measure::Cost),
+            p50: found(Measure::P50),
+            p99: found(Measure::P99),
+            memory: found(Measure::Memory),
+        }
+    }
+
+    /// What one measure says.
+    #[must_use]
+    pub fn of(&self, measure: Measure) -> Option<(Effect, Verdict)> {
+        match measure {
+            Measure::Rate => self.rate,
+            Measure::Cost => self.cost,
+            Measure::P50 => self.p50,
+            Measure::P99 => self.p99,
+            Measure::Memory => self.memory,
+        }
+    }
 }
 
 impl Standing {
@@ -78,34 +154,40 @@ impl Standing {
         let servers: Vec<Measured> =
             (0..run.servers.len()).map(|server| Measured::of(run, load, server)).collect();
         let role = |role| run.servers.iter().position(|s| s.role == role);
-        let (reference, double) = (role(Role::Reference), role(Role::Double));
-        let confidence = confidence(run);
-        let noise = |readings: fn(&Measured) -> &[Reading]| {
-            let (reference, double) = (&servers[reference?], &servers[double?]);
-            effect(&pairs(readings(double), readings(reference)), confidence)
-        };
+        let reference = role(Role::Reference);
         let mut standing = Self {
             load,
-            confidence,
+            confidence: confidence(run),
             reference,
+            double: role(Role::Double),
             ceiling: role(Role::Ceiling),
-            rate_noise: noise(|m| &m.rates),
-            cost_noise: noise(|m| &m.costs),
+            rate_noise: None,
+            cost_noise: None,
             servers,
         };
+        standing.rate_noise = standing.noise(Measure::Rate);
+        standing.cost_noise = standing.noise(Measure::Cost);
         standing.rank(run);
         standing.compare(run);
         standing
     }
 
-    fn bar(&self, better: Better) -> Bar {
-        let noise = match better {
-            Better::Higher => self.rate_noise,
-            Better::Lower => self.cost_noise,
-        };
+    /// The double against the reference: what no difference looks like here.
+    #[must_use]
+    pub fn noise(&self, measure: Measure) -> Option<Effect> {
+        let (reference, double) = (&self.servers[self.reference?], &self.servers[self.double?]);
+        effect(&pairs(double.readings(measure), reference.readings(measure)), self.confidence)
+    }
+
+    /// How far the noise reaches, in log units; 0 where it is not known.
+    #[must_use]
+    pub fn reach(&self, measure: Measure) -> f64 {
         // An interval without ends would forbid every verdict; the p-value alone then decides.
-        let reach = noise.map(|n| n.reach()).filter(|r| r.is_finite());
-        Bar { alpha: 1.0 - self.confidence, noise: reach.unwrap_or(0.0), better }
+        self.noise(measure).map(|n| n.reach()).filter(|r| r.is_finite()).unwrap_or(0.0)
+    }
+
+    fn bar(&self, measure: Measure) -> Bar {
+        Bar { alpha: 1.0 - self.confidence, noise: self.reach(measure), better: measure.better() }
     }
 
     /// Ranks those that can be ranked.
@@ -114,7 +196,7 @@ impl Standing {
             .filter(|&i| is_compared(run, i) && !self.servers[i].is_bound)
             .collect();
         let readings: Vec<_> = fit.iter().map(|&i| self.servers[i].rates.clone()).collect();
-        let ranks = self.bar(Better::Higher).ranks(&readings);
+        let ranks = self.bar(Measure::Rate).ranks(&readings);
         for (server, rank) in fit.into_iter().zip(ranks) {
             self.servers[server].rank = rank;
         }
@@ -125,10 +207,10 @@ impl Standing {
         let Some(reference) = self.reference else { return };
         let others: Vec<usize> =
             (0..self.servers.len()).filter(|&i| i != reference && is_compared(run, i)).collect();
-        let rates = self.verdicts(&others, reference, Better::Higher);
-        let costs = self.verdicts(&others, reference, Better::Lower);
-        for ((server, rate), cost) in others.into_iter().zip(rates).zip(costs) {
-            self.servers[server].against = Some(Against { rate, cost });
+        let found = Measure::ALL.map(|measure| self.verdicts(&others, reference, measure));
+        for (place, server) in others.into_iter().enumerate() {
+            let of = |measure| found[measure as usize][place];
+            self.servers[server].against = Some(Against::by(of));
         }
     }
 
@@ -136,13 +218,10 @@ impl Standing {
         &self,
         others: &[usize],
         reference: usize,
-        better: Better,
+        measure: Measure,
     ) -> Vec<Option<(Effect, Verdict)>> {
-        let readings = |i: usize| match better {
-            Better::Higher => &self.servers[i].rates,
-            Better::Lower => &self.servers[i].costs,
-        };
-        let bound = |i: usize| better == Better::Higher && self.servers[i].is_bound;
+        let readings = |i: usize| self.servers[i].readings(measure);
+        let bound = |i: usize| measure.is_bound_by_generator() && self.servers[i].is_bound;
         let effects: Vec<Option<Effect>> = others
             .iter()
             .map(|&i| match bound(i) || bound(reference) {
@@ -150,9 +229,7 @@ impl Standing {
                 false => effect(&pairs(readings(i), readings(reference)), self.confidence),
             })
             .collect();
-        let known: Vec<Effect> = effects.iter().flatten().copied().collect();
-        let mut verdicts = self.bar(better).verdicts(&known).into_iter();
-        effects.into_iter().map(|e| e.and_then(|e| Some((e, verdicts.next()?)))).collect()
+        judged(&self.bar(measure), effects)
     }
 
     /// A server's requests/s over the ceiling's.
@@ -166,12 +243,23 @@ impl Standing {
     /// `upper` against `lower`, whoever the reference is: requests/s and CPU time a request.
     #[must_use]
     pub fn step(&self, lower: usize, upper: usize) -> Against {
-        let verdict = |better| self.verdicts(&[upper], lower, better).into_iter().next().flatten();
-        Against { rate: verdict(Better::Higher), cost: verdict(Better::Lower) }
+        Against::by(|measure| self.verdicts(&[upper], lower, measure).into_iter().next().flatten())
     }
 }
 
 impl Measured {
+    /// The readings of one measure.
+    #[must_use]
+    pub fn readings(&self, measure: Measure) -> &[Reading] {
+        match measure {
+            Measure::Rate => &self.rates,
+            Measure::Cost => &self.costs,
+            Measure::P50 => &self.p50s,
+            Measure::P99 => &self.p99s,
+            Measure::Memory => &self.memories,
+        }
+    }
+
     fn of(run: &Run, load: usize, server: usize) -> Self {
         let own = |lap: &&Lap| lap.server == server && lap.load == load;
         let flat: Vec<&Lap> = run.laps.iter().filter(own).filter(|l| l.rate.is_none()).collect();
@@ -184,6 +272,9 @@ impl Measured {
             .collect();
         let rates = readings(&good, |lap| Some(lap.requests_per_s()));
         let costs = readings(&good, Lap::cost_ns);
+        let quantile = |q: f64| move |lap: &Lap| known(&lap.service, q).map(|ns| ns as f64);
+        let memory =
+            |lap: &Lap| lap.usage.as_ref().map(|u| u.rss_bytes as f64).filter(|bytes| *bytes > 0.0);
         let bound = good.iter().filter(|l| l.is_bound()).count();
         let confidence = confidence(run);
         Self {
@@ -194,6 +285,9 @@ impl Measured {
             cost: level(&costs, confidence),
             rates,
             costs,
+            p50s: readings(&good, quantile(0.5)),
+            p99s: readings(&good, quantile(0.99)),
+            memories: readings(&good, memory),
             against: None,
             service: merged(good.iter().map(|l| &l.service)),
             response: paced
@@ -202,6 +296,14 @@ impl Measured {
                 .map(|rate| (merged(paced.iter().map(|l| &l.response)), rate)),
         }
     }
+}
+
+/// Effects with their verdicts; those that are not known stay so.
+#[must_use]
+pub fn judged(bar: &Bar, effects: Vec<Option<Effect>>) -> Vec<Option<(Effect, Verdict)>> {
+    let known: Vec<Effect> = effects.iter().flatten().copied().collect();
+    let mut verdicts = bar.verdicts(&known).into_iter();
+    effects.into_iter().map(|e| e.and_then(|e| Some((e, verdicts.next()?)))).collect()
 }
 
 /// Whether a server takes part in comparisons: not the ceiling, not the hidden double, not one that

@@ -8,10 +8,10 @@ use hotlap_stats::{Effect, Estimate, Verdict};
 
 use super::figure::{self, bare, megabytes, micros, millis, per_second, percent, ratio, rounded};
 use super::latency::{known, latency};
-use super::standing::{Measured, Standing};
+use super::standing::{Measure, Measured, Standing};
 use super::{
-    Against, DEARER, ErrorCount, Failed, Figure, Heading, Host, Lap, Noise, Report, Row, SLOWER,
-    Start, Step, Table, Warmup, date, published, scaling, sentence, warning,
+    Against, DEARER, ErrorCount, Failed, Figure, Heading, Host, LONGER, Lap, MORE, Noise, Report,
+    Row, SLOWER, Start, Step, Table, Warmup, date, published, scaling, sentence, warning,
 };
 use crate::record::{self, Question, Role, Run, State};
 
@@ -318,19 +318,37 @@ fn cpu_percent(laps: &[&record::Lap]) -> Option<Figure> {
 }
 
 fn against(run: &Run, standing: &Standing, found: &super::standing::Against) -> Option<Against> {
-    let verdict = |found: Option<(Effect, Verdict)>, better: &str, worse: &str| match found {
-        None => "not to be told".to_owned(),
-        Some((_, Verdict::NoDifference)) => "no difference that could be measured".to_owned(),
-        Some((_, Verdict::Better)) => better.to_owned(),
-        Some((_, Verdict::Worse)) => worse.to_owned(),
-    };
+    let ratio_of = |measure| found.of(measure).map(|(e, _)| ratio(&e.ratio));
+    let said = |measure| verdict(measure, found.of(measure).map(|(_, v)| v)).to_owned();
     Some(Against {
         reference: run.servers[standing.reference?].name.clone(),
-        requests_per_s: found.rate.map(|(e, _)| ratio(&e.ratio)),
-        requests_per_s_verdict: verdict(found.rate, "faster", SLOWER),
-        cost: found.cost.map(|(e, _)| ratio(&e.ratio)),
-        cost_verdict: verdict(found.cost, "cheaper", DEARER),
+        requests_per_s: ratio_of(Measure::Rate),
+        requests_per_s_verdict: said(Measure::Rate),
+        cost: ratio_of(Measure::Cost),
+        cost_verdict: said(Measure::Cost),
+        p50: ratio_of(Measure::P50),
+        p50_verdict: said(Measure::P50),
+        p99: ratio_of(Measure::P99),
+        p99_verdict: said(Measure::P99),
+        memory: ratio_of(Measure::Memory),
+        memory_verdict: said(Measure::Memory),
     })
+}
+
+/// A verdict in the word of its measure.
+pub(super) fn verdict(measure: Measure, found: Option<Verdict>) -> &'static str {
+    let (better, worse) = match measure {
+        Measure::Rate => ("faster", SLOWER),
+        Measure::Cost => ("cheaper", DEARER),
+        Measure::P50 | Measure::P99 => ("shorter", LONGER),
+        Measure::Memory => ("less", MORE),
+    };
+    match found {
+        None => "not to be told",
+        Some(Verdict::NoDifference) => "no difference that could be measured",
+        Some(Verdict::Better) => better,
+        Some(Verdict::Worse) => worse,
+    }
 }
 
 fn noise(run: &Run, standing: &Standing) -> Option<Noise> {
