@@ -4,7 +4,7 @@
 use hotlap_stats::estimate::{mad, median_interval};
 use hotlap_stats::histogram::times_needed;
 use hotlap_stats::verdict::holm;
-use hotlap_stats::{Pair, compare, student};
+use hotlap_stats::{Pair, Reading, compare, student};
 
 fn close(ours: f64, theirs: f64) {
     assert!((ours / theirs - 1.0).abs() < 1e-10, "ours {ours:e}, theirs {theirs:e}");
@@ -87,4 +87,19 @@ fn holms_correction() {
     for (ours, theirs) in ours.into_iter().zip([0.005, 0.060, 0.060, 0.5, 0.048]) {
         close(ours, theirs);
     }
+}
+
+#[test]
+fn two_levels_measured_apart_have_welchs_interval() {
+    // r = scipy.stats.ttest_ind(log(a), log(b), equal_var=False); ci = r.confidence_interval(.95)
+    // exp(log(a).mean() - log(b).mean()), exp(ci.low), exp(ci.high), r.pvalue
+    let readings = |values: &[f64]| -> Vec<Reading> {
+        (0..).zip(values).map(|(heat, &value)| Reading { heat, block: 0, value }).collect()
+    };
+    let (a, b) = (readings(&[16.9, 17.1, 16.8, 17.3, 17.0]), readings(&[18.2, 18.9, 18.4]));
+    let effect = compare::unpaired(&a, &b, 0.95).unwrap();
+    close(effect.ratio.value, 0.9200690444500766);
+    close(effect.ratio.low, 0.8835881661178476);
+    close(effect.ratio.high, 0.9580561159783261);
+    close(effect.p, 0.00785351874761017);
 }

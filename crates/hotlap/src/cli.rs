@@ -98,7 +98,6 @@ pub enum Command {
     /// Show a stored run again
     Report(ReportArgs),
     /// Compare two stored runs
-    #[command(hide = true)]
     Compare(CompareArgs),
     /// List what is stored
     History(HistoryArgs),
@@ -172,7 +171,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub request: RequestArgs,
     /// Exit with code 5 where a server is worse than the reference by more than this, outside of
-    /// the noise: "cost +3%", "rps -5%"
+    /// the noise: "cost +3%", "rps -5%", "p50 +10%", "p99 +10%", "memory +10%"
     #[arg(long, value_name = "RULE")]
     pub fail_if: Vec<String>,
     /// Do not store the run
@@ -374,13 +373,18 @@ pub struct ReportArgs {
 #[command(after_long_help = "\
 Examples:
   hotlap compare 11 12                        what changed from run 11 to run 12
+  hotlap compare 11                           from run 11 to the last run
+  hotlap compare --baseline main.db           from another store's last run
   hotlap compare 11 12 --fail-if 'cost +3%'   in CI")]
 pub struct CompareArgs {
-    /// Number of the run to compare with
-    pub before: u64,
-    /// Number of the run to compare
-    pub after: u64,
-    /// Exit with code 5 where a server is worse by more than this, outside of the noise
+    /// Numbers of the run to compare with and of the run to compare (default: the last)
+    #[arg(value_name = "RUN", num_args = 0..=2)]
+    pub runs: Vec<u64>,
+    /// The run to compare with: its number, or a file with a store, whose last run is taken
+    #[arg(long, value_name = "RUN|FILE")]
+    pub baseline: Option<String>,
+    /// Exit with code 5 where a server is worse by more than this, outside of the noise: "cost
+    /// +3%", "rps -5%", "p50 +10%", "p99 +10%", "memory +10%"
     #[arg(long, value_name = "RULE")]
     pub fail_if: Vec<String>,
     /// As JSON
@@ -389,6 +393,12 @@ pub struct CompareArgs {
     /// Where they are kept.
     #[command(flatten)]
     pub store: StoreArgs,
+    /// Every figure (`-`: standard output)
+    #[arg(long, value_name = "FILE", help_heading = "Store and exports")]
+    pub export_json: Option<PathBuf>,
+    /// The table and the sentences
+    #[arg(long, value_name = "FILE", help_heading = "Store and exports")]
+    pub export_markdown: Option<PathBuf>,
 }
 
 /// `hotlap history`

@@ -78,22 +78,62 @@ impl Exports {
 
     fn write(&mut self, report: &Report, last: bool) -> anyhow::Result<()> {
         for export in &mut self.0 {
-            match &mut export.sink {
-                Sink::Stdout if last => {
-                    let mut out = std::io::stdout().lock();
-                    out.write_all(report.render(export.form).as_bytes())?;
-                    out.flush()?;
-                }
-                Sink::Stdout => {}
-                Sink::File(path, file) => overwrite(file, &report.render(export.form))
-                    .with_context(|| format!("cannot write {}", path.display()))?,
+            if last || !matches!(export.sink, Sink::Stdout) {
+                export.sink.write(&report.render(export.form))?;
             }
         }
         Ok(())
     }
 }
 
+/// The exports of anything else that has forms: opened first, written once.
+pub struct Texts<T>(Vec<(Sink, fn(&T) -> String)>);
+
+impl<T> Default for Texts<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Texts<T> {
+    /// Opens a file for one form, if it was asked for.
+    ///
+    /// # Errors
+    /// Names the file that cannot be opened.
+    pub fn open(&mut self, path: Option<&Path>, form: fn(&T) -> String) -> anyhow::Result<()> {
+        self.0.extend(path.map(Sink::open).transpose()?.map(|sink| (sink, form)));
+        Ok(())
+    }
+
+    /// Whether one of them is standard output.
+    #[must_use]
+    pub fn to_stdout(&self) -> bool {
+        self.0.iter().any(|(sink, _)| matches!(sink, Sink::Stdout))
+    }
+
+    /// Writes all of them.
+    ///
+    /// # Errors
+    /// Names the file that cannot be written.
+    pub fn write(&mut self, of: &T) -> anyhow::Result<()> {
+        self.0.iter_mut().try_for_each(|(sink, form)| sink.write(&form(of)))
+    }
+}
+
 impl Sink {
+    fn write(&mut self, text: &str) -> anyhow::Result<()> {
+        match self {
+            Self::Stdout => {
+                let mut out = std::io::stdout().lock();
+                out.write_all(text.as_bytes())?;
+                Ok(out.flush()?)
+            }
+            Self::File(path, file) => {
+                overwrite(file, text).with_context(|| format!("cannot write {}", path.display()))
+            }
+        }
+    }
+
     fn open(path: &Path) -> anyhow::Result<Self> {
         if path == Path::new("-") {
             return Ok(Self::Stdout);

@@ -4,6 +4,7 @@
 //! The renderers below lay out what is here and compute nothing. The JSON form of [`Report`] is
 //! published (`schemas/report.schema.json`): what a page draws is all in it.
 
+pub mod comparison;
 pub mod csv;
 pub mod date;
 pub mod figure;
@@ -27,6 +28,7 @@ use serde::Serialize;
 use crate::record;
 
 pub use crate::record::Role;
+pub use standing::Measure;
 
 /// The verdict that a server's requests/s are less than the reference's.
 pub const SLOWER: &str = "slower";
@@ -478,6 +480,21 @@ pub struct Lap {
     pub doubts: Vec<String>,
     /// Whether it takes part in the estimates.
     pub counts: bool,
+}
+
+impl Against {
+    /// What one measure says: the ratio, if it is known, and whether the verdict is "worse".
+    #[must_use]
+    pub fn of(&self, measure: Measure) -> (Option<&Figure>, bool) {
+        let (ratio, verdict) = match measure {
+            Measure::Rate => (&self.requests_per_s, &self.requests_per_s_verdict),
+            Measure::Cost => (&self.cost, &self.cost_verdict),
+            Measure::P50 => (&self.p50, &self.p50_verdict),
+            Measure::P99 => (&self.p99, &self.p99_verdict),
+            Measure::Memory => (&self.memory, &self.memory_verdict),
+        };
+        (ratio.as_ref(), [SLOWER, DEARER, LONGER, MORE].contains(&verdict.as_str()))
+    }
 }
 
 impl Report {

@@ -27,7 +27,7 @@ use crate::store::Store;
 use crate::timekeeper::{Kept, Timekeeper};
 use card::Card;
 use grid::Grid;
-use rule::Rule;
+use rule::{Rule, Ruling};
 
 /// What is sent before a lap's window opens, to a server that was just thawed.
 pub const RAMP: Duration = Duration::from_millis(50);
@@ -116,11 +116,9 @@ pub fn conclude(
     if kept.store_failed {
         exit = exit.and(Exit::Error);
     }
-    for broken in rules.iter().flat_map(|rule| rule.broken(&report)) {
-        console.note(&broken);
-        exit = exit.and(Exit::Regression);
-    }
-    Ok(exit)
+    let ruling = Ruling::on(&report, rules);
+    ruling.sentences().for_each(|sentence| console.note(sentence));
+    Ok(exit.and(ruling.exit()))
 }
 
 /// Whether every server that took part has a figure under every load.

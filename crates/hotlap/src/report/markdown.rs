@@ -246,7 +246,8 @@ fn text(figure: Option<&Figure>) -> String {
 }
 
 /// Keeps what a name holds from being read as Markdown or HTML.
-fn escape(text: &str) -> String {
+#[must_use]
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -66,7 +66,8 @@ fn heading(run: &Run) -> Heading {
     }
 }
 
-fn state_note(run: &Run) -> String {
+/// What the state of a run means for its reader; empty when it finished.
+pub(super) fn state_note(run: &Run) -> String {
     let laps = run.laps.len();
     match run.state {
         State::Finished => String::new(),

@@ -1,78 +1,147 @@
 //! `--fail-if "cost +3%"`: when a difference is a failure. Only one beyond the noise can be.
 
-use crate::exit::usage;
+use crate::exit::{Exit, usage};
 use crate::quantity;
-use crate::report::{Against, DEARER, Figure, Report, SLOWER};
+use crate::report::comparison::Comparison;
+use crate::report::{Figure, Measure, Report};
 
 /// One rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rule {
-    figure: Measure,
+    measure: Measure,
     /// The share by which it may be worse.
     limit: f64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Measure {
-    Cost,
-    Rate,
+/// What rules say of a report, a sentence each.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Ruling {
+    /// Who breaks one.
+    pub broken: Vec<String>,
+    /// Of whom it cannot be said, since there is no interval.
+    pub unknown: Vec<String>,
 }
 
 impl Rule {
-    /// Reads `cost +3%` or `rps -5%`.
+    /// Reads `cost +3%`, `rps -5%`, `p50 +10%`, `p99 +10%` or `memory +10%`.
     ///
     /// # Errors
     /// Says how one looks.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
-        let wrong = || format!("{text:?} is no rule: write \"cost +3%\" or \"rps -5%\"");
+        let wrong = || {
+            format!(
+                "{text:?} is no rule: write \"cost +3%\", \"rps -5%\", \"p50 +10%\", \"p99 +10%\" \
+                 or \"memory +10%\""
+            )
+        };
         let Some((name, limit)) = text.trim().split_once(char::is_whitespace) else {
             return usage(wrong());
         };
-        let (figure, limit) = match (name, limit.trim()) {
-            ("cost", limit) => (Measure::Cost, limit.strip_prefix('+')),
-            ("rps", limit) => (Measure::Rate, limit.strip_prefix('-')),
+        let (measure, sign) = match name {
+            "rps" => (Measure::Rate, '-'),
+            "cost" => (Measure::Cost, '+'),
+            "p50" => (Measure::P50, '+'),
+            "p99" => (Measure::P99, '+'),
+            "memory" => (Measure::Memory, '+'),
             _ => return usage(wrong()),
         };
-        match limit.map(quantity::share) {
-            Some(Ok(limit)) => Ok(Self { figure, limit }),
+        match limit.trim().strip_prefix(sign).map(quantity::share) {
+            Some(Ok(limit)) => Ok(Self { measure, limit }),
             _ => usage(wrong()),
         }
     }
 
-    /// The servers that break it, a sentence each.
-    #[must_use]
-    pub fn broken(&self, report: &Report) -> Vec<String> {
-        let mut broken = Vec::new();
+    /// Holds the servers of a run against its reference.
+    fn judge(self, report: &Report, ruling: &mut Ruling) {
         for row in report.tables.iter().flat_map(|t| &t.rows) {
-            let Some(against) = &row.against else { continue };
-            if let Some(ratio) = self.breach(against) {
-                let what = match self.figure {
-                    Measure::Cost => "CPU time per request",
-                    Measure::Rate => "requests/s",
-                };
-                broken.push(format!(
-                    "Regression: {} has {} the {what} of {} (--fail-if).",
-                    row.name,
-                    ratio.full(),
-                    against.reference
-                ));
+            if let Some(against) = &row.against {
+                let (ratio, is_worse) = against.of(self.measure);
+                self.hold(&row.name, &against.reference, ratio, is_worse, ruling);
             }
         }
-        broken
     }
 
-    fn breach<'a>(&self, against: &'a Against) -> Option<&'a Figure> {
-        let (ratio, worse) = match self.figure {
-            Measure::Cost => (against.cost.as_ref()?, against.cost_verdict == DEARER),
-            Measure::Rate => {
-                (against.requests_per_s.as_ref()?, against.requests_per_s_verdict == SLOWER)
-            }
+    /// Holds the servers of one run against themselves in another.
+    fn judge_change(self, comparison: &Comparison, ruling: &mut Ruling) {
+        let title = crate::report::comparison::title(self.measure);
+        for server in comparison.tables.iter().flat_map(|t| &t.servers) {
+            let change = server.changes.iter().find(|c| c.measure == title);
+            let ratio = change.and_then(|c| c.ratio.as_ref());
+            let is_worse = change.is_some_and(|c| c.is_worse);
+            self.hold(&server.name, &comparison.before.name, ratio, is_worse, ruling);
+        }
+    }
+
+    fn hold(
+        self,
+        server: &str,
+        other: &str,
+        ratio: Option<&Figure>,
+        is_worse: bool,
+        ruling: &mut Ruling,
+    ) {
+        let what = self.what();
+        let Some(ratio) = ratio.filter(|r| r.low.is_some()) else {
+            ruling.unknown.push(format!(
+                "--fail-if cannot be held: the {what} of {server} has no interval here, for lack of \
+                 laps that count. More laps (--budget) give one{}.",
+                if self.measure == Measure::P99 { ", and longer ones (--lap 2s)" } else { "" }
+            ));
+            return;
         };
-        let beyond = match self.figure {
-            Measure::Cost => ratio.value - 1.0 > self.limit,
+        let beyond = match self.measure {
             Measure::Rate => 1.0 - ratio.value > self.limit,
+            _ => ratio.value - 1.0 > self.limit,
         };
-        (worse && beyond).then_some(ratio)
+        if is_worse && beyond {
+            ruling.broken.push(format!(
+                "Regression: {server} has {} the {what} of {other} (--fail-if).",
+                ratio.full()
+            ));
+        }
+    }
+
+    fn what(self) -> &'static str {
+        match self.measure {
+            Measure::Rate => "requests/s",
+            Measure::Cost => "CPU time per request",
+            Measure::P50 => "median service time",
+            Measure::P99 => "p99 of service time",
+            Measure::Memory => "memory",
+        }
+    }
+}
+
+impl Ruling {
+    /// What the rules say of a run.
+    #[must_use]
+    pub fn on(report: &Report, rules: &[Rule]) -> Self {
+        let mut ruling = Self::default();
+        rules.iter().for_each(|rule| rule.judge(report, &mut ruling));
+        ruling
+    }
+
+    /// What the rules say of two runs.
+    #[must_use]
+    pub fn on_change(comparison: &Comparison, rules: &[Rule]) -> Self {
+        let mut ruling = Self::default();
+        rules.iter().for_each(|rule| rule.judge_change(comparison, &mut ruling));
+        ruling
+    }
+
+    /// Everything that is to be said.
+    pub fn sentences(&self) -> impl Iterator<Item = &String> {
+        self.broken.iter().chain(&self.unknown)
+    }
+
+    /// The exit code: a rule that cannot be held is no pass.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        match () {
+            () if !self.broken.is_empty() => Exit::Regression,
+            () if !self.unknown.is_empty() => Exit::Invalid,
+            () => Exit::Ok,
+        }
     }
 }
 
@@ -82,11 +151,20 @@ mod tests {
 
     #[test]
     fn rules_are_read() {
-        let rule = |figure, limit| Rule { figure, limit };
+        let rule = |measure, limit| Rule { measure, limit };
         assert_eq!(Rule::parse("cost +3%").unwrap(), rule(Measure::Cost, 0.03));
         assert_eq!(Rule::parse("rps -5 %").unwrap(), rule(Measure::Rate, 0.05));
-        for wrong in ["cost", "cost 3%", "cost -3%", "rps +5%", "p99 +10%", "cost +x%", ""] {
+        assert_eq!(Rule::parse("p99 +10%").unwrap(), rule(Measure::P99, 0.1));
+        for wrong in ["cost", "cost 3%", "cost -3%", "rps +5%", "p98 +10%", "cost +x%", ""] {
             assert!(Rule::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_rule_without_an_interval_is_refused_and_no_pass() {
+        let (mut ruling, rule) = (Ruling::default(), Rule::parse("p99 +10%").unwrap());
+        rule.hold("new", "old", None, false, &mut ruling);
+        assert_eq!(ruling.exit(), Exit::Invalid);
+        assert!(ruling.unknown[0].contains("p99 of service time of new has no interval"));
     }
 }

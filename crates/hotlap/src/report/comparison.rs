@@ -1,0 +1,348 @@
+//! Two stored runs against each other: the same statistics as within a run, as far as laps that are
+//! not paired permit, and what speaks against holding the two together.
+
+pub mod markdown;
+pub mod terminal;
+
+use hotlap_stats::compare::unpaired;
+use hotlap_stats::{Bar, Effect, Estimate, Verdict};
+use serde::Serialize;
+
+use super::figure::{megabytes, micros, millis, per_second, ratio};
+use super::standing::{Against, Measure, Standing, confidence, is_compared, judged};
+use super::summary::{load_words, state_note, verdict};
+use super::{Figure, date, sentence};
+use crate::record::{Load, Run};
+
+/// What every comparison of two runs must say of itself.
+const APART: &str = "The two runs are not paired: what the machine did meanwhile is part of the \
+                     difference. Both servers in one run (hotlap run OLD NEW) tell finer.";
+
+/// Everything that is said of two runs.
+#[derive(Debug, Clone, Serialize)]
+pub struct Comparison {
+    /// Version of the form of this document: 1.
+    pub schema: u32,
+    /// The run that is compared with.
+    pub before: Side,
+    /// The run that is compared.
+    pub after: Side,
+    /// One a load that both have.
+    pub tables: Vec<Table>,
+    /// A sentence for each server.
+    pub sentences: Vec<String>,
+    /// What an unchanged program did from run to run; empty where there is none.
+    pub control: String,
+    /// What speaks against the comparison.
+    pub warnings: Vec<String>,
+}
+
+/// One of the two runs.
+#[derive(Debug, Clone, Serialize)]
+pub struct Side {
+    /// What it is called here: `run 11`.
+    pub name: String,
+    /// Its number in its store.
+    pub number: Option<u64>,
+    /// When it began: `2026-11-21T20:15:00Z`.
+    pub began: String,
+    /// The command that repeats it.
+    pub command: String,
+}
+
+/// One load that both runs have.
+#[derive(Debug, Clone, Serialize)]
+pub struct Table {
+    /// The load, in words.
+    pub title: String,
+    /// The servers that both runs have.
+    pub servers: Vec<Server>,
+}
+
+/// One server in both runs.
+#[derive(Debug, Clone, Serialize)]
+pub struct Server {
+    /// What tables call it.
+    pub name: String,
+    /// Its version, before and after.
+    pub versions: (String, String),
+    /// A measure each.
+    pub changes: Vec<Change>,
+}
+
+/// One measure of one server in both runs.
+#[derive(Debug, Clone, Serialize)]
+pub struct Change {
+    /// `requests/s`, `CPU µs/request`, `p50`, `p99`, `memory`.
+    pub measure: String,
+    /// In the run that is compared with.
+    pub before: Option<Figure>,
+    /// In the run that is compared.
+    pub after: Option<Figure>,
+    /// The second over the first.
+    pub ratio: Option<Figure>,
+    /// `faster`, `dearer`, `no difference that could be measured`, …
+    pub verdict: String,
+    /// Whether the verdict is that it became worse.
+    pub is_worse: bool,
+}
+
+/// Why two runs cannot be compared at all.
+#[derive(Debug, thiserror::Error)]
+pub enum Incomparable {
+    /// No server is in both.
+    #[error(
+        "{before} and {after} have no server in common ({theirs}; {ours}): compare runs of the same servers, or race both in one run"
+    )]
+    NoServer {
+        /// The one run.
+        before: String,
+        /// The other.
+        after: String,
+        /// Servers of the one.
+        theirs: String,
+        /// Servers of the other.
+        ours: String,
+    },
+}
+
+/// A server or a load in both runs, as indices.
+type Both = (usize, usize);
+
+impl Comparison {
+    /// Compares `after` with `before`, each called by the name given.
+    ///
+    /// # Errors
+    /// When they have no server in common.
+    pub fn of(before: (&Run, &str), after: (&Run, &str)) -> Result<Self, Incomparable> {
+        let servers = servers(before.0, after.0);
+        if servers.is_empty() {
+            let named = |run: &Run| names(run).join(", ");
+            return Err(Incomparable::NoServer {
+                before: before.1.to_owned(),
+                after: after.1.to_owned(),
+                theirs: named(before.0),
+                ours: named(after.0),
+            });
+        }
+        let mut comparison = Self {
+            schema: 1,
+            before: side(before),
+            after: side(after),
+            tables: Vec::new(),
+            sentences: Vec::new(),
+            control: String::new(),
+            warnings: warnings(before, after, &servers),
+        };
+        for load in loads(before.0, after.0) {
+            comparison.load(before, after, load, &servers);
+        }
+        Ok(comparison)
+    }
+
+    fn load(&mut self, before: (&Run, &str), after: (&Run, &str), load: Both, servers: &[Both]) {
+        let sides = (Standing::of(before.0, load.0), Standing::of(after.0, load.1));
+        let confidence = confidence(before.0).max(confidence(after.0));
+        let found = Measure::ALL.map(|m| effects(&sides, m, servers, confidence));
+        let mut table = Table { title: load_words(&after.0.loads[load.1]), servers: Vec::new() };
+        for (place, &(old, new)) in servers.iter().enumerate() {
+            let against = Against::by(|measure| found[measure as usize][place]);
+            let name = &after.0.servers[new].name;
+            self.sentences.push(sentence::verdict(
+                &format!("{name} of {}", after.1),
+                &format!("{} of {}", before.0.servers[old].name, before.1),
+                &against,
+            ));
+            table.servers.push(Server {
+                name: name.clone(),
+                versions: (
+                    before.0.servers[old].version.clone(),
+                    after.0.servers[new].version.clone(),
+                ),
+                changes: changes(&sides, (old, new), &against),
+            });
+        }
+        self.tables.push(table);
+        if let Some(change) = ceiling(&sides, confidence).filter(|_| self.control.is_empty()) {
+            self.control = format!(
+                "The ceiling, the same program in both runs, made {} the requests/s from run to \
+                 run: nothing smaller is called a difference.",
+                ratio(&change.ratio).full()
+            );
+        }
+    }
+
+    /// The comparison as JSON.
+    #[must_use]
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a comparison is plain data") + "\n"
+    }
+}
+
+/// The effect of each server in one measure, judged together.
+///
+/// The bar is the larger of what separated the reference from itself in either run, and of what the
+/// ceiling did from one to the other.
+fn effects(
+    (before, after): &(Standing, Standing),
+    measure: Measure,
+    servers: &[Both],
+    confidence: f64,
+) -> Vec<Option<(Effect, Verdict)>> {
+    let effects = servers.iter().map(|&(old, new)| {
+        let (old, new) = (&before.servers[old], &after.servers[new]);
+        let bound = measure.is_bound_by_generator() && (old.is_bound || new.is_bound);
+        let found = || unpaired(new.readings(measure), old.readings(measure), confidence);
+        if bound { None } else { found() }
+    });
+    let drift = before.ceiling.zip(after.ceiling).and_then(|(old, new)| {
+        let (old, new) = (&before.servers[old], &after.servers[new]);
+        unpaired(new.readings(measure), old.readings(measure), confidence)
+    });
+    let drift = drift.map_or(0.0, |d| d.ratio.value.ln().abs());
+    let noise = before.reach(measure).max(after.reach(measure)).max(drift);
+    let bar = Bar { alpha: 1.0 - confidence, noise, better: measure.better() };
+    judged(&bar, effects.collect())
+}
+
+fn ceiling((before, after): &(Standing, Standing), confidence: f64) -> Option<Effect> {
+    let (old, new) = (&before.servers[before.ceiling?], &after.servers[after.ceiling?]);
+    unpaired(new.readings(Measure::Rate), old.readings(Measure::Rate), confidence)
+}
+
+fn changes(
+    (before, after): &(Standing, Standing),
+    (old, new): Both,
+    against: &Against,
+) -> Vec<Change> {
+    let level = |standing: &Standing, server: usize, measure| {
+        let readings = standing.servers[server].readings(measure);
+        let estimate = hotlap_stats::estimate::level(readings, standing.confidence)?;
+        Some(shown(measure, &estimate))
+    };
+    let change = |measure| Change {
+        measure: title(measure).to_owned(),
+        before: level(before, old, measure),
+        after: level(after, new, measure),
+        ratio: against.of(measure).map(|(e, _)| ratio(&e.ratio)),
+        verdict: verdict(measure, against.of(measure).map(|(_, v)| v)).to_owned(),
+        is_worse: against.of(measure).is_some_and(|(_, v)| v == Verdict::Worse),
+    };
+    Measure::ALL
+        .map(change)
+        .into_iter()
+        .filter(|c| c.before.is_some() || c.after.is_some())
+        .collect()
+}
+
+/// A level in the unit of its measure.
+fn shown(measure: Measure, estimate: &Estimate) -> Figure {
+    let scaled = |by: f64| Estimate {
+        value: estimate.value * by,
+        low: estimate.low * by,
+        high: estimate.high * by,
+    };
+    match measure {
+        Measure::Rate => per_second(estimate),
+        Measure::Cost => micros(&scaled(1e-3)),
+        Measure::P50 | Measure::P99 => millis(estimate.value / 1e6),
+        Measure::Memory => megabytes(estimate.value),
+    }
+}
+
+/// What a measure is called.
+#[must_use]
+pub fn title(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Rate => "requests/s",
+        Measure::Cost => "CPU µs/request",
+        Measure::P50 => "p50",
+        Measure::P99 => "p99",
+        Measure::Memory => "memory",
+    }
+}
+
+fn side((run, name): (&Run, &str)) -> Side {
+    Side {
+        name: name.to_owned(),
+        number: run.number,
+        began: date::utc(run.began_ms),
+        command: shell_words::join(&run.command),
+    }
+}
+
+fn names(run: &Run) -> Vec<&str> {
+    let compared = (0..run.servers.len()).filter(|&i| is_compared(run, i));
+    compared.map(|i| run.servers[i].name.as_str()).collect()
+}
+
+/// Servers of the same name in both; where each run has one server alone, these two.
+fn servers(before: &Run, after: &Run) -> Vec<Both> {
+    let compared =
+        |run: &Run| (0..run.servers.len()).filter(|&i| is_compared(run, i)).collect::<Vec<_>>();
+    let (old, new) = (compared(before), compared(after));
+    if let ([old], [new]) = (&old[..], &new[..]) {
+        return vec![(*old, *new)];
+    }
+    let same = |new: &usize| {
+        let name = &after.servers[*new].name;
+        Some((*old.iter().find(|&&i| before.servers[i].name == *name)?, *new))
+    };
+    new.iter().filter_map(same).collect()
+}
+
+/// Loads of the same shape in both; where no shape is the same, the first of each.
+fn loads(before: &Run, after: &Run) -> Vec<Both> {
+    let shape = |load: &Load| (load.connections, load.keep_alive, load.pipeline);
+    let mut both: Vec<Both> = Vec::new();
+    for (new, load) in after.loads.iter().enumerate() {
+        let same = before.loads.iter().position(|l| shape(l) == shape(load));
+        both.extend(same.map(|old| (old, new)));
+    }
+    if both.is_empty() && !before.loads.is_empty() && !after.loads.is_empty() {
+        both.push((0, 0));
+    }
+    both
+}
+
+/// What differs between the two runs beside the servers' own change.
+fn warnings(before: (&Run, &str), after: (&Run, &str), servers: &[Both]) -> Vec<String> {
+    let ((old, old_name), (new, new_name)) = (before, after);
+    let mut warnings = vec![APART.to_owned()];
+    let mut differ = |what: &str, a: String, b: String| {
+        if a != b {
+            warnings.push(format!("{what} differs: {a} in {old_name}, {b} in {new_name}."));
+        }
+    };
+    let machine = |run: &Run| {
+        let host = &run.host;
+        let print = host.facts.iter().find(|(name, _)| name == "fingerprint");
+        let print = print.map_or_else(String::new, |(_, print)| format!(" ({print})"));
+        format!("{} × {}{print}", host.cores, host.cpu)
+    };
+    differ("The machine", machine(old), machine(new));
+    differ("The kernel", old.host.kernel.clone(), new.host.kernel.clone());
+    differ("hotlap", old.hotlap.clone(), new.hotlap.clone());
+    differ("The contract", old.contract.clone(), new.contract.clone());
+    let words = |run: &Run| run.loads.iter().map(load_words).collect::<Vec<_>>().join("; ");
+    differ("The load", words(old), words(new));
+    let lap = |run: &Run| format!("{} ms", run.schedule.lap_ms);
+    differ("The length of a lap", lap(old), lap(new));
+    let cores = |run: &Run| format!("{:?}", run.schedule.server_cpus);
+    differ("The servers' cores", cores(old), cores(new));
+    for &(a, b) in servers {
+        let (a, b) = (&old.servers[a], &new.servers[b]);
+        if a.name == b.name {
+            differ(&format!("The version of {}", a.name), a.version.clone(), b.version.clone());
+        } else {
+            differ("The server", a.name.clone(), b.name.clone());
+        }
+    }
+    for (run, name) in [before, after] {
+        let note = state_note(run);
+        if !note.is_empty() {
+            warnings.push(format!("{name}: {note}"));
+        }
+    }
+    warnings
+}

@@ -1,0 +1,86 @@
+//! Two stored runs: what changed, what speaks against the comparison, and the exit codes.
+
+mod scene;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use hotlap::report::comparison::{Comparison, terminal};
+use hotlap::store::Store;
+use scene::{Scene, hold, three};
+
+/// The same servers, but the first of them costs `share` as much.
+fn changed(share: f64) -> Scene {
+    let mut scene = three();
+    for script in [0, 3] {
+        scene.scripts[script].cost_ns *= share;
+    }
+    scene
+}
+
+fn hotlap(store: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_hotlap"))
+        .args(arguments)
+        .arg("--store")
+        .arg(store)
+        .env("COLUMNS", "80")
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn what_changed_is_told_and_what_did_not_is_not() {
+    let (before, after) = (hold(&three(), None).run, hold(&changed(1.2), None).run);
+    let comparison = Comparison::of((&before, "run 11"), (&after, "run 12")).unwrap();
+    let text = terminal::render(&comparison, 80, false);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("go/net-http of run 11 spends 0.83×"), "{text}");
+    assert!(flat.contains("No difference between python3 app.py of run 12 and"), "{text}");
+    assert!(flat.contains("dearer"), "{text}");
+    assert!(flat.contains("Note: The two runs are not paired"), "{text}");
+    assert!(flat.contains("The ceiling, the same program in both runs"), "{text}");
+}
+
+#[test]
+fn another_machine_version_load_or_lap_is_a_warning() {
+    let (before, mut after) = (hold(&three(), None).run, hold(&three(), None).run);
+    after.host.facts.push(("fingerprint".to_owned(), "other".to_owned()));
+    after.servers[0].version = "go/net-http 2.0".to_owned();
+    after.loads[0].connections = 128;
+    after.schedule.lap_ms = 250.0;
+    let comparison = Comparison::of((&before, "run 1"), (&after, "run 2")).unwrap();
+    let told = comparison.warnings.join("\n");
+    for part in ["The machine differs", "The version of go/net-http", "The load", "of a lap"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+}
+
+#[test]
+fn exit_codes_are_those_of_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, other) = (folder.path().join("a.db"), folder.path().join("main.db"));
+    hold(&three(), Some(Store::open(&store).unwrap()));
+    hold(&changed(1.2), Some(Store::open(&store).unwrap()));
+    hold(&three(), Some(Store::open(&other).unwrap()));
+    let code = |arguments: &[&str]| hotlap(&store, arguments).status.code();
+    assert_eq!(code(&["compare", "1", "2"]), Some(0));
+    assert_eq!(code(&["compare", "1", "2", "--fail-if", "cost +3%"]), Some(5));
+    assert_eq!(code(&["compare", "1", "2", "--fail-if", "cost +30%"]), Some(0));
+    assert_eq!(code(&["compare", "1", "--fail-if", "memory +3%"]), Some(0));
+    let baseline = other.to_str().unwrap();
+    assert_eq!(code(&["compare", "--baseline", baseline, "--fail-if", "cost +3%"]), Some(5));
+    assert_eq!(code(&["compare", "1", "7"]), Some(1));
+    assert_eq!(code(&["compare"]), Some(2));
+    let json = hotlap(&store, &["compare", "1", "2", "--export-json", "-"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["tables"][0]["servers"][0]["changes"][1]["verdict"], "dearer");
+}
+
+#[test]
+fn runs_without_a_server_in_common_are_refused() {
+    let (before, mut after) = (hold(&three(), None).run, hold(&three(), None).run);
+    after.servers.iter_mut().for_each(|s| s.name += " too");
+    let error = Comparison::of((&before, "run 1"), (&after, "run 2")).unwrap_err().to_string();
+    assert!(error.contains("no server in common (go/net-http, node"), "{error}");
+}
