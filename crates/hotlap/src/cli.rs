@@ -408,8 +408,11 @@ Examples:
   hotlap history                  every stored run
   hotlap history go/net-http      one server over all runs")]
 pub struct HistoryArgs {
-    /// Only runs of this server
+    /// One server: its figures over the runs that can be held together, and where they changed
     pub server: Option<String>,
+    /// At most so many runs, the latest
+    #[arg(long, value_name = "N", default_value = "40", value_parser = quantity::count)]
+    pub last: usize,
     /// As JSON
     #[arg(long)]
     pub json: bool,
@@ -479,6 +482,15 @@ pub struct ExportArgs {
     /// One page that needs nothing else
     #[arg(long, value_name = "FILE")]
     pub export_html: Option<PathBuf>,
+    /// A test case for each server, for CI
+    #[arg(long, value_name = "FILE")]
+    pub export_junit: Option<PathBuf>,
+    /// Figures for github-action-benchmark (tool: customSmallerIsBetter)
+    #[arg(long, value_name = "FILE")]
+    pub export_gab: Option<PathBuf>,
+    /// Figures for Bencher (Bencher Metric Format)
+    #[arg(long, value_name = "FILE")]
+    pub export_bmf: Option<PathBuf>,
 }
 
 /// Reads the command line; ends the process where it makes no sense (exit code 2) or asks for help.

@@ -38,6 +38,9 @@ impl Exports {
             (Form::Markdown, &args.export_markdown),
             (Form::Csv, &args.export_csv),
             (Form::Html, &args.export_html),
+            (Form::Junit, &args.export_junit),
+            (Form::Github, &args.export_gab),
+            (Form::Bencher, &args.export_bmf),
         ];
         let mut exports = Vec::new();
         for (form, path) in asked {

@@ -4,12 +4,15 @@
 //! The renderers below lay out what is here and compute nothing. The JSON form of [`Report`] is
 //! published (`schemas/report.schema.json`): what a page draws is all in it.
 
+pub mod bench;
 pub mod comparison;
+pub mod course;
 pub mod csv;
 pub mod date;
 pub mod figure;
 pub mod html;
 pub mod json;
+pub mod junit;
 pub mod latency;
 pub mod layout;
 pub mod markdown;
@@ -53,6 +56,12 @@ pub enum Form {
     Csv,
     /// One page.
     Html,
+    /// Tests that passed and failed.
+    Junit,
+    /// What github-action-benchmark reads.
+    Github,
+    /// What Bencher reads.
+    Bencher,
 }
 
 /// Everything that is said of a run.
@@ -84,6 +93,9 @@ pub struct Report {
     pub starts: Vec<Start>,
     /// Every lap, in the order in which they were run.
     pub laps: Vec<Lap>,
+    /// Servers that break a rule of `--fail-if`, and the sentence that says so.
+    #[serde(skip)]
+    pub broken: Vec<(String, String)>,
 }
 
 /// Which run it is.
@@ -506,6 +518,9 @@ impl Report {
             Form::Markdown => markdown::render(self),
             Form::Csv => csv::render(self),
             Form::Html => html::render(self),
+            Form::Junit => junit::render(self),
+            Form::Github => bench::github(self),
+            Form::Bencher => bench::bencher(self),
         }
     }
 }

@@ -84,3 +84,25 @@ fn runs_without_a_server_in_common_are_refused() {
     let error = Comparison::of((&before, "run 1"), (&after, "run 2")).unwrap_err().to_string();
     assert!(error.contains("no server in common (go/net-http, node"), "{error}");
 }
+
+#[test]
+fn the_history_of_a_server_shows_where_it_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("a.db");
+    for share in [1.0, 1.0, 1.0, 1.0, 1.3, 1.3, 1.3, 1.3] {
+        let mut scene = changed(share);
+        scene.race.heats = Some(2);
+        scene.race.blocks = Some(2);
+        hold(&scene, Some(Store::open(&store).unwrap()));
+    }
+    let said = |arguments: &[&str]| String::from_utf8(hotlap(&store, arguments).stdout).unwrap();
+    let text = said(&["history", "go/net-http"]);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(text.contains("CPU µs/request  ▁▁▁▁|████"), "{text}");
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("From run 5 on (2026-11-21 20:15), CPU time per request is 1.30×"));
+    let json: serde_json::Value =
+        serde_json::from_str(&said(&["history", "go/net-http", "--json"])).unwrap();
+    assert_eq!(json["lines"][0]["changes"], serde_json::json!([4]));
+    assert!(said(&["history", "go/net-http", "--last", "3"]).contains("six runs"));
+}

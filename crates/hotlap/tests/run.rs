@@ -323,3 +323,28 @@ fn conforms(value: &Value, schema: &Value, root: &Value, at: &str) {
         conforms(item, own, root, &format!("{at}[{i}]"));
     }
 }
+
+#[test]
+fn the_forms_for_ci_hold_every_server_and_no_ceiling() {
+    let mut scene = three();
+    scene.scripts[1].dies_at = Some(0);
+    let mut report = Report::of(&hold(&scene, None).run);
+    report.broken.push(("python3 app.py".to_owned(), "Regression: <slow> & \"late\"".to_owned()));
+    let junit = report.render(Form::Junit);
+    assert!(junit.contains("tests=\"3\" failures=\"2\" errors=\"0\""), "{junit}");
+    assert!(
+        junit.contains("<failure message=\"Regression: &lt;slow&gt; &amp; &quot;late&quot;\">")
+    );
+    assert!(junit.contains("<testcase classname=\"hotlap\" name=\"node/http:cluster\">"));
+    assert!(!junit.contains("ceiling"));
+
+    let figures: Value = serde_json::from_str(&report.render(Form::Github)).unwrap();
+    assert_eq!(figures[0]["name"], "go/net-http: CPU time per request");
+    assert_eq!((&figures[0]["unit"], &figures[0]["range"]), (&"µs".into(), &"± 0.05%".into()));
+    assert_eq!(figures.as_array().unwrap().len(), 8);
+
+    let benchmarks: Value = serde_json::from_str(&report.render(Form::Bencher)).unwrap();
+    let throughput = &benchmarks["go/net-http"]["throughput"];
+    assert!(throughput["lower_value"].as_f64() < throughput["value"].as_f64());
+    assert!(benchmarks.get("node/http:cluster").is_none());
+}

@@ -187,7 +187,7 @@ fn report_and_store_do_not_know_each_other() {
 
 #[test]
 fn renderers_cannot_compute() {
-    let renderers = ["terminal", "markdown", "csv", "json", "html", "plot"];
+    let renderers = ["terminal", "markdown", "csv", "json", "html", "plot", "junit", "bench"];
     let breaches = lines_with(&files("crates/hotlap/src/report", &[".rs"]), |name, line| {
         let is_renderer = renderers.iter().any(|r| {
             name.ends_with(&format!("/report/{r}.rs")) || name.contains(&format!("/report/{r}/"))

@@ -4,9 +4,10 @@ use crate::cli::HistoryArgs;
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::record::State;
-use crate::report::date;
+use crate::report::course::{Course, Point};
 use crate::report::layout::{Column, Layout};
-use crate::store::Line;
+use crate::report::{Figure, date, terminal};
+use crate::store::{Line, Store};
 
 /// Lists the stored runs.
 ///
@@ -14,7 +15,11 @@ use crate::store::Line;
 /// When the store cannot be read.
 pub fn run(args: &HistoryArgs, console: &Console) -> anyhow::Result<Exit> {
     let store = super::report::open(&args.store)?;
-    let lines = store.lines(args.server.as_deref())?;
+    let mut lines = store.lines(args.server.as_deref())?;
+    lines.drain(..lines.len().saturating_sub(args.last));
+    if let Some(server) = args.server.as_deref().filter(|_| !lines.is_empty()) {
+        return course(&store, &lines, server, args.json, console);
+    }
     if args.json {
         console.print(&(serde_json::to_string_pretty(&lines)? + "\n"))?;
         return Ok(Exit::Ok);
@@ -27,6 +32,75 @@ pub fn run(args: &HistoryArgs, console: &Console) -> anyhow::Result<Exit> {
     }
     console.print(&table(&lines, console.width))?;
     Ok(Exit::Ok)
+}
+
+/// One server over the runs.
+fn course(
+    store: &Store,
+    lines: &[Line],
+    server: &str,
+    json: bool,
+    console: &Console,
+) -> anyhow::Result<Exit> {
+    let runs = lines.iter().map(|l| store.run(l.number)).collect::<Result<Vec<_>, _>>()?;
+    let Some(course) = Course::of(&runs, server) else { return Ok(Exit::Ok) };
+    match json {
+        true => console.print(&(serde_json::to_string_pretty(&course)? + "\n"))?,
+        false => console.print(&drawn(&course, console.width))?,
+    }
+    Ok(Exit::Ok)
+}
+
+fn drawn(course: &Course, width: usize) -> String {
+    let points = &course.points;
+    let runs = if points.len() == 1 { "run" } else { "runs" };
+    let lead = format!("{} · {} · {} {runs}", course.server, course.title, points.len());
+    let mut out = format!("\n{}\n", terminal::wrap(&lead, 2, width));
+    for line in &course.lines {
+        out += &format!("  {:<16}{}\n", line.measure, line.sparkline);
+    }
+    out.push('\n');
+    for sentence in &course.sentences {
+        out += &terminal::wrap(sentence, 2, width);
+    }
+    if course.sentences.is_empty() {
+        let why = match points.len() < 6 {
+            true => "No change can be told before there are six runs.",
+            false => "No change of level.",
+        };
+        out += &terminal::wrap(why, 2, width);
+    }
+    out.push('\n');
+    let cells = |of: fn(&Point) -> String| points.iter().map(of).collect::<Vec<_>>();
+    let full = |f: &Option<Figure>| f.as_ref().map_or_else(|| "–".to_owned(), Figure::full);
+    let columns = vec![
+        Column::right("run", "run", cells(|p| p.run.to_string())),
+        Column::left("began (UTC)", "began (UTC)", cells(|p| p.began.clone())),
+        Column::right(
+            "requests/s",
+            "requests/s",
+            points.iter().map(|p| full(&p.requests_per_s)).collect(),
+        ),
+        Column::right(
+            "CPU µs/request",
+            "CPU µs\n/request",
+            points.iter().map(|p| full(&p.cpu_us)).collect(),
+        ),
+        Column::prose("version", cells(|p| p.version.clone())),
+    ];
+    let layout = Layout::fit(columns, width.saturating_sub(2));
+    for line in layout.header().into_iter().chain(layout.rows()) {
+        out += &format!("  {line}\n");
+    }
+    if course.left_out > 0 {
+        let note = format!(
+            "{} more of its runs asked something else, under another load or on another machine \
+             than the last one, and are left out.",
+            course.left_out
+        );
+        out += &format!("\n{}", terminal::wrap(&note, 2, width));
+    }
+    out
 }
 
 fn table(lines: &[Line], width: usize) -> String {

@@ -95,7 +95,9 @@ pub fn conclude(
     exports: &mut Exports,
     console: &Console,
 ) -> anyhow::Result<Exit> {
-    let report = Report::of(&kept.run);
+    let mut report = Report::of(&kept.run);
+    let ruling = Ruling::on(&report, rules);
+    report.broken.clone_from(&ruling.broken);
     if !exports.to_stdout() {
         let mut text = terminal::render(&report, console.width, console.color);
         if let Some(number) = kept.run.number.filter(|_| !kept.store_failed && !console.quiet) {
@@ -116,7 +118,6 @@ pub fn conclude(
     if kept.store_failed {
         exit = exit.and(Exit::Error);
     }
-    let ruling = Ruling::on(&report, rules);
     ruling.sentences().for_each(|sentence| console.note(sentence));
     Ok(exit.and(ruling.exit()))
 }

@@ -42,6 +42,7 @@ impl Report {
             absent: run.absent.clone(),
             starts: run.starts.iter().map(|s| start(run, s)).collect(),
             laps: run.laps.iter().map(|l| lap(run, l)).collect(),
+            broken: Vec::new(),
         }
     }
 }

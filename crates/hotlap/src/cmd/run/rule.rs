@@ -16,8 +16,8 @@ pub struct Rule {
 /// What rules say of a report, a sentence each.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Ruling {
-    /// Who breaks one.
-    pub broken: Vec<String>,
+    /// Who breaks one, and the sentence.
+    pub broken: Vec<(String, String)>,
     /// Of whom it cannot be said, since there is no interval.
     pub unknown: Vec<String>,
 }
@@ -94,10 +94,11 @@ impl Rule {
             _ => ratio.value - 1.0 > self.limit,
         };
         if is_worse && beyond {
-            ruling.broken.push(format!(
+            let sentence = format!(
                 "Regression: {server} has {} the {what} of {other} (--fail-if).",
                 ratio.full()
-            ));
+            );
+            ruling.broken.push((server.to_owned(), sentence));
         }
     }
 
@@ -131,7 +132,7 @@ impl Ruling {
 
     /// Everything that is to be said.
     pub fn sentences(&self) -> impl Iterator<Item = &String> {
-        self.broken.iter().chain(&self.unknown)
+        self.broken.iter().map(|(_, sentence)| sentence).chain(&self.unknown)
     }
 
     /// The exit code: a rule that cannot be held is no pass.

@@ -71,7 +71,7 @@ fn layout(comparison: &Comparison, table: &Table, width: usize) -> (Layout, Vec<
     let (before, after) = (&comparison.before.name, &comparison.after.name);
     let columns = vec![
         Column::name("", "", names),
-        Column::left("", "", cells(&|c| c.measure.clone())),
+        Column::left("", "", cells(&|c| c.measure.replace("/request", ""))),
         Column::right(before, before, cells(&|c| text(&c.before))),
         Column::right(after, after, cells(&|c| text(&c.after))),
         Column::right("ratio", "ratio", cells(&|c| full(&c.ratio))),

@@ -1,0 +1,107 @@
+//! The report as JUnit XML, which every CI shows as a list of tests: one case a server and load.
+
+use super::{Report, Role, Row, Table};
+
+/// The report as JUnit XML: a server that failed is a failure, one without a figure is an error,
+/// one that breaks a rule of `--fail-if` is a failure.
+#[must_use]
+pub fn render(report: &Report) -> String {
+    let mut cases: Vec<String> = Vec::new();
+    let (mut failures, mut errors) = (report.failed.len(), 0);
+    for failed in &report.failed {
+        let text = format!("{}\n{}\n{}", failed.command, failed.last_words.join("\n"), failed.cure);
+        let message = format!("{}: {}", failed.phase, failed.cause);
+        cases.push(case(&failed.name, "", &fault("failure", &message, &text)));
+    }
+    for (table, row) in report.tables.iter().flat_map(|t| t.rows.iter().map(move |r| (t, r))) {
+        if row.role == Role::Ceiling {
+            continue;
+        }
+        let broken: Vec<&str> =
+            report.broken.iter().filter(|b| b.0 == row.name).map(|b| b.1.as_str()).collect();
+        let fault = match () {
+            () if !broken.is_empty() => {
+                failures += 1;
+                fault("failure", broken[0], &broken.join("\n"))
+            }
+            () if row.requests_per_s.is_none() => {
+                errors += 1;
+                fault("error", "no lap counts", &report.warnings.join("\n"))
+            }
+            () => String::new(),
+        };
+        cases.push(case(&name(table, row), &said(row), &fault));
+    }
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"hotlap\" \
+         tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" time=\"{}\" timestamp=\"{}\">\n{}  \
+         </testsuite>\n</testsuites>\n",
+        cases.len(),
+        report.run.took_s,
+        report.run.began.trim_end_matches('Z'),
+        cases.concat()
+    )
+}
+
+fn name(table: &Table, row: &Row) -> String {
+    match table.title.is_empty() {
+        true => row.name.clone(),
+        false => format!("{} ({})", row.name, table.title),
+    }
+}
+
+fn case(name: &str, said: &str, fault: &str) -> String {
+    let out = match said.is_empty() {
+        true => String::new(),
+        false => format!("      <system-out>{}</system-out>\n", escape(said)),
+    };
+    format!(
+        "    <testcase classname=\"hotlap\" name=\"{}\">\n{fault}{out}    </testcase>\n",
+        escape(name)
+    )
+}
+
+fn fault(kind: &str, message: &str, text: &str) -> String {
+    format!("      <{kind} message=\"{}\">{}</{kind}>\n", escape(message), escape(text))
+}
+
+/// The figures of a row in one line.
+fn said(row: &Row) -> String {
+    let figures = [
+        ("requests/s", &row.requests_per_s),
+        ("CPU µs/request", &row.cpu_us),
+        ("p50", &row.service.p50),
+        ("p99", &row.service.p99),
+        ("memory", &row.rss_mb),
+    ];
+    let known =
+        figures.iter().filter_map(|(what, f)| Some(format!("{what} {}", f.as_ref()?.full())));
+    known.collect::<Vec<_>>().join(", ")
+}
+
+/// Text that cannot leave its element; what XML 1.0 has no way to write is left out.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '&' => out += "&amp;",
+            '"' => out += "&quot;",
+            '\n' | '\t' => out.push(c),
+            c if c.is_control() || c == '\u{fffe}' || c == '\u{ffff}' => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_leave_its_attribute() {
+        assert_eq!(escape("a\"<script>&\u{1b}[1m"), "a&quot;&lt;script&gt;&amp;[1m");
+    }
+}
