@@ -247,7 +247,8 @@ impl Track for Live {
     fn lap(&mut self, entrant: usize, load: usize, kind: Kind) -> Result<Lap, Retired> {
         let mut plan = self.plan(entrant, load)?;
         plan.ramp = self.setting.ramp;
-        plan.stop = Stop::After(self.seats[entrant].laps[load]);
+        // A server that was never warmed up has the usual lap.
+        plan.stop = Stop::After(self.seats[entrant].laps[load].max(self.setting.lap));
         if let Kind::Paced { rate } = kind {
             plan.pace = Pace::Constant { rate };
         }

@@ -331,6 +331,7 @@ fn best_of_three(arena: &Arena, options: &Options) -> f64 {
     let mut live = Live::new(setting, &entrants, &loads, Arc::new(AtomicBool::new(false)));
     let mut best = |entrant| {
         live.start(entrant).expect("a start");
+        live.warm(entrant, 0).expect("a warm-up");
         let laps: Vec<Lap> =
             (0..3).map(|_| live.lap(entrant, 0, Kind::Flat).expect("a lap")).collect();
         let _ = live.stop(entrant);
