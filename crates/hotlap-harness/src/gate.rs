@@ -135,6 +135,7 @@ mod tests {
             reuse: Reuse::KeepAlive,
             pipeline: 1,
             request: 0,
+            rate: None,
         }
     }
 
