@@ -89,8 +89,11 @@ impl Exports {
     }
 }
 
+/// How a value is written in one form.
+type Renderer<T> = fn(&T) -> String;
+
 /// The exports of anything else that has forms: opened first, written once.
-pub struct Texts<T>(Vec<(Sink, fn(&T) -> String)>);
+pub struct Texts<T>(Vec<(Sink, Renderer<T>)>);
 
 impl<T> Default for Texts<T> {
     fn default() -> Self {

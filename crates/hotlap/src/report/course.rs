@@ -135,16 +135,24 @@ impl Course {
 }
 
 /// What two runs must have in common to stand in one line.
-fn key(run: &Run) -> (&str, Vec<(usize, bool, usize)>, &[usize], &str, Option<&str>) {
-    let loads = run.loads.iter().take(1);
+#[derive(PartialEq)]
+struct Key<'a> {
+    contract: &'a str,
+    load: Option<(usize, bool, usize)>,
+    server_cpus: &'a [usize],
+    cpu: &'a str,
+    fingerprint: Option<&'a str>,
+}
+
+fn key(run: &Run) -> Key<'_> {
     let print = run.host.facts.iter().find(|(name, _)| name == "fingerprint");
-    (
-        &run.contract,
-        loads.map(|l| (l.connections, l.keep_alive, l.pipeline)).collect(),
-        &run.schedule.server_cpus,
-        &run.host.cpu,
-        print.map(|(_, print)| print.as_str()),
-    )
+    Key {
+        contract: &run.contract,
+        load: run.loads.first().map(|l| (l.connections, l.keep_alive, l.pipeline)),
+        server_cpus: &run.schedule.server_cpus,
+        cpu: &run.host.cpu,
+        fingerprint: print.map(|(_, print)| print.as_str()),
+    }
 }
 
 fn title(run: &Run) -> String {
