@@ -13,6 +13,7 @@ pub mod figure;
 pub mod html;
 pub mod json;
 pub mod junit;
+mod ladder;
 pub mod latency;
 pub mod layout;
 pub mod markdown;
@@ -85,7 +86,7 @@ pub struct Report {
     pub failed: Vec<Failed>,
     /// Each step of a ladder; empty for other questions.
     pub ladder: Vec<Step>,
-    /// How each server scales; empty where the loads do not differ in exactly one number.
+    /// How each server scales; empty where neither threads nor loads form a scale.
     pub scaling: Vec<Scaling>,
     /// Whom the suite's sources published, and who takes no part, with the reason.
     pub absent: Vec<record::Absent>,
@@ -383,6 +384,12 @@ pub struct Step {
     pub cpu_us: Option<Figure>,
     /// What the step costs, in microseconds of wall time a request (1/rate).
     pub wall_us: Option<Figure>,
+    /// The upper rung's requests/s over the lower's.
+    pub requests_per_s: Option<Figure>,
+    /// The upper rung's CPU time a request over the lower's.
+    pub cost: Option<Figure>,
+    /// What is wrong with the upper rung's side effect; empty where nothing is.
+    pub side_effect: String,
     /// It said in one sentence.
     pub sentence: String,
 }
@@ -394,8 +401,10 @@ pub struct Scaling {
     pub server: String,
     /// What differs between the loads: `connections`.
     pub parameter: String,
-    /// The loads, the least first.
+    /// The values, the least first.
     pub points: Vec<ScalePoint>,
+    /// It said in one sentence.
+    pub sentence: String,
 }
 
 /// One server under one of the loads that it scales over.
@@ -407,8 +416,12 @@ pub struct ScalePoint {
     pub at: u64,
     /// Right answers per second.
     pub requests_per_s: Option<Figure>,
-    /// What it would be if it grew in proportion from the least load.
+    /// What it would be if it grew in proportion from the least value.
     pub ideal: Option<f64>,
+    /// How much of the proportion the step from the value before it gives: 1 is all.
+    pub efficiency: Option<f64>,
+    /// What is to be told of it: where the machine ends; else empty.
+    pub note: String,
 }
 
 /// A fresh start.

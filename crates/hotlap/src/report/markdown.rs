@@ -25,6 +25,12 @@ pub fn render(report: &Report) -> String {
         out += &published(table);
         out += &ladder(report, table.load);
     }
+    for scaling in &report.scaling {
+        out += &format!("- {}\n", escape(&scaling.sentence));
+    }
+    if !report.scaling.is_empty() {
+        out.push('\n');
+    }
     if let Some(noise) = &report.noise {
         out += &paragraph(&noise.sentence);
     }
@@ -207,16 +213,21 @@ fn ladder(report: &Report, load: usize) -> String {
     if steps.is_empty() {
         return String::new();
     }
-    let mut out = String::from("| step | on | CPU a request | wall time a request |\n");
-    out += "| :-- | :-- | --: | --: |\n";
+    let mut out = String::from(
+        "| step | on | CPU a request | wall time a request | CPU | requests/s | side effect |\n",
+    );
+    out += "| :-- | :-- | --: | --: | --: | --: | :-- |\n";
     for step in steps {
         let full = |f: &Option<Figure>| f.as_ref().map_or_else(String::new, Figure::full);
         out += &format!(
-            "| {} | {} | {} | {} |\n",
+            "| {} | {} | {} | {} | {} | {} | {} |\n",
             escape(&step.to),
             escape(&step.from),
             full(&step.cpu_us),
-            full(&step.wall_us)
+            full(&step.wall_us),
+            full(&step.cost),
+            full(&step.requests_per_s),
+            escape(&step.side_effect)
         );
     }
     out.push('\n');

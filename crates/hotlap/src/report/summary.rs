@@ -11,7 +11,7 @@ use super::latency::{known, latency};
 use super::standing::{Measure, Measured, Standing};
 use super::{
     Against, DEARER, ErrorCount, Failed, Figure, Heading, Host, LONGER, Lap, MORE, Noise, Report,
-    Row, SLOWER, Start, Step, Table, Warmup, date, published, scaling, sentence, warning,
+    Row, SLOWER, Start, Table, Warmup, date, ladder, published, scaling, sentence, warning,
 };
 use crate::record::{self, Question, Role, Run, State};
 
@@ -25,7 +25,7 @@ impl Report {
         let noise = tables.first().and_then(|t| t.noise.clone());
         let scaling = scaling::scaling(run, &tables);
         let ladder = match run.question {
-            Question::Ladder => standings.iter().flat_map(|s| steps(run, s)).collect(),
+            Question::Ladder => standings.iter().flat_map(|s| ladder::steps(run, s)).collect(),
             _ => Vec::new(),
         };
         Self {
@@ -221,7 +221,7 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
             .last()
             .map_or_else(String::new, |w| warning::class(w.class).to_owned()),
         badges: badges(run, index),
-        notes: notes(run, index),
+        notes: notes(run, standing.load, index),
         published: published::published(run, standing, index),
     }
 }
@@ -251,8 +251,11 @@ fn badges(run: &Run, server: usize) -> String {
     start.map_or_else(String::new, |s| format!("{}/{}", s.badges.0, s.badges.1))
 }
 
-fn notes(run: &Run, server: usize) -> Vec<String> {
+fn notes(run: &Run, load: usize, server: usize) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
+    notes.extend(run.servers[server].part.cpus.map(|n| scaling::beyond(run, n)));
+    notes.push(ladder::side_effect(run, load, server));
+    notes.retain(|note| !note.is_empty());
     for note in run.starts.iter().filter(|s| s.server == server).flat_map(|s| &s.notes) {
         if !notes.contains(note) {
             notes.push(note.clone());
@@ -400,46 +403,6 @@ fn failed(run: &Run, index: usize) -> Option<Failed> {
         last_words: why.last_words.clone(),
         cure: why.cure.clone(),
     })
-}
-
-/// Each rung against the one that it stands on. The difference is the lower rung's level times
-/// (ratio - 1), its interval that of the ratio: what the level's own interval adds is the same for
-/// both rungs and cancels in their comparison.
-fn steps(run: &Run, standing: &Standing) -> Vec<Step> {
-    let rungs: Vec<usize> =
-        (0..run.servers.len()).filter(|&i| super::standing::is_compared(run, i)).collect();
-    rungs
-        .windows(2)
-        .map(|pair| {
-            let (from, to) = (pair[0], pair[1]);
-            let found = standing.step(from, to);
-            let below = &standing.servers[from];
-            let cpu = found
-                .cost
-                .zip(below.cost)
-                .map(|((e, v), level)| (difference(level.value / 1e3, &e.ratio), v));
-            let wall = found.rate.zip(below.rate).map(|((e, v), level)| {
-                let inverse = sentence::inverse(&e.ratio);
-                (difference(1e6 / level.value, &inverse), v)
-            });
-            Step {
-                load: standing.load,
-                from: run.servers[from].name.clone(),
-                to: run.servers[to].name.clone(),
-                sentence: sentence::step(&run.servers[to].name, cpu, wall),
-                cpu_us: cpu.map(|(d, _)| sentence::difference(&d)),
-                wall_us: wall.map(|(d, _)| sentence::difference(&d)),
-            }
-        })
-        .collect()
-}
-
-fn difference(level: f64, ratio: &Estimate) -> Estimate {
-    Estimate {
-        value: level * (ratio.value - 1.0),
-        low: level * (ratio.low - 1.0),
-        high: level * (ratio.high - 1.0),
-    }
 }
 
 fn start(run: &Run, start: &record::Start) -> Start {

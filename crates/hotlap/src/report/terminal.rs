@@ -56,6 +56,9 @@ pub fn render(report: &Report, width: usize, color: bool) -> String {
             out += &wrap(&step.sentence, 2, width);
         }
     }
+    for scaling in &report.scaling {
+        out += &wrap(&scaling.sentence, 2, width);
+    }
     if let Some(noise) = &report.noise {
         out += &wrap(&noise.sentence, 2, width);
     }

@@ -1,0 +1,93 @@
+//! What each step of a ladder costs: a rung against the one that it stands on.
+
+use hotlap_stats::Estimate;
+
+use super::figure::{count, ratio};
+use super::standing::{Standing, is_compared};
+use super::{Step, sentence};
+use crate::record::{Gate, Run};
+
+/// Each rung that stands on another.
+#[must_use]
+pub fn steps(run: &Run, standing: &Standing) -> Vec<Step> {
+    let rungs = (0..run.servers.len()).filter(|&i| is_compared(run, i));
+    rungs.filter_map(|to| Some(step(run, standing, below(run, to)?, to))).collect()
+}
+
+/// The rung that one stands on; where that one is out, the next below it. Where nothing is said of
+/// who stands on whom, it is the one before.
+fn below(run: &Run, rung: usize) -> Option<usize> {
+    if run.servers.iter().all(|s| s.part.on.is_none()) {
+        return (0..rung).rev().find(|&i| is_compared(run, i));
+    }
+    let mut on = run.servers[rung].part.on;
+    for _ in 0..run.servers.len() {
+        match on {
+            Some(below) if below != rung && is_compared(run, below) => return Some(below),
+            Some(below) => on = run.servers.get(below)?.part.on,
+            None => return None,
+        }
+    }
+    None
+}
+
+/// The difference is the lower rung's level times (ratio - 1), its interval that of the ratio: what
+/// the level's own interval adds is the same for both rungs and cancels in their comparison.
+fn step(run: &Run, standing: &Standing, from: usize, to: usize) -> Step {
+    let found = standing.step(from, to);
+    let below = &standing.servers[from];
+    let cpu = found
+        .cost
+        .zip(below.cost)
+        .map(|((e, v), level)| (difference(level.value / 1e3, &e.ratio), v));
+    let wall = found.rate.zip(below.rate).map(|((e, v), level)| {
+        let inverse = sentence::inverse(&e.ratio);
+        (difference(1e6 / level.value, &inverse), v)
+    });
+    let name = run.servers[to].name.clone();
+    let side_effect = side_effect(run, standing.load, to);
+    Step {
+        load: standing.load,
+        from: run.servers[from].name.clone(),
+        sentence: match side_effect.is_empty() {
+            true => sentence::step(&name, cpu, wall),
+            false => format!("{name}: {side_effect}."),
+        },
+        to: name,
+        cpu_us: cpu.map(|(d, _)| sentence::difference(&d)),
+        wall_us: wall.map(|(d, _)| sentence::difference(&d)),
+        requests_per_s: found.rate.map(|(e, _)| ratio(&e.ratio)),
+        cost: found.cost.map(|(e, _)| ratio(&e.ratio)),
+        side_effect,
+    }
+}
+
+fn difference(level: f64, ratio: &Estimate) -> Estimate {
+    Estimate {
+        value: level * (ratio.value - 1.0),
+        low: level * (ratio.low - 1.0),
+        high: level * (ratio.high - 1.0),
+    }
+}
+
+/// What is wrong with a server's side effect under a load; empty where nothing is.
+#[must_use]
+pub fn side_effect(run: &Run, load: usize, server: usize) -> String {
+    let laps = run.laps.iter().filter(|l| l.server == server && l.load == load);
+    let (mut failed, mut must, mut did) = (0u64, 0, 0);
+    for gate in laps.flat_map(|l| &l.failed) {
+        if let Gate::SideEffect { expected, counted } = gate {
+            (failed, must, did) = (failed + 1, must + expected, did + counted);
+        }
+    }
+    if failed == 0 {
+        return String::new();
+    }
+    let less = if did < must { "work was dropped" } else { "work was done twice" };
+    format!(
+        "its side effect happened {} times where it had to {} times ({less}), so that it is no \
+         rung to be priced",
+        count(did),
+        count(must)
+    )
+}

@@ -1,0 +1,53 @@
+//! The suites of this repository: each can be read, and names what the catalogue has.
+
+use std::path::{Path, PathBuf};
+
+use hotlap_harness::catalogue::Catalogue;
+use hotlap_harness::contract::Contract;
+use hotlap_harness::suite::{self, Suite};
+
+fn root(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder)
+}
+
+#[test]
+fn every_suite_names_servers_that_answer_its_contract_and_requests_that_it_has() {
+    let catalogue = Catalogue::open(&root("servers")).unwrap();
+    let names = suite::names(&root("suites"));
+    let known = ["app-servers", "hello", "json-api", "ladder", "nim-speedup", "quick"];
+    assert!(known.iter().all(|name| names.iter().any(|n| n == name)), "{names:?}");
+    for name in names {
+        let suite = Suite::open(&name, &root("suites")).unwrap();
+        assert!(!suite.about.is_empty(), "{name}");
+        for entry in &suite.servers {
+            let server = catalogue.find(&entry.run);
+            let server = server.unwrap_or_else(|| panic!("{name}:{}: {}", entry.line, entry.run));
+            if let Some(contract) = suite.contract {
+                assert!(server.contracts.contains(&contract), "{name}: {}", entry.run);
+            }
+        }
+        let exchanges = suite.contract.map(|c| Contract::of(c, None).exchanges);
+        for request in suite.loads.iter().filter_map(|l| l.request.as_ref()) {
+            let known = exchanges.iter().flatten().any(|e| &e.name == request);
+            assert!(known, "{name}: {request}");
+        }
+    }
+}
+
+#[test]
+fn every_published_row_has_a_source_a_year_and_what_it_is_set_against() {
+    for name in suite::names(&root("suites")) {
+        let suite = Suite::open(&name, &root("suites")).unwrap();
+        for source in &suite.published {
+            assert!(!source.source.is_empty() && source.year > 2010, "{name}");
+            let reference = source.reference.unwrap_or_else(|| panic!("{name}: {}", source.source));
+            if source.rows.iter().any(|row| row.entry == reference) {
+                continue;
+            }
+            panic!("{name}: {} has no row for its reference", source.source);
+        }
+        for absent in &suite.absent {
+            assert!(!absent.why.is_empty(), "{name}: {}", absent.name);
+        }
+    }
+}
