@@ -43,6 +43,36 @@ pub struct Race {
     pub seed: u64,
     /// Where to go on: the first heat and block that are not run yet.
     pub from: Place,
+    /// What was run before, where this is the rest of an interrupted race.
+    pub past: Past,
+}
+
+/// What an interrupted race had run.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Past {
+    /// The laps that count, as fast as can be.
+    pub laps: Vec<PastLap>,
+    /// Who is out.
+    pub out: Vec<usize>,
+    /// The rate of its paced laps, in requests/s.
+    pub rate: Option<f64>,
+    /// What it took.
+    pub spent: Duration,
+}
+
+/// What is needed of a lap to go on after it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PastLap {
+    /// Whose.
+    pub entrant: usize,
+    /// Under which load.
+    pub load: usize,
+    /// When.
+    pub at: Place,
+    /// CPU time a request, in nanoseconds.
+    pub cost_ns: Option<f64>,
+    /// Requests/s.
+    pub rate: f64,
 }
 
 /// A place in the schedule.
@@ -171,9 +201,9 @@ pub fn run(race: &Race, track: &mut dyn Track, watch: &mut dyn FnMut(Event)) -> 
         track,
         watch,
         running: vec![false; race.entrants.len()],
-        out: vec![false; race.entrants.len()],
+        out: (0..race.entrants.len()).map(|n| race.past.out.contains(&n)).collect(),
         timetable: Timetable::new(race),
-        rate: race.rate,
+        rate: race.rate.or(race.past.rate),
     };
     let over = schedule.run();
     schedule.stop_all();
@@ -203,8 +233,8 @@ impl Schedule<'_> {
                     return over;
                 }
                 place.block += 1;
-                let next = self.timetable.next(place, self.track.elapsed());
-                let left = self.timetable.left(place, self.track.elapsed());
+                let next = self.timetable.next(place, self.elapsed());
+                let left = self.timetable.left(place, self.elapsed());
                 (self.watch)(Event::Block { next: place, left });
                 if next != Next::Block {
                     break next;
@@ -226,7 +256,7 @@ impl Schedule<'_> {
     /// Starts and warms all that are still in, in random order.
     fn start_heat(&mut self, heat: u32) -> Result<(), Over> {
         (self.watch)(Event::Heat { heat });
-        let began = self.track.elapsed();
+        let began = self.elapsed();
         let order = shuffled(self.race.seed, Place { heat, block: 0 }, 0, self.running.len());
         for &entrant in order.iter().filter(|e| !self.out[**e]).collect::<Vec<_>>() {
             self.go_on()?;
@@ -254,13 +284,13 @@ impl Schedule<'_> {
                 }
             }
         }
-        self.timetable.heat_started(self.track.elapsed().saturating_sub(began));
+        self.timetable.heat_started(self.elapsed().saturating_sub(began));
         self.go_on()
     }
 
     /// Every server once in random order, and once more in the mirrored order.
     fn block(&mut self, place: Place) -> Result<(), Over> {
-        let began = self.track.elapsed();
+        let began = self.elapsed();
         for load in 0..self.race.loads.len() {
             let order = order(self.race.seed, place, load, self.running.len());
             let kind = self.race.loads[load].rate.map_or(Kind::Flat, |rate| Kind::Paced { rate });
@@ -268,13 +298,13 @@ impl Schedule<'_> {
                 self.lap(place, nth, entrant, load, kind)?;
             }
         }
-        self.timetable.block_run(self.track.elapsed().saturating_sub(began));
+        self.timetable.block_run(self.elapsed().saturating_sub(began));
         Ok(())
     }
 
     /// The same, at a rate that all can carry.
     fn paced_block(&mut self, place: Place) -> Result<(), Over> {
-        let began = self.track.elapsed();
+        let began = self.elapsed();
         let rate = match self.rate.or_else(|| self.timetable.common_rate()) {
             Some(rate) => *self.rate.insert(rate),
             None => return Ok(()),
@@ -284,7 +314,7 @@ impl Schedule<'_> {
         for (nth, entrant) in order.into_iter().enumerate() {
             self.lap(place, nth, entrant, 0, Kind::Paced { rate })?;
         }
-        self.timetable.paced_run(self.track.elapsed().saturating_sub(began));
+        self.timetable.paced_run(self.elapsed().saturating_sub(began));
         Ok(())
     }
 
@@ -303,6 +333,7 @@ impl Schedule<'_> {
         (self.watch)(Event::Lapping { entrant, load });
         match self.track.lap(entrant, load, kind) {
             Ok(mut lap) => {
+                lap.at_ms += u64::try_from(self.race.past.spent.as_millis()).unwrap_or(u64::MAX);
                 lap.heat = place.heat;
                 lap.block = place.block;
                 lap.place = u32::try_from(nth).unwrap_or(u32::MAX);
@@ -339,6 +370,11 @@ impl Schedule<'_> {
         for entrant in 0..self.running.len() {
             self.stop(entrant);
         }
+    }
+
+    /// Since the race began, with what was run before.
+    fn elapsed(&self) -> Duration {
+        self.race.past.spent + self.track.elapsed()
     }
 
     /// Whether there is a reason to go on.
@@ -413,6 +449,7 @@ mod tests {
             rate: None,
             seed: 7,
             from: Place::default(),
+            past: Past::default(),
         }
     }
 

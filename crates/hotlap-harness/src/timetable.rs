@@ -50,16 +50,24 @@ impl Timetable {
             precision: race.precision,
             ..Goal::default()
         };
-        Self {
+        let mut timetable = Self {
             rule: Rule::new(goal),
             started: Vec::new(),
             blocks: Vec::new(),
             paced: Vec::new(),
             costs: vec![vec![Vec::new(); race.loads.len()]; n],
             rates: vec![Vec::new(); n],
-            out: vec![false; n],
+            out: (0..n).map(|i| race.past.out.contains(&i)).collect(),
             race: race.clone(),
+        };
+        for lap in &race.past.laps {
+            let (place, value) = (lap.at, lap.cost_ns.unwrap_or(lap.rate));
+            timetable.costs[lap.entrant][lap.load].push((place.heat, place.block, value));
+            if lap.load == 0 {
+                timetable.rates[lap.entrant].push(lap.rate);
+            }
         }
+        timetable
     }
 
     /// A heat's servers are started and warm.

@@ -104,7 +104,6 @@ pub enum Command {
     /// Measure the instrument against servers whose true figures are known
     Prove(ProveArgs),
     /// Write a commented suite file for the servers named
-    #[command(hide = true)]
     Init(InitArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
@@ -146,6 +145,12 @@ pub struct RunArgs {
         conflicts_with_all = ["servers", "ladder", "names", "reference"]
     )]
     pub suite: Option<String>,
+    /// Go on with the last run of this suite, which was interrupted: no finished lap is lost
+    #[arg(
+        long,
+        conflicts_with_all = ["servers", "no_store", "heats", "blocks", "seed", "lap", "budget"]
+    )]
+    pub resume: bool,
     /// Each server stands on the one before it: show what each step costs
     #[arg(long)]
     pub ladder: bool,

@@ -304,6 +304,24 @@ impl Store {
         })
     }
 
+    /// A run that had stopped goes on.
+    ///
+    /// # Errors
+    /// Names the file, the cause and the cure.
+    pub fn reopen(&mut self, run: u64) -> Result<(), StoreError> {
+        self.end(run, State::UnderWay, 0)
+    }
+
+    /// Number of the last run of a suite.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn last_of(&self, suite: &str) -> Result<Option<u64>, StoreError> {
+        let sql = "SELECT max(number) FROM run WHERE suite = ?1";
+        let asked = self.db.query_row(sql, [suite], |row| row.get::<_, Option<i64>>(0));
+        asked.map(|n| n.map(|n| n as u64)).map_err(|e| self.explain(&e))
+    }
+
     /// Number of the last run.
     ///
     /// # Errors

@@ -54,7 +54,12 @@ impl<'a> Timekeeper<'a> {
         exports: &'a mut Exports,
         console: &'a Console,
     ) -> Result<Self, StoreError> {
-        run.number = store.as_mut().map(|s| s.begin(&run)).transpose()?;
+        run.number = match (store.as_mut(), run.number) {
+            (None, _) => None,
+            (Some(store), None) => Some(store.begin(&run)?),
+            // It goes on.
+            (Some(store), Some(number)) => store.reopen(number).map(|()| Some(number))?,
+        };
         Ok(Self {
             run,
             store,
@@ -69,7 +74,7 @@ impl<'a> Timekeeper<'a> {
     /// Runs the race to its end.
     pub fn keep(mut self, race: &Race, track: &mut dyn Track) -> Kept {
         let over = race::run(race, track, &mut |event| self.watch(&event));
-        self.run.took_ms = track.elapsed().as_millis() as u64;
+        self.run.took_ms = (race.past.spent + track.elapsed()).as_millis() as u64;
         self.run.state = match over {
             Over::Interrupted => State::Interrupted,
             Over::Precise | Over::Budget | Over::Done | Over::Nobody => State::Finished,

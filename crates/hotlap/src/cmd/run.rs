@@ -2,6 +2,7 @@
 
 pub mod card;
 pub mod grid;
+pub mod resume;
 pub mod rule;
 
 use std::path::PathBuf;
@@ -53,6 +54,16 @@ struct Meant {
     store: Option<Store>,
 }
 
+impl Meant {
+    /// The run that is to go on, if one is.
+    fn earlier(&self, wanted: bool) -> anyhow::Result<Option<Run>> {
+        match (&self.card.suite, &self.store) {
+            (Some(suite), Some(store)) if wanted => resume::earlier(store, &suite.name).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
 /// Holds a race.
 ///
 /// # Errors
@@ -60,6 +71,7 @@ struct Meant {
 /// refuses.
 pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
     let mut meant = meant(&args)?;
+    let earlier = meant.earlier(args.resume)?;
     let interrupt = Interrupt::listen()?;
     let grid = Grid::of(&meant.card, &args, &interrupt, console)?;
     if interrupt.asked() {
@@ -72,7 +84,11 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
     }
     meant.race.entrants = grid.entrants.clone();
     meant.race.budget = meant.card.budget.unwrap_or_else(|| usual_budget(&meant.race));
-    let run = record(&args, &meant, &grid, &host);
+    let mut run = record(&args, &meant, &grid, &host);
+    if let Some(earlier) = earlier {
+        resume::go_on(&mut meant.race, &earlier, &run)?;
+        run = Run { state: State::UnderWay, ..earlier };
+    }
     announce(&run, &meant, console);
     let logs = Logs::new()?;
     let setting = setting(&args, &meant, logs.0.clone())?;
@@ -148,6 +164,7 @@ fn meant(args: &RunArgs) -> anyhow::Result<Meant> {
         rate: args.shape.rate,
         seed: schedule.seed.unwrap_or_else(fresh_seed),
         from: Place::default(),
+        past: hotlap_harness::race::Past::default(),
     };
     let rules = args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<_>>()?;
     let exports = Exports::open(&args.exports)?;

@@ -146,6 +146,7 @@ impl Scene {
             rate: None,
             seed: 7,
             from: Place::default(),
+            past: hotlap_harness::race::Past::default(),
         }
     }
 

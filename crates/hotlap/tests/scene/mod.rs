@@ -60,6 +60,7 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
             rate: None,
             seed: 7,
             from: Place::default(),
+            past: hotlap_harness::race::Past::default(),
         },
         scripts: servers.iter().map(|s| s.2.clone()).collect(),
         question: Question::Compare,

@@ -112,6 +112,7 @@ impl Arena {
             rate: None,
             seed,
             from: Place::default(),
+            past: hotlap_harness::race::Past::default(),
         }
     }
 

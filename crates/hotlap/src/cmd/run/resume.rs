@@ -1,0 +1,114 @@
+//! `--resume`: an interrupted run goes on with the heat that was under way.
+//!
+//! The order follows from the seed, the heat and the block alone, so all that is needed is what was
+//! run, and by whom. The block that was cut short keeps the laps that it has; the next one follows.
+
+use std::time::Duration;
+
+use hotlap_harness::entrant::Entrant;
+use hotlap_harness::race::{Past, PastLap, Place, Race};
+
+use crate::exit::usage;
+use crate::record::{Run, Server, State};
+use crate::store::Store;
+
+/// The last run of a suite, if it did not end by its own rule.
+///
+/// # Errors
+/// When there is none, or it is finished.
+pub fn earlier(store: &Store, suite: &str) -> anyhow::Result<Run> {
+    let Some(number) = store.last_of(suite)? else {
+        return usage(format!("no run of the suite {suite} is stored: there is nothing to resume"));
+    };
+    let run = store.run(number)?;
+    if run.state == State::Finished {
+        return usage(format!(
+            "run {number}, the last of the suite {suite}, is finished: leave out --resume to run \
+             it again"
+        ));
+    }
+    Ok(run)
+}
+
+/// Makes a race the rest of an earlier one; `now` is what would be recorded if it were none.
+///
+/// # Errors
+/// When what takes part is no longer what it was.
+pub fn go_on(race: &mut Race, earlier: &Run, now: &Run) -> anyhow::Result<()> {
+    let number = earlier.number.unwrap_or(0);
+    if earlier.loads != now.loads || earlier.question != now.question {
+        return usage(format!("run {number} cannot be resumed: its suite has been changed since"));
+    }
+    let unbuilt = ["toolchain", "build"];
+    let is_out =
+        |s: &Server| s.retired.as_ref().is_some_and(|r| !unbuilt.contains(&r.phase.as_str()));
+    let started = |s: &&Server| s.retired.is_none() || is_out(s);
+    let mut entrants: Vec<Entrant> = Vec::new();
+    for server in earlier.servers.iter().take_while(started) {
+        let found = race.entrants.iter().find(|e| (&e.name, e.role) == (&server.name, server.role));
+        match (found, race.entrants.first()) {
+            (Some(entrant), _) => entrants.push(entrant.clone()),
+            // It is out, and is never started again: anybody can hold its place.
+            (None, Some(any)) if server.retired.is_some() => {
+                entrants.push(Entrant {
+                    name: server.name.clone(),
+                    role: server.role,
+                    ..any.clone()
+                });
+            }
+            _ => {
+                return usage(format!(
+                    "run {number} cannot be resumed: {} cannot take part any more",
+                    server.name
+                ));
+            }
+        }
+    }
+    let schedule = &earlier.schedule;
+    let some = |n: u32| (n > 0).then_some(n);
+    race.entrants = entrants;
+    race.seed = earlier.seed;
+    race.lap = Duration::from_secs_f64(schedule.lap_ms / 1e3);
+    race.budget = Duration::from_secs_f64(schedule.budget_s);
+    race.precision = schedule.precision;
+    (race.heats, race.blocks) = (some(schedule.heats), some(schedule.blocks));
+    race.from = from(earlier);
+    race.past = past(earlier);
+    if race.heats.is_some_and(|heats| race.from.heat >= heats) {
+        return usage(format!("run {number} has all its heats: nothing is left to be run"));
+    }
+    Ok(())
+}
+
+/// The first place that was not begun: the block after the last one, in the heat under way.
+fn from(earlier: &Run) -> Place {
+    let flat = earlier.laps.iter().filter(|l| l.rate.is_none());
+    let last = flat.map(|l| Place { heat: l.heat, block: l.block }).max();
+    match last {
+        None => Place::default(),
+        Some(last) if last.block + 1 == earlier.schedule.blocks => {
+            Place { heat: last.heat + 1, block: 0 }
+        }
+        Some(last) => Place { block: last.block + 1, ..last },
+    }
+}
+
+fn past(earlier: &Run) -> Past {
+    let good = earlier.laps.iter().filter(|l| l.rate.is_none() && l.counts());
+    let ended = earlier.laps.last().map_or(0, |l| l.at_ms + l.window_ns / 1_000_000);
+    let retired = |(i, server): (usize, &Server)| server.retired.as_ref().map(|_| i);
+    Past {
+        laps: good
+            .map(|l| PastLap {
+                entrant: l.server,
+                load: l.load,
+                at: Place { heat: l.heat, block: l.block },
+                cost_ns: l.cost_ns(),
+                rate: l.requests_per_s(),
+            })
+            .collect(),
+        out: earlier.servers.iter().enumerate().filter_map(retired).collect(),
+        rate: earlier.laps.iter().find_map(|l| l.rate),
+        spent: Duration::from_millis(ended),
+    }
+}

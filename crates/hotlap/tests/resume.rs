@@ -1,0 +1,106 @@
+//! A run that was interrupted goes on: the same order, no lap lost, none twice.
+
+mod scene;
+
+use std::path::Path;
+use std::time::Duration;
+
+use hotlap::cmd::run::resume;
+use hotlap::console::Console;
+use hotlap::export::Exports;
+use hotlap::record::{Run, State};
+use hotlap::store::Store;
+use hotlap::timekeeper::{Kept, Timekeeper};
+use hotlap_harness::race::Over;
+use hotlap_harness::scripted::Scripted;
+use scene::{Scene, record, three};
+
+fn hold(scene: &Scene, run: Run, store: &Path, interrupted_at: Option<Duration>) -> Kept {
+    let mut track = Scripted::new(scene.scripts.clone(), scene.race.loads.clone(), scene.race.lap);
+    track.interrupted_at = interrupted_at;
+    let (mut exports, console) =
+        (Exports::default(), Console { quiet: true, ..Console::plain(80) });
+    let store = Some(Store::open(store).unwrap());
+    Timekeeper::new(run, store, &mut exports, &console).unwrap().keep(&scene.race, &mut track)
+}
+
+/// Heat, block, place and server of every lap.
+fn laps(run: &Run) -> Vec<(u32, u32, u32, usize)> {
+    run.laps.iter().map(|l| (l.heat, l.block, l.place, l.server)).collect()
+}
+
+fn suite() -> (Scene, Run) {
+    let scene = three();
+    let run = Run { suite: Some("mine".to_owned()), ..record(&scene) };
+    (scene, run)
+}
+
+#[test]
+fn an_interrupted_suite_goes_on_with_the_heat_that_was_under_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = {
+        let (scene, run) = suite();
+        hold(&scene, run, &folder.path().join("whole.db"), None)
+    };
+    let path = folder.path().join("cut.db");
+    let (mut scene, run) = suite();
+    let cut = hold(&scene, run.clone(), &path, Some(Duration::from_secs(15)));
+    assert_eq!((cut.over, cut.run.state), (Over::Interrupted, State::Interrupted));
+    let last = *laps(&cut.run).last().unwrap();
+    assert_eq!((last.0, last.1), (1, 3), "it was cut in the second heat");
+
+    let earlier = resume::earlier(&Store::open(&path).unwrap(), "mine").unwrap();
+    assert_eq!(laps(&earlier), laps(&cut.run));
+    resume::go_on(&mut scene.race, &earlier, &run).unwrap();
+    assert_eq!((scene.race.from.heat, scene.race.from.block), (1, 4));
+    let kept = hold(&scene, Run { state: State::UnderWay, ..earlier }, &path, None);
+    assert_eq!((kept.over, kept.run.number), (Over::Done, Some(1)));
+
+    let read = Store::open(&path).unwrap().run(1).unwrap();
+    assert_eq!(read.state, State::Finished);
+    assert_eq!(laps(&read)[..cut.run.laps.len()], laps(&cut.run), "no finished lap is lost");
+    let expected: Vec<_> = laps(&whole.run)
+        .into_iter()
+        .filter(|lap| (lap.0, lap.1) != (1, 3) || laps(&cut.run).contains(lap))
+        .collect();
+    assert_eq!(laps(&read), expected, "the order is the one that it would have had");
+    assert!(read.laps.is_sorted_by_key(|l| l.at_ms), "its clock goes on");
+    assert!(read.took_ms > cut.run.took_ms);
+}
+
+#[test]
+fn a_server_that_was_out_stays_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.db");
+    let (mut scene, run) = suite();
+    scene.scripts[1].dies_at = Some(4);
+    hold(&scene, run.clone(), &path, Some(Duration::from_secs(15)));
+    let earlier = resume::earlier(&Store::open(&path).unwrap(), "mine").unwrap();
+    scene.scripts[1].dies_at = None;
+    let before = earlier.laps.iter().filter(|l| l.server == 1).count();
+    resume::go_on(&mut scene.race, &earlier, &run).unwrap();
+    let kept = hold(&scene, Run { state: State::UnderWay, ..earlier }, &path, None);
+    assert_eq!(kept.run.laps.iter().filter(|l| l.server == 1).count(), before);
+    assert!(kept.run.servers[1].retired.is_some());
+}
+
+#[test]
+fn what_cannot_go_on_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.db");
+    let (mut scene, run) = suite();
+    let told =
+        |suite| resume::earlier(&Store::open(&path).unwrap(), suite).unwrap_err().to_string();
+    assert!(told("mine").contains("no run of the suite mine is stored"));
+    let cut = hold(&scene, run.clone(), &path, Some(Duration::from_secs(5)));
+    let gone = scene.race.entrants.remove(1).name;
+    let error = resume::go_on(&mut scene.race, &cut.run, &run).unwrap_err().to_string();
+    assert_eq!(error, format!("run 1 cannot be resumed: {gone} cannot take part any more"));
+    let mut changed = run;
+    changed.loads[0].connections = 1;
+    let error = resume::go_on(&mut scene.race, &cut.run, &changed).unwrap_err().to_string();
+    assert_eq!(error, "run 1 cannot be resumed: its suite has been changed since");
+    let (scene, run) = suite();
+    hold(&scene, run, &path, None);
+    assert!(told("mine").contains("run 2, the last of the suite mine, is finished"));
+}
