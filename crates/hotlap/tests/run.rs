@@ -4,7 +4,7 @@ mod scene;
 
 use std::time::Duration;
 
-use hotlap::record::{Question, State};
+use hotlap::record::{Gate, Published, Question, State, Than};
 use hotlap::report::{Form, Report, terminal};
 use hotlap_harness::entrant::Role;
 use hotlap_harness::scripted::Script;
@@ -232,6 +232,87 @@ fn a_ladder_shows_what_each_step_costs() {
     json: +0.00 µs [−0.01, +0.01] of CPU (within noise), +0.01 µs [−0.06, +0.07]
     of wall time (within noise) a request.
     "###);
+}
+
+#[test]
+fn a_rung_stands_on_the_one_that_it_names_and_dropped_work_is_no_speed() {
+    let rung = |cost| script(1e9 / cost, cost, 50, &[0.01, -0.01, 0.0, 0.005, -0.005]);
+    let mut scene = scene(&[
+        ("plain", Role::Reference, rung(27_000.0)),
+        ("json", Role::Contestant, rung(31_000.0)),
+        ("bidi", Role::Contestant, rung(33_000.0)),
+        ("dropping", Role::Contestant, rung(28_000.0)),
+    ]);
+    scene.question = Question::Ladder;
+    let mut run = hold(&scene, None).run;
+    for (rung, on) in [(1, 0), (2, 0), (3, 1)] {
+        run.servers[rung].part.on = Some(on);
+    }
+    for lap in run.laps.iter_mut().filter(|l| l.server == 3) {
+        lap.failed.push(Gate::SideEffect { expected: 1_000, counted: 400 });
+    }
+    let report = Report::of(&run);
+    let steps: Vec<(&str, &str)> =
+        report.ladder.iter().map(|s| (s.from.as_str(), s.to.as_str())).collect();
+    assert_eq!(steps, [("plain", "json"), ("plain", "bidi"), ("json", "dropping")]);
+    assert_eq!(
+        report.ladder[2].sentence,
+        "dropping: its side effect happened 14,400 times where it had to 36,000 times (work was \
+         dropped), so that it is no rung to be priced."
+    );
+    assert!(report.ladder[2].cpu_us.is_none() && report.ladder[1].cost.is_some());
+}
+
+#[test]
+fn published_figures_stand_beside_what_is_measured() {
+    let mut run = hold(&three(), None).run;
+    let published = |requests_per_s, doubt: &str| Published {
+        called: "X".to_owned(),
+        requests_per_s,
+        than: Some(Than { server: 0, requests_per_s: 50_002.84 }),
+        year: 2016,
+        source: "a page".to_owned(),
+        doubt: doubt.to_owned(),
+        ..Published::default()
+    };
+    run.servers[0].published = vec![published(50_002.84, "")];
+    run.servers[1].published = vec![published(115_968.64, "best of three")];
+    let report = Report::of(&run);
+    let row = |name: &str| report.tables[0].rows.iter().find(|r| r.name == name).unwrap();
+    let node = &row("node/http:cluster").published[0];
+    assert_eq!(node.sentence, "2016: 2.32× of go/net-http · here: 0.66× [0.66, 0.67]");
+    assert_eq!(
+        row("go/net-http").published[0].sentence,
+        "2016: 1×, what the others are set against"
+    );
+    let markdown = report.render(Form::Markdown);
+    assert!(markdown.contains("| node/http:cluster | X | 115,969 |"), "{markdown}");
+    assert!(markdown.contains("| 2.32× | 0.66× [0.66, 0.67] | best of three |"), "{markdown}");
+}
+
+#[test]
+fn scaling_says_what_each_step_gives_and_where_the_machine_ends() {
+    let at = |rate| script(rate, 20_000.0, 5, &[0.01, -0.01]);
+    let mut scene = scene(&[
+        ("a (1 thread)", Role::Reference, at(10_000.0)),
+        ("a (2 threads)", Role::Contestant, at(15_000.0)),
+        ("b", Role::Contestant, at(9_000.0)),
+    ]);
+    scene.question = Question::Scale;
+    let mut run = hold(&scene, None).run;
+    for (server, cpus) in [(0, 1), (1, 2)] {
+        run.servers[server].part.cpus = Some(cpus);
+        run.servers[server].part.base = "a".to_owned();
+    }
+    let report = Report::of(&run);
+    let said: Vec<&str> = report.scaling.iter().map(|s| s.sentence.as_str()).collect();
+    assert_eq!(
+        said,
+        ["a over threads: 1: 10,000 · 2: 15,000 (75 % of proportion, more threads than cores)."]
+    );
+    let rows = &report.tables[0].rows;
+    let beyond = rows.iter().find(|r| r.name == "a (2 threads)").unwrap();
+    assert_eq!(beyond.notes, ["more threads than cores: the servers have one here"]);
 }
 
 #[test]
