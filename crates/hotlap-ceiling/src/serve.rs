@@ -14,7 +14,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use socket2::{Domain, Socket, Type};
 
-use crate::request::{self, Ask, Read, Request};
+use crate::request::{self, Ask, Missing, Read, Request};
 
 /// What is answered, and when.
 pub trait Behaviour {
@@ -147,6 +147,8 @@ struct Connection {
     stream: TcpStream,
     /// Bytes of a request that is not whole yet, or that waits behind a held answer.
     rest: Vec<u8>,
+    /// What the request in `rest` lacks.
+    missing: Option<Missing>,
     /// Answer bytes that the socket did not take yet, or that are held back.
     unsent: Vec<u8>,
     /// Close once all is sent.
@@ -218,6 +220,7 @@ impl<B: Behaviour> Loop<B> {
         self.connections[place] = Some(Connection {
             stream,
             rest: Vec::new(),
+            missing: None,
             unsent: Vec::new(),
             closing: false,
             held: false,
@@ -259,9 +262,14 @@ impl<B: Behaviour> Loop<B> {
                 self.buffer = buffer;
                 more
             } else {
-                let mut bytes = std::mem::take(&mut connection.rest);
-                bytes.extend_from_slice(&self.buffer[..n]);
-                self.take(place, &bytes)
+                connection.rest.extend_from_slice(&self.buffer[..n]);
+                let len = connection.rest.len();
+                if connection.missing.is_some_and(|m| !m.may_be_in(&self.buffer[..n], len)) {
+                    true
+                } else {
+                    let bytes = std::mem::take(&mut connection.rest);
+                    self.take(place, &bytes)
+                }
             };
             if !more || whole {
                 return;
@@ -273,6 +281,7 @@ impl<B: Behaviour> Loop<B> {
     fn take(&mut self, place: usize, bytes: &[u8]) -> bool {
         let Some(connection) = self.connections[place].as_mut() else { return false };
         let mut at = 0;
+        connection.missing = None;
         self.out.clear();
         while at < bytes.len() && !connection.closing && !connection.held {
             match request::read(&bytes[at..]) {
@@ -287,11 +296,13 @@ impl<B: Behaviour> Loop<B> {
                         self.held.push(Reverse((due, place, connection.serial)));
                     }
                 }
-                Read::Part(expects) => {
+                Read::Part(missing) => {
+                    let expects = matches!(missing, Missing::Body { expects: true, .. });
                     if expects && !connection.continued {
                         connection.continued = true;
                         self.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
                     }
+                    connection.missing = Some(missing);
                     break;
                 }
                 Read::Bad(status) => {
