@@ -26,6 +26,7 @@ pub mod process;
 pub mod race;
 pub mod sample;
 pub mod scripted;
+pub mod stress;
 pub mod suite;
 pub mod timetable;
 pub mod toolchain;

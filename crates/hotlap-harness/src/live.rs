@@ -23,6 +23,8 @@ use seat::Seat;
 mod bring_up;
 mod seat;
 
+pub(crate) use bring_up::ask;
+
 /// How servers are run and laps are measured.
 #[derive(Debug, Clone)]
 pub struct Setting {

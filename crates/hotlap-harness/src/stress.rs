@@ -1,0 +1,392 @@
+//! What becomes of a server, and of its good clients, when others misbehave.
+//!
+//! Each [`Scenario`] has the good clients' load before, during and after: did they suffer, did the
+//! server answer or close the others, is it well again ([`judge()`])? A server stands alone here,
+//! since nothing is compared between servers: each is held against itself of a second ago. One
+//! that is down is started again for its next scenario.
+//!
+//! Only servers on this machine are stressed, unless the caller says that the other is his.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hotlap_load::plan::{Endpoint, Request, Target};
+use serde::{Deserialize, Serialize};
+
+use crate::boot::{Boot, LAST_LINES, ending};
+use crate::contract::{Contract, Exchange};
+use crate::cores::{self, Split};
+use crate::entrant::{Entrant, Launch, Start};
+use crate::learn;
+use crate::live::ask;
+use crate::process::{Process, Warden};
+use crate::sample::Sampler;
+use crate::track::Retired;
+use crate::verify::wire::Wire;
+use crate::verify::{Demand, LIMIT};
+
+mod bout;
+mod crowd;
+mod judge;
+mod scenario;
+
+pub use crowd::Fate;
+pub use judge::{
+    BUSY, ERRORS, Held, Judgement, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed, P99_LEAST_NS,
+    P99_TIMES, PACE, Pace, Reason, THREADS_LEAST, THREADS_TIMES, Verdict, judge,
+};
+pub use scenario::{Attack, Rude, Says, Scenario};
+
+/// What the `Host` header says to servers that are started here.
+const HOST: &str = "localhost";
+
+/// How servers are stressed.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// What happens to each, in order.
+    pub scenarios: Vec<Scenario>,
+    /// How long each part takes.
+    pub timing: Timing,
+    /// The good clients' connections; one generator thread.
+    pub good: usize,
+    /// Who runs on which cores.
+    pub cores: Split,
+    /// How a warden is started.
+    pub warden: Warden,
+    /// Where what servers print is kept.
+    pub logs: PathBuf,
+    /// How long a server may take from its start to its first answer.
+    pub start_limit: Duration,
+    /// How long a server may take to end in peace.
+    pub grace: Duration,
+    /// A server on another machine may be stressed too.
+    pub target_is_mine: bool,
+}
+
+/// How long each part takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// Load before the first scenario.
+    pub warm: Duration,
+    /// What the good clients send before a window opens.
+    pub ramp: Duration,
+    /// The window before the others come, and that when they are gone.
+    pub quiet: Duration,
+    /// From the others' coming to the good clients' load beside them.
+    pub gather: Duration,
+    /// The window beside them.
+    pub attack: Duration,
+    /// How long a good client waits for an answer.
+    pub timeout: Duration,
+    /// How long a server may take to give a right answer when all is over.
+    pub recover: Duration,
+    /// How long an idle server is watched, at a time.
+    pub idle: Duration,
+}
+
+impl Default for Timing {
+    /// About two and a half seconds a scenario.
+    fn default() -> Self {
+        let ms = Duration::from_millis;
+        Self {
+            warm: ms(1_000),
+            ramp: ms(100),
+            quiet: ms(400),
+            gather: ms(300),
+            attack: ms(1_200),
+            // Shorter than the attack: who is starved all along has failed by its end.
+            timeout: ms(1_000),
+            recover: ms(5_000),
+            idle: ms(200),
+        }
+    }
+}
+
+/// One server, stressed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Subject {
+    /// What tables call it.
+    pub name: String,
+    /// What really ran: the version receipt; empty when unknown.
+    pub version: String,
+    /// What became of it, a scenario each, as far as it came.
+    pub trials: Vec<Trial>,
+    /// Why there is no more, if it could not be started (again).
+    pub retired: Option<Retired>,
+    /// What should be told.
+    pub notes: Vec<String>,
+}
+
+/// One scenario of one server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// The scenario's name.
+    pub scenario: String,
+    /// Who came.
+    pub about: String,
+    /// What was seen.
+    pub observed: Observed,
+    /// What to think of it.
+    pub judgement: Judgement,
+    /// The last lines that the server printed, if it ended.
+    pub last_words: Vec<String>,
+}
+
+/// Stresses one server; `on` is told what is under way, and each trial when it is over.
+#[must_use]
+pub fn stress(
+    entrant: &Entrant,
+    setting: &Setting,
+    stop: &AtomicBool,
+    on: &mut dyn FnMut(&Event<'_>),
+) -> Subject {
+    let mut subject = Subject {
+        name: entrant.name.clone(),
+        version: entrant.version.clone(),
+        trials: Vec::new(),
+        retired: None,
+        notes: Vec::new(),
+    };
+    let mut stand: Option<Stand> = None;
+    for scenario in &setting.scenarios {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        on(&Event::Scenario { server: &entrant.name, scenario: &scenario.name });
+        let mut here = match stand
+            .take()
+            .map_or_else(|| Stand::bring_up(entrant, setting, stop, &mut subject.notes), Ok)
+        {
+            Ok(here) => here,
+            Err(retired) => {
+                subject.retired = (!stop.load(Ordering::Relaxed)).then_some(retired);
+                break;
+            }
+        };
+        match here.meet_for_sure(scenario, setting, stop) {
+            Ok(Some(trial)) => {
+                on(&Event::Trial { server: &entrant.name, trial: &trial });
+                // A server that runs elsewhere cannot be started again: it is tried as it is.
+                let goes_on = trial.judgement.verdict != Verdict::Down || here.process.is_none();
+                subject.trials.push(trial);
+                if goes_on {
+                    stand = Some(here);
+                } else {
+                    here.take_down(setting);
+                }
+            }
+            Ok(None) => {
+                here.take_down(setting);
+                break;
+            }
+            Err(retired) => {
+                subject.retired = Some(retired);
+                here.take_down(setting);
+                break;
+            }
+        }
+    }
+    if let Some(stand) = stand {
+        stand.take_down(setting);
+    }
+    subject
+}
+
+/// What is under way.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A scenario begins.
+    Scenario {
+        /// Whose.
+        server: &'a str,
+        /// Its name.
+        scenario: &'a str,
+    },
+    /// A scenario is over.
+    Trial {
+        /// Whose.
+        server: &'a str,
+        /// What came of it.
+        trial: &'a Trial,
+    },
+}
+
+/// A server that answers, and what is asked of it.
+struct Stand {
+    process: Option<Process>,
+    sampler: Option<Sampler>,
+    target: Target,
+    host: String,
+    exchange: Exchange,
+    request: Request,
+    /// Share of a core that it used while nothing was asked, at first.
+    idle: Option<f64>,
+}
+
+impl Stand {
+    fn bring_up(
+        entrant: &Entrant,
+        setting: &Setting,
+        stop: &AtomicBool,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, Retired> {
+        let (target, host, process) = match &entrant.start {
+            Start::Running { target, host, .. } => (target.clone(), host.clone(), None),
+            Start::Launch(launch) => {
+                let (target, process) = boot(entrant, launch, setting, stop)?;
+                (target, HOST.to_owned(), Some(process))
+            }
+        };
+        mine(&target, setting)?;
+        let contract = match entrant.contract.name {
+            Some(_) => entrant.contract.clone(),
+            None => settle(&target, &host, entrant, notes)?,
+        };
+        let exchange = contract.exchanges[0].clone();
+        let answer = first_answer(&target, &host, &exchange).map_err(|why| {
+            out("verify", format!("{}: {why}", exchange.name), "hotlap check says more")
+        })?;
+        let request = exchange.request(&host, &answer);
+        let sampler = process.as_ref().map(Sampler::new);
+        let mut stand = Self { process, sampler, target, host, exchange, request, idle: None };
+        stand.warm(setting, stop)?;
+        Ok(stand)
+    }
+
+    /// Some load before anything counts, and how idle it is then.
+    fn warm(&mut self, setting: &Setting, stop: &AtomicBool) -> Result<(), Retired> {
+        let warm = self.good(setting, setting.timing.warm);
+        if warm.answers == 0 && !stop.load(Ordering::Relaxed) {
+            let cause = warm.unreachable.unwrap_or_else(|| {
+                format!("{} good clients get no right answer, undisturbed", setting.good)
+            });
+            return Err(out("warm-up", cause, "hotlap check shows what it answers"));
+        }
+        self.idle = self.idle_share(setting.timing.idle);
+        Ok(())
+    }
+
+    /// Lets it meet a scenario, and a second time if its good clients suffered: a neighbour of this
+    /// machine may have been the cause, and does not come back just then.
+    fn meet_for_sure(
+        &mut self,
+        scenario: &Scenario,
+        setting: &Setting,
+        stop: &AtomicBool,
+    ) -> Result<Option<Trial>, Retired> {
+        let first = self.meet(scenario, setting, stop)?;
+        match first {
+            Some(trial) if trial.judgement.verdict == Verdict::Suffered => {
+                let again = self.meet(scenario, setting, stop)?;
+                let other = |again: &Trial| again.judgement.verdict != Verdict::Suffered;
+                Ok(Some(again.filter(other).unwrap_or(trial)))
+            }
+            first => Ok(first),
+        }
+    }
+
+    fn take_down(self, setting: &Setting) {
+        if let Some(process) = self.process {
+            process.stop(setting.grace);
+        }
+    }
+}
+
+fn boot(
+    entrant: &Entrant,
+    launch: &Launch,
+    setting: &Setting,
+    stop: &AtomicBool,
+) -> Result<(Target, Process), Retired> {
+    let first = entrant.contract.exchanges[0].clone();
+    let boot = Boot {
+        launch,
+        cpus: setting.cores.server_cpus(cores::allowed().map_or(1, |cores| cores.len())),
+        cores: &setting.cores.server,
+        warden: &setting.warden,
+        log: setting.logs.join("stress.log"),
+        limit: setting.start_limit,
+        counters: false,
+        elsewhere: entrant.demand == Demand::Stranger,
+        stop,
+    };
+    let booted = boot.run(&mut |target| ask(target, HOST, &first))?;
+    Ok((booted.target, booted.process))
+}
+
+/// Whether this target may be stressed, and speaks what rude clients speak.
+fn mine(target: &Target, setting: &Setting) -> Result<(), Retired> {
+    let Endpoint::Tcp(address) = &target.endpoint else {
+        let cure = "let it listen on a port of 127.0.0.1";
+        return Err(out("start", "rude clients come over TCP only".to_owned(), cure));
+    };
+    if target.tls.is_some() {
+        let cause = "rude clients speak plain HTTP only".to_owned();
+        return Err(out("start", cause, "stress what is behind the TLS"));
+    }
+    if !address.ip().is_loopback() && !setting.target_is_mine {
+        let cause = format!("{} is not on this machine", address.ip());
+        return Err(out("start", cause, "say --target-is-mine if you may stress it"));
+    }
+    Ok(())
+}
+
+/// What a stranger answers becomes what is right.
+fn settle(
+    target: &Target,
+    host: &str,
+    entrant: &Entrant,
+    notes: &mut Vec<String>,
+) -> Result<Contract, Retired> {
+    let learned = learn::learn(target, host, &entrant.contract)
+        .map_err(|why| out("verify", why, "ask it with curl to see why"))?;
+    for note in learned.notes {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    Ok(learned.contract)
+}
+
+fn first_answer(
+    target: &Target,
+    host: &str,
+    exchange: &Exchange,
+) -> Result<hotlap_load::http::Answer, String> {
+    let mut wire = Wire::open(target, LIMIT)?;
+    wire.send(&exchange.bytes(host))?;
+    let answer = wire.answer(exchange.is_head())?;
+    exchange.check(&answer, std::time::SystemTime::now())?;
+    Ok(answer)
+}
+
+fn out(phase: &str, cause: String, cure: &str) -> Retired {
+    Retired { phase: phase.to_owned(), cause, last_words: Vec::new(), cure: cure.to_owned() }
+}
+
+/// How a process ended and what it said last, if it did.
+fn last_of(process: Option<&mut Process>) -> Option<(String, Vec<String>)> {
+    let process = process?;
+    let exit = process.exited()?;
+    // A program that makes itself a daemon leaves its first process; what came of it serves on.
+    if process.members().is_ok_and(|members| !members.is_empty()) {
+        return None;
+    }
+    Some((ending(exit), process.tail(LAST_LINES)))
+}
+
+/// Waits, but not past an interrupt; whether the whole time passed.
+fn pause(time: Duration, stop: &AtomicBool) -> bool {
+    let until = Instant::now() + time;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+}
