@@ -34,7 +34,7 @@ mod scenario;
 pub use crowd::Fate;
 pub use judge::{
     BUSY, ERRORS, Held, Judgement, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed, P99_LEAST_NS,
-    P99_TIMES, PACE, Pace, Reason, THREADS_LEAST, THREADS_TIMES, Verdict, judge,
+    P99_TIMES, PACE, PACE_AFTER, Pace, Reason, THREADS_LEAST, THREADS_TIMES, Verdict, judge,
 };
 pub use scenario::{Attack, Rude, Says, Scenario};
 
@@ -79,6 +79,8 @@ pub struct Timing {
     pub attack: Duration,
     /// How long a good client waits for an answer.
     pub timeout: Duration,
+    /// How long a good client waits among many more good ones, where waiting is fair.
+    pub crowded: Duration,
     /// How long a server may take to give a right answer when all is over.
     pub recover: Duration,
     /// How long an idle server is watched, at a time.
@@ -90,13 +92,15 @@ impl Default for Timing {
     fn default() -> Self {
         let ms = Duration::from_millis;
         Self {
-            warm: ms(1_000),
+            warm: ms(2_000),
             ramp: ms(100),
             quiet: ms(400),
             gather: ms(300),
             attack: ms(1_200),
             // Shorter than the attack: who is starved all along has failed by its end.
             timeout: ms(1_000),
+            // What wrk waits.
+            crowded: ms(2_000),
             recover: ms(5_000),
             idle: ms(200),
         }
@@ -300,10 +304,13 @@ fn boot(
     stop: &AtomicBool,
 ) -> Result<(Target, Process), Retired> {
     let first = entrant.contract.exchanges[0].clone();
+    let split = &setting.cores;
+    let usual = split.server_cpus(cores::allowed().map_or(1, |cores| cores.len()));
+    let cpus = entrant.cpus.unwrap_or(usual);
     let boot = Boot {
         launch,
-        cpus: setting.cores.server_cpus(cores::allowed().map_or(1, |cores| cores.len())),
-        cores: &setting.cores.server,
+        cpus,
+        cores: &split.server[..cpus.min(split.server.len())],
         warden: &setting.warden,
         log: setting.logs.join("stress.log"),
         limit: setting.start_limit,

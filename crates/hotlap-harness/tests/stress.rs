@@ -117,6 +117,7 @@ fn entrant(address: SocketAddr) -> Entrant {
         demand: Demand::Stranger,
         version: String::new(),
         counts: None,
+        cpus: None,
     }
 }
 
@@ -135,6 +136,7 @@ fn stressed(address: SocketAddr, scenarios: &[&str], timeout_ms: u64) -> Subject
             gather: ms(150),
             attack: ms(600),
             timeout: ms(timeout_ms),
+            crowded: ms(timeout_ms),
             recover: ms(1_500),
             idle: ms(10),
         },

@@ -154,6 +154,15 @@ pub struct RunArgs {
     /// Each server stands on the one before it: show what each step costs
     #[arg(long)]
     pub ladder: bool,
+    /// Let each server meet what servers meet in life (overload, slow clients, garbage, ...): do
+    /// its good clients suffer, and is it well afterwards?
+    ///
+    /// About half a minute a server. Verdicts are printed and exported, and not stored.
+    #[arg(long, conflicts_with_all = ["ladder", "fail_if"])]
+    pub stress: bool,
+    /// Only this of what --stress does; repeat it for more
+    #[arg(long = "scenario", value_name = "NAME", requires = "stress")]
+    pub scenarios: Vec<String>,
     /// Install what the servers named are missing first, as `hotlap setup --yes` does
     #[arg(long)]
     pub setup: bool,
@@ -198,6 +207,7 @@ Examples:
   hotlap run http://127.0.0.1:8080/ --path /health
   hotlap run --ladder './app --bare' './app --json' './app --json --log'
   hotlap run --suite app-servers --setup
+  hotlap run --stress 'node app.js' --scenario garbage --scenario 'slow headers'
   hotlap run base pr --fail-if 'cost +3%' --export-markdown summary.md";
 
 /// How a server is loaded.

@@ -68,7 +68,7 @@ impl Exports {
     /// # Errors
     /// Names the file that cannot be written.
     pub fn rewrite(&mut self, report: &Report) -> anyhow::Result<()> {
-        self.write(report, false)
+        self.write(&|form| report.render(form), false)
     }
 
     /// Writes all of them.
@@ -76,13 +76,21 @@ impl Exports {
     /// # Errors
     /// Names the file that cannot be written.
     pub fn finish(&mut self, report: &Report) -> anyhow::Result<()> {
-        self.write(report, true)
+        self.finish_with(&|form| report.render(form))
     }
 
-    fn write(&mut self, report: &Report, last: bool) -> anyhow::Result<()> {
+    /// Writes all of them with what another kind of report renders.
+    ///
+    /// # Errors
+    /// Names the file that cannot be written.
+    pub fn finish_with(&mut self, render: &dyn Fn(Form) -> String) -> anyhow::Result<()> {
+        self.write(render, true)
+    }
+
+    fn write(&mut self, render: &dyn Fn(Form) -> String, last: bool) -> anyhow::Result<()> {
         for export in &mut self.0 {
             if last || !matches!(export.sink, Sink::Stdout) {
-                export.sink.write(&report.render(export.form))?;
+                export.sink.write(&render(export.form))?;
             }
         }
         Ok(())

@@ -23,6 +23,7 @@ mod published;
 mod scaling;
 pub mod sentence;
 pub mod standing;
+pub mod stress;
 mod summary;
 pub mod terminal;
 mod warning;

@@ -8,7 +8,7 @@ use hotlap_load::plan::{Endpoint, Plan, Stop};
 use hotlap_load::{Error, Session};
 
 use super::crowd::{Crowd, Fate};
-use super::judge::{Held, Observed, PACE, Pace, judge};
+use super::judge::{Held, Observed, PACE_AFTER, Pace, judge};
 use super::scenario::{Attack, Scenario};
 use super::{Setting, Stand, Trial, last_of, out, pause};
 use crate::live::ask;
@@ -56,7 +56,7 @@ impl Stand {
             return Ok(None);
         }
         let middle;
-        (observed.during, middle) = self.beside(setting);
+        (observed.during, middle) = self.beside(scenario, setting);
         match others {
             Others::Load(session) => {
                 session.stop();
@@ -98,7 +98,7 @@ impl Stand {
     fn afterwards(&self, before: &Pace, setting: &Setting, stop: &AtomicBool) -> Pace {
         let mut best = self.good(setting, setting.timing.quiet);
         for _ in 1..AFTER_LOOKS {
-            let is_slow = best.requests_per_s < PACE * before.requests_per_s;
+            let is_slow = best.requests_per_s < PACE_AFTER * before.requests_per_s;
             if !is_slow || stop.load(Ordering::Relaxed) {
                 break;
             }
@@ -111,8 +111,12 @@ impl Stand {
     }
 
     /// The same beside the others, and what the server holds towards its end.
-    fn beside(&mut self, setting: &Setting) -> (Pace, Option<Held>) {
-        let session = match Session::start(&self.good_plan(setting, setting.timing.attack)) {
+    fn beside(&mut self, scenario: &Scenario, setting: &Setting) -> (Pace, Option<Held>) {
+        let mut plan = self.good_plan(setting, setting.timing.attack);
+        if matches!(scenario.attack, Attack::Load { .. }) {
+            plan.timeout = setting.timing.crowded;
+        }
+        let session = match Session::start(&plan) {
             Ok(session) => session,
             Err(error) => return (paced(Err(error)), self.held()),
         };
@@ -146,6 +150,7 @@ impl Stand {
         match &scenario.attack {
             Attack::Load { connections, threads, reuse } => {
                 let mut plan = self.good_plan(setting, LINGER);
+                plan.timeout = setting.timing.crowded;
                 (plan.connections, plan.threads, plan.reuse) = (*connections, *threads, *reuse);
                 let session = Session::start(&plan).map_err(|e| refused(e.to_string()))?;
                 Ok(Others::Load(session))

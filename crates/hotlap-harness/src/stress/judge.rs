@@ -20,8 +20,8 @@ pub enum Verdict {
     /// The good clients had less than [`PACE`] of their fair share of the throughput of before, or
     /// a p99 of over [`P99_TIMES`] times the fair one and [`P99_LEAST_NS`] more than before.
     Suffered,
-    /// It serves again, but at less than [`PACE`] of its throughput of before in each of a few
-    /// looks, or has not given back what the attack took: more than
+    /// It serves again, but at less than [`PACE_AFTER`] of its throughput of before in each of a
+    /// few looks, or has not given back what the attack took: more than
     /// [`MEMORY_TIMES`] times the memory of before and [`MEMORY_LEAST_BYTES`] more, more than
     /// [`THREADS_TIMES`] times the threads and [`THREADS_LEAST`] more, or it uses over
     /// [`BUSY`] of a core more than before while nothing is asked.
@@ -35,6 +35,10 @@ pub enum Verdict {
 
 /// The least share of its fair throughput that does not count as suffering.
 pub const PACE: f64 = 0.5;
+
+/// The least share of its throughput of before at which a server counts as well again: a third,
+/// since a machine that slows down for seconds looks the same.
+pub const PACE_AFTER: f64 = 1.0 / 3.0;
 
 /// A p99 so many times the fair one counts as suffering, if it is also [`P99_LEAST_NS`] longer.
 pub const P99_TIMES: f64 = 10.0;
@@ -158,7 +162,7 @@ pub fn judge(observed: &Observed) -> Judgement {
         reasons.push(Reason::Mute);
     } else if after.errs(before) {
         reasons.push(Reason::ErrorsAfter(after.failed(), after.asked()));
-    } else if after.requests_per_s < PACE * before.requests_per_s {
+    } else if after.requests_per_s < PACE_AFTER * before.requests_per_s {
         reasons.push(Reason::SlowAfter(ratio(after.requests_per_s, before.requests_per_s)));
     }
     if during.errs(before) {
@@ -360,7 +364,7 @@ mod tests {
         // What a busy machine does to anybody is no verdict: nearly half, ninefold, 99 ms more.
         let noisy = Observed {
             during: pace(5_001, 18_000_000, 5),
-            after: pace(5_001, 101_000_000, 0),
+            after: pace(3_334, 101_000_000, 0),
             held: Some([held(20, 4), held(400, 300), held(80, 20)]),
             idle: Some([0.1, 0.55]),
             ..calm()
@@ -431,8 +435,8 @@ mod tests {
             "it uses 99 % of a core while nothing is asked",
         ];
         assert_eq!(judged(scarred), (Verdict::Scarred, why.map(str::to_owned).to_vec()));
-        let slower = Observed { after: pace(4_000, 2_000_000, 0), ..calm() };
-        let why = "40 % of its throughput once all was over".to_owned();
+        let slower = Observed { after: pace(3_000, 2_000_000, 0), ..calm() };
+        let why = "30 % of its throughput once all was over".to_owned();
         assert_eq!(judged(slower), (Verdict::Scarred, vec![why]));
     }
 

@@ -4,6 +4,7 @@ pub mod card;
 pub mod grid;
 pub mod resume;
 pub mod rule;
+pub mod stress;
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -15,6 +16,7 @@ use hotlap_harness::host;
 use hotlap_harness::live::{Live, Setting};
 use hotlap_harness::process::Warden;
 use hotlap_harness::race::{Over, Place, Race};
+use hotlap_harness::suite;
 
 use crate::cli::RunArgs;
 use crate::console::Console;
@@ -70,7 +72,11 @@ impl Meant {
 /// When the command line makes no sense, a file or the store cannot be written, or the system
 /// refuses.
 pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
-    let mut meant = meant(&args)?;
+    let card = Card::of(&args)?;
+    if args.stress || card.question == suite::Question::Stress {
+        return stress::run(&card, &args, console);
+    }
+    let mut meant = meant(&args, card)?;
     let earlier = meant.earlier(args.resume)?;
     let interrupt = Interrupt::listen()?;
     let grid = Grid::of(&meant.card, &args, &interrupt, console)?;
@@ -145,9 +151,8 @@ fn is_measured(report: &Report) -> bool {
 }
 
 /// Everything that can be wrong with the command line is found here, before anything is started.
-fn meant(args: &RunArgs) -> anyhow::Result<Meant> {
+fn meant(args: &RunArgs, card: Card) -> anyhow::Result<Meant> {
     let schedule = &args.schedule;
-    let card = Card::of(args)?;
     let split = if schedule.no_pin { unpinned() } else { cores::split_here(card.cpus) };
     if schedule.heats == Some(0) || schedule.blocks == Some(0) {
         return usage("0 heats or blocks measure nothing: use at least 1");

@@ -113,9 +113,6 @@ impl Card {
     }
 
     fn read(args: &RunArgs, suite: Suite) -> anyhow::Result<Self> {
-        if suite.question == Question::Stress {
-            return usage(format!("{}: stress is not a question that run answers", suite.name));
-        }
         let read = |written: &Option<hotlap_harness::suite::Written>| written.clone();
         let budget = match (args.schedule.budget, read(&suite.budget)) {
             (None, Some(w)) => Some(

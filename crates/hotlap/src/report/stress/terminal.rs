@@ -1,0 +1,130 @@
+//! The stress of some servers, for a terminal of any width.
+
+use super::{Line, StressReport, Stressed};
+use crate::report::layout::{Column, Layout};
+use crate::report::terminal::wrap;
+
+/// The report for a terminal of `width` columns.
+#[must_use]
+pub fn render(report: &StressReport, width: usize, color: bool) -> String {
+    let mut out = format!("\n{}", wrap(&report.title.join(" · "), 2, width));
+    if report.interrupted {
+        out += &wrap("Interrupted: what there is by then.", 2, width);
+    }
+    for server in &report.servers {
+        out.push('\n');
+        out += &one(server, width, color);
+    }
+    out.push('\n');
+    for sentence in &report.sentences {
+        out += &wrap(sentence, 2, width);
+    }
+    if report.servers.iter().any(|s| !s.lines.is_empty()) {
+        out.push('\n');
+        for rule in &report.rules {
+            out += &wrap(rule, 2, width);
+        }
+    }
+    out
+}
+
+fn one(server: &Stressed, width: usize, color: bool) -> String {
+    let mut out = match server.version.is_empty() {
+        true => wrap(&server.name, 2, width),
+        false => wrap(&format!("{} · {}", server.name, server.version), 2, width),
+    };
+    if !server.lines.is_empty() {
+        out += &table(&server.lines, width, color);
+    }
+    for line in &server.lines {
+        if !line.reasons.is_empty() {
+            out += &wrap(&format!("{}: {}", line.scenario, line.reasons.join("; ")), 4, width);
+        }
+        for words in &line.last_words {
+            out += &wrap(&format!("| {words}"), 6, width);
+        }
+    }
+    if let Some(retired) = &server.retired {
+        out += &wrap(&format!("{}: {}", retired.phase, retired.cause), 4, width);
+        for words in &retired.last_words {
+            out += &wrap(&format!("| {words}"), 6, width);
+        }
+        out += &wrap(&retired.cure, 4, width);
+    }
+    for note in &server.notes {
+        out += &wrap(&format!("Note: {note}"), 4, width);
+    }
+    out
+}
+
+fn table(lines: &[Line], width: usize, color: bool) -> String {
+    let cells = |of: fn(&Line) -> &str| lines.iter().map(|l| of(l).to_owned()).collect::<Vec<_>>();
+    let columns = vec![
+        Column::left("", "", cells(|l| &l.scenario)),
+        Column::left("", "", cells(|l| l.verdict)),
+        Column::right("of fair share", "of fair\nshare", cells(|l| &l.of_fair_share)),
+        Column::right("p99", "p99", cells(|l| &l.p99)),
+        Column::right("errors", "errors", cells(|l| &l.errors)),
+        Column::left("the others", "the others", cells(|l| &l.others)).goes(3),
+        Column::right("memory", "memory", cells(|l| &l.memory)).goes(2),
+        Column::right("threads", "threads", cells(|l| &l.threads)).goes(1),
+    ];
+    let layout = Layout::fit(columns, width.saturating_sub(4));
+    let mut out: String = layout.header().iter().map(|line| format!("    {line}\n")).collect();
+    for (line, text) in lines.iter().zip(layout.rows()) {
+        let on = match line.verdict {
+            _ if !color => "",
+            "well" => "\x1b[32m",
+            "down" | "hurt" => "\x1b[31m",
+            _ => "\x1b[33m",
+        };
+        let off = if on.is_empty() { "" } else { "\x1b[0m" };
+        out += &format!("    {on}{text}{off}\n");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::report;
+    use super::*;
+
+    #[test]
+    fn a_stress_reads_as_a_table_a_server_and_a_sentence() {
+        let text = render(&report(), 100, false);
+        let expected = "
+  stress · 8 good clients, keep-alive
+
+  go/net-http · go1.24
+                      of fair
+                        share              p99  errors  the others                            memory
+    garbage     well     93 %  1.0 ms → 3.0 ms       0  200 × 4xx, 40 × 5xx, 20 closed  7 → 9 → 8 MB
+    2,000 idle  down      0 %                –       8  1,000 closed, 1,000 not let in
+    2,000 idle: the server exited with code 1; 8 of 8 requests of good clients failed; good clients
+    had 0 % of their fair throughput
+      | too many open files
+
+  nim/jester
+    build: nim is missing
+    hotlap setup nim
+
+  go/net-http is well under 1 of 2; down after 2,000 idle.
+
+  suffered: good clients had under 50 % of their fair throughput, or a p99 over 10 times the fair
+  one and 100 ms longer
+  scarred: serves again, but at under a third of its throughput, or keeps over 2 times the memory
+  and 64 MB more, over 2 times the threads and 16 more, or stays busy
+  hurt: over 0.1 % of the good clients' requests failed
+  down: ended, or not well once all was over
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn it_fits_into_80_columns_and_colours_the_verdicts() {
+        let text = render(&report(), 80, false);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("down"));
+        assert!(render(&report(), 80, true).contains("\x1b[31m2,000 idle"));
+    }
+}
