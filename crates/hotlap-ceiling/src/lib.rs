@@ -10,6 +10,7 @@
 pub mod known;
 pub mod request;
 pub mod serve;
+mod timer;
 
 pub use known::Known;
 pub use serve::{Hello, ServeError, serve};
