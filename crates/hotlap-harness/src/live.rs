@@ -254,8 +254,8 @@ impl Track for Live {
         if let Kind::Paced { rate } = kind {
             plan.pace = Pace::Constant { rate };
         }
-        let counted = self.seats[entrant].lines();
         self.seats[entrant].thaw();
+        let counted = self.seats[entrant].settled_lines();
         let run = self.measure(entrant, &plan, counted);
         if self.setting.freeze {
             self.seats[entrant].freeze();

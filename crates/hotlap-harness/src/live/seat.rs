@@ -23,6 +23,9 @@ use crate::track::Retired;
 /// How long a side effect may lag behind the answers.
 const SIDE_EFFECT_LIMIT: Duration = Duration::from_secs(5);
 
+/// A log that stands still for so long has caught up.
+const SETTLED: Duration = Duration::from_millis(50);
+
 /// One server.
 pub(super) struct Seat {
     pub(super) entrant: Entrant,
@@ -248,6 +251,20 @@ impl Seat {
     /// Lines that its side effect has written so far.
     pub(super) fn lines(&mut self) -> u64 {
         self.lines.as_mut().map_or(0, Lines::count)
+    }
+
+    /// The same, once no more come: what was asked before it was frozen may still be in its queue.
+    pub(super) fn settled_lines(&mut self) -> u64 {
+        let until = Instant::now() + SIDE_EFFECT_LIMIT;
+        let mut lines = self.lines();
+        while self.lines.is_some() && Instant::now() < until {
+            std::thread::sleep(SETTLED);
+            let before = std::mem::replace(&mut lines, self.lines());
+            if before == lines {
+                break;
+            }
+        }
+        lines
     }
 
     /// Whether, since there were `before` lines, as many came as requests were answered, or sent, for
