@@ -1,7 +1,12 @@
-//! The live line: heat, phase, current estimate, time left; gone when done.
+//! What is under way: heat, phase, time left, and in a race the servers with what is known of them
+//! so far; gone when done.
 //!
 //! Drawn from a thread of its own, ten times a second at most, so that nobody who measures ever
 //! waits for a terminal. Without a terminal there are plain lines instead, one a heat.
+
+mod board;
+#[cfg(unix)]
+mod keys;
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +17,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::console::Console;
 
+pub use board::{Board, Seen};
+
 /// Between two rounds, each of which draws twice: once for the words, once for the spinner.
 const PERIOD: Duration = Duration::from_millis(200);
 
@@ -21,6 +28,7 @@ struct Status {
     heat: String,
     phase: String,
     ends: Option<Instant>,
+    board: Board,
 }
 
 /// A line that follows what is under way.
@@ -28,6 +36,8 @@ pub struct Live {
     console: Console,
     status: Arc<Mutex<Status>>,
     drawing: Option<Drawing>,
+    #[cfg(unix)]
+    keys: Option<keys::Keys>,
 }
 
 struct Drawing {
@@ -41,8 +51,38 @@ impl Live {
     #[must_use]
     pub fn start(console: &Console) -> Self {
         let status = Arc::new(Mutex::new(Status::default()));
-        let drawing = console.live.then(|| Drawing::start(Arc::clone(&status)));
-        Self { console: *console, status, drawing }
+        let width = console.width;
+        let drawing = console.live.then(|| Drawing::start(Arc::clone(&status), width));
+        Self {
+            console: *console,
+            status,
+            drawing,
+            #[cfg(unix)]
+            keys: None,
+        }
+    }
+
+    /// Starts to draw a race between servers of these names; one with an empty name is not shown.
+    /// `q` ends it.
+    #[must_use]
+    pub fn race(console: &Console, names: Vec<String>) -> Self {
+        let mut live = Self::start(console);
+        live.change(|status| status.board = Board::new(names));
+        #[cfg(unix)]
+        if live.drawing.is_some() {
+            live.keys = keys::Keys::watch();
+        }
+        live
+    }
+
+    /// A server is in its lap.
+    pub fn running(&self, server: usize) {
+        self.change(|status| status.board.running(server));
+    }
+
+    /// A lap is over.
+    pub fn lap(&self, seen: Seen) {
+        self.change(|status| status.board.lap(seen));
     }
 
     /// A heat begins.
@@ -74,6 +114,8 @@ impl Live {
 
     /// Ends the line and takes it away.
     pub fn clear(&mut self) {
+        #[cfg(unix)]
+        drop(self.keys.take());
         if let Some(Drawing { bar, thread, ends }) = self.drawing.take() {
             drop(ends);
             let _ = thread.join();
@@ -93,16 +135,16 @@ impl Drop for Live {
 }
 
 impl Drawing {
-    fn start(status: Arc<Mutex<Status>>) -> Self {
+    fn start(status: Arc<Mutex<Status>>, width: usize) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
-        let style = ProgressStyle::with_template("{spinner} {wide_msg}");
+        let style = ProgressStyle::with_template("{spinner} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         let (ends, ended) = mpsc::channel();
         let drawn = bar.clone();
         let thread = std::thread::spawn(move || {
             while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
-                let line = status.lock().unwrap_or_else(PoisonError::into_inner).line();
-                drawn.set_message(line);
+                let text = status.lock().unwrap_or_else(PoisonError::into_inner).text(width - 1);
+                drawn.set_message(text);
                 drawn.tick();
             }
         });
@@ -111,6 +153,14 @@ impl Drawing {
 }
 
 impl Status {
+    /// Everything, in lines of at most `width`; the first leaves room for the spinner.
+    fn text(&self, width: usize) -> String {
+        let first: String = self.line().chars().take(width.saturating_sub(2)).collect();
+        let cut = |line: String| line.chars().take(width).collect();
+        let rest: Vec<String> = self.board.lines(width).into_iter().map(cut).collect();
+        std::iter::once(first).chain(rest).collect::<Vec<_>>().join("\n")
+    }
+
     fn line(&self) -> String {
         let left = self.ends.map(|ends| {
             let seconds = ends.saturating_duration_since(Instant::now()).as_secs();

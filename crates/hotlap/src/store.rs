@@ -337,7 +337,20 @@ impl Store {
     /// # Errors
     /// When there is no such run, or the store fails.
     pub fn run(&self, number: u64) -> Result<Run, StoreError> {
-        let read = self.read_run(number as i64).map_err(|e| self.explain(&e))?;
+        self.found(number, true)
+    }
+
+    /// A run whose laps have no histograms: reading those is most of the work, and a list of many
+    /// runs needs none.
+    ///
+    /// # Errors
+    /// When there is no such run, or the store fails.
+    pub fn outline(&self, number: u64) -> Result<Run, StoreError> {
+        self.found(number, false)
+    }
+
+    fn found(&self, number: u64, times: bool) -> Result<Run, StoreError> {
+        let read = self.read_run(number as i64, times).map_err(|e| self.explain(&e))?;
         let Some(run) = read else {
             let last = self.last()?;
             let there = format!("the last one is {last} (`hotlap history` lists them)");
@@ -382,7 +395,7 @@ impl Store {
         rows.collect()
     }
 
-    fn read_run(&self, number: i64) -> rusqlite::Result<Option<Run>> {
+    fn read_run(&self, number: i64, times: bool) -> rusqlite::Result<Option<Run>> {
         let sql = "SELECT * FROM run WHERE number = ?1";
         let Some(mut run) = self.db.query_row(sql, [number], read_run).optional()? else {
             return Ok(None);
@@ -393,7 +406,8 @@ impl Store {
             self.db.prepare("SELECT * FROM start WHERE run = ?1 ORDER BY heat, server")?;
         run.starts = starts.query_map([number], read_start)?.collect::<Result<_, _>>()?;
         let mut laps = self.db.prepare("SELECT * FROM lap WHERE run = ?1 ORDER BY sequence")?;
-        run.laps = laps.query_map([number], read_lap)?.collect::<Result<_, _>>()?;
+        run.laps =
+            laps.query_map([number], |row| read_lap(row, times))?.collect::<Result<_, _>>()?;
         Ok(Some(run))
     }
 

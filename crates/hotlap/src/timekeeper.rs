@@ -8,14 +8,12 @@ use std::time::{Duration, Instant};
 
 use hotlap_harness::race::{self, Event, Over, Race};
 use hotlap_harness::track::Track;
-use hotlap_stats::estimate::median;
 
 use crate::console::Console;
 use crate::export::Exports;
-use crate::live::Live;
-use crate::record::{Lap, Run, Start, State, Warmup};
+use crate::live::{Live, Seen};
+use crate::record::{Lap, Role, Run, Server, Start, State, Warmup};
 use crate::report::Report;
-use crate::report::figure;
 use crate::store::{Store, StoreError};
 
 /// How often exports are rewritten while a race is under way: each rewriting is work between laps.
@@ -54,6 +52,11 @@ impl<'a> Timekeeper<'a> {
         exports: &'a mut Exports,
         console: &'a Console,
     ) -> Result<Self, StoreError> {
+        let shown = |server: &Server| match server.role {
+            Role::Double => String::new(),
+            Role::Contestant | Role::Reference | Role::Ceiling => server.name.clone(),
+        };
+        let names = run.servers.iter().map(shown).collect();
         run.number = match (store.as_mut(), run.number) {
             (None, _) => None,
             (Some(store), None) => Some(store.begin(&run)?),
@@ -65,7 +68,7 @@ impl<'a> Timekeeper<'a> {
             store,
             exports,
             console,
-            live: Live::start(console),
+            live: Live::race(console, names),
             rewritten: Instant::now(),
             store_failed: false,
         })
@@ -113,12 +116,15 @@ impl<'a> Timekeeper<'a> {
             Event::Warmed { entrant, load, heat, warmup } => {
                 self.warmed(entrant, heat, Warmup::new(load, warmup));
             }
-            Event::Lapping { entrant, load } => {
-                let estimate = self.estimate(entrant, load);
-                self.live.phase(format!("{}{estimate}", name(&self.run, entrant)));
+            Event::Lapping { entrant, .. } => {
+                self.live.running(entrant);
+                self.live.phase(format!("a lap of {}", name(&self.run, entrant)));
             }
             Event::Lap(lap) => {
                 let lap = Lap::from(lap);
+                if lap.counts() && lap.load == 0 {
+                    self.live.lap(seen(&lap));
+                }
                 let sequence = self.run.laps.len();
                 self.stored(|store, number| store.lap(number, sequence, &lap));
                 self.run.laps.push(lap);
@@ -147,21 +153,6 @@ impl<'a> Timekeeper<'a> {
         self.stored(|store, number| store.start(number, &start));
     }
 
-    /// What is known of a server so far, for the live line.
-    fn estimate(&self, server: usize, load: usize) -> String {
-        let laps: Vec<&Lap> = self
-            .run
-            .laps
-            .iter()
-            .filter(|l| l.server == server && l.load == load && l.counts() && l.rate.is_none())
-            .collect();
-        let rates: Vec<f64> = laps.iter().map(|l| l.requests_per_s()).collect();
-        let costs: Vec<f64> = laps.iter().filter_map(|l| l.cost_ns()).collect();
-        let rate = median(&rates).map(|r| format!(": {} requests/s", figure::rate(r)));
-        let cost = median(&costs).map(|c| format!(", {:.1} µs each", c / 1e3));
-        rate.unwrap_or_default() + &cost.unwrap_or_default()
-    }
-
     fn stored(&mut self, act: impl FnOnce(&mut Store, u64) -> Result<(), StoreError>) {
         let (Some(store), Some(number)) = (self.store.as_mut(), self.run.number) else { return };
         if let Err(error) = act(store, number) {
@@ -179,5 +170,18 @@ impl<'a> Timekeeper<'a> {
             self.console.note(&format!("{error:#}"));
         }
         self.rewritten = Instant::now();
+    }
+}
+
+/// What a lap says to the one who looks on.
+fn seen(lap: &Lap) -> Seen {
+    Seen {
+        server: lap.server,
+        heat: lap.heat,
+        block: lap.block,
+        requests_per_s: lap.requests_per_s(),
+        cost_ns: lap.cost_ns(),
+        busy: lap.generator.1,
+        late_ns: lap.rate.map(|_| lap.lag.quantile(0.99)),
     }
 }

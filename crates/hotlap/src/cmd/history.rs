@@ -42,7 +42,7 @@ fn course(
     json: bool,
     console: &Console,
 ) -> anyhow::Result<Exit> {
-    let runs = lines.iter().map(|l| store.run(l.number)).collect::<Result<Vec<_>, _>>()?;
+    let runs = lines.iter().map(|l| store.outline(l.number)).collect::<Result<Vec<_>, _>>()?;
     let Some(course) = Course::of(&runs, server) else { return Ok(Exit::Ok) };
     match json {
         true => console.print(&(serde_json::to_string_pretty(&course)? + "\n"))?,

@@ -128,7 +128,11 @@ pub(super) fn read_start(row: &Row) -> rusqlite::Result<Start> {
     })
 }
 
-pub(super) fn read_lap(row: &Row) -> rusqlite::Result<Lap> {
+pub(super) fn read_lap(row: &Row, times: bool) -> rusqlite::Result<Lap> {
+    let histogram = |row: &Row, column: &str| match times {
+        true => histogram(row, column),
+        false => Ok(Histogram::new()),
+    };
     Ok(Lap {
         server: unsigned(row, "server")? as usize,
         load: unsigned(row, "load")? as usize,

@@ -1,0 +1,167 @@
+//! The servers while they are raced: estimates whose intervals narrow, and the generator's health.
+//!
+//! Whoever measures only pushes four figures a lap; what they amount to is worked out by the thread
+//! that draws.
+
+use hotlap_stats::Reading;
+use hotlap_stats::estimate::level;
+
+use crate::report::figure::{micros, per_second};
+use crate::report::layout::{Column, Layout};
+
+/// Rows that are drawn at most: the view must fit a terminal of 24 lines.
+const MOST: usize = 16;
+
+/// What one lap says.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen {
+    /// Which server, as an index.
+    pub server: usize,
+    /// Which heat, from 0.
+    pub heat: u32,
+    /// Which block of the heat, from 0.
+    pub block: u32,
+    /// Requests per second.
+    pub requests_per_s: f64,
+    /// CPU time a request, in nanoseconds.
+    pub cost_ns: Option<f64>,
+    /// The share of the lap that the busiest generator thread was on a core.
+    pub busy: f64,
+    /// How late the generator sent (99th percentile), in nanoseconds, where requests were due.
+    pub late_ns: Option<u64>,
+}
+
+/// Everything that is drawn.
+#[derive(Debug, Default)]
+pub struct Board {
+    names: Vec<String>,
+    laps: Vec<Seen>,
+    running: Option<usize>,
+    late_ns: u64,
+}
+
+impl Board {
+    /// An empty one for servers of these names; one with an empty name is not shown.
+    #[must_use]
+    pub fn new(names: Vec<String>) -> Self {
+        Self { names, ..Self::default() }
+    }
+
+    /// A server is in its lap.
+    pub fn running(&mut self, server: usize) {
+        self.running = Some(server);
+    }
+
+    /// A lap is over; one at a rate only says how late the generator was.
+    pub fn lap(&mut self, seen: Seen) {
+        match seen.late_ns {
+            Some(late) => self.late_ns = late,
+            None => self.laps.push(seen),
+        }
+    }
+
+    /// The lines of the view, none wider than `width`.
+    #[must_use]
+    pub fn lines(&self, width: usize) -> Vec<String> {
+        let shown: Vec<usize> = (0..self.names.len())
+            .filter(|&i| !self.names[i].is_empty() && self.laps.iter().any(|l| l.server == i))
+            .collect();
+        if shown.is_empty() {
+            return Vec::new();
+        }
+        let mut lines = vec![self.health()];
+        // The one that runs is always in view.
+        let first = shown.iter().position(|i| Some(*i) == self.running).unwrap_or(0);
+        let first = (first + 1).saturating_sub(MOST);
+        let rows = &shown[first..shown.len().min(first + MOST)];
+        let cells = |of: &dyn Fn(usize) -> String| rows.iter().map(|&i| of(i)).collect::<Vec<_>>();
+        let mark = |i| if self.running == Some(i) { ">" } else { " " }.to_owned();
+        let columns = vec![
+            Column::left("", "", cells(&mark)),
+            Column::name("", "", cells(&|i| self.names[i].clone())),
+            Column::right("requests/s", "requests/s", cells(&|i| self.rate(i))),
+            Column::right("CPU µs/request", "CPU µs\n/request", cells(&|i| self.cost(i))),
+            Column::right("laps", "laps", cells(&|i| self.of(i).count().to_string())).goes(1),
+        ];
+        let layout = Layout::fit(columns, width);
+        lines.extend(layout.header().into_iter().chain(layout.rows()));
+        if rows.len() < shown.len() {
+            lines.push(format!("  … {} of {} servers", rows.len(), shown.len()));
+        }
+        lines
+    }
+
+    fn health(&self) -> String {
+        let busy = self.laps.last().map_or(0.0, |l| l.busy * 100.0);
+        let late = match self.late_ns {
+            0 => String::new(),
+            ns => format!(", {} µs late (p99)", ns / 1000),
+        };
+        format!("generator {busy:.0} % busy{late} · q ends it with the table so far")
+    }
+
+    fn of(&self, server: usize) -> impl Iterator<Item = &Seen> {
+        self.laps.iter().filter(move |l| l.server == server)
+    }
+
+    fn level(
+        &self,
+        server: usize,
+        value: impl Fn(&Seen) -> Option<f64>,
+    ) -> Option<hotlap_stats::Estimate> {
+        let reading = |l: &Seen| Some(Reading { heat: l.heat, block: l.block, value: value(l)? });
+        level(&self.of(server).filter_map(reading).collect::<Vec<_>>(), 0.95)
+    }
+
+    fn rate(&self, server: usize) -> String {
+        let level = self.level(server, |l| Some(l.requests_per_s));
+        level.map_or_else(String::new, |l| per_second(&l).full())
+    }
+
+    fn cost(&self, server: usize) -> String {
+        let level = self.level(server, |l| Some(l.cost_ns? / 1e3));
+        level.map_or_else(String::new, |l| micros(&l).full())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(server: usize, heat: u32, requests_per_s: f64) -> Seen {
+        let cost_ns = Some(1e9 / requests_per_s);
+        Seen { server, heat, block: 0, requests_per_s, cost_ns, busy: 0.61, late_ns: None }
+    }
+
+    #[test]
+    fn estimates_are_shown_as_they_narrow() {
+        let mut board = Board::new(vec!["go".to_owned(), "node".to_owned(), String::new()]);
+        assert_eq!(board.lines(80), Vec::<String>::new());
+        for (server, heat, rate) in
+            [(0, 0, 50e3), (1, 0, 30e3), (2, 0, 9e3), (0, 1, 50.1e3), (0, 2, 49.9e3)]
+        {
+            board.lap(seen(server, heat, rate));
+        }
+        board.lap(Seen { late_ns: Some(12_000), ..seen(0, 0, 1.0) });
+        board.running(1);
+        assert_eq!(
+            board.lines(80),
+            [
+                "generator 61 % busy, 12 µs late (p99) · q ends it with the table so far",
+                "             requests/s  CPU µs/request  laps",
+                "   go     50,000 ± 0.5%     20.0 ± 0.5%     3",
+                ">  node          30,000            33.3     1",
+            ]
+        );
+    }
+
+    #[test]
+    fn sixty_servers_fit_a_terminal_and_the_one_that_runs_is_in_view() {
+        let mut board = Board::new((0..60).map(|i| format!("server {i}")).collect());
+        (0..60).for_each(|i| board.lap(seen(i, 0, 1e3)));
+        board.running(40);
+        let lines = board.lines(80);
+        assert!(lines.len() <= 22, "{}", lines.len());
+        assert!(lines.iter().any(|l| l.starts_with(">  server 40")), "{lines:?}");
+    }
+}

@@ -1,0 +1,86 @@
+//! `q` while something runs: the same as Ctrl-C, for those who look for it.
+//!
+//! The terminal hands over single keys only in another mode. That mode ends with this value, with a
+//! panic that drops it, and with the first signal that asks for an end, so that a second one, which
+//! ends hotlap on the spot, finds the terminal as it was.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// How long a wait for a key lasts at most.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// A watch on the keyboard.
+pub struct Keys {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Puts the terminal back as it was.
+struct Restore(Termios);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
+    }
+}
+
+impl Keys {
+    /// Watches the keyboard, if standard input is a terminal and hotlap is in its foreground.
+    #[must_use]
+    pub fn watch() -> Option<Self> {
+        let group = tcgetpgrp(io::stdin()).ok()?;
+        (group == rustix::process::getpgrp()).then_some(())?;
+        let before = tcgetattr(io::stdin()).ok()?;
+        let over = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&over)).ok()?;
+        }
+        let mut single = before.clone();
+        single.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+        tcsetattr(io::stdin(), OptionalActions::Now, &single).ok()?;
+        let restore = Restore(before);
+        let watched = Arc::clone(&over);
+        let thread = std::thread::spawn(move || {
+            let _restore = restore;
+            listen(&watched);
+        });
+        Some(Self { over, thread: Some(thread) })
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn listen(over: &AtomicBool) {
+    let patience = PATIENCE.try_into().ok();
+    let stdin = io::stdin();
+    while !over.load(Ordering::Relaxed) {
+        let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
+        if !matches!(poll(&mut waiting, patience.as_ref()), Ok(n) if n > 0) {
+            continue;
+        }
+        let mut keys = [0; 16];
+        match rustix::io::read(&stdin, &mut keys) {
+            Ok(n) if keys[..n].contains(&b'q') => {
+                let own = rustix::process::getpid();
+                let _ = rustix::process::kill_process(own, rustix::process::Signal::INT);
+            }
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+    }
+}
