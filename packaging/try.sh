@@ -45,7 +45,6 @@ deb() {
     fi
     dpkg-deb -x "$out"/hotlap_*.deb "$work/root"
     try "$work/root/usr/bin/hotlap" deb
-    [ -f "$work/root/usr/share/bash-completion/completions/hotlap" ]
     [ -f "$work/root/usr/share/man/man1/hotlap.1.gz" ]
     dpkg-deb --field "$out"/hotlap_*.deb Package Version Architecture
 }
@@ -72,6 +71,7 @@ Description: hyperfine for HTTP servers
  Builds servers, starts them, checks that they answer correctly, races them lap
  against lap, and tells which is faster, by how much, and how sure that is.
 CONTROL
+    [ -s "$tree/usr/share/bash-completion/completions/hotlap" ]
     dpkg-deb --root-owner-group --build "$tree" "$out/hotlap_${version}_$arch.deb" > /dev/null
 }
 

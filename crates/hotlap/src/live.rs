@@ -77,7 +77,7 @@ impl Live {
 
     /// A server is in its lap.
     pub fn running(&self, server: usize) {
-        self.change(|status| status.board.running(server));
+        self.change(|status| status.board.running(Some(server)));
     }
 
     /// A lap is over.
@@ -91,7 +91,10 @@ impl Live {
         if self.drawing.is_none() {
             self.console.note(&format!("{heat} …"));
         }
-        self.change(|status| status.heat = heat);
+        self.change(|status| {
+            status.heat = heat;
+            status.board.running(None);
+        });
     }
 
     /// What is done now.

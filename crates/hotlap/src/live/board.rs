@@ -6,7 +6,7 @@
 use hotlap_stats::Reading;
 use hotlap_stats::estimate::level;
 
-use crate::report::figure::{micros, per_second};
+use crate::report::figure::{micros, per_second, time};
 use crate::report::layout::{Column, Layout};
 
 /// Rows that are drawn at most: the view must fit a terminal of 24 lines.
@@ -47,9 +47,9 @@ impl Board {
         Self { names, ..Self::default() }
     }
 
-    /// A server is in its lap.
-    pub fn running(&mut self, server: usize) {
-        self.running = Some(server);
+    /// A server is in its lap, or none is.
+    pub fn running(&mut self, server: Option<usize>) {
+        self.running = server;
     }
 
     /// A lap is over; one at a rate only says how late the generator was.
@@ -95,7 +95,7 @@ impl Board {
         let busy = self.laps.last().map_or(0.0, |l| l.busy * 100.0);
         let late = match self.late_ns {
             0 => String::new(),
-            ns => format!(", {} µs late (p99)", ns / 1000),
+            ns => format!(", {} late (p99)", time(ns as f64 / 1e6)),
         };
         format!("generator {busy:.0} % busy{late} · q ends it with the table so far")
     }
@@ -143,14 +143,14 @@ mod tests {
             board.lap(seen(server, heat, rate));
         }
         board.lap(Seen { late_ns: Some(12_000), ..seen(0, 0, 1.0) });
-        board.running(1);
+        board.running(Some(1));
         assert_eq!(
             board.lines(80),
             [
                 "generator 61 % busy, 12 µs late (p99) · q ends it with the table so far",
-                "             requests/s  CPU µs/request  laps",
-                "   go     50,000 ± 0.5%     20.0 ± 0.5%     3",
-                ">  node          30,000            33.3     1",
+                "            requests/s  CPU µs/request  laps",
+                "   go    50,000 ± 0.5%     20.0 ± 0.5%     3",
+                ">  node         30,000            33.3     1",
             ]
         );
     }
@@ -159,7 +159,7 @@ mod tests {
     fn sixty_servers_fit_a_terminal_and_the_one_that_runs_is_in_view() {
         let mut board = Board::new((0..60).map(|i| format!("server {i}")).collect());
         (0..60).for_each(|i| board.lap(seen(i, 0, 1e3)));
-        board.running(40);
+        board.running(Some(40));
         let lines = board.lines(80);
         assert!(lines.len() <= 22, "{}", lines.len());
         assert!(lines.iter().any(|l| l.starts_with(">  server 40")), "{lines:?}");

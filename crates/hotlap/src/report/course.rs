@@ -179,7 +179,8 @@ fn point(run: &Run, server: usize) -> Option<Point> {
 }
 
 /// Values as eighths of a line, from the least to the most; a change of level is a bar, and a value
-/// that is missing is a blank. Differences under a twentieth of the level look as small as they are.
+/// that is missing is a blank. Differences under a twentieth of the level look as small as they
+/// are.
 #[must_use]
 pub fn sparkline(values: &[f64], changes: &[usize]) -> String {
     const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];

@@ -2,6 +2,9 @@
 
 use super::{Report, Role, Row, Table};
 
+/// Before the suite's last line.
+const INDENT: &str = "  ";
+
 /// The report as JUnit XML: a server that failed is a failure, one without a figure is an error,
 /// one that breaks a rule of `--fail-if` is a failure.
 #[must_use]
@@ -34,8 +37,8 @@ pub fn render(report: &Report) -> String {
     }
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"hotlap\" \
-         tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" time=\"{}\" timestamp=\"{}\">\n{}  \
-         </testsuite>\n</testsuites>\n",
+         tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" time=\"{}\" timestamp=\"{}\">\n{}\
+         {INDENT}</testsuite>\n</testsuites>\n",
         cases.len(),
         report.run.took_s,
         report.run.began.trim_end_matches('Z'),
