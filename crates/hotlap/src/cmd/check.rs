@@ -194,8 +194,12 @@ fn as_json(row: &Row) -> serde_json::Value {
         Standing::Failed => ("failed", "it answers wrongly".to_owned()),
     };
     let checks = |checks: &[hotlap_harness::verify::Check]| -> Vec<serde_json::Value> {
-        let one = |c: &hotlap_harness::verify::Check| json!({ "name": c.name, "expected": c.expected, "got": c.got, "pass": c.pass });
-        checks.iter().map(one).collect()
+        checks
+            .iter()
+            .map(
+                |c| json!({ "name": c.name, "expected": c.expected, "got": c.got, "pass": c.pass }),
+            )
+            .collect()
     };
     let reports: Vec<_> = row
         .reports

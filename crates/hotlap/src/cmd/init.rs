@@ -134,7 +134,9 @@ mod tests {
         let is_key = |l: &&str| {
             let key = l.split('=').next().unwrap_or_default().trim();
             l.starts_with('[')
-                || (l.contains('=') && key.chars().all(|c| c == '_' || c.is_ascii_lowercase()))
+                || (!l.starts_with(' ')
+                    && l.contains('=')
+                    && key.chars().all(|c| c == '_' || c.is_ascii_lowercase()))
         };
         let opened: Vec<&str> = text
             .lines()
