@@ -61,11 +61,17 @@ fn the_man_page_knows_every_command_and_option() {
     let commands = top.split("Commands:").nth(1).unwrap().split("Options:").next().unwrap();
     let name = |line: &str| Some(line.strip_prefix("  ")?.split_whitespace().next()?.to_owned());
     for command in commands.lines().filter(|l| !l.starts_with("   ")).filter_map(name) {
-        assert!(page.contains(&format!(".SS hotlap {command}")), "no {command} in hotlap.1");
+        assert!(
+            page.contains(&format!(".SS hotlap {command}")),
+            "no {command} in hotlap.1: packaging/man.py writes it"
+        );
         // Examples may show options of other programs.
         let help = help(&[&command]);
         for option in options(help.split("Examples:").next().unwrap()) {
-            assert!(page.contains(&option), "{command}: no {option} in hotlap.1");
+            assert!(
+                page.contains(&option),
+                "{command}: no {option} in hotlap.1: packaging/man.py writes it"
+            );
         }
     }
 }
