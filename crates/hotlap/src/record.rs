@@ -310,7 +310,7 @@ pub struct Lap {
     pub failed: Vec<Gate>,
 }
 
-/// The words of this command line, as they can be typed again: hotlap is `hotlap`, wherever it lies.
+/// The words of this command line, as they can be typed again: wherever it lies, it is `hotlap`.
 #[must_use]
 pub fn typed() -> Vec<String> {
     std::iter::once("hotlap".to_owned()).chain(std::env::args().skip(1)).collect()
