@@ -35,7 +35,7 @@ pub struct Race {
     pub blocks: Option<u32>,
     /// How long one lap's window is.
     pub lap: Duration,
-    /// Whether heats end with paced laps.
+    /// Whether the first heats end with paced laps.
     pub paced: bool,
     /// The rate of paced laps in requests/s; by default half of what the slowest reaches.
     pub rate: Option<f64>,
@@ -240,7 +240,7 @@ impl Schedule<'_> {
                     break next;
                 }
             };
-            if self.race.paced
+            if self.timetable.is_paced(place.heat)
                 && let Err(over) = self.paced_block(place)
             {
                 return over;

@@ -318,7 +318,7 @@ fn boot(
         elsewhere: entrant.demand == Demand::Stranger,
         stop,
     };
-    let booted = boot.run(&mut |target| ask(target, HOST, &first))?;
+    let booted = boot.run(&mut |target| ask(target, HOST, &first).map(drop))?;
     Ok((booted.target, booted.process))
 }
 

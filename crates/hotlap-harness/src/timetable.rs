@@ -14,6 +14,9 @@ use crate::entrant::Role;
 use crate::lap::{Kind, Lap, readings};
 use crate::race::{Over, Place, Race};
 
+/// Heats that end with paced laps: the first ones.
+const PACED_HEATS: u32 = 2;
+
 /// What to run next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
@@ -116,8 +119,16 @@ impl Timetable {
             .map(|rate| rate / 2.0)
     }
 
+    /// Whether a heat ends with paced laps. Their histograms are merged and not paired, so two
+    /// starts of each server tell what more would tell, and the time is better spent on pairs.
+    #[must_use]
+    pub fn is_paced(&self, heat: u32) -> bool {
+        self.race.paced && heat < PACED_HEATS
+    }
+
     /// What comes next, `next` being the first place that is not run yet.
     pub fn next(&mut self, next: Place, elapsed: Duration) -> Next {
+        let elapsed = self.of_the_budget(elapsed);
         let begun = next.heat + 1;
         match (self.race.heats, self.race.blocks) {
             (Some(heats), Some(blocks)) => {
@@ -131,7 +142,7 @@ impl Timetable {
             }
             (Some(heats), None) => {
                 let share = self.race.budget * begun / heats.max(1);
-                if elapsed + self.paced_took() + mean(&self.blocks) <= share {
+                if elapsed + self.paced_takes(next.heat) + mean(&self.blocks) <= share {
                     Next::Block
                 } else if begun < heats {
                     Next::Heat
@@ -142,7 +153,7 @@ impl Timetable {
             (None, Some(blocks)) if next.block < blocks => Next::Block,
             (None, Some(blocks)) => {
                 // This heat's paced laps, and all of the next.
-                let paced = self.paced_took() * 2;
+                let paced = self.paced_takes(next.heat) + self.paced_takes(begun);
                 let heat = self.start_takes() + mean(&self.blocks) * blocks;
                 let fits = elapsed + heat + paced <= self.race.budget;
                 if fits { Next::Heat } else { Next::Stop(Over::Budget) }
@@ -155,8 +166,8 @@ impl Timetable {
         let contestants = self.contestants();
         let progress = Progress {
             // What ends this heat is as good as spent.
-            spent_s: (elapsed + self.paced_took()).as_secs_f64(),
-            costs: self.what_time_buys(),
+            spent_s: (elapsed + self.paced_takes(next.heat)).as_secs_f64(),
+            costs: self.what_time_buys(next.heat + 1),
             heats: next.heat + 1,
             blocks: next.block,
             contestants: &contestants,
@@ -173,38 +184,45 @@ impl Timetable {
     #[must_use]
     pub fn left(&self, next: Place, elapsed: Duration) -> Duration {
         let (Some(heats), Some(blocks)) = (self.race.heats, self.race.blocks) else {
-            return self.race.budget.saturating_sub(elapsed);
+            return self.race.budget.saturating_sub(self.of_the_budget(elapsed));
         };
         let blocks_here = blocks.saturating_sub(next.block);
         let heats_after = heats.saturating_sub(next.heat + 1);
-        let heat = self.start_takes() + self.paced_took() + mean(&self.blocks) * blocks;
-        mean(&self.blocks) * blocks_here + self.paced_took() + heat * heats_after
+        let paced: Duration =
+            (next.heat..next.heat + 1 + heats_after).map(|heat| self.paced_takes(heat)).sum();
+        let heat = self.start_takes() + mean(&self.blocks) * blocks;
+        mean(&self.blocks) * blocks_here + paced + heat * heats_after
     }
 
-    /// What it takes to start and to warm up all servers once more. The first time, contracts are
-    /// verified whole and warm-ups judged at length; before there is a second time, half of that is
-    /// expected.
+    /// What of the time so far is the budget's: the first start is not, in which contracts are
+    /// verified whole and warm-ups judged at length. A budget buys measuring.
+    fn of_the_budget(&self, elapsed: Duration) -> Duration {
+        elapsed.saturating_sub(self.started.first().copied().unwrap_or_default())
+    }
+
+    /// What it takes to start and to warm up all servers once more; before there is a second time,
+    /// a quarter of the first is expected.
     fn start_takes(&self) -> Duration {
         match &self.started[..] {
-            [first] => *first / 2,
+            [first] => *first / 4,
             [_, later @ ..] => mean(later),
             [] => Duration::ZERO,
         }
     }
 
     /// What the paced laps of a heat take; as long as a block, before there are any.
-    fn paced_took(&self) -> Duration {
-        match (self.race.paced, &self.paced[..]) {
+    fn paced_takes(&self, heat: u32) -> Duration {
+        match (self.is_paced(heat), &self.paced[..]) {
             (false, _) => Duration::ZERO,
             (true, []) => mean(&self.blocks) / u32::try_from(self.race.loads.len()).unwrap_or(1),
             (true, paced) => mean(paced),
         }
     }
 
-    /// What a heat and a block cost. Paced laps end a heat, so each heat pays for its own.
-    fn what_time_buys(&self) -> Costs {
+    /// What the next heat and a block cost. Paced laps end a heat, so each heat pays for its own.
+    fn what_time_buys(&self, heat: u32) -> Costs {
         let block_s = mean(&self.blocks).as_secs_f64().max(1e-3);
-        Costs { heat_s: (self.start_takes() + self.paced_took()).as_secs_f64(), block_s }
+        Costs { heat_s: (self.start_takes() + self.paced_takes(heat)).as_secs_f64(), block_s }
     }
 
     /// The pairs of every server and load against the reference.

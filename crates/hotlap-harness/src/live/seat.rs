@@ -6,6 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use hotlap_load::http::Answer;
 use hotlap_load::outcome::Whole;
 use hotlap_load::plan::{Request, Target};
 use hotlap_load::{Outcome, Session};
@@ -188,7 +189,7 @@ impl Seat {
     }
 
     /// Whether it answers one more request.
-    pub(super) fn ask_again(&self) -> Result<(), String> {
+    pub(super) fn ask_again(&self) -> Result<Answer, String> {
         let target = self.target.as_ref().ok_or("it is not started")?;
         ask(target, &self.host, &self.entrant.contract.exchanges[0])
     }
