@@ -162,31 +162,25 @@ fn varying(bodies: &[&[u8]]) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Says when servers of one run give different answers to their first exchange: their figures then
-/// compare different work.
+/// Says when another server of the run gives a different answer to the first exchange: their figures
+/// then compare different work. What varies in either is not compared.
 #[must_use]
-pub fn differences(servers: &[(&str, &Contract)]) -> Vec<String> {
+pub fn difference(own: &Contract, (name, other): (&str, &Contract)) -> Option<String> {
     let body = |contract: &Contract| match contract.exchanges.first().map(|e| e.content.clone()) {
         Some(Content::Bytes { bytes, varies }) => Some((bytes, varies)),
         _ => None,
     };
-    let known: Vec<_> =
-        servers.iter().filter_map(|(name, contract)| Some((*name, body(contract)?))).collect();
-    let Some((reference, (bytes, masked))) = known.first() else { return Vec::new() };
-    let differs = |other: &[u8], varies: &[Range<usize>]| {
-        let fixed = |at: usize| !masked.iter().chain(varies).any(|range| range.contains(&at));
-        bytes.len() != other.len() || (0..bytes.len()).any(|at| fixed(at) && bytes[at] != other[at])
-    };
-    let others = known.iter().skip(1).filter(|(_, (other, varies))| differs(other, varies));
-    others
-        .map(|(name, (other, _))| {
-            format!(
-                "{name} answers {}, {reference} answers {}: they do not do the same work",
-                quoted(other),
-                quoted(bytes)
-            )
-        })
-        .collect()
+    let ((own, own_varies), (other, other_varies)) = (body(own)?, body(other)?);
+    let fixed = |at: &usize| !own_varies.iter().chain(&other_varies).any(|r| r.contains(at));
+    let same =
+        own.len() == other.len() && (0..own.len()).filter(fixed).all(|at| own[at] == other[at]);
+    (!same).then(|| {
+        format!(
+            "it answers {}, and {name} answers {}: they do not do the same work",
+            quoted(&own),
+            quoted(&other)
+        )
+    })
 }
 
 #[cfg(test)]
@@ -249,15 +243,20 @@ mod tests {
     #[test]
     fn servers_that_answer_otherwise_are_told() {
         let hello = Contract::of(Name::Hello, None);
-        let mut other = Contract::stranger(&Ask::default());
-        other.exchanges[0].content = Content::exactly(b"Hi");
-        let open = Contract::stranger(&Ask::default());
-        let servers = [("go/net-http", &hello), ("app.py", &other), ("http://x", &open)];
+        let stranger = |content: Content| {
+            let mut contract = Contract::stranger(&Ask::default());
+            contract.exchanges[0].content = content;
+            contract
+        };
+        let told = |content| difference(&stranger(content), ("go/net-http", &hello));
         assert_eq!(
-            differences(&servers),
-            ["app.py answers \"Hi\", go/net-http answers \"Hello, World!\": they do not do the \
-                 same work"]
+            told(Content::exactly(b"Hi")).unwrap(),
+            "it answers \"Hi\", and go/net-http answers \"Hello, World!\": they do not do the same \
+             work"
         );
-        assert!(differences(&servers[..1]).is_empty());
+        assert_eq!(told(Content::exactly(b"Hello, World!")), None);
+        assert_eq!(told(Content::Any), None);
+        let varies = std::iter::once(0..5).collect();
+        assert_eq!(told(Content::Bytes { bytes: b"12345, World!".to_vec(), varies }), None);
     }
 }

@@ -11,6 +11,7 @@ pub mod compare;
 pub mod estimate;
 mod heats;
 pub mod histogram;
+pub mod percentile;
 pub mod steady;
 pub mod stop;
 pub mod student;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use serde::Deserialize;
 
 use crate::quantity;
 
@@ -35,18 +36,15 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
-    /// When to use colours.
-    #[arg(
-        long,
-        value_name = "WHEN",
-        default_value = "auto",
-        global = true,
-        hide_short_help = true
-    )]
-    pub color: When,
+    /// When to use colours (default: auto).
+    #[arg(long, value_name = "WHEN", global = true, hide_short_help = true)]
+    pub color: Option<When>,
     /// Say only what was asked for: no live line, no hints, no warnings.
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// Leave the file with my defaults unread.
+    #[arg(long, global = true, hide_short_help = true)]
+    pub no_config: bool,
 }
 
 const STYLES: Styles = Styles::styled()
@@ -55,12 +53,20 @@ const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Green.on_default())
     .placeholder(AnsiColor::Cyan.on_default());
 
-const TOP: &str = "\
-Examples:
+const TOP: &str = r#"Examples:
   hotlap run                                     the quick suite, about a minute
   hotlap run go/net-http 'node app.js'           a server of the catalogue, a command
   hotlap load -t2 -c100 -d10s http://localhost:8080/
   hotlap report --export-html page.html          the last run, as a page
+
+Defaults of your own (what is typed, and what a suite says, wins):
+  ~/.config/hotlap/config.toml, or the file that HOTLAP_CONFIG names, may say
+    color = "never"         colours are a matter of taste
+    store = "runs.db"       where runs are kept; relative to the file's folder
+    budget = "30s"          how long you wait for what no suite times
+    precision = "1%"        how sure is sure enough to end before that
+    cpus = 2                how many cores of this machine are the server's
+    connections = 64        how your servers are usually loaded
 
 Exit codes:
     0  all went well
@@ -69,12 +75,14 @@ Exit codes:
     3  a server failed, answered wrongly, or could not take part
     4  measured, but not to be relied on
     5  a regression beyond --fail-if, outside of the noise
-  130  ended by Ctrl-C; what there was by then is kept";
+  130  ended by Ctrl-C; what there was by then is kept"#;
 
 /// When to use colours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum When {
     /// On a terminal, unless NO_COLOR is set or TERM is dumb.
+    #[default]
     Auto,
     /// Always.
     Always,
@@ -188,9 +196,16 @@ pub struct RunArgs {
     /// the noise: "cost +3%", "rps -5%", "p50 +10%", "p99 +10%", "memory +10%"
     #[arg(long, value_name = "RULE")]
     pub fail_if: Vec<String>,
+    /// Keep the run as the baseline of this name: `hotlap compare --baseline NAME` finds the newest
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["no_store", "stress", "resume"],
+        value_parser = baseline)]
+    pub save_baseline: Option<String>,
     /// Do not store the run
     #[arg(long, conflicts_with = "store")]
     pub no_store: bool,
+    /// Options that the file with the user's defaults added to what was typed.
+    #[arg(skip)]
+    pub from_config: Vec<String>,
     /// Where it is kept.
     #[command(flatten)]
     pub store: StoreArgs,
@@ -208,6 +223,7 @@ Examples:
   hotlap run --ladder './app --bare' './app --json' './app --json --log'
   hotlap run --suite app-servers --setup
   hotlap run --stress 'node app.js' --scenario garbage --scenario 'slow headers'
+  hotlap run go/net-http --save-baseline main
   hotlap run base pr --fail-if 'cost +3%' --export-markdown summary.md";
 
 /// How a server is loaded.
@@ -389,14 +405,17 @@ pub struct ReportArgs {
 Examples:
   hotlap compare 11 12                        what changed from run 11 to run 12
   hotlap compare 11                           from run 11 to the last run
+  hotlap compare --baseline main              from the newest run kept with
+                                              run --save-baseline main
   hotlap compare --baseline main.db           from another store's last run
   hotlap compare 11 12 --fail-if 'cost +3%'   in CI")]
 pub struct CompareArgs {
     /// Numbers of the run to compare with and of the run to compare (default: the last)
     #[arg(value_name = "RUN", num_args = 0..=2)]
     pub runs: Vec<u64>,
-    /// The run to compare with: its number, or a file with a store, whose last run is taken
-    #[arg(long, value_name = "RUN|FILE")]
+    /// The run to compare with: the name of a baseline, whose newest run is taken, a number, or a
+    /// file with a store, whose last run is taken
+    #[arg(long, value_name = "NAME|RUN|FILE")]
     pub baseline: Option<String>,
     /// Exit with code 5 where a server is worse by more than this, outside of the noise: "cost
     /// +3%", "rps -5%", "p50 +10%", "p99 +10%", "memory +10%"
@@ -508,6 +527,16 @@ pub struct ExportArgs {
     pub export_bmf: Option<PathBuf>,
 }
 
+/// A baseline's name: not a number, which means a run, and not a path, which means a file.
+fn baseline(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("a baseline has a name".to_owned()),
+        t if t.parse::<u64>().is_ok() => Err("a number means a run: use another name".to_owned()),
+        t if t.chars().any(char::is_control) => Err("a name has no control characters".to_owned()),
+        t => Ok(t.to_owned()),
+    }
+}
+
 /// Reads the command line; ends the process where it makes no sense (exit code 2) or asks for help.
 #[must_use]
 pub fn parse() -> Cli {
@@ -517,6 +546,12 @@ pub fn parse() -> Cli {
 /// Writes the completion script for a shell.
 pub fn completions(shell: clap_complete::Shell, out: &mut dyn std::io::Write) {
     clap_complete::generate(shell, &mut Cli::command(), "hotlap", out);
+}
+
+/// A command line, for tests.
+#[cfg(test)]
+pub(crate) fn typed(line: &str) -> Cli {
+    Cli::try_parse_from(line.split(' ')).unwrap()
 }
 
 #[cfg(test)]

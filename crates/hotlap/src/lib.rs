@@ -1,6 +1,6 @@
 //! hotlap: hyperfine for HTTP servers.
 //!
-//! Rooms: [`cli`] says what can be typed; [`cmd`] holds one verb a file; [`record`] is what is
+//! Rooms: [`cli`] says what can be typed, and [`settings`] what it leaves open; [`cmd`] holds one verb a file; [`record`] is what is
 //! kept; [`store`] keeps it (the only SQL); [`report`] makes finished words and figures of it,
 //! which its renderers only lay out; [`timekeeper`] stands between a race and all of these;
 //! [`console`] and [`live`] are what the user looks at. This is the only crate that prints.
@@ -15,6 +15,7 @@ pub mod live;
 pub mod quantity;
 pub mod record;
 pub mod report;
+pub mod settings;
 pub mod shelf;
 pub mod store;
 pub mod timekeeper;

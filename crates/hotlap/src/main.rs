@@ -3,12 +3,14 @@
 use std::process::ExitCode;
 
 use hotlap::console::Console;
+use hotlap::settings::Settings;
 use hotlap::{cli, cmd};
 
 fn main() -> ExitCode {
-    let typed = cli::parse();
-    let console = Console::new(typed.color, typed.quiet);
-    match cmd::run(typed.command, &console) {
+    let mut typed = cli::parse();
+    let settled = Settings::fill(&mut typed);
+    let console = Console::new(typed.color.unwrap_or_default(), typed.quiet);
+    match settled.and_then(|()| cmd::run(typed.command, &console)) {
         Ok(exit) => exit.into(),
         Err(error) => console.last_words(&error).into(),
     }

@@ -31,6 +31,9 @@ pub struct Run {
     pub command: Vec<String>,
     /// The version of hotlap.
     pub hotlap: String,
+    /// The baseline that it was kept as, if it was.
+    #[serde(default)]
+    pub baseline: Option<String>,
     /// The suite, if it was one.
     pub suite: Option<String>,
     /// What was asked.

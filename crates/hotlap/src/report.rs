@@ -121,6 +121,8 @@ pub struct Heading {
     pub command: String,
     /// The version of hotlap.
     pub hotlap: String,
+    /// The baseline that it was kept as, if it was.
+    pub baseline: Option<String>,
     /// The suite, if it was one.
     pub suite: Option<String>,
     /// What the suite says of itself.

@@ -18,7 +18,7 @@ use row::{
 };
 
 /// The version of the schema that this hotlap writes.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 
 /// A store, open.
 #[derive(Debug)]
@@ -115,6 +115,8 @@ pub struct Line {
     pub took_ms: u64,
     /// How it ended.
     pub state: State,
+    /// The baseline that it was kept as, if it was.
+    pub baseline: Option<String>,
     /// The suite, if it was one.
     pub suite: Option<String>,
     /// What was asked for.
@@ -171,8 +173,13 @@ impl Store {
         let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
         let db = Connection::open_with_flags(path, flags).map_err(|e| explain(path, &e))?;
         let store = Self { path: path.to_owned(), db };
-        store.version()?;
-        Ok(store)
+        match store.version()? {
+            VERSION => Ok(store),
+            older => Err(StoreError::Unwritable {
+                path: store.shown(),
+                cause: format!("it is of version {older} and has to be brought up to date once"),
+            }),
+        }
     }
 
     fn prepare(&self) -> rusqlite::Result<()> {
@@ -204,6 +211,9 @@ impl Store {
                  ALTER TABLE server ADD COLUMN part_json TEXT NOT NULL DEFAULT '{}';",
             )?;
         }
+        if from < 3 {
+            step.execute_batch("ALTER TABLE run ADD COLUMN baseline TEXT;")?;
+        }
         step.pragma_update(None, "user_version", VERSION)?;
         step.commit()
     }
@@ -217,8 +227,8 @@ impl Store {
             tx.execute(
                 "INSERT INTO run (began_ms, took_ms, state, command_json, hotlap, suite, question,
                                   about, contract, seed, schedule_json, host_json, loads_json,
-                                  absent_json)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+                                  absent_json, baseline)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
                 params![
                     run.began_ms as i64,
                     run.took_ms as i64,
@@ -234,6 +244,7 @@ impl Store {
                     json(&run.host),
                     json(&run.loads),
                     json(&run.absent),
+                    run.baseline,
                 ],
             )?;
             let number = tx.last_insert_rowid();
@@ -322,6 +333,25 @@ impl Store {
         asked.map(|n| n.map(|n| n as u64)).map_err(|e| self.explain(&e))
     }
 
+    /// Number of the newest run that was kept as this baseline; without one, all their names.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn baseline(&self, name: &str) -> Result<Result<u64, Vec<String>>, StoreError> {
+        let found = || -> rusqlite::Result<_> {
+            let sql = "SELECT max(number) FROM run WHERE baseline = ?1";
+            let number: Option<i64> = self.db.query_row(sql, [name], |row| row.get(0))?;
+            if let Some(number) = number {
+                return Ok(Ok(number as u64));
+            }
+            let sql = "SELECT DISTINCT baseline FROM run WHERE baseline NOT NULL ORDER BY 1";
+            let mut names = self.db.prepare(sql)?;
+            let names = names.query_map([], |row| row.get(0))?;
+            Ok(Err(names.collect::<Result<_, _>>()?))
+        };
+        found().map_err(|e| self.explain(&e))
+    }
+
     /// Number of the last run.
     ///
     /// # Errors
@@ -373,7 +403,7 @@ impl Store {
              WHERE run = ?1 AND role IN ('contestant', 'reference') ORDER BY place",
         )?;
         let mut runs = self.db.prepare(
-            "SELECT number, began_ms, took_ms, state, suite, contract,
+            "SELECT number, began_ms, took_ms, state, baseline, suite, contract,
                     (SELECT count(*) FROM lap WHERE lap.run = number) AS laps
              FROM run
              WHERE ?1 IS NULL OR number IN (SELECT run FROM server WHERE name = ?1)
@@ -386,6 +416,7 @@ impl Store {
                 began_ms: unsigned(row, "began_ms")?,
                 took_ms: unsigned(row, "took_ms")?,
                 state: read_word(row, "state")?,
+                baseline: row.get("baseline")?,
                 suite: row.get("suite")?,
                 contract: row.get("contract")?,
                 servers: names.query_map([number], |r| r.get(0))?.collect::<Result<_, _>>()?,

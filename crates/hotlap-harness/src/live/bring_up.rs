@@ -153,10 +153,31 @@ impl Live {
         }
         seat.requests = report.requests(&seat.entrant.contract, host);
         seat.verified = true;
+        notes.extend(self.differences(entrant));
         let badges = report.badge_count();
         if began.elapsed() > Duration::from_secs(20) {
             notes.push(format!("verifying it took {:.0} s", began.elapsed().as_secs_f64()));
         }
         Ok(badges)
+    }
+
+    /// Where its answer is not the reference's; for the reference, whose answers are not its own.
+    /// Each pair is told once, when the later of the two is verified.
+    fn differences(&self, entrant: usize) -> Vec<String> {
+        let own = &self.seats[entrant].entrant;
+        let is_told = |(i, seat): &(usize, &Seat)| match seat.entrant.role {
+            Role::Reference => true,
+            Role::Contestant => own.role == Role::Reference && *i != entrant,
+            Role::Double | Role::Ceiling => false,
+        };
+        if !matches!(own.role, Role::Reference | Role::Contestant) {
+            return Vec::new();
+        }
+        let others = self.seats.iter().enumerate().filter(|(_, seat)| seat.verified);
+        others
+            .filter(is_told)
+            .map(|(_, seat)| (seat.entrant.name.as_str(), &seat.entrant.contract))
+            .filter_map(|other| learn::difference(&own.contract, other))
+            .collect()
     }
 }

@@ -51,25 +51,54 @@ fn both(args: &CompareArgs) -> anyhow::Result<(Named, Named)> {
         ([before, after], None) => Ok((own(*before)?, own(*after)?)),
         ([_, _], Some(_)) => usage("--baseline and two runs are three: leave one away"),
         (runs, Some(baseline)) => {
-            let after = own(runs.first().copied().map_or_else(|| store.last(), Ok)?)?;
-            match baseline.parse() {
-                Ok(number) => Ok((own(number)?, after)),
-                Err(_) => Ok((elsewhere(Path::new(baseline))?, after)),
+            let before = before(&store, baseline)?;
+            let after = runs.first().copied().map_or_else(|| store.last(), Ok)?;
+            if before.1.is_here && before.0.number == Some(after) {
+                return usage(format!(
+                    "run {after} is {baseline} itself: run again without --save-baseline, or name \
+                     the run to compare with it"
+                ));
             }
+            Ok(((before.0, before.1.name), own(after)?))
         }
         ([before], None) => Ok((own(*before)?, own(store.last()?)?)),
         _ => usage(
-            "name two runs (hotlap compare 11 12), or one and the store of a baseline (hotlap \
-             compare 12 --baseline main.db); hotlap history lists runs",
+            "name two runs (hotlap compare 11 12), or one and a baseline (hotlap compare 12 \
+             --baseline main); hotlap history lists runs",
         ),
     }
 }
 
-/// The last run of another store.
-fn elsewhere(path: &Path) -> anyhow::Result<Named> {
-    let cannot = || "--baseline names a run, or a file with a store".to_owned();
-    let store = Store::open_existing(path).with_context(cannot)?;
-    let number = store.last()?;
+/// What a baseline is called, and whether it is in the same store as the run held against it.
+struct Called {
+    name: String,
+    is_here: bool,
+}
+
+/// The run that `--baseline` means: a number, a name, or a file with a store.
+fn before(store: &Store, baseline: &str) -> anyhow::Result<(Run, Called)> {
+    let here = |name: String| Called { name, is_here: true };
+    if let Ok(number) = baseline.parse() {
+        return Ok((store.run(number)?, here(format!("run {number}"))));
+    }
+    let names = match store.baseline(baseline)? {
+        Ok(number) => return Ok((store.run(number)?, here(format!("{baseline} (run {number})")))),
+        Err(names) => names,
+    };
+    let path = Path::new(baseline);
+    if !path.exists() {
+        let there = match names.is_empty() {
+            true => "none is kept yet".to_owned(),
+            false => format!("there are {}", names.join(", ")),
+        };
+        return usage(format!(
+            "no baseline is called {baseline} ({there}), and no file either: `hotlap run … \
+             --save-baseline {baseline}` keeps one"
+        ));
+    }
+    let other = Store::open_existing(path)
+        .with_context(|| "--baseline names a baseline, a run, or a file with a store")?;
+    let number = other.last()?;
     let file = path.file_name().unwrap_or_default().to_string_lossy();
-    Ok((store.run(number)?, format!("run {number} of {file}")))
+    Ok((other.run(number)?, Called { name: format!("run {number} of {file}"), is_here: false }))
 }

@@ -124,9 +124,10 @@ fn table(lines: &[Line], width: usize) -> String {
 
 fn servers(line: &Line) -> String {
     let names = line.servers.join(", ");
+    let kept = line.baseline.as_ref().map_or_else(String::new, |b| format!(" (baseline {b})"));
     match &line.suite {
-        Some(suite) => format!("{suite}: {names}"),
-        None => format!("{}: {names}", line.contract),
+        Some(suite) => format!("{suite}: {names}{kept}"),
+        None => format!("{}: {names}{kept}", line.contract),
     }
 }
 

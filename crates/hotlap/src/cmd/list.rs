@@ -21,6 +21,11 @@ pub fn run(args: &ListArgs, console: &Console) -> anyhow::Result<Exit> {
     let servers = select(&catalogue, args.pattern.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let probed = probe_all(&servers, interrupt.flag());
+    if interrupt.asked() {
+        // What was not asked is not known: a list that calls it unfit would be wrong.
+        console.note("Ended before all toolchains were asked: nothing is listed.");
+        return Ok(Exit::Interrupted);
+    }
     let mut rows: Vec<(&Server, Result<String, Absence>)> =
         servers.into_iter().zip(probed).collect();
     if args.ready {

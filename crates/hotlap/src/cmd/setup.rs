@@ -56,6 +56,10 @@ pub fn install(
     console: &Console,
 ) -> anyhow::Result<Exit> {
     let probed = probe_all(servers, interrupt.flag());
+    if interrupt.asked() {
+        // What was not asked would be taken for missing, and installed.
+        return Ok(Exit::Interrupted);
+    }
     let absent: Vec<(&Server, Absence)> =
         servers.iter().zip(probed).filter_map(|(s, p)| Some((*s, p.err()?))).collect();
     if absent.is_empty() {
@@ -109,7 +113,11 @@ fn carry_out(missing: &Missing, console: &Console) -> anyhow::Result<()> {
 /// What is missing after all was installed.
 fn still_missing(servers: &[&Server], interrupt: &Interrupt, console: &Console) -> Exit {
     let mut exit = Exit::Ok;
-    for (server, probed) in servers.iter().zip(probe_all(servers, interrupt.flag())) {
+    let probed = probe_all(servers, interrupt.flag());
+    if interrupt.asked() {
+        return Exit::Interrupted;
+    }
+    for (server, probed) in servers.iter().zip(probed) {
         match probed {
             Err(absence) if absence.kind != AbsenceKind::Unreachable => {
                 console.note(&format!("{}: still {absence}", server.id));

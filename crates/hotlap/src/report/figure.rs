@@ -4,6 +4,10 @@ use hotlap_stats::Estimate;
 
 use super::Figure;
 
+/// The factor beyond which the end of a ratio's interval is no figure any more: with two heats an
+/// interval reaches over thousands of it.
+const BEYOND: f64 = 10.0;
+
 /// Requests per second: three digits that mean something, four after a leading 1.
 #[must_use]
 pub fn per_second(estimate: &Estimate) -> Figure {
@@ -16,12 +20,16 @@ pub fn micros(estimate: &Estimate) -> Figure {
     Figure::of(estimate, |us| if us.abs() < 1.0 { format!("{us:.2}") } else { grouped(us, 1) })
 }
 
-/// A ratio: `1.51×`, its interval `[1.46, 1.55]`.
+/// A ratio: `1.51×`, its interval `[1.46, 1.55]`. An end that is further from the ratio than
+/// [`BEYOND`] says nothing but that it is far: it is written as `0` or `∞`, which claims less.
 #[must_use]
 pub fn ratio(estimate: &Estimate) -> Figure {
     let mut figure = Figure::of(estimate, |r| format!("{}×", plain_ratio(r)));
     if let (Some(low), Some(high)) = (figure.low, figure.high) {
-        figure.spread = format!("[{}, {}]", plain_ratio(low), plain_ratio(high));
+        let far = |end: f64| end <= 0.0 || (end / figure.value).ln().abs() > BEYOND.ln();
+        let low = if far(low) { "0".to_owned() } else { plain_ratio(low) };
+        let high = if far(high) { "∞".to_owned() } else { plain_ratio(high) };
+        figure.spread = format!("[{low}, {high}]");
     }
     figure
 }
@@ -65,7 +73,7 @@ impl Figure {
             high: bounded.then(|| rounded(estimate.high)),
             text: text(estimate.value),
             spread: match bounded && estimate.value != 0.0 {
-                true => format!("± {}", share(estimate.relative_half_width())),
+                true => spread(estimate.relative_half_width()),
                 false => String::new(),
             },
         }
@@ -81,12 +89,17 @@ impl Figure {
     }
 }
 
-/// A share as per cent: `2.1%`, `0.04%`, `130%`.
+/// How far an interval reaches, as a share of the value: `± 2.1%`, `± 0.04%`. One that is as wide as
+/// the value itself says nothing more by its figure, which is `± >100%` then.
 #[must_use]
-pub fn share(share: f64) -> String {
+pub fn spread(half_width: f64) -> String {
+    format!("± {}", share(half_width))
+}
+
+fn share(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
-        p if p >= 99.95 => format!("{}%", grouped(p, 0)),
+        p if p >= 99.95 => ">100%".to_owned(),
         p if p < 0.095 => format!("{p:.2}%"),
         p => format!("{p:.1}%"),
     }
@@ -184,6 +197,16 @@ mod tests {
         assert_eq!(known.full(), "57,900 ± 2.1%");
         let unknown = per_second(&estimate(57_903.4, f64::NEG_INFINITY, f64::INFINITY));
         assert_eq!((unknown.full().as_str(), unknown.low), ("57,900", None));
+    }
+
+    #[test]
+    fn an_interval_that_says_nothing_is_not_written_out() {
+        let wide = per_second(&estimate(57_903.4, 2.0, 20_360_000.0));
+        assert_eq!(wide.full(), "57,900 ± >100%");
+        assert_eq!(spread(350.65), "± >100%");
+        assert_eq!(spread(0.998), "± 99.8%");
+        assert_eq!(ratio(&estimate(1.51, 0.004, 520.0)).full(), "1.51× [0, ∞]");
+        assert_eq!(ratio(&estimate(27.0, 5.0, 1e6)).full(), "27.0× [5.00, ∞]");
     }
 
     #[test]

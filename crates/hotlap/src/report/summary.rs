@@ -58,6 +58,7 @@ fn heading(run: &Run) -> Heading {
         state_note: state_note(run),
         command: shell_words::join(&run.command),
         hotlap: run.hotlap.clone(),
+        baseline: run.baseline.clone(),
         suite: run.suite.clone(),
         about: run.about.clone(),
         question: run.question,
@@ -367,7 +368,7 @@ fn noise(run: &Run, standing: &Standing) -> Option<Noise> {
     let (rate_band, cost_band) = (band(rate), band(cost));
     let said: Vec<String> = [(rate_band, "in requests/s"), (cost_band, "in CPU time per request")]
         .into_iter()
-        .filter_map(|(band, what)| Some(format!("± {} {what}", figure::share(band?))))
+        .filter_map(|(band, what)| Some(format!("{} {what}", figure::spread(band?))))
         .collect();
     let sentence = match said.is_empty() {
         true => {

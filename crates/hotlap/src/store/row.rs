@@ -88,6 +88,7 @@ pub(super) fn read_run(row: &Row) -> rusqlite::Result<Run> {
         state: read_word(row, "state")?,
         command: read_json(row, "command_json")?,
         hotlap: row.get("hotlap")?,
+        baseline: row.get("baseline")?,
         suite: row.get("suite")?,
         question: read_word(row, "question")?,
         about: row.get("about")?,

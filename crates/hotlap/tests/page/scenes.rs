@@ -173,6 +173,7 @@ impl Scene {
                 .chain(self.names.iter().cloned())
                 .collect(),
             hotlap: "0.1.0".to_owned(),
+            baseline: None,
             suite: None,
             question: self.question,
             about: String::new(),

@@ -99,6 +99,7 @@ pub fn record(scene: &Scene) -> Run {
         state: State::UnderWay,
         command: vec!["hotlap".to_owned(), "run".to_owned(), "python3 app.py".to_owned()],
         hotlap: "0.1.0".to_owned(),
+        baseline: None,
         suite: None,
         question: scene.question,
         about: String::new(),

@@ -127,6 +127,7 @@ impl Arena {
             state: State::UnderWay,
             command: record::typed(),
             hotlap: env!("CARGO_PKG_VERSION").to_owned(),
+            baseline: None,
             suite: None,
             question: Question::Compare,
             about: String::new(),
