@@ -36,6 +36,7 @@ for name in names:
     page += f".SS hotlap {name}\n" + plain(helped(name))
 page += ".SH FILES\n.TP\n.I ~/.local/share/hotlap/hotlap.db\nthe runs (\\-\\-store)\n"
 page += ".TP\n.I ~/.cache/hotlap\nbuilds and the unpacked catalogue (HOTLAP_CACHE)\n"
+page += ".TP\n.I ~/.config/hotlap/config.toml\ndefaults of your own (HOTLAP_CONFIG, \\-\\-no\\-config)\n"
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs", "hotlap.1")
 with open(path, "w", encoding="utf-8") as file:
     file.write(page)

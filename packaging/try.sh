@@ -9,7 +9,8 @@
 # MATURIN names another maturin. What is built stays in target/packages.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-out=$root/target/packages
+target=${CARGO_TARGET_DIR:-$root/target}
+out=$target/packages
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$out"
@@ -53,7 +54,7 @@ deb() {
 by_hand() {
     tree=$work/tree
     arch=$(dpkg --print-architecture)
-    install -D -s -m 755 "$root/target/release/hotlap" "$tree/usr/bin/hotlap"
+    install -D -s -m 755 "$target/release/hotlap" "$tree/usr/bin/hotlap"
     install -D -m 644 "$root/LICENSE-MIT" "$tree/usr/share/doc/hotlap/copyright"
     install -D -m 644 "$root/README.md" "$tree/usr/share/doc/hotlap/README.md"
     mkdir -p "$tree/usr/share/man/man1" "$tree/usr/share/bash-completion/completions" "$tree/DEBIAN"

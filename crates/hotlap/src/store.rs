@@ -172,7 +172,14 @@ impl Store {
         }
         let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
         let db = Connection::open_with_flags(path, flags).map_err(|e| explain(path, &e))?;
-        let store = Self { path: path.to_owned(), db };
+        let mut store = Self { path: path.to_owned(), db };
+        if store.version().is_err() && !has_log(path) {
+            // Even a reader of a store with a write-ahead log makes files beside it. In a folder
+            // that is not its own it may not, and where nothing waits in a log it need not.
+            let flags = flags | rusqlite::OpenFlags::SQLITE_OPEN_URI;
+            let unchanging = Connection::open_with_flags(unchanging(path), flags);
+            store.db = unchanging.map_err(|e| explain(path, &e))?;
+        }
         match store.version()? {
             VERSION => Ok(store),
             older => Err(StoreError::Unwritable {
@@ -461,6 +468,20 @@ impl Store {
     fn explain(&self, error: &rusqlite::Error) -> StoreError {
         explain(&self.path, error)
     }
+}
+
+/// Whether laps may wait in the log beside a store.
+fn has_log(path: &Path) -> bool {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    std::fs::metadata(log).is_ok_and(|log| log.len() > 0)
+}
+
+/// A file that nobody changes while it is read, as SQLite wants to be told (sqlite.org/uri.html).
+fn unchanging(path: &Path) -> String {
+    let path = path.display().to_string();
+    let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    format!("file:{path}?immutable=1")
 }
 
 /// What an error of SQLite means for the user.

@@ -26,6 +26,8 @@ impl Shell {
             .env("HOTLAP_CACHE", self.folder.path().join("cache"))
             .env("XDG_DATA_HOME", self.folder.path().join("data"))
             .env_remove("HOTLAP_SERVERS")
+            .env("XDG_CONFIG_HOME", self.folder.path().join("config"))
+            .env_remove("HOTLAP_CONFIG")
             .env_remove("COLUMNS")
             .stdin(Stdio::null());
         command
@@ -211,4 +213,51 @@ fn wait_for(port: u16) {
         assert!(began.elapsed().as_secs() < 30, "nobody listens");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
+}
+
+#[test]
+fn defaults_of_ones_own_are_read_unless_they_are_not_wanted() {
+    let shell = Shell::new();
+    let config = shell.folder.path().join("mine.toml");
+    let history = |arguments: &[&str]| {
+        let output = shell.command(arguments).env("HOTLAP_CONFIG", &config).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert!(history(&["history"]).1.contains("cannot read"), "a file that is named must be there");
+    std::fs::write(&config, "store = 'there.db'\n").unwrap();
+    let (code, said) = history(&["history"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("there.db"), "relative to the file's folder: {said}");
+    assert!(!history(&["history", "--no-config"]).1.contains("there.db"));
+    assert!(history(&["history", "--store", "other.db"]).1.contains("other.db"));
+    std::fs::write(&config, "color = 'never'\nbudgte = '20s'\n").unwrap();
+    let (code, said) = history(&["history"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("mine.toml:2: unknown field `budgte`"), "{said}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_list_that_is_ended_calls_nothing_unfit_that_it_did_not_ask() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let shell = Shell::new();
+    let asked = shell.folder.path().join("asked");
+    let probe = format!("probe = [\"sh\", \"-c\", \"touch '{}'; sleep 60\"]", asked.display());
+    for id in ["go/net-http", "node/http"] {
+        let manifest = shell.folder.path().join("servers").join(id).join("server.toml");
+        let lines = MANIFEST.lines().map(|l| if l.starts_with("probe") { &*probe } else { l });
+        std::fs::write(manifest, lines.collect::<Vec<_>>().join("\n")).unwrap();
+    }
+    let mut command = shell.command(&["list"]);
+    let list = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    for _ in 0..600 {
+        if asked.exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    kill_process(Pid::from_child(&list), Signal::INT).unwrap();
+    let output = list.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "");
 }

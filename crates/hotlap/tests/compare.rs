@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use hotlap::report::comparison::{Comparison, terminal};
 use hotlap::store::Store;
-use scene::{Scene, hold, three};
+use scene::{Scene, hold, hold_as, three};
 
 /// The same servers, but the first of them costs `share` as much.
 fn changed(share: f64) -> Scene {
@@ -75,6 +75,34 @@ fn exit_codes_are_those_of_a_run() {
     let json = hotlap(&store, &["compare", "1", "2", "--export-json", "-"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["tables"][0]["servers"][0]["changes"][1]["verdict"], "dearer");
+}
+
+#[test]
+fn a_baseline_is_found_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let keep = |scene: &Scene, baseline: Option<&str>| {
+        let baseline = baseline.map(str::to_owned);
+        hold_as(scene, baseline, Some(Store::open(&path).unwrap()));
+    };
+    let asked = |arguments: &[&str]| {
+        let output = hotlap(&path, arguments);
+        let said = [output.stdout, output.stderr].map(|s| String::from_utf8(s).unwrap()).concat();
+        (output.status.code(), said.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    keep(&changed(0.5), Some("main"));
+    keep(&three(), Some("main"));
+    let (code, said) = asked(&["compare", "--baseline", "main"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("run 2 is main itself"), "{said}");
+    keep(&changed(1.2), None);
+    let (code, said) = asked(&["compare", "--baseline", "main", "--fail-if", "cost +3%"]);
+    assert_eq!(code, Some(5));
+    assert!(said.contains("of main (run 2)"), "the newest of that name: {said}");
+    let (code, said) = asked(&["compare", "--baseline", "mian"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("no baseline is called mian (there are main)"), "{said}");
+    assert!(asked(&["history"]).1.contains("baseline main · hello: go"));
 }
 
 #[test]

@@ -96,6 +96,22 @@ fn a_place_that_cannot_be_written_is_named() {
     assert!(error.contains("/proc/hotlap") && error.contains("cannot be written"), "{error}");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_store_that_may_only_be_read_is_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    // A name that is more than a name within an address.
+    let path = folder.path().join("50%? #1.db");
+    hold(&three(), Some(Store::open(&path).unwrap()));
+    let permit = |mode| fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    permit(0o555).unwrap();
+    let read = Store::open_existing(&path).unwrap().run(1);
+    permit(0o755).unwrap();
+    assert_eq!(read.unwrap().laps.len(), 3 * 6 * 10);
+}
+
 #[test]
 fn a_store_that_fails_on_the_way_does_not_end_the_race() {
     let folder = tempfile::tempdir().unwrap();

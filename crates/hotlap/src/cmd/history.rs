@@ -124,10 +124,11 @@ fn table(lines: &[Line], width: usize) -> String {
 
 fn servers(line: &Line) -> String {
     let names = line.servers.join(", ");
-    let kept = line.baseline.as_ref().map_or_else(String::new, |b| format!(" (baseline {b})"));
+    // First, since the rest is what a narrow terminal cuts off.
+    let kept = line.baseline.as_ref().map_or_else(String::new, |b| format!("baseline {b} · "));
     match &line.suite {
-        Some(suite) => format!("{suite}: {names}{kept}"),
-        None => format!("{}: {names}{kept}", line.contract),
+        Some(suite) => format!("{kept}{suite}: {names}"),
+        None => format!("{kept}{}: {names}", line.contract),
     }
 }
 

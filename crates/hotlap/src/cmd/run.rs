@@ -177,7 +177,8 @@ fn meant(args: &RunArgs, card: Card) -> anyhow::Result<Meant> {
         true => None,
         false => {
             let path = args.store.store.clone().unwrap_or_else(Store::usual_path);
-            Some(Store::open(&path).context("--no-store runs without it")?)
+            let opened = Store::open(&path);
+            Some(opened.map_err(|e| anyhow::anyhow!("{e}; --no-store runs without one"))?)
         }
     };
     Ok(Meant { card, race, split, rules, exports, store })

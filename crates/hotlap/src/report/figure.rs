@@ -89,8 +89,8 @@ impl Figure {
     }
 }
 
-/// How far an interval reaches, as a share of the value: `± 2.1%`, `± 0.04%`. One that is as wide as
-/// the value itself says nothing more by its figure, which is `± >100%` then.
+/// How far an interval reaches, as a share of the value: `± 2.1%`, `± 0.04%`. One that is as wide
+/// as the value itself says nothing more by its figure, which is `± >100%` then.
 #[must_use]
 pub fn spread(half_width: f64) -> String {
     format!("± {}", share(half_width))

@@ -26,11 +26,14 @@ use kuva::render::render::{AxisMeta, Primitive, Scene, render_multiple};
 use kuva::render::theme::Theme;
 
 /// Width of a chart in its own units. Two stand side by side on a desk; on a phone one is shrunk
-/// to three quarters, and its 13-unit letters are still read.
-const WIDTH: f64 = 480.0;
+/// to five sixths, and its 13-unit letters are 11 pixels high.
+const WIDTH: f64 = 430.0;
+
+/// Room at the right for the half of the last tick's words that stands out: `99.999 %`.
+const OVERHANG: f64 = 14.0;
 
 /// Height of a chart with two measured axes.
-const HEIGHT: f64 = 300.0;
+const HEIGHT: f64 = 285.0;
 
 /// Height of a line of a chart whose lines are servers.
 const LINE: f64 = 24.0;
@@ -69,7 +72,7 @@ pub enum Upward {
 /// A scale.
 #[derive(Debug, Clone)]
 pub struct Axis {
-    /// What it measures, and in which unit.
+    /// What it measures, and in which unit; empty where its ticks and the chart's title say it.
     pub label: String,
     /// Equal distances are equal ratios.
     pub log: bool,
@@ -112,11 +115,12 @@ pub enum Stroke {
 pub struct Point {
     /// Along.
     pub x: f64,
-    /// Upward; where names go upward, the place of the name, from 0.
+    /// Upward; where names go upward, the place of the name, from 0. NaN where a line breaks off,
+    /// to begin anew at the next point.
     pub y: f64,
     /// The interval, along (dots) or upward (steps).
     pub span: Option<(f64, f64)>,
-    /// What is told of it.
+    /// What is told of it; empty: it cannot be pointed at.
     pub text: String,
 }
 
@@ -154,6 +158,13 @@ fn decade(value: f64) -> (f64, f64) {
     let below = marks.iter().rev().find(|m| **m <= value * 1.0001).copied().unwrap_or(base);
     let above = marks.iter().find(|m| **m >= value * 0.9999).copied().unwrap_or(base * 10.0);
     (below, above)
+}
+
+impl Series {
+    /// The points of each line, where it breaks off.
+    fn points_apart(&self) -> impl Iterator<Item = &[Point]> {
+        self.points.split(|p| p.y.is_nan()).filter(|piece| !piece.is_empty())
+    }
 }
 
 impl Chart {
@@ -200,7 +211,7 @@ impl Chart {
             .with_clamp_axis()
             .with_clamp_y_axis()
             .with_theme(theme())
-            .with_label_size(14)
+            .with_label_size(13)
             .with_tick_size(13)
             .with_x_label(&self.x.label)
             .with_x_tick_format(ticks(self.x.write))
@@ -216,7 +227,10 @@ impl Chart {
                 layout = layout.with_y_categories(names.iter().rev().cloned().collect());
             }
             Upward::Axis(axis) => {
-                layout = layout.with_y_label(&axis.label).with_y_tick_format(ticks(axis.write));
+                layout = layout.with_y_tick_format(ticks(axis.write));
+                if !axis.label.is_empty() {
+                    layout = layout.with_y_label(&axis.label);
+                }
                 if axis.log {
                     layout = layout.with_log_y();
                 }
@@ -234,10 +248,11 @@ impl Chart {
     }
 
     fn plots(&self) -> Vec<Plot> {
-        self.series.iter().map(|s| self.plot(s)).collect()
+        let pieces = |s| Series::points_apart(s).map(move |points| (s, points));
+        self.series.iter().flat_map(pieces).map(|(s, points)| self.plot(s, points)).collect()
     }
 
-    fn plot(&self, series: &Series) -> Plot {
+    fn plot(&self, series: &Series, points: &[Point]) -> Plot {
         let (colour, name) = (colour(series.server), series.server.to_string());
         let at = |p: &Point| (p.x, self.upward(p.y));
         let reach = |of: fn(&Point) -> f64| {
@@ -249,25 +264,25 @@ impl Chart {
                 _ => mark(series.server),
             };
             let dots = ScatterPlot::new()
-                .with_data(series.points.iter().map(at))
+                .with_data(points.iter().map(at))
                 .with_color(colour)
                 .with_legend(name)
                 .with_marker(mark)
                 .with_size(if series.stroke == Stroke::Hollow { 4.0 } else { 5.0 });
-            return Plot::Scatter(match series.points.iter().any(|p| p.span.is_some()) {
-                true => dots.with_x_err_asymmetric(series.points.iter().map(reach(|p| p.x))),
+            return Plot::Scatter(match points.iter().any(|p| p.span.is_some()) {
+                true => dots.with_x_err_asymmetric(points.iter().map(reach(|p| p.x))),
                 false => dots,
             });
         }
         let line = LinePlot::new()
-            .with_data(series.points.iter().map(at))
+            .with_data(points.iter().map(at))
             .with_color(colour)
             .with_legend(name)
             .with_stroke_width(if series.stroke == Stroke::Ideal { 1.0 } else { 1.8 });
         Plot::Line(match series.stroke {
             Stroke::Ideal => line.with_dotted(),
             Stroke::Steps => {
-                line.with_step().with_y_err_asymmetric(series.points.iter().map(reach(|p| p.y)))
+                line.with_step().with_y_err_asymmetric(points.iter().map(reach(|p| p.y)))
             }
             _ => match series.server / COLOURS % 4 {
                 0 => line,
@@ -281,7 +296,7 @@ impl Chart {
     fn spots(&self, place: &AxisMeta) -> Vec<(f64, f64, usize, String)> {
         let mut spots = Vec::new();
         for series in self.series.iter().filter(|s| s.stroke != Stroke::Ideal) {
-            for point in &series.points {
+            for point in series.points.iter().filter(|p| !p.text.is_empty()) {
                 let x = along(point.x, (place.x_min, place.x_max), place.log_x);
                 let y = along(self.upward(point.y), (place.y_min, place.y_max), place.log_y);
                 if (-0.01..=1.01).contains(&x) && (-0.01..=1.01).contains(&y) {
@@ -374,6 +389,7 @@ fn open(svg: &str, scene: &Scene, title: &str, note: &str) -> String {
     let label = super::html::escaped(&format!("{title}. {note}"));
     format!(
         "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{label}\" fill=\"var(--ink)\">{inner}",
-        scene.width, scene.height
+        scene.width + OVERHANG,
+        scene.height
     )
 }

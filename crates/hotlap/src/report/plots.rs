@@ -1,15 +1,14 @@
 //! Which charts a report has, and what is in each: figures out of [`Report`], none of them new.
 
+mod timeline;
+
 use super::figure::{self, count, rate, time};
 use super::layout::shorten;
 use super::plot::{Axis, Chart, Point, Series, Stroke, Upward};
-use super::{Figure, Lap, Latency, Report, Row, Step, Table};
+use super::{Figure, Latency, Report, Row, Step, Table};
 
 /// The longest name beside a chart.
 const NAME: usize = 24;
-
-/// A chart over time holds this many points; where there are more, every second, third, … is drawn.
-const POINTS: usize = 3_000;
 
 /// The servers of a page, each with its number: who is drawn in which colour.
 #[derive(Debug)]
@@ -77,8 +76,8 @@ pub fn of_table(report: &Report, table: &Table, cast: &Cast) -> Vec<Chart> {
     charts.push(percentiles("Response time at a rate that all of them carry", table, cast, |r| {
         r.response.as_ref()
     }));
-    charts.extend(over_time(report, table, cast));
-    charts.push(warmups(report, table, cast));
+    charts.extend(timeline::over_time(report, table, cast));
+    charts.push(timeline::warmups(report, table, cast));
     charts.push(published(table, cast));
     charts.retain(|c| c.series.iter().any(|s| !s.points.is_empty()));
     charts
@@ -359,7 +358,7 @@ fn percentiles<'a>(
         })
         .collect();
     let tail = ends(&series).fold(10.0, f64::max);
-    let y = Axis::over("latency", lapse, heights(&series));
+    let y = Axis::over("", lapse, heights(&series));
     let at = rates.first().map(|r| format!(" At {r} requests/s, from the moment each was due."));
     let mut note = "How many requests took no longer. A curve ends where samples end.".to_owned();
     note += at.as_deref().unwrap_or_default();
@@ -386,108 +385,6 @@ fn percentile(share: f64) -> String {
     let decimals = nines.max(0.0).ceil().min(6.0) as usize;
     let text = format!("{:.*}", decimals.saturating_sub(2), share * 100.0);
     format!("{text} %")
-}
-
-/// A point a lap, along the run.
-fn over_time(report: &Report, table: &Table, cast: &Cast) -> Vec<Chart> {
-    type Reading = fn(&Lap) -> Option<f64>;
-    let laps: Vec<&Lap> = report.laps.iter().filter(|l| l.load == table.load && l.counts).collect();
-    let flat: Vec<&Lap> = laps.iter().copied().filter(|l| l.rate.is_none()).collect();
-    let chart = |title: &str, unit: &str, write: fn(f64) -> String, of: Reading| {
-        let tick = if unit == "% of one core" || unit == "resident memory" { write } else { lapse };
-        let every = flat.len().div_ceil(POINTS).max(1);
-        let series: Vec<Series> = cast
-            .names()
-            .iter()
-            .enumerate()
-            .map(|(server, name)| Series {
-                server,
-                stroke: Stroke::Line,
-                points: flat
-                    .iter()
-                    .filter(|l| &l.server == name)
-                    .step_by(every)
-                    .filter_map(|l| {
-                        let text = format!("{} in, {}", seconds(l.at_s), write(of(l)?));
-                        Some(Point { x: l.at_s, y: of(l)?, span: None, text })
-                    })
-                    .collect(),
-            })
-            .filter(|s| s.points.len() > 1)
-            .collect();
-        let from = ends(&series).fold(f64::INFINITY, f64::min);
-        let until = ends(&series).fold(0.0, f64::max);
-        let mut note = "A point a lap, along the run.".to_owned();
-        if every > 1 {
-            note += &format!(" One lap in {every} is drawn.");
-        }
-        Chart {
-            title: title.to_owned(),
-            note,
-            x: Axis {
-                label: "time since the run began".to_owned(),
-                log: false,
-                low: if from.is_finite() { from } else { 0.0 },
-                high: until.max(0.1),
-                write: seconds,
-            },
-            y: Upward::Axis(Axis::over(unit, tick, heights(&series))),
-            series,
-            band: None,
-            rule: None,
-        }
-    };
-    let any_tail = flat.iter().any(|l| l.p99_ms.is_some());
-    let mut charts =
-        vec![chart("Latency over time: the median", "median", time, |l| Some(l.p50_ms))];
-    if any_tail {
-        charts.push(chart("Latency over time: 99th percentile", "p99", time, |l| l.p99_ms));
-    }
-    charts.push(chart("Memory over time", "resident memory", megabytes, |l| l.rss_mb));
-    charts.push(chart("CPU over time", "% of one core", percent, |l| l.cpu_percent));
-    charts
-}
-
-/// Warm-up curves: every fresh start of every server.
-fn warmups(report: &Report, table: &Table, cast: &Cast) -> Chart {
-    let mut series = Vec::new();
-    for start in &report.starts {
-        let Some(server) = cast.number(&start.server) else { continue };
-        for warmup in start.warmups.iter().filter(|w| w.load == table.load) {
-            let points = warmup.curve.iter().enumerate().map(|(i, value)| {
-                let at_s = warmup.window_ms * (i as f64 + 1.0) / 1e3;
-                Point {
-                    x: at_s,
-                    y: *value,
-                    span: None,
-                    text: format!(
-                        "heat {}: {} requests/s after {}",
-                        start.heat,
-                        rate(*value),
-                        seconds(at_s)
-                    ),
-                }
-            });
-            series.push(Series { server, stroke: Stroke::Line, points: points.collect() });
-        }
-    }
-    let until = ends(&series).fold(0.1, f64::max);
-    let y = Axis::over("requests/s", plain, heights(&series));
-    Chart {
-        title: "Warm-up".to_owned(),
-        note: "Requests/s from the first request on; a line a fresh start.".to_owned(),
-        x: Axis {
-            label: "time since the first request".to_owned(),
-            log: false,
-            low: 0.0,
-            high: until,
-            write: seconds,
-        },
-        y: Upward::Axis(y),
-        series,
-        band: None,
-        rule: None,
-    }
 }
 
 /// What was published, beside what was measured here: both against the reference.

@@ -56,10 +56,11 @@ fn nine_servers_fit_into_a_megabyte_and_the_sentence_comes_first() {
             "Requests per second, against the reference",
             "CPU time per request, against the reference",
             "Service time at saturation",
-            "Latency over time: the median",
+            "Latency over time: the mean",
+            "Latency over time: the longest",
             "Latency over time: 99th percentile",
             "Memory over time",
-            "CPU over time",
+            "CPU over time, % of one core",
             "Warm-up",
             "Published beside measured",
         ]

@@ -133,9 +133,15 @@ pub fn record(scene: &Scene) -> Run {
 }
 
 pub fn hold(scene: &Scene, store: Option<Store>) -> Kept {
+    hold_as(scene, None, store)
+}
+
+/// A run that is kept as the baseline of this name.
+pub fn hold_as(scene: &Scene, baseline: Option<String>, store: Option<Store>) -> Kept {
     let mut track = Scripted::new(scene.scripts.clone(), scene.race.loads.clone(), scene.race.lap);
     let (mut exports, console) =
         (Exports::default(), Console { quiet: true, ..Console::plain(80) });
-    let keeper = Timekeeper::new(record(scene), store, &mut exports, &console).unwrap();
+    let keeper =
+        Timekeeper::new(Run { baseline, ..record(scene) }, store, &mut exports, &console).unwrap();
     keeper.keep(&scene.race, &mut track)
 }
