@@ -55,7 +55,7 @@ const STYLES: Styles = Styles::styled()
 
 const TOP: &str = r#"Examples:
   hotlap run                                     the quick suite, about a minute
-  hotlap run go/net-http 'node app.js'           a server of the catalogue, a command
+  hotlap run go/net-http 'node app.js'           a catalogue's server, a command
   hotlap load -t2 -c100 -d10s http://localhost:8080/
   hotlap report --export-html page.html          the last run, as a page
 

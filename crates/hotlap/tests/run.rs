@@ -188,6 +188,16 @@ fn a_server_that_dies_is_named_with_phase_last_words_and_cure() {
 }
 
 #[test]
+fn the_hidden_double_of_a_reference_that_failed_is_not_told_of() {
+    let mut scene = three();
+    for server in [0, 3] {
+        scene.scripts[server].dies_at = Some(0);
+    }
+    let failed = Report::of(&hold(&scene, None).run).failed;
+    assert_eq!(failed.iter().map(|f| f.name.as_str()).collect::<Vec<_>>(), ["go/net-http"]);
+}
+
+#[test]
 fn a_run_where_every_server_failed_still_has_a_report() {
     let bad = Script { dies_at: Some(0), ..Script::new(1.0, 1.0) };
     let scene = scene(&[("a", Role::Contestant, bad)]);

@@ -396,6 +396,11 @@ fn noise(run: &Run, standing: &Standing) -> Option<Noise> {
 fn failed(run: &Run, index: usize) -> Option<Failed> {
     let server = &run.servers[index];
     let why = server.retired.as_ref()?;
+    // Where the reference fails its double does: nobody named it, and it is told once.
+    let is_out = |s: &record::Server| s.role == Role::Reference && s.retired.is_some();
+    if server.role == Role::Double && run.servers.iter().any(is_out) {
+        return None;
+    }
     Some(Failed {
         name: server.name.clone(),
         phase: why.phase.clone(),
