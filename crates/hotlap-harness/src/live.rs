@@ -58,13 +58,6 @@ const WARM_WINDOW: Duration = Duration::from_millis(100);
 /// How long the hardware counts after a warm-up, where it can.
 const COUNTED: Duration = Duration::from_millis(250);
 
-/// Windows of a warm-up whose trend must be small.
-const STRETCH: usize = 10;
-
-/// The same for a server whose last start was flat, and the most windows that it is given: a new
-/// start of the same program only has to fill its caches.
-const FLAT: (usize, usize) = (3, 10);
-
 /// A lap has at least so many mean service times in it, or what is under way at its edges would
 /// decide it.
 const SERVICE_TIMES: f64 = 8.0;
@@ -125,12 +118,11 @@ impl Live {
     fn warm_up(&mut self, entrant: usize, load: usize, plan: &Plan) -> Result<Warmup, Retired> {
         let session = Session::start(plan).map_err(|e| self.seats[entrant].failed("warm-up", e))?;
         let limit = self.setting.warm_limit.as_nanos() / WARM_WINDOW.as_nanos();
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX).max(STRETCH);
-        let (stretch, limit) = match self.seats[entrant].flat[load] {
-            true => FLAT,
-            false => (STRETCH, limit),
-        };
-        let mut test = WarmupTest::new(Test { stretch, limit, ..Test::default() });
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX).max(Test::default().stretch);
+        let test = Test { limit, ..Test::default() };
+        let known = self.seats[entrant].steady[load];
+        let test = known.map_or(test, |(class, since)| test.again(class, since));
+        let mut test = WarmupTest::new(test);
         let mut curve = Vec::new();
         let Some(window) = session.window() else {
             return Err(self.seats[entrant].unanswered("warm-up", session.join()));
@@ -163,7 +155,13 @@ impl Live {
             return Err(self.seats[entrant].unanswered("warm-up", Ok(outcome)));
         }
         let seat = &mut self.seats[entrant];
-        seat.flat[load] = class == Class::Flat;
+        // A later warm-up is too short to be a judge, but for a server that nobody could judge yet.
+        match known {
+            Some((before, _)) if before != Class::NeverSteady => {
+                class = if class == Class::NeverSteady { before } else { class };
+            }
+            _ => seat.steady[load] = Some((class, since)),
+        }
         let mean = Duration::from_secs_f64(outcome.service.mean() * SERVICE_TIMES / 1e9);
         seat.laps[load] = self.setting.lap.max(mean).min(LONGEST_LAP.max(self.setting.lap));
         let window_ms = WARM_WINDOW.as_secs_f64() * 1e3;

@@ -15,7 +15,7 @@ use crate::lap::{Kind, Lap, readings};
 use crate::race::{Over, Place, Race};
 
 /// Heats that end with paced laps: the first ones.
-const PACED_HEATS: u32 = 2;
+const PACED_HEATS: u32 = 4;
 
 /// What to run next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,8 +119,9 @@ impl Timetable {
             .map(|rate| rate / 2.0)
     }
 
-    /// Whether a heat ends with paced laps. Their histograms are merged and not paired, so two
-    /// starts of each server tell what more would tell, and the time is better spent on pairs.
+    /// Whether a heat ends with paced laps. Their histograms are merged and not paired, so four
+    /// laps of each server, of four starts, tell what more would tell, and the time is better spent
+    /// on pairs.
     #[must_use]
     pub fn is_paced(&self, heat: u32) -> bool {
         self.race.paced && heat < PACED_HEATS
@@ -210,11 +211,13 @@ impl Timetable {
         }
     }
 
-    /// What the paced laps of a heat take; as long as a block, before there are any.
+    /// What the paced laps of a heat take; half of a load's block, before there are any.
     fn paced_takes(&self, heat: u32) -> Duration {
         match (self.is_paced(heat), &self.paced[..]) {
             (false, _) => Duration::ZERO,
-            (true, []) => mean(&self.blocks) / u32::try_from(self.race.loads.len()).unwrap_or(1),
+            (true, []) => {
+                mean(&self.blocks) / 2 / u32::try_from(self.race.loads.len()).unwrap_or(1)
+            }
             (true, paced) => mean(paced),
         }
     }

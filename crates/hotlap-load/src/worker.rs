@@ -195,6 +195,9 @@ impl Worker {
             for event in &ready {
                 now = self.serve(*event, now);
             }
+            // The last connection may just have come up: whoever waits for that is told at once, and
+            // not when the next moment of this worker's own comes.
+            self.settle();
             if self.schedule.is_some() {
                 self.send_due();
             }
@@ -231,7 +234,6 @@ impl Worker {
             return;
         }
         if self.stage <= Stage::Ready {
-            self.settle();
             if let Some((go, opens, closes)) = self.shared.times() {
                 (self.go_ns, self.opens_ns, self.closes_ns) = (go, opens, closes);
             }

@@ -10,6 +10,7 @@ use hotlap_load::http::Answer;
 use hotlap_load::outcome::Whole;
 use hotlap_load::plan::{Request, Target};
 use hotlap_load::{Outcome, Session};
+use hotlap_stats::steady::Class;
 
 use super::bring_up::ask;
 use crate::boot::{LAST_LINES, ending};
@@ -38,8 +39,9 @@ pub(super) struct Seat {
     pub(super) host: String,
     /// What may be asked of it, with the right answers; settled when it was verified first.
     pub(super) requests: Vec<Request>,
-    /// Whether its last warm-up was flat, by load.
-    pub(super) flat: Vec<bool>,
+    /// How it became steady, and at which window, by load; of its first start, or of the first that
+    /// did.
+    pub(super) steady: Vec<Option<(Class, usize)>>,
     /// How long its laps are, by load.
     pub(super) laps: Vec<Duration>,
     /// Whether it was held against its whole contract already.
@@ -88,7 +90,7 @@ impl Seat {
             target: None,
             host: String::new(),
             requests: Vec::new(),
-            flat: vec![false; loads],
+            steady: vec![None; loads],
             laps: vec![Duration::ZERO; loads],
             verified: false,
             lines: None,
