@@ -233,10 +233,10 @@ impl Worker {
             self.over(now);
             return;
         }
-        if self.stage <= Stage::Ready {
-            if let Some((go, opens, closes)) = self.shared.times() {
-                (self.go_ns, self.opens_ns, self.closes_ns) = (go, opens, closes);
-            }
+        if self.stage <= Stage::Ready
+            && let Some((go, opens, closes)) = self.shared.times()
+        {
+            (self.go_ns, self.opens_ns, self.closes_ns) = (go, opens, closes);
         }
         if self.stage <= Stage::Ready && now >= self.go_ns {
             self.stage = Stage::Ramp;

@@ -60,12 +60,12 @@ impl Default for Test {
 impl Test {
     /// The test for another start of a program, given how an earlier one became steady: `class`, from
     /// window `since` on. A server that was flat only has to fill its caches: three windows that
-    /// agree are enough, and ten are the most. One that warmed up is given as long as it took then and
+    /// agree are enough, and five are the most. One that warmed up is given as long as it took then and
     /// a stretch more. One that was never steady is given all the time there is.
     #[must_use]
     pub fn again(&self, class: Class, since: usize) -> Self {
         match class {
-            Class::Flat => Self { stretch: 3, limit: self.limit.min(10), ..*self },
+            Class::Flat => Self { stretch: 3, limit: self.limit.min(5), ..*self },
             Class::WarmedUp | Class::SlowingDown => {
                 Self { limit: self.limit.min(since + self.stretch), ..*self }
             }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::report::figure;
 
 /// Times are right within so many microseconds, or within a hundredth, whichever is larger.
-pub const TIME_US: f64 = 20.0;
+const TIME_US: f64 = 20.0;
 const TIME_SHARE: f64 = 0.01;
 
 /// One figure of one server, as the instrument tells it and as it is.
