@@ -370,6 +370,7 @@ fn theme() -> Theme {
 /// Makes the parts of a picture the page's own: names that no other chart has, and no hints that
 /// would be shown beside the page's.
 fn own(scene: &mut Scene, id: &str) {
+    join(&mut scene.elements);
     for def in &mut scene.defs {
         *def = def.replace("id=\"", &format!("id=\"{id}-"));
     }
@@ -382,14 +383,71 @@ fn own(scene: &mut Scene, id: &str) {
     }
 }
 
+/// Puts neighbours of one group into one: a line with many pieces is many groups otherwise.
+fn join(parts: &mut Vec<Primitive>) {
+    let mut joined: Vec<Primitive> = Vec::with_capacity(parts.len());
+    let mut last = None;
+    for part in parts.drain(..) {
+        if let Primitive::GroupStart { extra_attrs, .. } = &part {
+            if matches!(joined.last(), Some(Primitive::GroupEnd)) && last == *extra_attrs {
+                joined.pop();
+                continue;
+            }
+            last.clone_from(extra_attrs);
+        }
+        joined.push(part);
+    }
+    *parts = joined;
+}
+
+/// The tags of a picture without the digits that binary fractions leave behind:
+/// `194.20000000000002`. What stands between tags is left as it is.
+fn brief(svg: &str) -> String {
+    let mut out = String::with_capacity(svg.len());
+    let mut in_tag = false;
+    let mut rest = svg;
+    while let Some(first) = rest.chars().next() {
+        let is_part = |c: char| c.is_ascii_digit() || c == '.';
+        let word = rest.find(|c| !is_part(c)).unwrap_or(rest.len()).max(first.len_utf8());
+        let (word, after) = rest.split_at(word);
+        rest = after;
+        match (first, word.split_once('.')) {
+            ('<', _) => in_tag = true,
+            ('>', _) => in_tag = false,
+            (_, Some((_, decimals))) if in_tag && decimals.len() > 2 => {
+                let short = word.parse::<f64>().map(|v| format!("{v:.2}")).unwrap_or_default();
+                if !short.is_empty() {
+                    out += short.trim_end_matches('0').trim_end_matches('.');
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        out += word;
+    }
+    out
+}
+
 /// The picture with an opening tag for a page: it takes the width that there is, and says what it
 /// shows to those who do not see it.
 fn open(svg: &str, scene: &Scene, title: &str, note: &str) -> String {
-    let inner = svg.split_once("-->").map_or(svg, |(_, inner)| inner);
+    let inner = brief(svg.split_once("-->").map_or(svg, |(_, inner)| inner));
     let label = super::html::escaped(&format!("{title}. {note}"));
     format!(
         "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{label}\" fill=\"var(--ink)\">{inner}",
         scene.width + OVERHANG,
         scene.height
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_tags_lose_the_digits_that_say_nothing() {
+        let svg = "<path d=\"M 1.25 194.20000000000002 L 90 0.001\" r=\"1.8\"/>0.12345 µs<b>";
+        let short = "<path d=\"M 1.25 194.2 L 90 0\" r=\"1.8\"/>0.12345 µs<b>";
+        assert_eq!(brief(svg), short);
+    }
 }

@@ -69,6 +69,14 @@ fn nine_servers_fit_into_a_megabyte_and_the_sentence_comes_first() {
 }
 
 #[test]
+fn nine_servers_under_five_loads_fit_into_a_megabyte() {
+    let connections = vec![16, 32, 64, 128, 256];
+    let page = page("loads", &Scene { connections, size: (3, 4), ..Scene::of(9) });
+    assert!(page.len() < 1_000_000, "{} bytes", page.len());
+    assert_eq!(page.matches("aria-label=\"Standings\"").count(), 5);
+}
+
+#[test]
 fn one_server_is_told_without_a_comparison() {
     let page = page("one", &Scene { company: false, ..Scene::of(1) });
     assert!(

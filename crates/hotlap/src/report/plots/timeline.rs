@@ -6,16 +6,25 @@ use crate::report::figure::{rate, time};
 use crate::report::plot::{Axis, Chart, Point, Series, Stroke, Upward};
 use crate::report::{Lap, Report, Table};
 
-/// A chart over time holds this many points; where there are more, every second, third, … is drawn.
-const POINTS: usize = 3_000;
+/// A chart over time holds this many points; where there are more, every second, third, … lap is
+/// drawn. So many are three heats of twenty blocks of nine servers, in two thirds of a megabyte.
+const POINTS: usize = 6_000;
+
+/// The same where there are several loads, for their charts of one kind together: all the other
+/// charts are there for each load too, and five loads fit into a megabyte.
+const POINTS_OF_MANY: usize = 2_500;
 
 /// Figures along the run: latency in each tenth of a second, all else a point a lap.
 pub(super) fn over_time(report: &Report, table: &Table, cast: &Cast) -> Vec<Chart> {
     type Words = fn(f64) -> String;
     let counting = report.laps.iter().filter(|l| l.load == table.load && l.counts);
     let laps: Vec<&Lap> = counting.filter(|l| l.rate.is_none()).collect();
+    let room = match report.tables.len() {
+        0 | 1 => POINTS,
+        many => POINTS_OF_MANY / many,
+    };
     let chart = |title: &str, (write, tick): (Words, Words), of: fn(&Lap) -> Option<f64>| {
-        let every = laps.len().div_ceil(POINTS).max(1);
+        let every = laps.len().div_ceil(room).max(1);
         let line = |own: &[&Lap]| {
             let mut points = Vec::new();
             let mut heat = None;
@@ -38,8 +47,8 @@ pub(super) fn over_time(report: &Report, table: &Table, cast: &Cast) -> Vec<Char
         along((title, note), tick, lines(&laps, cast, line))
     };
     let mut charts = vec![
-        within(&laps, cast, "Latency over time: the mean", |l| &l.series_mean_ms),
-        within(&laps, cast, "Latency over time: the longest", |l| &l.series_max_ms),
+        within((&laps, room), cast, "Latency over time: the mean", |l| &l.series_mean_ms),
+        within((&laps, room), cast, "Latency over time: the longest", |l| &l.series_max_ms),
     ];
     if laps.iter().any(|l| l.p99_ms.is_some()) {
         charts.push(chart("Latency over time: 99th percentile", (time, lapse), |l| l.p99_ms));
@@ -50,9 +59,14 @@ pub(super) fn over_time(report: &Report, table: &Table, cast: &Cast) -> Vec<Char
 }
 
 /// A point each tenth of a second, a line a lap.
-fn within(laps: &[&Lap], cast: &Cast, title: &str, of: fn(&Lap) -> &[f64]) -> Chart {
+fn within(
+    (laps, room): (&[&Lap], usize),
+    cast: &Cast,
+    title: &str,
+    of: fn(&Lap) -> &[f64],
+) -> Chart {
     let ticks: usize = laps.iter().map(|l| of(l).len()).sum();
-    let every = ticks.div_ceil(POINTS * 2).max(1);
+    let every = ticks.div_ceil(room).max(1);
     let line = |own: &[&Lap]| {
         let mut points = Vec::new();
         for lap in own.iter().step_by(every) {
