@@ -45,6 +45,30 @@ pub(crate) struct Ready {
     pub(crate) ended: bool,
 }
 
+/// All that was ready at a wake-up, in the kernel's own form; made by the thread that waits, so that
+/// no other's memory is beside it.
+#[derive(Debug)]
+pub(crate) struct Round(Events);
+
+impl Round {
+    /// Room for what is ready at a time.
+    pub(crate) fn new() -> Self {
+        Self(Events::with_capacity(EVENTS))
+    }
+
+    /// What is ready, without what only wakes.
+    #[inline(always)]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Ready> + '_ {
+        let is_socket = |e: &&Event| e.token() != WAKER && e.token() != TIMER;
+        self.0.iter().filter(is_socket).map(|event| Ready {
+            key: event.token().0,
+            readable: event.is_readable(),
+            writable: event.is_writable(),
+            ended: event.is_read_closed() || event.is_error(),
+        })
+    }
+}
+
 /// What a read brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Received {
@@ -74,7 +98,6 @@ pub(crate) enum Connecting {
 #[derive(Debug)]
 pub(crate) struct Io {
     poll: Poll,
-    events: Events,
     timer: Timer,
 }
 
@@ -84,7 +107,7 @@ impl Io {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let timer = Timer::new(&poll)?;
-        Ok((Self { poll, events: Events::with_capacity(EVENTS), timer }, waker))
+        Ok((Self { poll, timer }, waker))
     }
 
     /// Starts to connect, and registers the socket under `key`.
@@ -111,24 +134,16 @@ impl Io {
     }
 
     /// Waits until something is ready or `until_ns` is over (monotonic; `None`: does not wait), and
-    /// puts what is ready into `ready`.
-    pub(crate) fn wait(&mut self, until_ns: Option<u64>, ready: &mut Vec<Ready>) {
+    /// puts what is ready into `round`.
+    pub(crate) fn wait(&mut self, until_ns: Option<u64>, round: &mut Round) {
         let timeout = match until_ns {
             Some(at) => self.timer.arm(at),
             None => Some(Duration::ZERO),
         };
-        ready.clear();
         // Being interrupted is being woken with nothing to do; no other failure is possible here.
-        if self.poll.poll(&mut self.events, timeout).is_err() {
-            return;
+        if self.poll.poll(&mut round.0, timeout).is_err() {
+            round.0.clear();
         }
-        let is_socket = |e: &&Event| e.token() != WAKER && e.token() != TIMER;
-        ready.extend(self.events.iter().filter(is_socket).map(|event| Ready {
-            key: event.token().0,
-            readable: event.is_readable(),
-            writable: event.is_writable(),
-            ended: event.is_read_closed() || event.is_error(),
-        }));
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hotlap_stats::Histogram;
 
 use crate::check::Fault;
-use crate::connection::Answer;
+use crate::connection::{Answer, Flight};
 use crate::outcome::{
     Bytes, Connections, Failure, Failures, Outcome, Phase, ThreadUse, Tick, Whole, Wrong,
 };
@@ -81,20 +81,35 @@ impl Tally {
     }
 
     /// An answer, right or wrong.
-    #[inline]
     pub(crate) fn answer(&mut self, answer: Answer, now_ns: u64, is_paced: bool) {
-        self.turn(now_ns);
-        self.statuses[usize::from(answer.status)] += 1;
-        if let Some((fault, head)) = answer.wrong {
-            self.wrong(fault, head, now_ns);
-            return;
+        match answer.wrong {
+            None => self.right(answer.flight, answer.status, answer.bytes, now_ns, is_paced),
+            Some((fault, head)) => {
+                self.turn(now_ns);
+                self.statuses[usize::from(answer.status)] += 1;
+                self.wrong(fault, head, now_ns);
+            }
         }
-        let service_ns = now_ns - answer.flight.sent_ns;
+    }
+
+    /// A right answer of so many bytes.
+    #[inline(always)]
+    pub(crate) fn right(
+        &mut self,
+        flight: Flight,
+        status: u16,
+        bytes: u64,
+        now_ns: u64,
+        is_paced: bool,
+    ) {
+        self.turn(now_ns);
+        self.statuses[usize::from(status)] += 1;
+        let service_ns = now_ns - flight.sent_ns;
         self.answers += 1;
-        self.bytes.answered += answer.bytes;
+        self.bytes.answered += bytes;
         self.service.record(service_ns);
         if is_paced {
-            self.response.record(now_ns.saturating_sub(answer.flight.due_ns));
+            self.response.record(now_ns.saturating_sub(flight.due_ns));
         }
         self.tick.answers += 1;
         self.tick.sum_ns += service_ns;

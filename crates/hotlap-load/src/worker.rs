@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::book::Book;
 use crate::clock;
-use crate::io::{self, Io, Ready};
+use crate::io::{self, Io, Round};
 use crate::outcome::{Outcome, Phase, Whole};
 use crate::pace::Schedule;
 use crate::plan::{Pace, Plan, Reuse, Stop};
@@ -79,8 +79,7 @@ pub(crate) struct Worker {
     lanes: Vec<Lane>,
     tally: Tally,
     stage: Stage,
-    buffer: Vec<u8>,
-    /// What TLS made of the buffer.
+    /// What TLS made of what came.
     plain: Vec<u8>,
     /// Lanes that wait for a request to be due.
     free: VecDeque<u32>,
@@ -143,7 +142,6 @@ impl Worker {
             lanes: (0..lanes).map(|lane| Lane::new(source(lane))).collect(),
             tally: Tally::new(clock::now()),
             stage: Stage::Opening,
-            buffer: vec![0; BUFFER],
             plain: Vec::new(),
             free: VecDeque::new(),
             reopen: BinaryHeap::new(),
@@ -175,7 +173,7 @@ impl Worker {
 
     /// Works until the window closes or the session is stopped.
     pub(crate) fn run(mut self) -> Outcome {
-        let mut ready: Vec<Ready> = Vec::new();
+        let (mut round, mut buffer) = (Round::new(), vec![0; BUFFER]);
         let mut now = clock::now();
         self.scan_ns = now + self.scan_every_ns;
         while self.stage != Stage::Over {
@@ -183,7 +181,7 @@ impl Worker {
                 self.open_next(now);
             }
             let until = self.next_moment();
-            self.io.wait((until > now).then_some(until), &mut ready);
+            self.io.wait((until > now).then_some(until), &mut round);
             self.tally.wakeups += 1;
             now = clock::now();
             if now >= until || self.stage <= Stage::Ready || self.shared.is_stopped() {
@@ -192,8 +190,8 @@ impl Worker {
             if self.stage == Stage::Over {
                 break;
             }
-            for event in &ready {
-                now = self.serve(*event, now);
+            for event in round.iter() {
+                now = self.serve(event, now, &mut buffer);
             }
             // The last connection may just have come up: whoever waits for that is told at once, and
             // not when the next moment of this worker's own comes.

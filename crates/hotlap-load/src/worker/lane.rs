@@ -109,7 +109,7 @@ impl Lane {
     }
 
     /// Sends bytes, or keeps those that do not fit; says how many bytes went out.
-    #[inline]
+    #[inline(always)]
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<u64, Failure> {
         if let Some(channel) = &mut self.channel {
             channel.send(bytes).map_err(|_| Failure::Tls)?;

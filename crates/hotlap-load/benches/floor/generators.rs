@@ -1,0 +1,149 @@
+//! The generators: as commands, and the two that this program is itself.
+
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use hotlap_load::plan::{Endpoint, Request, Stop, Target};
+use hotlap_load::{Plan, run};
+use rustix::event::epoll;
+use rustix::net::{RecvFlags, SendFlags};
+
+use super::number;
+use super::server::body;
+
+/// A program that loads.
+pub struct Generator {
+    pub name: &'static str,
+    pub command: Vec<String>,
+    /// One of the two that this program is.
+    pub is_own: bool,
+}
+
+/// How it loads.
+#[derive(Clone, Copy)]
+pub struct Load {
+    pub connections: usize,
+    pub seconds: u64,
+    pub body: usize,
+}
+
+/// Bodies up to this length arrive in one read, which is what the bare loop takes for an answer.
+pub const BARE_LIMIT: usize = 16_000;
+
+/// All that this machine has.
+pub fn all(load: Load, address: SocketAddr) -> Vec<Generator> {
+    let Load { connections: c, seconds: s, body } = load;
+    let url = format!("http://{address}/");
+    let mut all = vec![
+        own("hotlap", &format!("as-hotlap {address} {c} {s} {body}")),
+        own("bare loop", &format!("as-bare {address} {c} {s}")),
+        peer("wrk", &format!("-t1 -c{c} -d{s}s {url}")),
+        peer("gcannon", &format!("{url} -c {c} -t 1 -d {s}s")),
+        peer("h2load", &format!("--h1 -t1 -c{c} -D{s} {url}")),
+        peer("oha", &format!("--no-tui -c {c} -z {s}s {url}")),
+    ];
+    all.retain(|g| {
+        let is_here = g.is_own || is_installed(g.name);
+        is_here && (g.name != "bare loop" || body < BARE_LIMIT)
+    });
+    all
+}
+
+/// This program, as one of the generators.
+pub fn own(name: &'static str, line: &str) -> Generator {
+    let program = std::env::current_exe().expect("this program").display().to_string();
+    let command = std::iter::once(program).chain(line.split(' ').map(str::to_owned)).collect();
+    Generator { name, command, is_own: true }
+}
+
+fn peer(name: &'static str, line: &str) -> Generator {
+    let words = std::iter::once(name).chain(line.split(' ')).map(str::to_owned);
+    Generator { name, command: words.collect(), is_own: false }
+}
+
+pub fn is_installed(name: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&paths).any(|folder| folder.join(name).is_file())
+}
+
+/// ADDRESS CONNECTIONS SECONDS BODY [THREADS [ONE-IN [SOURCE...]]]
+pub fn as_hotlap(words: &[&str]) {
+    let [address, connections, seconds, length, more @ ..] = words else { panic!("{words:?}") };
+    let endpoint = Endpoint::Tcp(address.parse().expect("an address"));
+    let request = Request::get("/", address).expecting(&body(number(length)));
+    let mut plan = Plan::new(Target { endpoint, tls: None }, request);
+    plan.connections = number(connections);
+    plan.ramp = Duration::ZERO;
+    plan.stop = Stop::After(Duration::from_secs(number(seconds) as u64));
+    plan.timeout = Duration::from_secs(20);
+    plan.threads = more.first().map_or(1, |word| number(word));
+    plan.check_one_in = more.get(1).map_or(1, |word| number(word) as u32);
+    let sources = more.iter().skip(2);
+    plan.sources = sources.map(|s| s.parse::<IpAddr>().expect("an address")).collect();
+    let outcome = run(&plan).expect("a load");
+    assert_eq!(outcome.failures.total(), 0, "{:?}", outcome.failures);
+    println!("wakeups {}", outcome.threads.iter().map(|t| t.wakeups).sum::<u64>());
+    println!("established {}", outcome.connections.established);
+    println!("answers {}", outcome.answers);
+    println!("resident {}", resident_kib());
+}
+
+/// The most memory that this process ever had, in KiB.
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    peak.and_then(|p| p.trim().trim_end_matches(" kB").parse().ok()).unwrap_or_default()
+}
+
+/// The floor: what no generator can do without. ADDRESS CONNECTIONS SECONDS
+pub fn as_bare(words: &[&str]) {
+    let [address, connections, seconds, ..] = words else { panic!("{words:?}") };
+    let length = Duration::from_secs(number(seconds) as u64);
+    let request = hotlap_load::http::request("GET", "/", address, &[], b"");
+    let queue = epoll::create(epoll::CreateFlags::CLOEXEC).expect("epoll");
+    let streams: Vec<TcpStream> = (0..number(connections))
+        .map(|_| TcpStream::connect(address).expect("a server"))
+        .inspect(|stream| stream.set_nodelay(true).expect("a socket option"))
+        .collect();
+    for (number, stream) in (0..).zip(&streams) {
+        stream.set_nonblocking(true).expect("a socket option");
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&queue, stream, epoll::EventData::new_u64(number), flags).expect("epoll");
+        rustix::net::send(stream, &request, SendFlags::NOSIGNAL).expect("a server");
+    }
+    let mut events = Vec::with_capacity(1024);
+    let mut buffer = vec![0; 16384];
+    let (begun, mut wakeups) = (Instant::now(), 0u64);
+    while begun.elapsed() < length {
+        events.clear();
+        let spare = rustix::buffer::spare_capacity(&mut events);
+        if epoll::wait(&queue, spare, None).is_err() {
+            continue;
+        }
+        wakeups += 1;
+        for event in &events {
+            let stream = &streams[event.data.u64() as usize];
+            let Ok((_, count)) = rustix::net::recv(stream, &mut buffer[..], RecvFlags::empty())
+            else {
+                continue;
+            };
+            assert!(has_blank_line(&buffer[..count]), "no answer");
+            rustix::net::send(stream, &request, SendFlags::NOSIGNAL).expect("a server");
+        }
+    }
+    println!("wakeups {wakeups}");
+}
+
+/// Looks at every fourth byte while it is none of a line end.
+fn has_blank_line(bytes: &[u8]) -> bool {
+    let mut at = 3;
+    while let Some(byte) = bytes.get(at) {
+        at += match byte {
+            b'\n' if bytes[at - 3..=at] == *b"\r\n\r\n" => return true,
+            b'\n' => 2,
+            b'\r' => 1,
+            _ => 4,
+        };
+    }
+    false
+}

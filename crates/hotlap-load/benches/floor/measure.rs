@@ -1,0 +1,234 @@
+//! One generator, run once: the requests that the server saw, CPU time, instructions, system calls.
+
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::generators::{Generator, Load, is_installed};
+use super::server::Server;
+
+/// What came of one run.
+pub struct Ran {
+    pub requests: f64,
+    pub cpu_us: f64,
+    /// What it printed, and what was printed to stderr.
+    pub told: String,
+    pub complaint: String,
+    pub is_ok: bool,
+}
+
+impl Ran {
+    pub fn cpu_us_per_request(&self) -> f64 {
+        self.cpu_us / self.requests.max(1.0)
+    }
+
+    /// A figure that this program's own generators print: `wakeups 123`.
+    pub fn own(&self, name: &str) -> Option<f64> {
+        let line = self.told.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse().ok()
+    }
+}
+
+/// Runs a generator under another program, if `under` names one. Some generators wait for ever for a
+/// connection that the server's queue had no room for, so `limit_s` ends them.
+pub fn run(under: &[&str], generator: &Generator, limit_s: u64, server: &Server) -> Ran {
+    let limit = limit_s.to_string();
+    let mut words = vec!["timeout", "--kill-after=5", &limit];
+    words.extend(under);
+    words.extend(generator.command.iter().map(String::as_str));
+    let (before, cpu_before) = (server.served(), children_cpu_us());
+    let output = Command::new(words[0]).args(&words[1..]).output().expect("a generator");
+    Ran {
+        requests: (server.served() - before) as f64,
+        cpu_us: children_cpu_us() - cpu_before,
+        told: String::from_utf8_lossy(&output.stdout).into_owned(),
+        complaint: String::from_utf8_lossy(&output.stderr).into_owned(),
+        is_ok: output.status.success(),
+    }
+}
+
+/// How long a run of so many seconds may take, twentyfold slowed down by what counts.
+pub fn limit_s(seconds: u64) -> u64 {
+    seconds * 5 + 30
+}
+
+fn children_cpu_us() -> f64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    #[expect(unsafe_code, reason = "no safe crate in use offers it")]
+    // SAFETY: `usage` is writable and of the right type; zeroes are a valid value of it.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let micros = |t: libc::timeval| t.tv_sec as f64 * 1e6 + t.tv_usec as f64;
+    micros(usage.ru_utime) + micros(usage.ru_stime)
+}
+
+/// Counts by name.
+pub type Counts = BTreeMap<String, f64>;
+
+/// What counts for us, and how its report is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Counter {
+    /// The processor's counters: instructions, user and kernel apart.
+    PerfInstructions,
+    /// The kernel's tracepoints: system calls, at hardly any cost.
+    PerfCalls,
+    /// Every system call is stopped at: slow, so that more answers wait at each wake-up.
+    StraceCalls,
+    /// The program is interpreted: user instructions only, and slow in the same way.
+    Callgrind,
+}
+
+impl Counter {
+    /// The best that this machine has for system calls.
+    pub fn of_calls() -> Option<Self> {
+        [Self::PerfCalls, Self::StraceCalls].into_iter().find(|counter| counter.works())
+    }
+
+    /// Whether it can be had here: it counts something of `true`.
+    pub fn works(self) -> bool {
+        let program = match self {
+            Self::PerfInstructions | Self::PerfCalls => "perf",
+            Self::StraceCalls => "strace",
+            Self::Callgrind => "valgrind",
+        };
+        let report = report();
+        let under = self.under(&report);
+        let is_whole = |counts: Counts| match self {
+            Self::PerfInstructions => counts.len() == 2 && counts.values().all(|c| *c > 0.0),
+            _ => counts.values().any(|c| *c > 0.0),
+        };
+        let counted = |output: std::process::Output| {
+            self.read(&report, &String::from_utf8_lossy(&output.stderr))
+        };
+        is_installed(program)
+            && Command::new(&under[0])
+                .args(&under[1..])
+                .arg("true")
+                .output()
+                .is_ok_and(|output| output.status.success() && is_whole(counted(output)))
+    }
+
+    /// What it is called in a table's caption.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PerfInstructions => "perf's instruction counters",
+            Self::PerfCalls => "perf's tracepoints",
+            Self::StraceCalls => "strace, which slows down",
+            Self::Callgrind => "callgrind, which slows down",
+        }
+    }
+
+    /// Counts per request: what a longer run counts beyond a shorter one, by the requests that it
+    /// sends beyond it, so that start and end do not count. `None` where the generator does not run
+    /// under it.
+    pub fn per_request(
+        self,
+        name: &str,
+        (short_s, long_s): (u64, u64),
+        connections: usize,
+        server: &Server,
+    ) -> Option<Counts> {
+        let once = |seconds| {
+            let load = Load { connections, seconds, body: 13 };
+            let all = super::generators::all(load, server.address);
+            let generator = all.into_iter().find(|g| g.name == name)?;
+            let report = report();
+            let under = self.under(&report);
+            let under: Vec<&str> = under.iter().map(String::as_str).collect();
+            let ran = run(&under, &generator, limit_s(seconds), server);
+            let counts = self.read(&report, &ran.complaint);
+            (ran.is_ok && !counts.is_empty()).then_some((counts, ran.requests))
+        };
+        let (short, long) = (once(short_s)?, once(long_s)?);
+        let requests = long.1 - short.1;
+        let beyond = |(name, count): (String, f64)| {
+            let before = short.0.get(&name).copied().unwrap_or_default();
+            (name, (count - before) / requests)
+        };
+        (requests > 100.0).then(|| long.0.into_iter().map(beyond).collect())
+    }
+
+    fn under(self, report: &PathBuf) -> Vec<String> {
+        let report = report.display();
+        let line = match self {
+            Self::PerfInstructions => {
+                format!("perf stat -x, -e instructions:u,instructions:k -o {report} --")
+            }
+            Self::PerfCalls => format!("perf stat -x, -e {} -o {report} --", tracepoints()),
+            Self::StraceCalls => format!("strace -f -c -o {report}"),
+            Self::Callgrind => {
+                format!("valgrind --tool=callgrind --callgrind-out-file={report}")
+            }
+        };
+        line.split(' ').map(str::to_owned).collect()
+    }
+
+    fn read(self, report: &PathBuf, stderr: &str) -> Counts {
+        let text = std::fs::read_to_string(report).unwrap_or_default();
+        let _ = std::fs::remove_file(report);
+        let number = |text: &str| text.replace(',', "").trim().parse::<f64>().ok();
+        match self {
+            // 12345,,syscalls:sys_enter_read,1000,100.00,,
+            Self::PerfInstructions | Self::PerfCalls => {
+                let lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+                let named = |f: Vec<&str>| {
+                    let name = f.get(2)?.trim_start_matches("syscalls:sys_enter_");
+                    Some((name.to_owned(), number(f[0])?))
+                };
+                lines.filter_map(named).collect()
+            }
+            // 50.00    0.000012           3         4         1 openat
+            Self::StraceCalls => {
+                let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+                let named = |f: Vec<&str>| {
+                    number(f.first()?)?;
+                    let name = if *f.last()? == "total" { ALL } else { f.last()? };
+                    Some((name.to_owned(), number(f.get(3)?)?))
+                };
+                lines.filter_map(named).collect()
+            }
+            // ==123== Collected : 12345
+            Self::Callgrind => {
+                let collected = stderr.lines().find_map(|line| line.split_once("Collected : "));
+                let count = collected.and_then(|(_, count)| number(count));
+                count.map(|count| ("instructions:u".to_owned(), count)).into_iter().collect()
+            }
+        }
+    }
+}
+
+/// All system calls together.
+pub const ALL: &str = "raw_syscalls:sys_enter";
+
+/// The calls that generators are made of, by what they are for.
+pub const KINDS: [(&str, &[&str]); 5] = [
+    ("receive", &["recvfrom", "recvmsg", "read", "readv"]),
+    ("send", &["sendto", "sendmsg", "write", "writev"]),
+    ("wait", &["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll"]),
+    ("epoll_ctl", &["epoll_ctl"]),
+    ("io_uring_enter", &["io_uring_enter"]),
+];
+
+/// How many calls of a kind; `None` of the kind that is none of them.
+pub fn of_kind(counts: &Counts, kind: &[&str]) -> f64 {
+    kind.iter().filter_map(|name| counts.get(*name)).sum()
+}
+
+fn tracepoints() -> String {
+    let here = |name: &&&str| {
+        ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].iter().any(|root| {
+            std::path::Path::new(root).join(format!("events/syscalls/sys_enter_{name}")).exists()
+        })
+    };
+    let names = KINDS.iter().flat_map(|(_, names)| *names).filter(here);
+    let known = names.map(|name| format!("syscalls:sys_enter_{name}"));
+    known.chain([ALL.to_owned()]).collect::<Vec<_>>().join(",")
+}
+
+/// Where a counter writes to; read once, then removed.
+fn report() -> PathBuf {
+    std::env::temp_dir().join(format!("hotlap-floor-{}", std::process::id()))
+}

@@ -1,0 +1,45 @@
+//! Many connections of one process: what one of them takes in memory beyond its socket, and more of
+//! them than one loopback address has ports.
+
+use super::Options;
+use super::generators::own;
+use super::measure;
+use super::server::Server;
+use super::table;
+
+/// Open files that this mode needs, for both ends of 40,000 connections.
+pub const FILES: u64 = 45_000;
+
+pub fn run(options: &Options) {
+    let seconds = options.seconds.unwrap_or(2);
+    let server = Server::start(13);
+    let address = server.address;
+    let mut rows = Vec::new();
+    let mut base: Option<(f64, f64)> = None;
+    for (connections, sources) in [(100, ""), (10_000, ""), (40_000, " 127.0.0.2 127.0.0.3")] {
+        let line = format!("as-hotlap {address} {connections} {seconds} 13 1 1{sources}");
+        let ran = measure::run(&[], &own("hotlap", &line), 90, &server);
+        let up = ran.own("established");
+        let (Some(up), Some(kib)) = (up, ran.own("resident")) else {
+            let why = ran.complaint.lines().find(|l| l.contains("called") || l.contains("open"));
+            println!("{connections} connections: {}", why.unwrap_or("no answer"));
+            continue;
+        };
+        let (few, least) = *base.get_or_insert((up, kib));
+        let each = (up > few).then(|| (kib - least) * 1024.0 / (up - few));
+        rows.push(vec![
+            connections.to_string(),
+            table::figure(Some(up), 0),
+            table::figure(ran.own("answers"), 0),
+            table::figure(Some(kib), 0),
+            table::figure(each, 0),
+        ]);
+    }
+    println!(
+        "One process, one thread, {seconds} s of closed loop, so that every connection was used. \
+         Memory is the most that was ever resident; a connection's share is what it has beyond 100 \
+         connections'. Sockets are the kernel's and not in it.\n"
+    );
+    let head = ["connections", "up", "right answers", "resident, KiB", "bytes a connection"];
+    table::print(&head, &rows);
+}

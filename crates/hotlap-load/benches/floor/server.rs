@@ -1,0 +1,139 @@
+//! The tiny server: a few threads of this process, edge-triggered, an answer for each read.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::event::epoll;
+use socket2::{Domain, Socket, Type};
+
+/// Answers up to this size go out whole, in one write.
+const SMALL: usize = 16_000;
+
+/// A thread's count, on cache lines of its own.
+#[repr(align(128))]
+#[derive(Default)]
+struct Count(AtomicU64);
+
+/// A server that answers for as long as this process lives.
+pub struct Server {
+    pub address: SocketAddr,
+    served: Vec<Arc<Count>>,
+}
+
+impl Server {
+    /// One thread on the first core.
+    pub fn start(body: usize) -> Self {
+        Self::on(&[0], body)
+    }
+
+    /// A thread on each of these cores.
+    pub fn on(cpus: &[usize], length: usize) -> Self {
+        let first = listen(0);
+        let address = first.local_addr().expect("an address");
+        let others = cpus.iter().skip(1).map(|_| listen(address.port()));
+        let listeners: Vec<TcpListener> = std::iter::once(first).chain(others).collect();
+        let served: Vec<Arc<Count>> = cpus.iter().map(|_| Arc::default()).collect();
+        for ((listener, count), cpu) in listeners.into_iter().zip(served.clone()).zip(cpus) {
+            let cpu = *cpu;
+            std::thread::spawn(move || {
+                super::pin(cpu);
+                serve(&listener, &count.0, &body(length));
+            });
+        }
+        Self { address, served }
+    }
+
+    /// Requests so far.
+    pub fn served(&self) -> u64 {
+        self.served.iter().map(|count| count.0.load(Ordering::SeqCst)).sum()
+    }
+}
+
+/// A body of this length.
+pub fn body(length: usize) -> Vec<u8> {
+    b"Hello, World!".iter().copied().cycle().take(length).collect()
+}
+
+fn listen(port: u16) -> TcpListener {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.set_reuse_port(true).expect("a socket option");
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into()).expect("a port");
+    socket.listen(4096).expect("a queue");
+    socket.set_nonblocking(true).expect("a socket option");
+    socket.into()
+}
+
+/// One connection, and how much of its answer is out.
+struct Guest {
+    stream: TcpStream,
+    sent: usize,
+}
+
+fn serve(listener: &TcpListener, served: &AtomicU64, body: &[u8]) {
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+    let answer = [head.as_bytes(), body].concat();
+    let queue = epoll::create(epoll::CreateFlags::CLOEXEC).expect("epoll");
+    let data = |n: usize| epoll::EventData::new_u64(n as u64);
+    epoll::add(&queue, listener, data(usize::MAX), epoll::EventFlags::IN).expect("epoll");
+    let mut guests: Vec<Option<Guest>> = Vec::new();
+    let mut free: Vec<usize> = Vec::new();
+    let mut events = Vec::with_capacity(1024);
+    let mut buffer = vec![0; 65536];
+    loop {
+        events.clear();
+        let spare = rustix::buffer::spare_capacity(&mut events);
+        if epoll::wait(&queue, spare, None).is_err() {
+            continue;
+        }
+        for event in &events {
+            let number = event.data.u64() as usize;
+            if number == usize::MAX {
+                while let Ok((stream, _)) = listener.accept() {
+                    stream.set_nonblocking(true).expect("a socket option");
+                    stream.set_nodelay(true).expect("a socket option");
+                    let place = free.pop().unwrap_or(guests.len());
+                    let flags =
+                        epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
+                    epoll::add(&queue, &stream, data(place), flags).expect("epoll");
+                    if place == guests.len() {
+                        guests.push(None);
+                    }
+                    guests[place] = Some(Guest { stream, sent: answer.len() });
+                }
+                continue;
+            }
+            let Some(guest) = &mut guests[number] else { continue };
+            if !attend(guest, &answer, &mut buffer, served) {
+                guests[number] = None;
+                free.push(number);
+            }
+        }
+    }
+}
+
+/// Sends and reads what there is; false when the guest is gone.
+fn attend(guest: &mut Guest, answer: &[u8], buffer: &mut [u8], served: &AtomicU64) -> bool {
+    loop {
+        // What did not fit before goes out first.
+        while guest.sent < answer.len() {
+            match guest.stream.write(&answer[guest.sent..]) {
+                Ok(count) => guest.sent += count,
+                Err(_) => return true,
+            }
+        }
+        match guest.stream.read(buffer) {
+            Ok(count) if count > 0 => {
+                served.fetch_add(1, Ordering::Relaxed);
+                guest.sent = 0;
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return true,
+            _ => return false,
+        }
+        if answer.len() < SMALL {
+            guest.sent = guest.stream.write(answer).unwrap_or(0);
+            return true;
+        }
+    }
+}
