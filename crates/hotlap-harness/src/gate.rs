@@ -4,6 +4,7 @@
 
 use hotlap_load::Failure;
 use hotlap_load::plan::Reuse;
+use hotlap_stats::Histogram;
 
 use crate::entrant::Load;
 use crate::lap::{Gate, Kind, Lap};
@@ -107,13 +108,18 @@ fn generator(lap: &Lap) -> Option<Gate> {
 
 fn late(lap: &Lap, load: &Load) -> Option<Gate> {
     let Kind::Paced { rate } = lap.kind else { return None };
-    if lap.outcome.lag.is_empty() {
-        return None;
-    }
-    let p99_ns = lap.outcome.lag.quantile(0.99);
-    let gap_ns = load.connections as f64 * 1e9 / rate;
+    let lag = &lap.outcome.lag;
+    is_late(lag, load.connections, rate)
+        .then(|| Gate::Late { lag_us: lag.quantile(0.99) as f64 / 1e3 })
+}
+
+/// Whether a generator sent too late for its times to be the server's, with so many connections at
+/// this rate ([`LATE`]).
+#[must_use]
+pub fn is_late(lag: &Histogram, connections: usize, rate: f64) -> bool {
+    let gap_ns = connections as f64 * 1e9 / rate;
     let limit_ns = (gap_ns * LATE.0).max(LATE.1 as f64);
-    (p99_ns as f64 > limit_ns).then_some(Gate::Late { lag_us: p99_ns as f64 / 1e3 })
+    !lag.is_empty() && lag.quantile(0.99) as f64 > limit_ns
 }
 
 #[cfg(test)]

@@ -129,6 +129,7 @@ impl Scripted {
             failures,
             statuses: BTreeMap::from([(200, answers)]),
             first_wrong: None,
+            first_failure: None,
             connections: Connections {
                 asked: connections,
                 established: connections,

@@ -123,6 +123,10 @@ impl Io {
                 Err(e) => Connecting::Failed(Failure::Other, e),
             },
             Ok((_, Err(e))) if e.kind() == io::ErrorKind::WouldBlock => Connecting::Busy,
+            Ok((_, Err(e))) if e.kind() == io::ErrorKind::AddrNotAvailable => {
+                let why = "no local port is left: connect from several source addresses";
+                Connecting::Failed(Failure::Other, io::Error::new(e.kind(), why))
+            }
             Ok((_, Err(e))) => Connecting::Failed(failure(&e), e),
             Err(e) => Connecting::Failed(Failure::Other, e),
         }
@@ -161,7 +165,8 @@ fn begin(endpoint: &Endpoint, source: Option<IpAddr>) -> io::Result<Begun> {
         socket.set_tcp_nodelay(true)?;
         if let Some(source) = source {
             bind_late(&socket)?;
-            socket.bind(&SocketAddr::new(source, 0).into())?;
+            let foreign = |e| io::Error::other(format!("cannot connect from {source}: {e}"));
+            socket.bind(&SocketAddr::new(source, 0).into()).map_err(foreign)?;
         }
     }
     let begun = match socket.connect(&address) {

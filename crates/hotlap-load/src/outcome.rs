@@ -23,9 +23,10 @@ pub struct Outcome {
     /// How late requests were sent, against the moment they were due, by the generator's own fault
     /// (a request that waits for a free connection is the server's doing). Empty in a closed loop.
     pub lag: Histogram,
-    /// Time to connect.
+    /// Time to connect, of all connections where they are kept; of those in the window where each
+    /// request has its own.
     pub connect: Histogram,
-    /// Time of TLS handshakes.
+    /// Time of TLS handshakes, after connecting, of the same connections.
     pub handshake: Histogram,
     /// What went wrong.
     pub failures: Failures,
@@ -35,6 +36,9 @@ pub struct Outcome {
     pub first_wrong: Option<Wrong>,
     /// Connections of the whole load, ramp included.
     pub connections: Connections,
+    /// Why the first connection failed that did before any was loaded.
+    #[serde(default)]
+    pub first_failure: Option<String>,
     /// Bytes received and sent.
     pub bytes: Bytes,
     /// Requests in flight when the window closed: neither answered nor failed.
@@ -238,6 +242,9 @@ impl Outcome {
         self.failures.merge(&other.failures);
         for (status, count) in &other.statuses {
             *self.statuses.entry(*status).or_default() += count;
+        }
+        if self.first_failure.is_none() {
+            self.first_failure.clone_from(&other.first_failure);
         }
         if self.first_wrong.is_none() {
             self.first_wrong.clone_from(&other.first_wrong);

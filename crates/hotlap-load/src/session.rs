@@ -280,7 +280,10 @@ impl Session {
         }
         let story = self.shared.lock();
         match sum {
-            Some(outcome) if !story.unreachable => Ok(outcome),
+            Some(mut outcome) if !story.unreachable => {
+                outcome.first_failure.clone_from(&story.first_failure);
+                Ok(outcome)
+            }
             _ => Err(Error::Unreachable {
                 target: self.target.clone(),
                 why: story.first_failure.clone().unwrap_or_else(|| "closed at once".to_owned()),

@@ -187,6 +187,7 @@ impl Tally {
             failures,
             statuses: seen.map(|(status, count)| (status, *count)).collect::<BTreeMap<_, _>>(),
             first_wrong: self.first_wrong,
+            first_failure: None,
             connections: Connections::default(),
             bytes: self.bytes,
             in_flight: 0,

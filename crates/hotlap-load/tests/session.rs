@@ -107,6 +107,25 @@ fn pipelined_answers_are_each_counted_and_timed() {
     assert_eq!(server.requests.load(Ordering::SeqCst), 1_000);
 }
 
+/// wrk times only the last answer of a batch, so that the first of two that are 500 ms apart seems
+/// to have taken as long as the second.
+#[test]
+fn a_pipelined_answer_is_timed_when_it_comes() {
+    let server = Server::start(|mut guest| {
+        while guest.request().is_some() && guest.request().is_some() {
+            guest.send(HELLO);
+            std::thread::sleep(Duration::from_millis(500));
+            guest.send(HELLO);
+        }
+    });
+    let mut plan = server.plan(1, 2);
+    plan.pipeline = 2;
+    let outcome = run(&plan).expect("a load");
+    assert_eq!(told(&outcome), (2, vec![]));
+    assert!(outcome.service.max() >= 500_000_000, "{}", outcome.service.max());
+    assert!(outcome.service.min() < outcome.service.max(), "{}", outcome.service.min());
+}
+
 #[test]
 fn an_open_loop_sends_what_is_due_and_no_more() {
     let server = polite();
@@ -119,6 +138,18 @@ fn an_open_loop_sends_what_is_due_and_no_more() {
         assert_eq!(outcome.response.len(), 200);
         assert!(outcome.window_ns > 50_000_000, "{pace:?}: {} ns", outcome.window_ns);
     }
+}
+
+#[test]
+fn connections_that_never_came_up_are_told_with_the_reason() {
+    let server = polite();
+    let mut plan = server.plan(2, 20);
+    // Nothing can be bound to an address that is not this machine's (RFC 5737).
+    plan.sources = vec![[127, 0, 0, 1].into(), [192, 0, 2, 1].into()];
+    let outcome = run(&plan).expect("a load");
+    assert_eq!((outcome.connections.asked, outcome.connections.established), (2, 1));
+    let why = outcome.first_failure.expect("a reason");
+    assert!(why.starts_with("cannot connect from 192.0.2.1: "), "{why}");
 }
 
 #[test]

@@ -1,6 +1,11 @@
 //! What a histogram promises, for whatever is counted.
 
+use std::time::{Duration, SystemTime};
+
+use base64::Engine;
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use hotlap_stats::Histogram;
+use hotlap_stats::histogram::interval_log;
 use proptest::prelude::*;
 
 fn of(times: &[u64]) -> Histogram {
@@ -60,5 +65,39 @@ proptest! {
         let at = at.index(bytes.len());
         bytes[at] = to;
         let _ = Histogram::from_bytes(&bytes);
+    }
+}
+
+/// Every part of a log, read back by the library's own reader: tag, start, length, histogram.
+fn read_log(text: &str) -> Vec<(Option<String>, Duration, Duration, Histogram)> {
+    let entries = IntervalLogIterator::new(text.as_bytes()).map(|entry| entry.expect("sound"));
+    let intervals = entries.filter_map(|entry| match entry {
+        LogEntry::Interval(interval) => Some(interval),
+        _ => None,
+    });
+    let read = |interval: hdrhistogram::serialization::interval_log::IntervalLogHistogram| {
+        let engine = base64::engine::general_purpose::STANDARD;
+        let bytes = engine.decode(interval.encoded_histogram()).expect("base64");
+        let tag = interval.tag().map(|tag| tag.as_str().to_owned());
+        let histogram = Histogram::from_bytes(&bytes).expect("a histogram");
+        (tag, interval.start_timestamp(), interval.duration(), histogram)
+    };
+    intervals.map(read).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_an_interval_log_holds_is_read_back_equal(a in times(), b in times()) {
+        let opened = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_500);
+        let length = Duration::from_millis(2_500);
+        let (a, b) = (of(&a), of(&b));
+        let text = interval_log(opened, length, &a, &[("service", &b)]);
+        prop_assert!(text.contains("#[StartTime: 1700000000.500 (seconds since epoch)]"));
+        let read = read_log(&text);
+        prop_assert_eq!(read.len(), 2);
+        prop_assert_eq!(&read[0], &(None, Duration::ZERO, length, a));
+        prop_assert_eq!(&read[1], &(Some("service".to_owned()), Duration::ZERO, length, b));
     }
 }

@@ -193,6 +193,7 @@ fn the_load_generator_and_the_ceiling_meet() {
     wait_for(port);
     let wrk = shell.run(&["load", "--format", "wrk", "-c", "4", "-n", "2000", &url]);
     let json = shell.run(&["load", "--format", "json", "-c", "4", "-n", "2000", &url]);
+    let log = shell.run(&["load", "--format", "hlog", "-c", "4", "-n", "200", "-R", "9k", &url]);
     let lost = shell.run(&["load", "--no-check", "-c", "4", "-n", "100", &format!("{url}nowhere")]);
     let _ = ceiling.kill();
     let _ = ceiling.wait();
@@ -200,6 +201,12 @@ fn the_load_generator_and_the_ceiling_meet() {
     assert!(text.contains("Requests/sec:") && text.contains("Latency"), "{text}");
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["figures"]["answers"], 2000);
+    assert_eq!(json["figures"]["late"], false);
+    // Response times untagged, service times beside them.
+    let log = String::from_utf8(log.stdout).unwrap();
+    let parts: Vec<&str> = log.lines().filter(|l| !l.starts_with('#')).collect();
+    assert!(log.contains("#[StartTime: ") && parts.len() == 2, "{log}");
+    assert!(parts[0].starts_with("0.000,") && parts[1].starts_with("Tag=service,0.000,"), "{log}");
     assert_eq!(lost.status.code(), Some(3), "wrong answers must be told by the exit code");
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::generators::{Generator, Load, is_installed};
@@ -151,7 +151,7 @@ impl Counter {
         (requests > 100.0).then(|| long.0.into_iter().map(beyond).collect())
     }
 
-    fn under(self, report: &PathBuf) -> Vec<String> {
+    fn under(self, report: &Path) -> Vec<String> {
         let report = report.display();
         let line = match self {
             Self::PerfInstructions => {
@@ -166,7 +166,7 @@ impl Counter {
         line.split(' ').map(str::to_owned).collect()
     }
 
-    fn read(self, report: &PathBuf, stderr: &str) -> Counts {
+    fn read(self, report: &Path, stderr: &str) -> Counts {
         let text = std::fs::read_to_string(report).unwrap_or_default();
         let _ = std::fs::remove_file(report);
         let number = |text: &str| text.replace(',', "").trim().parse::<f64>().ok();
@@ -219,9 +219,9 @@ pub fn of_kind(counts: &Counts, kind: &[&str]) -> f64 {
 
 fn tracepoints() -> String {
     let here = |name: &&&str| {
-        ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].iter().any(|root| {
-            std::path::Path::new(root).join(format!("events/syscalls/sys_enter_{name}")).exists()
-        })
+        ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
+            .iter()
+            .any(|root| Path::new(root).join(format!("events/syscalls/sys_enter_{name}")).exists())
     };
     let names = KINDS.iter().flat_map(|(_, names)| *names).filter(here);
     let known = names.map(|name| format!("syscalls:sys_enter_{name}"));

@@ -40,7 +40,8 @@ impl Worker {
                 self.opened += 1;
                 self.opening += 1;
                 lane.busy_since_ns = None;
-                lane.connect(socket, channel, now);
+                // Not the wake-up's time: many are opened in a row.
+                lane.connect(socket, channel, clock::now());
             }
             Connecting::Busy => {
                 let since_ns = *lane.busy_since_ns.get_or_insert(now);
@@ -212,7 +213,7 @@ impl Worker {
             if !event.writable && !event.ended {
                 return now;
             }
-            self.connected(number, now);
+            self.connected(number);
         } else if event.writable && lane.is_stuck() {
             match lane.flush() {
                 Ok(bytes) => self.tally.bytes.sent += bytes,
@@ -230,7 +231,8 @@ impl Worker {
 
     /// A lane's socket says that connecting is over, one way or the other.
     #[cold]
-    fn connected(&mut self, number: usize, now: u64) {
+    fn connected(&mut self, number: usize) {
+        let now = clock::now();
         let lane = &mut self.lanes[number];
         let result = lane.socket().map_or(Ok(()), crate::io::Socket::connected);
         if let Err((failure, error)) = result {

@@ -130,6 +130,8 @@ pub enum Form {
     Csv,
     /// HdrHistogram's percentile distribution.
     Hgrm,
+    /// HdrHistogram's compressed interval log.
+    Hlog,
 }
 
 /// Where the outcome of `hotlap load` is written to.
@@ -145,4 +147,7 @@ pub struct LoadExportArgs {
     /// HdrHistogram's percentile distribution
     #[arg(long, value_name = "FILE")]
     pub export_hgrm: Option<PathBuf>,
+    /// HdrHistogram's compressed interval log
+    #[arg(long, value_name = "FILE")]
+    pub export_hlog: Option<PathBuf>,
 }

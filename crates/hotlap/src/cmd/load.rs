@@ -28,6 +28,8 @@ pub struct Loaded {
     pub plan: Plan,
     /// What happened.
     pub outcome: Outcome,
+    /// When its window opened.
+    pub opened: SystemTime,
     /// Whether the percentiles were asked for.
     pub latency: bool,
 }
@@ -53,13 +55,15 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
         console.print(&form::wrk_head(&url, &plan))?;
     }
     let outcome = drive(&plan, &interrupt, console)?;
-    let loaded = Loaded { url, plan, outcome, latency: args.latency };
+    let opened = SystemTime::now() - Duration::from_nanos(outcome.window_ns);
+    let loaded = Loaded { url, plan, outcome, opened, latency: args.latency };
     let text = match args.format {
         Form::Human => form::human(&loaded, console.width),
         Form::Wrk => form::wrk(&loaded),
         Form::Json => form::json(&loaded),
         Form::Csv => form::csv(&loaded),
         Form::Hgrm => form::hgrm(&loaded),
+        Form::Hlog => form::hlog(&loaded),
     };
     console.print(&text)?;
     for (mut file, form) in files {
@@ -73,10 +77,11 @@ type Printer = fn(&Loaded) -> String;
 
 /// Opens the exports first, so that a bad path fails before anything is sent.
 fn open(args: &LoadArgs) -> anyhow::Result<Vec<(File, Printer)>> {
-    let asked: [(&Option<std::path::PathBuf>, Printer); 3] = [
+    let asked: [(&Option<std::path::PathBuf>, Printer); 4] = [
         (&args.exports.export_json, form::json),
         (&args.exports.export_csv, form::csv),
         (&args.exports.export_hgrm, form::hgrm),
+        (&args.exports.export_hlog, form::hlog),
     ];
     let mut files = Vec::new();
     for (path, form) in asked {
@@ -161,6 +166,9 @@ fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
         for line in head.lines().take(8) {
             let tame: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
             console.note(&format!("  | {tame}"));
+        }
+        if outcome.failures.of(Failure::WrongStatus) > 0 {
+            console.note("Only right answers are timed: --expect-status makes another one right.");
         }
     }
     let wrong = [Failure::WrongAnswer, Failure::WrongStatus, Failure::BadFraming];

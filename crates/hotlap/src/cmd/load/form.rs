@@ -1,17 +1,18 @@
-//! The outcome of one load in its forms: for people, as wrk prints it, JSON, CSV, hgrm.
+//! The outcome of one load in its forms: for people, as wrk prints it, JSON, CSV, hgrm, hlog.
 
+use std::time::Duration;
+
+use hotlap_harness::gate;
 use hotlap_load::plan::{Pace, Plan, Reuse, Stop};
 use hotlap_load::{Failure, Outcome, Phase};
 use hotlap_stats::Histogram;
+use hotlap_stats::histogram::interval_log;
 use serde_json::json;
 
 use super::Loaded;
 use crate::report::csv;
 use crate::report::figure::{count, grouped, rate, time};
 use crate::report::latency::known;
-
-/// Enough halvings to find a share among 2⁵² samples.
-const HALVINGS: u32 = 52;
 
 /// For people, short.
 #[must_use]
@@ -25,11 +26,22 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         count(outcome.answers),
         count(failures)
     );
+    let up = outcome.connections;
+    if up.established < up.asked {
+        let why = outcome.first_failure.as_deref().unwrap_or("closed by the server");
+        let (some, all) = (count(up.established), count(up.asked));
+        out += &format!("  connected   {some} of {all}: {why}\n");
+    }
     out += &format!("  service     {}\n", times(&outcome.service));
     if plan.pace != Pace::Closed {
         out += &format!("  response    {}\n", times(&outcome.response));
         out += &format!("  sent late   {}\n", times(&outcome.lag));
         out += &format!("  due         {} requests\n", count(outcome.due));
+    }
+    if !outcome.handshake.is_empty() {
+        out += &format!("  connect     {}\n", times(&outcome.connect));
+        let handshakes = count(outcome.handshake.len());
+        out += &format!("  handshake   {}, {handshakes} of them\n", times(&outcome.handshake));
     }
     out += &format!(
         "  read        {} MB/s\n",
@@ -49,7 +61,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         );
     }
     if loaded.latency {
-        let slow = if outcome.response.is_empty() { &outcome.service } else { &outcome.response };
+        let slow = users(outcome);
         out.push('\n');
         for q in [0.5, 0.75, 0.9, 0.99, 0.999, 0.9999] {
             let value = known(slow, q).map_or_else(too_few, |ns| time(ns as f64 / 1e6));
@@ -65,6 +77,16 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
             2,
             width,
         );
+        if is_late(loaded) {
+            out.push('\n');
+            out += &wrap(
+                "LATE: more than 1 of 100 requests were sent too long after they were due, by the \
+                 generator's own fault, so these times are not the server's. Give it more threads \
+                 (-t), cores of its own (--cpus), or a lower rate.",
+                2,
+                width,
+            );
+        }
     } else if busiest >= 90.0 {
         out.push('\n');
         out += &wrap(
@@ -75,6 +97,18 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         );
     }
     out
+}
+
+/// Whether requests were sent too late for their times to be the server's: the rule by which a lap
+/// of `hotlap run` is marked.
+fn is_late(loaded: &Loaded) -> bool {
+    let (plan, lag) = (&loaded.plan, &loaded.outcome.lag);
+    match plan.pace {
+        Pace::Closed => false,
+        Pace::Constant { rate } | Pace::Poisson { rate, .. } => {
+            gate::is_late(lag, plan.connections, rate)
+        }
+    }
 }
 
 fn too_few() -> String {
@@ -139,7 +173,9 @@ pub fn wrk(loaded: &Loaded) -> String {
     let us = |ns: f64| micros(ns / 1e3);
     let mut out = String::from("  Thread Stats   Avg      Stdev     Max   +/- Stdev\n");
     let (mean, stdev) = (service.mean(), service.stdev());
-    let within = share_to(service, mean + stdev) - share_to(service, mean - stdev);
+    // Below zero there is nothing: `as` takes it for zero.
+    let share = |ns: f64| service.share_within(ns as u64);
+    let within = share(mean + stdev) - share(mean - stdev);
     out += &stats_line("Latency", [us(mean), us(stdev), us(service.max() as f64)], within);
 
     // wrk samples each thread's rate; the ticks are all threads' together, so this is the mean
@@ -173,7 +209,8 @@ fn wrk_totals(outcome: &Outcome) -> String {
     let broken = [Failure::Reset, Failure::ClosedEarly, Failure::BadFraming, Failure::Other];
     let failed_to_connect: Vec<Failure> =
         [&broken[..], &[Failure::Refused, Failure::Tls, Failure::Timeout]].concat();
-    let connect = in_phase(Phase::Connect, &failed_to_connect);
+    let missing = outcome.connections.asked.saturating_sub(outcome.connections.established);
+    let connect = in_phase(Phase::Connect, &failed_to_connect).max(missing);
     let write = in_phase(Phase::Send, &broken);
     let read: u64 =
         [Phase::FirstByte, Phase::Body, Phase::Idle].map(|p| in_phase(p, &broken)).iter().sum();
@@ -242,23 +279,6 @@ fn scaled(value: f64, units: &Units, decimals: usize) -> String {
     format!("{value:.decimals$}{name}")
 }
 
-/// The share of all times that do not exceed `ns`.
-fn share_to(times: &Histogram, ns: f64) -> f64 {
-    if times.is_empty() || ns < times.min() as f64 {
-        return 0.0;
-    }
-    if ns >= times.max() as f64 {
-        return 1.0;
-    }
-    let (mut low, mut high) = (0.0, 1.0);
-    for _ in 0..HALVINGS {
-        let middle = (low + high) / 2.0;
-        let below = times.quantile(middle) as f64 <= ns;
-        (low, high) = if below { (middle, high) } else { (low, middle) };
-    }
-    low
-}
-
 /// The whole outcome, and the figures that people look at.
 #[must_use]
 pub fn json(loaded: &Loaded) -> String {
@@ -285,6 +305,7 @@ pub fn json(loaded: &Loaded) -> String {
             "requests_per_s": outcome.rate(),
             "answers": outcome.answers,
             "errors": outcome.failures.total(),
+            "late": is_late(loaded),
             "service": latency(&outcome.service),
             "response": latency(&outcome.response),
             "lag": latency(&outcome.lag),
@@ -310,7 +331,17 @@ pub fn csv(loaded: &Loaded) -> String {
     put("errors", outcome.failures.total() as f64, "");
     put("window", outcome.window_ns as f64 / 1e9, "s");
     put("received", outcome.bytes.received as f64, "B");
-    for (name, times) in [("service", &outcome.service), ("response", &outcome.response)] {
+    if loaded.plan.pace != Pace::Closed {
+        put("due", outcome.due as f64, "");
+        put("late", f64::from(u8::from(is_late(loaded))), "");
+    }
+    for (name, times) in [
+        ("service", &outcome.service),
+        ("response", &outcome.response),
+        ("lag", &outcome.lag),
+        ("connect", &outcome.connect),
+        ("handshake", &outcome.handshake),
+    ] {
         if times.is_empty() {
             continue;
         }
@@ -329,42 +360,23 @@ pub fn csv(loaded: &Loaded) -> String {
 /// HdrHistogram's percentile distribution, in milliseconds: of response times where there are any.
 #[must_use]
 pub fn hgrm(loaded: &Loaded) -> String {
-    let outcome = &loaded.outcome;
-    let times = if outcome.response.is_empty() { &outcome.service } else { &outcome.response };
-    let mut out = String::from("       Value     Percentile TotalCount 1/(1-Percentile)\n\n");
-    let n = times.len();
-    let mut last = None;
-    for (i, q) in ticks().take_while(|q| (1.0 - q) * n as f64 >= 0.5).enumerate() {
-        let ns = times.quantile(q);
-        if i > 0 && last == Some(ns) {
-            continue;
-        }
-        last = Some(ns);
-        let below = (share_to(times, ns as f64) * n as f64).round() as u64;
-        out += &format!("{:12.3} {q:2.12} {below:10} {:14.2}\n", ns as f64 / 1e6, 1.0 / (1.0 - q));
-    }
-    if n > 0 {
-        out += &format!("{:12.3} {:2.12} {n:10}\n", times.max() as f64 / 1e6, 1.0);
-    }
-    out += &format!(
-        "#[Mean    = {:12.3}, StdDeviation   = {:12.3}]\n",
-        times.mean() / 1e6,
-        times.stdev() / 1e6
-    );
-    out + &format!(
-        "#[Max     = {:12.3}, Total count    = {n:12}]\n#[Buckets = {:12}, SubBuckets     = {:12}]\n",
-        times.max() as f64 / 1e6,
-        32,
-        2048
-    )
+    users(&loaded.outcome).to_hgrm(1e6)
 }
 
-/// Five shares between each halving of what is left.
-fn ticks() -> impl Iterator<Item = f64> {
-    (0..u32::MAX).map(|i| {
-        let rest = 0.5_f64.powi((i / 5) as i32);
-        1.0 - rest + rest / 2.0 * f64::from(i % 5) / 5.0
-    })
+/// HdrHistogram's compressed interval log: the same times without a tag, and service times tagged
+/// where they are not the same.
+#[must_use]
+pub fn hlog(loaded: &Loaded) -> String {
+    let outcome = &loaded.outcome;
+    let length = Duration::from_nanos(outcome.window_ns);
+    let service = [("service", &outcome.service)];
+    let tagged = if outcome.response.is_empty() { &[] } else { &service[..] };
+    interval_log(loaded.opened, length, users(outcome), tagged)
+}
+
+/// The times that a user sees: from the moment a request was due, where there is one.
+fn users(outcome: &Outcome) -> &Histogram {
+    if outcome.response.is_empty() { &outcome.service } else { &outcome.response }
 }
 
 #[cfg(test)]
@@ -391,13 +403,5 @@ mod tests {
             stats_line("Req/Sec", ["24.11k", "1.99k", "29.31k"].map(str::to_owned), 0.715),
             "    Req/Sec    24.11k     1.99k   29.31k    71.50%\n"
         );
-    }
-
-    #[test]
-    fn the_share_below_a_time_is_found() {
-        let mut times = Histogram::new();
-        (1..=1000).for_each(|i| times.record(i * 1_000));
-        assert!((share_to(&times, 500_000.0) - 0.5).abs() < 0.002);
-        assert_eq!((share_to(&times, 1.0), share_to(&times, 1e9)), (0.0, 1.0));
     }
 }
