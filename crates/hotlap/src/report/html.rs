@@ -93,7 +93,8 @@ fn head(report: &Report) -> String {
     for sentence in sentences {
         let _ = write!(out, "<p class=\"lead\">{}</p>", escaped(&sentence));
     }
-    if let Some(noise) = &report.noise {
+    out += &ways(report);
+    if let Some(noise) = report.noise.as_ref().filter(|_| report.tables.len() < 2) {
         let _ = write!(out, "<p class=\"noise\">{}</p>", escaped(&noise.sentence));
     }
     if !report.run.state_note.is_empty() {
@@ -110,8 +111,26 @@ fn head(report: &Report) -> String {
     out
 }
 
-/// The sentences of the run; where it compares nothing, what it found.
+/// Where there are several loads, what each says first, and the way to the rest of it.
+fn ways(report: &Report) -> String {
+    if report.tables.len() < 2 {
+        return String::new();
+    }
+    let way = |table: &Table| {
+        let (title, first) = (escaped(&table.title), table.sentences.first());
+        let first = first.map_or_else(String::new, |s| format!(": {}", escaped(s)));
+        format!("<li><a href=\"#load-{}\">{title}</a>{first}</li>", table.load)
+    };
+    let ways: String = report.tables.iter().map(way).collect();
+    format!("<nav aria-label=\"Loads\"><ul class=\"ways\">{ways}</ul></nav>")
+}
+
+/// The sentences of the run; where it compares nothing, what it found. Of several loads it is the
+/// first sentence alone: each load has its own.
 fn headline(report: &Report) -> Vec<String> {
+    if let ([table, _, ..], Some(first)) = (&report.tables[..], report.sentences.first()) {
+        return vec![format!("{}: {first}", table.title)];
+    }
     if !report.sentences.is_empty() {
         return report.sentences.clone();
     }
@@ -234,7 +253,7 @@ fn script_safe(json: &str) -> String {
 }
 
 fn section(report: &Report, table: &Table, cast: &Cast, drawn: &mut Drawn) -> String {
-    let mut out = String::from("<section>");
+    let mut out = format!("<section id=\"load-{}\">", table.load);
     if !table.title.is_empty() {
         let _ = write!(out, "<h2>{}</h2>", escaped(&table.title));
         for sentence in &table.sentences {

@@ -74,6 +74,13 @@ fn nine_servers_under_five_loads_fit_into_a_megabyte() {
     let page = page("loads", &Scene { connections, size: (3, 4), ..Scene::of(9) });
     assert!(page.len() < 1_000_000, "{} bytes", page.len());
     assert_eq!(page.matches("aria-label=\"Standings\"").count(), 5);
+    assert!(page.contains("<h1>16 connections, keep-alive: go/net-http serves 1."));
+    for load in 0..5 {
+        assert!(page.contains(&format!("<a href=\"#load-{load}\">")));
+        assert!(page.contains(&format!("<section id=\"load-{load}\">")));
+    }
+    let before = &page[..page.find("<section").unwrap()];
+    assert!(before.matches(" serves ").count() < 10, "each load has its own sentences");
 }
 
 #[test]
