@@ -21,7 +21,7 @@ pub fn micros(estimate: &Estimate) -> Figure {
 }
 
 /// A ratio: `1.51×`, its interval `[1.46, 1.55]`. An end that is further from the ratio than
-/// [`BEYOND`] says nothing but that it is far: it is written as `0` or `∞`, which claims less.
+/// a factor of ten says nothing but that it is far: it is written as `0` or `∞`, which claims less.
 #[must_use]
 pub fn ratio(estimate: &Estimate) -> Figure {
     let mut figure = Figure::of(estimate, |r| format!("{}×", plain_ratio(r)));
