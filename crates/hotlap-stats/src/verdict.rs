@@ -70,17 +70,21 @@ impl Bar {
     /// one joins the group while it cannot be told apart from the *leader*; the first that can
     /// leads the next group, and its rank is its place in the order (1, 1, 3). Comparing with the
     /// leader alone keeps a chain of small steps from joining the first to the last. All pairs are
-    /// compared and corrected together. Servers of equal level keep the order in which they came;
-    /// one without a reading has no rank.
+    /// compared and corrected together; `told` are those that were told apart already, in a smaller
+    /// family, and stay so: a rank never takes back what a sentence says. Servers of equal level
+    /// keep the order in which they came; one without a reading has no rank.
     #[must_use]
-    pub fn ranks(&self, servers: &[Vec<Reading>]) -> Vec<Option<u32>> {
+    pub fn ranks(&self, servers: &[Vec<Reading>], told: &[(usize, usize)]) -> Vec<Option<u32>> {
         let sign = if self.better == Better::Higher { -1.0 } else { 1.0 };
         let levels = servers.iter().enumerate();
         let mut order: Vec<(f64, usize)> =
             levels.filter_map(|(i, s)| Some((sign * level(s, 0.95)?.value, i))).collect();
         order.sort_by(|a, b| a.0.total_cmp(&b.0));
 
-        let apart = self.apart(servers);
+        let mut apart = self.apart(servers);
+        for &(a, b) in told {
+            (apart[a][b], apart[b][a]) = (true, true);
+        }
         let mut ranks = vec![None; servers.len()];
         let mut leader: Option<usize> = None;
         for (place, &(_, server)) in order.iter().enumerate() {
@@ -185,8 +189,14 @@ mod tests {
     #[test]
     fn servers_that_cannot_be_told_apart_share_a_rank() {
         let servers = [server(50.0), server(100.0), other(100.0), Vec::new(), server(80.0)];
-        assert_eq!(bar(Better::Higher).ranks(&servers), [Some(4), Some(1), Some(1), None, Some(3)]);
-        assert_eq!(bar(Better::Lower).ranks(&servers), [Some(1), Some(3), Some(3), None, Some(2)]);
+        assert_eq!(
+            bar(Better::Higher).ranks(&servers, &[]),
+            [Some(4), Some(1), Some(1), None, Some(3)]
+        );
+        assert_eq!(
+            bar(Better::Lower).ranks(&servers, &[]),
+            [Some(1), Some(3), Some(3), None, Some(2)]
+        );
     }
 
     #[test]
@@ -194,7 +204,9 @@ mod tests {
         // Neighbours differ by 3 %, less than the noise of 4 %; the first and the third do not.
         let servers = [server(100.0), server(97.0), server(94.0)];
         let noisy = Bar { noise: 0.04, ..bar(Better::Higher) };
-        assert_eq!(noisy.ranks(&servers), [Some(1), Some(1), Some(3)]);
+        assert_eq!(noisy.ranks(&servers, &[]), [Some(1), Some(1), Some(3)]);
+        let told = [(0, 1)];
+        assert_eq!(noisy.ranks(&servers, &told), [Some(1), Some(2), Some(2)]);
     }
 
     #[test]

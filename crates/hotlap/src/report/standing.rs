@@ -167,8 +167,8 @@ impl Standing {
         };
         standing.rate_noise = standing.noise(Measure::Rate);
         standing.cost_noise = standing.noise(Measure::Cost);
-        standing.rank(run);
         standing.compare(run);
+        standing.rank(run);
         standing
     }
 
@@ -196,10 +196,23 @@ impl Standing {
             .filter(|&i| is_compared(run, i) && !self.servers[i].is_bound)
             .collect();
         let readings: Vec<_> = fit.iter().map(|&i| self.servers[i].rates.clone()).collect();
-        let ranks = self.bar(Measure::Rate).ranks(&readings);
+        let told = self.told_from_reference(&fit);
+        let ranks = self.bar(Measure::Rate).ranks(&readings, &told);
         for (server, rank) in fit.into_iter().zip(ranks) {
             self.servers[server].rank = rank;
         }
+    }
+
+    /// Pairs of `fit` that the comparison with the reference told apart in requests/s.
+    fn told_from_reference(&self, fit: &[usize]) -> Vec<(usize, usize)> {
+        let place = fit.iter().position(|&i| Some(i) == self.reference);
+        let Some(reference) = place else { return Vec::new() };
+        let differs = |&i: &usize| {
+            let found = self.servers[i].against.and_then(|a| a.rate);
+            found.is_some_and(|(_, verdict)| verdict != Verdict::NoDifference)
+        };
+        let others = fit.iter().enumerate().filter(|(_, i)| differs(i));
+        others.map(|(other, _)| (reference, other)).collect()
     }
 
     /// Holds everyone against the reference.
