@@ -25,12 +25,12 @@ pub enum Error {
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The system refused something that the generator needs.
-    #[error("{what}: {source}")]
+    #[error("{what}: {why}")]
     System {
         /// What was wanted, and what to do about it.
         what: String,
-        /// The system's word.
-        source: std::io::Error,
+        /// The system's word. Not a source: it is told already.
+        why: std::io::Error,
     },
     /// No connection could be opened at all.
     #[error("no connection to {target}: {why}")]
@@ -211,7 +211,7 @@ impl Session {
         let queues: Vec<(Io, Arc<Waker>)> = (0..plan.threads)
             .map(|_| Io::new())
             .collect::<Result<_, _>>()
-            .map_err(|source| Error::System { what: "open a queue of events".into(), source })?;
+            .map_err(|why| Error::System { what: "open a queue of events".into(), why })?;
         let wakers = queues.iter().map(|(_, waker)| waker.clone()).collect();
         let shared = Arc::new(Shared::new(&plan, wakers));
         let target = plan.target.to_string();
@@ -224,7 +224,7 @@ impl Session {
             };
             let worker = std::thread::Builder::new().name(format!("load-{number}")).spawn(work);
             let what = || "start a worker thread".to_owned();
-            let worker = worker.map_err(|source| Error::System { what: what(), source })?;
+            let worker = worker.map_err(|why| Error::System { what: what(), why })?;
             session.workers.push(worker);
         }
         Ok(session)
@@ -329,7 +329,7 @@ fn allow_files(plan: &Plan) -> Result<(), Error> {
     let kept = Rlimit { current: Some(needed), maximum: limit.maximum };
     let is_within = limit.maximum.is_none_or(|hard| hard >= needed);
     setrlimit(Resource::Nofile, if is_within { kept } else { raised })
-        .map_err(|errno| Error::System { what, source: errno.into() })
+        .map_err(|errno| Error::System { what, why: errno.into() })
 }
 
 /// Keeps the calling thread on its core. Where that is not permitted, it runs where it may; the

@@ -72,7 +72,7 @@ impl Secure {
 }
 
 fn system(what: &str, source: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::System { what: what.to_owned(), source: std::io::Error::other(source) }
+    Error::System { what: what.to_owned(), why: std::io::Error::other(source) }
 }
 
 fn roots() -> Result<RootCertStore, Error> {
@@ -82,7 +82,7 @@ fn roots() -> Result<RootCertStore, Error> {
         what: "find the certificates that this system trusts (install ca-certificates, name a \
                file in SSL_CERT_FILE, or use --insecure)"
             .to_owned(),
-        source: std::io::ErrorKind::NotFound.into(),
+        why: std::io::ErrorKind::NotFound.into(),
     };
     let path = paths.map(Path::new).find(|p| p.exists()).ok_or_else(missing)?;
     let certificates = CertificateDer::pem_file_iter(path)

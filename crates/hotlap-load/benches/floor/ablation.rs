@@ -50,8 +50,8 @@ pub fn run(options: &Options) {
         }
     }
     println!(
-        "{rounds} rounds of {seconds} s, taking turns: median (lowest–highest). Calls by {}; so are \
-         requests per wake-up where only a median is given.\n",
+        "{rounds} rounds of {seconds} s, taking turns: median (lowest–highest). Calls by {}; so \
+         are requests per wake-up where only a median is given.\n",
         calls.map_or("nothing: neither perf nor strace counts here", Counter::name)
     );
     let head =

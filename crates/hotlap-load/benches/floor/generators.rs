@@ -80,7 +80,7 @@ pub fn as_hotlap(words: &[&str]) {
     plan.check_one_in = more.get(1).map_or(1, |word| number(word) as u32);
     let sources = more.iter().skip(2);
     plan.sources = sources.map(|s| s.parse::<IpAddr>().expect("an address")).collect();
-    let outcome = run(&plan).expect("a load");
+    let outcome = run(&plan).unwrap_or_else(|why| panic!("{why}"));
     assert_eq!(outcome.failures.total(), 0, "{:?}", outcome.failures);
     println!("wakeups {}", outcome.threads.iter().map(|t| t.wakeups).sum::<u64>());
     println!("established {}", outcome.connections.established);

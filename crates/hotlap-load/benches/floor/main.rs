@@ -2,11 +2,11 @@
 //! the blank line and send, and whichever of wrk, h2load, oha and gcannon is on the `PATH`.
 //!
 //!     cargo bench -p hotlap-load --bench floor             CPU time per request, 100 connections
-//!     … -- counts       instructions and system calls per request: no clock, so a busy machine will do
+//!     … -- counts       instructions and system calls per request, for busy machines too
 //!     … -- ablation     10, 100, 1,000 connections: CPU time, requests per wake-up, system calls
 //!     … -- large        bodies of 64 KiB and 1 MiB: bytes per CPU second
 //!     … -- threads      N threads of one process beside N processes of one thread
-//!     … -- scale        memory per idle connection, and more connections than one address has ports
+//!     … -- scale        memory per idle connection; more of them than an address has ports
 //!     … -- paced RATE   how late an open loop is, by its own fault
 //!
 //! `--connections`, `--seconds`, `--rounds` and `--body` follow any of them, each with a number.

@@ -30,8 +30,8 @@ impl Ran {
     }
 }
 
-/// Runs a generator under another program, if `under` names one. Some generators wait for ever for a
-/// connection that the server's queue had no room for, so `limit_s` ends them.
+/// Runs a generator under another program, if `under` names one. Some generators wait for ever for
+/// a connection that the server's queue had no room for, so `limit_s` ends them.
 pub fn run(under: &[&str], generator: &Generator, limit_s: u64, server: &Server) -> Ran {
     let limit = limit_s.to_string();
     let mut words = vec!["timeout", "--kill-after=5", &limit];

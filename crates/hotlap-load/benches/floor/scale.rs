@@ -21,8 +21,8 @@ pub fn run(options: &Options) {
         let ran = measure::run(&[], &own("hotlap", &line), 90, &server);
         let up = ran.own("established");
         let (Some(up), Some(kib)) = (up, ran.own("resident")) else {
-            let why = ran.complaint.lines().find(|l| l.contains("called") || l.contains("open"));
-            println!("{connections} connections: {}", why.unwrap_or("no answer"));
+            let why = ran.complaint.lines().find(|line| line.starts_with("open "));
+            println!("{connections} connections cannot be had: {}\n", why.unwrap_or("no answer"));
             continue;
         };
         let (few, least) = *base.get_or_insert((up, kib));

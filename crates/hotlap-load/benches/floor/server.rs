@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::event::epoll;
 use socket2::{Domain, Socket, Type};
@@ -45,9 +46,18 @@ impl Server {
         Self { address, served }
     }
 
-    /// Requests so far.
+    /// Requests so far, once there are no more: what a generator that is gone had sent last is read
+    /// after its end.
     pub fn served(&self) -> u64 {
-        self.served.iter().map(|count| count.0.load(Ordering::SeqCst)).sum()
+        let sum = || self.served.iter().map(|count| count.0.load(Ordering::SeqCst)).sum();
+        let mut before: u64 = sum();
+        loop {
+            std::thread::sleep(Duration::from_millis(10));
+            match sum() {
+                now if now == before => return now,
+                now => before = now,
+            }
+        }
     }
 }
 

@@ -44,8 +44,8 @@ pub fn run(options: &Options) {
         ]);
     }
     println!(
-        "CPU µs per request, 50 connections a thread, a server of as many threads beside it on {cores} \
-         cores; {rounds} rounds of {seconds} s, taking turns: median (lowest–highest).\n"
+        "CPU µs per request, 50 connections a thread, a server of as many threads beside it on \
+         {cores} cores; {rounds} rounds of {seconds} s, taking turns: median (lowest–highest).\n"
     );
     table::print(&["N", "N threads", "N processes", "threads ÷ processes"], &rows);
 }
