@@ -68,7 +68,16 @@ fn failures(lap: &Lap) -> Option<Gate> {
 
 fn connections(lap: &Lap) -> Option<Gate> {
     let c = lap.outcome.connections;
+    // What is up at a moment says nothing of a server that ends each connection after its answer.
+    if is_reopened(lap) {
+        return None;
+    }
     (c.established < c.asked).then_some(Gate::Connections { asked: c.asked, up: c.established })
+}
+
+/// Whether the server ends its connections, so that most requests came on a new one.
+fn is_reopened(lap: &Lap) -> bool {
+    lap.outcome.connections.reopened > lap.outcome.answers / 2
 }
 
 /// All bytes belong to right answers, but for what is under way at the window's two edges.
@@ -95,7 +104,8 @@ fn littles_law(lap: &Lap, load: &Load) -> Option<Gate> {
     let by_law = o.rate() * o.service.mean() / 1e9;
     let off = (in_flight - by_law).abs() / in_flight;
     // With a new connection each, closing the old one is outside of what is timed.
-    let between = if load.reuse == Reuse::Close { 0.10 } else { 0.0 };
+    let is_new = load.reuse == Reuse::Close || is_reopened(lap);
+    let between = if is_new { 0.10 } else { 0.0 };
     let edges = o.service.mean() / o.window_ns.max(1) as f64;
     (off > LITTLE + between + edges).then_some(Gate::LittlesLaw { off: off * 100.0 })
 }
@@ -181,6 +191,16 @@ mod tests {
     fn a_connection_that_never_came_up_fails_the_lap() {
         let gates = judged(|lap| lap.outcome.connections.established = 63);
         assert_eq!(gates, [Gate::Connections { asked: 64, up: 63 }]);
+    }
+
+    /// A server that says `Connection: close` each time had no lap that counts.
+    #[test]
+    fn a_server_that_ends_its_connections_is_not_held_to_keep_them() {
+        let gates = judged(|lap| {
+            lap.outcome.connections.established = 50;
+            lap.outcome.connections.reopened = 9_990;
+        });
+        assert_eq!(gates, []);
     }
 
     #[test]

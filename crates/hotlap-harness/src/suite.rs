@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::contract;
 use crate::entrant::Counts;
+use crate::stress::Scenario;
 
 /// What a suite, and a run, asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,10 +50,14 @@ pub struct Suite {
     pub budget: Option<Written>,
     /// The relative half width of the intervals at which it stops early, as written: `1%`.
     pub precision: Option<Written>,
+    /// Length of a lap, as written: `250ms`.
+    pub lap: Option<Written>,
     /// Cores for the servers that don't say how many.
     pub cpus: Option<usize>,
     /// Whether servers whose toolchain is missing are left out, instead of shown as failed.
     pub leave_out_missing: bool,
+    /// What each server meets alone once all is measured; for a stress, what it meets at all.
+    pub stress: Vec<Scenario>,
     /// Who takes part.
     pub servers: Vec<Entry>,
     /// How each is loaded; empty: as usual.
@@ -168,6 +173,8 @@ pub struct Figure {
     pub memory_mb: Option<f64>,
     /// CPU use, in per cent of one core.
     pub cpu_percent: Option<f64>,
+    /// Socket errors under overload: connect, read, write, timeout.
+    pub socket_errors: Option<[u64; 4]>,
     /// What speaks against this one.
     pub doubt: String,
 }

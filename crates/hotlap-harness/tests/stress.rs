@@ -130,7 +130,7 @@ fn stressed(address: SocketAddr, scenarios: &[&str], timeout_ms: u64) -> Subject
             .filter(|s| scenarios.contains(&s.name.as_str()))
             .collect(),
         timing: Timing {
-            warm: ms(50),
+            warm: ms(200),
             ramp: ms(20),
             quiet: ms(100),
             gather: ms(150),

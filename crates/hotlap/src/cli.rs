@@ -165,7 +165,7 @@ pub struct RunArgs {
     /// Let each server meet what servers meet in life (overload, slow clients, garbage, ...): do
     /// its good clients suffer, and is it well afterwards?
     ///
-    /// About half a minute a server. Verdicts are printed and exported, and not stored.
+    /// About half a minute a server. It is stored, and shown again by `hotlap report`.
     #[arg(long, conflicts_with_all = ["ladder", "fail_if"])]
     pub stress: bool,
     /// Only this of what --stress does; repeat it for more
@@ -265,9 +265,9 @@ pub struct Schedule {
     /// Stop before the budget is spent when all intervals are as narrow as this
     #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
     pub precision: Option<f64>,
-    /// Length of a lap
-    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = quantity::span)]
-    pub lap: Duration,
+    /// Length of a lap (default: what the suite says; else 500ms)
+    #[arg(long, value_name = "TIME", value_parser = quantity::span)]
+    pub lap: Option<Duration>,
     /// Fresh starts of every server (default: by the budget)
     #[arg(long, value_name = "N")]
     pub heats: Option<u32>,

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use hotlap_harness::entrant::Role;
 pub use hotlap_harness::lap::{Count, Gate};
+pub use hotlap_harness::stress::Subject;
 pub use hotlap_harness::suite::{Absent, Question};
 pub use hotlap_stats::steady::Class;
 
@@ -58,6 +59,8 @@ pub struct Run {
     pub laps: Vec<Lap>,
     /// Whom the suite's sources published, and who takes no part.
     pub absent: Vec<Absent>,
+    /// What became of servers when others misbehaved, in the order in which they were tried.
+    pub stress: Vec<Subject>,
 }
 
 /// How a run ended.
@@ -198,6 +201,12 @@ pub struct Published {
     pub command: String,
     /// Why it cannot be trusted; empty when nothing speaks against it.
     pub doubt: String,
+    /// What speaks against all that its source published; empty when nothing does.
+    #[serde(default)]
+    pub source_doubt: String,
+    /// Socket errors under overload: connect, read, write, timeout.
+    #[serde(default)]
+    pub socket_errors: Option<[u64; 4]>,
 }
 
 /// The server of a source that its others are set against.

@@ -32,7 +32,7 @@ use serde::Serialize;
 
 use crate::record;
 
-pub use crate::record::Role;
+pub use crate::record::{Absent, Role};
 pub use standing::Measure;
 
 /// The verdict that a server's requests/s are less than the reference's.
@@ -90,7 +90,9 @@ pub struct Report {
     /// How each server scales; empty where neither threads nor loads form a scale.
     pub scaling: Vec<Scaling>,
     /// Whom the suite's sources published, and who takes no part, with the reason.
-    pub absent: Vec<record::Absent>,
+    pub absent: Vec<Absent>,
+    /// What became of servers when others misbehaved; `null` where nobody did.
+    pub stress: Option<stress::Stress>,
     /// Every fresh start with its warm-up curves.
     pub starts: Vec<Start>,
     /// Every lap, in the order in which they were run.
@@ -355,6 +357,10 @@ pub struct Published {
     pub sentence: String,
     /// Why it cannot be trusted; empty when nothing speaks against it.
     pub doubt: String,
+    /// What speaks against all that its source published; empty when nothing does.
+    pub source_doubt: String,
+    /// Socket errors under overload, then: connect, read, write, timeout.
+    pub socket_errors: Option<[u64; 4]>,
 }
 
 /// A server that failed.
@@ -372,6 +378,8 @@ pub struct Failed {
     pub last_words: Vec<String>,
     /// What to do about it.
     pub cure: String,
+    /// What was published for it elsewhere.
+    pub published: Vec<Published>,
 }
 
 /// One step of a ladder: a server and the one that it stands on.

@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, params};
 use serde::Serialize;
 
-use crate::record::{Lap, Retired, Run, Start, State};
+use crate::record::{Lap, Retired, Run, Start, State, Subject};
 use row::{
-    json, put_lap, put_server, read_lap, read_run, read_server, read_start, read_word, unsigned,
-    word,
+    json, put_lap, put_server, read_lap, read_run, read_server, read_start, read_subject,
+    read_word, unsigned, word,
 };
 
 /// The version of the schema that this hotlap writes.
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 
 /// A store, open.
 #[derive(Debug)]
@@ -221,6 +221,16 @@ impl Store {
         if from < 3 {
             step.execute_batch("ALTER TABLE run ADD COLUMN baseline TEXT;")?;
         }
+        if from < 4 {
+            step.execute_batch(
+                "CREATE TABLE stress (
+                     run          INTEGER NOT NULL REFERENCES run (number) ON DELETE CASCADE,
+                     sequence     INTEGER NOT NULL,
+                     subject_json TEXT    NOT NULL,
+                     PRIMARY KEY (run, sequence)
+                 ) STRICT;",
+            )?;
+        }
         step.pragma_update(None, "user_version", VERSION)?;
         step.commit()
     }
@@ -292,6 +302,17 @@ impl Store {
     /// Names the file, the cause and the cure.
     pub fn lap(&mut self, run: u64, sequence: usize, lap: &Lap) -> Result<(), StoreError> {
         self.write(|tx| put_lap(tx, run, sequence, lap))
+    }
+
+    /// Stores what became of a server under stress, as the `sequence`-th of its run.
+    ///
+    /// # Errors
+    /// Names the file, the cause and the cure.
+    pub fn stress(&mut self, run: u64, sequence: usize, found: &Subject) -> Result<(), StoreError> {
+        self.write(|tx| {
+            let values = params![run as i64, sequence as i64, json(found)];
+            tx.execute("INSERT INTO stress VALUES (?1, ?2, ?3)", values).map(drop)
+        })
     }
 
     /// Stores that a server is out.
@@ -446,6 +467,9 @@ impl Store {
         let mut laps = self.db.prepare("SELECT * FROM lap WHERE run = ?1 ORDER BY sequence")?;
         run.laps =
             laps.query_map([number], |row| read_lap(row, times))?.collect::<Result<_, _>>()?;
+        let mut stress =
+            self.db.prepare("SELECT * FROM stress WHERE run = ?1 ORDER BY sequence")?;
+        run.stress = stress.query_map([number], read_subject)?.collect::<Result<_, _>>()?;
         Ok(Some(run))
     }
 

@@ -12,7 +12,7 @@ use hotlap_harness::track::Track;
 use crate::console::Console;
 use crate::export::Exports;
 use crate::live::{Live, Seen};
-use crate::record::{Lap, Role, Run, Server, Start, State, Warmup};
+use crate::record::{Lap, Role, Run, Server, Start, State, Subject, Warmup};
 use crate::report::Report;
 use crate::store::{Store, StoreError};
 
@@ -76,26 +76,44 @@ impl<'a> Timekeeper<'a> {
 
     /// Runs the race to its end.
     pub fn keep(mut self, race: &Race, track: &mut dyn Track) -> Kept {
+        let over = self.race(race, track);
+        self.end(over, race.past.spent + track.elapsed())
+    }
+
+    /// Runs the race, and leaves the record open for what follows it.
+    pub fn race(&mut self, race: &Race, track: &mut dyn Track) -> Over {
         let over = race::run(race, track, &mut |event| self.watch(&event));
-        self.run.took_ms = (race.past.spent + track.elapsed()).as_millis() as u64;
+        self.run.schedule.heats = self.run.laps.iter().map(|l| l.heat + 1).max().unwrap_or(0);
+        self.live.clear();
+        over
+    }
+
+    /// What is recorded by now.
+    #[must_use]
+    pub fn so_far(&self) -> &Run {
+        &self.run
+    }
+
+    /// Records what became of a server under stress.
+    pub fn stressed(&mut self, subject: Subject) {
+        let sequence = self.run.stress.len();
+        self.stored(|store, number| store.stress(number, sequence, &subject));
+        self.run.stress.push(subject);
+        self.rewrite();
+    }
+
+    /// Ends the record.
+    #[must_use]
+    pub fn end(mut self, over: Over, took: Duration) -> Kept {
+        self.run.took_ms = took.as_millis() as u64;
         self.run.state = match over {
             Over::Interrupted => State::Interrupted,
             Over::Precise | Over::Budget | Over::Done | Over::Nobody => State::Finished,
         };
-        self.run.schedule.heats = self.run.laps.iter().map(|l| l.heat + 1).max().unwrap_or(0);
         let (state, took_ms) = (self.run.state, self.run.took_ms);
         self.stored(|store, number| store.end(number, state, took_ms));
         self.live.clear();
         Kept { run: self.run, over, store_failed: self.store_failed }
-    }
-
-    /// Ends it without a race: no server can take part.
-    #[must_use]
-    pub fn nobody(mut self) -> Kept {
-        self.run.state = State::Finished;
-        self.stored(|store, number| store.end(number, State::Finished, 0));
-        self.live.clear();
-        Kept { run: self.run, over: Over::Nobody, store_failed: self.store_failed }
     }
 
     fn watch(&mut self, event: &Event) {

@@ -268,3 +268,32 @@ fn a_list_that_is_ended_calls_nothing_unfit_that_it_did_not_ask() {
     assert_eq!(output.status.code(), Some(130));
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "");
 }
+
+/// `leave_out_missing`: one whose toolchain is not here is noted and is no failure; without it, it
+/// is shown as failed.
+#[test]
+fn a_suite_may_leave_out_servers_whose_toolchain_is_missing() {
+    let shell = Shell::new();
+    let manifest = shell.folder.path().join("servers/go/net-http/server.toml");
+    std::fs::write(&manifest, MANIFEST.replace("[\"true\"]", "[\"no-such-program\"]")).unwrap();
+    let ceiling = format!("{} __ceiling", env!("CARGO_BIN_EXE_hotlap"));
+    let suite = |leave_out: bool| {
+        let text = format!(
+            "leave_out_missing = {leave_out}\nservers = ['go/net-http', {{ run = '{ceiling}', name \
+             = 'mine' }}]\n[[load]]\nconnections = 2\n"
+        );
+        std::fs::write(shell.folder.path().join("mine.toml"), text).unwrap();
+        let run = ["run", "--suite", "./mine.toml", "--heats", "1", "--blocks", "1"];
+        let rest = ["--lap", "50ms", "--no-pin", "--no-store", "--no-ceiling"];
+        shell.run(&[&run[..], &rest[..]].concat())
+    };
+    let output = suite(true);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("go/net-http is left out: no-such-program: "), "{said}");
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(table.contains("mine") && !table.contains("go/net-http"), "{table}");
+    let output = suite(false);
+    assert_eq!(output.status.code(), Some(3));
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(table.contains("go/net-http failed (toolchain)"), "{table}");
+}

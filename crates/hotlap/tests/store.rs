@@ -4,9 +4,10 @@ mod scene;
 
 use std::fs;
 
-use hotlap::record::{Run, State};
+use hotlap::record::{Question, Run, State};
+use hotlap::report::{Report, terminal};
 use hotlap::store::Store;
-use scene::{hold, record, three};
+use scene::{hold, record, stressed, three};
 
 /// All of a run in text, histograms as their stored bytes; starts in the order of heats and servers.
 fn told(run: &Run) -> String {
@@ -61,6 +62,38 @@ fn each_lap_is_there_as_soon_as_it_has_ended() {
     assert_eq!((read.laps.len(), read.state), (1, State::UnderWay));
     assert_eq!(read.laps[0].service.to_bytes(), laps[0].service.to_bytes());
     assert_eq!(read.laps[0].usage, laps[0].usage);
+}
+
+#[test]
+fn what_became_of_servers_under_stress_is_kept_and_shown_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hotlap.db");
+    let mut store = Store::open(&path).unwrap();
+    let run = Run { question: Question::Stress, ..record(&three()) };
+    let number = store.begin(&run).unwrap();
+    store.stress(number, 0, &stressed("go/net-http")).unwrap();
+    store.end(number, State::Finished, 1_000).unwrap();
+    let read = Store::open_existing(&path).unwrap().run(number).unwrap();
+    assert_eq!(read.stress, [stressed("go/net-http")]);
+    let report = Report::of(&Run { loads: Vec::new(), ..read });
+    let text = terminal::render(&report, 100, false);
+    assert!(text.contains("overload: 200 connections · 8 good clients"), "{text}");
+    assert!(text.contains("go/net-http  well  10,000 requests/s"), "{text}");
+}
+
+#[test]
+fn a_store_of_an_older_version_is_brought_up_to_date_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hotlap.db");
+    hold(&three(), Some(Store::open(&path).unwrap()));
+    let db = rusqlite::Connection::open(&path).unwrap();
+    // As version 3 was: nobody was stressed in it.
+    db.execute_batch("DROP TABLE stress; PRAGMA user_version = 3").unwrap();
+    drop(db);
+    let mut store = Store::open(&path).unwrap();
+    assert_eq!(store.run(1).unwrap().laps.len(), 3 * 6 * 10);
+    store.stress(1, 0, &stressed("go/net-http")).unwrap();
+    assert_eq!(store.run(1).unwrap().stress.len(), 1);
 }
 
 #[test]

@@ -28,6 +28,10 @@ const SIDE_EFFECT_LIMIT: Duration = Duration::from_secs(5);
 /// A log that stands still for so long has caught up.
 const SETTLED: Duration = Duration::from_millis(50);
 
+/// A log that lacks lines and stands still for so long writes them no more: what dropped them does
+/// not take a lap's time and again to be seen to.
+const GIVEN_UP: Duration = Duration::from_secs(1);
+
 /// One server.
 pub(super) struct Seat {
     pub(super) entrant: Entrant,
@@ -171,8 +175,9 @@ impl Seat {
         self.sampler = None;
         self.counters = None;
         self.target = None;
-        self.lines = None;
+        let lines = self.lines.take();
         let stopped = self.process.take()?.stop(grace);
+        lines.inspect(Lines::remove);
         (!grace.is_zero()).then(|| complaint(&stopped)).flatten()
     }
 
@@ -277,9 +282,14 @@ impl Seat {
         let per_request = u64::from(self.entrant.counts.as_ref()?.per_request);
         let until = Instant::now() + SIDE_EFFECT_LIMIT;
         let mut counted = self.lines() - before;
-        while counted < least * per_request && Instant::now() < until {
+        let mut moved = Instant::now();
+        while counted < least * per_request && Instant::now() < until && moved.elapsed() < GIVEN_UP
+        {
             std::thread::sleep(Duration::from_millis(20));
-            counted = self.lines() - before;
+            let last = std::mem::replace(&mut counted, self.lines() - before);
+            if counted > last {
+                moved = Instant::now();
+            }
         }
         gate::side_effect(counted, (least * per_request, most * per_request))
     }
@@ -310,6 +320,12 @@ impl Lines {
             file.as_mut().map(|file| file.seek(SeekFrom::End(0)));
         }
         Self { path, file, lines: 0 }
+    }
+
+    /// Nobody reads it once its server has ended, and it may be large. Another server's file that
+    /// took its place is read on by whoever has it open.
+    fn remove(&self) {
+        let _ = std::fs::remove_file(&self.path);
     }
 
     /// All lines so far. A file that is not there yet has none.

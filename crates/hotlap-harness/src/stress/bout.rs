@@ -165,7 +165,7 @@ impl Stand {
     }
 
     /// How long it takes until a new connection is answered rightly, in milliseconds.
-    fn recover(&mut self, limit: Duration, stop: &AtomicBool) -> Option<f64> {
+    pub(super) fn recover(&mut self, limit: Duration, stop: &AtomicBool) -> Option<f64> {
         let began = Instant::now();
         loop {
             if ask(&self.target, &self.host, &self.exchange).is_ok() {

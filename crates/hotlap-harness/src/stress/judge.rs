@@ -303,7 +303,9 @@ impl fmt::Display for Reason {
     }
 }
 
-fn words(failure: Failure) -> &'static str {
+/// How a request failed, in words.
+#[must_use]
+pub fn words(failure: Failure) -> &'static str {
     match failure {
         Failure::Refused => "connection refused",
         Failure::Reset => "connection reset",

@@ -13,6 +13,7 @@ use toml::Spanned;
 use super::{Absent, Asked, Entry, Figure, Loading, Question, Source, Suite, SuiteError, Written};
 use crate::contract;
 use crate::entrant::Counts;
+use crate::stress::Scenario;
 
 /// Connections, where a load does not say how many.
 const CONNECTIONS: usize = 64;
@@ -28,9 +29,12 @@ struct Keys {
     reference: Option<Spanned<String>>,
     budget: Option<Spanned<String>>,
     precision: Option<Spanned<String>>,
+    lap: Option<Spanned<String>>,
     cpus: Option<Spanned<usize>>,
     #[serde(default)]
     leave_out_missing: bool,
+    #[serde(default)]
+    stress: Vec<Spanned<String>>,
     servers: Spanned<Vec<Spanned<Item>>>,
     #[serde(default)]
     load: Vec<Spanned<LoadKeys>>,
@@ -104,6 +108,7 @@ struct FigureKeys {
     latency_ms: Option<[f64; 3]>,
     memory_mb: Option<f64>,
     cpu_percent: Option<f64>,
+    socket_errors: Option<[u64; 4]>,
     #[serde(default)]
     doubt: String,
 }
@@ -195,6 +200,7 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
     if let Some(cpus) = keys.cpus.as_ref().filter(|c| *c.get_ref() == 0) {
         return Err((cpus.span(), "a server needs a core".to_owned()));
     }
+    let stress = keys.stress.iter().map(scenario).collect::<Result<_, _>>()?;
     let published = keys
         .published
         .into_iter()
@@ -211,8 +217,10 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
         reference,
         budget: keys.budget.map(written),
         precision: keys.precision.map(written),
+        lap: keys.lap.map(written),
         cpus: keys.cpus.map(Spanned::into_inner),
         leave_out_missing: keys.leave_out_missing,
+        stress,
         servers,
         loads,
         request: keys.request,
@@ -223,6 +231,22 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
 
 fn stranger(key: &str, name: &str) -> String {
     format!("{key} names {name:?}, which is none of the servers of this suite")
+}
+
+fn scenario(named: &Spanned<String>) -> Result<Scenario, Complaint> {
+    let mut all = Scenario::all();
+    match all.iter().position(|s| s.name == *named.get_ref()) {
+        Some(found) => Ok(all.swap_remove(found)),
+        None => {
+            let there: Vec<&str> = all.iter().map(|s| s.name.as_str()).collect();
+            let what = format!(
+                "no scenario is called {:?}: there are {}",
+                named.get_ref(),
+                there.join(", ")
+            );
+            Err((named.span(), what))
+        }
+    }
 }
 
 /// The entry of that name; with a number of cores, the one that has it.
@@ -379,6 +403,7 @@ fn sourced(
             latency_ms: row.latency_ms,
             memory_mb: row.memory_mb,
             cpu_percent: row.cpu_percent,
+            socket_errors: row.socket_errors,
             doubt: row.doubt,
         });
     }
@@ -477,6 +502,10 @@ mod tests {
             ("servers = 'a'", "mine.toml:1: invalid type: string \"a\""),
             ("servers = []", "mine.toml:1: no servers: name at least one"),
             ("servers = ['a']\nquestion = 'why'", "mine.toml:2: unknown variant `why`"),
+            (
+                "servers = ['a']\nstress = ['x']",
+                "2: no scenario is called \"x\": there are overload",
+            ),
             ("servers = ['a',\n'a']", "mine.toml:2: a is named twice: give one another `name`"),
             ("servers = ['a']\nreference = 'b'", &format!("2: reference names \"b\", {none}")),
             ("servers = ['a',\n{ run = 'b', on = 'x' }]", &format!("2: on names \"x\", {none}")),

@@ -25,6 +25,12 @@ question = "compare"
 budget = "2m"
 # precision = "1%"
 
+# Length of a lap; without it 500ms.
+# lap = "500ms"
+
+# What each server meets alone once all is measured: overload, churn, slow headers, ...
+# stress = ["overload"]
+
 # Cores for the servers; without it half of them.
 # cpus = 1
 

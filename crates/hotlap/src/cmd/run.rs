@@ -17,6 +17,7 @@ use hotlap_harness::live::{Live, Setting};
 use hotlap_harness::process::Warden;
 use hotlap_harness::race::{Over, Place, Race};
 use hotlap_harness::suite;
+use hotlap_harness::track::Track;
 
 use crate::cli::RunArgs;
 use crate::console::Console;
@@ -31,6 +32,7 @@ use crate::timekeeper::{Kept, Timekeeper};
 use card::Card;
 use grid::Grid;
 use rule::{Rule, Ruling};
+use stress::Order;
 
 /// What is sent before a lap's window opens, to a server that was just thawed.
 pub const RAMP: Duration = Duration::from_millis(50);
@@ -42,6 +44,13 @@ const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duratio
 /// How long a server may take to its first answer: a JVM that compiles a language first takes many
 /// seconds on a busy machine.
 pub const START_LIMIT: Duration = Duration::from_secs(120);
+
+/// How long a lap is, unless somebody says.
+const LAP: Duration = Duration::from_millis(500);
+
+/// What a first start takes, about: to answer and be held against its contract, and to be warmed up
+/// by each load. Runtimes that compile what they run take longer.
+const FIRST_START: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(1500));
 
 /// How long a server may take to end in peace.
 pub const GRACE: Duration = Duration::from_secs(5);
@@ -99,11 +108,25 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
     let logs = Logs::new()?;
     let setting = setting(&args, &meant, logs.0.clone())?;
     let mut track = Live::new(setting, &meant.race.entrants, &meant.race.loads, interrupt.shared());
-    let keeper = Timekeeper::new(run, meant.store.take(), &mut meant.exports, console)?;
-    let kept = match anyone {
-        true => keeper.keep(&meant.race, &mut track),
-        false => keeper.nobody(),
+    let mut keeper = Timekeeper::new(run, meant.store.take(), &mut meant.exports, console)?;
+    let is_raced = !keeper.so_far().stress.is_empty();
+    let mut over = match anyone {
+        false => Over::Nobody,
+        true if is_raced => Over::Done,
+        true => keeper.race(&meant.race, &mut track),
     };
+    let then = Order {
+        scenarios: meant.card.scenarios().to_vec(),
+        split: meant.split.clone(),
+        target_is_mine: args.shape.target_is_mine,
+        logs: logs.0.clone(),
+    };
+    if over != Over::Interrupted && !then.scenarios.is_empty() {
+        let whole = stress::hold(&then, &grid.entrants, &mut keeper, &interrupt, console)?;
+        over = if whole { over } else { Over::Interrupted };
+    }
+    let took = meant.race.past.spent + track.elapsed();
+    let kept = keeper.end(over, took);
     conclude(&kept, &meant.rules, &mut meant.exports, console)
 }
 
@@ -134,6 +157,8 @@ pub fn conclude(
     let mut exit = match () {
         () if kept.over == Over::Interrupted => Exit::Interrupted,
         () if kept.run.servers.iter().any(|s| s.retired.is_some()) => Exit::ServerFailed,
+        () if report.stress.as_ref().is_some_and(|s| !s.all_stand()) => Exit::ServerFailed,
+        () if kept.run.question == suite::Question::Stress => Exit::Ok,
         () if !is_measured(&report) => Exit::Invalid,
         () => Exit::Ok,
     };
@@ -164,7 +189,7 @@ fn meant(args: &RunArgs, card: Card) -> anyhow::Result<Meant> {
         precision: card.precision,
         heats: schedule.heats,
         blocks: schedule.blocks,
-        lap: schedule.lap,
+        lap: card.lap.unwrap_or(LAP),
         paced: true,
         rate: args.shape.rate,
         seed: schedule.seed.unwrap_or_else(fresh_seed),
@@ -255,6 +280,7 @@ fn record(args: &RunArgs, meant: &Meant, grid: &Grid, host: &host::Host) -> Run 
         starts: Vec::new(),
         laps: Vec::new(),
         absent: meant.card.absent().to_vec(),
+        stress: Vec::new(),
     }
 }
 
@@ -265,10 +291,21 @@ fn announce(run: &Run, meant: &Meant, console: &Console) {
     };
     let count = run.servers.iter().filter(named).count();
     let plural = if count == 1 { "" } else { "s" };
-    let time = match (meant.race.heats, meant.race.blocks) {
+    let all = u32::try_from(meant.race.entrants.len()).unwrap_or(u32::MAX);
+    let loads = u32::try_from(meant.race.loads.len()).unwrap_or(u32::MAX);
+    let first = all * (FIRST_START.0 + FIRST_START.1 * loads);
+    let mut time = match (meant.race.heats, meant.race.blocks) {
         (Some(_), Some(_)) => String::new(),
-        _ => format!(" for about {} s (--budget)", meant.race.budget.as_secs()),
+        _ => format!(
+            " for about {} s (--budget), once all have been started, which takes about {} s",
+            meant.race.budget.as_secs(),
+            first.as_secs()
+        ),
     };
+    if !meant.card.scenarios().is_empty() {
+        let each = stress::takes(meant.card.scenarios().len());
+        time += &format!("; then a stress of about {} s", count as u64 * each.as_secs());
+    }
     console.note(&format!("Racing {count} server{plural}{time}."));
 }
 

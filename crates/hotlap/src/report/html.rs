@@ -9,7 +9,7 @@ use std::fmt::Write;
 use super::figure::count;
 use super::plot::{COLOURS, Chart, colour};
 use super::plots::{self, Cast};
-use super::{Failed, Figure, Report, Role, Row, Table};
+use super::{Failed, Figure, Report, Role, Row, Table, stress};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -34,6 +34,7 @@ pub fn render(report: &Report) -> String {
     for table in &report.tables {
         body += &section(report, table, &cast, &mut drawn);
     }
+    body += &report.stress.as_ref().map_or_else(String::new, stress::html::render);
     body += &about(report);
     body += &laps(report, &cast);
     format!(
@@ -449,10 +450,14 @@ fn published(table: &Table) -> String {
                 escaped(&published.requests_per_s.text),
                 text(row.requests_per_s.as_ref()),
                 escaped(&published.sentence),
-                escaped(&match published.doubt.is_empty() {
-                    true => published.source.clone(),
-                    false => format!("{}. {}", published.source, published.doubt),
-                }),
+                escaped(
+                    &[&published.source, &published.doubt, &published.source_doubt]
+                        .into_iter()
+                        .filter(|part| !part.is_empty())
+                        .map(String::as_str)
+                        .collect::<Vec<_>>()
+                        .join(". ")
+                ),
             )
         })
         .collect();

@@ -5,7 +5,7 @@ use hotlap_stats::Estimate;
 use super::figure::{count, ratio};
 use super::standing::{Standing, is_compared};
 use super::{Step, sentence};
-use crate::record::{Gate, Run};
+use crate::record::{Gate, Lap, Run};
 
 /// Each rung that stands on another.
 #[must_use]
@@ -50,7 +50,7 @@ fn step(run: &Run, standing: &Standing, from: usize, to: usize) -> Step {
         load: standing.load,
         from: run.servers[from].name.clone(),
         sentence: match side_effect.is_empty() {
-            true => sentence::step(&name, cpu, wall),
+            true => sentence::step(&name, &run.servers[from].name, cpu, wall),
             false => format!("{name}: {side_effect}."),
         },
         to: name,
@@ -73,7 +73,10 @@ fn difference(level: f64, ratio: &Estimate) -> Estimate {
 /// What is wrong with a server's side effect under a load; empty where nothing is.
 #[must_use]
 pub fn side_effect(run: &Run, load: usize, server: usize) -> String {
-    let laps = || run.laps.iter().filter(|l| l.server == server && l.load == load);
+    // Paced laps, which no price rests on, may bear what those at full load do not.
+    let rate = run.loads.get(load).and_then(|l| l.rate);
+    let own = |l: &&Lap| l.server == server && l.load == load && l.rate == rate;
+    let laps = || run.laps.iter().filter(own);
     let (mut failed, mut must, mut did) = (0, 0, 0);
     for gate in laps().flat_map(|l| &l.failed) {
         if let Gate::SideEffect { expected, counted } = gate {

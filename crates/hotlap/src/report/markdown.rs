@@ -1,6 +1,8 @@
 //! The report as Markdown: a page of its own, or the summary of a job.
 
-use super::{Figure, Report, Role, Row, Table};
+use super::published::{Page, pages};
+use super::summary::asked;
+use super::{Figure, Report, Role, Row, Table, stress};
 
 /// The report as Markdown.
 #[must_use]
@@ -9,6 +11,9 @@ pub fn render(report: &Report) -> String {
     let number = run.number.map_or_else(String::new, |n| format!("Run {n}: "));
     let name = run.suite.as_ref().unwrap_or(&run.contract);
     let mut out = format!("# {number}{}\n\n", escape(name));
+    if run.suite.is_some() {
+        out += &format!("*{}*\n\n", capital(asked(run.question)));
+    }
     out += &paragraph(&run.about);
     out += &paragraph(&run.title.join(" · "));
     if !run.state_note.is_empty() {
@@ -34,6 +39,9 @@ pub fn render(report: &Report) -> String {
     if let Some(noise) = &report.noise {
         out += &paragraph(&noise.sentence);
     }
+    if let Some(stress) = &report.stress {
+        out += &stress::markdown::render(stress);
+    }
     for failed in &report.failed {
         out += &format!(
             "- **{} failed** ({}): {}",
@@ -50,6 +58,9 @@ pub fn render(report: &Report) -> String {
                 failed.last_words.iter().map(|l| format!("      {l}\n")).collect();
             out += &format!("\n{}\n", lines.concat());
         }
+        for then in &failed.published {
+            out += &format!("  - {}\n", escape(&then.said()));
+        }
     }
     if !report.failed.is_empty() {
         out.push('\n');
@@ -62,6 +73,11 @@ pub fn render(report: &Report) -> String {
         out.push('\n');
     }
     out + &provenance(report)
+}
+
+fn capital(text: &str) -> String {
+    let mut signs = text.chars();
+    signs.next().map_or_else(String::new, |first| first.to_uppercase().chain(signs).collect())
 }
 
 fn paragraph(text: &str) -> String {
@@ -151,12 +167,24 @@ fn cells(row: &Row) -> Vec<String> {
 }
 
 fn published(table: &Table) -> String {
-    let mut sources: Vec<(&super::Published, String)> = Vec::new();
-    for row in &table.rows {
-        for then in &row.published {
-            let line = format!(
+    let mut out = String::new();
+    for page in pages(table) {
+        let Page { any, rows } = &page;
+        out += &format!("### Published in {}\n\n{}", any.year, paragraph(&any.source));
+        out += &paragraph(&page.circumstances().join("; "));
+        let than = match any.than.is_empty() {
+            true => String::new(),
+            false => format!(" of {}", escape(&any.than)),
+        };
+        out += &format!(
+            "| here | there | requests/s then | latency ms (avg/stdev/max) | MB | %CPU | \
+             then{than} | here{than} | doubt |\n\
+             | :-- | :-- | --: | --: | --: | --: | --: | --: | :-- |\n"
+        );
+        for (server, then) in rows {
+            out += &format!(
                 "| {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
-                escape(&row.name),
+                escape(server),
                 escape(&then.called),
                 then.requests_per_s.text,
                 then.latency_ms.map_or_else(String::new, |l| l.map(|ms| ms.to_string()).join("/")),
@@ -166,29 +194,8 @@ fn published(table: &Table) -> String {
                 then.ratio_here.as_ref().map_or_else(String::new, Figure::full),
                 escape(&then.doubt)
             );
-            let same =
-                |s: &super::Published| (&s.source, &s.machine) == (&then.source, &then.machine);
-            match sources.iter_mut().find(|(s, _)| same(s)) {
-                Some((_, lines)) => *lines += &line,
-                None => sources.push((then, line)),
-            }
         }
-    }
-    let mut out = String::new();
-    for (source, lines) in sources {
-        out += &format!("### Published in {}\n\n{}", source.year, paragraph(&source.source));
-        let how = [source.machine.as_str(), source.command.as_str()];
-        out +=
-            &paragraph(&how.into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join(": "));
-        let than = match source.than.is_empty() {
-            true => String::new(),
-            false => format!(" of {}", escape(&source.than)),
-        };
-        out += &format!(
-            "| here | there | requests/s then | latency ms (avg/stdev/max) | MB | %CPU | \
-             then{than} | here{than} | doubt |\n\
-             | :-- | :-- | --: | --: | --: | --: | --: | --: | :-- |\n{lines}\n"
-        );
+        out.push('\n');
     }
     out
 }

@@ -7,7 +7,7 @@ use hotlap_stats::Estimate;
 
 use super::figure::{self, bare, ratio};
 use super::standing::{Standing, is_compared};
-use super::{Figure, Published};
+use super::{Figure, Published, Table};
 use crate::record::{self, Run};
 
 /// All that was published for a server under this load.
@@ -53,5 +53,56 @@ fn beside(run: &Run, standing: &Standing, server: usize, then: &record::Publishe
         ratio_here,
         sentence,
         doubt: then.doubt.clone(),
+        source_doubt: then.source_doubt.clone(),
+        socket_errors: then.socket_errors,
+    }
+}
+
+/// What one source published for the servers of a table.
+#[derive(Debug)]
+pub struct Page<'a> {
+    /// One of its rows, for what all of them share.
+    pub any: &'a Published,
+    /// Whose, and what.
+    pub rows: Vec<(&'a str, &'a Published)>,
+}
+
+/// What was published for the servers of a table, source by source.
+#[must_use]
+pub fn pages(table: &Table) -> Vec<Page<'_>> {
+    let mut pages: Vec<Page> = Vec::new();
+    for row in &table.rows {
+        for then in &row.published {
+            let of = |p: &Published| (p.source.clone(), p.machine.clone(), p.command.clone());
+            match pages.iter_mut().find(|page| of(page.any) == of(then)) {
+                Some(page) => page.rows.push((&row.name, then)),
+                None => pages.push(Page { any: then, rows: vec![(&row.name, then)] }),
+            }
+        }
+    }
+    pages
+}
+
+impl Page<'_> {
+    /// On which machine and how, and what speaks against all of it, in parts.
+    #[must_use]
+    pub fn circumstances(&self) -> Vec<String> {
+        let doubt = match self.any.source_doubt.as_str() {
+            "" => String::new(),
+            doubt => format!("doubt: {doubt}"),
+        };
+        let parts = [self.any.machine.clone(), self.any.command.clone(), doubt];
+        parts.into_iter().filter(|part| !part.is_empty()).collect()
+    }
+}
+
+impl Published {
+    /// The sentence, and what speaks against it.
+    #[must_use]
+    pub fn said(&self) -> String {
+        match self.doubt.is_empty() {
+            true => self.sentence.clone(),
+            false => format!("{} · doubt: {}", self.sentence, self.doubt),
+        }
     }
 }

@@ -93,8 +93,13 @@ fn no_difference(server: &str, other: &str, against: &Against) -> String {
     .into_iter()
     .flatten()
     .collect();
+    let bounded =
+        |found: Option<(Effect, Verdict)>| found.is_some_and(|(e, _)| e.ratio.is_bounded());
     match figures.is_empty() {
         true => format!("{server} and {other} cannot be compared: too few laps count."),
+        false if !bounded(against.rate) && !bounded(against.cost) => {
+            format!("Too few laps to tell {server} from {other}: {}.", figures.join(", "))
+        }
         false => format!(
             "No difference between {server} and {other} could be measured: {}.",
             figures.join(", ")
@@ -117,12 +122,14 @@ pub fn inverse(ratio: &Estimate) -> Estimate {
 #[must_use]
 pub fn step(
     to: &str,
+    on: &str,
     cpu: Option<(Estimate, Verdict)>,
     wall: Option<(Estimate, Verdict)>,
 ) -> String {
     let said = |found: Option<(Estimate, Verdict)>, what: &str| {
         let (estimate, verdict) = found?;
         let noise = match verdict {
+            _ if !estimate.is_bounded() => " (too few laps for an interval)",
             Verdict::NoDifference => " (within noise)",
             _ => "",
         };
@@ -132,7 +139,15 @@ pub fn step(
         [said(cpu, "of CPU"), said(wall, "of wall time")].into_iter().flatten().collect();
     match said.is_empty() {
         true => format!("{to}: too few laps count."),
-        false => format!("{to}: {} a request.", said.join(", ")),
+        false => format!("{to}, on {}: {} a request.", short(on, to), said.join(", ")),
+    }
+}
+
+/// A variant's own name, beside another of the same server.
+fn short<'a>(name: &'a str, beside: &str) -> &'a str {
+    match (name.split_once(':'), beside.split_once(':')) {
+        (Some((base, variant)), Some((other, _))) if base == other => variant,
+        _ => name,
     }
 }
 
@@ -211,8 +226,13 @@ mod tests {
         let cpu = Estimate { value: 1.74, low: 1.6, high: 1.9 };
         let wall = Estimate { value: -0.2, low: -1.1, high: 0.7 };
         assert_eq!(
-            step("json", Some((cpu, Verdict::Worse)), Some((wall, Verdict::NoDifference))),
-            "json: +1.74 µs [+1.60, +1.90] of CPU, −0.20 µs [−1.10, +0.70] of wall time (within \
+            step(
+                "a:json",
+                "a:plain",
+                Some((cpu, Verdict::Worse)),
+                Some((wall, Verdict::NoDifference))
+            ),
+            "a:json, on plain: +1.74 µs [+1.60, +1.90] of CPU, −0.20 µs [−1.10, +0.70] of wall time (within \
              noise) a request."
         );
     }

@@ -1,47 +1,35 @@
 //! What the stress of some servers found, finished for printing.
 //!
-//! It is a report of its own: nothing is compared between servers, and what counts is a verdict a
-//! scenario, not a figure with an interval. The renderers below lay out what is here and compute
+//! Apart from the tables because nothing is compared between servers, and what counts is a verdict
+//! a scenario, not a figure with an interval. The renderers below lay out what is here and compute
 //! nothing.
 
-pub mod json;
+pub mod html;
 pub mod markdown;
 pub mod terminal;
 
 use hotlap_harness::stress::{
-    ERRORS, Fate, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed, P99_LEAST_NS, P99_TIMES, PACE,
-    Subject, THREADS_LEAST, THREADS_TIMES, Trial, Verdict,
+    ERRORS, Fate, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed, P99_LEAST_NS, P99_TIMES, PACE, Pace,
+    Subject, THREADS_LEAST, THREADS_TIMES, Trial, Verdict, words,
 };
 use serde::Serialize;
 
 use super::figure;
-use crate::record::{Host, Retired, Server};
+use crate::record::{Retired, Run};
 
 /// Everything that is said of a stress.
 #[derive(Debug, Clone, Serialize)]
-pub struct StressReport {
-    /// Version of the form of this document: 1.
-    pub schema: u32,
-    /// When it began (UTC).
-    pub date: String,
-    /// The version of hotlap.
-    pub hotlap: String,
-    /// The command line.
-    pub command: String,
-    /// What a suite says of itself; empty when it was none.
-    pub about: String,
+pub struct Stress {
     /// How it was done, in parts.
     pub title: Vec<String>,
-    /// The machine, in a line.
-    pub machine: String,
+    /// Who came, a scenario each: its name, and who that is.
+    pub scenarios: Vec<(String, String)>,
     /// What the verdicts mean, a line each.
     pub rules: Vec<String>,
-    /// The servers, in the order in which they were named.
+    /// The servers, in the order in which they were tried.
     pub servers: Vec<Stressed>,
     /// A sentence a server.
     pub sentences: Vec<String>,
-    /// Ended early, by the user.
-    pub interrupted: bool,
 }
 
 /// One server.
@@ -57,6 +45,8 @@ pub struct Stressed {
     pub retired: Option<Retired>,
     /// What should be told.
     pub notes: Vec<String>,
+    /// Its socket errors under overload as they were published: `2016: 38 read, 21 write`.
+    pub published: Vec<String>,
     /// All that was seen.
     pub measured: Vec<Trial>,
 }
@@ -74,8 +64,10 @@ pub struct Line {
     pub p99: String,
     /// Their requests that failed.
     pub errors: String,
-    /// What became of the others: `40 × 4xx, 20 closed`.
+    /// What became of the others: `40 × 4xx, 20 closed`, or their throughput.
     pub others: String,
+    /// The errors of the others, where they are good clients too: `38 × connection reset`, `none`.
+    pub others_errors: String,
     /// Memory before, during and after: `7 → 31 → 12 MB`.
     pub memory: String,
     /// Threads before, during and after.
@@ -88,56 +80,30 @@ pub struct Line {
     pub last_words: Vec<String>,
 }
 
-/// How a stress was done.
-#[derive(Debug, Clone)]
-pub struct Heading {
-    /// When it began, in milliseconds since 1970 (UTC).
-    pub began_ms: u64,
-    /// The words of the command line.
-    pub command: Vec<String>,
-    /// What a suite says of itself.
-    pub about: String,
-    /// How it was done, in parts.
-    pub title: Vec<String>,
-    /// The machine.
-    pub host: Host,
-    /// Ended early, by the user.
-    pub interrupted: bool,
-}
-
-impl StressReport {
-    /// Finishes it; `absent` are those who could take no part.
+impl Stress {
+    /// What a run found; `None` where nobody was stressed.
     #[must_use]
-    pub fn of(heading: &Heading, subjects: &[Subject], absent: &[Server]) -> Self {
-        let mut servers: Vec<Stressed> = subjects.iter().map(Stressed::of).collect();
-        servers.extend(absent.iter().map(|server| Stressed {
-            name: server.name.clone(),
-            version: server.version.clone(),
-            lines: Vec::new(),
-            retired: server.retired.clone(),
-            notes: Vec::new(),
-            measured: Vec::new(),
-        }));
-        let host = &heading.host;
-        let machine = [
-            format!("{} × {}", host.cores, host.cpu),
-            host.os.clone(),
-            host.virtualisation.clone().unwrap_or_default(),
-        ];
-        let told: Vec<String> = machine.into_iter().filter(|part| !part.is_empty()).collect();
-        Self {
-            schema: 1,
-            date: super::date::utc(heading.began_ms),
-            hotlap: env!("CARGO_PKG_VERSION").to_owned(),
-            command: shell_words::join(&heading.command),
-            about: heading.about.clone(),
-            title: heading.title.clone(),
-            machine: told.join(" · "),
+    pub fn of(run: &Run) -> Option<Self> {
+        let good = run.stress.first()?.good;
+        let servers: Vec<Stressed> = run.stress.iter().map(|s| Stressed::of(run, s)).collect();
+        let mut scenarios: Vec<(String, String)> = Vec::new();
+        for trial in run.stress.iter().flat_map(|s| &s.trials) {
+            if !scenarios.iter().any(|(name, _)| *name == trial.scenario) {
+                scenarios.push((trial.scenario.clone(), trial.about.clone()));
+            }
+        }
+        let mut title = vec!["stress".to_owned()];
+        if let [(name, about)] = scenarios.as_slice() {
+            title.push(format!("{name}: {about}"));
+        }
+        title.push(format!("{good} good clients, keep-alive"));
+        Some(Self {
+            title,
+            scenarios,
             rules: rules(),
             sentences: servers.iter().filter_map(sentence).collect(),
             servers,
-            interrupted: heading.interrupted,
-        }
+        })
     }
 
     /// Whether each server could be tried, and stands at the end of every scenario.
@@ -148,19 +114,63 @@ impl StressReport {
         };
         self.servers.iter().all(stands)
     }
+
+    /// The only scenario, if there is one: then a line a server says all.
+    #[must_use]
+    pub fn only(&self) -> Option<&str> {
+        match self.scenarios.as_slice() {
+            [(name, _)] => Some(name),
+            _ => None,
+        }
+    }
 }
 
 impl Stressed {
-    fn of(subject: &Subject) -> Self {
+    fn of(run: &Run, subject: &Subject) -> Self {
+        let server = run.servers.iter().find(|s| s.name == subject.name);
+        let published = server.into_iter().flat_map(|s| &s.published);
         Self {
             name: subject.name.clone(),
             version: subject.version.clone(),
             lines: subject.trials.iter().map(Line::of).collect(),
             retired: subject.retired.as_ref().map(Retired::from),
             notes: subject.notes.clone(),
+            published: published
+                .filter_map(|p| Some(format!("{}: {}", p.year, socket_errors(p.socket_errors?))))
+                .collect(),
             measured: subject.trials.clone(),
         }
     }
+}
+
+/// Errors as wrk counts them.
+fn socket_errors([connect, read, write, timeout]: [u64; 4]) -> String {
+    let kinds = [(connect, "connect"), (read, "read"), (write, "write"), (timeout, "timeout")];
+    let some: Vec<String> = kinds
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, kind)| format!("{} {kind}", figure::count(*count)))
+        .collect();
+    if some.is_empty() { "none".to_owned() } else { some.join(", ") }
+}
+
+/// Failures by kind: `38 × connection reset, 3 × no answer in time`.
+fn by_kind(pace: &Pace) -> String {
+    if let Some(why) = &pace.unreachable {
+        return why.clone();
+    }
+    let mut kinds: Vec<(u64, &str)> = Vec::new();
+    for failure in &pace.failures {
+        match kinds.iter_mut().find(|(_, kind)| *kind == words(failure.failure)) {
+            Some((count, _)) => *count += failure.count,
+            None => kinds.push((failure.count, words(failure.failure))),
+        }
+    }
+    kinds.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    kinds.extend((pace.unanswered > 0).then_some((pace.unanswered, "unanswered at the end")));
+    let said: Vec<String> =
+        kinds.iter().map(|(count, kind)| format!("{} × {kind}", figure::count(*count))).collect();
+    if said.is_empty() { "none".to_owned() } else { said.join(", ") }
 }
 
 impl Line {
@@ -183,14 +193,11 @@ impl Line {
             others: match (fate, others) {
                 (Some(fate), _) => told(fate),
                 (None, Some(others)) => {
-                    let errors = match others.failed() {
-                        0 => String::new(),
-                        failed => format!(", {} errors", figure::count(failed)),
-                    };
-                    format!("{} requests/s{errors}", figure::rate(others.requests_per_s))
+                    format!("{} requests/s", figure::rate(others.requests_per_s))
                 }
                 (None, None) => String::new(),
             },
+            others_errors: others.as_ref().map_or_else(String::new, by_kind),
             memory: held.map_or_else(String::new, |[first, middle, last]| {
                 let [first, middle, last] = [first, middle, last].map(|h| mb(h.rss_bytes));
                 format!("{first} → {middle} → {last} MB")
@@ -241,7 +248,9 @@ fn sentence(server: &Stressed) -> Option<String> {
     })
     .collect();
     Some(match worse.is_empty() {
+        true if all == 1 => format!("{} is well under {}.", server.name, server.lines[0].scenario),
         true => format!("{} is well under all {all}.", server.name),
+        false if all == 1 => format!("{}: {}.", server.name, worse.join("; ")),
         false => format!("{} is well under {well} of {all}; {}.", server.name, worse.join("; ")),
     })
 }
@@ -269,7 +278,11 @@ fn rules() -> Vec<String> {
 pub(super) mod tests {
     use std::collections::BTreeMap;
 
-    use hotlap_harness::stress::{Held, Pace, judge};
+    use hotlap_harness::stress::{Held, judge};
+    use hotlap_load::Failure;
+    use hotlap_load::outcome::FailureCount;
+
+    use crate::record::{Host, Published, Question, Server, State};
 
     use super::*;
 
@@ -288,8 +301,8 @@ pub(super) mod tests {
         }
     }
 
-    /// A server that bears garbage and does not bear idle clients, and one that could not be built.
-    pub(in crate::report::stress) fn report() -> StressReport {
+    /// A server that bears garbage and does not bear idle clients.
+    pub(in crate::report::stress) fn report() -> Stress {
         let held = |mb: u64, threads| Held { rss_bytes: mb * 1_000_000, threads };
         let garbage = Observed {
             before: pace(10_000.0, 1),
@@ -321,34 +334,86 @@ pub(super) mod tests {
         let subject = Subject {
             name: "go/net-http".to_owned(),
             version: "go1.24".to_owned(),
+            good: 8,
             trials: vec![trial("garbage", garbage), idle],
             retired: None,
             notes: Vec::new(),
         };
-        let absent = Server {
-            name: "nim/jester".to_owned(),
+        Stress::of(&run(vec![subject])).unwrap()
+    }
+
+    /// Two servers under overload alone, one of which was published.
+    pub(in crate::report::stress) fn overload() -> Stress {
+        let failures = [(Failure::Reset, 38), (Failure::Timeout, 2)];
+        let failures = failures.map(|(failure, count)| FailureCount {
+            failure,
+            phase: hotlap_load::Phase::FirstByte,
+            count,
+        });
+        let observed = |failures: &[FailureCount]| Observed {
+            before: pace(10_000.0, 1),
+            during: pace(400.0, 25),
+            after: pace(9_900.0, 1),
+            others: Some(Pace { failures: failures.to_vec(), ..pace(9_300.0, 25) }),
+            crowding: 26.0,
+            recovered_ms: Some(0.4),
+            ..Observed::default()
+        };
+        let subject = |name: &str, failures: &[FailureCount]| Subject {
+            name: name.to_owned(),
+            version: String::new(),
+            good: 8,
+            trials: vec![trial("overload", observed(failures))],
+            retired: None,
+            notes: Vec::new(),
+        };
+        let mut run = run(vec![subject("node", &failures), subject("go", &[])]);
+        let published =
+            Published { year: 2016, socket_errors: Some([0, 38, 21, 0]), ..Published::default() };
+        run.servers.push(Server { published: vec![published], ..server("node") });
+        Stress::of(&run).unwrap()
+    }
+
+    fn server(name: &str) -> Server {
+        Server {
+            name: name.to_owned(),
             role: crate::record::Role::Contestant,
             command: String::new(),
             version: String::new(),
             about: String::new(),
             published: Vec::new(),
             part: crate::record::Part::default(),
-            retired: Some(Retired {
-                phase: "build".to_owned(),
-                cause: "nim is missing".to_owned(),
-                last_words: Vec::new(),
-                cure: "hotlap setup nim".to_owned(),
-            }),
-        };
-        let heading = Heading {
+            retired: None,
+        }
+    }
+
+    fn run(stress: Vec<Subject>) -> Run {
+        let schedule = serde_json::json!({
+            "heats": 0, "blocks": 0, "lap_ms": 0.0, "budget_s": 0.0, "precision": null,
+            "server_cpus": [0], "generator_cpus": [1], "freeze": false
+        });
+        Run {
+            number: None,
             began_ms: 0,
-            command: vec!["hotlap".to_owned(), "run".to_owned(), "--stress".to_owned()],
+            took_ms: 0,
+            state: State::Finished,
+            command: Vec::new(),
+            hotlap: String::new(),
+            suite: None,
+            baseline: None,
+            question: Question::Stress,
             about: String::new(),
-            title: vec!["stress".to_owned(), "8 good clients, keep-alive".to_owned()],
-            host: Host { cores: 2, cpu: "a processor".to_owned(), ..Host::default() },
-            interrupted: false,
-        };
-        StressReport::of(&heading, &[subject], &[absent])
+            contract: "hello".to_owned(),
+            seed: 0,
+            schedule: serde_json::from_value(schedule).unwrap(),
+            host: Host::default(),
+            loads: Vec::new(),
+            servers: Vec::new(),
+            starts: Vec::new(),
+            laps: Vec::new(),
+            absent: Vec::new(),
+            stress,
+        }
     }
 
     #[test]

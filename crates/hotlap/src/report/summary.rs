@@ -9,6 +9,7 @@ use hotlap_stats::{Effect, Estimate, Verdict};
 use super::figure::{self, bare, megabytes, micros, millis, per_second, percent, ratio, rounded};
 use super::latency::{known, latency};
 use super::standing::{Measure, Measured, Standing};
+use super::stress::Stress;
 use super::{
     Against, DEARER, ErrorCount, Failed, Figure, Heading, Host, LONGER, Lap, MORE, Noise, Report,
     Row, SLOWER, Start, Table, Warmup, date, ladder, published, scaling, sentence, warning,
@@ -36,10 +37,11 @@ impl Report {
             noise,
             warnings: warning::warnings(run, &standings),
             tables,
-            failed: (0..run.servers.len()).filter_map(|i| failed(run, i)).collect(),
+            failed: (0..run.servers.len()).filter_map(|i| failed(run, &standings, i)).collect(),
             ladder,
             scaling,
             absent: run.absent.clone(),
+            stress: Stress::of(run),
             starts: run.starts.iter().map(|s| start(run, s)).collect(),
             laps: run.laps.iter().map(|l| lap(run, l)).collect(),
             broken: Vec::new(),
@@ -68,11 +70,25 @@ fn heading(run: &Run) -> Heading {
     }
 }
 
+/// What is asked, as a question.
+pub(super) fn asked(question: Question) -> &'static str {
+    match question {
+        Question::Compare => "which is faster?",
+        Question::Ladder => "what does each step cost?",
+        Question::Scale => "how does it scale?",
+        Question::Stress => "what becomes of it when others misbehave?",
+    }
+}
+
 /// What the state of a run means for its reader; empty when it finished.
 pub(super) fn state_note(run: &Run) -> String {
     let laps = run.laps.len();
     match run.state {
         State::Finished => String::new(),
+        _ if run.question == Question::Stress => {
+            let tried = plural(run.stress.len() as u32, "server");
+            format!("This run has not come to its end. This is what became of {tried} by then.")
+        }
         State::UnderWay => format!(
             "This run has not ended: it is under way, or hotlap was killed. These are the {laps} \
              laps so far."
@@ -393,7 +409,7 @@ fn noise(run: &Run, standing: &Standing) -> Option<Noise> {
     })
 }
 
-fn failed(run: &Run, index: usize) -> Option<Failed> {
+fn failed(run: &Run, standings: &[Standing], index: usize) -> Option<Failed> {
     let server = &run.servers[index];
     let why = server.retired.as_ref()?;
     // Where the reference fails its double does: nobody named it, and it is told once.
@@ -408,6 +424,7 @@ fn failed(run: &Run, index: usize) -> Option<Failed> {
         cause: why.cause.clone(),
         last_words: why.last_words.clone(),
         cure: why.cure.clone(),
+        published: standings.iter().flat_map(|s| published::published(run, s, index)).collect(),
     })
 }
 

@@ -5,7 +5,9 @@
 //! last. What is left out is in the exports.
 
 use super::layout::{Column, Layout};
-use super::{Failed, Report, Role, Row, Table};
+use super::published::{Page, pages};
+use super::summary::asked;
+use super::{Absent, Failed, Report, Role, Row, Table, stress};
 
 /// Escape codes, or nothing.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +36,12 @@ const PLAIN: Ink = Ink { bold: "", dim: "", red: "", yellow: "", green: "", off:
 pub fn render(report: &Report, width: usize, color: bool) -> String {
     let ink = if color { COLOR } else { PLAIN };
     let mut out = String::from("\n");
+    if let Some(suite) = &report.run.suite {
+        let asks = format!("{suite}: {}", asked(report.run.question));
+        out += &painted(&wrap(&asks, 2, width), ink.bold, ink.off);
+        out += &wrap(&report.run.about, 2, width);
+        out.push('\n');
+    }
     out += &flow(&report.run.title, " · ", 2, width);
     out.push('\n');
     if !report.run.state_note.is_empty() {
@@ -55,6 +63,9 @@ pub fn render(report: &Report, width: usize, color: bool) -> String {
         for step in report.ladder.iter().filter(|s| s.load == table.load) {
             out += &wrap(&step.sentence, 2, width);
         }
+        for page in pages(table) {
+            out += &published(&page, width, ink);
+        }
     }
     for scaling in &report.scaling {
         out += &wrap(&scaling.sentence, 2, width);
@@ -62,8 +73,15 @@ pub fn render(report: &Report, width: usize, color: bool) -> String {
     if let Some(noise) = &report.noise {
         out += &wrap(&noise.sentence, 2, width);
     }
+    if let Some(stress) = &report.stress {
+        out += &stress::terminal::render(stress, width, color);
+    }
     for failed in &report.failed {
         out += &failure(failed, width, ink);
+    }
+    out.push('\n');
+    for absent in &report.absent {
+        out += &hung(&absence(absent), 2, width);
     }
     if !report.warnings.is_empty() {
         out.push('\n');
@@ -168,7 +186,35 @@ fn failure(failed: &Failed, width: usize, ink: Ink) -> String {
     if !failed.cure.is_empty() {
         out += &wrap(&failed.cure, 4, width);
     }
+    for then in &failed.published {
+        out += &hung(&then.said(), 4, width);
+    }
     out
+}
+
+/// One source: what it published, beside what was measured.
+fn published(page: &Page, width: usize, ink: Ink) -> String {
+    let head = format!("Published in {}: {}", page.any.year, page.any.source);
+    let mut out = format!("\n{}", painted(&wrap(&head, 2, width), ink.bold, ink.off));
+    let how = wrap(&page.circumstances().join("; "), 4, width);
+    out += &painted(&how, ink.dim, ink.off);
+    for (server, then) in &page.rows {
+        let called = match then.called.is_empty() || then.called == **server {
+            true => String::new(),
+            false => format!(" (“{}”)", then.called),
+        };
+        out += &hung(&format!("{}{called} · {}", tame(server), then.said()), 4, width);
+    }
+    out.push('\n');
+    out
+}
+
+/// Whom a source published, and who takes no part.
+fn absence(absent: &Absent) -> String {
+    let figure = absent.requests_per_s.map_or_else(String::new, |r| {
+        format!(" ({} requests/s then)", super::figure::grouped(r.round(), 0))
+    });
+    format!("Not here: {}{figure}: {}", absent.name, absent.why)
 }
 
 /// What a server says must not move the cursor: control characters become blanks.
@@ -189,6 +235,12 @@ fn painted(text: &str, on: &str, off: &str) -> String {
 pub fn wrap(text: &str, indent: usize, width: usize) -> String {
     let words: Vec<String> = text.split_whitespace().map(tame).collect();
     flow(&words, " ", indent, width)
+}
+
+/// The same, with all lines but the first indented by two more.
+fn hung(text: &str, indent: usize, width: usize) -> String {
+    let lines = wrap(text, indent + 2, width);
+    lines.get(2..).unwrap_or_default().to_owned()
 }
 
 /// Parts, joined, in lines of at most `width`; lines are broken between parts only.

@@ -5,7 +5,7 @@ use rusqlite::{Row, Transaction, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::record::{Lap, Run, Server, Start};
+use crate::record::{Lap, Run, Server, Start, Subject};
 
 pub(super) fn put_server(
     tx: &Transaction,
@@ -101,6 +101,7 @@ pub(super) fn read_run(row: &Row) -> rusqlite::Result<Run> {
         servers: Vec::new(),
         starts: Vec::new(),
         laps: Vec::new(),
+        stress: Vec::new(),
     })
 }
 
@@ -127,6 +128,10 @@ pub(super) fn read_start(row: &Row) -> rusqlite::Result<Start> {
         notes: read_json(row, "notes_json")?,
         warmups: read_json(row, "warmups_json")?,
     })
+}
+
+pub(super) fn read_subject(row: &Row) -> rusqlite::Result<Subject> {
+    read_json(row, "subject_json")
 }
 
 pub(super) fn read_lap(row: &Row, times: bool) -> rusqlite::Result<Lap> {

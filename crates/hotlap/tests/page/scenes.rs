@@ -216,6 +216,7 @@ impl Scene {
             starts: Vec::new(),
             laps: Vec::new(),
             absent: Vec::new(),
+            stress: Vec::new(),
         }
     }
 }

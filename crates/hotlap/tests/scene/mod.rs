@@ -13,6 +13,7 @@ use hotlap_harness::contract::{Contract, Name};
 use hotlap_harness::entrant::{self, Entrant, Launch, Role};
 use hotlap_harness::race::{Place, Race};
 use hotlap_harness::scripted::{Script, Scripted};
+use hotlap_harness::stress::{Observed, Pace, Subject, Trial, judge};
 use hotlap_harness::verify::Demand;
 use hotlap_load::plan::Reuse;
 
@@ -129,6 +130,7 @@ pub fn record(scene: &Scene) -> Run {
         starts: Vec::new(),
         laps: Vec::new(),
         absent: Vec::new(),
+        stress: Vec::new(),
     }
 }
 
@@ -144,4 +146,32 @@ pub fn hold_as(scene: &Scene, baseline: Option<String>, store: Option<Store>) ->
     let keeper =
         Timekeeper::new(Run { baseline, ..record(scene) }, store, &mut exports, &console).unwrap();
     keeper.keep(&scene.race, &mut track)
+}
+
+/// A server that one scenario left well.
+pub fn stressed(name: &str) -> Subject {
+    let pace = Pace { requests_per_s: 10_000.0, answers: 10_000, ..Pace::default() };
+    let observed = Observed {
+        before: pace.clone(),
+        during: pace.clone(),
+        after: pace.clone(),
+        others: Some(pace),
+        crowding: 1.0,
+        recovered_ms: Some(0.5),
+        ..Observed::default()
+    };
+    Subject {
+        name: name.to_owned(),
+        version: format!("{name} 1.0"),
+        good: 8,
+        trials: vec![Trial {
+            scenario: "overload".to_owned(),
+            about: "200 connections".to_owned(),
+            judgement: judge(&observed),
+            observed,
+            last_words: Vec::new(),
+        }],
+        retired: None,
+        notes: Vec::new(),
+    }
 }

@@ -149,6 +149,7 @@ impl Arena {
             starts: Vec::new(),
             laps: Vec::new(),
             absent: Vec::new(),
+            stress: Vec::new(),
         }
     }
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::Context;
 use hotlap_harness::contract::{Ask, Contract, Name};
 use hotlap_harness::entrant::{Counts, Load};
-use hotlap_harness::suite::{Absent, Figure, Loading, Question, Source, Suite};
+use hotlap_harness::stress::Scenario;
+use hotlap_harness::suite::{Absent, Figure, Loading, Question, Source, Suite, Written};
 use hotlap_load::plan::Reuse;
 
 use crate::cli::{RequestArgs, RunArgs, Shape};
@@ -45,6 +46,8 @@ pub struct Card {
     pub budget: Option<Duration>,
     /// The relative half width of the intervals at which it stops early.
     pub precision: Option<f64>,
+    /// Length of a lap, if it is said.
+    pub lap: Option<Duration>,
     /// Cores for the servers.
     pub cpus: Option<usize>,
     loads: Vec<Loading>,
@@ -107,25 +110,20 @@ impl Card {
             reference: args.reference.clone(),
             budget: args.schedule.budget,
             precision: args.schedule.precision,
+            lap: args.schedule.lap,
             cpus: args.schedule.cpus,
             loads: vec![shaped(&args.shape)],
         })
     }
 
     fn read(args: &RunArgs, suite: Suite) -> anyhow::Result<Self> {
-        let read = |written: &Option<hotlap_harness::suite::Written>| written.clone();
-        let budget = match (args.schedule.budget, read(&suite.budget)) {
-            (None, Some(w)) => Some(
-                quantity::span(&w.text).or_else(|e| usage(suite.wrong(w.line, e).to_string()))?,
-            ),
-            (typed, _) => typed,
-        };
-        let precision = match (args.schedule.precision, read(&suite.precision)) {
-            (None, Some(w)) => Some(
-                quantity::share(&w.text).or_else(|e| usage(suite.wrong(w.line, e).to_string()))?,
-            ),
-            (typed, _) => typed,
-        };
+        let typed = &args.schedule;
+        let span = |said: &Option<Written>| written(&suite, said, quantity::span);
+        let share = |said: &Option<Written>| written(&suite, said, quantity::share);
+        let budget = typed.budget.map_or_else(|| span(&suite.budget), |typed| Ok(Some(typed)))?;
+        let lap = typed.lap.map_or_else(|| span(&suite.lap), |typed| Ok(Some(typed)))?;
+        let precision =
+            typed.precision.map_or_else(|| share(&suite.precision), |typed| Ok(Some(typed)))?;
         let shape = &args.shape;
         let shapes = [shape.connections.is_some(), shape.close, shape.pipeline.is_some()];
         let loads = match suite.loads.as_slice() {
@@ -145,9 +143,10 @@ impl Card {
             ask: asked(&suite, &args.request)?,
             runners: runners(&suite),
             names: Vec::new(),
-            reference: None,
+            reference: args.reference.clone(),
             budget,
             precision,
+            lap,
             cpus: args.schedule.cpus.or(suite.cpus),
             loads,
             suite: Some(suite),
@@ -164,6 +163,12 @@ impl Card {
     #[must_use]
     pub fn absent(&self) -> &[Absent] {
         self.suite.as_ref().map_or(&[], |s| &s.absent)
+    }
+
+    /// What each server meets once all is measured; for a stress, all that it meets.
+    #[must_use]
+    pub fn scenarios(&self) -> &[Scenario] {
+        self.suite.as_ref().map_or(&[], |s| &s.stress)
     }
 
     /// Whether servers without a toolchain are left out.
@@ -237,6 +242,19 @@ impl Card {
     }
 }
 
+/// What a suite says of something, read; an error has its line.
+fn written<T>(
+    suite: &Suite,
+    said: &Option<Written>,
+    read: fn(&str) -> Result<T, String>,
+) -> anyhow::Result<Option<T>> {
+    let Some(said) = said else { return Ok(None) };
+    match read(&said.text) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => usage(suite.wrong(said.line, error).to_string()),
+    }
+}
+
 /// The one load that the command line means.
 fn shaped(shape: &Shape) -> Loading {
     Loading {
@@ -274,10 +292,6 @@ fn published(source: &Source, entry: usize) -> Vec<Published> {
         let base = own().find(|r| r.load == row.load)?;
         Some(Than { server: reference, requests_per_s: base.requests_per_s })
     };
-    let doubts = |row: &Figure| {
-        let both = [row.doubt.as_str(), source.doubt.as_str()];
-        both.into_iter().filter(|d| !d.is_empty()).collect::<Vec<_>>().join("; ")
-    };
     let rows = source.rows.iter().filter(|row| row.entry == entry);
     rows.map(|row| Published {
         load: row.load,
@@ -291,7 +305,9 @@ fn published(source: &Source, entry: usize) -> Vec<Published> {
         source: source.source.clone(),
         machine: source.machine.clone(),
         command: source.command.clone(),
-        doubt: doubts(row),
+        doubt: row.doubt.clone(),
+        source_doubt: source.doubt.clone(),
+        socket_errors: row.socket_errors,
     })
     .collect()
 }

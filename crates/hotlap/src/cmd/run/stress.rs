@@ -1,49 +1,54 @@
-//! `hotlap run --stress`: what becomes of servers and of their good clients when others misbehave.
+//! `hotlap run --stress`: what becomes of servers and of their good clients when others misbehave;
+//! alone, or after a race whose suite asks for it.
 
-use std::time::SystemTime;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use hotlap_harness::cores::{self, Split};
 use hotlap_harness::entrant::{Entrant, Role};
 use hotlap_harness::host::Host;
 use hotlap_harness::process::Warden;
+use hotlap_harness::race::Over;
 use hotlap_harness::stress::{Event, Scenario, Setting, Timing, stress};
 
 use super::card::Card;
 use super::grid::Grid;
-use super::{GRACE, Logs, START_LIMIT, unpinned};
+use super::{GRACE, Logs, START_LIMIT, conclude, unpinned};
 use crate::cli::RunArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::export::Exports;
 use crate::interrupt::Interrupt;
 use crate::live::Live;
-use crate::record;
-use crate::report::Form;
-use crate::report::stress::{Heading, StressReport, json, markdown, terminal};
+use crate::record::{self, Question, Run, State};
+use crate::store::Store;
+use crate::timekeeper::Timekeeper;
 
 /// The good clients' connections: enough to keep a server of one thread at work all the time, and
 /// few enough that each of them notices who else comes.
 const GOOD: usize = 8;
 
-/// How long one scenario takes, about, in seconds: the rest of it is waiting for the end.
-const SCENARIO_S: usize = 3;
+/// What a server's start, its first load and its end take, about, and each scenario.
+const TAKES: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(3));
 
-/// What is to be stressed, whoever asks: the command line or a suite.
+/// What is to be stressed, and how.
 #[derive(Debug)]
-pub struct Order<'a> {
-    /// Who is stressed, one after the other.
-    pub entrants: &'a [Entrant],
-    /// Who can take no part, with the reason.
-    pub absent: &'a [record::Server],
+pub struct Order {
     /// What happens to each.
     pub scenarios: Vec<Scenario>,
     /// Who runs on which cores.
     pub split: Split,
     /// A server on another machine may be stressed too.
     pub target_is_mine: bool,
-    /// What a suite says of itself; empty when it is none.
-    pub about: String,
+    /// Where what servers print is kept.
+    pub logs: PathBuf,
+}
+
+/// What so many scenarios of one server take, about.
+#[must_use]
+pub fn takes(scenarios: usize) -> Duration {
+    TAKES.0 + TAKES.1 * u32::try_from(scenarios).unwrap_or(u32::MAX)
 }
 
 /// Stresses what the command line names, or a suite does.
@@ -51,34 +56,60 @@ pub struct Order<'a> {
 /// # Errors
 /// When the command line makes no sense, a file cannot be written, or the system refuses.
 pub fn run(card: &Card, args: &RunArgs, console: &Console) -> anyhow::Result<Exit> {
-    let scenarios = chosen(&args.scenarios)?;
-    if args.exports.export_csv.is_some() || args.exports.export_html.is_some() {
-        return usage("a stress is exported with --export-json and --export-markdown");
+    let scenarios = match (args.scenarios.as_slice(), card.scenarios()) {
+        ([], []) => Scenario::all(),
+        ([], suite) => suite.to_vec(),
+        (named, _) => chosen(named)?,
+    };
+    let table = &args.exports;
+    let for_tables = [&table.export_csv, &table.export_gab, &table.export_bmf];
+    if for_tables.iter().any(|file| file.is_some()) {
+        return usage("a stress is exported with --export-json, --export-markdown, --export-html");
+    }
+    if args.resume {
+        return usage("a stress is not resumed: leave out --resume to begin again");
     }
     let mut exports = Exports::open(&args.exports)?;
+    let store = match args.no_store {
+        true => None,
+        false => {
+            let path = args.store.store.clone().unwrap_or_else(Store::usual_path);
+            Some(Store::open(&path).context("--no-store runs without it")?)
+        }
+    };
     let interrupt = Interrupt::listen()?;
     let grid = Grid::of(card, args, &interrupt, console)?;
     if interrupt.asked() {
         return Ok(Exit::Interrupted);
     }
-    let (pinned, asked) = (!args.schedule.no_pin && !grid.all_run_already(), card.cpus);
-    let named = |e: &&Entrant| matches!(e.role, Role::Contestant | Role::Reference);
-    let entrants: Vec<Entrant> = grid.entrants.iter().filter(named).cloned().collect();
-    let absent: Vec<record::Server> =
-        grid.servers.iter().filter(|s| s.retired.is_some()).cloned().collect();
+    let pinned = !args.schedule.no_pin && !grid.all_run_already();
+    let logs = Logs::new()?;
     let order = Order {
-        entrants: &entrants,
-        absent: &absent,
         scenarios,
-        split: if pinned { cores::split_here(asked) } else { unpinned() },
+        split: if pinned { cores::split_here(card.cpus) } else { unpinned() },
         target_is_mine: args.shape.target_is_mine,
-        about: card.suite.as_ref().map_or_else(String::new, |suite| suite.about.clone()),
+        logs: logs.folder().to_owned(),
     };
-    let report = hold(order, &interrupt, console)?;
-    conclude(&report, &mut exports, console)
+    let count = grid.entrants.iter().filter(|e| is_named(e)).count();
+    console.note(&format!(
+        "Stressing {count} server{} with {} scenario{}: about {} s.",
+        if count == 1 { "" } else { "s" },
+        order.scenarios.len(),
+        if order.scenarios.len() == 1 { "" } else { "s" },
+        count as u64 * takes(order.scenarios.len()).as_secs()
+    ));
+    let began = Instant::now();
+    let run = record(card, args, &grid, &order.split);
+    let mut keeper = Timekeeper::new(run, store, &mut exports, console)?;
+    let over = match hold(&order, &grid.entrants, &mut keeper, &interrupt, console)? {
+        true => Over::Done,
+        false => Over::Interrupted,
+    };
+    let kept = keeper.end(over, began.elapsed());
+    conclude(&kept, &[], &mut exports, console)
 }
 
-/// The scenarios of these names; all, where none is named.
+/// The scenarios of these names.
 ///
 /// # Errors
 /// When a name means none of them.
@@ -93,94 +124,102 @@ pub fn chosen(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
             ));
         }
     }
-    let is_chosen = |s: &Scenario| names.is_empty() || names.contains(&s.name);
-    Ok(all.into_iter().filter(is_chosen).collect())
+    Ok(all.into_iter().filter(|s| names.contains(&s.name)).collect())
 }
 
-/// Stresses servers one after the other: only one of them runs at a time.
+/// Whether somebody named it: the double and the ceiling are stressed by nobody.
+fn is_named(entrant: &Entrant) -> bool {
+    matches!(entrant.role, Role::Contestant | Role::Reference)
+}
+
+/// Stresses servers one after the other: only one of them runs at a time. Those that are out, or
+/// were stressed before, are left out. Whether it came to its end.
 ///
 /// # Errors
 /// When the system refuses what it takes.
 pub fn hold(
-    order: Order<'_>,
+    order: &Order,
+    entrants: &[Entrant],
+    keeper: &mut Timekeeper<'_>,
     interrupt: &Interrupt,
     console: &Console,
-) -> anyhow::Result<StressReport> {
-    let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let (servers, scenarios) = (order.entrants.len(), order.scenarios.len());
-    console.note(&format!(
-        "Stressing {servers} server{} with {scenarios} scenario{}: about {} s.",
-        if servers == 1 { "" } else { "s" },
-        if scenarios == 1 { "" } else { "s" },
-        servers * (scenarios * SCENARIO_S + 2)
-    ));
-    let logs = Logs::new()?;
-    let mut title = vec!["stress".to_owned(), format!("{GOOD} good clients, keep-alive")];
-    if !order.split.server.is_empty() {
-        let (server, generator) = (&order.split.server, &order.split.generator);
-        let (server, generator) = (cores::list(server), cores::list(generator));
-        title.push(format!("server on core {server}, all clients on core {generator}"));
-    }
+) -> anyhow::Result<bool> {
     let setting = Setting {
-        scenarios: order.scenarios,
+        scenarios: order.scenarios.clone(),
         timing: Timing::default(),
         good: GOOD,
-        cores: order.split,
+        cores: order.split.clone(),
         warden: Warden::this_program("__warden").context("cannot find hotlap's own program")?,
-        logs: logs.folder().to_owned(),
+        logs: order.logs.clone(),
         start_limit: START_LIMIT,
         grace: GRACE,
         target_is_mine: order.target_is_mine,
     };
     let mut live = Live::start(console);
-    let mut subjects = Vec::new();
-    for entrant in order.entrants {
-        if interrupt.asked() {
-            break;
+    for entrant in entrants.iter().filter(|e| is_named(e)) {
+        let run = keeper.so_far();
+        let is_out = |s: &record::Server| s.name == entrant.name && s.retired.is_some();
+        if run.servers.iter().any(is_out) || run.stress.iter().any(|s| s.name == entrant.name) {
+            continue;
         }
-        subjects.push(stress(entrant, &setting, interrupt.flag(), &mut |event| match event {
+        let subject = stress(entrant, &setting, interrupt.flag(), &mut |event| match event {
             Event::Scenario { server, scenario } => live.phase(format!("{server}: {scenario}")),
             Event::Trial { server, trial } => {
                 let verdict = trial.judgement.verdict.as_str();
                 live.say(&format!("{server}: {}: {verdict}", trial.scenario));
             }
-        }));
+        });
+        let whole = !interrupt.asked();
+        // After a race one that was cut short is tried again by --resume, and tells nothing here.
+        if whole || keeper.so_far().question == Question::Stress {
+            keeper.stressed(subject);
+        }
+        if !whole {
+            live.clear();
+            return Ok(false);
+        }
     }
     live.clear();
-    let mut host = record::Host::from(&Host::describe());
-    host.doubts.extend(setting.cores.notes.iter().cloned());
-    let heading = Heading {
-        began_ms: began.as_millis() as u64,
-        command: std::env::args().collect(),
-        about: order.about,
-        title,
-        host,
-        interrupted: interrupt.asked(),
-    };
-    Ok(StressReport::of(&heading, &subjects, order.absent))
+    Ok(true)
 }
 
-/// Prints and exports, and says how it ended: a server that is down, or could take no part, failed.
-///
-/// # Errors
-/// When standard output or an export cannot be written.
-pub fn conclude(
-    report: &StressReport,
-    exports: &mut Exports,
-    console: &Console,
-) -> anyhow::Result<Exit> {
-    if !exports.to_stdout() {
-        console.print(&terminal::render(report, console.width, console.color))?;
+/// What is kept of a stress alone.
+fn record(card: &Card, args: &RunArgs, grid: &Grid, split: &Split) -> Run {
+    let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let mut host = record::Host::from(&Host::describe());
+    host.doubts.extend(split.notes.iter().cloned());
+    let named = |s: &&record::Server| matches!(s.role, Role::Contestant | Role::Reference);
+    Run {
+        number: None,
+        began_ms: began.as_millis() as u64,
+        took_ms: 0,
+        state: State::UnderWay,
+        command: record::typed(),
+        hotlap: env!("CARGO_PKG_VERSION").to_owned(),
+        suite: card.suite.as_ref().map(|s| s.name.clone()),
+        baseline: args.save_baseline.clone(),
+        question: Question::Stress,
+        about: card.about().to_owned(),
+        contract: grid.contract.clone(),
+        seed: 0,
+        schedule: record::Schedule {
+            heats: 0,
+            blocks: 0,
+            lap_ms: 0.0,
+            budget_s: 0.0,
+            precision: None,
+            server_cpus: split.server.clone(),
+            generator_cpus: split.generator.clone(),
+            freeze: false,
+        },
+        host,
+        loads: Vec::new(),
+        servers: grid.servers.iter().filter(named).cloned().collect(),
+        starts: Vec::new(),
+        laps: Vec::new(),
+        absent: card.absent().to_vec(),
+        stress: Vec::new(),
     }
-    exports.finish_with(&|form| match form {
-        Form::Markdown => markdown::render(report),
-        _ => json::render(report),
-    })?;
-    Ok(match () {
-        () if report.interrupted => Exit::Interrupted,
-        () if !report.all_stand() => Exit::ServerFailed,
-        () => Exit::Ok,
-    })
 }
 
 #[cfg(test)]
@@ -189,7 +228,6 @@ mod tests {
 
     #[test]
     fn scenarios_are_chosen_by_name_and_what_is_none_is_told() {
-        assert_eq!(chosen(&[]).unwrap().len(), 10);
         let two = chosen(&["garbage".to_owned(), "churn".to_owned()]).unwrap();
         assert_eq!(two.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["churn", "garbage"]);
         let error = chosen(&["garbag".to_owned()]).unwrap_err().to_string();

@@ -1,64 +1,85 @@
-//! The stress of some servers as a page of Markdown.
+//! The stress of some servers, as a part of a page of Markdown.
 
-use super::{Line, StressReport, Stressed};
+use super::{Line, Stress, Stressed};
 use crate::report::markdown::escape;
 
-/// The report as Markdown.
+/// The part of the report as Markdown.
 #[must_use]
-pub fn render(report: &StressReport) -> String {
-    let mut out = String::from("# Stress\n\n");
-    if !report.about.is_empty() {
-        out += &format!("{}\n\n", escape(&report.about));
+pub fn render(stress: &Stress) -> String {
+    let mut out = format!("## Stress\n\n{}\n\n", escape(&stress.title.join(" · ")));
+    match stress.only() {
+        Some(_) => out += &together(stress),
+        None => {
+            for sentence in &stress.sentences {
+                out += &format!("**{}**\n\n", escape(sentence));
+            }
+        }
     }
-    out += &format!("{}\n\n", escape(&report.title.join(" · ")));
-    if report.interrupted {
-        out += "> **Interrupted: what there is by then.**\n\n";
+    for server in &stress.servers {
+        out += &one(server, stress.only().is_none());
     }
-    for sentence in &report.sentences {
-        out += &format!("**{}**\n\n", escape(sentence));
-    }
-    for server in &report.servers {
-        out += &one(server);
-    }
-    for rule in &report.rules {
+    for rule in &stress.rules {
         out += &format!("- {}\n", escape(rule));
     }
-    out += &format!(
-        "\n{} · {} · hotlap {}\n\n    {}\n",
-        escape(&report.date),
-        escape(&report.machine),
-        report.hotlap,
-        report.command
-    );
-    out
+    out + "\n"
 }
 
-fn one(server: &Stressed) -> String {
-    let mut out = format!("## {}\n\n", escape(&server.name));
-    if !server.version.is_empty() {
-        out += &format!("{}\n\n", escape(&server.version));
+/// A row a server, where there is one scenario.
+fn together(stress: &Stress) -> String {
+    let mut out = String::from(
+        "| server | verdict | the others | p99 | errors | well again after | memory | threads \
+         | published errors |\n|---|---|---:|---:|---|---:|---:|---:|---|\n",
+    );
+    for server in &stress.servers {
+        let Some(line) = server.lines.first() else { continue };
+        let published = server.published.join("; ");
+        let cells = [
+            &server.name,
+            line.verdict,
+            &line.others,
+            &line.p99,
+            &line.others_errors,
+            &line.recovered,
+            &line.memory,
+            &line.threads,
+            &published,
+        ];
+        out += &format!("| {} |\n", cells.map(escape).join(" | "));
     }
-    if !server.lines.is_empty() {
-        out += "| scenario | verdict | of fair share | p99 | errors | the others | memory \
-                | threads | well again after |\n";
-        out += "|---|---|---:|---:|---:|---|---:|---:|---:|\n";
+    out + "\n"
+}
+
+fn one(server: &Stressed, is_alone: bool) -> String {
+    let mut out = String::new();
+    if is_alone {
+        out += &format!("### {}\n\n", escape(&server.name));
+        if !server.version.is_empty() {
+            out += &format!("{}\n\n", escape(&server.version));
+        }
+    }
+    if is_alone && !server.lines.is_empty() {
+        out += "| scenario | verdict | of fair share | p99 | errors | the others | their errors \
+                | memory | threads | well again after |\n";
+        out += "|---|---|---:|---:|---:|---|---|---:|---:|---:|\n";
         out.extend(server.lines.iter().map(row));
         out.push('\n');
     }
+    let of = |line: &Line| if is_alone { line.scenario.clone() } else { server.name.clone() };
     for line in server.lines.iter().filter(|l| !l.reasons.is_empty()) {
-        out += &format!("- {}: {}\n", escape(&line.scenario), escape(&line.reasons.join("; ")));
+        out += &format!("- {}: {}\n", escape(&of(line)), escape(&line.reasons.join("; ")));
         for words in &line.last_words {
             out += &format!("  - {}\n", escape(words));
         }
     }
     if let Some(retired) = &server.retired {
-        let told = [retired.phase.as_str(), &retired.cause, &retired.cure].map(escape);
-        out += &format!("- **{}**: {}: {}\n", told[0], told[1], told[2]);
+        let told = [server.name.as_str(), &retired.phase, &retired.cause, &retired.cure];
+        let told = told.map(escape);
+        out += &format!("- **{}** ({}): {}: {}\n", told[0], told[1], told[2], told[3]);
     }
     for note in &server.notes {
         out += &format!("- Note: {}\n", escape(note));
     }
-    out + "\n"
+    if out.is_empty() { out } else { out + "\n" }
 }
 
 fn row(line: &Line) -> String {
@@ -69,6 +90,7 @@ fn row(line: &Line) -> String {
         &line.p99,
         &line.errors,
         &line.others,
+        &line.others_errors,
         &line.memory,
         &line.threads,
         &line.recovered,
@@ -78,16 +100,24 @@ fn row(line: &Line) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::report;
+    use super::super::tests::{overload, report};
     use super::*;
 
     #[test]
     fn every_server_has_a_section_and_every_scenario_a_row() {
         let text = render(&report());
         let row = "| garbage | well | 93 % | 1.0 ms → 3.0 ms | 0 | 200 × 4xx, 40 × 5xx, 20 closed \
-                   | 7 → 9 → 8 MB | 3 → 3 → 3 | 0.40 ms |\n";
+                   |  | 7 → 9 → 8 MB | 3 → 3 → 3 | 0.40 ms |\n";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("- 2,000 idle: the server exited with code 1; "), "{text}");
-        assert!(text.contains("## nim/jester\n\n- **build**: nim is missing: hotlap setup nim\n"));
+    }
+
+    #[test]
+    fn one_scenario_is_one_table() {
+        let text = render(&overload());
+        let row = "| node | well | 9,300 requests/s | 1.0 ms → 25.0 ms \
+                   | 38 × connection reset, 2 × no answer in time | 0.40 ms |  |  \
+                   | 2016: 38 read, 21 write |\n";
+        assert!(text.contains(row), "{text}");
     }
 }
