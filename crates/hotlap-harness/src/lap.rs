@@ -164,24 +164,62 @@ impl Lap {
     /// CPU time of the server's tree per request, in nanoseconds.
     #[must_use]
     pub fn cost_ns(&self) -> Option<f64> {
+        self.cost_share().and_then(Share::value)
+    }
+
+    /// What it adds to the CPU time per request of its block, in nanoseconds.
+    #[must_use]
+    pub fn cost_share(&self) -> Option<Share> {
         let usage = self.usage.as_ref()?;
-        (usage.requests > 0).then(|| usage.cpu_ns as f64 / usage.requests as f64)
+        Some(Share { amount: usage.cpu_ns as f64, of: usage.requests as f64 })
+    }
+
+    /// What it adds to the requests/s of its block.
+    #[must_use]
+    pub fn rate_share(&self) -> Share {
+        let outcome = &self.outcome;
+        Share { amount: outcome.answers as f64, of: outcome.window_ns as f64 / 1e9 }
     }
 }
 
-/// One reading a block: the mean logarithm over its mirrored laps, each given as heat, block and
-/// value, so that a drift that is linear in time cancels within the block.
+/// What a lap adds to a figure that is a ratio: the amount, and what it is divided by. Laps are
+/// summed up before they are divided, so that one in which the server stood still weighs what it
+/// weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Share {
+    /// For instance CPU time.
+    pub amount: f64,
+    /// For instance requests.
+    pub of: f64,
+}
+
+impl Share {
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { amount: self.amount + other.amount, of: self.of + other.of }
+    }
+
+    /// The ratio; `None` for a share of nothing.
+    #[must_use]
+    pub fn value(self) -> Option<f64> {
+        (self.of > 0.0).then(|| self.amount / self.of)
+    }
+}
+
+/// One reading a block: the sum over its mirrored laps, each given as heat, block and share, so that
+/// a drift that is linear in time cancels within the block.
 #[must_use]
-pub fn readings(laps: impl IntoIterator<Item = (u32, u32, f64)>) -> Vec<Reading> {
-    let mut blocks = BTreeMap::<(u32, u32), (f64, f64)>::new();
-    for (heat, block, value) in laps.into_iter().filter(|(_, _, value)| *value > 0.0) {
-        let (sum, n) = blocks.entry((heat, block)).or_default();
-        *sum += value.ln();
-        *n += 1.0;
+pub fn readings(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Reading> {
+    let mut blocks = BTreeMap::<(u32, u32), Share>::new();
+    for (heat, block, share) in laps {
+        let sum = blocks.entry((heat, block)).or_default();
+        *sum = sum.and(share);
     }
     blocks
         .into_iter()
-        .map(|((heat, block), (sum, n))| Reading { heat, block, value: (sum / n).exp() })
+        .filter_map(|((heat, block), sum)| Some(Reading { heat, block, value: sum.value()? }))
+        .filter(|reading| reading.value > 0.0)
         .collect()
 }
 
@@ -191,14 +229,27 @@ mod tests {
 
     use super::*;
 
+    fn share(amount: f64) -> Share {
+        Share { amount, of: 1.0 }
+    }
+
     #[test]
     fn a_drift_that_is_linear_in_time_cancels_within_a_mirrored_block() {
         // Order A B · B A, and the machine grows slower by a tenth from lap to lap.
-        let slow = |place: i32| 0.9f64.powi(place);
-        let a = readings([(0, 0, 100.0 * slow(0)), (0, 0, 100.0 * slow(3))]);
-        let b = readings([(0, 0, 120.0 * slow(1)), (0, 0, 120.0 * slow(2))]);
+        let slow = |place: f64| 1.0 + 0.1 * place;
+        let lap = |cost: f64, place| (0, 0, share(cost * slow(place)));
+        let a = readings([lap(100.0, 0.0), lap(100.0, 3.0)]);
+        let b = readings([lap(120.0, 1.0), lap(120.0, 2.0)]);
         let pairs = pairs(&b, &a);
         assert_eq!(pairs.len(), 1);
         assert!((pairs[0].log_ratio - 1.2f64.ln()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_lap_in_which_the_server_stood_still_weighs_what_it_weighs() {
+        let rate = |answers| (0, 0, Share { amount: answers, of: 0.1 });
+        let readings = readings([rate(1_000.0), rate(0.0), rate(1_000.0), rate(1_000.0)]);
+        assert_eq!(readings.len(), 1);
+        assert!((readings[0].value - 7_500.0).abs() < 1e-9);
     }
 }

@@ -62,6 +62,9 @@ const COUNTED: Duration = Duration::from_millis(250);
 /// decide it.
 const SERVICE_TIMES: f64 = 8.0;
 
+/// A lap at a rate is at least so long: it has fewer requests, and they are not paired.
+const PACED_LAP: Duration = Duration::from_millis(500);
+
 /// No lap is longer.
 const LONGEST_LAP: Duration = Duration::from_secs(10);
 
@@ -247,8 +250,7 @@ impl Track for Live {
     fn lap(&mut self, entrant: usize, load: usize, kind: Kind) -> Result<Lap, Retired> {
         let mut plan = self.plan(entrant, load)?;
         plan.ramp = self.setting.ramp;
-        // A server that was never warmed up has the usual lap.
-        plan.stop = Stop::After(self.seats[entrant].laps[load].max(self.setting.lap));
+        plan.stop = Stop::After(self.lap_takes(entrant, load, kind));
         if let Kind::Paced { rate } = kind {
             plan.pace = Pace::Constant { rate };
         }
@@ -275,6 +277,15 @@ impl Track for Live {
         lap.failed = gate::judge(&lap, &self.loads[load]);
         lap.failed.extend(run.side_effect);
         Ok(lap)
+    }
+
+    fn lap_takes(&self, entrant: usize, load: usize, kind: Kind) -> Duration {
+        // A server that was never warmed up has the usual lap.
+        let flat = self.seats[entrant].laps[load].max(self.setting.lap);
+        match kind {
+            Kind::Flat => flat,
+            Kind::Paced { .. } => flat.max(PACED_LAP),
+        }
     }
 
     fn stop(&mut self, entrant: usize) -> Option<String> {

@@ -11,7 +11,7 @@ use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
 use crate::entrant::{Entrant, Load};
-use crate::lap::Lap;
+use crate::lap::{Lap, Share};
 use crate::track::{Ready, Retired, Warmup};
 
 mod schedule;
@@ -69,10 +69,10 @@ pub struct PastLap {
     pub load: usize,
     /// When.
     pub at: Place,
-    /// CPU time a request, in nanoseconds.
-    pub cost_ns: Option<f64>,
-    /// Requests/s.
-    pub rate: f64,
+    /// What it adds to the CPU time per request of its block, in nanoseconds.
+    pub cost: Option<Share>,
+    /// What it adds to the requests/s of its block.
+    pub rate: Share,
 }
 
 /// A place in the schedule.
@@ -172,10 +172,24 @@ pub enum Over {
     Nobody,
 }
 
-/// The order of one block: a random order, and the same mirrored.
+/// How long a server is measured in each half of a block, at least.
+const HALF: Duration = Duration::from_millis(500);
+
+/// How often a block goes through its servers and back, with laps of that length: often enough that
+/// each is measured for a second. The shorter the laps, the closer to each other are those that are
+/// compared, and the less comes between them; but a block of few requests says little, and in one
+/// short lap a collector runs or does not.
 #[must_use]
-pub fn order(seed: u64, place: Place, load: usize, entrants: usize) -> Vec<usize> {
-    let mut order = shuffled(seed, place, load as u64 + 1, entrants);
+pub fn rounds(lap: Duration) -> u32 {
+    let rounds = HALF.as_secs_f64() / lap.as_secs_f64().max(1e-3);
+    (rounds.round() as u32).max(1)
+}
+
+/// The order of one round of a block: a random order, and the same mirrored.
+#[must_use]
+pub fn order(seed: u64, place: Place, (load, round): (usize, u32), entrants: usize) -> Vec<usize> {
+    let salt = load as u64 + 1 + (u64::from(round) << 32);
+    let mut order = shuffled(seed, place, salt, entrants);
     let mirrored: Vec<usize> = order.iter().rev().copied().collect();
     order.extend(mirrored);
     order
@@ -201,7 +215,7 @@ mod tests {
     #[test]
     fn a_block_is_a_random_order_and_its_mirror() {
         for seed in 0..50 {
-            let order = order(seed, Place { heat: 1, block: 2 }, 0, 5);
+            let order = order(seed, Place { heat: 1, block: 2 }, (0, 0), 5);
             let mut first = order[..5].to_vec();
             let mirrored: Vec<usize> = order[5..].iter().rev().copied().collect();
             assert_eq!(first, mirrored);
@@ -214,9 +228,15 @@ mod tests {
     fn every_first_place_is_as_likely_as_the_next() {
         let mut firsts = [0; 4];
         for block in 0..4000 {
-            firsts[order(1, Place { heat: 0, block }, 0, 4)[0]] += 1;
+            firsts[order(1, Place { heat: 0, block }, (0, 0), 4)[0]] += 1;
         }
         // Binomial, n = 4,000, p = 1/4: 1,000 ± 5 × 27.
         assert!(firsts.iter().all(|n| (865..1135).contains(n)), "{firsts:?}");
+    }
+
+    #[test]
+    fn a_block_measures_each_server_for_a_second() {
+        let rounds = |ms| rounds(Duration::from_millis(ms));
+        assert_eq!((rounds(100), rounds(250), rounds(500), rounds(4_000)), (5, 2, 1, 1));
     }
 }

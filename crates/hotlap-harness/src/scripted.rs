@@ -138,6 +138,7 @@ impl Scripted {
             },
             bytes: Bytes { received: answers * 100, answered: answers * 100, sent: answers * 50 },
             in_flight: connections,
+            edges: hotlap_load::outcome::Edges::default(),
             queued: 0,
             unanswered: 0,
             series: vec![Tick { answers, failures: 0, max_ns: mean_ns, sum_ns: mean_ns * answers }],
@@ -216,6 +217,10 @@ impl Track for Scripted {
         };
         lap.failed = gate::judge(&lap, &self.loads[load]);
         Ok(lap)
+    }
+
+    fn lap_takes(&self, _entrant: usize, _load: usize, _kind: Kind) -> Duration {
+        self.lap
     }
 
     fn stop(&mut self, entrant: usize) -> Option<String> {

@@ -11,7 +11,7 @@ use hotlap_stats::estimate::median;
 use hotlap_stats::stop::{self, Costs, Goal, Progress, Rule, Why};
 
 use crate::entrant::Role;
-use crate::lap::{Kind, Lap, readings};
+use crate::lap::{Kind, Lap, Share, readings};
 use crate::race::{Over, Place, Race};
 
 /// Heats that end with paced laps: the first ones.
@@ -36,8 +36,8 @@ pub struct Timetable {
     started: Vec<Duration>,
     blocks: Vec<Duration>,
     paced: Vec<Duration>,
-    /// Heat, block and cost of every lap that counts, by entrant and load.
-    costs: Vec<Vec<Vec<(u32, u32, f64)>>>,
+    /// Heat, block and share of the cost of every lap that counts, by entrant and load.
+    costs: Vec<Vec<Vec<(u32, u32, Share)>>>,
     /// Requests/s of every lap that counts under the first load, by entrant.
     rates: Vec<Vec<f64>>,
     out: Vec<bool>,
@@ -64,10 +64,10 @@ impl Timetable {
             race: race.clone(),
         };
         for lap in &race.past.laps {
-            let (place, value) = (lap.at, lap.cost_ns.unwrap_or(lap.rate));
-            timetable.costs[lap.entrant][lap.load].push((place.heat, place.block, value));
+            let share = lap.cost.unwrap_or(lap.rate);
+            timetable.costs[lap.entrant][lap.load].push((lap.at.heat, lap.at.block, share));
             if lap.load == 0 {
-                timetable.rates[lap.entrant].push(lap.rate);
+                timetable.rates[lap.entrant].extend(lap.rate.value());
             }
         }
         timetable
@@ -102,8 +102,8 @@ impl Timetable {
             self.rates[lap.entrant].push(lap.outcome.rate());
         }
         // Servers whose cost cannot be seen are compared by their rate.
-        let value = lap.cost_ns().unwrap_or_else(|| lap.outcome.rate());
-        self.costs[lap.entrant][lap.load].push((lap.heat, lap.block, value));
+        let share = lap.cost_share().unwrap_or_else(|| lap.rate_share());
+        self.costs[lap.entrant][lap.load].push((lap.heat, lap.block, share));
     }
 
     /// Half of what the slowest reaches: a rate that all can carry, in requests/s.

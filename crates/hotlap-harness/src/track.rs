@@ -29,6 +29,10 @@ pub trait Track {
     /// Why it cannot take part any more.
     fn lap(&mut self, entrant: usize, load: usize, kind: Kind) -> Result<Lap, Retired>;
 
+    /// How long the window of such a lap is: longer than the usual one for a server that answers
+    /// slowly, and at a rate.
+    fn lap_takes(&self, entrant: usize, load: usize, kind: Kind) -> Duration;
+
     /// Stops an entrant. Never fails: what is wrong is in what it returns.
     fn stop(&mut self, entrant: usize) -> Option<String>;
 

@@ -85,6 +85,11 @@ impl Connection {
         self.flights.front()
     }
 
+    /// How long those that are not answered have been under way at `now`, summed up.
+    pub(crate) fn ages_ns(&self, now: u64) -> u64 {
+        self.flights.iter().map(|f| now.saturating_sub(f.sent_ns)).sum()
+    }
+
     /// Which request was sent last.
     #[inline]
     pub(crate) fn newest(&self) -> u32 {

@@ -43,6 +43,9 @@ pub struct Outcome {
     pub bytes: Bytes,
     /// Requests in flight when the window closed: neither answered nor failed.
     pub in_flight: u64,
+    /// What was under way when the window opened, and when it closed.
+    #[serde(default)]
+    pub edges: Edges,
     /// Open loop: requests that were due when the window closed, and not sent yet since no
     /// connection was free.
     pub queued: u64,
@@ -65,6 +68,18 @@ pub struct Whole {
     pub answers: u64,
     /// Requests of which at least one byte was sent.
     pub sent: u64,
+}
+
+/// How long the requests that were under way at the window's two edges had been so, summed up.
+/// With them Little's law is exact: the sum of all times in the system that lie within the window is
+/// the sum of service times, less what of them lies before it, and what those have behind them that
+/// are answered after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Edges {
+    /// When it opened, in nanoseconds.
+    pub opens_ns: u64,
+    /// When it closed, in nanoseconds.
+    pub closes_ns: u64,
 }
 
 /// One tenth of a second.
@@ -254,6 +269,8 @@ impl Outcome {
         self.bytes.answered += other.bytes.answered;
         self.bytes.sent += other.bytes.sent;
         self.in_flight += other.in_flight;
+        self.edges.opens_ns += other.edges.opens_ns;
+        self.edges.closes_ns += other.edges.closes_ns;
         self.queued += other.queued;
         self.unanswered += other.unanswered;
         self.due += other.due;

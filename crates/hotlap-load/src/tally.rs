@@ -191,6 +191,7 @@ impl Tally {
             connections: Connections::default(),
             bytes: self.bytes,
             in_flight: 0,
+            edges: crate::outcome::Edges::default(),
             queued: 0,
             unanswered: 0,
             series: self.series,

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::book::Book;
 use crate::clock;
 use crate::io::{self, Io, Round};
-use crate::outcome::{Outcome, Phase, Whole};
+use crate::outcome::{Edges, Outcome, Phase, Whole};
 use crate::pace::Schedule;
 use crate::plan::{Pace, Plan, Reuse, Stop};
 use crate::session::Shared;
@@ -106,6 +106,8 @@ pub(crate) struct Worker {
     opens_ns: u64,
     closes_ns: u64,
     cpu_at_open_ns: u64,
+    /// How long what was under way when the window opened had been so, summed up.
+    carried_ns: u64,
     before: Before,
     opened: u64,
     reopened: u64,
@@ -164,6 +166,7 @@ impl Worker {
             opens_ns: u64::MAX,
             closes_ns: u64::MAX,
             cpu_at_open_ns: 0,
+            carried_ns: 0,
             before: Before::default(),
             opened: 0,
             reopened: 0,
@@ -288,6 +291,7 @@ impl Worker {
             // Connections that are kept were opened before; that is all there is to know of it.
             (self.tally.connect, self.tally.handshake) = (before.connect, before.handshake);
         }
+        self.carried_ns = self.under_way_ns(now);
         self.cpu_at_open_ns = clock::thread_cpu();
     }
 
@@ -324,8 +328,10 @@ impl Worker {
             answers: self.before.answers + self.tally.answers,
             sent: self.before.sent + self.tally.sent,
         };
+        let edges = Edges { opens_ns: self.carried_ns, closes_ns: self.under_way_ns(now) };
         let mut outcome = self.tally.into_outcome(now, io::NAME);
         outcome.in_flight = self.in_flight;
+        outcome.edges = edges;
         outcome.unanswered = unanswered;
         outcome.due = due;
         outcome.queued = queued;
@@ -355,6 +361,11 @@ impl Worker {
             Stop::After(_) => (due, queued),
             Stop::Requests(_) => (due.min(self.tally.sent), queued),
         }
+    }
+
+    /// How long what is not answered has been under way at `now`, summed up.
+    fn under_way_ns(&self, now: u64) -> u64 {
+        self.lanes.iter().map(|lane| lane.talk.ages_ns(now)).sum()
     }
 
     fn is_closing(&self) -> bool {

@@ -4,7 +4,7 @@
 //! `report` reads them, and neither knows the other. A field that is added here is added to the
 //! schema of the store and of the JSON report.
 
-use hotlap_harness::lap as measured;
+use hotlap_harness::lap::{self as measured, Share};
 use hotlap_harness::{entrant, track};
 use hotlap_load::outcome::{FailureCount, Tick};
 use hotlap_load::plan::Reuse;
@@ -480,14 +480,26 @@ impl Lap {
     /// Right answers per second.
     #[must_use]
     pub fn requests_per_s(&self) -> f64 {
-        self.answers as f64 * 1e9 / self.window_ns.max(1) as f64
+        self.rate_share().value().unwrap_or(0.0)
     }
 
     /// CPU time of the server's tree per request, in nanoseconds.
     #[must_use]
     pub fn cost_ns(&self) -> Option<f64> {
+        self.cost_share().and_then(Share::value)
+    }
+
+    /// What it adds to the requests/s of its block.
+    #[must_use]
+    pub fn rate_share(&self) -> Share {
+        Share { amount: self.answers as f64, of: self.window_ns as f64 / 1e9 }
+    }
+
+    /// What it adds to the CPU time per request of its block, in nanoseconds.
+    #[must_use]
+    pub fn cost_share(&self) -> Option<Share> {
         let usage = self.usage.as_ref()?;
-        (usage.requests > 0).then(|| usage.cpu_ns as f64 / usage.requests as f64)
+        Some(Share { amount: usage.cpu_ns as f64, of: usage.requests as f64 })
     }
 
     /// Whether it takes part in estimates.

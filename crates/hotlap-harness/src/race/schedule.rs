@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::{Event, Over, Place, Race, order, shuffled};
+use super::{Event, Over, Place, Race, order, rounds, shuffled};
 use crate::entrant::{Entrant, Role};
 use crate::lap::Kind;
 use crate::timetable::{Next, Timetable};
@@ -107,18 +107,34 @@ impl Schedule<'_> {
         self.go_on()
     }
 
-    /// Every server once in random order, and once more in the mirrored order.
+    /// Every server once in random order, and once more in the mirrored order, and that some times.
     fn block(&mut self, place: Place) -> Result<(), Over> {
         let began = self.elapsed();
+        let rounds = rounds(self.race.lap);
         for load in 0..self.race.loads.len() {
-            let order = order(self.race.seed, place, load, self.running.len());
             let kind = self.race.loads[load].rate.map_or(Kind::Flat, |rate| Kind::Paced { rate });
-            for (nth, entrant) in order.into_iter().enumerate() {
-                self.lap(place, nth, entrant, load, kind)?;
+            let mut nth = 0;
+            for round in 0..rounds {
+                for entrant in order(self.race.seed, place, (load, round), self.running.len()) {
+                    if self.is_in_round(entrant, (load, kind), (round, rounds)) {
+                        self.lap(place, nth, entrant, load, kind)?;
+                    }
+                    nth += 1;
+                }
             }
         }
         self.timetable.block_run(self.elapsed().saturating_sub(began));
         Ok(())
+    }
+
+    /// Whether a server takes part in a round: one whose laps have to be longer, since it answers so
+    /// slowly, is measured for as long in fewer of them, those in the middle.
+    fn is_in_round(&self, entrant: usize, how: (usize, Kind), (round, rounds): (u32, u32)) -> bool {
+        let (usual, own) = (self.race.lap, self.track.lap_takes(entrant, how.0, how.1));
+        let fits = usual.as_secs_f64() * f64::from(rounds) / own.as_secs_f64().max(1e-3);
+        let own = (fits.round() as u32).clamp(1, rounds);
+        let first = (rounds - own) / 2;
+        (first..first + own).contains(&round)
     }
 
     /// Every server once, in random order, at a rate that all can carry. Not mirrored: these are not
@@ -132,7 +148,7 @@ impl Schedule<'_> {
         // The first load stands for all: one rate, one question.
         let salt = self.race.loads.len() as u64 + 1;
         let order = shuffled(self.race.seed, place, salt, self.running.len());
-        for (nth, entrant) in order.into_iter().enumerate() {
+        for (nth, entrant) in (0..).zip(order) {
             self.lap(place, nth, entrant, 0, Kind::Paced { rate })?;
         }
         self.timetable.paced_run(self.elapsed().saturating_sub(began));
@@ -142,7 +158,7 @@ impl Schedule<'_> {
     fn lap(
         &mut self,
         place: Place,
-        nth: usize,
+        nth: u32,
         entrant: usize,
         load: usize,
         kind: Kind,
@@ -157,7 +173,7 @@ impl Schedule<'_> {
                 lap.at_ms += u64::try_from(self.race.past.spent.as_millis()).unwrap_or(u64::MAX);
                 lap.heat = place.heat;
                 lap.block = place.block;
-                lap.place = u32::try_from(nth).unwrap_or(u32::MAX);
+                lap.place = nth;
                 self.timetable.lap(&lap);
                 (self.watch)(Event::Lap(&lap));
             }

@@ -35,7 +35,7 @@ use rule::{Rule, Ruling};
 use stress::Order;
 
 /// What is sent before a lap's window opens, to a server that was just thawed.
-pub const RAMP: Duration = Duration::from_millis(50);
+pub const RAMP: Duration = Duration::from_millis(20);
 
 /// The time to spend where nobody says: for up to so many servers, double and ceiling included, and
 /// for each further one. Four take 4.9 s a block, so a minute has five heats of two blocks in it.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use hotlap_harness::lap::{Share, readings};
 use hotlap_stats::compare::{effect, pairs};
 use hotlap_stats::estimate::level;
 use hotlap_stats::stop::Goal;
@@ -283,11 +284,21 @@ impl Measured {
             .filter(own)
             .filter(|l| l.rate.is_some() && l.counts() && !l.response.is_empty())
             .collect();
-        let rates = readings(&good, |lap| Some(lap.requests_per_s()));
-        let costs = readings(&good, Lap::cost_ns);
-        let quantile = |q: f64| move |lap: &Lap| known(&lap.service, q).map(|ns| ns as f64);
-        let memory =
-            |lap: &Lap| lap.usage.as_ref().map(|u| u.rss_bytes as f64).filter(|bytes| *bytes > 0.0);
+        let blocks = blocks(&good);
+        let sum = |share: fn(&Lap) -> Option<Share>| {
+            readings(good.iter().filter_map(|lap| Some((lap.heat, lap.block, share(lap)?))))
+        };
+        let rates = sum(|lap| Some(lap.rate_share()));
+        let costs = sum(Lap::cost_share);
+        let quantile = |q: f64| {
+            move |laps: &[&Lap]| {
+                known(&merged(laps.iter().map(|l| &l.service)), q).map(|ns| ns as f64)
+            }
+        };
+        let memory = |laps: &[&Lap]| {
+            let most = laps.iter().filter_map(|l| Some(l.usage.as_ref()?.rss_bytes)).max();
+            most.filter(|bytes| *bytes > 0).map(|bytes| bytes as f64)
+        };
         let bound = good.iter().filter(|l| l.is_bound()).count();
         let confidence = confidence(run);
         Self {
@@ -298,9 +309,9 @@ impl Measured {
             cost: level(&costs, confidence),
             rates,
             costs,
-            p50s: readings(&good, quantile(0.5)),
-            p99s: readings(&good, quantile(0.99)),
-            memories: readings(&good, memory),
+            p50s: each(&blocks, quantile(0.5)),
+            p99s: each(&blocks, quantile(0.99)),
+            memories: each(&blocks, memory),
             against: None,
             service: merged(good.iter().map(|l| &l.service)),
             response: paced
@@ -327,18 +338,23 @@ pub fn is_compared(run: &Run, server: usize) -> bool {
     matches!(server.role, Role::Contestant | Role::Reference) && server.retired.is_none()
 }
 
-/// One reading a block: the mean over its laps that count.
-fn readings(laps: &[&Lap], figure: impl Fn(&Lap) -> Option<f64>) -> Vec<Reading> {
-    let mut blocks: BTreeMap<(u32, u32), Vec<f64>> = BTreeMap::new();
+/// A server's laps of each block.
+type Blocks<'a> = BTreeMap<(u32, u32), Vec<&'a Lap>>;
+
+fn blocks<'a>(laps: &[&'a Lap]) -> Blocks<'a> {
+    let mut blocks = Blocks::new();
     for lap in laps {
-        if let Some(value) = figure(lap) {
-            blocks.entry((lap.heat, lap.block)).or_default().push(value);
-        }
+        blocks.entry((lap.heat, lap.block)).or_default().push(lap);
     }
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    let reading =
-        |((heat, block), values): (_, Vec<f64>)| Reading { heat, block, value: mean(&values) };
-    blocks.into_iter().map(reading).collect()
+    blocks
+}
+
+/// One reading a block, of its laps together, where they have one.
+fn each(blocks: &Blocks, figure: impl Fn(&[&Lap]) -> Option<f64>) -> Vec<Reading> {
+    let reading = |(at, laps): (&(u32, u32), &Vec<&Lap>)| {
+        Some(Reading { heat: at.0, block: at.1, value: figure(laps)? })
+    };
+    blocks.iter().filter_map(reading).collect()
 }
 
 fn merged<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Histogram {

@@ -15,6 +15,7 @@ use super::{
     Row, SLOWER, Start, Table, Warmup, date, ladder, published, scaling, sentence, warning,
 };
 use crate::record::{self, Question, Role, Run, State};
+use hotlap_harness::race::rounds;
 
 impl Report {
     /// The report on a run, finished or not.
@@ -119,8 +120,14 @@ fn title(run: &Run) -> Vec<String> {
     let heats = run.laps.iter().map(|l| l.heat + 1).max().unwrap_or(0);
     let blocks = run.laps.iter().filter(|l| l.rate.is_none()).map(|l| l.block + 1).max();
     if let Some(blocks) = blocks {
-        let lap = Duration::from_micros((schedule.lap_ms * 1e3) as u64).as_secs_f64();
-        parts.push(format!("{} × {} × {lap} s", plural(heats, "heat"), plural(blocks, "block")));
+        let lap = Duration::from_micros((schedule.lap_ms * 1e3) as u64);
+        let laps = plural(2 * rounds(lap), "lap");
+        parts.push(format!(
+            "{} × {} × {laps} of {} s",
+            plural(heats, "heat"),
+            plural(blocks, "block"),
+            lap.as_secs_f64()
+        ));
     }
     parts
 }

@@ -103,8 +103,8 @@ fn past(earlier: &Run) -> Past {
                 entrant: l.server,
                 load: l.load,
                 at: Place { heat: l.heat, block: l.block },
-                cost_ns: l.cost_ns(),
-                rate: l.requests_per_s(),
+                cost: l.cost_share(),
+                rate: l.rate_share(),
             })
             .collect(),
         out: earlier.servers.iter().enumerate().filter_map(retired).collect(),
