@@ -63,7 +63,7 @@ const COUNTED: Duration = Duration::from_millis(250);
 const SERVICE_TIMES: f64 = 8.0;
 
 /// A lap at a rate is at least so long: it has fewer requests, and they are not paired.
-const PACED_LAP: Duration = Duration::from_millis(500);
+const PACED_LAP: Duration = Duration::from_millis(300);
 
 /// No lap is longer.
 const LONGEST_LAP: Duration = Duration::from_secs(10);

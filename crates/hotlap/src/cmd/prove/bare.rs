@@ -2,9 +2,9 @@
 //! nothing of the load generator. It tells how long the way to a server and back takes here, which
 //! is part of every time that a client sees and of none that a server was made to take.
 //!
-//! It spins, so that no wake-up of its own is in its times, and it asks as often as the laps that it
-//! is held against: a server that is asked once in a while is woken from a deeper sleep each time,
-//! and on a virtual machine that alone is some 30 µs.
+//! It spins, so that no wake-up of its own is in its times, and it asks as often as the laps that
+//! it is held against: a server that is asked once in a while is woken from a deeper sleep each
+//! time, and on a virtual machine that alone is some 30 µs.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
