@@ -38,7 +38,8 @@ use stress::Order;
 pub const RAMP: Duration = Duration::from_millis(20);
 
 /// The time to spend where nobody says: for up to so many servers, double and ceiling included, and
-/// for each further one. Four take 4.9 s a block, so a minute has five heats of two blocks in it.
+/// for each further one. Four take 3 s a block and 4 s a heat, so a minute has five heats of three
+/// blocks in it.
 const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(25));
 
 /// How long a server may take to its first answer: a JVM that compiles a language first takes many
