@@ -124,7 +124,7 @@ impl Live {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX).max(Test::default().stretch);
         let test = Test { limit, ..Test::default() };
         let known = self.seats[entrant].steady[load];
-        let test = known.map_or(test, |(class, since)| test.again(class, since));
+        let test = known.map_or(test, |(class, windows)| test.again(class, windows));
         let mut test = WarmupTest::new(test);
         let mut curve = Vec::new();
         let Some(window) = session.window() else {
@@ -163,7 +163,7 @@ impl Live {
             Some((before, _)) if before != Class::NeverSteady => {
                 class = if class == Class::NeverSteady { before } else { class };
             }
-            _ => seat.steady[load] = Some((class, since)),
+            _ => seat.steady[load] = Some((class, curve.len())),
         }
         let mean = Duration::from_secs_f64(outcome.service.mean() * SERVICE_TIMES / 1e9);
         seat.laps[load] = self.setting.lap.max(mean).min(LONGEST_LAP.max(self.setting.lap));

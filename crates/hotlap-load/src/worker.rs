@@ -33,9 +33,11 @@ use lane::{Lane, State};
 /// needs one, a connection none.
 const BUFFER: usize = 256 * 1024;
 
-/// Connections that one worker opens at the same time while none is loaded yet, so that a short
-/// queue of the server does not overflow at once.
-const OPENING: usize = 64;
+/// Connections that one worker opens at once while none is loaded yet, and how long it waits before
+/// the next: a server has a queue of connections that it has not accepted yet, of 50 for instance,
+/// and whoever finds it full tries again after a second (tcp(7), RFC 6298 section 2).
+const OPENING: usize = 16;
+const OPENING_NS: u64 = 1_000_000;
 
 /// What others may see of a worker; 128 bytes, since processors fetch lines in pairs.
 #[derive(Debug, Default)]
@@ -98,6 +100,8 @@ pub(crate) struct Worker {
     /// Lanes that are connecting, and the next that is opened for the first time.
     opening: usize,
     next_lane: usize,
+    /// When more lanes may be opened.
+    open_ns: u64,
     /// Next look for requests whose time is up.
     scan_ns: u64,
     scan_every_ns: u64,
@@ -158,6 +162,7 @@ impl Worker {
             unsettled: lanes,
             opening: 0,
             next_lane: 0,
+            open_ns: 0,
             scan_ns: 0,
             // A request is found overdue at most a 32nd of the timeout late.
             scan_every_ns: (timeout_ns / 32).clamp(1_000_000, 100_000_000),
@@ -180,7 +185,7 @@ impl Worker {
         let mut now = clock::now();
         self.scan_ns = now + self.scan_every_ns;
         while self.stage != Stage::Over {
-            if self.next_lane < self.lanes.len() {
+            if self.next_lane < self.lanes.len() && now >= self.open_ns {
                 self.open_next(now);
             }
             let until = self.next_moment();
@@ -218,6 +223,9 @@ impl Worker {
             Stage::Window | Stage::Over => self.closes_ns,
         };
         let mut moment = self.scan_ns.min(edge);
+        if self.next_lane < self.lanes.len() {
+            moment = moment.min(self.open_ns);
+        }
         if let Some(std::cmp::Reverse((at, _))) = self.reopen.peek() {
             moment = moment.min(*at);
         }

@@ -46,6 +46,8 @@ pub struct Test {
     pub stretch: usize,
     /// The trend over a stretch that is small enough, as a share of the level.
     pub tolerance: f64,
+    /// Windows before which nothing is said.
+    pub least: usize,
     /// Windows after which the answer is [`Class::NeverSteady`].
     pub limit: usize,
 }
@@ -53,21 +55,21 @@ pub struct Test {
 impl Default for Test {
     /// 2 % in 10 windows; 10 s of 100 ms windows at most.
     fn default() -> Self {
-        Self { stretch: 10, tolerance: 0.02, limit: 100 }
+        Self { stretch: 10, tolerance: 0.02, least: 0, limit: 100 }
     }
 }
 
 impl Test {
-    /// The test for another start of a program, given how an earlier one became steady: `class`, from
-    /// window `since` on. A server that was flat only has to fill its caches: three windows that
-    /// agree are enough, and five are the most. One that warmed up is given as long as it took then and
-    /// a stretch more. One that was never steady is given all the time there is.
+    /// The test for another start of a program, given how an earlier one became steady, and how many
+    /// windows it took to say so. A server that was flat only has to fill its caches: three windows
+    /// that agree are enough, and five are the most. One that warmed up does so again, and no
+    /// sooner: a compiler goes by what it has seen run.
     #[must_use]
-    pub fn again(&self, class: Class, since: usize) -> Self {
+    pub fn again(&self, class: Class, windows: usize) -> Self {
         match class {
             Class::Flat => Self { stretch: 3, limit: self.limit.min(5), ..*self },
             Class::WarmedUp | Class::SlowingDown => {
-                Self { limit: self.limit.min(since + self.stretch), ..*self }
+                Self { least: windows.min(self.limit), ..*self }
             }
             Class::NeverSteady => *self,
         }
@@ -113,6 +115,9 @@ impl Warmup {
     /// What the windows so far say.
     #[must_use]
     pub fn state(&self) -> State {
+        if self.windows.len() < self.test.least {
+            return State::NotYet;
+        }
         if let Some(n) = self.settled_over() {
             let (since, class) = self.look_back(n);
             return State::Settled { since, class };

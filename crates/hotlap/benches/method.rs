@@ -232,20 +232,20 @@ impl Random {
 /// How many rounds of arithmetic make a request dearer by what was asked: by the cost of a request
 /// without any, and that of one with so many that the difference is known well.
 fn calibrate(arena: &Arena, options: &Options) -> u64 {
-    const MANY: u64 = 20_000;
+    const MANY: u64 = 2_000;
     let entrants = [0, MANY].map(|rounds| {
         let known = Known::Working { rounds };
         arena.entrant(&known.to_string(), known, Role::Contestant)
     });
     let loads = [arena.load(options.connections)];
-    let setting = arena.setting(Duration::from_millis(300), Duration::from_secs(1));
+    let setting = arena.setting(Duration::from_millis(100), Duration::from_secs(1));
     let mut live = Live::new(setting, &entrants, &loads, Arc::new(AtomicBool::new(false)));
     for entrant in 0..2 {
         live.start(entrant).expect("a start");
         live.warm(entrant, 0).expect("a warm-up");
     }
     let mut costs = [Vec::new(), Vec::new()];
-    for entrant in [0, 1, 1, 0].repeat(4) {
+    for entrant in [0, 1, 1, 0].repeat(20) {
         let lap = live.lap(entrant, 0, Kind::Flat).expect("a lap");
         costs[entrant].extend(lap.cost_ns());
     }

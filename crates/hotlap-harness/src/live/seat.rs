@@ -43,8 +43,8 @@ pub(super) struct Seat {
     pub(super) host: String,
     /// What may be asked of it, with the right answers; settled when it was verified first.
     pub(super) requests: Vec<Request>,
-    /// How it became steady, and at which window, by load; of its first start, or of the first that
-    /// did.
+    /// How it became steady, and how many windows it took to say so, by load; of its first start, or
+    /// of the first that did.
     pub(super) steady: Vec<Option<(Class, usize)>>,
     /// How long its laps are, by load.
     pub(super) laps: Vec<Duration>,

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::lane::{Lane, State};
-use super::{OPENING, Stage, Worker};
+use super::{OPENING, OPENING_NS, Stage, Worker};
 use crate::clock;
 use crate::connection::{Answer, Flight, Step};
 use crate::io::{Connecting, Ready, Received};
@@ -18,9 +18,9 @@ const DOUBLINGS: u32 = 7;
 impl Worker {
     /// Opens lanes for the first time, some at once.
     pub(super) fn open_next(&mut self, now: u64) {
-        while self.opening < OPENING && self.next_lane < self.lanes.len() {
-            let lane = self.next_lane;
-            self.next_lane += 1;
+        self.open_ns = now + OPENING_NS;
+        let end = (self.next_lane + OPENING.saturating_sub(self.opening)).min(self.lanes.len());
+        for lane in std::mem::replace(&mut self.next_lane, end)..end {
             self.connect(lane, now);
         }
     }
