@@ -62,6 +62,9 @@ const COUNTED: Duration = Duration::from_millis(250);
 /// decide it.
 const SERVICE_TIMES: f64 = 8.0;
 
+/// Laps before the first that counts, of a server that was not flat.
+const PRACTICE: u32 = 8;
+
 /// A lap at a rate is at least so long: it has fewer requests, and they are not paired.
 const PACED_LAP: Duration = Duration::from_millis(300);
 
@@ -171,6 +174,25 @@ impl Live {
         Ok(Warmup { class, steady_ms: since as f64 * window_ms, curve, window_ms, count })
     }
 
+    /// Some laps that nobody looks at, for a server that was not flat: a lap opens and closes
+    /// connections, and to a compiler that is code of its own, which a warm-up hardly runs.
+    fn practise(&mut self, entrant: usize, load: usize, was: Warmup) -> Result<Warmup, Retired> {
+        if was.class != Class::Flat {
+            let mut plan = self.plan(entrant, load)?;
+            plan.ramp = self.setting.ramp;
+            plan.stop = Stop::After(self.setting.lap);
+            for _ in 0..PRACTICE {
+                if self.stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let session = Session::start(&plan);
+                let session = session.map_err(|e| self.seats[entrant].failed("warm-up", e))?;
+                session.join().map_err(|e| self.seats[entrant].failed("warm-up", e))?;
+            }
+        }
+        Ok(was)
+    }
+
     /// Runs one lap on a server that is thawed.
     fn measure(&mut self, entrant: usize, plan: &Plan, counted: u64) -> Result<Run, Retired> {
         let session = Session::start(plan).map_err(|e| self.seats[entrant].failed("lap", e))?;
@@ -240,7 +262,8 @@ impl Track for Live {
         let mut plan = self.plan(entrant, load)?;
         plan.ramp = Duration::ZERO;
         plan.stop = Stop::After(self.setting.warm_limit + Duration::from_secs(1));
-        let warmup = self.warm_up(entrant, load, &plan);
+        let warmup =
+            self.warm_up(entrant, load, &plan).and_then(|w| self.practise(entrant, load, w));
         if self.setting.freeze {
             self.seats[entrant].freeze();
         }

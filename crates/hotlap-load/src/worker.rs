@@ -39,6 +39,10 @@ const BUFFER: usize = 256 * 1024;
 const OPENING: usize = 16;
 const OPENING_NS: u64 = 1_000_000;
 
+/// On loopback a connection is up within microseconds. One that is not after so long has found the
+/// server's queue full, and is tried again at once instead of when the system would.
+const QUEUED_NS: u64 = 25_000_000;
+
 /// What others may see of a worker; 128 bytes, since processors fetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -102,6 +106,8 @@ pub(crate) struct Worker {
     next_lane: usize,
     /// When more lanes may be opened.
     open_ns: u64,
+    /// When lanes that are still connecting are looked at; never where that may take its time.
+    knock_ns: u64,
     /// Next look for requests whose time is up.
     scan_ns: u64,
     scan_every_ns: u64,
@@ -163,6 +169,7 @@ impl Worker {
             opening: 0,
             next_lane: 0,
             open_ns: 0,
+            knock_ns: if plan.target.endpoint.is_near() { 0 } else { u64::MAX },
             scan_ns: 0,
             // A request is found overdue at most a 32nd of the timeout late.
             scan_every_ns: (timeout_ns / 32).clamp(1_000_000, 100_000_000),
@@ -226,6 +233,9 @@ impl Worker {
         if self.next_lane < self.lanes.len() {
             moment = moment.min(self.open_ns);
         }
+        if self.stage == Stage::Opening {
+            moment = moment.min(self.knock_ns);
+        }
         if let Some(std::cmp::Reverse((at, _))) = self.reopen.peek() {
             moment = moment.min(*at);
         }
@@ -271,6 +281,10 @@ impl Worker {
         {
             self.reopen.pop();
             self.retry(lane as usize, now);
+        }
+        if self.stage == Stage::Opening && now >= self.knock_ns {
+            self.knock_ns = now + QUEUED_NS;
+            self.knock_again(now);
         }
         if now >= self.scan_ns {
             self.scan_ns = now + self.scan_every_ns;

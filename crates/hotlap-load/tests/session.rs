@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use hotlap_load::plan::{Body, Expect, Pace, Request, Reuse, Status, Stop};
+use hotlap_load::plan::{Body, Endpoint, Expect, Pace, Request, Reuse, Status, Stop};
 use hotlap_load::{Error, Failure, Outcome, Plan, Session, run};
 use rude_server::{HELLO, Server, told};
 
@@ -28,6 +28,30 @@ fn so_many_requests_are_sent_and_counted() {
     assert_eq!(outcome.bytes.received, outcome.bytes.answered);
     assert_eq!(outcome.in_flight, 0);
     assert_eq!(outcome.series.iter().map(|t| t.answers).sum::<u64>(), 1_000);
+}
+
+/// A server of Java's, just thawed, had a second's wait before each lap: it accepts late, its queue
+/// of 50 was full, and the system tries again after a second.
+#[test]
+fn a_full_queue_is_knocked_at_again() {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let loopback: std::net::SocketAddr = ([127, 0, 0, 1], 0).into();
+    socket.bind(&loopback.into()).unwrap();
+    socket.listen(1).unwrap();
+    let listener = std::net::TcpListener::from(socket);
+    let mut plan = polite().plan(12, 12);
+    plan.target.endpoint = Endpoint::Tcp(listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        listener.incoming().collect::<Vec<_>>()
+    });
+    let session = Session::start(&plan).expect("a load");
+    assert!(session.window().is_some());
+    session.stop();
+    let outcome = session.join().expect("an outcome");
+    assert_eq!(outcome.connections.established, 12);
+    assert_eq!(outcome.failures.total(), 0);
+    assert!(outcome.connections.opened > 12, "{}", outcome.connections.opened);
 }
 
 /// wrk divides connections by threads and drops the remainder (wrk#157).

@@ -76,6 +76,9 @@ impl Test {
     }
 }
 
+/// A server whose first windows reach less than this share of its steady level was not flat.
+const BEGUN: f64 = 0.7;
+
 /// A warm-up under way: windows go in one by one.
 ///
 /// The test: the logarithms of the last n windows are given a line by Theil and Sen's method (the
@@ -201,7 +204,11 @@ impl Warmup {
         // The line tolerates a few older windows that are off; they are not steady all the same.
         let last_off =
             (0..self.windows.len() - n / 2).rev().find(|&i| (smooth(i) - level).abs() > band);
+        let begun = median(&self.windows[..self.windows.len().min(5)]).unwrap_or(0.0);
         match last_off {
+            // Whatever the noise: who began so far off is not flat, and another start is as slow.
+            None if begun < BEGUN * level => (self.windows.len() - n, Class::WarmedUp),
+            None if begun * BEGUN > level => (self.windows.len() - n, Class::SlowingDown),
             None => (0, Class::Flat),
             Some(i) if smooth(i) < level => (i + 1, Class::WarmedUp),
             Some(i) => (i + 1, Class::SlowingDown),
@@ -323,6 +330,31 @@ mod tests {
         });
         let never = never.count();
         assert!(never <= 10, "{never} of 100");
+    }
+
+    /// A Java server that climbed from 1,000 to 30,000 answers a second was "flat", so noisy was it at
+    /// the end, and its later starts were given half a second.
+    #[test]
+    fn who_began_at_a_tenth_is_not_flat_however_noisy_the_end() {
+        let climb = |i: usize| 1.0 + 29.0 * (1.0 - (-(i as f64) / 20.0).exp());
+        let mut warmup = Warmup::new(Test { limit: 50, ..Test::default() });
+        let noisy = |i: usize| climb(i) * if i > 25 { wobble(i, 0.6) } else { 1.0 };
+        let ended = (0..50).find_map(|i| match warmup.push(noisy(i)) {
+            State::Settled { class, .. } => Some(class),
+            State::NotYet => None,
+        });
+        assert_ne!(ended, Some(Class::Flat));
+    }
+
+    #[test]
+    fn another_start_takes_as_long_where_the_first_had_to_warm_up() {
+        let settled = |test: Test| {
+            let mut warmup = Warmup::new(test);
+            (1..).find(|i| warmup.push(1000.0 * wobble(*i, 0.001)) != State::NotYet)
+        };
+        assert_eq!(settled(Test::default().again(Class::Flat, 10)), Some(3));
+        assert_eq!(settled(Test::default().again(Class::WarmedUp, 30)), Some(30));
+        assert_eq!(settled(Test::default().again(Class::NeverSteady, 100)), Some(10));
     }
 
     #[test]

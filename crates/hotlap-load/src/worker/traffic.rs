@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::lane::{Lane, State};
-use super::{OPENING, OPENING_NS, Stage, Worker};
+use super::{OPENING, OPENING_NS, QUEUED_NS, Stage, Worker};
 use crate::clock;
 use crate::connection::{Answer, Flight, Step};
 use crate::io::{Connecting, Ready, Received};
@@ -39,7 +39,6 @@ impl Worker {
             Connecting::Begun(socket) => {
                 self.opened += 1;
                 self.opening += 1;
-                lane.busy_since_ns = None;
                 // Not the wake-up's time: many are opened in a row.
                 lane.connect(socket, channel, clock::now());
             }
@@ -238,7 +237,8 @@ impl Worker {
         if let Err((failure, error)) = result {
             return self.fail(number, failure, now, &error.to_string());
         }
-        self.tally.connect.record(now - lane.since_ns);
+        let began_ns = lane.busy_since_ns.take().unwrap_or(lane.since_ns);
+        self.tally.connect.record(now - began_ns);
         if lane.is_plain() {
             return self.opened(number, now);
         }
@@ -246,6 +246,25 @@ impl Worker {
         lane.since_ns = now;
         if let Err(failure) = lane.flush() {
             self.fail(number, failure, now, "the TLS handshake broke off");
+        }
+    }
+
+    /// Tries those lanes again that are still connecting: the server's queue was full.
+    #[cold]
+    pub(super) fn knock_again(&mut self, now: u64) {
+        for number in 0..self.next_lane {
+            let lane = &mut self.lanes[number];
+            if lane.state != State::Connecting || now < lane.since_ns + QUEUED_NS {
+                continue;
+            }
+            let since_ns = *lane.busy_since_ns.get_or_insert(lane.since_ns);
+            if now >= since_ns + self.timeout_ns {
+                self.fail(number, Failure::Timeout, now, "the server's queue is full");
+            } else {
+                lane.drop_socket();
+                self.opening -= 1;
+                self.connect(number, now);
+            }
         }
     }
 
