@@ -35,6 +35,8 @@ pub struct Race {
     pub blocks: Option<u32>,
     /// How long one lap's window is.
     pub lap: Duration,
+    /// How often a block goes through its servers and back; see [`rounds`].
+    pub rounds: u32,
     /// Whether the first heats end with paced laps.
     pub paced: bool,
     /// The rate of paced laps in requests/s; by default half of what the slowest reaches.

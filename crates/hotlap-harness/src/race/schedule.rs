@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::{Event, Over, Place, Race, order, rounds, shuffled};
+use super::{Event, Over, Place, Race, order, shuffled};
 use crate::entrant::{Entrant, Role};
 use crate::lap::Kind;
 use crate::timetable::{Next, Timetable};
@@ -110,7 +110,7 @@ impl Schedule<'_> {
     /// Every server once in random order, and once more in the mirrored order, and that some times.
     fn block(&mut self, place: Place) -> Result<(), Over> {
         let began = self.elapsed();
-        let rounds = rounds(self.race.lap);
+        let rounds = self.race.rounds.max(1);
         for load in 0..self.race.loads.len() {
             let kind = self.race.loads[load].rate.map_or(Kind::Flat, |rate| Kind::Paced { rate });
             let mut nth = 0;
@@ -284,6 +284,7 @@ mod tests {
             heats,
             blocks,
             lap: Duration::from_millis(500),
+            rounds: 1,
             paced: false,
             rate: None,
             seed: 7,

@@ -15,7 +15,7 @@ use hotlap_harness::entrant::Role;
 use hotlap_harness::host;
 use hotlap_harness::live::{Live, Setting};
 use hotlap_harness::process::Warden;
-use hotlap_harness::race::{Over, Place, Race};
+use hotlap_harness::race::{Over, Place, Race, rounds};
 use hotlap_harness::suite;
 use hotlap_harness::track::Track;
 
@@ -191,6 +191,7 @@ fn meant(args: &RunArgs, card: Card) -> anyhow::Result<Meant> {
         heats: schedule.heats,
         blocks: schedule.blocks,
         lap: card.lap.unwrap_or(LAP),
+        rounds: rounds(card.lap.unwrap_or(LAP)),
         paced: true,
         rate: args.shape.rate,
         seed: schedule.seed.unwrap_or_else(fresh_seed),

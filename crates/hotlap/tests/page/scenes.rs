@@ -155,6 +155,7 @@ impl Scene {
             heats: Some(self.size.0),
             blocks: Some(self.size.1),
             lap: Duration::from_millis(20),
+            rounds: 1,
             paced: false,
             rate: None,
             seed: 7,

@@ -57,6 +57,7 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
             heats: Some(3),
             blocks: Some(6),
             lap: Duration::from_millis(20),
+            rounds: 1,
             paced: false,
             rate: None,
             seed: 7,

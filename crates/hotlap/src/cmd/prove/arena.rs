@@ -11,7 +11,7 @@ use hotlap_harness::cores::{self, Split};
 use hotlap_harness::entrant::{Entrant, Launch, Load, Role, Start};
 use hotlap_harness::live::Setting;
 use hotlap_harness::process::Warden;
-use hotlap_harness::race::{Place, Race};
+use hotlap_harness::race::{Place, Race, rounds};
 use hotlap_harness::verify::Demand;
 use hotlap_load::plan::Reuse;
 
@@ -108,6 +108,7 @@ impl Arena {
             heats: None,
             blocks: None,
             lap,
+            rounds: rounds(lap),
             paced: false,
             rate: None,
             seed,

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use hotlap_harness::entrant::Entrant;
-use hotlap_harness::race::{Past, PastLap, Place, Race};
+use hotlap_harness::race::{Past, PastLap, Place, Race, rounds};
 
 use crate::exit::usage;
 use crate::record::{Run, Server, State};
@@ -69,6 +69,7 @@ pub fn go_on(race: &mut Race, earlier: &Run, now: &Run) -> anyhow::Result<()> {
     race.entrants = entrants;
     race.seed = earlier.seed;
     race.lap = Duration::from_secs_f64(schedule.lap_ms / 1e3);
+    race.rounds = rounds(race.lap);
     race.budget = Duration::from_secs_f64(schedule.budget_s);
     race.precision = schedule.precision;
     (race.heats, race.blocks) = (some(schedule.heats), some(schedule.blocks));
