@@ -1,8 +1,8 @@
 //! Servers whose true figures are known because they are made that way.
 //!
 //! Each is the ceiling's loop with one stated property. `prove` races them and holds what the
-//! instrument says against what is true. One that holds answers back is woken just before the moment,
-//! so it is late only where something else has its core.
+//! instrument says against what is true. One that holds answers back is woken just before the
+//! moment, so it is late only where something else has its core.
 
 use std::fmt;
 use std::str::FromStr;
@@ -165,8 +165,9 @@ fn thread_cpu_ns() -> u64 {
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0)
 }
 
-/// Arithmetic that takes the same time each round, whether there are few or many: each waits for the
-/// one before it, and none touches memory, which some processors learn to pass by after a while.
+/// Arithmetic that takes the same time each round, whether there are few or many: each waits for
+/// the one before it, and none touches memory, which some processors learn to pass by after a
+/// while.
 fn work(rounds: u64) {
     let mut x = std::hint::black_box(rounds);
     for _ in 0..rounds {

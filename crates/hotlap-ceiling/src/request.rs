@@ -134,7 +134,8 @@ impl Fields {
                     .split(|b| *b == b',')
                     .any(|t| t.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
             };
-            // The names that matter have 4, 6, 10, 14 or 17 letters; most others are told by length.
+            // The names that matter have 4, 6, 10, 14 or 17 letters; most others are told by
+            // length.
             match h.name.len() {
                 4 if h.name.eq_ignore_ascii_case("host") => hosts += 1,
                 6 if h.name.eq_ignore_ascii_case("expect") => {

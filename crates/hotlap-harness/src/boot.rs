@@ -1,7 +1,7 @@
 //! From a command to a server that answers.
 //!
-//! A port is chosen, the command is started with it, and its tree is watched until the first answer:
-//! a server may die meanwhile, never listen, or listen somewhere else.
+//! A port is chosen, the command is started with it, and its tree is watched until the first
+//! answer: a server may die meanwhile, never listen, or listen somewhere else.
 
 use std::collections::BTreeMap;
 use std::io;

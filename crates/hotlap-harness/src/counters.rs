@@ -1,9 +1,9 @@
 //! What the hardware counts of a server: instructions and cycles, where the kernel permits it.
 //!
 //! The counters are attached to a warden before it starts its server, and inherited by every
-//! process and thread that comes of it; what ended ones counted is kept. They are off until they are
-//! enabled, since a counter that is on is loaded and stored at every context switch, at the server's
-//! expense.
+//! process and thread that comes of it; what ended ones counted is kept. They are off until they
+//! are enabled, since a counter that is on is loaded and stored at every context switch, at the
+//! server's expense.
 
 use crate::lap::Counted;
 use crate::process::Standby;

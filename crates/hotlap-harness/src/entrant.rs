@@ -18,8 +18,8 @@ pub struct Entrant {
     pub role: Role,
     /// How it comes to life.
     pub start: Start,
-    /// The contract that it is held to; an unnamed one for a command or a URL, whose first answer is
-    /// learned.
+    /// The contract that it is held to; an unnamed one for a command or a URL, whose first answer
+    /// is learned.
     pub contract: Contract,
     /// What is required of it beyond its contract.
     pub demand: Demand,

@@ -233,8 +233,8 @@ mod tests {
         assert_eq!(failing(102), [Gate::Failures { failures: 102, requests: 10_102 }]);
     }
 
-    /// Half a lap of standing still at its end used to break Little's law, and the lap was left out:
-    /// whoever collected garbage for long enough was not charged for it.
+    /// Half a lap of standing still at its end used to break Little's law, and the lap was left
+    /// out: whoever collected garbage for long enough was not charged for it.
     #[test]
     fn a_server_that_stood_still_at_an_edge_is_not_left_out() {
         let gates = judged(|lap| {

@@ -127,8 +127,8 @@ impl Times {
 }
 
 impl Host {
-    /// Describes this machine. Watches it for a fifth of a second: call it while hotlap does nothing
-    /// else.
+    /// Describes this machine. Watches it for a fifth of a second: call it while hotlap does
+    /// nothing else.
     #[must_use]
     pub fn describe() -> Self {
         let before = Times::now();

@@ -207,8 +207,8 @@ impl Share {
     }
 }
 
-/// One reading a block: the sum over its mirrored laps, each given as heat, block and share, so that
-/// a drift that is linear in time cancels within the block.
+/// One reading a block: the sum over its mirrored laps, each given as heat, block and share, so
+/// that a drift that is linear in time cancels within the block.
 #[must_use]
 pub fn readings(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Reading> {
     let mut blocks = BTreeMap::<(u32, u32), Share>::new();

@@ -162,8 +162,8 @@ fn varying(bodies: &[&[u8]]) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Says when another server of the run gives a different answer to the first exchange: their figures
-/// then compare different work. What varies in either is not compared.
+/// Says when another server of the run gives a different answer to the first exchange: their
+/// figures then compare different work. What varies in either is not compared.
 #[must_use]
 pub fn difference(own: &Contract, (name, other): (&str, &Contract)) -> Option<String> {
     let body = |contract: &Contract| match contract.exchanges.first().map(|e| e.content.clone()) {

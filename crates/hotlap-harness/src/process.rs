@@ -300,7 +300,8 @@ impl Process {
         tree::descendants(self.warden_pid())
     }
 
-    /// Stops the server's whole tree where it stands (SIGSTOP), so that it costs the others nothing.
+    /// Stops the server's whole tree where it stands (SIGSTOP), so that it costs the others
+    /// nothing.
     ///
     /// # Errors
     /// The process table cannot be read.

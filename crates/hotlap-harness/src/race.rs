@@ -1,7 +1,7 @@
 //! What is to be raced, what a watcher is told, and in which order it goes.
 //!
-//! Order follows from the seed, the heat and the block alone, so a race that was interrupted goes on
-//! in the order that it would have had.
+//! Order follows from the seed, the heat and the block alone, so a race that was interrupted goes
+//! on in the order that it would have had.
 
 use std::time::Duration;
 
@@ -178,9 +178,9 @@ pub enum Over {
 const HALF: Duration = Duration::from_millis(300);
 
 /// How often a block goes through its servers and back, with laps of that length: often enough that
-/// each is measured for over half a second. The shorter the laps, the closer to each other are those that are
-/// compared, and the less comes between them; but a block of few requests says little, and in one
-/// short lap a collector runs or does not.
+/// each is measured for over half a second. The shorter the laps, the closer to each other are
+/// those that are compared, and the less comes between them; but a block of few requests says
+/// little, and in one short lap a collector runs or does not.
 #[must_use]
 pub fn rounds(lap: Duration) -> u32 {
     let rounds = HALF.as_secs_f64() / lap.as_secs_f64().max(1e-3);

@@ -41,8 +41,8 @@ pub struct Memory {
     /// Proportional set sizes, summed, in bytes: shared pages count once. `None` where it was not
     /// asked for or not permitted.
     pub pss_bytes: Option<u64>,
-    /// The most that each process ever had resident, summed, in bytes: not less than the tree's peak,
-    /// and more if its processes peaked at different times.
+    /// The most that each process ever had resident, summed, in bytes: not less than the tree's
+    /// peak, and more if its processes peaked at different times.
     pub peak_bytes: u64,
     /// Threads.
     pub threads: u32,
@@ -98,8 +98,8 @@ impl Sampler {
         self.tree.memory(false)
     }
 
-    /// Memory. The kernel walks all pages of each process for it, holding up the process itself: not
-    /// for laps.
+    /// Memory. The kernel walks all pages of each process for it, holding up the process itself:
+    /// not for laps.
     ///
     /// # Errors
     /// The process table cannot be read.
@@ -359,7 +359,8 @@ mod platform {
                 return None;
             }
             let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-            // SAFETY: `time` is valid for writes; a clock whose process is gone is an error returned.
+            // SAFETY: `time` is valid for writes; a clock whose process is gone is an error
+            // returned.
             if unsafe { libc::clock_gettime(id, &raw mut time) } != 0 {
                 return None;
             }

@@ -306,8 +306,9 @@ impl Stand {
         Ok(())
     }
 
-    /// Lets it meet a scenario, and a second time if its good clients fared ill: a neighbour of this
-    /// machine may have been the cause, and does not come back just then. The milder one counts.
+    /// Lets it meet a scenario, and a second time if its good clients fared ill: a neighbour of
+    /// this machine may have been the cause, and does not come back just then. The milder one
+    /// counts.
     fn meet_for_sure(
         &mut self,
         scenario: &Scenario,

@@ -1,7 +1,8 @@
 //! How many heats and blocks: what has been run, what it took, and what is still worth running.
 //!
 //! Apart from the schedule because it only counts: it starts nothing and asks nobody the time. The
-//! rule itself is the statistics'; here it is fed, and the counts that a user asked for override it.
+//! rule itself is the statistics'; here it is fed, and the counts that a user asked for override
+//! it.
 
 use std::time::Duration;
 

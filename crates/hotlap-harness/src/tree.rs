@@ -204,9 +204,9 @@ mod census {
 
     /// The processes of a tree, kept up to date with little work.
     ///
-    /// The kernel says which process or thread was created last (`/proc/loadavg`): while that does not
-    /// change, nobody new can have come. When it does, only processes never seen before are looked
-    /// at, since a stranger does not become a member.
+    /// The kernel says which process or thread was created last (`/proc/loadavg`): while that does
+    /// not change, nobody new can have come. When it does, only processes never seen before are
+    /// looked at, since a stranger does not become a member.
     #[derive(Debug)]
     pub struct Census {
         root: u32,

@@ -45,8 +45,8 @@ pub(crate) struct Ready {
     pub(crate) ended: bool,
 }
 
-/// All that was ready at a wake-up, in the kernel's own form; made by the thread that waits, so that
-/// no other's memory is beside it.
+/// All that was ready at a wake-up, in the kernel's own form; made by the thread that waits, so
+/// that no other's memory is beside it.
 #[derive(Debug)]
 pub(crate) struct Round(Events);
 

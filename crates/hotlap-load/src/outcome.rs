@@ -70,10 +70,10 @@ pub struct Whole {
     pub sent: u64,
 }
 
-/// How long the requests that were under way at the window's two edges had been so, summed up.
-/// With them Little's law is exact: the sum of all times in the system that lie within the window is
-/// the sum of service times, less what of them lies before it, and what those have behind them that
-/// are answered after it.
+/// How long the requests that were under way at the window's two edges had been so, summed up. With
+/// them Little's law is exact: the sum of all times in the system that lie within the window is the
+/// sum of service times, less what of them lies before it, and what those have behind them that are
+/// answered after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Edges {
     /// When it opened, in nanoseconds.

@@ -208,8 +208,8 @@ impl Worker {
             for event in round.iter() {
                 now = self.serve(event, now, &mut buffer);
             }
-            // The last connection may just have come up: whoever waits for that is told at once, and
-            // not when the next moment of this worker's own comes.
+            // The last connection may just have come up: whoever waits for that is told at once,
+            // and not when the next moment of this worker's own comes.
             self.settle();
             if self.schedule.is_some() {
                 self.send_due();

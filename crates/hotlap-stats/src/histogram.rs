@@ -168,10 +168,10 @@ impl Histogram {
     }
 }
 
-/// HdrHistogram's compressed interval log (`.hlog`), which its log processor, its analyzer and their
-/// like read: histograms of one interval that began at `opened`, a line each, the first without a
-/// tag and the others with theirs. Values are nanoseconds; the maximum that stands beside each
-/// histogram, for people, is in milliseconds.
+/// HdrHistogram's compressed interval log (`.hlog`), which its log processor, its analyzer and
+/// their like read: histograms of one interval that began at `opened`, a line each, the first
+/// without a tag and the others with theirs. Values are nanoseconds; the maximum that stands beside
+/// each histogram, for people, is in milliseconds.
 #[must_use]
 pub fn interval_log(
     opened: SystemTime,

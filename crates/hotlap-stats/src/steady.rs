@@ -60,10 +60,10 @@ impl Default for Test {
 }
 
 impl Test {
-    /// The test for another start of a program, given how an earlier one became steady, and how many
-    /// windows it took to say so. A server that was flat only has to fill its caches: three windows
-    /// that agree are enough, and five are the most. One that warmed up does so again, and no
-    /// sooner: a compiler goes by what it has seen run.
+    /// The test for another start of a program, given how an earlier one became steady, and how
+    /// many windows it took to say so. A server that was flat only has to fill its caches: three
+    /// windows that agree are enough, and five are the most. One that warmed up does so again, and
+    /// no sooner: a compiler goes by what it has seen run.
     #[must_use]
     pub fn again(&self, class: Class, windows: usize) -> Self {
         match class {
@@ -88,8 +88,8 @@ const BEGUN: f64 = 0.7;
 /// most half the tolerance. n is the smallest number, from one stretch up, that knows the line so
 /// well, so a noisy machine makes the test wait and not guess; a stretch of a noisy curve that is
 /// still bent is steeper at its older end, which errs on the side of waiting. Where the noise is
-/// such that waiting would take too long, a line that is known to five times the tolerance, over two
-/// stretches at least, is enough if it is level as far as it is known.
+/// such that waiting would take too long, a line that is known to five times the tolerance, over
+/// two stretches at least, is enough if it is level as far as it is known.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Warmup {
     test: Test,
@@ -151,10 +151,10 @@ impl Warmup {
     }
 
     /// What is to be said when no line is known well enough and there is no more time: where the
-    /// noise hides whatever trend there is, the machine is to blame and not the server, and the laps
-    /// are as noisy. There is a trend if it lies beyond two standard errors, and if each third of
-    /// the windows is beyond the one before it: a neighbour's burst lasts for several windows and
-    /// bends a line as no independent noise would, but it makes a step and not a climb.
+    /// noise hides whatever trend there is, the machine is to blame and not the server, and the
+    /// laps are as noisy. There is a trend if it lies beyond two standard errors, and if each third
+    /// of the windows is beyond the one before it: a neighbour's burst lasts for several windows
+    /// and bends a line as no independent noise would, but it makes a step and not a climb.
     fn at_limit(&self) -> (usize, Class) {
         let len = self.windows.len();
         let n = (len / 2).max(self.test.stretch).max(3).min(len);
@@ -303,7 +303,8 @@ mod tests {
         assert_eq!((at, since, class), (100, 100, Class::NeverSteady));
     }
 
-    /// On a busy machine every server was "never steady", and each heat waited for the limit to say so.
+    /// On a busy machine every server was "never steady", and each heat waited for the limit to say
+    /// so.
     #[test]
     fn noise_that_hides_any_trend_is_no_trend() {
         let noisy = (0..).map(|i| 1000.0 * wobble(i, 0.5));
@@ -332,8 +333,8 @@ mod tests {
         assert!(never <= 10, "{never} of 100");
     }
 
-    /// A Java server that climbed from 1,000 to 30,000 answers a second was "flat", so noisy was it at
-    /// the end, and its later starts were given half a second.
+    /// A Java server that climbed from 1,000 to 30,000 answers a second was "flat", so noisy was it
+    /// at the end, and its later starts were given half a second.
     #[test]
     fn who_began_at_a_tenth_is_not_flat_however_noisy_the_end() {
         let climb = |i: usize| 1.0 + 29.0 * (1.0 - (-(i as f64) / 20.0).exp());

@@ -1,4 +1,5 @@
-//! The store: what goes in comes out, laps outlive a crash, and what is wrong is said with its cure.
+//! The store: what goes in comes out, laps outlive a crash, and what is wrong is said with its
+//! cure.
 
 mod scene;
 
@@ -9,7 +10,8 @@ use hotlap::report::{Report, terminal};
 use hotlap::store::Store;
 use scene::{hold, record, stressed, three};
 
-/// All of a run in text, histograms as their stored bytes; starts in the order of heats and servers.
+/// All of a run in text, histograms as their stored bytes; starts in the order of heats and
+/// servers.
 fn told(run: &Run) -> String {
     let mut run = run.clone();
     run.starts.sort_by_key(|start| (start.heat, start.server));

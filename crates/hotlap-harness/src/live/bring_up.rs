@@ -17,8 +17,8 @@ use crate::track::{Ready, Retired};
 use crate::verify::wire::Wire;
 use crate::verify::{Demand, LIMIT, Verifier, verify};
 
-/// What the `Host` header says to servers that are started here, whatever their port: the same bytes
-/// in every heat.
+/// What the `Host` header says to servers that are started here, whatever their port: the same
+/// bytes in every heat.
 const HOST: &str = "localhost";
 
 /// Asks once; whether the answer is right.

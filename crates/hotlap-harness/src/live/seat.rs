@@ -43,8 +43,8 @@ pub(super) struct Seat {
     pub(super) host: String,
     /// What may be asked of it, with the right answers; settled when it was verified first.
     pub(super) requests: Vec<Request>,
-    /// How it became steady, and how many windows it took to say so, by load; of its first start, or
-    /// of the first that did.
+    /// How it became steady, and how many windows it took to say so, by load; of its first start,
+    /// or of the first that did.
     pub(super) steady: Vec<Option<(Class, usize)>>,
     /// How long its laps are, by load.
     pub(super) laps: Vec<Duration>,
@@ -115,7 +115,8 @@ impl Seat {
     }
 
     /// Context switches so far. They are read thread by thread, which takes a while where there are
-    /// many; so they are read before a lap's first sample and after its last, never between the two.
+    /// many; so they are read before a lap's first sample and after its last, never between the
+    /// two.
     pub(super) fn switches(&mut self) -> Switches {
         self.sampler.as_mut().and_then(|s| s.switches().ok()).unwrap_or_default()
     }
@@ -275,8 +276,8 @@ impl Seat {
         lines
     }
 
-    /// Whether, since there were `before` lines, as many came as requests were answered, or sent, for
-    /// some were under way at the end. Waits a while, since a log may lag behind.
+    /// Whether, since there were `before` lines, as many came as requests were answered, or sent,
+    /// for some were under way at the end. Waits a while, since a log may lag behind.
     pub(super) fn side_effect(&mut self, before: u64, whole: &Whole) -> Option<Gate> {
         let (least, most) = (whole.answers, whole.sent);
         let per_request = u64::from(self.entrant.counts.as_ref()?.per_request);
@@ -295,8 +296,8 @@ impl Seat {
     }
 }
 
-/// The lines of a file that grows, each counted once. The file stays open: variants of one build, and
-/// a reference and its double, run in one folder and write files of the same name there.
+/// The lines of a file that grows, each counted once. The file stays open: variants of one build,
+/// and a reference and its double, run in one folder and write files of the same name there.
 pub(super) struct Lines {
     path: PathBuf,
     file: Option<File>,

@@ -1,9 +1,10 @@
-//! The schedule: heats of blocks of laps, until the intervals are narrow enough or the time is spent.
+//! The schedule: heats of blocks of laps, until the intervals are narrow enough or the time is
+//! spent.
 //!
 //! A heat starts every server afresh, in random order, and warms each. A block runs every server
 //! once in random order and once more in the mirrored order, `C A B · B A C`, so that what the
-//! machine does meanwhile falls on all alike. Where it is asked for, a heat ends with a paced lap of
-//! each: the same rate for all.
+//! machine does meanwhile falls on all alike. Where it is asked for, a heat ends with a paced lap
+//! of each: the same rate for all.
 
 use std::time::Duration;
 
@@ -127,8 +128,8 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Whether a server takes part in a round: one whose laps have to be longer, since it answers so
-    /// slowly, is measured for as long in fewer of them, those in the middle.
+    /// Whether a server takes part in a round: one whose laps have to be longer, since it answers
+    /// so slowly, is measured for as long in fewer of them, those in the middle.
     fn is_in_round(&self, entrant: usize, how: (usize, Kind), (round, rounds): (u32, u32)) -> bool {
         let (usual, own) = (self.race.lap, self.track.lap_takes(entrant, how.0, how.1));
         let fits = usual.as_secs_f64() * f64::from(rounds) / own.as_secs_f64().max(1e-3);
@@ -137,8 +138,8 @@ impl Schedule<'_> {
         (first..first + own).contains(&round)
     }
 
-    /// Every server once, in random order, at a rate that all can carry. Not mirrored: these are not
-    /// paired, but merged over the heats, each of which has an order of its own.
+    /// Every server once, in random order, at a rate that all can carry. Not mirrored: these are
+    /// not paired, but merged over the heats, each of which has an order of its own.
     fn paced_laps(&mut self, place: Place) -> Result<(), Over> {
         let began = self.elapsed();
         let rate = match self.rate.or_else(|| self.timetable.common_rate()) {

@@ -269,7 +269,8 @@ impl Street {
     /// As a client whose process is killed with bytes unread.
     fn reset(&mut self, place: usize) {
         if let Some(stream) = &self.clients[place].stream {
-            // RFC 9293 section 3.10.4 lets a close be an abort; lingering for no time asks for that.
+            // RFC 9293 section 3.10.4 lets a close be an abort; lingering for no time asks for
+            // that.
             let linger = Some(Duration::ZERO);
             let _ = rustix::net::sockopt::set_socket_linger(stream.as_fd(), linger);
         }

@@ -26,7 +26,8 @@ pub enum Verdict {
     /// [`THREADS_TIMES`] times the threads and [`THREADS_LEAST`] more, or it uses over
     /// [`BUSY`] of a core more than before while nothing is asked.
     Scarred,
-    /// More than [`ERRORS`] of the good clients' requests failed, beyond the share that failed before.
+    /// More than [`ERRORS`] of the good clients' requests failed, beyond the share that failed
+    /// before.
     Hurt,
     /// Not well afterwards: it ended, gives no right answer within the limit, or the good clients
     /// meet with errors still.
