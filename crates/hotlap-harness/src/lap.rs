@@ -154,6 +154,14 @@ impl Gate {
     }
 }
 
+impl Usage {
+    /// Of CPU time per request, in nanoseconds.
+    #[must_use]
+    pub fn cost_share(&self) -> Share {
+        Share { amount: self.cpu_ns as f64, of: self.requests as f64 }
+    }
+}
+
 impl Lap {
     /// Whether it takes part in estimates.
     #[must_use]
@@ -170,15 +178,13 @@ impl Lap {
     /// What it adds to the CPU time per request of its block, in nanoseconds.
     #[must_use]
     pub fn cost_share(&self) -> Option<Share> {
-        let usage = self.usage.as_ref()?;
-        Some(Share { amount: usage.cpu_ns as f64, of: usage.requests as f64 })
+        Some(self.usage.as_ref()?.cost_share())
     }
 
     /// What it adds to the requests/s of its block.
     #[must_use]
     pub fn rate_share(&self) -> Share {
-        let outcome = &self.outcome;
-        Share { amount: outcome.answers as f64, of: outcome.window_ns as f64 / 1e9 }
+        Share::rate(self.outcome.answers, self.outcome.window_ns)
     }
 }
 
@@ -194,6 +200,12 @@ pub struct Share {
 }
 
 impl Share {
+    /// Of requests/s: so many answers in a window.
+    #[must_use]
+    pub fn rate(answers: u64, window_ns: u64) -> Self {
+        Self { amount: answers as f64, of: window_ns as f64 / 1e9 }
+    }
+
     /// Both together.
     #[must_use]
     pub fn and(self, other: Self) -> Self {

@@ -68,7 +68,7 @@ const PRACTICE: u32 = 8;
 /// A lap at a rate is at least so long: it has fewer requests, and they are not paired.
 const PACED_LAP: Duration = Duration::from_millis(300);
 
-/// No lap is longer.
+/// No lap is longer, unless all are.
 const LONGEST_LAP: Duration = Duration::from_secs(10);
 
 /// Where real laps are run.
@@ -169,7 +169,7 @@ impl Live {
             _ => seat.steady[load] = Some((class, curve.len())),
         }
         let mean = Duration::from_secs_f64(outcome.service.mean() * SERVICE_TIMES / 1e9);
-        seat.laps[load] = self.setting.lap.max(mean).min(LONGEST_LAP.max(self.setting.lap));
+        seat.laps[load] = mean.min(LONGEST_LAP);
         let window_ms = WARM_WINDOW.as_secs_f64() * 1e3;
         Ok(Warmup { class, steady_ms: since as f64 * window_ms, curve, window_ms, count })
     }
@@ -185,9 +185,7 @@ impl Live {
                 if self.stop.load(Ordering::Relaxed) {
                     break;
                 }
-                let session = Session::start(&plan);
-                let session = session.map_err(|e| self.seats[entrant].failed("warm-up", e))?;
-                session.join().map_err(|e| self.seats[entrant].failed("warm-up", e))?;
+                hotlap_load::run(&plan).map_err(|e| self.seats[entrant].failed("warm-up", e))?;
             }
         }
         Ok(was)
@@ -303,7 +301,6 @@ impl Track for Live {
     }
 
     fn lap_takes(&self, entrant: usize, load: usize, kind: Kind) -> Duration {
-        // A server that was never warmed up has the usual lap.
         let flat = self.seats[entrant].laps[load].max(self.setting.lap);
         match kind {
             Kind::Flat => flat,

@@ -18,7 +18,7 @@ pub struct Pair {
     pub heat: u32,
     /// The block within the heat.
     pub block: u32,
-    /// ln(server / reference), both being the block's mean over its mirrored laps.
+    /// ln(server / reference), both being of the block's laps together.
     pub log_ratio: f64,
 }
 

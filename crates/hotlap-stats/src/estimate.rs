@@ -42,7 +42,7 @@ pub struct Reading {
     pub heat: u32,
     /// The block within the heat.
     pub block: u32,
-    /// The block's mean over its mirrored laps.
+    /// Of the block's mirrored laps together.
     pub value: f64,
 }
 

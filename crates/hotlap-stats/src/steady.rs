@@ -121,11 +121,7 @@ impl Warmup {
         if self.windows.len() < self.test.least {
             return State::NotYet;
         }
-        if let Some(n) = self.settled_over() {
-            let (since, class) = self.look_back(n);
-            return State::Settled { since, class };
-        }
-        if let Some(n) = self.hidden_over() {
+        if let Some(n) = self.settled_over().or_else(|| self.hidden_over()) {
             let (since, class) = self.look_back(n);
             return State::Settled { since, class };
         }
@@ -147,7 +143,7 @@ impl Warmup {
         }
         let line = Line::through(&self.logs(n));
         let is_known = line.error * self.test.stretch as f64 <= 5.0 * self.test.tolerance;
-        (is_known && line.slope.abs() <= 2.0 * line.error).then_some(n)
+        (is_known && line.is_level()).then_some(n)
     }
 
     /// What is to be said when no line is known well enough and there is no more time: where the
@@ -159,8 +155,7 @@ impl Warmup {
         let len = self.windows.len();
         let n = (len / 2).max(self.test.stretch).max(3).min(len);
         let line = Line::through(&self.logs(n));
-        let is_hidden = line.slope.abs() <= 2.0 * line.error || !climbs(&self.logs(n));
-        match is_hidden {
+        match line.is_level() || !climbs(&self.logs(n)) {
             true => self.look_back(n),
             false => (len, Class::NeverSteady),
         }
@@ -239,6 +234,13 @@ impl Line {
         let n = n as f64;
         let error = 1.05 * mad(&rest).unwrap_or(0.0) * (12.0 / (n.powi(3) - n)).sqrt();
         Self { slope, error }
+    }
+}
+
+impl Line {
+    /// Whether it is level as far as it is known: within two standard errors.
+    fn is_level(&self) -> bool {
+        self.slope.abs() <= 2.0 * self.error
     }
 }
 

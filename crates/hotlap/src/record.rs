@@ -492,14 +492,13 @@ impl Lap {
     /// What it adds to the requests/s of its block.
     #[must_use]
     pub fn rate_share(&self) -> Share {
-        Share { amount: self.answers as f64, of: self.window_ns as f64 / 1e9 }
+        Share::rate(self.answers, self.window_ns)
     }
 
     /// What it adds to the CPU time per request of its block, in nanoseconds.
     #[must_use]
     pub fn cost_share(&self) -> Option<Share> {
-        let usage = self.usage.as_ref()?;
-        Some(Share { amount: usage.cpu_ns as f64, of: usage.requests as f64 })
+        Some(self.usage.as_ref()?.cost_share())
     }
 
     /// Whether it takes part in estimates.

@@ -80,6 +80,25 @@ pub struct Line {
     pub last_words: Vec<String>,
 }
 
+impl Line {
+    /// Its cells in the order of every table: the scenario, the verdict, the figures.
+    #[must_use]
+    pub fn figures(&self) -> [&str; 10] {
+        [
+            &self.scenario,
+            self.verdict,
+            &self.of_fair_share,
+            &self.p99,
+            &self.errors,
+            &self.others,
+            &self.others_errors,
+            &self.memory,
+            &self.threads,
+            &self.recovered,
+        ]
+    }
+}
+
 impl Stress {
     /// What a run found; `None` where nobody was stressed.
     #[must_use]

@@ -27,21 +27,9 @@ fn rows(server: &Stressed) -> String {
         .lines
         .iter()
         .map(|line| {
-            let figures = [
-                &line.scenario,
-                line.verdict,
-                &line.of_fair_share,
-                &line.p99,
-                &line.errors,
-                &line.others,
-                &line.others_errors,
-                &line.memory,
-                &line.threads,
-                &line.recovered,
-                &server.published.join("; "),
-                &line.reasons.join("; "),
-            ];
-            let cells = figures.map(|text| format!("<td>{}</td>", escaped(text))).concat();
+            let (published, reasons) = (server.published.join("; "), line.reasons.join("; "));
+            let figures = line.figures().into_iter().chain([published.as_str(), &reasons]);
+            let cells: String = figures.map(|t| format!("<td>{}</td>", escaped(t))).collect();
             format!("<tr><th scope=\"row\" class=\"name\">{name}</th>{cells}</tr>")
         })
         .collect();

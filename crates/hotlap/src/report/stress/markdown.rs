@@ -83,18 +83,7 @@ fn one(server: &Stressed, is_alone: bool) -> String {
 }
 
 fn row(line: &Line) -> String {
-    let cells = [
-        &line.scenario,
-        line.verdict,
-        &line.of_fair_share,
-        &line.p99,
-        &line.errors,
-        &line.others,
-        &line.others_errors,
-        &line.memory,
-        &line.threads,
-        &line.recovered,
-    ];
+    let cells = line.figures();
     format!("| {} |\n", cells.map(escape).join(" | "))
 }
 
