@@ -68,6 +68,10 @@ const PRACTICE: u32 = 8;
 /// A lap at a rate is at least so long: it has fewer requests, and they are not paired.
 const PACED_LAP: Duration = Duration::from_millis(300);
 
+/// A lap whose side effect is counted is at least so long: before and after it somebody waits for
+/// the last lines.
+const COUNTED_LAP: Duration = Duration::from_millis(300);
+
 /// No lap is longer, unless all are.
 const LONGEST_LAP: Duration = Duration::from_secs(10);
 
@@ -301,7 +305,9 @@ impl Track for Live {
     }
 
     fn lap_takes(&self, entrant: usize, load: usize, kind: Kind) -> Duration {
-        let flat = self.seats[entrant].laps[load].max(self.setting.lap);
+        let seat = &self.seats[entrant];
+        let least = if seat.lines.is_some() { COUNTED_LAP } else { Duration::ZERO };
+        let flat = seat.laps[load].max(self.setting.lap).max(least);
         match kind {
             Kind::Flat => flat,
             Kind::Paced { .. } => flat.max(PACED_LAP),

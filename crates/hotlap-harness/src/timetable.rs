@@ -35,6 +35,8 @@ pub struct Timetable {
     race: Race,
     rule: Rule,
     started: Vec<Duration>,
+    /// What a second start of all is expected to take.
+    again: Duration,
     blocks: Vec<Duration>,
     paced: Vec<Duration>,
     /// Heat, block and share of the cost of every lap that counts, by entrant and load.
@@ -57,6 +59,7 @@ impl Timetable {
         let mut timetable = Self {
             rule: Rule::new(goal),
             started: Vec::new(),
+            again: Duration::ZERO,
             blocks: Vec::new(),
             paced: Vec::new(),
             costs: vec![vec![Vec::new(); race.loads.len()]; n],
@@ -74,9 +77,10 @@ impl Timetable {
         timetable
     }
 
-    /// A heat's servers are started and warm.
-    pub fn heat_started(&mut self, took: Duration) {
+    /// A heat's servers are started and warm; `again` is what of that the next heat will take too.
+    pub fn heat_started(&mut self, took: Duration, again: Duration) {
         self.started.push(took);
+        self.again = again;
     }
 
     /// A block is run.
@@ -202,13 +206,11 @@ impl Timetable {
         elapsed.saturating_sub(self.started.first().copied().unwrap_or_default())
     }
 
-    /// What it takes to start and to warm up all servers once more; before there is a second time,
-    /// a quarter of the first is expected.
+    /// What it takes to start and to warm up all servers once more.
     fn start_takes(&self) -> Duration {
         match &self.started[..] {
-            [first] => *first / 4,
+            [] | [_] => self.again,
             [_, later @ ..] => mean(later),
-            [] => Duration::ZERO,
         }
     }
 

@@ -129,10 +129,10 @@ impl Plan {
         // heats of one block know three times less than five of two (the table in tests/coverage).
         let lone = if self.blocks == 1 { 3.0 } else { 1.0 };
         let within = (lone * spread.sd_block).powi(2) / f64::from(self.blocks);
-        // One heat alone rests on its blocks, which say nothing of the next start: it is the plan
-        // of last resort, and any two heats go before it.
-        if heats < 2.0 {
-            return f64::MAX;
+        // One heat alone rests on its blocks, which say nothing of the next start, and two say next
+        // to nothing at all (12.7): of these two plans of last resort, the one that says something.
+        if heats < 3.0 {
+            return if heats < 2.0 { f64::MAX / 2.0 } else { f64::MAX };
         }
         student::quantile(0.05, heats - 1.0) * ((spread.sd_heat.powi(2) + within) / heats).sqrt()
     }
@@ -210,7 +210,10 @@ impl Rule {
         if self.is_precise(progress) {
             return Next::Stop(Why::Precise);
         }
-        if progress.heats < HEATS_MAX && pays(progress.costs.heat_s + progress.costs.block_s) {
+        // A second heat is worth its start only where a third can follow.
+        let to_come = if progress.heats == 1 { 2.0 } else { 1.0 };
+        let another_heat = pays(to_come * (progress.costs.heat_s + progress.costs.block_s));
+        if progress.heats < HEATS_MAX && another_heat {
             return Next::Heat;
         }
         if another_block && progress.blocks < BLOCKS_MAX {
@@ -308,6 +311,18 @@ mod tests {
         let plan = Plan::within(60.0, &CHEAP, &Spread::default(), 0);
         assert!(plan.heats >= 5, "{plan:?}");
         assert!(plan.seconds(&CHEAP) <= 60.0);
+    }
+
+    /// Sixteen virtual machines that take three minutes to start had two heats in five minutes, and
+    /// every interval said nothing.
+    #[test]
+    fn where_three_starts_are_too_dear_there_is_one() {
+        let goal = Goal { budget_s: 300.0, ..Goal::default() };
+        let heats = |heat_s| played(goal, Costs { heat_s, block_s: 13.0 }).0;
+        assert_eq!(heats(180.0), [9]);
+        assert_eq!(heats(100.0), [15]);
+        assert_eq!(heats(80.0), [1, 1, 2]);
+        assert_eq!(heats(40.0), [4, 4, 4]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Is the method right? Many short races of a server against itself, and against one that was made
 //! dearer, while a neighbour takes a random share of every core in bursts.
 //!
-//!     cargo bench -p hotlap --bench method -- [--runs 100] [--seconds 20] [--lap-ms 100]
+//!     cargo bench -p hotlap --bench method -- [--runs 100] [--seconds 20] [--lap-ms 25]
 //!                 [--connections 64] [--dearer 3] [--best-runs 20] [--best-seconds 3]
 //!                 [--no-neighbour] [--keep FILE]
 //!
@@ -70,8 +70,11 @@ struct Found {
     /// ln(dearer / reference), and whether it was called dearer.
     dearer_cost: f64,
     called_dearer: bool,
-    /// The least difference in cost that this run would have called.
-    smallest: f64,
+    /// The least difference in cost that this run would have called; none where it would call none.
+    smallest: Option<f64>,
+    /// Standard deviation of ln(twin / reference), cost, between heats and between blocks.
+    sd_heat: f64,
+    sd_block: f64,
     /// ln(twin / reference), requests/s, best of three.
     best_rate: Option<f64>,
     /// The share of the run that was measured.
@@ -101,10 +104,16 @@ fn main() {
         drop(neighbour);
         keep(&options, &one);
         eprintln!(
-            "run {run}: twin {:+.2} % cost, {:+.2} % requests/s; dearer {:+.2} %; {:.0} % measured",
+            "run {run}: twin {:+.2} % cost (heats {:.2}, blocks {:.2}), {:+.2} % requests/s; dearer \
+             {:+.2} %, least {:.1} %; {} heats, {} blocks; {:.0} % measured",
             percent(one.twin_cost),
+            one.sd_heat * 100.0,
+            one.sd_block * 100.0,
             percent(one.twin_rate),
             percent(one.dearer_cost),
+            one.smallest.unwrap_or(f64::INFINITY) * 100.0,
+            one.heats,
+            one.blocks,
             one.measured * 100.0,
         );
         found.push(one);
@@ -124,7 +133,7 @@ fn options(args: &[String]) -> Options {
     Options {
         runs: whole("--runs", 100),
         seconds: whole("--seconds", 20),
-        lap_ms: whole("--lap-ms", 100),
+        lap_ms: whole("--lap-ms", 25),
         connections: whole("--connections", 64) as usize,
         dearer,
         best_runs: whole("--best-runs", 20),
@@ -282,6 +291,7 @@ fn race(arena: &Arena, options: &Options, run: u64, rounds: u64) -> Found {
         let found = against.and_then(|a| if better == Better::Lower { a.cost } else { a.rate });
         found.map_or((f64::NAN, Verdict::NoDifference), |(e, v)| (e.ratio.value.ln(), v))
     };
+    let spread = standing.servers[2].against.and_then(|a| a.cost).map(|(effect, _)| effect);
     let ((twin_cost, cost), (twin_rate, rate)) = (ln(2, Better::Lower), ln(2, Better::Higher));
     let (dearer_cost, called) = ln(3, Better::Lower);
     let bar = Bar {
@@ -303,6 +313,8 @@ fn race(arena: &Arena, options: &Options, run: u64, rounds: u64) -> Found {
         dearer_cost,
         called_dearer: called == Verdict::Worse,
         smallest: smallest(costs(2), costs(0), &bar),
+        sd_heat: spread.map_or(f64::NAN, |e| e.sd_heat),
+        sd_block: spread.map_or(f64::NAN, |e| e.sd_block),
         best_rate: (run <= options.best_runs).then(|| best_of_three(arena, options)),
         measured: windows as f64 / 1e6 / kept.took_ms.max(1) as f64,
         heats: noise.map_or(0, |n| n.heats),
@@ -312,14 +324,14 @@ fn race(arena: &Arena, options: &Options, run: u64, rounds: u64) -> Found {
 
 /// The least difference that would have got a verdict: the twin's readings are made dearer in steps
 /// of a tenth of a per cent until they do.
-fn smallest(twin: &[Reading], reference: &[Reading], bar: &Bar) -> f64 {
+fn smallest(twin: &[Reading], reference: &[Reading], bar: &Bar) -> Option<f64> {
     let called = |by: f64| {
         let dearer = |r: &Reading| Reading { value: r.value * (1.0 + by), ..*r };
         let dearer: Vec<Reading> = twin.iter().map(dearer).collect();
         let found = effect(&pairs(&dearer, reference), 1.0 - bar.alpha);
         found.is_some_and(|effect| bar.verdicts(&[effect])[0] == Verdict::Worse)
     };
-    (1..=500).map(|step| f64::from(step) / 1e3).find(|by| called(*by)).unwrap_or(f64::INFINITY)
+    (1..=500).map(|step| f64::from(step) / 1e3).find(|by| called(*by))
 }
 
 /// The usual way: three long laps of one, then three of the other, and the best of each.
@@ -392,7 +404,7 @@ fn tell(options: &Options, found: &[Found]) {
         format!("{:+.2} %", percent(middle(|f| f.dearer_cost))),
         "",
     );
-    let least = nine_in_ten(found.iter().map(|f| f.smallest));
+    let least = nine_in_ten(found.iter().map(|f| f.smallest.unwrap_or(f64::INFINITY)));
     row("smallest difference found in 90 %", format!("{:.1} %", least * 100.0), "1 %");
     row(
         "error of cost, rms",

@@ -401,6 +401,9 @@ pub struct Step {
     pub cost: Option<Figure>,
     /// What is wrong with the upper rung's side effect; empty where nothing is.
     pub side_effect: String,
+    /// What the CPU time is to be taken for, in a word or two; empty where it is to be believed.
+    #[serde(skip)]
+    pub caution: &'static str,
     /// It said in one sentence.
     pub sentence: String,
 }

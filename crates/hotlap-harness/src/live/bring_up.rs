@@ -93,6 +93,7 @@ impl Live {
             stop: &self.stop,
         };
         let booted = boot.run(&mut |target| ask(target, HOST, &first).map(drop))?;
+        seat.cores = boot.cores.to_vec();
         seat.lines = lines;
         // The file is opened before another server of this folder starts and puts its own there.
         seat.lines();

@@ -14,16 +14,20 @@ use hotlap_stats::steady::Class;
 
 use super::bring_up::ask;
 use crate::boot::{LAST_LINES, ending};
+use crate::cores::Visit;
 use crate::counters::Counters;
 use crate::entrant::{Entrant, Load, Start};
 use crate::gate;
 use crate::lap::{Count, Gate, Usage};
 use crate::process::{Process, Stopped};
-use crate::sample::{Cpu, Sampler, Switches};
+use crate::sample::{Cpu, Memory, Sampler, Switches};
 use crate::track::Retired;
 
 /// How long a side effect may lag behind the answers.
 const SIDE_EFFECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long what a server has in memory is taken to be so.
+const MEMORY_EVERY: Duration = Duration::from_millis(300);
 
 /// A log that stands still for so long has caught up.
 const SETTLED: Duration = Duration::from_millis(50);
@@ -48,6 +52,10 @@ pub(super) struct Seat {
     pub(super) steady: Vec<Option<(Class, usize)>>,
     /// How long its laps are, by load.
     pub(super) laps: Vec<Duration>,
+    /// The cores that it runs on; none: not pinned.
+    pub(super) cores: Vec<usize>,
+    /// Its memory, and when that was looked at.
+    memory: Option<(Instant, Memory)>,
     /// Whether it was held against its whole contract already.
     pub(super) verified: bool,
     /// Its side effect, where it has one that counts.
@@ -96,6 +104,8 @@ impl Seat {
             requests: Vec::new(),
             steady: vec![None; loads],
             laps: vec![Duration::ZERO; loads],
+            cores: Vec::new(),
+            memory: None,
             verified: false,
             lines: None,
         }
@@ -107,8 +117,10 @@ impl Seat {
     }
 
     /// What is known now. The count and the CPU time are read one right after the other, so that
-    /// cost a request is the ratio of two differences over the same time, whenever this is called.
+    /// cost a request is the ratio of two differences over the same time, whenever this is called;
+    /// and they are read where the server runs, since its clock is behind anywhere else.
     pub(super) fn sample(&mut self, session: &Session) -> Sample {
+        let _visit = self.process.is_some().then(|| Visit::to(&self.cores));
         let progress = session.progress();
         let cpu = self.sampler.as_mut().and_then(|s| s.cpu().ok());
         Sample { requests: progress.answers + progress.failures, at: Instant::now(), cpu }
@@ -141,7 +153,7 @@ impl Seat {
         (before, after): (&Sample, &Sample),
         (first, last): (Switches, Switches),
     ) -> Option<Usage> {
-        let memory = self.sampler.as_mut()?.memory().ok()?;
+        let memory = self.memory()?;
         let between = after.since(before);
         Some(Usage {
             wall_ns: between.wall_ns,
@@ -154,6 +166,15 @@ impl Seat {
             threads: memory.threads,
             processes: memory.processes,
         })
+    }
+
+    /// What it has in memory, looked at not long ago: the kernel walks all of its pages for that.
+    fn memory(&mut self) -> Option<Memory> {
+        if self.memory.is_none_or(|(at, _)| at.elapsed() >= MEMORY_EVERY) {
+            let memory = self.sampler.as_mut()?.memory().ok()?;
+            self.memory = Some((Instant::now(), memory));
+        }
+        self.memory.map(|(_, memory)| memory)
     }
 
     /// Stops it where it stands. A server that runs elsewhere goes on.
@@ -174,6 +195,7 @@ impl Seat {
     /// Ends it. What was wrong with that, if anything.
     pub(super) fn stop(&mut self, grace: Duration) -> Option<String> {
         self.sampler = None;
+        self.memory = None;
         self.counters = None;
         self.target = None;
         let lines = self.lines.take();

@@ -8,11 +8,16 @@
 
 use std::time::Duration;
 
+use hotlap_stats::steady::Class;
+
 use super::{Event, Over, Place, Race, order, shuffled};
 use crate::entrant::{Entrant, Role};
 use crate::lap::Kind;
 use crate::timetable::{Next, Timetable};
 use crate::track::{Retired, Track};
+
+/// What the warm-up of a server that was flat takes after a later start, at most.
+const FLAT_AGAIN: Duration = Duration::from_millis(500);
 
 /// Runs the race to its end. What it finds goes to `watch`, as it happens.
 pub fn run(race: &Race, track: &mut dyn Track, watch: &mut dyn FnMut(Event)) -> Over {
@@ -77,6 +82,7 @@ impl Schedule<'_> {
     fn start_heat(&mut self, heat: u32) -> Result<(), Over> {
         (self.watch)(Event::Heat { heat });
         let began = self.elapsed();
+        let mut again = Duration::ZERO;
         let order = shuffled(self.race.seed, Place { heat, block: 0 }, 0, self.running.len());
         for &entrant in order.iter().filter(|e| !self.out[**e]).collect::<Vec<_>>() {
             self.go_on()?;
@@ -84,6 +90,7 @@ impl Schedule<'_> {
             match self.track.start(entrant) {
                 Ok(ready) => {
                     self.running[entrant] = true;
+                    again += Duration::from_secs_f64(ready.ready_ms / 1e3);
                     (self.watch)(Event::Started { entrant, heat, ready: &ready });
                 }
                 Err(why) => self.retire(entrant, &why)?,
@@ -95,16 +102,20 @@ impl Schedule<'_> {
                     continue;
                 }
                 self.go_on()?;
+                let since = self.elapsed();
                 (self.watch)(Event::Warming { entrant, load });
                 match self.track.warm(entrant, load) {
                     Ok(warmup) => {
+                        let took = self.elapsed().saturating_sub(since);
+                        let is_flat = warmup.class == Class::Flat;
+                        again += if is_flat { took.min(FLAT_AGAIN) } else { took };
                         (self.watch)(Event::Warmed { entrant, load, heat, warmup: &warmup });
                     }
                     Err(why) => self.retire(entrant, &why)?,
                 }
             }
         }
-        self.timetable.heat_started(self.elapsed().saturating_sub(began));
+        self.timetable.heat_started(self.elapsed().saturating_sub(began), again);
         self.go_on()
     }
 
@@ -129,13 +140,13 @@ impl Schedule<'_> {
     }
 
     /// Whether a server takes part in a round: one whose laps have to be longer, since it answers
-    /// so slowly, is measured for as long in fewer of them, those in the middle.
+    /// so slowly, is measured for as long in fewer of them, spread evenly over all.
     fn is_in_round(&self, entrant: usize, how: (usize, Kind), (round, rounds): (u32, u32)) -> bool {
         let (usual, own) = (self.race.lap, self.track.lap_takes(entrant, how.0, how.1));
         let fits = usual.as_secs_f64() * f64::from(rounds) / own.as_secs_f64().max(1e-3);
         let own = (fits.round() as u32).clamp(1, rounds);
-        let first = (rounds - own) / 2;
-        (first..first + own).contains(&round)
+        // The middles of so many equal parts.
+        (0..own).any(|part| (2 * part + 1) * rounds / (2 * own) == round)
     }
 
     /// Every server once, in random order, at a rate that all can carry. Not mirrored: these are

@@ -35,7 +35,7 @@ use rule::{Rule, Ruling};
 use stress::Order;
 
 /// What is sent before a lap's window opens, to a server that was just thawed.
-pub const RAMP: Duration = Duration::from_millis(20);
+pub const RAMP: Duration = Duration::from_millis(5);
 
 /// The time to spend where nobody says: for up to so many servers, double and ceiling included, and
 /// for each further one. Four take 3 s a block and 4 s a heat, so a minute has five heats of three
@@ -47,7 +47,7 @@ const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duratio
 pub const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// How long a lap is, unless somebody says.
-const LAP: Duration = Duration::from_millis(100);
+const LAP: Duration = Duration::from_millis(25);
 
 /// What a first start takes, about: to answer and be held against its contract, and to be warmed up
 /// by each load. Runtimes that compile what they run take longer.

@@ -54,6 +54,10 @@ fn step(run: &Run, standing: &Standing, from: usize, to: usize) -> Step {
             false => format!("{name}: {side_effect}."),
         },
         to: name,
+        caution: match side_effect.is_empty() {
+            true => cpu.map_or("too few laps", |(d, v)| sentence::caution(&d, v)),
+            false => "no rung: see below",
+        },
         cpu_us: cpu.map(|(d, _)| sentence::difference(&d)),
         wall_us: wall.map(|(d, _)| sentence::difference(&d)),
         requests_per_s: found.rate.map(|(e, _)| ratio(&e.ratio)),

@@ -128,12 +128,11 @@ pub fn step(
 ) -> String {
     let said = |found: Option<(Estimate, Verdict)>, what: &str| {
         let (estimate, verdict) = found?;
-        let noise = match verdict {
-            _ if !estimate.is_bounded() => " (too few laps for an interval)",
-            Verdict::NoDifference => " (within noise)",
-            _ => "",
+        let caution = match caution(&estimate, verdict) {
+            "" => String::new(),
+            words => format!(" ({words})"),
         };
-        Some(format!("{} {what}{noise}", difference(&estimate).full()))
+        Some(format!("{} {what}{caution}", difference(&estimate).full()))
     };
     let said: Vec<String> =
         [said(cpu, "of CPU"), said(wall, "of wall time")].into_iter().flatten().collect();
@@ -143,8 +142,18 @@ pub fn step(
     }
 }
 
+/// What a difference is to be taken for; empty where it is to be believed.
+#[must_use]
+pub fn caution(difference: &Estimate, verdict: Verdict) -> &'static str {
+    match verdict {
+        _ if !difference.is_bounded() => "too few laps for an interval",
+        Verdict::NoDifference => "within noise",
+        _ => "",
+    }
+}
+
 /// A variant's own name, beside another of the same server.
-fn short<'a>(name: &'a str, beside: &str) -> &'a str {
+pub(super) fn short<'a>(name: &'a str, beside: &str) -> &'a str {
     match (name.split_once(':'), beside.split_once(':')) {
         (Some((base, variant)), Some((other, _))) if base == other => variant,
         _ => name,

@@ -7,7 +7,7 @@
 use super::layout::{Column, Layout};
 use super::published::{Page, pages};
 use super::summary::asked;
-use super::{Absent, Failed, Report, Role, Row, Table, stress};
+use super::{Absent, Failed, Figure, Report, Role, Row, Step, Table, sentence, stress};
 
 /// Escape codes, or nothing.
 #[derive(Debug, Clone, Copy)]
@@ -59,10 +59,8 @@ pub fn render(report: &Report, width: usize, color: bool) -> String {
         for sentence in &table.sentences {
             out += &painted(&wrap(sentence, 2, width), ink.bold, ink.off);
         }
-        out += &wrap(&response_times(table), 2, width);
-        for step in report.ladder.iter().filter(|s| s.load == table.load) {
-            out += &wrap(&step.sentence, 2, width);
-        }
+        out += &response_times(table, width, ink);
+        out += &ladder(report, table, width, ink);
         for page in pages(table) {
             out += &published(&page, width, ink);
         }
@@ -95,25 +93,65 @@ pub fn render(report: &Report, width: usize, color: bool) -> String {
     out
 }
 
+/// From so many servers on, what a sentence would say of each is set as a table.
+const TABLED: usize = 5;
+
 /// Response times at the common rate, and why they differ from the table's latencies; empty where
 /// there are none.
-fn response_times(table: &Table) -> String {
+fn response_times(table: &Table, width: usize, ink: Ink) -> String {
     let times = table.rows.iter().filter_map(|row| {
         let at = row.response.as_ref().filter(|_| row.role != Role::Ceiling)?;
         let p99 = at.p99.as_ref().map_or_else(|| "not known".to_owned(), |p| p.text.clone());
-        Some(format!("{} {} and {p99}", tame(&row.name), at.p50.as_ref()?.text))
+        Some([tame(&row.name), at.p50.as_ref()?.text.clone(), p99])
     });
+    let times: Vec<[String; 3]> = times.collect();
     let rate = table.rows.iter().find_map(|row| row.response.as_ref()?.rate);
-    let times: Vec<String> = times.collect();
-    match rate {
-        Some(rate) if !times.is_empty() => format!(
-            "At {} requests/s for all, counted from the moment a request was due, so that waiting \
-             for a slow server counts too: {} (p50 and p99).",
-            super::figure::rate(rate),
-            times.join(", "),
-        ),
-        _ => String::new(),
+    let Some(rate) = rate.filter(|_| !times.is_empty()) else { return String::new() };
+    let lead = format!(
+        "At {} requests/s for all, counted from the moment a request was due, so that waiting for \
+         a slow server counts too:",
+        super::figure::rate(rate)
+    );
+    if times.len() < TABLED {
+        let of_each = times.iter().map(|[name, p50, p99]| format!("{name} {p50} and {p99}"));
+        let of_each = of_each.collect::<Vec<_>>().join(", ");
+        return wrap(&format!("{lead} {of_each} (p50 and p99)."), 2, width);
     }
+    let cells = |n: usize| times.iter().map(|row| row[n].clone()).collect::<Vec<_>>();
+    let columns = vec![
+        Column::name("", "", cells(0)),
+        Column::right("p50", "p50", cells(1)),
+        Column::right("p99", "p99", cells(2)),
+    ];
+    format!("{}\n{}\n", wrap(&lead, 2, width), set(columns, width, ink))
+}
+
+/// What each step of a ladder costs.
+fn ladder(report: &Report, table: &Table, width: usize, ink: Ink) -> String {
+    let steps: Vec<&Step> = report.ladder.iter().filter(|s| s.load == table.load).collect();
+    if steps.len() < TABLED {
+        return steps.iter().map(|step| wrap(&step.sentence, 2, width)).collect();
+    }
+    let cells = |of: &dyn Fn(&Step) -> String| steps.iter().map(|s| of(s)).collect::<Vec<_>>();
+    let figure = |f: &Option<Figure>| f.as_ref().map_or_else(|| "–".to_owned(), Figure::full);
+    let columns = vec![
+        Column::name("step", "step", cells(&|s| tame(sentence::short(&s.to, &s.from)))),
+        Column::name("on", "on", cells(&|s| tame(sentence::short(&s.from, &s.to)))),
+        Column::right("CPU a request", "CPU\na request", cells(&|s| figure(&s.cpu_us))),
+        Column::right("wall time", "wall\ntime", cells(&|s| figure(&s.wall_us))).goes(1),
+        Column::left("", "", cells(&|s| s.caution.to_owned())),
+    ];
+    let dropped = steps.iter().filter(|s| !s.side_effect.is_empty());
+    let dropped: String = dropped.map(|s| wrap(&s.sentence, 2, width)).collect();
+    format!("{}\n{dropped}\n", set(columns, width, ink))
+}
+
+/// Columns as lines.
+fn set(columns: Vec<Column>, width: usize, ink: Ink) -> String {
+    let layout = Layout::fit(columns, width.saturating_sub(2));
+    let head = layout.header().into_iter().map(|line| format!("  {}{line}{}\n", ink.dim, ink.off));
+    let rows = layout.rows().into_iter().map(|line| format!("  {line}\n"));
+    head.chain(rows).collect()
 }
 
 fn standings(table: &Table, width: usize, ink: Ink) -> String {
@@ -168,10 +206,10 @@ fn requests(row: &Row) -> String {
 }
 
 fn cost(row: &Row) -> String {
-    row.cpu_us.as_ref().map_or_else(|| "–".to_owned(), super::Figure::full)
+    row.cpu_us.as_ref().map_or_else(|| "–".to_owned(), Figure::full)
 }
 
-fn text(figure: Option<&super::Figure>) -> String {
+fn text(figure: Option<&Figure>) -> String {
     figure.map_or_else(|| "–".to_owned(), |f| f.text.clone())
 }
 
