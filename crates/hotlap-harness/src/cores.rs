@@ -181,7 +181,7 @@ fn group(cpus: &[usize], siblings: impl Fn(usize) -> Option<Vec<usize>>) -> Vec<
 ///
 /// The kernel adds to a thread's CPU time when the thread leaves its core, and else at the next
 /// clock tick. So the clock of a process that runs right now, read from another core, is behind by
-/// up to a tick: 4 ms at 250 Hz, a sixth of a lap of 25 ms. After a visit it is exact.
+/// up to a tick: 4 ms at 250 Hz, more than a third of a turn of 10 ms. After a visit it is exact.
 #[derive(Debug)]
 pub struct Visit {
     home: Option<Vec<usize>>,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hotlap_load::plan::{Pace, Plan, Stop, Target};
+use hotlap_load::plan::{Pace, Plan, Reuse, Stop, Target};
 use hotlap_load::{Outcome, Session};
 use hotlap_stats::steady::{Class, State, Test, Warmup as WarmupTest};
 
@@ -18,7 +18,7 @@ use crate::gate;
 use crate::lap::{Kind, Lap};
 use crate::process::Warden;
 use crate::track::{Ready, Retired, Track, Warmup};
-use seat::Seat;
+use seat::{Held, Seat};
 
 mod bring_up;
 mod seat;
@@ -57,6 +57,20 @@ const WARM_WINDOW: Duration = Duration::from_millis(100);
 
 /// How long the hardware counts after a warm-up, where it can.
 const COUNTED: Duration = Duration::from_millis(250);
+
+/// How long a turn is: a lap at full load is driven in turns, between which others have theirs.
+const TURN: Duration = Duration::from_millis(10);
+
+/// What is sent before the window of a turn, to a server that was just thawed and goes on where it
+/// was stopped.
+const TURN_RAMP: Duration = Duration::from_millis(3);
+
+/// A turn has at least so many mean service times in it.
+const SERVICE_TIMES_A_TURN: u32 = 4;
+
+/// A server that works for less of the time waits for something else than a core: what it waits for
+/// does not stop when it is stopped, so its laps are driven in one piece.
+const BUSY: f64 = 0.4;
 
 /// A lap has at least so many mean service times in it, or what is under way at its edges would
 /// decide it.
@@ -141,6 +155,7 @@ impl Live {
         self.wait(&session, edge);
         let mut before = self.seats[entrant].sample(&session);
         let (mut since, mut class) = (0, Class::NeverSteady);
+        let first = before;
         while !self.stop.load(Ordering::Relaxed) {
             edge += WARM_WINDOW;
             self.wait(&session, edge);
@@ -156,6 +171,7 @@ impl Live {
                 break;
             }
         }
+        let whole = before.since(&first);
         let until = Instant::now() + COUNTED;
         let stop = Arc::clone(&self.stop);
         let count = self.seats[entrant].counted(&session, || wait(&session, until, &stop));
@@ -172,8 +188,10 @@ impl Live {
             }
             _ => seat.steady[load] = Some((class, curve.len())),
         }
-        let mean = Duration::from_secs_f64(outcome.service.mean() * SERVICE_TIMES / 1e9);
-        seat.laps[load] = mean.min(LONGEST_LAP);
+        let mean = Duration::from_secs_f64(outcome.service.mean() / 1e9);
+        seat.laps[load] = mean.mul_f64(SERVICE_TIMES).min(LONGEST_LAP);
+        let is_busy = whole.cpu_ns as f64 >= BUSY * whole.wall_ns.max(1) as f64;
+        seat.turns[load] = is_busy.then(|| TURN.max(mean * SERVICE_TIMES_A_TURN));
         let window_ms = WARM_WINDOW.as_secs_f64() * 1e3;
         Ok(Warmup { class, steady_ms: since as f64 * window_ms, curve, window_ms, count })
     }
@@ -193,6 +211,86 @@ impl Live {
             }
         }
         Ok(was)
+    }
+
+    /// How long a turn of a server is, where its laps may be driven in turns: it is stopped between
+    /// them with all that it has under way, and nothing of it is seen from outside.
+    fn turn_takes(&self, entrant: usize, load: usize) -> Option<Duration> {
+        let seat = &self.seats[entrant];
+        let is_kept = self.loads[load].reuse == Reuse::KeepAlive;
+        let fits = self.setting.freeze && is_kept && seat.process.is_some() && seat.lines.is_none();
+        seat.turns[load].filter(|_| fits)
+    }
+
+    /// Runs one turn on a server that is thawed.
+    fn drive(&mut self, entrant: usize, load: usize, length: Duration) -> Result<(), Retired> {
+        let seat = &mut self.seats[entrant];
+        let mut held = match seat.held.take().filter(|held| held.load == load) {
+            Some(held) => held,
+            None => {
+                let plan = self.plan(entrant, load)?;
+                let session =
+                    Session::hold(&plan).map_err(|e| self.seats[entrant].failed("lap", e))?;
+                if session.window().is_none() {
+                    return Err(self.seats[entrant].unanswered("lap", session.join()));
+                }
+                Held::new(load, session)
+            }
+        };
+        let window = held.session.turn(TURN_RAMP, length);
+        self.wait(&held.session, window.opens);
+        let before = self.seats[entrant].sample(&held.session);
+        if let Some(closes) = window.closes {
+            self.wait(&held.session, closes);
+        }
+        let after = self.seats[entrant].sample(&held.session);
+        held.add(&before, &after);
+        self.seats[entrant].held = Some(held);
+        Ok(())
+    }
+
+    /// What a server's turns were together.
+    fn gather(&mut self, entrant: usize) -> Result<Run, Retired> {
+        let seat = &mut self.seats[entrant];
+        seat.still_there("lap")?;
+        let gathered = seat.held.as_mut().and_then(|held| {
+            let outcome = held.session.collect()?;
+            Some((outcome, held.end_lap()?))
+        });
+        let Some((outcome, (driven, requests))) = gathered else {
+            return Err(seat.out("lap", "it was ended".to_owned(), ""));
+        };
+        let switches = seat.switches_of_lap();
+        let usage = seat.usage(&driven.between, switches, requests);
+        let silent = outcome.answers == 0 && !self.stop.load(Ordering::Relaxed);
+        if silent {
+            seat.held = None;
+            seat.thaw();
+            if seat.ask_again().is_err() {
+                return Err(seat.unanswered("lap", Ok(outcome)));
+            }
+        }
+        Ok(Run { at: driven.at, outcome, usage, side_effect: None })
+    }
+
+    /// The lap that a run is.
+    fn judged(&self, entrant: usize, load: usize, kind: Kind, run: Run) -> Lap {
+        let at_ms = run.at.saturating_duration_since(self.began).as_millis();
+        let mut lap = Lap {
+            entrant,
+            load,
+            heat: 0,
+            block: 0,
+            place: 0,
+            kind,
+            at_ms: u64::try_from(at_ms).unwrap_or(u64::MAX),
+            outcome: run.outcome,
+            usage: run.usage,
+            failed: Vec::new(),
+        };
+        lap.failed = gate::judge(&lap, &self.loads[load]);
+        lap.failed.extend(run.side_effect);
+        lap
     }
 
     /// Runs one lap on a server that is thawed.
@@ -219,7 +317,8 @@ impl Live {
         if silent && seat.ask_again().is_err() {
             return Err(seat.unanswered("lap", Ok(outcome)));
         }
-        let usage = seat.usage((&before, &after), (first, last));
+        let between = after.since(&before);
+        let usage = seat.usage(&between, (first, last), between.requests);
         let side_effect = seat.side_effect(counted, &outcome.whole);
         Ok(Run { at, outcome, usage, side_effect })
     }
@@ -260,6 +359,7 @@ impl Track for Live {
     }
 
     fn warm(&mut self, entrant: usize, load: usize) -> Result<Warmup, Retired> {
+        self.seats[entrant].held = None;
         self.seats[entrant].thaw();
         let mut plan = self.plan(entrant, load)?;
         plan.ramp = Duration::ZERO;
@@ -279,29 +379,35 @@ impl Track for Live {
         if let Kind::Paced { rate } = kind {
             plan.pace = Pace::Constant { rate };
         }
+        // What was held for turns would go on beside it.
+        self.seats[entrant].held = None;
         self.seats[entrant].thaw();
         let counted = self.seats[entrant].settled_lines();
         let run = self.measure(entrant, &plan, counted);
         if self.setting.freeze {
             self.seats[entrant].freeze();
         }
-        let run = run?;
-        let at_ms = run.at.saturating_duration_since(self.began).as_millis();
-        let mut lap = Lap {
-            entrant,
-            load,
-            heat: 0,
-            block: 0,
-            place: 0,
-            kind,
-            at_ms: u64::try_from(at_ms).unwrap_or(u64::MAX),
-            outcome: run.outcome,
-            usage: run.usage,
-            failed: Vec::new(),
-        };
-        lap.failed = gate::judge(&lap, &self.loads[load]);
-        lap.failed.extend(run.side_effect);
-        Ok(lap)
+        Ok(self.judged(entrant, load, kind, run?))
+    }
+
+    fn turns(&self, entrant: usize, load: usize) -> u32 {
+        let lap = self.lap_takes(entrant, load, Kind::Flat);
+        self.turn_takes(entrant, load)
+            .map_or(1, |turn| (lap.as_secs_f64() / turn.as_secs_f64().max(1e-3)).round() as u32)
+    }
+
+    fn turn(&mut self, entrant: usize, load: usize) -> Result<(), Retired> {
+        let length = self.turn_takes(entrant, load).unwrap_or(TURN);
+        self.seats[entrant].begin_lap();
+        self.seats[entrant].thaw();
+        let driven = self.drive(entrant, load, length);
+        self.seats[entrant].freeze();
+        driven
+    }
+
+    fn lap_of_turns(&mut self, entrant: usize, load: usize) -> Result<Lap, Retired> {
+        let run = self.gather(entrant)?;
+        Ok(self.judged(entrant, load, Kind::Flat, run))
     }
 
     fn lap_takes(&self, entrant: usize, load: usize, kind: Kind) -> Duration {

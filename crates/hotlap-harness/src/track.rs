@@ -29,6 +29,28 @@ pub trait Track {
     /// Why it cannot take part any more.
     fn lap(&mut self, entrant: usize, load: usize, kind: Kind) -> Result<Lap, Retired>;
 
+    /// In how many turns a lap of an entrant at full load may be driven, between which others have
+    /// theirs; 1 where it must be driven in one piece.
+    fn turns(&self, _entrant: usize, _load: usize) -> u32 {
+        1
+    }
+
+    /// Drives one turn of a lap at full load, where it may be driven in turns.
+    ///
+    /// # Errors
+    /// Why it cannot take part any more.
+    fn turn(&mut self, _entrant: usize, _load: usize) -> Result<(), Retired> {
+        unreachable!("its laps are driven in one piece")
+    }
+
+    /// The lap that an entrant has driven in turns since the last.
+    ///
+    /// # Errors
+    /// Why it cannot take part any more.
+    fn lap_of_turns(&mut self, entrant: usize, load: usize) -> Result<Lap, Retired> {
+        self.lap(entrant, load, Kind::Flat)
+    }
+
     /// How long the window of such a lap is: longer than the usual one for a server that answers
     /// slowly, and at a rate.
     fn lap_takes(&self, entrant: usize, load: usize, kind: Kind) -> Duration;

@@ -90,6 +90,15 @@ impl Connection {
         self.flights.iter().map(|f| now.saturating_sub(f.sent_ns)).sum()
     }
 
+    /// All that is in flight was sent so much later, at `now` at the latest: for that long, time
+    /// stood still.
+    pub(crate) fn shift(&mut self, pause_ns: u64, now: u64) {
+        for flight in &mut self.flights {
+            flight.due_ns = (flight.due_ns + pause_ns).min(now);
+            flight.sent_ns = (flight.sent_ns + pause_ns).min(now);
+        }
+    }
+
     /// Which request was sent last.
     #[inline]
     pub(crate) fn newest(&self) -> u32 {

@@ -72,6 +72,11 @@ pub(crate) struct Shared {
     opens_ns: AtomicU64,
     closes_ns: AtomicU64,
     stopped: AtomicBool,
+    /// Whether the load goes on between windows, which are opened one by one.
+    held: bool,
+    /// Windows of a held load that were opened, and how often its counts were asked for.
+    turn: AtomicU64,
+    asked: AtomicU64,
     /// Workers that are not ready.
     unready: AtomicUsize,
     /// Connections that were up once.
@@ -91,11 +96,16 @@ struct Story {
     window: Option<Option<Window>>,
     first_failure: Option<String>,
     unreachable: bool,
+    /// What workers have counted of a held load, where it was asked for.
+    given: Vec<Outcome>,
 }
 
 impl Shared {
-    fn new(plan: &Plan, wakers: Vec<Arc<Waker>>) -> Self {
+    fn new(plan: &Plan, held: bool, wakers: Vec<Arc<Waker>>) -> Self {
         Self {
+            held,
+            turn: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
             boards: (0..plan.threads).map(|_| Board::default()).collect(),
             go_ns: AtomicU64::new(0),
             opens_ns: AtomicU64::new(0),
@@ -114,6 +124,28 @@ impl Shared {
 
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// Which window of a held load it is, and when that opens and closes.
+    pub(crate) fn turn(&self) -> (u64, u64, u64) {
+        let turn = self.turn.load(Ordering::Acquire);
+        let opens = self.opens_ns.load(Ordering::Relaxed);
+        (turn, opens, self.closes_ns.load(Ordering::Relaxed))
+    }
+
+    /// How often the counts of a held load were asked for.
+    pub(crate) fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Acquire)
+    }
+
+    /// What a worker has counted of a held load.
+    pub(crate) fn give(&self, outcome: Outcome) {
+        self.lock().given.push(outcome);
+        self.told.notify_all();
     }
 
     /// When the ramp begins, the window opens, and closes (`u64::MAX`: when all requests are done).
@@ -140,6 +172,8 @@ impl Shared {
         let (instant, now) = (Instant::now(), clock::now());
         let go = now + wait_ns;
         let (ramp_ns, length_ns) = match self.stop {
+            // Nothing counts before the first turn.
+            _ if self.held => (u64::MAX >> 2, None),
             Stop::After(length) => (nanos(self.ramp), Some(nanos(length))),
             Stop::Requests(_) => (0, None),
         };
@@ -196,7 +230,11 @@ pub struct Session {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<Outcome>>,
     target: String,
+    files: u64,
 }
+
+/// Files that the sessions of this process need.
+static OPEN_FILES: AtomicU64 = AtomicU64::new(0);
 
 impl Session {
     /// Starts the worker threads and opens the connections.
@@ -204,8 +242,34 @@ impl Session {
     /// # Errors
     /// When the plan makes no sense or the system refuses.
     pub fn start(plan: &Plan) -> Result<Self, Error> {
+        Self::open(plan, false)
+    }
+
+    /// Starts it as a load that is held: once all connections are up it is sent without an end,
+    /// and what counts are the windows that [`Session::turn`] opens. Between two of them the server
+    /// may be stopped (SIGSTOP): what was under way then goes on after it, as if no time had
+    /// passed, and waits for it for as long as that takes. Ramp and stop of the plan do not matter.
+    ///
+    /// # Errors
+    /// As [`Session::start`].
+    pub fn hold(plan: &Plan) -> Result<Self, Error> {
+        Self::open(plan, true)
+    }
+
+    fn open(plan: &Plan, held: bool) -> Result<Self, Error> {
         plan.check()?;
-        allow_files(plan)?;
+        let files = files(plan);
+        // Loads that are held stand beside each other.
+        let others = OPEN_FILES.fetch_add(files, Ordering::Relaxed);
+        let opened = Self::begin(plan, held, others, files);
+        if opened.is_err() {
+            OPEN_FILES.fetch_sub(files, Ordering::Relaxed);
+        }
+        opened
+    }
+
+    fn begin(plan: &Plan, held: bool, others: u64, files: u64) -> Result<Self, Error> {
+        allow_files(plan, others + files)?;
         let secure = plan.target.tls.as_ref().map(Secure::new).transpose()?;
         let plan = Arc::new(plan.clone());
         let queues: Vec<(Io, Arc<Waker>)> = (0..plan.threads)
@@ -213,9 +277,9 @@ impl Session {
             .collect::<Result<_, _>>()
             .map_err(|why| Error::System { what: "open a queue of events".into(), why })?;
         let wakers = queues.iter().map(|(_, waker)| waker.clone()).collect();
-        let shared = Arc::new(Shared::new(&plan, wakers));
+        let shared = Arc::new(Shared::new(&plan, held, wakers));
         let target = plan.target.to_string();
-        let mut session = Self { shared: shared.clone(), workers: Vec::new(), target };
+        let mut session = Self { shared: shared.clone(), workers: Vec::new(), target, files };
         for (number, (io, _)) in queues.into_iter().enumerate() {
             let (plan, shared, secure) = (plan.clone(), shared.clone(), secure.clone());
             let work = move || {
@@ -237,6 +301,38 @@ impl Session {
         let is_untold = |story: &mut Story| story.window.is_none();
         let story = self.shared.told.wait_while(self.shared.lock(), is_untold);
         story.unwrap_or_else(PoisonError::into_inner).window.flatten()
+    }
+
+    /// Opens the next window of a load that is held, so long from now and for so long. The last one
+    /// must have closed.
+    #[must_use]
+    pub fn turn(&self, ramp: Duration, length: Duration) -> Window {
+        let (instant, now) = (Instant::now(), clock::now());
+        let opens = now + nanos(ramp);
+        self.shared.opens_ns.store(opens, Ordering::Relaxed);
+        self.shared.closes_ns.store(opens + nanos(length), Ordering::Relaxed);
+        self.shared.turn.fetch_add(1, Ordering::Release);
+        self.shared.wake();
+        Window { opens: instant + ramp, closes: Some(instant + ramp + length) }
+    }
+
+    /// What was counted in the windows of a load that is held since this was asked last. `None`
+    /// when it was stopped.
+    #[must_use]
+    pub fn collect(&self) -> Option<Outcome> {
+        self.shared.asked.fetch_add(1, Ordering::Release);
+        self.shared.wake();
+        let workers = self.workers.len();
+        let story = self.shared.told.wait_while(self.shared.lock(), |story: &mut Story| {
+            story.given.len() < workers && !self.shared.is_stopped()
+        });
+        let mut given = std::mem::take(&mut story.unwrap_or_else(PoisonError::into_inner).given);
+        if given.len() < workers {
+            return None;
+        }
+        let mut sum = given.pop()?;
+        given.iter().for_each(|outcome| sum.merge(outcome));
+        Some(sum)
     }
 
     /// How far it is. Cheap, from any thread, at any time.
@@ -298,6 +394,7 @@ impl Drop for Session {
         for worker in std::mem::take(&mut self.workers) {
             let _ = worker.join();
         }
+        OPEN_FILES.fetch_sub(self.files, Ordering::Relaxed);
     }
 }
 
@@ -309,11 +406,16 @@ pub fn run(plan: &Plan) -> Result<Outcome, Error> {
     Session::start(plan)?.join()
 }
 
-/// Raises the limit on open files as far as the plan needs.
-fn allow_files(plan: &Plan) -> Result<(), Error> {
+/// The files that a plan needs: its connections, and three a worker (events, waker, timer).
+fn files(plan: &Plan) -> u64 {
+    plan.connections as u64 + 3 * plan.threads as u64
+}
+
+/// Raises the limit on open files as far as a plan and the others need.
+fn allow_files(plan: &Plan, files: u64) -> Result<(), Error> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    // Three a worker (events, waker, timer), and what the process has open besides.
-    let needed = plan.connections as u64 + 3 * plan.threads as u64 + 128;
+    // And what the process has open besides.
+    let needed = files + 128;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|soft| soft >= needed) {
         return Ok(());

@@ -54,6 +54,8 @@ pub(crate) struct Tally {
     pub(crate) sent: u64,
     first_wrong: Option<Wrong>,
     opens_ns: u64,
+    /// Since when nothing is counted; 0 while something is.
+    paused_ns: u64,
 }
 
 impl Tally {
@@ -77,7 +79,21 @@ impl Tally {
             sent: 0,
             first_wrong: None,
             opens_ns,
+            paused_ns: 0,
         }
+    }
+
+    /// Counts no more, until it is resumed.
+    pub(crate) fn pause(&mut self, now_ns: u64) {
+        self.paused_ns = now_ns;
+    }
+
+    /// Counts on, as if no time had passed since the pause.
+    pub(crate) fn resume(&mut self, now_ns: u64) {
+        let pause_ns = now_ns - self.paused_ns;
+        self.opens_ns += pause_ns;
+        self.tick_ends_ns = self.tick_ends_ns.saturating_add(pause_ns);
+        self.paused_ns = 0;
     }
 
     /// An answer, right or wrong.
@@ -164,6 +180,7 @@ impl Tally {
     /// The counts of a window that closes now. What a thread used and what is open still, the
     /// worker adds.
     pub(crate) fn into_outcome(mut self, now_ns: u64, backend: &str) -> Outcome {
+        let now_ns = if self.paused_ns > 0 { self.paused_ns } else { now_ns };
         self.turn(now_ns);
         if self.tick != Tick::default() {
             self.series.push(self.tick);
@@ -219,6 +236,19 @@ mod tests {
         for (number, phase) in PHASES.iter().enumerate() {
             assert_eq!(*phase as usize, number);
         }
+    }
+
+    #[test]
+    fn a_pause_is_no_part_of_the_window() {
+        let mut tally = Tally::new(1_000);
+        tally.failure(Failure::Reset, Phase::Body, 1, 2_000);
+        tally.pause(1_000 + TICK_NS / 2);
+        tally.resume(5_000 + 9 * TICK_NS);
+        tally.failure(Failure::Reset, Phase::Body, 2, 6_000 + 9 * TICK_NS);
+        tally.pause(5_000 + 9 * TICK_NS + TICK_NS / 4);
+        let outcome = tally.into_outcome(77 * TICK_NS, "none");
+        assert_eq!(outcome.window_ns, TICK_NS / 2 + TICK_NS / 4);
+        assert_eq!(outcome.series.iter().map(|t| t.failures).collect::<Vec<_>>(), [3]);
     }
 
     #[test]

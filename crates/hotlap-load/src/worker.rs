@@ -60,6 +60,14 @@ struct Before {
     sent: u64,
 }
 
+impl Before {
+    fn add(&mut self, tally: &Tally) {
+        self.answers += tally.answers;
+        self.failed += tally.failed;
+        self.sent += tally.sent;
+    }
+}
+
 /// Where a worker is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
@@ -84,6 +92,16 @@ pub(crate) struct Worker {
     book: Book,
     lanes: Vec<Lane>,
     tally: Tally,
+    /// Of a load that is held: the counts of its windows while none is open, and what is not to
+    /// count while one is.
+    other: Option<Tally>,
+    /// Of a load that is held: which window it was last, since when there is none (0: while one is
+    /// open, and before the first), and how often its counts were asked for.
+    turn: u64,
+    closed_ns: u64,
+    asked: u64,
+    /// CPU time within windows that have closed.
+    cpu_ns: u64,
     stage: Stage,
     /// What TLS made of what came.
     plain: Vec<u8>,
@@ -118,6 +136,8 @@ pub(crate) struct Worker {
     cpu_at_open_ns: u64,
     /// How long what was under way when the window opened had been so, summed up.
     carried_ns: u64,
+    /// The same, when it closed.
+    left_ns: u64,
     before: Before,
     opened: u64,
     reopened: u64,
@@ -153,12 +173,18 @@ impl Worker {
             book: Book::new(plan, number),
             lanes: (0..lanes).map(|lane| Lane::new(source(lane))).collect(),
             tally: Tally::new(clock::now()),
+            other: None,
+            turn: 0,
+            closed_ns: 0,
+            asked: 0,
+            cpu_ns: 0,
             stage: Stage::Opening,
             plain: Vec::new(),
             free: VecDeque::new(),
             reopen: BinaryHeap::new(),
             schedule: None,
             left: match plan.stop {
+                _ if shared.is_held() => u64::MAX,
                 Stop::After(_) => u64::MAX,
                 Stop::Requests(count) => share(count),
             },
@@ -179,6 +205,7 @@ impl Worker {
             closes_ns: u64::MAX,
             cpu_at_open_ns: 0,
             carried_ns: 0,
+            left_ns: 0,
             before: Before::default(),
             opened: 0,
             reopened: 0,
@@ -199,7 +226,7 @@ impl Worker {
             self.io.wait((until > now).then_some(until), &mut round);
             self.tally.wakeups += 1;
             now = clock::now();
-            if now >= until || self.stage <= Stage::Ready || self.shared.is_stopped() {
+            if now >= until || self.stage <= Stage::Ready || self.is_called() {
                 self.keep_time(now);
             }
             if self.stage == Stage::Over {
@@ -220,6 +247,14 @@ impl Worker {
             self.publish();
         }
         self.finish()
+    }
+
+    /// Whether somebody wants it to stop, to open a window or to tell what it has counted.
+    #[inline]
+    fn is_called(&self) -> bool {
+        let shared = &self.shared;
+        shared.is_stopped()
+            || (shared.is_held() && (shared.turn().0, shared.asked()) != (self.turn, self.asked))
     }
 
     /// The next moment at which something is to be done, ready or not.
@@ -269,12 +304,18 @@ impl Worker {
                 self.employ(lane, now);
             }
         }
+        if self.stage == Stage::Window && now >= self.closes_ns {
+            if !self.shared.is_held() {
+                return self.over(now);
+            }
+            self.close_window(now);
+        }
+        // After the closing: what was asked for meanwhile would go unheard until the next wake-up.
+        if self.stage == Stage::Ramp && self.shared.is_held() {
+            self.hold(now);
+        }
         if self.stage == Stage::Ramp && now >= self.opens_ns {
             self.open_window(now);
-        }
-        if self.stage == Stage::Window && now >= self.closes_ns {
-            self.over(now);
-            return;
         }
         while let Some(std::cmp::Reverse((at, lane))) = self.reopen.peek().copied()
             && at <= now
@@ -300,14 +341,69 @@ impl Worker {
         }
     }
 
+    /// Between the windows of a load that is held: tells what it has counted, and gets ready for
+    /// the next.
+    fn hold(&mut self, now: u64) {
+        let (turn, opens_ns, closes_ns) = self.shared.turn();
+        if self.asked != self.shared.asked() {
+            self.asked = self.shared.asked();
+            let fresh = Tally::new(now);
+            let counted = self.other.replace(fresh);
+            let counted = counted.unwrap_or_else(|| Tally::new(now));
+            self.before.add(&counted);
+            let outcome = self.outcome(counted, now);
+            (self.carried_ns, self.left_ns, self.cpu_ns) = (0, 0, 0);
+            (self.established, self.reopened) = (0, 0);
+            if let Some(other) = &mut self.other {
+                other.pause(now);
+            }
+            self.shared.give(outcome);
+        }
+        if self.turn != turn {
+            self.turn = turn;
+            (self.opens_ns, self.closes_ns) = (opens_ns, closes_ns);
+            if self.closed_ns > 0 {
+                let pause_ns = now - std::mem::take(&mut self.closed_ns);
+                for lane in &mut self.lanes {
+                    lane.talk.shift(pause_ns, now);
+                    lane.since_ns = (lane.since_ns + pause_ns).min(now);
+                }
+            }
+            self.scan_ns = now + self.scan_every_ns;
+        }
+    }
+
+    /// Closes a window of a load that is held. What comes now, and what is late, is nobody's.
+    fn close_window(&mut self, now: u64) {
+        self.stage = Stage::Ramp;
+        self.cpu_ns += clock::thread_cpu().saturating_sub(self.cpu_at_open_ns);
+        self.left_ns += self.under_way_ns(now);
+        self.tally.pause(now);
+        if let Some(other) = &mut self.other {
+            std::mem::swap(&mut self.tally, other);
+        }
+        self.closed_ns = now;
+        (self.opens_ns, self.closes_ns, self.scan_ns) = (u64::MAX, u64::MAX, u64::MAX);
+    }
+
     fn open_window(&mut self, now: u64) {
         self.stage = Stage::Window;
         if !self.is_closing() {
-            self.established = self.connected;
+            self.established = self.established.max(self.connected);
         }
-        self.before.answers += self.tally.answers;
-        self.before.failed += self.tally.failed;
-        self.before.sent += self.tally.sent;
+        if self.shared.is_held() {
+            let mut counts = self.other.take().unwrap_or_else(|| {
+                let mut fresh = Tally::new(now);
+                fresh.pause(now);
+                fresh
+            });
+            counts.resume(now);
+            self.other = Some(std::mem::replace(&mut self.tally, counts));
+            self.carried_ns += self.under_way_ns(now);
+            self.cpu_at_open_ns = clock::thread_cpu();
+            return;
+        }
+        self.before.add(&self.tally);
         let before = std::mem::replace(&mut self.tally, Tally::new(now));
         if !self.is_closing() {
             // Connections that are kept were opened before; that is all there is to know of it.
@@ -329,15 +425,28 @@ impl Worker {
     #[inline]
     fn publish(&self) {
         let board = &self.shared.boards[self.number];
-        board.answers.store(self.before.answers + self.tally.answers, Ordering::Relaxed);
-        board.failures.store(self.before.failed + self.tally.failed, Ordering::Relaxed);
+        let (mut answers, mut failed) = (self.before.answers, self.before.failed);
+        for tally in std::iter::once(&self.tally).chain(&self.other) {
+            answers += tally.answers;
+            failed += tally.failed;
+        }
+        board.answers.store(answers, Ordering::Relaxed);
+        board.failures.store(failed, Ordering::Relaxed);
         board.connected.store(self.connected, Ordering::Relaxed);
     }
 
     fn finish(mut self) -> Outcome {
         self.publish();
-        let cpu_ns = clock::thread_cpu().saturating_sub(self.cpu_at_open_ns);
         let now = self.closes_ns;
+        self.cpu_ns += clock::thread_cpu().saturating_sub(self.cpu_at_open_ns);
+        self.left_ns += self.under_way_ns(now);
+        let counted = std::mem::replace(&mut self.tally, Tally::new(now));
+        self.before.add(&counted);
+        self.outcome(counted, now)
+    }
+
+    /// What was counted, which is among what was before already, and how things stand at `now`.
+    fn outcome(&mut self, counted: Tally, now: u64) -> Outcome {
         let silent = self.timeout_ns / 2;
         let oldest = self.lanes.iter().filter_map(|lane| lane.talk.oldest().map(|f| (lane, f)));
         let unanswered = oldest
@@ -345,32 +454,28 @@ impl Worker {
                 lane.talk.phase() != Phase::Body && now.saturating_sub(flight.sent_ns) > silent
             })
             .count() as u64;
-        let (due, queued) = self.count_due(now);
-        let whole = Whole {
-            answers: self.before.answers + self.tally.answers,
-            sent: self.before.sent + self.tally.sent,
-        };
-        let edges = Edges { opens_ns: self.carried_ns, closes_ns: self.under_way_ns(now) };
-        let mut outcome = self.tally.into_outcome(now, io::NAME);
+        let sent = counted.sent;
+        let (due, queued) = self.count_due(now, sent);
+        let mut outcome = counted.into_outcome(now, io::NAME);
         outcome.in_flight = self.in_flight;
-        outcome.edges = edges;
+        outcome.edges = Edges { opens_ns: self.carried_ns, closes_ns: self.left_ns };
         outcome.unanswered = unanswered;
         outcome.due = due;
         outcome.queued = queued;
-        outcome.whole = whole;
+        outcome.whole = Whole { answers: self.before.answers, sent: self.before.sent };
         outcome.connections.asked = self.lanes.len() as u64;
         outcome.connections.established = self.established;
         outcome.connections.opened = self.opened;
         outcome.connections.reopened = self.reopened;
         let cpu = self.plan.cpus.get(self.number % self.plan.cpus.len().max(1)).copied();
-        outcome.threads[0].cpu_ns = cpu_ns;
+        outcome.threads[0].cpu_ns = self.cpu_ns;
         outcome.threads[0].cpu = cpu;
         outcome
     }
 
     /// How many requests were due within the window, and how many of all that were due were not
     /// sent.
-    fn count_due(&mut self, now: u64) -> (u64, u64) {
+    fn count_due(&mut self, now: u64, sent: u64) -> (u64, u64) {
         let Some(mut schedule) = self.schedule.take() else { return (0, 0) };
         let (threads, pace) = (self.plan.threads, self.plan.pace);
         let queued = if self.left == 0 { 0 } else { schedule.drain(now) };
@@ -381,7 +486,7 @@ impl Worker {
         });
         match self.plan.stop {
             Stop::After(_) => (due, queued),
-            Stop::Requests(_) => (due.min(self.tally.sent), queued),
+            Stop::Requests(_) => (due.min(sent), queued),
         }
     }
 

@@ -86,6 +86,70 @@ fn a_window_opens_after_the_ramp_and_closes_in_time() {
     assert!(outcome.in_flight <= 2);
 }
 
+/// Counts that were asked for while a window was still open were never given.
+#[test]
+fn of_a_held_load_its_windows_count() {
+    const TURN: Duration = Duration::from_millis(20);
+    let server = polite();
+    let mut plan = server.plan(4, 1);
+    plan.threads = 2;
+    let session = Session::hold(&plan).expect("a load");
+    assert!(session.window().is_some());
+    let mut sum = 0;
+    for turns in [1, 3] {
+        for _ in 0..turns {
+            let window = session.turn(Duration::from_millis(5), TURN);
+            let closes = window.closes.expect("an end");
+            assert_eq!(closes - window.opens, TURN);
+            std::thread::sleep(closes.saturating_duration_since(std::time::Instant::now()));
+        }
+        let outcome = session.collect().expect("an outcome");
+        assert!(outcome.window_ns > 0);
+        assert!(outcome.answers > 0);
+        assert_eq!(outcome.answers, outcome.service.len());
+        assert_eq!(outcome.failures.total(), 0);
+        assert_eq!(outcome.connections.established, 4);
+        sum += outcome.answers;
+    }
+    assert!(session.progress().answers > sum, "what comes between windows does not count");
+    let _ = session.turn(Duration::ZERO, Duration::from_secs(60));
+    session.stop();
+    assert!(session.collect().is_none());
+}
+
+#[test]
+fn between_the_windows_of_a_held_load_time_stands_still() {
+    let still = Arc::new(AtomicBool::new(false));
+    let server = {
+        let still = still.clone();
+        Server::start(move |mut guest| {
+            while guest.request().is_some() {
+                while still.load(Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                if !guest.send(HELLO) {
+                    break;
+                }
+            }
+        })
+    };
+    let mut plan = server.plan(3, 1);
+    plan.timeout = Duration::from_secs(1);
+    let session = Session::hold(&plan).expect("a load");
+    assert!(session.window().is_some());
+    for pause_ms in [1_500, 0] {
+        let window = session.turn(Duration::ZERO, Duration::from_millis(20));
+        let closes = window.closes.expect("an end");
+        std::thread::sleep(closes.saturating_duration_since(std::time::Instant::now()));
+        still.store(true, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(pause_ms));
+        still.store(false, Ordering::SeqCst);
+    }
+    let outcome = session.collect().expect("an outcome");
+    assert_eq!(outcome.failures.total(), 0);
+    assert!(outcome.service.max() < 1_500_000_000, "{}", outcome.service.max());
+}
+
 #[test]
 fn a_session_that_is_stopped_keeps_what_it_measured() {
     let server = polite();

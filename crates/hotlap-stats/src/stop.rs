@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(heats(180.0), [9]);
         assert_eq!(heats(100.0), [15]);
         assert_eq!(heats(80.0), [1, 1, 2]);
-        assert_eq!(heats(40.0), [4, 4, 4]);
+        assert_eq!(heats(40.0), [2, 2, 3, 3]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Is the method right? Many short races of a server against itself, and against one that was made
 //! dearer, while a neighbour takes a random share of every core in bursts.
 //!
-//!     cargo bench -p hotlap --bench method -- [--runs 100] [--seconds 20] [--lap-ms 25]
+//!     cargo bench -p hotlap --bench method -- [--runs 100] [--seconds 20] [--lap-ms 100]
 //!                 [--connections 64] [--dearer 3] [--best-runs 20] [--best-seconds 3]
 //!                 [--no-neighbour] [--keep FILE]
 //!
@@ -133,7 +133,7 @@ fn options(args: &[String]) -> Options {
     Options {
         runs: whole("--runs", 100),
         seconds: whole("--seconds", 20),
-        lap_ms: whole("--lap-ms", 25),
+        lap_ms: whole("--lap-ms", 100),
         connections: whole("--connections", 64) as usize,
         dearer,
         best_runs: whole("--best-runs", 20),

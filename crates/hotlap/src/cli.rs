@@ -265,7 +265,7 @@ pub struct Schedule {
     /// Stop before the budget is spent when all intervals are as narrow as this
     #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
     pub precision: Option<f64>,
-    /// Length of a lap (default: what the suite says; else 25ms); a block holds as many of each
+    /// Length of a lap (default: what the suite says; else 100ms); a block holds as many of each
     /// server as make 0.6 s
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     pub lap: Option<Duration>,

@@ -52,6 +52,12 @@ pub(super) struct Seat {
     pub(super) steady: Vec<Option<(Class, usize)>>,
     /// How long its laps are, by load.
     pub(super) laps: Vec<Duration>,
+    /// How long its turns are, by load, where it may be driven in turns.
+    pub(super) turns: Vec<Option<Duration>>,
+    /// The load that goes on when its turn comes again.
+    pub(super) held: Option<Held>,
+    /// Its context switches before the first turn of the lap under way.
+    switches_before: Option<Switches>,
     /// The cores that it runs on; none: not pinned.
     pub(super) cores: Vec<usize>,
     /// Its memory, and when that was looked at.
@@ -70,8 +76,54 @@ pub(super) struct Sample {
     cpu: Option<Cpu>,
 }
 
-/// What happened between two samples.
+/// A load that is kept up between the turns of a server.
+pub(super) struct Held {
+    pub(super) load: usize,
+    pub(super) session: Session,
+    /// Requests when the lap under way began.
+    requests: u64,
+    /// What its turns were so far.
+    pub(super) driven: Option<Driven>,
+}
+
+/// The turns of a lap so far.
 #[derive(Debug, Clone, Copy)]
+pub(super) struct Driven {
+    /// When the window of the first opened.
+    pub(super) at: Instant,
+    pub(super) between: Between,
+}
+
+impl Held {
+    pub(super) fn new(load: usize, session: Session) -> Self {
+        Self { load, session, requests: 0, driven: None }
+    }
+
+    /// One more turn is driven, sampled at its edges.
+    pub(super) fn add(&mut self, before: &Sample, after: &Sample) {
+        let driven =
+            self.driven.get_or_insert(Driven { at: before.at, between: Between::default() });
+        driven.between.add(&after.since(before));
+    }
+
+    /// The lap ends: what it was, and how many requests were answered in and between its turns.
+    pub(super) fn end_lap(&mut self) -> Option<(Driven, u64)> {
+        let progress = self.session.progress();
+        let before = std::mem::replace(&mut self.requests, progress.answers + progress.failures);
+        Some((self.driven.take()?, self.requests - before))
+    }
+}
+
+impl Between {
+    fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.wall_ns += other.wall_ns;
+        self.cpu_ns += other.cpu_ns;
+    }
+}
+
+/// What happened between two samples.
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Between {
     pub(super) requests: u64,
     pub(super) wall_ns: u64,
@@ -104,6 +156,9 @@ impl Seat {
             requests: Vec::new(),
             steady: vec![None; loads],
             laps: vec![Duration::ZERO; loads],
+            turns: vec![None; loads],
+            held: None,
+            switches_before: None,
             cores: Vec::new(),
             memory: None,
             verified: false,
@@ -147,20 +202,37 @@ impl Seat {
         Some(Count { requests, counted: counted? })
     }
 
-    /// What the server used between two samples, and what it has in memory now.
+    /// The switches of the lap in turns that ends.
+    pub(super) fn switches_of_lap(&mut self) -> (Switches, Switches) {
+        let last = self.switches();
+        (self.switches_before.take().unwrap_or(last), last)
+    }
+
+    /// A lap in turns begins with the next one, unless one is under way. It is stopped now.
+    pub(super) fn begin_lap(&mut self) {
+        if self.switches_before.is_none() {
+            self.switches_before = Some(self.switches());
+        }
+    }
+
+    /// What the server used between two samples, or more of them, and what it has in memory now.
+    /// Switches were counted around them, while `requests` were answered.
     pub(super) fn usage(
         &mut self,
-        (before, after): (&Sample, &Sample),
+        between: &Between,
         (first, last): (Switches, Switches),
+        requests: u64,
     ) -> Option<Usage> {
         let memory = self.memory()?;
-        let between = after.since(before);
+        // As many as belong to what was answered between the samples.
+        let share = between.requests as f64 / requests.max(1) as f64;
+        let switches = |last: u64, first: u64| (last.saturating_sub(first) as f64 * share) as u64;
         Some(Usage {
             wall_ns: between.wall_ns,
             requests: between.requests,
             cpu_ns: between.cpu_ns,
-            switches: last.voluntary.saturating_sub(first.voluntary),
-            preemptions: last.involuntary.saturating_sub(first.involuntary),
+            switches: switches(last.voluntary, first.voluntary),
+            preemptions: switches(last.involuntary, first.involuntary),
             rss_bytes: memory.rss_bytes,
             pss_bytes: memory.pss_bytes.unwrap_or(0),
             threads: memory.threads,
@@ -194,6 +266,8 @@ impl Seat {
 
     /// Ends it. What was wrong with that, if anything.
     pub(super) fn stop(&mut self, grace: Duration) -> Option<String> {
+        self.held = None;
+        self.switches_before = None;
         self.sampler = None;
         self.memory = None;
         self.counters = None;

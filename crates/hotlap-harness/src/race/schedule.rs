@@ -12,7 +12,7 @@ use hotlap_stats::steady::Class;
 
 use super::{Event, Over, Place, Race, order, shuffled};
 use crate::entrant::{Entrant, Role};
-use crate::lap::Kind;
+use crate::lap::{Kind, Lap};
 use crate::timetable::{Next, Timetable};
 use crate::track::{Retired, Track};
 
@@ -33,6 +33,28 @@ pub fn run(race: &Race, track: &mut dyn Track, watch: &mut dyn FnMut(Event)) -> 
     let over = schedule.run();
     schedule.stop_all();
     over
+}
+
+/// A block of one load, as far as it is driven.
+struct Lanes {
+    load: usize,
+    /// The place of the next lap.
+    nth: u32,
+    /// Turns of the lap under way, by entrant.
+    turns: Vec<u32>,
+}
+
+impl Lanes {
+    fn next(&mut self) -> u32 {
+        self.nth += 1;
+        self.nth - 1
+    }
+}
+
+/// Whether the `at`-th of `of` steps is one of `some` that are spread evenly over them: those in
+/// the middles of as many equal parts.
+fn spread(some: u32, of: u32, at: u32) -> bool {
+    (0..some).any(|part| (2 * part + 1) * of / (2 * some) == at)
 }
 
 struct Schedule<'a> {
@@ -124,19 +146,64 @@ impl Schedule<'_> {
         let began = self.elapsed();
         let rounds = self.race.rounds.max(1);
         for load in 0..self.race.loads.len() {
-            let kind = self.race.loads[load].rate.map_or(Kind::Flat, |rate| Kind::Paced { rate });
-            let mut nth = 0;
-            for round in 0..rounds {
-                for entrant in order(self.race.seed, place, (load, round), self.running.len()) {
-                    if self.is_in_round(entrant, (load, kind), (round, rounds)) {
-                        self.lap(place, nth, entrant, load, kind)?;
-                    }
-                    nth += 1;
-                }
-            }
+            let mut lanes = Lanes { load, nth: 0, turns: vec![0; self.running.len()] };
+            (0..rounds).try_for_each(|round| self.round(place, (round, rounds), &mut lanes))?;
         }
         self.timetable.block_run(self.elapsed().saturating_sub(began));
         Ok(())
+    }
+
+    /// Two laps of every server. Those that may be driven in turns are: all take their turns one
+    /// after the other, there and back, until each has had its two laps; the others drive theirs in
+    /// the middle of that.
+    fn round(
+        &mut self,
+        place: Place,
+        (round, rounds): (u32, u32),
+        lanes: &mut Lanes,
+    ) -> Result<(), Over> {
+        let load = lanes.load;
+        let kind = self.race.loads[load].rate.map_or(Kind::Flat, |rate| Kind::Paced { rate });
+        let turns: Vec<u32> = (0..self.running.len())
+            .map(|entrant| match kind {
+                Kind::Flat => self.track.turns(entrant, load).max(1),
+                Kind::Paced { .. } => 1,
+            })
+            .collect();
+        let most = turns.iter().copied().max().unwrap_or(1);
+        for step in 0..most {
+            let salt = (load, round * most + step);
+            for entrant in order(self.race.seed, place, salt, self.running.len()) {
+                let is_next = spread(turns[entrant], most, step);
+                if !is_next || !self.is_in_round(entrant, (load, kind), (round, rounds)) {
+                    continue;
+                }
+                if turns[entrant] == 1 {
+                    self.lap(place, lanes.next(), entrant, load, kind)?;
+                } else if self.turn(entrant, load)? {
+                    lanes.turns[entrant] += 1;
+                    if lanes.turns[entrant] >= turns[entrant] {
+                        lanes.turns[entrant] = 0;
+                        let lap = self.track.lap_of_turns(entrant, load);
+                        self.driven(place, lanes.next(), entrant, lap)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One turn of a server that runs; whether it took it.
+    fn turn(&mut self, entrant: usize, load: usize) -> Result<bool, Over> {
+        self.go_on()?;
+        if !self.running[entrant] {
+            return Ok(false);
+        }
+        (self.watch)(Event::Lapping { entrant, load });
+        if let Err(why) = self.track.turn(entrant, load) {
+            self.retire(entrant, &why)?;
+        }
+        Ok(self.running[entrant])
     }
 
     /// Whether a server takes part in a round: one whose laps have to be longer, since it answers
@@ -145,8 +212,7 @@ impl Schedule<'_> {
         let (usual, own) = (self.race.lap, self.track.lap_takes(entrant, how.0, how.1));
         let fits = usual.as_secs_f64() * f64::from(rounds) / own.as_secs_f64().max(1e-3);
         let own = (fits.round() as u32).clamp(1, rounds);
-        // The middles of so many equal parts.
-        (0..own).any(|part| (2 * part + 1) * rounds / (2 * own) == round)
+        spread(own, rounds, round)
     }
 
     /// Every server once, in random order, at a rate that all can carry. Not mirrored: these are
@@ -180,7 +246,19 @@ impl Schedule<'_> {
             return Ok(());
         }
         (self.watch)(Event::Lapping { entrant, load });
-        match self.track.lap(entrant, load, kind) {
+        let lap = self.track.lap(entrant, load, kind);
+        self.driven(place, nth, entrant, lap)
+    }
+
+    /// A lap is driven, or that was the end of it.
+    fn driven(
+        &mut self,
+        place: Place,
+        nth: u32,
+        entrant: usize,
+        lap: Result<Lap, Retired>,
+    ) -> Result<(), Over> {
+        match lap {
             Ok(mut lap) => {
                 lap.at_ms += u64::try_from(self.race.past.spent.as_millis()).unwrap_or(u64::MAX);
                 lap.heat = place.heat;
@@ -252,7 +330,6 @@ mod tests {
     use super::*;
     use crate::contract::{Contract, Name};
     use crate::entrant::{Launch, Load, Start};
-    use crate::lap::Lap;
     use crate::scripted::{Script, Scripted};
     use crate::verify::Demand;
 

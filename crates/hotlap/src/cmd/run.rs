@@ -47,7 +47,7 @@ const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duratio
 pub const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// How long a lap is, unless somebody says.
-const LAP: Duration = Duration::from_millis(25);
+const LAP: Duration = Duration::from_millis(100);
 
 /// What a first start takes, about: to answer and be held against its contract, and to be warmed up
 /// by each load. Runtimes that compile what they run take longer.
