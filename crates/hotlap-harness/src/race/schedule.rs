@@ -3,7 +3,8 @@
 //!
 //! A heat starts every server afresh, in random order, and warms each. A block runs every server
 //! once in random order and once more in the mirrored order, `C A B · B A C`, and that some rounds,
-//! so that what the machine does meanwhile falls on all alike. Where it is asked for, a heat ends
+//! so that what the machine does meanwhile falls on all alike. Laps are driven in turns where they
+//! may be, so that what is compared lies milliseconds apart. Where it is asked for, a heat ends
 //! with a paced lap of each: the same rate for all.
 
 use std::time::Duration;
