@@ -163,6 +163,20 @@ impl Usage {
 }
 
 impl Lap {
+    /// A lap of an entrant under a load, not judged yet; the race fills in heat, block and place.
+    #[must_use]
+    pub fn new(
+        (entrant, load): (usize, usize),
+        kind: Kind,
+        at_ms: u64,
+        outcome: Outcome,
+        usage: Option<Usage>,
+    ) -> Self {
+        let (heat, block, place) = (0, 0, 0);
+        let failed = Vec::new();
+        Self { entrant, load, heat, block, place, kind, at_ms, outcome, usage, failed }
+    }
+
     /// Whether it takes part in estimates.
     #[must_use]
     pub fn counts(&self) -> bool {

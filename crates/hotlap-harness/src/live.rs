@@ -262,32 +262,30 @@ impl Live {
         };
         let switches = seat.switches_of_lap();
         let usage = seat.usage(&driven.between, switches, requests);
-        let silent = outcome.answers == 0 && !self.stop.load(Ordering::Relaxed);
-        if silent {
-            seat.held = None;
-            seat.thaw();
-            if seat.ask_again().is_err() {
-                return Err(seat.unanswered("lap", Ok(outcome)));
-            }
-        }
+        let outcome = self.unless_it_hangs(entrant, outcome)?;
         Ok(Run { at: driven.at, outcome, usage, side_effect: None })
+    }
+
+    /// A lap without an answer is marked and left out. It says that the server hangs only if the
+    /// server does not answer now either: on a busy machine half a second can go by.
+    fn unless_it_hangs(&mut self, entrant: usize, outcome: Outcome) -> Result<Outcome, Retired> {
+        if outcome.answers > 0 || self.stop.load(Ordering::Relaxed) {
+            return Ok(outcome);
+        }
+        let seat = &mut self.seats[entrant];
+        seat.held = None;
+        seat.thaw();
+        match seat.ask_again() {
+            Ok(_) => Ok(outcome),
+            Err(_) => Err(seat.unanswered("lap", Ok(outcome))),
+        }
     }
 
     /// The lap that a run is.
     fn judged(&self, entrant: usize, load: usize, kind: Kind, run: Run) -> Lap {
         let at_ms = run.at.saturating_duration_since(self.began).as_millis();
-        let mut lap = Lap {
-            entrant,
-            load,
-            heat: 0,
-            block: 0,
-            place: 0,
-            kind,
-            at_ms: u64::try_from(at_ms).unwrap_or(u64::MAX),
-            outcome: run.outcome,
-            usage: run.usage,
-            failed: Vec::new(),
-        };
+        let at_ms = u64::try_from(at_ms).unwrap_or(u64::MAX);
+        let mut lap = Lap::new((entrant, load), kind, at_ms, run.outcome, run.usage);
         lap.failed = gate::judge(&lap, &self.loads[load]);
         lap.failed.extend(run.side_effect);
         lap
@@ -309,14 +307,9 @@ impl Live {
         let after = self.seats[entrant].sample(&session);
         let last = self.seats[entrant].switches();
         let outcome = session.join().map_err(|e| self.seats[entrant].failed("lap", e))?;
+        self.seats[entrant].still_there("lap")?;
+        let outcome = self.unless_it_hangs(entrant, outcome)?;
         let seat = &mut self.seats[entrant];
-        seat.still_there("lap")?;
-        // A lap without an answer is marked and left out. It says that the server hangs only if the
-        // server does not answer now either: on a busy machine half a second can go by.
-        let silent = outcome.answers == 0 && !self.stop.load(Ordering::Relaxed);
-        if silent && seat.ask_again().is_err() {
-            return Err(seat.unanswered("lap", Ok(outcome)));
-        }
         let between = after.since(&before);
         let usage = seat.usage(&between, (first, last), between.requests);
         let side_effect = seat.side_effect(counted, &outcome.whole);
@@ -406,8 +399,10 @@ impl Track for Live {
     }
 
     fn lap_of_turns(&mut self, entrant: usize, load: usize) -> Result<Lap, Retired> {
-        let run = self.gather(entrant)?;
-        Ok(self.judged(entrant, load, Kind::Flat, run))
+        let run = self.gather(entrant);
+        // It was thawed to be asked why it is silent.
+        self.seats[entrant].freeze();
+        Ok(self.judged(entrant, load, Kind::Flat, run?))
     }
 
     fn lap_takes(&self, entrant: usize, load: usize, kind: Kind) -> Duration {

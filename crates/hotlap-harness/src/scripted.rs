@@ -203,18 +203,7 @@ impl Track for Scripted {
             processes: 1,
             ..Usage::default()
         };
-        let mut lap = Lap {
-            entrant,
-            load,
-            heat: 0,
-            block: 0,
-            place: 0,
-            kind,
-            at_ms,
-            outcome,
-            usage: Some(usage),
-            failed: Vec::new(),
-        };
+        let mut lap = Lap::new((entrant, load), kind, at_ms, outcome, Some(usage));
         lap.failed = gate::judge(&lap, &self.loads[load]);
         Ok(lap)
     }

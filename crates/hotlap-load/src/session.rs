@@ -130,16 +130,14 @@ impl Shared {
         self.held
     }
 
-    /// Which window of a held load it is, and when that opens and closes.
-    pub(crate) fn turn(&self) -> (u64, u64, u64) {
-        let turn = self.turn.load(Ordering::Acquire);
-        let opens = self.opens_ns.load(Ordering::Relaxed);
-        (turn, opens, self.closes_ns.load(Ordering::Relaxed))
+    /// Which window of a held load it is, and how often its counts were asked for.
+    pub(crate) fn calls(&self) -> (u64, u64) {
+        (self.turn.load(Ordering::Acquire), self.asked.load(Ordering::Acquire))
     }
 
-    /// How often the counts of a held load were asked for.
-    pub(crate) fn asked(&self) -> u64 {
-        self.asked.load(Ordering::Acquire)
+    /// When the window opens and closes.
+    pub(crate) fn edges(&self) -> (u64, u64) {
+        (self.opens_ns.load(Ordering::Relaxed), self.closes_ns.load(Ordering::Relaxed))
     }
 
     /// What a worker has counted of a held load.

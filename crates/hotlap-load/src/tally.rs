@@ -83,6 +83,11 @@ impl Tally {
         }
     }
 
+    /// Nothing counted, and nothing to count until it is resumed.
+    pub(crate) fn paused(now_ns: u64) -> Self {
+        Self { paused_ns: now_ns, ..Self::new(now_ns) }
+    }
+
     /// Counts no more, until it is resumed.
     pub(crate) fn pause(&mut self, now_ns: u64) {
         self.paused_ns = now_ns;

@@ -92,8 +92,8 @@ pub(crate) struct Worker {
     book: Book,
     lanes: Vec<Lane>,
     tally: Tally,
-    /// Of a load that is held: the counts of its windows while none is open, and what is not to
-    /// count while one is.
+    /// Of a load that is held, and of no other: the counts of its windows while none is open, and
+    /// what is not to count while one is.
     other: Option<Tally>,
     /// Of a load that is held: which window it was last, since when there is none (0: while one is
     /// open, and before the first), and how often its counts were asked for.
@@ -173,7 +173,7 @@ impl Worker {
             book: Book::new(plan, number),
             lanes: (0..lanes).map(|lane| Lane::new(source(lane))).collect(),
             tally: Tally::new(clock::now()),
-            other: None,
+            other: shared.is_held().then(|| Tally::paused(clock::now())),
             turn: 0,
             closed_ns: 0,
             asked: 0,
@@ -252,9 +252,8 @@ impl Worker {
     /// Whether somebody wants it to stop, to open a window or to tell what it has counted.
     #[inline]
     fn is_called(&self) -> bool {
-        let shared = &self.shared;
-        shared.is_stopped()
-            || (shared.is_held() && (shared.turn().0, shared.asked()) != (self.turn, self.asked))
+        self.shared.is_stopped()
+            || (self.other.is_some() && self.shared.calls() != (self.turn, self.asked))
     }
 
     /// The next moment at which something is to be done, ready or not.
@@ -344,24 +343,20 @@ impl Worker {
     /// Between the windows of a load that is held: tells what it has counted, and gets ready for
     /// the next.
     fn hold(&mut self, now: u64) {
-        let (turn, opens_ns, closes_ns) = self.shared.turn();
-        if self.asked != self.shared.asked() {
-            self.asked = self.shared.asked();
-            let fresh = Tally::new(now);
-            let counted = self.other.replace(fresh);
-            let counted = counted.unwrap_or_else(|| Tally::new(now));
-            self.before.add(&counted);
-            let outcome = self.outcome(counted, now);
+        let (turn, asked) = self.shared.calls();
+        if self.asked != asked {
+            self.asked = asked;
+            if let Some(counted) = self.other.replace(Tally::paused(now)) {
+                self.before.add(&counted);
+                let outcome = self.outcome(counted, now);
+                self.shared.give(outcome);
+            }
             (self.carried_ns, self.left_ns, self.cpu_ns) = (0, 0, 0);
             (self.established, self.reopened) = (0, 0);
-            if let Some(other) = &mut self.other {
-                other.pause(now);
-            }
-            self.shared.give(outcome);
         }
         if self.turn != turn {
             self.turn = turn;
-            (self.opens_ns, self.closes_ns) = (opens_ns, closes_ns);
+            (self.opens_ns, self.closes_ns) = self.shared.edges();
             if self.closed_ns > 0 {
                 let pause_ns = now - std::mem::take(&mut self.closed_ns);
                 for lane in &mut self.lanes {
@@ -391,14 +386,9 @@ impl Worker {
         if !self.is_closing() {
             self.established = self.established.max(self.connected);
         }
-        if self.shared.is_held() {
-            let mut counts = self.other.take().unwrap_or_else(|| {
-                let mut fresh = Tally::new(now);
-                fresh.pause(now);
-                fresh
-            });
-            counts.resume(now);
-            self.other = Some(std::mem::replace(&mut self.tally, counts));
+        if let Some(other) = &mut self.other {
+            std::mem::swap(&mut self.tally, other);
+            self.tally.resume(now);
             self.carried_ns += self.under_way_ns(now);
             self.cpu_at_open_ns = clock::thread_cpu();
             return;

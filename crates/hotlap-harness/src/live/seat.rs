@@ -251,7 +251,7 @@ impl Seat {
 
     /// Stops it where it stands. A server that runs elsewhere goes on.
     pub(super) fn freeze(&mut self) {
-        if let Some(process) = &mut self.process {
+        if let Some(process) = self.process.as_mut().filter(|process| !process.is_frozen()) {
             // A process table that cannot be read fails the next sample, which says so.
             let _ = process.freeze();
         }
