@@ -4,10 +4,14 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hotlap_harness::process::{Process, Setting, Warden, warden};
 use rustix::time::{ClockId, clock_gettime};
+use signal_hook::consts::SIGINT;
+use signal_hook::flag;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -15,6 +19,9 @@ fn main() -> ExitCode {
     match words[..] {
         ["warden"] => return warden::main(),
         ["hold", folder, command] => {
+            // Where a shell started the tests in the background, this signal is ignored.
+            let always = Arc::new(AtomicBool::new(true));
+            flag::register_conditional_default(SIGINT, always).unwrap();
             let _server = hold(Path::new(folder), command);
             std::thread::sleep(Duration::from_secs(600));
         }

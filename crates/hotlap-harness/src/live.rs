@@ -13,7 +13,7 @@ use hotlap_load::{Outcome, Session};
 use hotlap_stats::steady::{Class, State, Test, Warmup as WarmupTest};
 
 use crate::cores::Split;
-use crate::entrant::{Entrant, Load};
+use crate::entrant::{Entrant, Load, Role};
 use crate::gate;
 use crate::lap::{Kind, Lap};
 use crate::process::Warden;
@@ -75,6 +75,9 @@ const BUSY: f64 = 0.4;
 /// A lap has at least so many mean service times in it, or what is under way at its edges would
 /// decide it.
 const SERVICE_TIMES: f64 = 8.0;
+
+/// Servers that are verified at the same time: most of that is waiting, for what should not come.
+const VERIFIED_AT_ONCE: usize = 4;
 
 /// Laps before the first that counts, of a server that was not flat.
 const PRACTICE: u32 = 8;
@@ -138,13 +141,23 @@ impl Live {
         wait(session, until, &self.stop);
     }
 
+    /// How a server became steady before; the reference and its double are one program, which
+    /// becomes so in one way.
+    fn steady(&self, entrant: usize, load: usize) -> Option<(Class, usize)> {
+        let is_reference = |role| matches!(role, Role::Reference | Role::Double);
+        let role = self.seats[entrant].entrant.role;
+        let same = |seat: &&Seat| is_reference(role) && is_reference(seat.entrant.role);
+        let of = |seat: &Seat| seat.steady[load];
+        of(&self.seats[entrant]).or_else(|| self.seats.iter().filter(same).find_map(of))
+    }
+
     /// Loads a server until its windows are steady; the windows are answers per second.
     fn warm_up(&mut self, entrant: usize, load: usize, plan: &Plan) -> Result<Warmup, Retired> {
         let session = Session::start(plan).map_err(|e| self.seats[entrant].failed("warm-up", e))?;
         let limit = self.setting.warm_limit.as_nanos() / WARM_WINDOW.as_nanos();
         let limit = usize::try_from(limit).unwrap_or(usize::MAX).max(Test::default().stretch);
         let test = Test { limit, ..Test::default() };
-        let known = self.seats[entrant].steady[load];
+        let known = self.steady(entrant, load);
         let test = known.map_or(test, |(class, windows)| test.again(class, windows));
         let mut test = WarmupTest::new(test);
         let mut curve = Vec::new();
@@ -184,7 +197,8 @@ impl Live {
         // A later warm-up is too short to be a judge, but for a server that nobody could judge yet.
         match known {
             Some((before, _)) if before != Class::NeverSteady => {
-                class = if class == Class::NeverSteady { before } else { class };
+                class = before;
+                since = if before == Class::Flat { 0 } else { since };
             }
             _ => seat.steady[load] = Some((class, curve.len())),
         }
@@ -340,15 +354,19 @@ struct Run {
 }
 
 impl Track for Live {
-    fn start(&mut self, entrant: usize) -> Result<Ready, Retired> {
-        let ready = self.bring_up(entrant);
+    fn start(&mut self, entrant: usize) -> Result<(), Retired> {
+        let started = self.boot(entrant);
         let seat = &mut self.seats[entrant];
-        if ready.is_err() {
+        if started.is_err() {
             seat.stop(Duration::ZERO);
         } else if self.setting.freeze {
             seat.freeze();
         }
-        ready
+        started
+    }
+
+    fn verify(&mut self, entrants: &[usize]) -> Vec<Result<Ready, Retired>> {
+        entrants.chunks(VERIFIED_AT_ONCE).flat_map(|some| self.verify_some(some)).collect()
     }
 
     fn warm(&mut self, entrant: usize, load: usize) -> Result<Warmup, Retired> {

@@ -99,6 +99,8 @@ pub enum Event<'a> {
         /// Which.
         entrant: usize,
     },
+    /// All are started, and are about to be held against their contracts.
+    Verifying,
     /// A server answers, and answers correctly.
     Started {
         /// Which.

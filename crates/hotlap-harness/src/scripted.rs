@@ -32,6 +32,8 @@ pub struct Script {
     pub wrong: u64,
     /// How busy the generator is, as a share.
     pub busy: f64,
+    /// In how many turns its laps are driven.
+    pub turns: u32,
     /// It dies in its so-manyth call (starts, warm-ups and laps counted together, from 0).
     pub dies_at: Option<usize>,
 }
@@ -48,6 +50,7 @@ impl Script {
             wobble: Vec::new(),
             wrong: 0,
             busy: 0.5,
+            turns: 1,
             dies_at: None,
         }
     }
@@ -100,6 +103,37 @@ impl Scripted {
         Ok(())
     }
 
+    /// The next lap of a script.
+    fn driven(&mut self, entrant: usize, load: usize, kind: Kind, at_ms: u64) -> Lap {
+        let script = self.scripts[entrant].clone();
+        let nth = self.laps[entrant];
+        self.laps[entrant] += 1;
+        let (faster, dearer) = match script.wobble.len() {
+            0 => (1.0, 1.0),
+            n => script.wobble[nth % n],
+        };
+        let rate = match kind {
+            Kind::Flat => script.rate * faster,
+            Kind::Paced { rate } => rate,
+        };
+        let outcome = self.outcome(&script, &self.loads[load], rate);
+        let requests = outcome.answers + outcome.failures.total();
+        let usage = Usage {
+            wall_ns: outcome.window_ns,
+            requests,
+            cpu_ns: (script.cost_ns * dearer * requests as f64) as u64,
+            switches: requests / 10,
+            rss_bytes: script.rss_bytes,
+            pss_bytes: script.rss_bytes,
+            threads: 1,
+            processes: 1,
+            ..Usage::default()
+        };
+        let mut lap = Lap::new((entrant, load), kind, at_ms, outcome, Some(usage));
+        lap.failed = gate::judge(&lap, &self.loads[load]);
+        lap
+    }
+
     fn outcome(&self, script: &Script, load: &Load, rate: f64) -> Outcome {
         let window_ns = u64::try_from(self.lap.as_nanos()).unwrap_or(u64::MAX);
         let answers = (rate * self.lap.as_secs_f64()).round() as u64;
@@ -150,16 +184,22 @@ impl Scripted {
 }
 
 impl Track for Scripted {
-    fn start(&mut self, entrant: usize) -> Result<Ready, Retired> {
-        let script = self.scripts[entrant].clone();
-        self.clock += script.ready;
-        self.call("start", entrant)?;
-        Ok(Ready {
-            ready_ms: script.ready.as_secs_f64() * 1e3,
-            badges: (14, 14),
-            notes: Vec::new(),
-            rss_bytes: script.rss_bytes,
-        })
+    fn start(&mut self, entrant: usize) -> Result<(), Retired> {
+        self.clock += self.scripts[entrant].ready;
+        self.call("start", entrant)
+    }
+
+    fn verify(&mut self, entrants: &[usize]) -> Vec<Result<Ready, Retired>> {
+        let ready = |entrant: &usize| {
+            let script = &self.scripts[*entrant];
+            Ok(Ready {
+                ready_ms: script.ready.as_secs_f64() * 1e3,
+                badges: (14, 14),
+                notes: Vec::new(),
+                rss_bytes: script.rss_bytes,
+            })
+        };
+        entrants.iter().map(ready).collect()
     }
 
     fn warm(&mut self, entrant: usize, _load: usize) -> Result<Warmup, Retired> {
@@ -179,33 +219,22 @@ impl Track for Scripted {
         let at_ms = u64::try_from(self.clock.as_millis()).unwrap_or(u64::MAX);
         self.clock += self.lap + Duration::from_millis(110);
         self.call("lap", entrant)?;
-        let script = self.scripts[entrant].clone();
-        let nth = self.laps[entrant];
-        self.laps[entrant] += 1;
-        let (faster, dearer) = match script.wobble.len() {
-            0 => (1.0, 1.0),
-            n => script.wobble[nth % n],
-        };
-        let rate = match kind {
-            Kind::Flat => script.rate * faster,
-            Kind::Paced { rate } => rate,
-        };
-        let outcome = self.outcome(&script, &self.loads[load], rate);
-        let requests = outcome.answers + outcome.failures.total();
-        let usage = Usage {
-            wall_ns: outcome.window_ns,
-            requests,
-            cpu_ns: (script.cost_ns * dearer * requests as f64) as u64,
-            switches: requests / 10,
-            rss_bytes: script.rss_bytes,
-            pss_bytes: script.rss_bytes,
-            threads: 1,
-            processes: 1,
-            ..Usage::default()
-        };
-        let mut lap = Lap::new((entrant, load), kind, at_ms, outcome, Some(usage));
-        lap.failed = gate::judge(&lap, &self.loads[load]);
-        Ok(lap)
+        Ok(self.driven(entrant, load, kind, at_ms))
+    }
+
+    fn turns(&self, entrant: usize, _load: usize) -> u32 {
+        self.scripts[entrant].turns
+    }
+
+    fn turn(&mut self, entrant: usize, _load: usize) -> Result<(), Retired> {
+        self.clock += self.lap / self.scripts[entrant].turns.max(1);
+        self.call("turn", entrant)
+    }
+
+    fn lap_of_turns(&mut self, entrant: usize, load: usize) -> Result<Lap, Retired> {
+        let at_ms = u64::try_from(self.clock.as_millis()).unwrap_or(u64::MAX);
+        self.call("lap of turns", entrant)?;
+        Ok(self.driven(entrant, load, Kind::Flat, at_ms))
     }
 
     fn lap_takes(&self, _entrant: usize, _load: usize, _kind: Kind) -> Duration {

@@ -11,11 +11,24 @@ use crate::lap::{Count, Kind, Lap};
 
 /// Where laps are run.
 pub trait Track {
-    /// Starts an entrant afresh, waits until it answers and verifies it.
+    /// Starts an entrant afresh and waits until it answers.
     ///
     /// # Errors
     /// Why it cannot take part (any more).
-    fn start(&mut self, entrant: usize) -> Result<Ready, Retired>;
+    fn start(&mut self, entrant: usize) -> Result<(), Retired>;
+
+    /// Holds entrants that were started against their contracts. For each of them, in order, what
+    /// it is like, or why it cannot take part.
+    fn verify(&mut self, entrants: &[usize]) -> Vec<Result<Ready, Retired>>;
+
+    /// Starts one entrant and verifies it.
+    ///
+    /// # Errors
+    /// Why it cannot take part.
+    fn bring_up(&mut self, entrant: usize) -> Result<Ready, Retired> {
+        self.start(entrant)?;
+        self.verify(&[entrant]).remove(0)
+    }
 
     /// Loads an entrant until it is steady, or a limit is reached.
     ///

@@ -61,13 +61,13 @@ impl Default for Test {
 
 impl Test {
     /// The test for another start of a program, given how an earlier one became steady, and how
-    /// many windows it took to say so. A server that was flat only has to fill its caches: three
-    /// windows that agree are enough, and five are the most. One that warmed up does so again, and
-    /// no sooner: a compiler goes by what it has seen run.
+    /// many windows it took to say so. A server that was flat only has to fill its caches, and gets
+    /// three windows for that. One that warmed up does so again, and no sooner: a compiler goes by
+    /// what it has seen run.
     #[must_use]
     pub fn again(&self, class: Class, windows: usize) -> Self {
         match class {
-            Class::Flat => Self { stretch: 3, limit: self.limit.min(5), ..*self },
+            Class::Flat => Self { stretch: 3, limit: self.limit.min(3), ..*self },
             Class::WarmedUp | Class::SlowingDown => {
                 Self { least: windows.min(self.limit), ..*self }
             }

@@ -238,9 +238,21 @@ impl Random {
     }
 }
 
-/// How many rounds of arithmetic make a request dearer by what was asked: by the cost of a request
-/// without any, and that of one with so many that the difference is known well.
+/// How many rounds of arithmetic make a request dearer by what was asked. A busier server finds
+/// more requests at a wake-up and spends less on each, so what rounds cost alone says too little:
+/// the reference is raced against one that is about four times dearer than it should be, under the
+/// conditions of the runs, and a quarter of the rounds that explain what was found are taken.
 fn calibrate(arena: &Arena, options: &Options) -> u64 {
+    let guess = alone(arena, options);
+    let found = race(arena, options, 0, guess * 4).dearer_cost;
+    let rounds = (guess as f64 * 4.0 * options.dearer / percent(found)).round() as u64;
+    eprintln!("{} rounds are {:+.2} %: {rounds} rounds", guess * 4, percent(found));
+    rounds
+}
+
+/// The same, by what rounds cost a server alone: the cost of a request without any, and that of one
+/// with so many that the difference is known well.
+fn alone(arena: &Arena, options: &Options) -> u64 {
     const MANY: u64 = 2_000;
     let entrants = [0, MANY].map(|rounds| {
         let known = Known::Working { rounds };
@@ -250,7 +262,7 @@ fn calibrate(arena: &Arena, options: &Options) -> u64 {
     let setting = arena.setting(Duration::from_millis(100), Duration::from_secs(1));
     let mut live = Live::new(setting, &entrants, &loads, Arc::new(AtomicBool::new(false)));
     for entrant in 0..2 {
-        live.start(entrant).expect("a start");
+        live.bring_up(entrant).expect("a start");
         live.warm(entrant, 0).expect("a warm-up");
     }
     let mut costs = [Vec::new(), Vec::new()];
@@ -315,7 +327,7 @@ fn race(arena: &Arena, options: &Options, run: u64, rounds: u64) -> Found {
         smallest: smallest(costs(2), costs(0), &bar),
         sd_heat: spread.map_or(f64::NAN, |e| e.sd_heat),
         sd_block: spread.map_or(f64::NAN, |e| e.sd_block),
-        best_rate: (run <= options.best_runs).then(|| best_of_three(arena, options)),
+        best_rate: (1..=options.best_runs).contains(&run).then(|| best_of_three(arena, options)),
         measured: windows as f64 / 1e6 / kept.took_ms.max(1) as f64,
         heats: noise.map_or(0, |n| n.heats),
         blocks: noise.map_or(0, |n| n.blocks),
@@ -342,7 +354,7 @@ fn best_of_three(arena: &Arena, options: &Options) -> f64 {
     let setting = arena.setting(Duration::from_secs(options.best_seconds), Duration::from_secs(1));
     let mut live = Live::new(setting, &entrants, &loads, Arc::new(AtomicBool::new(false)));
     let mut best = |entrant| {
-        live.start(entrant).expect("a start");
+        live.bring_up(entrant).expect("a start");
         live.warm(entrant, 0).expect("a warm-up");
         let laps: Vec<Lap> =
             (0..3).map(|_| live.lap(entrant, 0, Kind::Flat).expect("a lap")).collect();

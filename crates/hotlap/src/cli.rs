@@ -287,7 +287,7 @@ pub struct Schedule {
     /// Do not freeze servers that are out of their lap
     #[arg(long)]
     pub no_freeze: bool,
-    /// Measure against the ceiling too (default: yes, where hotlap starts the servers)
+    /// Leave out the ceiling, which runs beside servers that hotlap starts
     #[arg(long)]
     pub no_ceiling: bool,
 }

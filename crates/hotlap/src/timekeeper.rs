@@ -123,6 +123,7 @@ impl<'a> Timekeeper<'a> {
             Event::Starting { entrant } => {
                 self.live.phase(format!("starting {}", name(&self.run, entrant)));
             }
+            Event::Verifying => self.live.phase("checking their answers".to_owned()),
             Event::Started { entrant, heat, ready } => {
                 let start = Start::new(entrant, heat, ready);
                 self.stored(|store, number| store.start(number, &start));

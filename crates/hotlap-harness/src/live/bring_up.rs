@@ -1,5 +1,8 @@
 //! A server brought up: started, waited for, and held against its contract.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use hotlap_load::http::Answer;
@@ -33,47 +36,83 @@ pub(crate) fn ask(target: &Target, host: &str, exchange: &Exchange) -> Result<An
 impl Seat {
     /// The double is the reference's own program, which is verified whole: only its answers to what
     /// is asked under load are looked at.
-    fn as_the_reference(&mut self, target: &Target, host: &str) -> Result<(u32, u32), Retired> {
+    fn as_the_reference(&mut self, target: &Target) -> Result<Examined, Retired> {
         let exchanges = &self.entrant.contract.exchanges;
         let answers: Result<Vec<Answer>, String> =
-            exchanges.iter().map(|exchange| ask(target, host, exchange)).collect();
+            exchanges.iter().map(|exchange| ask(target, &self.host, exchange)).collect();
         let answers = answers.map_err(|what| self.out("verify", what, "see its last lines"))?;
-        self.requests = self.entrant.contract.requests(host, &answers);
-        self.verified = true;
-        Ok((0, 0))
+        self.requests = self.entrant.contract.requests(&self.host, &answers);
+        Ok(Examined::default())
+    }
+
+    /// Holds it against its contract: the first time against all of it, later against what is asked
+    /// under load.
+    fn examine(&mut self) -> Result<Examined, Retired> {
+        let began = Instant::now();
+        let target = self.target.clone();
+        let target =
+            target.ok_or_else(|| self.out("verify", "it is not started".to_owned(), ""))?;
+        if self.verified {
+            for exchange in &self.entrant.contract.exchanges {
+                ask(&target, &self.host, exchange).map_err(|what| {
+                    let cause = format!("{}: {what}", exchange.name);
+                    self.out("verify", cause, "it answered rightly after an earlier start")
+                })?;
+            }
+            return Ok(Examined::default());
+        }
+        if self.entrant.role == Role::Double && self.entrant.contract.name.is_some() {
+            return self.as_the_reference(&target);
+        }
+        let mut notes = Vec::new();
+        if self.entrant.contract.name.is_none() {
+            let learned = learn::learn(&target, &self.host, &self.entrant.contract)
+                .map_err(|what| self.out("verify", what, "ask it with curl to see why"))?;
+            notes.extend(learned.notes);
+            self.entrant.contract = learned.contract;
+        }
+        let report = verify(&Verifier {
+            target: &target,
+            host: &self.host,
+            contract: &self.entrant.contract,
+            demand: self.entrant.demand,
+            rude: self.process.is_some(),
+            limit: LIMIT,
+        });
+        if !report.passed() {
+            let failures: Vec<String> = report.failures().map(ToString::to_string).collect();
+            let cause = failures.join("; ");
+            return Err(self.out("verify", cause, "a server that answers wrongly is not raced"));
+        }
+        self.requests = report.requests(&self.entrant.contract, &self.host);
+        if began.elapsed() > Duration::from_secs(20) {
+            notes.push(format!("verifying it took {:.0} s", began.elapsed().as_secs_f64()));
+        }
+        Ok(Examined { badges: report.badge_count(), notes })
     }
 }
 
+/// What was found of a server that keeps its contract.
+#[derive(Debug, Default)]
+struct Examined {
+    badges: (u32, u32),
+    notes: Vec<String>,
+}
+
 impl Live {
-    /// Starts a server, waits until it answers, and verifies it.
-    pub(super) fn bring_up(&mut self, entrant: usize) -> Result<Ready, Retired> {
-        let (host, ready, mut notes) = match self.seats[entrant].entrant.start.clone() {
+    /// Starts a server and waits until it answers; of one that runs elsewhere, notes where.
+    pub(super) fn boot(&mut self, entrant: usize) -> Result<(), Retired> {
+        match self.seats[entrant].entrant.start.clone() {
             Start::Running { target, host, .. } => {
-                self.seats[entrant].target = Some(target);
-                self.seats[entrant].host.clone_from(&host);
-                (host, Duration::ZERO, Vec::new())
+                let seat = &mut self.seats[entrant];
+                (seat.target, seat.host) = (Some(target), host);
+                Ok(())
             }
-            Start::Launch(launch) => {
-                let (ready, notes) = self.boot(entrant, &launch)?;
-                (HOST.to_owned(), ready, notes)
-            }
-        };
-        let badges = self.examine(entrant, &host, &mut notes)?;
-        let seat = &mut self.seats[entrant];
-        let memory = seat.sampler.as_mut().and_then(|s| s.resident().ok()).unwrap_or_default();
-        Ok(Ready {
-            ready_ms: ready.as_secs_f64() * 1e3,
-            badges,
-            notes,
-            rss_bytes: memory.rss_bytes,
-        })
+            Start::Launch(launch) => self.launch(entrant, &launch),
+        }
     }
 
-    fn boot(
-        &mut self,
-        entrant: usize,
-        launch: &crate::entrant::Launch,
-    ) -> Result<(Duration, Vec<String>), Retired> {
+    fn launch(&mut self, entrant: usize, launch: &crate::entrant::Launch) -> Result<(), Retired> {
         let seat = &mut self.seats[entrant];
         let first = seat.entrant.contract.exchanges[0].clone();
         let lines = Lines::of(&seat.entrant);
@@ -101,69 +140,69 @@ impl Live {
         seat.sampler = Some(Sampler::new(&booted.process));
         seat.target = Some(booted.target);
         seat.process = Some(booted.process);
-        let mut notes = booted.notes;
+        seat.ready = booted.ready;
+        seat.notes = booted.notes;
         match booted.counters {
             Ok(counters) => seat.counters = Some(counters),
-            Err(why) if self.setting.counters => notes.push(format!("no instructions: {why}")),
+            Err(why) if self.setting.counters => seat.notes.push(format!("no instructions: {why}")),
             Err(_) => {}
         }
-        Ok((booted.ready, notes))
+        Ok(())
     }
 
-    /// Holds it against its contract: the first time against all of it, later against what is asked
-    /// under load.
-    fn examine(
-        &mut self,
-        entrant: usize,
-        host: &str,
-        notes: &mut Vec<String>,
-    ) -> Result<(u32, u32), Retired> {
-        let began = Instant::now();
-        let seat = &mut self.seats[entrant];
-        let target = seat.target.clone().unwrap_or_else(|| unreachable!("it was brought up"));
-        if seat.verified {
-            for exchange in &seat.entrant.contract.exchanges {
-                ask(&target, host, exchange).map_err(|what| {
-                    let cause = format!("{}: {what}", exchange.name);
-                    seat.out("verify", cause, "it answered rightly after an earlier start")
-                })?;
-            }
-            return Ok((0, 0));
-        }
-        if seat.entrant.role == Role::Double && seat.entrant.contract.name.is_some() {
-            return seat.as_the_reference(&target, host);
-        }
-        if seat.entrant.contract.name.is_none() {
-            let learned = learn::learn(&target, host, &seat.entrant.contract)
-                .map_err(|what| seat.out("verify", what, "ask it with curl to see why"))?;
-            notes.extend(learned.notes);
-            seat.entrant.contract = learned.contract;
-        }
-        let report = verify(&Verifier {
-            target: &target,
-            host,
-            contract: &seat.entrant.contract,
-            demand: seat.entrant.demand,
-            rude: seat.process.is_some(),
-            limit: LIMIT,
+    /// Verifies servers that were started, all at the same time. One that fails beside others is
+    /// looked at once more alone: it may only have had too little of its core.
+    pub(super) fn verify_some(&mut self, entrants: &[usize]) -> Vec<Result<Ready, Retired>> {
+        let examine = |seat: &mut Seat| {
+            seat.thaw();
+            seat.examine()
+        };
+        let freeze = self.setting.freeze;
+        let mut examined: BTreeMap<usize, Result<Examined, Retired>> = thread::scope(|scope| {
+            let seats = self.seats.iter_mut().enumerate().filter(|(n, _)| entrants.contains(n));
+            let threads: Vec<_> =
+                seats.map(|(n, seat)| (n, scope.spawn(move || examine(seat)))).collect();
+            let join = |t: thread::ScopedJoinHandle<'_, _>| {
+                t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().map(|(n, thread)| (n, join(thread))).collect()
         });
-        if !report.passed() {
-            let failures: Vec<String> = report.failures().map(ToString::to_string).collect();
-            let cause = failures.join("; ");
-            return Err(seat.out("verify", cause, "a server that answers wrongly is not raced"));
+        if freeze {
+            entrants.iter().for_each(|&n| self.seats[n].freeze());
         }
-        seat.requests = report.requests(&seat.entrant.contract, host);
-        seat.verified = true;
-        notes.extend(self.differences(entrant));
-        let badges = report.badge_count();
-        if began.elapsed() > Duration::from_secs(20) {
-            notes.push(format!("verifying it took {:.0} s", began.elapsed().as_secs_f64()));
+        let mut ready = Vec::new();
+        for &entrant in entrants {
+            let seat = &mut self.seats[entrant];
+            let mut result = examined.remove(&entrant).unwrap_or_else(|| seat.examine());
+            if result.is_err() && entrants.len() > 1 && !self.stop.load(Ordering::Relaxed) {
+                result = examine(seat);
+            }
+            if result.is_err() {
+                seat.stop(Duration::ZERO);
+            } else if freeze {
+                seat.freeze();
+            }
+            ready.push(result.map(|examined| self.ready(entrant, examined)));
         }
-        Ok(badges)
+        ready
+    }
+
+    /// What is told of a server that is ready. Each pair that answers differently is told of once,
+    /// when the later of the two is verified.
+    fn ready(&mut self, entrant: usize, examined: Examined) -> Ready {
+        let seat = &mut self.seats[entrant];
+        let mut notes = std::mem::take(&mut seat.notes);
+        notes.extend(examined.notes);
+        let is_new = !std::mem::replace(&mut seat.verified, true);
+        let memory = seat.sampler.as_mut().and_then(|s| s.resident().ok()).unwrap_or_default();
+        let ready_ms = seat.ready.as_secs_f64() * 1e3;
+        if is_new {
+            notes.extend(self.differences(entrant));
+        }
+        Ready { ready_ms, badges: examined.badges, notes, rss_bytes: memory.rss_bytes }
     }
 
     /// Where its answer is not the reference's; for the reference, whose answers are not its own.
-    /// Each pair is told once, when the later of the two is verified.
     fn differences(&self, entrant: usize) -> Vec<String> {
         let own = &self.seats[entrant].entrant;
         let is_told = |(i, seat): &(usize, &Seat)| match seat.entrant.role {

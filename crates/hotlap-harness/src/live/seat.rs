@@ -62,6 +62,9 @@ pub(super) struct Seat {
     pub(super) cores: Vec<usize>,
     /// Its memory, and when that was looked at.
     memory: Option<(Instant, Memory)>,
+    /// What it took from its start to its first right answer, and what is to be told of that.
+    pub(super) ready: Duration,
+    pub(super) notes: Vec<String>,
     /// Whether it was held against its whole contract already.
     pub(super) verified: bool,
     /// Its side effect, where it has one that counts.
@@ -161,6 +164,8 @@ impl Seat {
             switches_before: None,
             cores: Vec::new(),
             memory: None,
+            ready: Duration::ZERO,
+            notes: Vec::new(),
             verified: false,
             lines: None,
         }

@@ -18,7 +18,7 @@ use crate::timetable::{Next, Timetable};
 use crate::track::{Retired, Track};
 
 /// What the warm-up of a server that was flat takes after a later start, at most.
-const FLAT_AGAIN: Duration = Duration::from_millis(500);
+const FLAT_AGAIN: Duration = Duration::from_millis(350);
 
 /// Runs the race to its end. What it finds goes to `watch`, as it happens.
 pub fn run(race: &Race, track: &mut dyn Track, watch: &mut dyn FnMut(Event)) -> Over {
@@ -105,20 +105,8 @@ impl Schedule<'_> {
     fn start_heat(&mut self, heat: u32) -> Result<(), Over> {
         (self.watch)(Event::Heat { heat });
         let began = self.elapsed();
-        let mut again = Duration::ZERO;
         let order = shuffled(self.race.seed, Place { heat, block: 0 }, 0, self.running.len());
-        for &entrant in order.iter().filter(|e| !self.out[**e]).collect::<Vec<_>>() {
-            self.go_on()?;
-            (self.watch)(Event::Starting { entrant });
-            match self.track.start(entrant) {
-                Ok(ready) => {
-                    self.running[entrant] = true;
-                    again += Duration::from_secs_f64(ready.ready_ms / 1e3);
-                    (self.watch)(Event::Started { entrant, heat, ready: &ready });
-                }
-                Err(why) => self.retire(entrant, &why)?,
-            }
-        }
+        let mut again = self.bring_up(heat, &order)?;
         for entrant in order {
             for load in 0..self.race.loads.len() {
                 if !self.running[entrant] {
@@ -140,6 +128,33 @@ impl Schedule<'_> {
         }
         self.timetable.heat_started(self.elapsed().saturating_sub(began), again);
         self.go_on()
+    }
+
+    /// Starts all that are still in, in this order, and verifies them. What their starts took.
+    fn bring_up(&mut self, heat: u32, order: &[usize]) -> Result<Duration, Over> {
+        let entrants: Vec<usize> = order.iter().copied().filter(|e| !self.out[*e]).collect();
+        for &entrant in &entrants {
+            self.go_on()?;
+            (self.watch)(Event::Starting { entrant });
+            match self.track.start(entrant) {
+                Ok(()) => self.running[entrant] = true,
+                Err(why) => self.retire(entrant, &why)?,
+            }
+        }
+        self.go_on()?;
+        (self.watch)(Event::Verifying);
+        let started: Vec<usize> = entrants.into_iter().filter(|e| self.running[*e]).collect();
+        let mut took = Duration::ZERO;
+        for (&entrant, verified) in started.iter().zip(self.track.verify(&started)) {
+            match verified {
+                Ok(ready) => {
+                    took += Duration::from_secs_f64(ready.ready_ms / 1e3);
+                    (self.watch)(Event::Started { entrant, heat, ready: &ready });
+                }
+                Err(why) => self.retire(entrant, &why)?,
+            }
+        }
+        Ok(took)
     }
 
     /// Every server once in random order, and once more in the mirrored order, and that some times.
@@ -443,6 +458,52 @@ mod tests {
             let spent = track.elapsed().as_secs_f64();
             assert!((48.0..61.0).contains(&spent), "{spent} s of 60");
         }
+    }
+
+    #[test]
+    fn servers_take_turns_and_laps_in_one_piece_stand_in_the_middle() {
+        let mut scripts = three();
+        scripts[0].turns = 4;
+        scripts[1].turns = 4;
+        let mut track = track(scripts);
+        let (laps, _) = laps(&race(Some(1), Some(1)), &mut track);
+        let driven = |l: &&String| l.starts_with("turn") || l.starts_with("lap");
+        let log: Vec<&str> = track.log.iter().filter(driven).map(String::as_str).collect();
+        let mirrored = |step: &[&str]| {
+            let mut back = step.to_vec();
+            back.reverse();
+            back == step
+        };
+        // Four steps, there and back; a lap ends with its fourth turn.
+        let turns: Vec<&str> = log.iter().copied().filter(|l| l.starts_with("turn")).collect();
+        assert_eq!(turns.len(), 2 * 2 * 4);
+        assert!(turns.chunks(4).all(mirrored), "{turns:?}");
+        let ends = |n: usize| {
+            let own = [format!("turn {n}"), format!("lap of turns {n}")];
+            let own = log.iter().filter(|l| own.iter().any(|o| o == *l));
+            own.enumerate().filter(|(_, l)| l.starts_with("lap")).map(|(at, _)| at).collect()
+        };
+        assert_eq!((ends(0), ends(1)), (vec![4, 9], vec![4, 9]));
+        let whole: Vec<usize> = (0..log.len()).filter(|&at| log[at] == "lap 2").collect();
+        let before = |at: usize| log[..at].iter().filter(|l| l.starts_with("turn")).count();
+        assert!(whole.iter().all(|&at| (8..=12).contains(&before(at))), "{log:?}");
+        let mut entrants: Vec<usize> = laps.iter().map(|l| l.3).collect();
+        entrants.sort_unstable();
+        assert_eq!(entrants, [0, 0, 1, 1, 2, 2]);
+    }
+
+    #[test]
+    fn a_server_that_dies_in_its_turn_is_out_and_has_no_lap_of_it() {
+        let mut scripts = three();
+        scripts[0].turns = 4;
+        // Its start, its warm-up, two turns.
+        scripts[1].turns = 4;
+        scripts[1].dies_at = Some(4);
+        let mut track = track(scripts);
+        let (laps, over) = laps(&race(Some(1), Some(1)), &mut track);
+        assert_eq!(over, Over::Done);
+        assert!(laps.iter().all(|l| l.3 != 1), "{laps:?}");
+        assert_eq!(laps.iter().filter(|l| l.3 == 0).count(), 2);
     }
 
     #[test]

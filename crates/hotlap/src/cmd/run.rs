@@ -51,7 +51,7 @@ const LAP: Duration = Duration::from_millis(100);
 
 /// What a first start takes, about: to answer and be held against its contract, and to be warmed up
 /// by each load. Runtimes that compile what they run take longer.
-const FIRST_START: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(1500));
+const FIRST_START: (Duration, Duration) = (Duration::from_millis(800), Duration::from_millis(1500));
 
 /// How long a server may take to end in peace.
 pub const GRACE: Duration = Duration::from_secs(5);

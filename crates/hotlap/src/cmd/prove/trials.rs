@@ -64,7 +64,7 @@ impl<'a> Alone<'a> {
         // Nobody else is there for whom it would be frozen, and the bare client wants it awake.
         let setting = hotlap_harness::live::Setting { freeze: false, ..arena.setting(lap, WARM) };
         let mut live = Live::new(setting, &entrants, &[arena.load(CONNECTIONS)], Arc::clone(stop));
-        live.start(0).map_err(|why| told(&known, &why))?;
+        live.bring_up(0).map_err(|why| told(&known, &why))?;
         live.warm(0, 0).map_err(|why| told(&known, &why))?;
         Ok(Self { arena, live })
     }
