@@ -1,7 +1,7 @@
 //! What speaks against the figures, each with what to do about it.
 
 use super::figure::{count, grouped};
-use super::standing::Standing;
+use super::standing::{Measured, Standing};
 use super::summary::plural;
 use crate::record::{Class, Gate, Role, Run};
 
@@ -23,6 +23,14 @@ pub fn warnings(run: &Run, standings: &[Standing]) -> Vec<String> {
                      fewer (--cpus 1)."
                 ));
             }
+            if waits_for_acknowledgements(measured) {
+                warnings.push(format!(
+                    "{name}: next to no answer takes under 40 ms, though the server mostly waits. \
+                     So it looks where an answer is sent in two pieces, of which the second waits \
+                     until the first is acknowledged (Nagle's algorithm); one write for each \
+                     answer, or TCP_NODELAY, is the cure."
+                ));
+            }
             warnings.extend(left_out(run, standing.load, server, false));
             warnings.extend(left_out(run, standing.load, server, true));
         }
@@ -38,6 +46,17 @@ pub fn warnings(run: &Run, standings: &[Standing]) -> Vec<String> {
         );
     }
     warnings
+}
+
+/// Whether nine of ten answers take as long as Linux waits at least before it acknowledges what it
+/// has nothing to answer to (`TCP_DELACK_MIN`, 40 ms), and hardly longer, by a server that mostly
+/// waits: Nagle's algorithm holds back the rest of an answer until then (RFC 1122, sections 4.2.3.2
+/// and 4.2.3.4).
+fn waits_for_acknowledgements(measured: &Measured) -> bool {
+    let (Some(rate), Some(cost)) = (&measured.rate, &measured.cost) else { return false };
+    let busy = rate.value * cost.value / 1e9;
+    let ms = |q| measured.service.quantile(q) as f64 / 1e6;
+    busy < 0.5 && ms(0.1) >= 39.5 && ms(0.5) < 60.0
 }
 
 /// Laps of a server that do not count, and the reason of the first: those in a closed loop, or
