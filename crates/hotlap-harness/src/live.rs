@@ -141,6 +141,11 @@ impl Live {
         wait(session, until, &self.stop);
     }
 
+    /// How long a server is warmed up at most: as long as its first answer may take, at least.
+    fn longest_warm_up(&self) -> Duration {
+        self.setting.warm_limit.max(self.setting.timeout) + WARM_WINDOW
+    }
+
     /// How a server became steady before; the reference and its double are one program, which
     /// becomes so in one way.
     fn steady(&self, entrant: usize, load: usize) -> Option<(Class, usize)> {
@@ -169,7 +174,8 @@ impl Live {
         let mut before = self.seats[entrant].sample(&session);
         let (mut since, mut class) = (0, Class::NeverSteady);
         let first = before;
-        while !self.stop.load(Ordering::Relaxed) {
+        let patience = edge + self.longest_warm_up();
+        while !self.stop.load(Ordering::Relaxed) && edge < patience {
             edge += WARM_WINDOW;
             self.wait(&session, edge);
             let after = self.seats[entrant].sample(&session);
@@ -239,7 +245,7 @@ impl Live {
     /// Runs one turn on a server that is thawed.
     fn drive(&mut self, entrant: usize, load: usize, length: Duration) -> Result<(), Retired> {
         let seat = &mut self.seats[entrant];
-        let mut held = match seat.held.take().filter(|held| held.load == load) {
+        let mut held = match seat.held.take().filter(|held| held.goes_on(load)) {
             Some(held) => held,
             None => {
                 let plan = self.plan(entrant, load)?;
@@ -374,7 +380,7 @@ impl Track for Live {
         self.seats[entrant].thaw();
         let mut plan = self.plan(entrant, load)?;
         plan.ramp = Duration::ZERO;
-        plan.stop = Stop::After(self.setting.warm_limit + Duration::from_secs(1));
+        plan.stop = Stop::After(self.longest_warm_up() + Duration::from_secs(1));
         let warmup =
             self.warm_up(entrant, load, &plan).and_then(|w| self.practise(entrant, load, w));
         if self.setting.freeze {

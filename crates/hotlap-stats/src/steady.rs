@@ -115,10 +115,13 @@ impl Warmup {
         self.state()
     }
 
-    /// What the windows so far say.
+    /// What the windows so far say. Nothing while there was no answer in any of them, whatever the
+    /// limit: whoever asks has to know when to give up.
     #[must_use]
     pub fn state(&self) -> State {
-        if self.windows.len() < self.test.least {
+        // What has not answered yet is slow, and not steady.
+        let is_silent = self.windows.iter().all(|speed| *speed <= 0.0);
+        if self.windows.len() < self.test.least || is_silent {
             return State::NotYet;
         }
         if let Some(n) = self.settled_over().or_else(|| self.hidden_over()) {
@@ -362,7 +365,20 @@ mod tests {
 
     #[test]
     fn windows_without_an_answer_do_not_break_it() {
-        let (at, _, class) = settle((0..).map(|_| 0.0));
-        assert_eq!((at, class), (10, Class::Flat));
+        let (at, ..) = settle((0..).map(|n| if n % 3 == 0 { 50.0 } else { 0.0 }));
+        assert!(at <= 100, "{at}");
+    }
+
+    /// A server of which each answer takes over a second was called steady before its first, and out
+    /// of the race since it had none.
+    #[test]
+    fn nothing_is_said_before_the_first_answer() {
+        for test in [Test::default(), Test::default().again(Class::Flat, 10)] {
+            let mut warmup = Warmup::new(test);
+            for _ in 0..200 {
+                assert_eq!(warmup.push(0.0), State::NotYet);
+            }
+            assert!(matches!(warmup.push(80.0), State::Settled { .. }));
+        }
     }
 }

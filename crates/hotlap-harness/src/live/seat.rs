@@ -29,6 +29,9 @@ const SIDE_EFFECT_LIMIT: Duration = Duration::from_secs(5);
 /// How long what a server has in memory is taken to be so.
 const MEMORY_EVERY: Duration = Duration::from_millis(300);
 
+/// How long a load waits for its next turn and goes on all the same.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// A log that stands still for so long has caught up.
 const SETTLED: Duration = Duration::from_millis(50);
 
@@ -85,6 +88,8 @@ pub(super) struct Held {
     pub(super) session: Session,
     /// Requests when the lap under way began.
     requests: u64,
+    /// When its last turn was over.
+    since: Instant,
     /// What its turns were so far.
     pub(super) driven: Option<Driven>,
 }
@@ -99,7 +104,15 @@ pub(super) struct Driven {
 
 impl Held {
     pub(super) fn new(load: usize, session: Session) -> Self {
-        Self { load, session, requests: 0, driven: None }
+        Self { load, session, requests: 0, since: Instant::now(), driven: None }
+    }
+
+    /// Whether the next turn of a load may go on where this one stands. Many servers close what was
+    /// idle for a few seconds, and to one that was stopped all its connections were: a lap that
+    /// begins after a long pause begins with new ones.
+    pub(super) fn goes_on(&self, load: usize) -> bool {
+        let is_fresh = self.driven.is_some() || self.since.elapsed() < LONGEST_PAUSE;
+        self.load == load && is_fresh
     }
 
     /// One more turn is driven, sampled at its edges.
@@ -107,6 +120,7 @@ impl Held {
         let driven =
             self.driven.get_or_insert(Driven { at: before.at, between: Between::default() });
         driven.between.add(&after.since(before));
+        self.since = Instant::now();
     }
 
     /// The lap ends: what it was, and how many requests were answered in and between its turns.
