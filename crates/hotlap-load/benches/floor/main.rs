@@ -3,6 +3,8 @@
 //!
 //!     cargo bench -p hotlap-load --bench floor             CPU time per request, 100 connections
 //!     … -- counts       instructions and system calls per request, for busy machines too
+//!     … -- instructions user and kernel instructions per request, within the machine that
+//!                       emulated.sh, beside this file, emulates: its clock counts them
 //!     … -- ablation     10, 100, 1,000 connections: CPU time, requests per wake-up, system calls
 //!     … -- large        bodies of 64 KiB and 1 MiB: bytes per CPU second
 //!     … -- threads      N threads of one process beside N processes of one thread
@@ -22,6 +24,7 @@ mod ablation;
 mod compare;
 mod counts;
 mod generators;
+mod instructions;
 mod large;
 mod measure;
 mod paced;
@@ -50,6 +53,7 @@ fn main() {
         ["as-hotlap", ..] => generators::as_hotlap(&words[1..]),
         ["as-bare", ..] => generators::as_bare(&words[1..]),
         ["counts", ..] => counts::run(&options),
+        ["instructions", ..] => instructions::run(&options),
         ["ablation", ..] => ablation::run(&options),
         ["large", ..] => large::run(&options),
         ["threads", ..] => threads::run(&options),

@@ -12,6 +12,8 @@ use super::server::Server;
 pub struct Ran {
     pub requests: f64,
     pub cpu_us: f64,
+    /// How often it waited for something that was not there yet.
+    pub sleeps: f64,
     /// What it printed, and what was printed to stderr.
     pub told: String,
     pub complaint: String,
@@ -37,11 +39,13 @@ pub fn run(under: &[&str], generator: &Generator, limit_s: u64, server: &Server)
     let mut words = vec!["timeout", "--kill-after=5", &limit];
     words.extend(under);
     words.extend(generator.command.iter().map(String::as_str));
-    let (before, cpu_before) = (server.served(), children_cpu_us());
+    let (before, spent_before) = (server.served(), Spent::by_children());
     let output = Command::new(words[0]).args(&words[1..]).output().expect("a generator");
+    let spent = Spent::by_children();
     Ran {
         requests: (server.served() - before) as f64,
-        cpu_us: children_cpu_us() - cpu_before,
+        cpu_us: spent.cpu_us - spent_before.cpu_us,
+        sleeps: spent.sleeps - spent_before.sleeps,
         told: String::from_utf8_lossy(&output.stdout).into_owned(),
         complaint: String::from_utf8_lossy(&output.stderr).into_owned(),
         is_ok: output.status.success(),
@@ -53,16 +57,25 @@ pub fn limit_s(seconds: u64) -> u64 {
     seconds * 5 + 30
 }
 
-fn children_cpu_us() -> f64 {
-    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    #[expect(unsafe_code, reason = "no safe crate in use offers it")]
-    // SAFETY: `usage` is writable and of the right type; zeroes are a valid value of it.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    let micros = |t: libc::timeval| t.tv_sec as f64 * 1e6 + t.tv_usec as f64;
-    micros(usage.ru_utime) + micros(usage.ru_stime)
+/// What all generators that have ended took.
+struct Spent {
+    cpu_us: f64,
+    sleeps: f64,
+}
+
+impl Spent {
+    fn by_children() -> Self {
+        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+        #[expect(unsafe_code, reason = "no safe crate in use offers it")]
+        // SAFETY: `usage` is writable and of the right type; zeroes are a valid value of it.
+        let usage = unsafe {
+            libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
+            usage.assume_init()
+        };
+        let micros = |t: libc::timeval| t.tv_sec as f64 * 1e6 + t.tv_usec as f64;
+        let cpu_us = micros(usage.ru_utime) + micros(usage.ru_stime);
+        Self { cpu_us, sleeps: usage.ru_nvcsw as f64 }
+    }
 }
 
 /// Counts by name.

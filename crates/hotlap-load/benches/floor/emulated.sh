@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# User and kernel instructions per request, on a machine whose processor shows no counters:
+#
+#     emulated.sh [MODE [OPTION...]]      a mode and options of the bench, "instructions" by default
+#
+# It runs the bench in an emulated machine of one processor whose clock is the count of its
+# instructions: 1 ns is 1 instruction (QEMU, -icount shift=0). CPU time, as the kernel of that
+# machine accounts for it, is then the number of instructions, whatever runs beside it here.
+#
+# Debian packages that it needs: qemu-system-x86 busybox-static cpio, and a kernel that is not
+# installed but only looked into:
+#
+#     apt-get download linux-image-6.1.0-56-amd64 && dpkg -x linux-image-*.deb kernel
+#     KERNEL=kernel/boot/vmlinuz-* crates/hotlap-load/benches/floor/emulated.sh
+#
+# KERNEL        the kernel; by default the newest in /boot
+# APPEND        more words for it, such as mitigations=off
+# MEMORY        2G by default
+# RUN           a line for its shell, in place of the bench
+# TAKE          programs to take along, beside wrk, gcannon, h2load, oha and perf where they are;
+#               they may use AVX2, but not AVX-512, which QEMU lacks (so no -march=native)
+set -euo pipefail
+cd "$(dirname "$0")/../../../.."
+[ $# -gt 0 ] || set -- instructions
+
+kernel=${KERNEL:-$(find /boot -name 'vmlinuz-*' | sort -V | tail -1)}
+for needed in qemu-system-x86_64 busybox cpio; do
+    command -v $needed >/dev/null || { echo "$needed is missing: see the head of $0" >&2; exit 1; }
+done
+[ -r "$kernel" ] || { echo "no kernel: set KERNEL, see the head of $0" >&2; exit 1; }
+bench=$(cargo bench -p hotlap-load --bench floor --no-run 2>&1 |
+    sed -n 's/.*Executable.*(\(.*\)).*/\1/p')
+[ -n "$bench" ] || { echo "the bench does not build: cargo bench --no-run says why" >&2; exit 1; }
+
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+mkdir -p "$root"/{bin,proc,sys,tmp,dev}
+cp "$(command -v busybox)" "$root/bin/busybox"
+
+# A program, and the libraries that it is linked with, where it looks for them.
+take() {
+    cp -L "$1" "$root/bin/"
+    { ldd "$1" 2>/dev/null || true; } | sed -n 's|^[^/]*\(/[^ ]*\) (.*|\1|p' |
+        while read -r library; do
+            mkdir -p "$root/$(dirname "$library")"
+            cp -nL "$library" "$root/$library"
+        done
+}
+take "$bench"
+take "$(command -v timeout)"
+for program in wrk gcannon h2load oha perf ${TAKE:-}; do
+    if path=$(command -v "$program"); then take "$path"; fi
+done
+
+cat > "$root/init" <<END
+#!/bin/busybox sh
+/bin/busybox --install -s /bin 2>/dev/null
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mount -t tmpfs tmp /tmp
+mount -t tracefs trace /sys/kernel/tracing 2>/dev/null
+ifconfig lo up
+ulimit -n 1048576
+export PATH=/bin HOME=/tmp
+uname -sr
+${RUN:-$(basename "$bench") $*}
+echo "[the end]"
+poweroff -f
+END
+chmod +x "$root/init"
+(cd "$root" && find . | cpio --quiet -o -H newc) | gzip -1 > "$root.cpio.gz"
+trap 'rm -rf "$root" "$root.cpio.gz"' EXIT
+
+# A string instruction (rep movsb) is one to a processor and one for each step here. Without erms
+# the kernel copies by steps of 8 bytes.
+qemu-system-x86_64 -machine pc -cpu max,-erms,-fsrm -smp 1 -m "${MEMORY:-2G}" \
+    -accel tcg -icount shift=0,sleep=off -nodefaults -nographic -serial stdio -monitor none \
+    -no-reboot -kernel "$kernel" -initrd "$root.cpio.gz" -append "console=ttyS0 quiet panic=-1 \
+    nokaslr tsc=reliable tsc_early_khz=1000000 ${APPEND:-}" < /dev/null
