@@ -29,10 +29,10 @@ pub fn run(options: &Options) {
         let load = Load { connections, seconds, body: options.body };
         generators::all(load, server.address)
     };
-    let (short, long) = (of(seconds), of(seconds * 2));
+    let (short, long) = (of(seconds), of(seconds * 3));
     let mut known: Vec<Known> = long.iter().map(|_| Known::default()).collect();
     let ran = |generator: &Generator| {
-        let ran = measure::run(&[], generator, measure::limit_s(seconds * 2), &server);
+        let ran = measure::run(&[], generator, measure::limit_s(seconds * 3), &server);
         if !ran.is_ok {
             eprintln!("{} fails: {}", generator.name, ran.complaint.trim());
         }
@@ -52,7 +52,7 @@ pub fn run(options: &Options) {
          together taken from one of {}·10⁹. An instruction takes {clock:.4} ns, says a loop of \
          known length.\n",
         options.body,
-        seconds * 2,
+        seconds * 3,
     );
     let names: Vec<&str> = long.iter().map(|g| g.name).collect();
     print(&names, &known);
