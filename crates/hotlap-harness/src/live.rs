@@ -63,7 +63,7 @@ const TURN: Duration = Duration::from_millis(10);
 
 /// What is sent before the window of a turn, to a server that was just thawed and goes on where it
 /// was stopped.
-const TURN_RAMP: Duration = Duration::from_millis(3);
+const TURN_RAMP: Duration = Duration::from_millis(2);
 
 /// A turn has at least so many mean service times in it.
 const SERVICE_TIMES_A_TURN: u32 = 4;

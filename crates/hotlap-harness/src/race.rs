@@ -177,10 +177,10 @@ pub enum Over {
 }
 
 /// How long a server is measured in each half of a block, at least.
-const HALF: Duration = Duration::from_millis(300);
+const HALF: Duration = Duration::from_millis(200);
 
 /// How often a block goes through its servers and back, with laps of that length: often enough that
-/// each is measured for over half a second. The shorter the laps, the closer to each other are
+/// each is measured for about 0.4 s. The shorter the laps, the closer to each other are
 /// those that are compared, and the less comes between them; but a block of few requests says
 /// little, and in one short lap a collector runs or does not.
 #[must_use]
@@ -239,8 +239,8 @@ mod tests {
     }
 
     #[test]
-    fn a_block_measures_each_server_for_over_half_a_second() {
+    fn a_block_measures_each_server_for_four_tenths_of_a_second() {
         let rounds = |ms| rounds(Duration::from_millis(ms));
-        assert_eq!((rounds(50), rounds(100), rounds(250), rounds(4_000)), (6, 3, 1, 1));
+        assert_eq!((rounds(50), rounds(100), rounds(250), rounds(4_000)), (4, 2, 1, 1));
     }
 }

@@ -62,12 +62,12 @@ impl Default for Test {
 impl Test {
     /// The test for another start of a program, given how an earlier one became steady, and how
     /// many windows it took to say so. A server that was flat only has to fill its caches, and gets
-    /// three windows for that. One that warmed up does so again, and no sooner: a compiler goes by
+    /// two windows for that. One that warmed up does so again, and no sooner: a compiler goes by
     /// what it has seen run.
     #[must_use]
     pub fn again(&self, class: Class, windows: usize) -> Self {
         match class {
-            Class::Flat => Self { stretch: 3, limit: self.limit.min(3), ..*self },
+            Class::Flat => Self { stretch: 3, limit: self.limit.min(2), ..*self },
             Class::WarmedUp | Class::SlowingDown => {
                 Self { least: windows.min(self.limit), ..*self }
             }
@@ -358,7 +358,7 @@ mod tests {
             let mut warmup = Warmup::new(test);
             (1..).find(|i| warmup.push(1000.0 * wobble(*i, 0.001)) != State::NotYet)
         };
-        assert_eq!(settled(Test::default().again(Class::Flat, 10)), Some(3));
+        assert_eq!(settled(Test::default().again(Class::Flat, 10)), Some(2));
         assert_eq!(settled(Test::default().again(Class::WarmedUp, 30)), Some(30));
         assert_eq!(settled(Test::default().again(Class::NeverSteady, 100)), Some(10));
     }

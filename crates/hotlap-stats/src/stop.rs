@@ -19,7 +19,7 @@ const HEATS_MAX: u32 = 20;
 const HEATS_BEFORE_LOOK: u32 = 5;
 
 /// Blocks of one heat beyond this many say more and more of that one start only.
-const BLOCKS_MAX: u32 = 30;
+const BLOCKS_MAX: u32 = 50;
 
 /// What is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

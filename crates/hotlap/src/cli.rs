@@ -266,7 +266,7 @@ pub struct Schedule {
     #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
     pub precision: Option<f64>,
     /// Length of a lap (default: what the suite says; else 100ms); a block holds as many of each
-    /// server as make 0.6 s
+    /// server as make 0.4 s
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     pub lap: Option<Duration>,
     /// Fresh starts of every server (default: by the budget)
