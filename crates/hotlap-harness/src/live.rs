@@ -254,7 +254,7 @@ impl Live {
                 if session.window().is_none() {
                     return Err(self.seats[entrant].unanswered("lap", session.join()));
                 }
-                Held::new(load, session)
+                Held::new(load, session, plan.connections)
             }
         };
         let window = held.session.turn(TURN_RAMP, length);

@@ -68,17 +68,13 @@ impl Effect {
 /// out) and readings that are not positive and finite make no pair.
 #[must_use]
 pub fn pairs(server: &[Reading], reference: &[Reading]) -> Vec<Pair> {
-    let fit = |r: &&Reading| r.value.is_finite() && r.value > 0.0;
     let reference: BTreeMap<(u32, u32), f64> =
-        reference.iter().filter(fit).map(|r| ((r.heat, r.block), r.value)).collect();
-    server
-        .iter()
-        .filter(fit)
-        .filter_map(|r| {
-            let against = reference.get(&(r.heat, r.block))?;
-            Some(Pair { heat: r.heat, block: r.block, log_ratio: (r.value / against).ln() })
-        })
-        .collect()
+        reference.iter().filter_map(|r| Some(((r.heat, r.block), r.log()?))).collect();
+    let pair = |r: &Reading| {
+        let against = reference.get(&(r.heat, r.block))?;
+        Some(Pair { heat: r.heat, block: r.block, log_ratio: r.log()? - against })
+    };
+    server.iter().filter_map(pair).collect()
 }
 
 /// The ratio that the pairs show, with its interval at `confidence` (0.95). `None` without a pair.
@@ -117,8 +113,7 @@ pub fn effect(pairs: &[Pair], confidence: f64) -> Option<Effect> {
 #[must_use]
 pub fn unpaired(server: &[Reading], reference: &[Reading], confidence: f64) -> Option<Effect> {
     let logs = |readings: &[Reading]| {
-        let fit = readings.iter().filter(|r| r.value.is_finite() && r.value > 0.0);
-        Heats::of(fit.map(|r| (r.heat, r.value.ln())).collect::<Vec<_>>())
+        Heats::of(readings.iter().filter_map(|r| Some((r.heat, r.log()?))).collect::<Vec<_>>())
     };
     let (server, reference) = (logs(server)?, logs(reference)?);
     let centre = server.centre(confidence).less(&reference.centre(confidence));

@@ -46,16 +46,20 @@ pub struct Reading {
     pub value: f64,
 }
 
+impl Reading {
+    /// Its natural logarithm; none where it is not positive and finite, and no reading at all.
+    pub(crate) fn log(&self) -> Option<f64> {
+        (self.value.is_finite() && self.value > 0.0).then(|| self.value.ln())
+    }
+}
+
 /// The level of one server over all heats, with its interval at `confidence` (0.95): estimated as
 /// a comparison is (see [`crate::compare::effect`]), on the logarithm, so that the interval cannot
 /// reach below zero. Readings that are not positive and finite are left out; `None` if none is
 /// left.
 #[must_use]
 pub fn level(readings: &[Reading], confidence: f64) -> Option<Estimate> {
-    let logs = readings
-        .iter()
-        .filter(|r| r.value.is_finite() && r.value > 0.0)
-        .map(|r| (r.heat, r.value.ln()));
+    let logs = readings.iter().filter_map(|r| Some((r.heat, r.log()?)));
     Some(Heats::of(logs)?.centre(confidence).exp())
 }
 

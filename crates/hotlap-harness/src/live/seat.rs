@@ -29,11 +29,13 @@ const SIDE_EFFECT_LIMIT: Duration = Duration::from_secs(5);
 /// How long what a server has in memory is taken to be so.
 const MEMORY_EVERY: Duration = Duration::from_millis(300);
 
-/// Laps that are driven in turns over the same connections. What a request costs depends on the set
-/// of connections by one per cent (standard deviation, 64 of them), for as long as it is held, and a
-/// set that is held for a whole heat makes starts look as different as that; opening them takes as
-/// long as a third of a lap.
-const LAPS_A_SET: u32 = 2;
+/// Laps that are driven in turns over the same connections, for so many of these. What a request
+/// costs depends on the set of connections by one per cent (standard deviation, 64 of them), for as
+/// long as it is held, and a set that is held for a whole heat makes starts look as different as
+/// that. Opening 64 takes as long as a third of a lap, and larger sets take longer.
+fn laps_a_set(connections: usize) -> u32 {
+    u32::try_from(connections / 32).unwrap_or(u32::MAX).max(2)
+}
 
 /// How long a load waits for its next turn and goes on all the same.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -92,7 +94,7 @@ pub(super) struct Sample {
 pub(super) struct Held {
     pub(super) load: usize,
     pub(super) session: Session,
-    /// Laps that it has driven.
+    /// Laps that it may still drive.
     laps: u32,
     /// Requests when the lap under way began.
     requests: u64,
@@ -111,16 +113,17 @@ pub(super) struct Driven {
 }
 
 impl Held {
-    pub(super) fn new(load: usize, session: Session) -> Self {
-        Self { load, session, laps: 0, requests: 0, since: Instant::now(), driven: None }
+    pub(super) fn new(load: usize, session: Session, connections: usize) -> Self {
+        let laps = laps_a_set(connections);
+        Self { load, session, laps, requests: 0, since: Instant::now(), driven: None }
     }
 
     /// Whether the next turn of a load may go on where this one stands. A set of connections is
-    /// used for some laps only, see [`LAPS_A_SET`]. And many servers close what was idle for a few
+    /// used for some laps only, see [`laps_a_set`]. And many servers close what was idle for a few
     /// seconds, as to one that was stopped all its connections were: so a lap that begins after a
     /// long pause begins with new ones.
     pub(super) fn goes_on(&self, load: usize) -> bool {
-        let is_fresh = self.laps < LAPS_A_SET && self.since.elapsed() < LONGEST_PAUSE;
+        let is_fresh = self.laps > 0 && self.since.elapsed() < LONGEST_PAUSE;
         self.load == load && (self.driven.is_some() || is_fresh)
     }
 
@@ -136,7 +139,7 @@ impl Held {
     pub(super) fn end_lap(&mut self) -> Option<(Driven, u64)> {
         let progress = self.session.progress();
         let before = std::mem::replace(&mut self.requests, progress.answers + progress.failures);
-        self.laps += 1;
+        self.laps = self.laps.saturating_sub(1);
         Some((self.driven.take()?, self.requests - before))
     }
 }

@@ -229,6 +229,17 @@ fn fresh_seed() -> u64 {
     RandomState::new().hash_one(std::process::id()) >> 11
 }
 
+/// How long one of so many warm-ups of the first heat may take: its part of a quarter of the budget,
+/// or what a virtual machine needs that compiles on the core on which it answers, as far as a
+/// quarter of the budget pays for one of these. Most servers are steady after two seconds.
+fn warm_limit(budget: Duration, warm_ups: u32) -> Duration {
+    const COMPILED: Duration = Duration::from_secs(12);
+    let quarter = budget / 4;
+    (quarter / warm_ups)
+        .max(quarter.min(COMPILED))
+        .clamp(Duration::from_secs(2), Duration::from_secs(20))
+}
+
 fn setting(args: &RunArgs, meant: &Meant, logs: PathBuf) -> anyhow::Result<Setting> {
     let race = &meant.race;
     let laps = (race.entrants.len() * race.loads.len()).max(1) as u32;
@@ -237,8 +248,7 @@ fn setting(args: &RunArgs, meant: &Meant, logs: PathBuf) -> anyhow::Result<Setti
         ramp: RAMP,
         timeout: args.shape.timeout,
         start_limit: START_LIMIT,
-        // The warm-ups of the first heat together take at most a quarter of the budget.
-        warm_limit: (race.budget / 4 / laps).clamp(Duration::from_secs(2), Duration::from_secs(20)),
+        warm_limit: warm_limit(race.budget, laps),
         grace: GRACE,
         freeze: !args.schedule.no_freeze,
         counters: true,
