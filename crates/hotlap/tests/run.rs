@@ -183,6 +183,24 @@ fn answers_that_wait_for_acknowledgements_are_told_of_where_the_server_waits() {
     assert_eq!(told(700_000.0), "", "a server that works for that long is only slow");
 }
 
+/// Virtual machines that were compiled on while they were measured got an interval and no word.
+#[test]
+fn a_server_that_becomes_cheaper_while_it_is_measured_is_told_of() {
+    let told = |last: f64| {
+        let mut server = script(20_000.0, 40_000.0, 9, &[]);
+        // Twelve laps a heat, from 1 to `last`.
+        server.wobble = (0..12).map(|n| (1.0, 1.0 + (last - 1.0) * f64::from(n) / 11.0)).collect();
+        let text = table(&scene(&[("app", Role::Reference, server)]), 120);
+        let note = text.lines().skip_while(|line| !line.contains("Note: app became")).take(2);
+        note.collect::<Vec<_>>().join("\n")
+    };
+    insta::assert_snapshot!(told(0.6), @r###"
+    Note: app became 31 % cheaper while it was measured, so its figures are of no steady state. A longer --budget warms it
+    up for longer.
+    "###);
+    assert_eq!(told(0.95), "", "as much as that a machine drifts");
+}
+
 #[test]
 fn a_server_that_dies_is_named_with_phase_last_words_and_cure() {
     let good = script(20_000.0, 40_000.0, 9, &[0.01, -0.01, 0.0, 0.02, -0.02]);

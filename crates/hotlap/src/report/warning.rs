@@ -1,5 +1,10 @@
 //! What speaks against the figures, each with what to do about it.
 
+use std::collections::BTreeMap;
+
+use hotlap_stats::Reading;
+use hotlap_stats::estimate::median;
+
 use super::figure::{count, grouped};
 use super::standing::{Measured, Standing};
 use super::summary::plural;
@@ -21,6 +26,14 @@ pub fn warnings(run: &Run, standings: &[Standing]) -> Vec<String> {
                     "{name}: the generator was the limit, so its requests/s is a lower bound (≥) \
                      and it is not ranked. Give the generator more cores (-t 2), or the server \
                      fewer (--cpus 1)."
+                ));
+            }
+            if let Some(moved) = moved(&measured.costs) {
+                let percent = grouped(100.0 * moved.abs(), 0);
+                let which = if moved < 0.0 { "cheaper" } else { "dearer" };
+                warnings.push(format!(
+                    "{name} became {percent} % {which} while it was measured, so its figures are of \
+                     no steady state. A longer --budget warms it up for longer."
                 ));
             }
             if waits_for_acknowledgements(measured) {
@@ -46,6 +59,30 @@ pub fn warnings(run: &Run, standings: &[Standing]) -> Vec<String> {
         );
     }
     warnings
+}
+
+/// Blocks of a heat before it is asked whether a server moved in it.
+const BLOCKS_THAT_MOVE: usize = 6;
+
+/// A change within a heat that is told of: no machine's drift is as large.
+const MOVED: f64 = 0.1;
+
+/// By how much the last third of the blocks of a heat is above the first third, in the middle of
+/// the heats that have blocks enough, where that is worth telling: a program that goes on compiling
+/// itself, or a leak.
+fn moved(costs: &[Reading]) -> Option<f64> {
+    let mut heats = BTreeMap::<u32, Vec<f64>>::new();
+    for reading in costs {
+        heats.entry(reading.heat).or_default().push(reading.value);
+    }
+    let change = |blocks: &Vec<f64>| {
+        let third = blocks.len() / 3;
+        let (first, last) = (median(&blocks[..third])?, median(&blocks[blocks.len() - third..])?);
+        Some(last / first - 1.0)
+    };
+    let long = heats.values().filter(|blocks| blocks.len() >= BLOCKS_THAT_MOVE);
+    let changes: Vec<f64> = long.filter_map(change).collect();
+    median(&changes).filter(|moved| moved.abs() >= MOVED)
 }
 
 /// Whether nine of ten answers take as long as Linux waits at least before it acknowledges what it
