@@ -141,9 +141,9 @@ impl Warmup {
         State::Settled { since, class }
     }
 
-    /// Whether it is so much faster in the last `n` windows than at first that a compiler must be at
-    /// work. It rests between its tiers, and stands in its own queue where it has no core of its
-    /// own, so a level is no sign of the end.
+    /// Whether it is so much faster in the last `n` windows than at first that a compiler must be
+    /// at work. It rests between its tiers, and stands in its own queue where it has no core of
+    /// its own, so a level is no sign of the end.
     fn compiles(&self, n: usize) -> bool {
         let level = median(&self.windows[self.windows.len() - n..]).unwrap_or(0.0);
         median(&self.windows[..3.min(n)]).is_some_and(|first| first < COMPILES * level)
@@ -397,8 +397,8 @@ mod tests {
         assert!(since >= 40, "{since}");
     }
 
-    /// A server of which each answer takes over a second was called steady before its first, and out
-    /// of the race since it had none.
+    /// A server of which each answer takes over a second was called steady before its first, and
+    /// out of the race since it had none.
     #[test]
     fn nothing_is_said_before_the_first_answer() {
         for test in [Test::default(), Test::default().again(Class::Flat, 10)] {

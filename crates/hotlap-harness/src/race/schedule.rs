@@ -189,8 +189,8 @@ impl Schedule<'_> {
         let most = turns.iter().copied().max().unwrap_or(1);
         for step in 0..most {
             let salt = (load, round * most + step);
-            // Laps in one piece first: whose turns these are has driven a whole lap before them, and
-            // does not stand still in the middle of one.
+            // Laps in one piece first: whose turns these are has driven a whole lap before them,
+            // and does not stand still in the middle of one.
             let mut order = order(self.race.seed, place, salt, self.running.len());
             order.sort_by_key(|&entrant| turns[entrant] > 1);
             for entrant in order {

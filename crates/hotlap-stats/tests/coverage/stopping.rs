@@ -20,7 +20,7 @@ fn run(machine: &mut Machine, goal: Goal) -> (Effect, Why, u32) {
         let progress = Progress { spent_s, costs: COSTS, heats, blocks, contestants: &contestants };
         match rule.next(&progress) {
             Next::Heat => {
-                start = machine.heat(heats, 30, 0.0);
+                start = machine.heat(heats, 50, 0.0);
                 (heats, blocks) = (heats + 1, 0);
                 spent_s += COSTS.heat_s;
             }

@@ -229,9 +229,9 @@ fn fresh_seed() -> u64 {
     RandomState::new().hash_one(std::process::id()) >> 11
 }
 
-/// How long one of so many warm-ups of the first heat may take: its part of a quarter of the budget,
-/// or what a virtual machine needs that compiles on the core on which it answers, as far as a
-/// quarter of the budget pays for one of these. Most servers are steady after two seconds.
+/// How long one of so many warm-ups of the first heat may take: its part of a quarter of the
+/// budget, or what a virtual machine needs that compiles on the core on which it answers, as far as
+/// a quarter of the budget pays for one of these. Most servers are steady after two seconds.
 fn warm_limit(budget: Duration, warm_ups: u32) -> Duration {
     const COMPILED: Duration = Duration::from_secs(12);
     let quarter = budget / 4;
