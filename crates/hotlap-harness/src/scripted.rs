@@ -34,7 +34,7 @@ pub struct Script {
     pub busy: f64,
     /// In how many turns its laps are driven.
     pub turns: u32,
-    /// It dies in its so-manyth call (starts, warm-ups and laps counted together, from 0).
+    /// It dies in its so-manyth call (starts, warm-ups, turns and laps counted together, from 0).
     pub dies_at: Option<usize>,
 }
 
