@@ -173,10 +173,11 @@ impl Live {
         let mut ready = Vec::new();
         for &entrant in entrants {
             let seat = &mut self.seats[entrant];
-            let mut result = examined.remove(&entrant).unwrap_or_else(|| seat.examine());
-            if result.is_err() && entrants.len() > 1 && !self.stop.load(Ordering::Relaxed) {
-                result = examine(seat);
-            }
+            let beside = examined.remove(&entrant).filter(|beside| {
+                let is_final = entrants.len() == 1 || self.stop.load(Ordering::Relaxed);
+                beside.is_ok() || is_final
+            });
+            let result = beside.unwrap_or_else(|| examine(seat));
             if result.is_err() {
                 seat.stop(Duration::ZERO);
             } else if freeze {
