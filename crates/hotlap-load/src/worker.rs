@@ -233,12 +233,16 @@ impl Worker {
                 break;
             }
             for event in round.iter() {
+                // What is due waits for one answer to be read at most, not for all that are there.
+                if self.is_due(now) {
+                    self.send_due();
+                }
                 now = self.serve(event, now, &mut buffer);
             }
             // The last connection may just have come up: whoever waits for that is told at once,
             // and not when the next moment of this worker's own comes.
             self.settle();
-            if self.schedule.is_some() {
+            if self.is_due(now) {
                 self.send_due();
             }
             if self.left == 0 && self.in_flight == 0 && self.stage >= Stage::Ramp {
@@ -254,6 +258,12 @@ impl Worker {
     fn is_called(&self) -> bool {
         self.shared.is_stopped()
             || (self.other.is_some() && self.shared.calls() != (self.turn, self.asked))
+    }
+
+    /// Whether a request of the schedule should have been sent by `now`.
+    #[inline]
+    fn is_due(&self, now: u64) -> bool {
+        self.schedule.as_ref().is_some_and(|schedule| schedule.next_ns() <= now)
     }
 
     /// The next moment at which something is to be done, ready or not.
