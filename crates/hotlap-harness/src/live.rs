@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use hotlap_load::plan::{Pace, Plan, Reuse, Stop, Target};
 use hotlap_load::{Outcome, Session};
-use hotlap_stats::steady::{Class, State, Test, Warmup as WarmupTest};
+use hotlap_stats::steady::{Class, Precedent, State, Test, Warmup as WarmupTest};
 
 use crate::cores::Split;
 use crate::entrant::{Entrant, Load, Role};
@@ -148,7 +148,7 @@ impl Live {
 
     /// How a server became steady before; the reference and its double are one program, which
     /// becomes so in one way.
-    fn steady(&self, entrant: usize, load: usize) -> Option<(Class, usize)> {
+    fn steady(&self, entrant: usize, load: usize) -> Option<Precedent> {
         let is_reference = |role| matches!(role, Role::Reference | Role::Double);
         let role = self.seats[entrant].entrant.role;
         let same = |seat: &&Seat| is_reference(role) && is_reference(seat.entrant.role);
@@ -163,7 +163,7 @@ impl Live {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX).max(Test::default().stretch);
         let test = Test { limit, ..Test::default() };
         let known = self.steady(entrant, load);
-        let test = known.map_or(test, |(class, windows)| test.again(class, windows));
+        let test = known.map_or(test, |before| test.again(&before));
         let mut test = WarmupTest::new(test);
         let mut curve = Vec::new();
         let Some(window) = session.window() else {
@@ -200,13 +200,14 @@ impl Live {
             return Err(self.seats[entrant].unanswered("warm-up", Ok(outcome)));
         }
         let seat = &mut self.seats[entrant];
-        // A later warm-up is too short to be a judge, but for a server that nobody could judge yet.
         match known {
-            Some((before, _)) if before != Class::NeverSteady => {
-                class = before;
-                since = if before == Class::Flat { 0 } else { since };
+            // Two windows are no judge.
+            Some(before) if before.class == Class::Flat => (since, class) = (0, Class::Flat),
+            // What compiles does so at every start, wherever this one's noise says that it began.
+            Some(before) if before.compiles && before.class != Class::NeverSteady => {
+                class = before.class;
             }
-            _ => seat.steady[load] = Some((class, curve.len())),
+            _ => seat.steady[load] = Some(test.precedent(class)),
         }
         let mean = Duration::from_secs_f64(outcome.service.mean() / 1e9);
         seat.laps[load] = mean.mul_f64(SERVICE_TIMES).min(LONGEST_LAP);

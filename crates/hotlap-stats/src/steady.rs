@@ -60,20 +60,32 @@ impl Default for Test {
 }
 
 impl Test {
-    /// The test for another start of a program, given how an earlier one became steady, and how
-    /// many windows it took to say so. A server that was flat only has to fill its caches, and gets
-    /// two windows for that. One that warmed up does so again, and no sooner: a compiler goes by
-    /// what it has seen run.
+    /// The test for another start of a program, given what an earlier one has told. A server that
+    /// was flat only has to fill its caches, and gets two windows for that. One that compiles
+    /// itself does so again, and is steady no sooner: a compiler goes by what it has seen run. All
+    /// others are judged anew, in the time that it took then: what looked like a climb may have
+    /// been a neighbour, who will not be there at every start.
     #[must_use]
-    pub fn again(&self, class: Class, windows: usize) -> Self {
-        match class {
-            Class::Flat => Self { stretch: 3, limit: self.limit.min(2), ..*self },
-            Class::WarmedUp | Class::SlowingDown => {
-                Self { least: windows.min(self.limit), ..*self }
-            }
+    pub fn again(&self, before: &Precedent) -> Self {
+        let windows = before.windows.min(self.limit);
+        match before.class {
             Class::NeverSteady => *self,
+            Class::Flat => Self { limit: self.limit.min(2), ..*self },
+            _ if before.compiles => Self { least: windows, ..*self },
+            _ => Self { limit: windows.max(self.stretch), ..*self },
         }
     }
+}
+
+/// What one start of a program tells of the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Precedent {
+    /// How it became steady.
+    pub class: Class,
+    /// How many windows it took to say so.
+    pub windows: usize,
+    /// Whether it became so much faster that a compiler must have been at work.
+    pub compiles: bool,
 }
 
 /// A server whose first windows reach less than this share of its steady level was not flat.
@@ -111,6 +123,14 @@ impl Warmup {
     #[must_use]
     pub fn windows(&self) -> &[f64] {
         &self.windows
+    }
+
+    /// What a start that ended like this tells of the next.
+    #[must_use]
+    pub fn precedent(&self, class: Class) -> Precedent {
+        let windows = self.windows.len();
+        let last = windows.min(self.test.stretch.max(3));
+        Precedent { class, windows, compiles: self.compiles(last) }
     }
 
     /// Takes the next window's speed (answers, or answers per CPU second: more is faster).
@@ -372,9 +392,41 @@ mod tests {
             let mut warmup = Warmup::new(test);
             (1..).find(|i| warmup.push(1000.0 * wobble(*i, 0.001)) != State::NotYet)
         };
-        assert_eq!(settled(Test::default().again(Class::Flat, 10)), Some(2));
-        assert_eq!(settled(Test::default().again(Class::WarmedUp, 30)), Some(30));
-        assert_eq!(settled(Test::default().again(Class::NeverSteady, 100)), Some(10));
+        let again = |class, windows, compiles| {
+            settled(Test::default().again(&Precedent { class, windows, compiles }))
+        };
+        assert_eq!(again(Class::Flat, 10, false), Some(2));
+        assert_eq!(again(Class::WarmedUp, 30, true), Some(30));
+        assert_eq!(again(Class::NeverSteady, 100, true), Some(10));
+        assert_eq!(again(Class::WarmedUp, 30, false), Some(10));
+    }
+
+    /// A neighbour made flat servers look as if they had warmed up, in two runs of five, and each
+    /// later start was given as long: a quarter of the run was measured instead of a half.
+    #[test]
+    fn what_a_neighbour_makes_of_a_start_is_not_held_against_the_next() {
+        let mut first = Warmup::new(Test::default());
+        let disturbed = |i: usize| if i < 6 { 600.0 } else { 1000.0 } * wobble(i, 0.01);
+        let class = (0..).find_map(|i| match first.push(disturbed(i)) {
+            State::Settled { class, .. } => Some(class),
+            State::NotYet => None,
+        });
+        assert_eq!(class, Some(Class::WarmedUp));
+        let before = first.precedent(Class::WarmedUp);
+        assert!(!before.compiles && before.windows > 10, "{before:?}");
+        let mut next = Warmup::new(Test::default().again(&before));
+        let settled = (0..10).map(|i| next.push(1000.0 * wobble(i, 0.01))).last();
+        assert_eq!(settled, Some(State::Settled { since: 0, class: Class::Flat }));
+    }
+
+    #[test]
+    fn who_becomes_three_times_faster_compiles() {
+        let mut climbing = Warmup::new(Test::default());
+        (0..40).for_each(|i| _ = climbing.push(if i < 5 { 300.0 } else { 1000.0 }));
+        assert!(climbing.precedent(Class::WarmedUp).compiles);
+        let mut level = Warmup::new(Test::default());
+        (0..40).for_each(|i| _ = level.push(if i < 5 { 350.0 } else { 1000.0 }));
+        assert!(!level.precedent(Class::WarmedUp).compiles);
     }
 
     #[test]
@@ -402,7 +454,8 @@ mod tests {
     /// out of the race since it had none.
     #[test]
     fn nothing_is_said_before_the_first_answer() {
-        for test in [Test::default(), Test::default().again(Class::Flat, 10)] {
+        let flat = Precedent { class: Class::Flat, windows: 10, compiles: false };
+        for test in [Test::default(), Test::default().again(&flat)] {
             let mut warmup = Warmup::new(test);
             for _ in 0..200 {
                 assert_eq!(warmup.push(0.0), State::NotYet);

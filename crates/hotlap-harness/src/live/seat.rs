@@ -10,7 +10,7 @@ use hotlap_load::http::Answer;
 use hotlap_load::outcome::Whole;
 use hotlap_load::plan::{Request, Target};
 use hotlap_load::{Outcome, Session};
-use hotlap_stats::steady::Class;
+use hotlap_stats::steady::Precedent;
 
 use super::bring_up::ask;
 use crate::boot::{LAST_LINES, ending};
@@ -58,9 +58,8 @@ pub(super) struct Seat {
     pub(super) host: String,
     /// What may be asked of it, with the right answers; settled when it was verified first.
     pub(super) requests: Vec<Request>,
-    /// How it became steady, and how many windows it took to say so, by load; of its first start,
-    /// or of the first that did.
-    pub(super) steady: Vec<Option<(Class, usize)>>,
+    /// What its starts so far tell of how it becomes steady, by load.
+    pub(super) steady: Vec<Option<Precedent>>,
     /// How long its laps are, by load.
     pub(super) laps: Vec<Duration>,
     /// How long its turns are, by load, where it may be driven in turns.
