@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use hotlap_stats::Pair;
-use hotlap_stats::compare::pairs;
+use hotlap_stats::compare::{pairs, pooled};
 use hotlap_stats::estimate::median;
 use hotlap_stats::stop::{self, Costs, Goal, Progress, Rule, Why};
 
@@ -231,16 +231,22 @@ impl Timetable {
         Costs { heat_s: (self.start_takes() + self.paced_takes(heat)).as_secs_f64(), block_s }
     }
 
-    /// The pairs of every server and load against the reference.
+    /// The pairs of every server and load against the reference, as the report will have them: the
+    /// reference and its double are one side, but for the double itself.
     fn contestants(&self) -> Vec<Vec<Pair>> {
-        let reference = self.race.entrants.iter().position(|e| e.role == Role::Reference);
-        let Some(reference) = reference else { return Vec::new() };
+        let role = |role| self.race.entrants.iter().position(|e| e.role == role);
+        let Some(reference) = role(Role::Reference) else { return Vec::new() };
+        let double = role(Role::Double);
         (0..self.race.entrants.len())
             .filter(|n| *n != reference && !self.out[*n])
             .flat_map(|n| (0..self.race.loads.len()).map(move |load| (n, load)))
             .map(|(n, load)| {
                 let of = |n: usize| readings(self.costs[n][load].iter().copied());
-                pairs(&of(n), &of(reference))
+                let against = match double.filter(|double| *double != n) {
+                    Some(double) => pooled(&of(reference), &of(double)),
+                    None => of(reference),
+                };
+                pairs(&of(n), &against)
             })
             .collect()
     }

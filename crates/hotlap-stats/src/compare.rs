@@ -77,6 +77,20 @@ pub fn pairs(server: &[Reading], reference: &[Reading]) -> Vec<Pair> {
     server.iter().filter_map(pair).collect()
 }
 
+/// Two servers' readings as those of one, where both are the same program: the geometric mean of a
+/// block's two, or the one that is there. What is compared with it has an interval that is 13 %
+/// narrower than against one of the two (√(1 + ½) for √2 of the error of one).
+#[must_use]
+pub fn pooled(one: &[Reading], other: &[Reading]) -> Vec<Reading> {
+    let mut blocks = BTreeMap::<(u32, u32), Vec<f64>>::new();
+    for reading in one.iter().chain(other) {
+        blocks.entry((reading.heat, reading.block)).or_default().extend(reading.log());
+    }
+    let mean = |logs: &[f64]| (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+    let known = blocks.into_iter().filter(|(_, logs)| !logs.is_empty());
+    known.map(|((heat, block), logs)| Reading { heat, block, value: mean(&logs) }).collect()
+}
+
 /// The ratio that the pairs show, with its interval at `confidence` (0.95). `None` without a pair.
 ///
 /// Each heat is reduced to one robust location of its blocks (Tukey's biweight, its scale taken
@@ -143,6 +157,15 @@ mod tests {
         assert_eq!((same.ratio.value, same.p, same.heats), (1.0, 1.0, 3));
         let other = unpaired(&readings(&[6.0; 3]), &readings(&[5.0; 4]), 0.95).unwrap();
         assert!((other.ratio.low - 1.2).abs() < 1e-12 && other.p < 1e-12);
+    }
+
+    #[test]
+    fn two_of_one_program_are_pooled_block_by_block() {
+        let one = readings(&[4.0, 7.0, f64::NAN, 0.0]);
+        let other = readings(&[9.0]);
+        let pooled: Vec<_> = pooled(&one, &other).iter().map(|r| (r.heat, r.value)).collect();
+        assert_eq!(pooled.iter().map(|p| p.0).collect::<Vec<_>>(), [0, 1]);
+        assert!((pooled[0].1 - 6.0).abs() < 1e-12 && (pooled[1].1 - 7.0).abs() < 1e-12);
     }
 
     #[test]

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use hotlap::cmd::prove::arena::Arena;
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::report::standing::{Standing, confidence};
+use hotlap::report::standing::{Measure, Standing, confidence};
 use hotlap::timekeeper::Timekeeper;
 use hotlap_ceiling::Known;
 use hotlap_harness::cores;
@@ -311,7 +311,7 @@ fn race(arena: &Arena, options: &Options, run: u64, rounds: u64) -> Found {
         noise: standing.cost_noise.map_or(0.0, |n| n.reach()),
         better: Better::Lower,
     };
-    let costs = |server: usize| standing.servers[server].costs.as_slice();
+    let costs = |server: usize| standing.side(server, Measure::Cost);
     let windows: u64 = kept.laps.iter().map(|l| l.window_ns).sum();
     let noise = standing.cost_noise;
     Found {
@@ -324,7 +324,7 @@ fn race(arena: &Arena, options: &Options, run: u64, rounds: u64) -> Found {
         alarm_rate: rate != Verdict::NoDifference,
         dearer_cost,
         called_dearer: called == Verdict::Worse,
-        smallest: smallest(costs(2), costs(0), &bar),
+        smallest: smallest(&costs(2), &costs(0), &bar),
         sd_heat: spread.map_or(f64::NAN, |e| e.sd_heat),
         sd_block: spread.map_or(f64::NAN, |e| e.sd_block),
         best_rate: (1..=options.best_runs).contains(&run).then(|| best_of_three(arena, options)),

@@ -1,10 +1,11 @@
 //! How the servers stand under one load: readings out of laps, estimates, verdicts and ranks out of
 //! readings. Words and rounding come later, in `summary`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use hotlap_harness::lap::{Share, readings};
-use hotlap_stats::compare::{effect, pairs};
+use hotlap_stats::compare::{effect, pairs, pooled};
 use hotlap_stats::estimate::level;
 use hotlap_stats::stop::Goal;
 use hotlap_stats::{Bar, Better, Effect, Estimate, Histogram, Reading, Verdict};
@@ -228,19 +229,30 @@ impl Standing {
         }
     }
 
+    /// A server's readings as one side of a comparison: the reference's double is the same program
+    /// and counts as its second half.
+    #[must_use]
+    pub fn side(&self, server: usize, measure: Measure) -> Cow<'_, [Reading]> {
+        let own = self.servers[server].readings(measure);
+        match self.double.filter(|_| Some(server) == self.reference) {
+            Some(double) => pooled(own, self.servers[double].readings(measure)).into(),
+            None => own.into(),
+        }
+    }
+
     fn verdicts(
         &self,
         others: &[usize],
         reference: usize,
         measure: Measure,
     ) -> Vec<Option<(Effect, Verdict)>> {
-        let readings = |i: usize| self.servers[i].readings(measure);
+        let against = self.side(reference, measure);
         let bound = |i: usize| measure.is_bound_by_generator() && self.servers[i].is_bound;
         let effects: Vec<Option<Effect>> = others
             .iter()
             .map(|&i| match bound(i) || bound(reference) {
                 true => None,
-                false => effect(&pairs(readings(i), readings(reference)), self.confidence),
+                false => effect(&pairs(&self.side(i, measure), &against), self.confidence),
             })
             .collect();
         judged(&self.bar(measure), effects)
