@@ -43,6 +43,10 @@ const OPENING_NS: u64 = 1_000_000;
 /// server's queue full, and is tried again at once instead of when the system would.
 const QUEUED_NS: u64 = 25_000_000;
 
+/// How long before a request is due, and after it was sent, a worker whose core is its own does not
+/// sleep ([`Plan::awake`]): longer than it takes to be woken.
+const AWAKE_NS: u64 = 100_000;
+
 /// What others may see of a worker; 128 bytes, since processors fetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -133,6 +137,8 @@ pub(crate) struct Worker {
     go_ns: u64,
     opens_ns: u64,
     closes_ns: u64,
+    /// When a request of the schedule was sent last.
+    due_sent_ns: u64,
     cpu_at_open_ns: u64,
     /// How long what was under way when the window opened had been so, summed up.
     carried_ns: u64,
@@ -203,6 +209,7 @@ impl Worker {
             go_ns: u64::MAX,
             opens_ns: u64::MAX,
             closes_ns: u64::MAX,
+            due_sent_ns: 0,
             cpu_at_open_ns: 0,
             carried_ns: 0,
             left_ns: 0,
@@ -223,8 +230,9 @@ impl Worker {
                 self.open_next(now);
             }
             let until = self.next_moment();
-            self.io.wait((until > now).then_some(until), &mut round);
-            self.tally.wakeups += 1;
+            let sleeps = self.sleeps_until(until, now);
+            self.io.wait(sleeps, &mut round);
+            self.tally.wakeups += u64::from(sleeps.is_some());
             now = clock::now();
             if now >= until || self.stage <= Stage::Ready || self.is_called() {
                 self.keep_time(now);
@@ -264,6 +272,15 @@ impl Worker {
     #[inline]
     fn is_due(&self, now: u64) -> bool {
         self.schedule.as_ref().is_some_and(|schedule| schedule.next_ns() <= now)
+    }
+
+    /// How long to sleep, if something is to be done at `until`; `None`: not at all.
+    #[inline]
+    fn sleeps_until(&self, until: u64, now: u64) -> Option<u64> {
+        if !self.plan.awake || self.schedule.is_none() {
+            return (until > now).then_some(until);
+        }
+        sleeps_between((self.in_flight > 0).then_some(self.due_sent_ns), now, until)
     }
 
     /// The next moment at which something is to be done, ready or not.
@@ -508,9 +525,28 @@ impl Worker {
     }
 }
 
+/// How long a worker may sleep that is awake for [`AWAKE_NS`] after what it `sent` and what has no
+/// answer yet, and before what is to be done at `until`.
+#[inline]
+fn sleeps_between(sent: Option<u64>, now: u64, until: u64) -> Option<u64> {
+    let listens = sent.is_some_and(|sent| now < sent + AWAKE_NS);
+    (!listens && until > now + AWAKE_NS).then(|| until - AWAKE_NS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_awake_sleeps_neither_before_what_is_due_nor_after_what_was_sent() {
+        const NOW: u64 = 5_000_000;
+        let due = NOW + 3 * AWAKE_NS;
+        assert_eq!(sleeps_between(None, NOW, due), Some(due - AWAKE_NS));
+        assert_eq!(sleeps_between(Some(NOW - 2 * AWAKE_NS), NOW, due), Some(due - AWAKE_NS));
+        assert_eq!(sleeps_between(Some(NOW - AWAKE_NS / 2), NOW, due), None);
+        assert_eq!(sleeps_between(None, NOW, NOW + AWAKE_NS), None);
+        assert_eq!(sleeps_between(None, NOW, NOW - 1), None);
+    }
 
     /// What a thread writes at each wake-up shares no cache line with what another reads or writes:
     /// boards stand beside each other in one allocation, and are all that two threads share and

@@ -157,6 +157,7 @@ impl Worker {
             let sent_ns = clock::now();
             // A lane was free when it was due: whatever is between is the generator's own.
             self.tally.lag.record(sent_ns - due_ns);
+            self.due_sent_ns = sent_ns;
             self.begin(number, due_ns, sent_ns);
             if self.lanes[number].state == State::Down {
                 self.connect(number, sent_ns);
