@@ -158,6 +158,11 @@ impl Behaviour for AtWork {
             _ => {}
         }
     }
+
+    /// Where a time is what is known.
+    fn is_awake(&self) -> bool {
+        matches!(self.known, Known::Fixed { .. } | Known::Bimodal { .. })
+    }
 }
 
 fn thread_cpu_ns() -> u64 {

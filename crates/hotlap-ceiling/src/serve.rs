@@ -24,6 +24,12 @@ pub trait Behaviour {
 
     /// Called after each round of events: the place to be slow on purpose.
     fn round(&mut self) {}
+
+    /// Whether the loop looks for requests all the time while it has a connection, so that waking
+    /// up is no part of what it takes.
+    fn is_awake(&self) -> bool {
+        false
+    }
 }
 
 /// Why a server cannot serve.
@@ -185,12 +191,16 @@ impl<B: Behaviour> Loop<B> {
         let mut events = Events::with_capacity(1024);
         loop {
             let due = self.held.peek().map(|Reverse((due, ..))| *due);
-            let wait = due.and_then(|due| {
-                match sleep_before(due.saturating_duration_since(Instant::now())) {
-                    Duration::ZERO => Some(Duration::ZERO),
-                    sleep => self.timer.arm(sleep),
-                }
-            });
+            let wait = if self.behaviour.is_awake() && self.connections.len() > self.free.len() {
+                Some(Duration::ZERO)
+            } else {
+                due.and_then(|due| {
+                    match sleep_before(due.saturating_duration_since(Instant::now())) {
+                        Duration::ZERO => Some(Duration::ZERO),
+                        sleep => self.timer.arm(sleep),
+                    }
+                })
+            };
             match self.poll.poll(&mut events, wait) {
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 other => other?,
