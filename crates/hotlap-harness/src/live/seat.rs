@@ -95,6 +95,8 @@ pub(super) struct Held {
     pub(super) session: Session,
     /// Laps that it may still drive.
     laps: u32,
+    /// Turns that it has driven.
+    turns: u32,
     /// Requests when the lap under way began.
     requests: u64,
     /// When its last turn was over.
@@ -114,7 +116,7 @@ pub(super) struct Driven {
 impl Held {
     pub(super) fn new(load: usize, session: Session, connections: usize) -> Self {
         let laps = laps_a_set(connections);
-        Self { load, session, laps, requests: 0, since: Instant::now(), driven: None }
+        Self { load, session, laps, turns: 0, requests: 0, since: Instant::now(), driven: None }
     }
 
     /// Whether the next turn of a load may go on where this one stands. A set of connections is
@@ -124,6 +126,12 @@ impl Held {
     pub(super) fn goes_on(&self, load: usize) -> bool {
         let is_fresh = self.laps > 0 && self.since.elapsed() < LONGEST_PAUSE;
         self.load == load && (self.driven.is_some() || is_fresh)
+    }
+
+    /// The number of the next turn.
+    pub(super) fn next_turn(&mut self) -> u32 {
+        self.turns += 1;
+        self.turns - 1
     }
 
     /// One more turn is driven, sampled at its edges.
