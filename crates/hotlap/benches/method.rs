@@ -239,15 +239,19 @@ impl Random {
 }
 
 /// How many rounds of arithmetic make a request dearer by what was asked. A busier server finds
-/// more requests at a wake-up and spends less on each, so what rounds cost alone says too little:
-/// the reference is raced against one that is about four times dearer than it should be, under the
-/// conditions of the runs, and a quarter of the rounds that explain what was found are taken.
+/// more requests at a wake-up and spends less on each, and a request costs more beside a neighbour,
+/// so what rounds cost alone says too little: the reference is raced against one that is about
+/// twice as much dearer as it should be, under the conditions of the runs, three times, and half of
+/// the rounds that explain what was found are taken.
 fn calibrate(arena: &Arena, options: &Options) -> u64 {
-    let guess = alone(arena, options);
-    let found = race(arena, options, 0, guess * 4).dearer_cost;
-    let rounds = (guess as f64 * 4.0 * options.dearer / percent(found)).round() as u64;
-    eprintln!("{} rounds are {:+.2} %: {rounds} rounds", guess * 4, percent(found));
-    rounds
+    let rounds = alone(arena, options) * 2;
+    let found: Vec<f64> = (0..3)
+        .map(|n| percent(race(arena, options, options.runs + 1 + n, rounds).dearer_cost))
+        .collect();
+    let mean = found.iter().sum::<f64>() / found.len() as f64;
+    let half = (rounds as f64 * options.dearer / mean).round() as u64;
+    eprintln!("{rounds} rounds are {found:.2?} %: {half} rounds");
+    half
 }
 
 /// The same, by what rounds cost a server alone: the cost of a request without any, and that of one
