@@ -135,8 +135,12 @@ impl Behaviour for AtWork {
                 }
             }
             Known::Working { rounds } => work(rounds),
-            Known::Costing { .. } => {
-                self.cpu_began_ns.get_or_insert_with(thread_cpu_ns);
+            // Before each answer, and up to where all answers together should be: what sending
+            // this one takes is a part of the next. All at once after a round of answers, it would
+            // depend on the size of the round where a moment in between finds it.
+            Known::Costing { ns } => {
+                let began_ns = *self.cpu_began_ns.get_or_insert_with(thread_cpu_ns);
+                while thread_cpu_ns() < began_ns + ns * self.answered {}
             }
             Known::Erring { .. } | Known::Pausing { .. } => {}
         }
@@ -144,18 +148,11 @@ impl Behaviour for AtWork {
     }
 
     fn round(&mut self) {
-        match self.known {
-            Known::Pausing { every_ms, pause_ms }
-                if self.awake_since.elapsed() >= Duration::from_millis(every_ms) =>
-            {
-                std::thread::sleep(Duration::from_millis(pause_ms));
-                self.awake_since = Instant::now();
-            }
-            Known::Costing { ns } => {
-                let Some(began_ns) = self.cpu_began_ns else { return };
-                while thread_cpu_ns() < began_ns + ns * self.answered {}
-            }
-            _ => {}
+        if let Known::Pausing { every_ms, pause_ms } = self.known
+            && self.awake_since.elapsed() >= Duration::from_millis(every_ms)
+        {
+            std::thread::sleep(Duration::from_millis(pause_ms));
+            self.awake_since = Instant::now();
         }
     }
 

@@ -41,9 +41,10 @@ pub struct Plan {
     pub check_one_in: u32,
     /// Cores that the worker threads are pinned to, in turn; empty: not pinned.
     pub cpus: Vec<usize>,
-    /// No one else needs these cores: an open loop looks for answers and for the time without
-    /// sleeping while a request is about to be due or was just sent. To be woken takes tens of
-    /// microseconds, more so in a virtual machine, and they would be the server's.
+    /// No one else needs these cores: where each thread has one, an open loop looks for answers and
+    /// for the time without sleeping while a request is about to be due or was just sent. To be
+    /// woken takes tens of microseconds, more so in a virtual machine, and they would be the
+    /// server's.
     pub awake: bool,
     /// Local addresses to connect from, in turn; empty: the kernel chooses.
     pub sources: Vec<IpAddr>,
@@ -203,6 +204,12 @@ impl Plan {
             sources: Vec::new(),
             start_at: None,
         }
+    }
+
+    /// Whether its threads stay awake: they may, and each has a core of its own.
+    #[must_use]
+    pub fn stays_awake(&self) -> bool {
+        self.awake && self.threads <= self.cpus.len()
     }
 
     /// Whether it can be run.

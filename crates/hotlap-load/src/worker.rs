@@ -277,7 +277,7 @@ impl Worker {
     /// How long to sleep, if something is to be done at `until`; `None`: not at all.
     #[inline]
     fn sleeps_until(&self, until: u64, now: u64) -> Option<u64> {
-        if !self.plan.awake || self.schedule.is_none() {
+        if self.schedule.is_none() || !self.plan.stays_awake() {
             return (until > now).then_some(until);
         }
         sleeps_between((self.in_flight > 0).then_some(self.due_sent_ns), now, until)

@@ -217,10 +217,13 @@ fn a_pipelined_answer_is_timed_when_it_comes() {
 #[test]
 fn an_open_loop_sends_what_is_due_and_no_more() {
     let server = polite();
-    for pace in [Pace::Constant { rate: 2_000.0 }, Pace::Poisson { rate: 2_000.0, seed: 1 }] {
+    let paces = [Pace::Constant { rate: 2_000.0 }, Pace::Poisson { rate: 2_000.0, seed: 1 }];
+    for (pace, awake) in paces.into_iter().flat_map(|pace| [(pace, false), (pace, true)]) {
         let mut plan = server.plan(8, 200);
         plan.pace = pace;
         plan.threads = 2;
+        (plan.awake, plan.cpus) = (awake, if awake { vec![0, 0] } else { vec![] });
+        assert_eq!(plan.stays_awake(), awake);
         let outcome = run(&plan).expect("a load");
         assert_eq!(told(&outcome), (200, vec![]));
         assert_eq!(outcome.response.len(), 200);

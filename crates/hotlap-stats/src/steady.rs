@@ -237,13 +237,15 @@ impl Warmup {
         let last_off =
             (0..self.windows.len() - n / 2).rev().find(|&i| (smooth(i) - level).abs() > band);
         let begun = median(&self.windows[..self.windows.len().min(5)]).unwrap_or(0.0);
+        let is_off = (begun - level).abs() > band;
         match last_off {
             // Whatever the noise: who began so far off is not flat, and another start is as slow.
             None if begun < BEGUN * level => (self.windows.len() - n, Class::WarmedUp),
             None if begun * BEGUN > level => (self.windows.len() - n, Class::SlowingDown),
-            None => (0, Class::Flat),
-            Some(i) if smooth(i) < level => (i + 1, Class::WarmedUp),
-            Some(i) => (i + 1, Class::SlowingDown),
+            Some(i) if is_off && begun < level => (i + 1, Class::WarmedUp),
+            Some(i) if is_off => (i + 1, Class::SlowingDown),
+            // Who began at the level and came back to it was disturbed.
+            _ => (0, Class::Flat),
         }
     }
 }
@@ -399,6 +401,17 @@ mod tests {
         assert_eq!(again(Class::WarmedUp, 30, true), Some(30));
         assert_eq!(again(Class::NeverSteady, 100, true), Some(10));
         assert_eq!(again(Class::WarmedUp, 30, false), Some(10));
+    }
+
+    #[test]
+    fn a_burst_after_a_level_start_is_not_a_warm_up() {
+        let burst = |i: usize| if (8..16).contains(&i) { 600.0 } else { 1000.0 };
+        let (at, since, class) = settle((0..).map(|i| {
+            // Too noisy at first to be settled before the burst.
+            burst(i) * wobble(i, if i < 8 { 0.1 } else { 0.01 })
+        }));
+        assert!(at > 16, "settled at {at}");
+        assert_eq!((since, class), (0, Class::Flat));
     }
 
     /// A neighbour made flat servers look as if they had warmed up, in two runs of five, and each

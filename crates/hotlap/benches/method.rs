@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use hotlap::cmd::prove::arena::Arena;
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::report::standing::{Measure, Standing, confidence};
+use hotlap::report::standing::{Measure, Measured, Standing};
 use hotlap::timekeeper::Timekeeper;
 use hotlap_ceiling::Known;
 use hotlap_harness::cores;
@@ -81,6 +81,10 @@ struct Found {
     measured: f64,
     heats: u32,
     blocks: u32,
+    /// What all rests on: heat, block and value of each block, of each server; so that another
+    /// estimator can be tried on the same runs.
+    cost_readings: Vec<Vec<(u32, u32, f64)>>,
+    rate_readings: Vec<Vec<(u32, u32, f64)>>,
 }
 
 fn main() {
@@ -98,10 +102,8 @@ fn main() {
         if found.iter().any(|f| f.run == run) {
             continue;
         }
-        let neighbour = options.neighbour.then(|| Neighbour::start(run));
         let rounds = *rounds.get_or_insert_with(|| calibrate(&arena, &options));
-        let one = race(&arena, &options, run, rounds);
-        drop(neighbour);
+        let one = beside_neighbour(&arena, &options, run, rounds);
         keep(&options, &one);
         eprintln!(
             "run {run}: twin {:+.2} % cost (heats {:.2}, blocks {:.2}), {:+.2} % requests/s; dearer \
@@ -245,13 +247,23 @@ impl Random {
 /// the rounds that explain what was found are taken.
 fn calibrate(arena: &Arena, options: &Options) -> u64 {
     let rounds = alone(arena, options) * 2;
-    let found: Vec<f64> = (0..3)
-        .map(|n| percent(race(arena, options, options.runs + 1 + n, rounds).dearer_cost))
+    let found: Vec<f64> = (1..=3)
+        .map(|n| beside_neighbour(arena, options, UNCOUNTED + n, rounds).dearer_cost)
+        .map(percent)
         .collect();
     let mean = found.iter().sum::<f64>() / found.len() as f64;
     let half = (rounds as f64 * options.dearer / mean).round() as u64;
     eprintln!("{rounds} rounds are {found:.2?} %: {half} rounds");
     half
+}
+
+/// Runs from this number on are not counted.
+const UNCOUNTED: u64 = 1_000_000;
+
+/// A run with a neighbour of its own.
+fn beside_neighbour(arena: &Arena, options: &Options, run: u64, rounds: u64) -> Found {
+    let _neighbour = options.neighbour.then(|| Neighbour::start(run));
+    race(arena, options, run, rounds)
 }
 
 /// The same, by what rounds cost a server alone: the cost of a request without any, and that of one
@@ -310,12 +322,13 @@ fn race(arena: &Arena, options: &Options, run: u64, rounds: u64) -> Found {
     let spread = standing.servers[2].against.and_then(|a| a.cost).map(|(effect, _)| effect);
     let ((twin_cost, cost), (twin_rate, rate)) = (ln(2, Better::Lower), ln(2, Better::Higher));
     let (dearer_cost, called) = ln(3, Better::Lower);
-    let bar = Bar {
-        alpha: 1.0 - confidence(&kept),
-        noise: standing.cost_noise.map_or(0.0, |n| n.reach()),
-        better: Better::Lower,
-    };
+    let bar = standing.bar_against(0, Measure::Cost);
     let costs = |server: usize| standing.side(server, Measure::Cost);
+    let readings = |measure| {
+        let told = |r: &Reading| (r.heat, r.block, r.value);
+        let of = |s: &Measured| s.readings(measure).iter().map(told).collect();
+        standing.servers.iter().map(of).collect()
+    };
     let windows: u64 = kept.laps.iter().map(|l| l.window_ns).sum();
     let noise = standing.cost_noise;
     Found {
@@ -335,6 +348,8 @@ fn race(arena: &Arena, options: &Options, run: u64, rounds: u64) -> Found {
         measured: windows as f64 / 1e6 / kept.took_ms.max(1) as f64,
         heats: noise.map_or(0, |n| n.heats),
         blocks: noise.map_or(0, |n| n.blocks),
+        cost_readings: readings(Measure::Cost),
+        rate_readings: readings(Measure::Rate),
     }
 }
 

@@ -203,22 +203,85 @@ impl Live {
         Ready { ready_ms, badges: examined.badges, notes, rss_bytes: memory.rss_bytes }
     }
 
-    /// Where its answer is not the reference's; for the reference, whose answers are not its own.
+    /// Where its answer is not that of whom it is held against, or of those held against it.
     fn differences(&self, entrant: usize) -> Vec<String> {
-        let own = &self.seats[entrant].entrant;
-        let is_told = |(i, seat): &(usize, &Seat)| match seat.entrant.role {
-            Role::Reference => true,
-            Role::Contestant => own.role == Role::Reference && *i != entrant,
-            Role::Double | Role::Ceiling => false,
+        let is_reference = |seat: &Seat| seat.entrant.role == Role::Reference;
+        let reference = self.seats.iter().position(is_reference);
+        let against = |n: usize| self.setting.against.get(&n).copied().or(reference);
+        let is_told = |n: usize| {
+            let role = self.seats[n].entrant.role;
+            self.seats[n].verified && matches!(role, Role::Reference | Role::Contestant)
         };
-        if !matches!(own.role, Role::Reference | Role::Contestant) {
+        if !is_told(entrant) {
             return Vec::new();
         }
-        let others = self.seats.iter().enumerate().filter(|(_, seat)| seat.verified);
-        others
-            .filter(is_told)
-            .map(|(_, seat)| (seat.entrant.name.as_str(), &seat.entrant.contract))
-            .filter_map(|other| learn::difference(&own.contract, other))
+        let own = &self.seats[entrant].entrant.contract;
+        let is_pair = |n: &usize| against(entrant) == Some(*n) || against(*n) == Some(entrant);
+        (0..self.seats.len())
+            .filter(|n| *n != entrant && is_told(*n) && is_pair(n))
+            .map(|n| &self.seats[n].entrant)
+            .filter_map(|other| learn::difference(own, (&other.name, &other.contract)))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use super::super::Setting;
+    use super::*;
+    use crate::contract::{Content, Contract, Name};
+    use crate::cores::Split;
+    use crate::entrant::{Entrant, Launch};
+    use crate::process::Warden;
+    use crate::verify::Demand;
+
+    /// A rung that answers like the one below it was told not to do the same work as the first.
+    #[test]
+    fn the_work_of_a_rung_is_held_against_the_rung_below() {
+        let entrant = |name: &str, body: &[u8]| {
+            let mut contract = Contract::of(Name::Hello, None);
+            contract.exchanges[0].content = Content::exactly(body);
+            let launch =
+                Launch { argv: vec![], env: BTreeMap::new(), cwd: std::path::PathBuf::new() };
+            Entrant {
+                name: name.to_owned(),
+                role: if name == "a" { Role::Reference } else { Role::Contestant },
+                start: Start::Launch(launch),
+                contract,
+                demand: Demand::Stranger,
+                version: String::new(),
+                counts: None,
+                cpus: None,
+            }
+        };
+        let entrants = [entrant("a", b"text"), entrant("b", b"json"), entrant("c", b"json")];
+        let told = |against: BTreeMap<usize, usize>| -> Vec<usize> {
+            let setting = Setting {
+                lap: Duration::ZERO,
+                ramp: Duration::ZERO,
+                timeout: Duration::ZERO,
+                start_limit: Duration::ZERO,
+                warm_limit: Duration::ZERO,
+                grace: Duration::ZERO,
+                freeze: true,
+                counters: false,
+                cores: Split { server: vec![], generator: vec![], shared: true, notes: vec![] },
+                warden: Warden::new("/none", &[]),
+                logs: PathBuf::new(),
+                against,
+            };
+            let mut live = Live::new(setting, &entrants, &[], Arc::new(AtomicBool::new(false)));
+            let differences = |n: usize| {
+                live.seats[n].verified = true;
+                live.differences(n).len()
+            };
+            (0..3).map(differences).collect()
+        };
+        assert_eq!(told(BTreeMap::new()), [0, 1, 1]);
+        assert_eq!(told(BTreeMap::from([(1, 0), (2, 1)])), [0, 1, 0]);
     }
 }

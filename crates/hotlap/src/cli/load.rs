@@ -60,7 +60,7 @@ pub struct LoadArgs {
     /// Send without a first look: no answer is learned, any 2xx is right
     #[arg(long)]
     pub no_check: bool,
-    /// Cores to pin the generator's threads to: 1,2,3
+    /// Cores to pin the generator's threads to: 1,2,3 (with --rate they hardly sleep)
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub cpus: Vec<usize>,
     /// Local addresses to connect from, in turn (beyond 28,000 connections)

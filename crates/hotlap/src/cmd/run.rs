@@ -6,6 +6,7 @@ pub mod resume;
 pub mod rule;
 pub mod stress;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -107,7 +108,7 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
     }
     announce(&run, &meant, console);
     let logs = Logs::new()?;
-    let setting = setting(&args, &meant, logs.0.clone())?;
+    let setting = setting(&args, &meant, &run, logs.0.clone())?;
     let mut track = Live::new(setting, &meant.race.entrants, &meant.race.loads, interrupt.shared());
     let mut keeper = Timekeeper::new(run, meant.store.take(), &mut meant.exports, console)?;
     let is_raced = !keeper.so_far().stress.is_empty();
@@ -240,7 +241,7 @@ fn warm_limit(budget: Duration, warm_ups: u32) -> Duration {
         .clamp(Duration::from_secs(2), Duration::from_secs(20))
 }
 
-fn setting(args: &RunArgs, meant: &Meant, logs: PathBuf) -> anyhow::Result<Setting> {
+fn setting(args: &RunArgs, meant: &Meant, run: &Run, logs: PathBuf) -> anyhow::Result<Setting> {
     let race = &meant.race;
     let laps = (race.entrants.len() * race.loads.len()).max(1) as u32;
     Ok(Setting {
@@ -255,7 +256,15 @@ fn setting(args: &RunArgs, meant: &Meant, logs: PathBuf) -> anyhow::Result<Setti
         cores: meant.split.clone(),
         warden: Warden::this_program("__warden").context("cannot find hotlap's own program")?,
         logs,
+        against: against(run),
     })
+}
+
+/// Whom the rungs of a ladder are held against: those they stand on.
+fn against(run: &Run) -> BTreeMap<usize, usize> {
+    let is_ladder = run.question == suite::Question::Ladder;
+    let rungs = run.servers.iter().enumerate().filter(|_| is_ladder);
+    rungs.filter_map(|(n, server)| Some((n, server.part.on?))).collect()
 }
 
 fn record(args: &RunArgs, meant: &Meant, grid: &Grid, host: &host::Host) -> Run {

@@ -21,6 +21,10 @@ pub fn confidence(run: &Run) -> f64 {
     Goal { precision: run.schedule.precision, ..Goal::default() }.confidence_of_run()
 }
 
+/// How much closer a third server of the same program is to the mean of two than these are to each
+/// other: √(1 + ½) of the noise of one, against √2 of it.
+const TO_THE_MEAN: f64 = 0.866_025_403_784_438_6;
+
 /// What servers are compared by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
@@ -188,8 +192,18 @@ impl Standing {
         self.noise(measure).map(|n| n.reach()).filter(|r| r.is_finite()).unwrap_or(0.0)
     }
 
+    /// For two servers, neither of which is the reference.
     fn bar(&self, measure: Measure) -> Bar {
         Bar { alpha: 1.0 - self.confidence, noise: self.reach(measure), better: measure.better() }
+    }
+
+    /// For servers that are held against `other`: the reference's noise is that of one server, but
+    /// it counts with its double, see [`Self::side`].
+    #[must_use]
+    pub fn bar_against(&self, other: usize, measure: Measure) -> Bar {
+        let bar = self.bar(measure);
+        let is_pooled = Some(other) == self.reference && self.double.is_some();
+        Bar { noise: bar.noise * if is_pooled { TO_THE_MEAN } else { 1.0 }, ..bar }
     }
 
     /// Ranks those that can be ranked.
@@ -255,7 +269,7 @@ impl Standing {
                 false => effect(&pairs(&self.side(i, measure), &against), self.confidence),
             })
             .collect();
-        judged(&self.bar(measure), effects)
+        judged(&self.bar_against(reference, measure), effects)
     }
 
     /// A server's requests/s over the ceiling's.

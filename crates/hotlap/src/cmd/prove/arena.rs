@@ -87,6 +87,7 @@ impl Arena {
             cores: self.cores.clone(),
             warden: Warden::new(&self.program, &["__warden"]),
             logs: self.logs.folder().to_owned(),
+            against: BTreeMap::new(),
         }
     }
 

@@ -39,11 +39,11 @@ pub struct Asking<'a> {
     pub cpus: &'a [usize],
 }
 
-/// The usual time of a request, in microseconds.
+/// What requests took, in microseconds, in the order in which they were answered.
 ///
 /// # Errors
 /// When the server cannot be reached or does not answer.
-pub fn usual_us(target: &Target, asking: &Asking) -> anyhow::Result<f64> {
+pub fn times_us(target: &Target, asking: &Asking) -> anyhow::Result<Vec<f64>> {
     let Endpoint::Tcp(address) = target.endpoint else {
         bail!("a known server listens on TCP");
     };
@@ -99,7 +99,7 @@ impl Line {
     }
 }
 
-fn times(address: SocketAddr, asking: &Asking) -> anyhow::Result<f64> {
+fn times(address: SocketAddr, asking: &Asking) -> anyhow::Result<Vec<f64>> {
     let lines = (0..asking.connections).map(|_| Line::open(address));
     let mut lines: Vec<Line> = lines.collect::<Result<_, _>>()?;
     let mut times = Vec::new();
@@ -128,10 +128,12 @@ fn times(address: SocketAddr, asking: &Asking) -> anyhow::Result<f64> {
             std::thread::yield_now();
         }
     }
-    least_median(&times).context("a known server was not asked")
+    Ok(times)
 }
 
-fn least_median(times: &[f64]) -> Option<f64> {
+/// The usual time of a request, in microseconds.
+#[must_use]
+pub fn usual_us(times: &[f64]) -> Option<f64> {
     times.chunks_exact(BATCH).filter_map(median).min_by(f64::total_cmp)
 }
 
@@ -144,7 +146,7 @@ mod tests {
         let times: Vec<f64> = (0..200)
             .map(|i| if i / 50 % 2 == 0 { 4_000.0 } else { 30.0 + f64::from(i % 3) })
             .collect();
-        assert_eq!(least_median(&times), Some(31.0));
-        assert_eq!(least_median(&[]), None);
+        assert_eq!(usual_us(&times), Some(31.0));
+        assert_eq!(usual_us(&[]), None);
     }
 }

@@ -73,13 +73,11 @@ impl<'a> Alone<'a> {
         self.live.lap(0, 0, kind).map_err(|why| anyhow!("a known server failed: {why}"))
     }
 
-    /// What the way there and back takes, in microseconds, of a server that holds each answer for
-    /// `hold_us` and is asked at `rate`.
-    fn way_us(&self, hold_us: f64, rate: f64) -> anyhow::Result<f64> {
+    /// What requests at `rate` take a bare client, in microseconds.
+    fn bare_us(&self, rate: f64) -> anyhow::Result<Vec<f64>> {
         let target = self.live.target(0).ok_or_else(|| anyhow!("a known server is gone"))?;
         let cpus = &self.arena.cores.generator;
-        let usual = bare::usual_us(target, &Asking { connections: CONNECTIONS, rate, cpus })?;
-        Ok((usual - hold_us).max(0.0))
+        bare::times_us(target, &Asking { connections: CONNECTIONS, rate, cpus })
     }
 
     fn stop(mut self) {
@@ -91,16 +89,39 @@ fn told(known: &Known, why: &Retired) -> anyhow::Error {
     anyhow!("the known server {known} failed: {why} ({})", why.last_words.join("; "))
 }
 
-/// Laps at half of what the server reaches, and what the way takes at that rate, in microseconds:
-/// the least of what a bare client finds beside each of them, for a neighbour can only lengthen it.
-fn half_load(alone: &mut Alone, hold_us: f64) -> anyhow::Result<(Vec<Lap>, f64)> {
-    let rate = alone.lap(Kind::Flat)?.outcome.rate() / 2.0;
-    let (mut laps, mut way_us) = (Vec::new(), f64::INFINITY);
-    for _ in 0..LAPS {
-        laps.push(alone.lap(Kind::Paced { rate })?);
-        way_us = way_us.min(alone.way_us(hold_us, rate)?);
+/// Laps at half of what a server reaches, and what a bare client finds beside each.
+struct HalfLoad {
+    laps: Vec<Lap>,
+    /// What the way there and back takes, in microseconds: the least of what the bare client finds,
+    /// for a neighbour can only lengthen it.
+    way_us: f64,
+    /// All that it finds, sorted, in microseconds.
+    bare_us: Vec<f64>,
+}
+
+impl HalfLoad {
+    /// Of a server that holds each answer for `hold_us`.
+    fn run(alone: &mut Alone, hold_us: f64) -> anyhow::Result<Self> {
+        let rate = alone.lap(Kind::Flat)?.outcome.rate() / 2.0;
+        let mut half = Self { laps: Vec::new(), way_us: f64::INFINITY, bare_us: Vec::new() };
+        for _ in 0..LAPS {
+            half.laps.push(alone.lap(Kind::Paced { rate })?);
+            let times = alone.bare_us(rate)?;
+            let usual = bare::usual_us(&times).ok_or_else(|| anyhow!("nothing was asked"))?;
+            half.way_us = half.way_us.min((usual - hold_us).max(0.0));
+            half.bare_us.extend(times);
+        }
+        half.bare_us.sort_by(f64::total_cmp);
+        Ok(half)
     }
-    Ok((laps, way_us))
+
+    /// The claim that the quantile `q` is `made_us` and the way.
+    fn claim(&self, server: &str, (figure, q, made_us): (&str, f64, f64)) -> Claim {
+        let (claimed, least) = quantile_us(&self.laps, q);
+        let place = (q * self.bare_us.len() as f64) as usize;
+        let bare = self.bare_us.get(place).copied();
+        Claim { least, bare, ..Claim::time(server, figure, claimed, made_us + self.way_us) }
+    }
 }
 
 /// A quantile over all laps, from their merged histograms, and that of the least disturbed lap.
@@ -118,13 +139,9 @@ fn quantile_us(laps: &[Lap], q: f64) -> (f64, Option<f64>) {
 /// When it cannot be started or loaded.
 pub fn fixed(arena: &Arena, us: u64, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
     let mut alone = Alone::start(arena, Known::Fixed { us }, LAP, stop)?;
-    let (laps, way_us) = half_load(&mut alone, us as f64)?;
+    let half = HalfLoad::run(&mut alone, us as f64)?;
     alone.stop();
-    let real_us = us as f64 + way_us;
-    let claim = |(figure, q)| {
-        let (claimed, least) = quantile_us(&laps, q);
-        Claim { least, ..Claim::time(&time(us), figure, claimed, real_us) }
-    };
+    let claim = |(figure, q)| half.claim(&time(us), (figure, q, us as f64));
     Ok([("p50", 0.5), ("p99", 0.99)].map(claim).to_vec())
 }
 
@@ -140,17 +157,13 @@ fn time(us: u64) -> String {
 pub fn bimodal(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
     let (us, slow_us, one_in) = (1_000, 50_000, 100);
     let mut alone = Alone::start(arena, Known::Bimodal { us, slow_us, one_in }, LAP, stop)?;
-    let (laps, way_us) = half_load(&mut alone, us as f64)?;
+    let half = HalfLoad::run(&mut alone, us as f64)?;
     alone.stop();
     let server = "1 ms, 1 in 100 50 ms";
-    let claim = |(figure, q, real_us)| {
-        let (claimed, least) = quantile_us(&laps, q);
-        Claim { least, ..Claim::time(server, figure, claimed, real_us + way_us) }
-    };
-    let mut claims =
-        [("p50", 0.5, us as f64), ("p98", 0.98, us as f64), ("p99.5", 0.995, slow_us as f64)]
-            .map(claim)
-            .to_vec();
+    let quantiles =
+        [("p50", 0.5, us as f64), ("p98", 0.98, us as f64), ("p99.5", 0.995, slow_us as f64)];
+    let mut claims = quantiles.map(|quantile| half.claim(server, quantile)).to_vec();
+    let laps = half.laps;
     let answers: u64 = laps.iter().map(|lap| lap.outcome.answers).sum();
     let slow: f64 = laps
         .iter()
@@ -167,6 +180,7 @@ pub fn bimodal(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
         // At each of a lap's two edges, as many as there are connections may be on either side.
         tolerance: 0.000_2 + 2.0 * f64::from(LAPS) / answers as f64,
         least: None,
+        bare: None,
     });
     Ok(claims)
 }
@@ -231,6 +245,7 @@ pub fn erring(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim
         real,
         tolerance,
         least: None,
+        bare: None,
     };
     let wrong = usize::try_from(wrong).unwrap_or(usize::MAX);
     let ranked = laps.iter().filter(|l| l.counts()).count();
@@ -277,6 +292,7 @@ pub fn dearer(
             real,
             tolerance: RATIO,
             least: None,
+            bare: None,
         }
     };
     let verdict = standing.servers[3].against.and_then(|a| a.cost).map(|(_, verdict)| verdict);
