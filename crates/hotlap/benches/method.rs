@@ -240,21 +240,21 @@ impl Random {
     }
 }
 
-/// How many rounds of arithmetic make a request dearer by what was asked. A busier server finds
-/// more requests at a wake-up and spends less on each, and a request costs more beside a neighbour,
-/// so what rounds cost alone says too little: the reference is raced against one that is about
-/// twice as much dearer as it should be, under the conditions of the runs, three times, and half of
-/// the rounds that explain what was found are taken.
+/// How many rounds of arithmetic make a request dearer by what was asked. By what they cost alone
+/// it would be a third less: a server that is a little slower than the generator sleeps less often,
+/// and finds more requests at a wake-up. So the reference is raced against one with about as many
+/// as it will be, under the conditions of the runs, four times, and as many are taken as explain
+/// what was asked by what was found.
 fn calibrate(arena: &Arena, options: &Options) -> u64 {
-    let rounds = alone(arena, options) * 2;
-    let found: Vec<f64> = (1..=3)
+    let rounds = alone(arena, options) * 4 / 3;
+    let found: Vec<f64> = (1..=4)
         .map(|n| beside_neighbour(arena, options, UNCOUNTED + n, rounds).dearer_cost)
         .map(percent)
         .collect();
     let mean = found.iter().sum::<f64>() / found.len() as f64;
-    let half = (rounds as f64 * options.dearer / mean).round() as u64;
-    eprintln!("{rounds} rounds are {found:.2?} %: {half} rounds");
-    half
+    let enough = (rounds as f64 * options.dearer / mean).round() as u64;
+    eprintln!("{rounds} rounds are {found:.2?} %: {enough} rounds");
+    enough
 }
 
 /// Runs from this number on are not counted.

@@ -100,11 +100,21 @@ fn no_difference(server: &str, other: &str, against: &Against) -> String {
         false if !bounded(against.rate) && !bounded(against.cost) => {
             format!("Too few laps to tell {server} from {other}: {}.", figures.join(", "))
         }
+        false if beyond_one(against.rate) || beyond_one(against.cost) => format!(
+            "Not sure that {server} and {other} differ: {}; among so many comparisons, or beside \
+             today's noise, that may be chance.",
+            figures.join(", ")
+        ),
         false => format!(
             "No difference between {server} and {other} could be measured: {}.",
             figures.join(", ")
         ),
     }
+}
+
+/// Whether an interval leaves out 1: by itself it would tell the two apart.
+fn beyond_one(found: Option<(Effect, Verdict)>) -> bool {
+    found.is_some_and(|(e, _)| e.ratio.is_bounded() && (e.ratio.low > 1.0 || e.ratio.high < 1.0))
 }
 
 fn cost(found: Option<(Effect, Verdict)>, turned: bool) -> Option<(Estimate, Verdict)> {

@@ -15,19 +15,13 @@ use crate::record::{Class, Gate, Role, Run};
 pub fn warnings(run: &Run, standings: &[Standing]) -> Vec<String> {
     let mut warnings = run.host.doubts.clone();
     for standing in standings {
+        warnings.extend(bound(run, standing));
         for (server, measured) in standing.servers.iter().enumerate() {
             let role = run.servers[server].role;
             if run.servers[server].retired.is_some() || role == Role::Double {
                 continue;
             }
             let name = &run.servers[server].name;
-            if measured.is_bound && role != Role::Ceiling {
-                warnings.push(format!(
-                    "{name}: the generator was the limit, so its requests/s is a lower bound (≥) \
-                     and it is not ranked. Give the generator more cores (-t 2), or the server \
-                     fewer (--cpus 1)."
-                ));
-            }
             if let Some(moved) = moved(&measured.costs) {
                 let percent = grouped(100.0 * moved.abs(), 0);
                 let which = if moved < 0.0 { "cheaper" } else { "dearer" };
@@ -59,6 +53,34 @@ pub fn warnings(run: &Run, standings: &[Standing]) -> Vec<String> {
         );
     }
     warnings
+}
+
+/// Which servers the generator was the limit of.
+fn bound(run: &Run, standing: &Standing) -> Option<String> {
+    let is_told = |(server, measured): &(usize, &Measured)| {
+        let server = &run.servers[*server];
+        let is_named = !matches!(server.role, Role::Double | Role::Ceiling);
+        measured.is_bound && is_named && server.retired.is_none()
+    };
+    let told = standing.servers.iter().enumerate().filter(is_told);
+    let names: Vec<&str> = told.map(|(server, _)| run.servers[server].name.as_str()).collect();
+    let (first, are_many) = (names.first()?, names.len() > 1);
+    let load = match run.loads.get(standing.load) {
+        Some(load) if run.loads.len() > 1 => format!(" (load {})", load.name),
+        _ => String::new(),
+    };
+    let cure = "Give the generator more cores (-t 2), or the server fewer (--cpus 1).";
+    Some(match are_many {
+        false => format!(
+            "{first}{load}: the generator was the limit, so its requests/s is a lower bound (≥) \
+             and it is not ranked. {cure}"
+        ),
+        true => format!(
+            "{}{load}: the generator was the limit, so their requests/s are lower bounds (≥) and \
+             they are not ranked. {cure}",
+            names.join(", ")
+        ),
+    })
 }
 
 /// Blocks of a heat before it is asked whether a server moved in it.
