@@ -103,7 +103,12 @@ fn littles_law(lap: &Lap, load: &Load) -> Option<Gate> {
     }
     let asked_ns = (load.connections * load.pipeline) as f64 * o.window_ns.max(1) as f64;
     let served_ns = o.service.mean() * o.service.len() as f64;
-    let by_law_ns = served_ns + o.edges.closes_ns as f64 - o.edges.opens_ns as f64;
+    // A connection that its server has ended is in no system until the next one is up.
+    let connecting_ns = match is_reopened(lap) {
+        true => o.connect.mean() * o.connections.reopened as f64,
+        false => 0.0,
+    };
+    let by_law_ns = served_ns + connecting_ns + o.edges.closes_ns as f64 - o.edges.opens_ns as f64;
     let off = (asked_ns - by_law_ns).abs() / asked_ns;
     // With a new connection each, closing the old one is outside of what is timed.
     let is_new = load.reuse == Reuse::Close || is_reopened(lap);
@@ -202,6 +207,24 @@ mod tests {
             lap.outcome.connections.reopened = 9_990;
         });
         assert_eq!(gates, []);
+    }
+
+    /// A server that takes one connection after the other leaves others in its queue: half
+    /// of the time goes by in connecting, and no lap counted.
+    #[test]
+    fn what_connecting_again_takes_is_in_littles_law() {
+        let halved = |connect_ns: u64| {
+            judged(|lap| {
+                let mut seen = hotlap_stats::Histogram::new();
+                (0..10_000).for_each(|_| seen.record(1_600_000));
+                lap.outcome.service = seen;
+                lap.outcome.connections.reopened = 10_000;
+                lap.outcome.connect = hotlap_stats::Histogram::new();
+                lap.outcome.connect.record(connect_ns);
+            })
+        };
+        assert_eq!(halved(1_600_000), []);
+        assert!(matches!(halved(800_000)[..], [Gate::LittlesLaw { .. }]));
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod scene;
 use std::time::Duration;
 
 use hotlap::record::{Gate, Published, Question, State, Than};
+use hotlap::report::standing::{Measure, Standing};
 use hotlap::report::{Form, Report, terminal};
 use hotlap_harness::entrant::Role;
 use hotlap_harness::scripted::Script;
@@ -164,6 +165,45 @@ fn a_row_that_the_generator_limits_is_a_bound_without_a_rank() {
     Note: fast: the generator was the limit, so its requests/s is a lower bound (≥) and it is not ranked. Give the
     generator more cores (-t 2), or the server fewer (--cpus 1).
     "###);
+}
+
+/// In a suite of twenty servers the same note came twenty times.
+#[test]
+fn rows_that_the_generator_limits_are_told_of_together() {
+    let fast = || {
+        let mut fast = script(100_000.0, 8_000.0, 1, &[0.01, 0.0, -0.01]);
+        fast.busy = 0.97;
+        fast
+    };
+    let text = table(
+        &scene(&[
+            ("slow", Role::Reference, script(20_000.0, 40_000.0, 9, &[0.01, -0.01, 0.0])),
+            ("fast", Role::Contestant, fast()),
+            ("faster", Role::Contestant, fast()),
+        ]),
+        120,
+    );
+    let notes: Vec<&str> = text.lines().skip_while(|l| !l.contains("Note: ")).collect();
+    insta::assert_snapshot!(notes.join("\n"), @r"
+    Note: fast, faster: the generator was the limit, so their requests/s are lower bounds (≥) and they are not ranked.
+    Give the generator more cores (-t 2), or the server fewer (--cpus 1).
+    ");
+}
+
+#[test]
+fn the_reference_and_its_double_are_one_side() {
+    let run = hold(&three(), None).run;
+    let standing = Standing::of(&run, 0);
+    let of = |server: usize| standing.servers[server].readings(Measure::Cost);
+    let pooled = standing.side(0, Measure::Cost);
+    assert_eq!(pooled.len(), of(0).len());
+    for ((both, own), double) in pooled.iter().zip(of(0)).zip(of(3)) {
+        assert!((both.value - (own.value * double.value).sqrt()).abs() < 1e-6);
+    }
+    assert_eq!(standing.side(1, Measure::Cost), of(1));
+    let noise = |other| standing.bar_against(other, Measure::Cost).noise;
+    assert!((noise(0) / standing.reach(Measure::Cost) - 0.75_f64.sqrt()).abs() < 1e-12);
+    assert!((noise(1) / standing.reach(Measure::Cost) - 1.0).abs() < 1e-12);
 }
 
 #[test]

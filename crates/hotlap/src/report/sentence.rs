@@ -202,6 +202,26 @@ mod tests {
         Against { rate: Some(near(rate)), cost: Some(near(cost)), ..none }
     }
 
+    /// "No difference" was said of a server at 0.65× [0.59, 0.72] of the cost, since three starts
+    /// and twenty comparisons make sure of nothing.
+    #[test]
+    fn what_an_interval_would_tell_apart_is_not_called_no_difference() {
+        let said = |low, value, high| {
+            let cost = Some((effect(value, low, high), Verdict::NoDifference));
+            verdict("a", "b", &Against { cost, ..Against::by(|_| None) })
+        };
+        assert_eq!(
+            said(0.59, 0.65, 0.72),
+            "Not sure that a and b differ: 0.65× [0.59, 0.72] in CPU time per request; among so \
+             many comparisons, or beside today's noise, that may be chance."
+        );
+        assert_eq!(
+            said(0.96, 1.02, 1.08),
+            "No difference between a and b could be measured: 1.02× [0.96, 1.08] in CPU time per \
+             request."
+        );
+    }
+
     #[test]
     fn the_faster_server_is_the_subject_whichever_side_it_is_on() {
         let found = against((1.51, Verdict::Better), (0.66, Verdict::Better));
