@@ -300,7 +300,10 @@ impl Worker {
         if let Some(std::cmp::Reverse((at, _))) = self.reopen.peek() {
             moment = moment.min(*at);
         }
-        if let (Some(schedule), false) = (&self.schedule, self.free.is_empty()) {
+        if let Some(schedule) = &self.schedule
+            && !self.free.is_empty()
+            && self.left > 0
+        {
             moment = moment.min(schedule.next_ns());
         }
         moment
