@@ -190,17 +190,7 @@ impl<B: Behaviour> Loop<B> {
     fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         loop {
-            let due = self.held.peek().map(|Reverse((due, ..))| *due);
-            let wait = if self.behaviour.is_awake() && self.connections.len() > self.free.len() {
-                Some(Duration::ZERO)
-            } else {
-                due.and_then(|due| {
-                    match sleep_before(due.saturating_duration_since(Instant::now())) {
-                        Duration::ZERO => Some(Duration::ZERO),
-                        sleep => self.timer.arm(sleep),
-                    }
-                })
-            };
+            let wait = self.wait();
             match self.poll.poll(&mut events, wait) {
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 other => other?,
@@ -214,6 +204,18 @@ impl<B: Behaviour> Loop<B> {
             }
             self.release();
             self.behaviour.round();
+        }
+    }
+
+    /// How long the poll may wait; none: until something comes, or the timer that was armed.
+    fn wait(&mut self) -> Option<Duration> {
+        if self.behaviour.is_awake() && self.connections.len() > self.free.len() {
+            return Some(Duration::ZERO);
+        }
+        let Reverse((due, ..)) = *self.held.peek()?;
+        match sleep_before(due.saturating_duration_since(Instant::now())) {
+            Duration::ZERO => Some(Duration::ZERO),
+            sleep => self.timer.arm(sleep),
         }
     }
 

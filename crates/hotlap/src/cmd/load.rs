@@ -117,7 +117,7 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, Vec<String>)> {
         timeout: args.timeout,
         check_one_in: args.check_one_in,
         cpus: args.cpus.clone(),
-        awake: !args.cpus.is_empty(),
+        awake: true,
         sources: args.sources.clone(),
         start_at: args.start_at.map(moment),
     };

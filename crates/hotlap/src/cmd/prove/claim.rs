@@ -77,14 +77,23 @@ impl Claim {
     /// Whether what is claimed is true.
     #[must_use]
     pub fn judge(&self) -> Word {
-        // What is not a number is within nothing.
-        let within = |claimed: f64| (claimed - self.real).abs() <= self.tolerance;
-        match self.least {
-            _ if within(self.claimed) => Word::Right,
-            Some(least) if within(least) => Word::Disturbed,
-            _ if self.is_the_machines() => Word::Disturbed,
-            _ => Word::Off,
+        if self.is_right(self.claimed) {
+            Word::Right
+        } else if self.right_at_best().is_some() || self.is_the_machines() {
+            Word::Disturbed
+        } else {
+            Word::Off
         }
+    }
+
+    /// Whether this figure would be; what is not a number is within nothing.
+    fn is_right(&self, figure: f64) -> bool {
+        (figure - self.real).abs() <= self.tolerance
+    }
+
+    /// The figure of the lap that was disturbed least, if that one is right.
+    fn right_at_best(&self) -> Option<f64> {
+        self.least.filter(|least| self.is_right(*least))
     }
 
     /// Whether it is between what is true and what a bare client finds.
@@ -98,8 +107,7 @@ impl Claim {
 
     /// What excuses a claim that was disturbed.
     fn excuse(&self) -> String {
-        let is_at_best = |least: f64| (least - self.real).abs() <= self.tolerance;
-        match (self.least.filter(|least| is_at_best(*least)), self.bare) {
+        match (self.right_at_best(), self.bare) {
             (Some(least), _) => format!("disturbed ({} at best)", self.text(least)),
             (None, Some(bare)) => format!("disturbed (bare client {})", self.text(bare)),
             (None, None) => "disturbed".to_owned(),

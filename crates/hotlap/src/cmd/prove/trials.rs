@@ -95,31 +95,29 @@ struct HalfLoad {
     /// What the way there and back takes, in microseconds: the least of what the bare client finds,
     /// for a neighbour can only lengthen it.
     way_us: f64,
-    /// All that it finds, sorted, in microseconds.
-    bare_us: Vec<f64>,
+    /// All that it finds.
+    bare: Histogram,
 }
 
 impl HalfLoad {
     /// Of a server that holds each answer for `hold_us`.
     fn run(alone: &mut Alone, hold_us: f64) -> anyhow::Result<Self> {
         let rate = alone.lap(Kind::Flat)?.outcome.rate() / 2.0;
-        let mut half = Self { laps: Vec::new(), way_us: f64::INFINITY, bare_us: Vec::new() };
+        let mut half = Self { laps: Vec::new(), way_us: f64::INFINITY, bare: Histogram::new() };
         for _ in 0..LAPS {
             half.laps.push(alone.lap(Kind::Paced { rate })?);
             let times = alone.bare_us(rate)?;
             let usual = bare::usual_us(&times).ok_or_else(|| anyhow!("nothing was asked"))?;
             half.way_us = half.way_us.min((usual - hold_us).max(0.0));
-            half.bare_us.extend(times);
+            times.iter().for_each(|us| half.bare.record((us * 1e3) as u64));
         }
-        half.bare_us.sort_by(f64::total_cmp);
         Ok(half)
     }
 
     /// The claim that the quantile `q` is `made_us` and the way.
     fn claim(&self, server: &str, (figure, q, made_us): (&str, f64, f64)) -> Claim {
         let (claimed, least) = quantile_us(&self.laps, q);
-        let place = (q * self.bare_us.len() as f64) as usize;
-        let bare = self.bare_us.get(place).copied();
+        let bare = known_us(&self.bare, q);
         Claim { least, bare, ..Claim::time(server, figure, claimed, made_us + self.way_us) }
     }
 }
@@ -128,9 +126,13 @@ impl HalfLoad {
 fn quantile_us(laps: &[Lap], q: f64) -> (f64, Option<f64>) {
     let mut all = Histogram::new();
     laps.iter().for_each(|lap| all.merge(&lap.outcome.service));
-    let us = |times: &Histogram| times.known_quantile(q).map(|ns| ns as f64 / 1e3);
-    let least = laps.iter().filter_map(|lap| us(&lap.outcome.service)).min_by(f64::total_cmp);
-    (us(&all).unwrap_or(f64::NAN), least)
+    let own = laps.iter().filter_map(|lap| known_us(&lap.outcome.service, q));
+    (known_us(&all, q).unwrap_or(f64::NAN), own.min_by(f64::total_cmp))
+}
+
+/// A quantile in microseconds, where there are times enough to know it.
+fn known_us(times: &Histogram, q: f64) -> Option<f64> {
+    times.known_quantile(q).map(|ns| ns as f64 / 1e3)
 }
 
 /// The server with a fixed service time, at half load: p50 and p99 are the time and the way.
@@ -202,7 +204,7 @@ pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
     let flat = alone.lap(Kind::Flat)?;
     let paced = alone.lap(Kind::Paced { rate: PAUSING_RATE })?;
     alone.stop();
-    let us = |times: &Histogram, q| times.known_quantile(q).map_or(f64::NAN, |ns| ns as f64 / 1e3);
+    let us = |times: &Histogram, q| known_us(times, q).unwrap_or(f64::NAN);
     // A hundredth of the pause: how long the answers due meanwhile take once it is over.
     let late = pause_us * 0.02;
     let rate = |(figure, q): (&str, f64)| {
