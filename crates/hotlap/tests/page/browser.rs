@@ -109,6 +109,11 @@ impl Browser {
         self.post("/execute/sync", &json!({ "script": script, "args": [] }))
     }
 
+    /// Runs a script, and waits until it calls its argument.
+    fn wait(&self, script: &str) {
+        self.post("/execute/async", &json!({ "script": script, "args": [] }));
+    }
+
     fn text(&self, script: &str) -> String {
         self.run(&format!("return String({script})")).as_str().unwrap().to_owned()
     }
@@ -269,8 +274,11 @@ fn sorts(browser: &Browser) {
 }
 
 fn points(browser: &Browser) {
-    let to_figure = "document.querySelector('figure').scrollIntoView({block:'center'})";
-    browser.run(to_figure);
+    // A scroll hides what is told, and its event comes with the frame after it.
+    browser.wait(
+        "document.querySelector('figure').scrollIntoView({block:'center'});\
+         requestAnimationFrame(() => requestAnimationFrame(arguments[0]))",
+    );
     let place = browser.run(
         "const f = document.querySelector('figure'), svg = f.querySelector('svg');\
          const [x, y] = JSON.parse(f.querySelector('script').textContent)[1];\
