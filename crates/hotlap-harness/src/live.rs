@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use hotlap_load::plan::{Pace, Plan, Reuse, Stop, Target};
 use hotlap_load::{Outcome, Session};
-use hotlap_stats::steady::{Class, Precedent, State, Test, Warmup as WarmupTest};
+use hotlap_stats::steady::{Class, State, Test, Warmup as WarmupTest};
 
 use crate::cores::Split;
 use crate::entrant::{Entrant, Load, Role};
@@ -19,7 +19,7 @@ use crate::gate;
 use crate::lap::{Kind, Lap};
 use crate::process::Warden;
 use crate::track::{Ready, Retired, Track, Warmup};
-use seat::{Held, Seat};
+use seat::{Acquaintance, Held, Seat};
 
 mod bring_up;
 mod seat;
@@ -63,7 +63,7 @@ const WARM_WINDOW: Duration = Duration::from_millis(100);
 const COUNTED: Duration = Duration::from_millis(250);
 
 /// How long a turn is: a lap at full load is driven in turns, between which others have theirs.
-const TURN: Duration = Duration::from_millis(10);
+const TURN: Duration = Duration::from_millis(12);
 
 /// What is sent before the window of a turn, to a server that was just thawed and goes on where it
 /// was stopped; on average, see [`ramp`].
@@ -151,7 +151,7 @@ impl Live {
         plan.pipeline = load.pipeline;
         plan.timeout = self.setting.timeout;
         plan.cpus = self.setting.cores.generator.clone();
-        plan.awake = !plan.cpus.is_empty() && !self.setting.cores.shared;
+        plan.awake = !self.setting.cores.shared;
         Ok(plan)
     }
 
@@ -165,14 +165,18 @@ impl Live {
         self.setting.warm_limit.max(self.setting.timeout) + WARM_WINDOW
     }
 
-    /// How a server became steady before; the reference and its double are one program, which
-    /// becomes so in one way.
-    fn steady(&self, entrant: usize, load: usize) -> Option<Precedent> {
+    /// What earlier warm-ups tell of a server; the reference and its double are one program.
+    fn known(&self, entrant: usize, load: usize) -> Option<Acquaintance> {
         let is_reference = |role| matches!(role, Role::Reference | Role::Double);
         let role = self.seats[entrant].entrant.role;
         let same = |seat: &&Seat| is_reference(role) && is_reference(seat.entrant.role);
-        let of = |seat: &Seat| seat.steady[load];
+        let of = |seat: &Seat| seat.known[load];
         of(&self.seats[entrant]).or_else(|| self.seats.iter().filter(same).find_map(of))
+    }
+
+    /// A server's mean service time; none before it was warmed up.
+    fn service(&self, entrant: usize, load: usize) -> Duration {
+        self.seats[entrant].known[load].map_or(Duration::ZERO, |known| known.service)
     }
 
     /// Loads a server until its windows are steady; the windows are answers per second.
@@ -181,8 +185,8 @@ impl Live {
         let limit = self.setting.warm_limit.as_nanos() / WARM_WINDOW.as_nanos();
         let limit = usize::try_from(limit).unwrap_or(usize::MAX).max(Test::default().stretch);
         let test = Test { limit, ..Test::default() };
-        let known = self.steady(entrant, load);
-        let test = known.map_or(test, |before| test.again(&before));
+        let known = self.known(entrant, load);
+        let test = known.map_or(test, |before| test.again(&before.steady));
         let mut test = WarmupTest::new(test);
         let mut curve = Vec::new();
         let Some(window) = session.window() else {
@@ -218,20 +222,25 @@ impl Live {
         if outcome.answers == 0 && !self.stop.load(Ordering::Relaxed) {
             return Err(self.seats[entrant].unanswered("warm-up", Ok(outcome)));
         }
-        let seat = &mut self.seats[entrant];
-        match known {
-            // Two windows are no judge.
-            Some(before) if before.class == Class::Flat => (since, class) = (0, Class::Flat),
+        let found = Acquaintance {
+            steady: test.precedent(class),
+            service: Duration::from_secs_f64(outcome.service.mean() / 1e9),
+            is_busy: whole.cpu_ns as f64 >= BUSY * whole.wall_ns.max(1) as f64,
+        };
+        let now = match known {
+            // One window is no judge.
+            Some(before) if before.steady.class == Class::Flat => before,
             // What compiles does so at every start, wherever this one's noise says that it began.
-            Some(before) if before.compiles && before.class != Class::NeverSteady => {
-                class = before.class;
+            Some(before) if before.steady.compiles && before.steady.class != Class::NeverSteady => {
+                Acquaintance { steady: before.steady, ..found }
             }
-            _ => seat.steady[load] = Some(test.precedent(class)),
+            _ => found,
+        };
+        if now.steady.class == Class::Flat {
+            since = 0;
         }
-        let mean = Duration::from_secs_f64(outcome.service.mean() / 1e9);
-        seat.laps[load] = mean.mul_f64(SERVICE_TIMES).min(LONGEST_LAP);
-        let is_busy = whole.cpu_ns as f64 >= BUSY * whole.wall_ns.max(1) as f64;
-        seat.turns[load] = is_busy.then(|| TURN.max(mean * SERVICE_TIMES_A_TURN));
+        class = now.steady.class;
+        self.seats[entrant].known[load] = Some(now);
         let window_ms = WARM_WINDOW.as_secs_f64() * 1e3;
         Ok(Warmup { class, steady_ms: since as f64 * window_ms, curve, window_ms, count })
     }
@@ -259,16 +268,18 @@ impl Live {
         let seat = &self.seats[entrant];
         let is_kept = self.loads[load].reuse == Reuse::KeepAlive;
         let fits = self.setting.freeze && is_kept && seat.process.is_some() && seat.lines.is_none();
-        seat.turns[load].filter(|_| fits)
+        let known = seat.known[load].filter(|known| fits && known.is_busy)?;
+        Some(TURN.max(known.service * SERVICE_TIMES_A_TURN))
     }
 
-    /// Runs one turn on a server that is thawed.
+    /// Runs one turn on a server, which goes on where it was stopped.
     fn drive(&mut self, entrant: usize, load: usize, length: Duration) -> Result<(), Retired> {
         let seat = &mut self.seats[entrant];
         let mut held = match seat.held.take().filter(|held| held.goes_on(load)) {
             Some(held) => held,
             None => {
                 let plan = self.plan(entrant, load)?;
+                self.seats[entrant].thaw();
                 let session =
                     Session::hold(&plan).map_err(|e| self.seats[entrant].failed("lap", e))?;
                 if session.window().is_none() {
@@ -277,9 +288,10 @@ impl Live {
                 Held::new(load, session, plan.connections)
             }
         };
-        let service = self.seats[entrant].laps[load].div_f64(SERVICE_TIMES);
-        let ramp = ramp(held.next_turn(), service);
+        let ramp = ramp(held.next_turn(), self.service(entrant, load));
+        // The load first: a server that was just thawed may take the core that this runs on.
         let window = held.session.turn(ramp, length);
+        self.seats[entrant].thaw();
         self.wait(&held.session, window.opens);
         let before = self.seats[entrant].sample(&held.session);
         if let Some(closes) = window.closes {
@@ -448,7 +460,6 @@ impl Track for Live {
     fn turn(&mut self, entrant: usize, load: usize) -> Result<(), Retired> {
         let length = self.turn_takes(entrant, load).unwrap_or(TURN);
         self.seats[entrant].begin_lap();
-        self.seats[entrant].thaw();
         let driven = self.drive(entrant, load, length);
         self.seats[entrant].freeze();
         driven
@@ -464,7 +475,8 @@ impl Track for Live {
     fn lap_takes(&self, entrant: usize, load: usize, kind: Kind) -> Duration {
         let seat = &self.seats[entrant];
         let least = if seat.lines.is_some() { COUNTED_LAP } else { Duration::ZERO };
-        let flat = seat.laps[load].max(self.setting.lap).max(least);
+        let answers = self.service(entrant, load).mul_f64(SERVICE_TIMES).min(LONGEST_LAP);
+        let flat = answers.max(self.setting.lap).max(least);
         match kind {
             Kind::Flat => flat,
             Kind::Paced { .. } => flat.max(PACED_LAP),

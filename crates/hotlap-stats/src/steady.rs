@@ -61,16 +61,16 @@ impl Default for Test {
 
 impl Test {
     /// The test for another start of a program, given what an earlier one has told. A server that
-    /// was flat only has to fill its caches, and gets two windows for that. One that compiles
-    /// itself does so again, and is steady no sooner: a compiler goes by what it has seen run. All
-    /// others are judged anew, in the time that it took then: what looked like a climb may have
+    /// was flat only has to fill its caches, and gets one window for that. One that compiles itself
+    /// does so again, and is steady no sooner: a compiler goes by what it has seen run. All others
+    /// are judged anew, in the time that it took then: what looked like a climb may have
     /// been a neighbour, who will not be there at every start.
     #[must_use]
     pub fn again(&self, before: &Precedent) -> Self {
         let windows = before.windows.min(self.limit);
         match before.class {
             Class::NeverSteady => *self,
-            Class::Flat => Self { limit: self.limit.min(2), ..*self },
+            Class::Flat => Self { limit: self.limit.min(1), ..*self },
             _ if before.compiles => Self { least: windows, ..*self },
             _ => Self { limit: windows.max(self.stretch), ..*self },
         }
@@ -397,7 +397,7 @@ mod tests {
         let again = |class, windows, compiles| {
             settled(Test::default().again(&Precedent { class, windows, compiles }))
         };
-        assert_eq!(again(Class::Flat, 10, false), Some(2));
+        assert_eq!(again(Class::Flat, 10, false), Some(1));
         assert_eq!(again(Class::WarmedUp, 30, true), Some(30));
         assert_eq!(again(Class::NeverSteady, 100, true), Some(10));
         assert_eq!(again(Class::WarmedUp, 30, false), Some(10));

@@ -58,12 +58,8 @@ pub(super) struct Seat {
     pub(super) host: String,
     /// What may be asked of it, with the right answers; settled when it was verified first.
     pub(super) requests: Vec<Request>,
-    /// What its starts so far tell of how it becomes steady, by load.
-    pub(super) steady: Vec<Option<Precedent>>,
-    /// How long its laps are, by load.
-    pub(super) laps: Vec<Duration>,
-    /// How long its turns are, by load, where it may be driven in turns.
-    pub(super) turns: Vec<Option<Duration>>,
+    /// What its warm-ups so far tell of it, by load.
+    pub(super) known: Vec<Option<Acquaintance>>,
     /// The load that goes on when its turn comes again.
     pub(super) held: Option<Held>,
     /// Its context switches before the first turn of the lap under way.
@@ -79,6 +75,17 @@ pub(super) struct Seat {
     pub(super) verified: bool,
     /// Its side effect, where it has one that counts.
     pub(super) lines: Option<Lines>,
+}
+
+/// What a warm-up tells of a server under a load.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Acquaintance {
+    /// How it becomes steady.
+    pub(super) steady: Precedent,
+    /// Its mean service time.
+    pub(super) service: Duration,
+    /// It works most of the time, rather than waiting for something else than a core.
+    pub(super) is_busy: bool,
 }
 
 /// What is known of server and generator at one moment.
@@ -191,9 +198,7 @@ impl Seat {
             target: None,
             host: String::new(),
             requests: Vec::new(),
-            steady: vec![None; loads],
-            laps: vec![Duration::ZERO; loads],
-            turns: vec![None; loads],
+            known: vec![None; loads],
             held: None,
             switches_before: None,
             cores: Vec::new(),

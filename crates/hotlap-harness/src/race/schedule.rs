@@ -18,7 +18,7 @@ use crate::timetable::{Next, Timetable};
 use crate::track::{Retired, Track};
 
 /// What the warm-up of a server that was flat takes after a later start, at most.
-const FLAT_AGAIN: Duration = Duration::from_millis(250);
+const FLAT_AGAIN: Duration = Duration::from_millis(150);
 
 /// Runs the race to its end. What it finds goes to `watch`, as it happens.
 pub fn run(race: &Race, track: &mut dyn Track, watch: &mut dyn FnMut(Event)) -> Over {
