@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use hotlap_load::plan::{Pace, Plan, Reuse, Stop, Target};
 use hotlap_load::{Outcome, Session};
+use hotlap_stats::estimate::median;
 use hotlap_stats::steady::{Class, State, Test, Warmup as WarmupTest};
 
 use crate::cores::Split;
@@ -20,9 +21,11 @@ use crate::lap::{Kind, Lap};
 use crate::process::Warden;
 use crate::track::{Ready, Retired, Track, Warmup};
 use seat::{Acquaintance, Held, Seat};
+use turns::Turns;
 
 mod bring_up;
 mod seat;
+mod turns;
 
 pub(crate) use bring_up::ask;
 
@@ -59,18 +62,11 @@ pub struct Setting {
 /// How long one window of a warm-up is.
 const WARM_WINDOW: Duration = Duration::from_millis(100);
 
+/// What a request costs a server that is warm is told by so many windows.
+const LAST: usize = 10;
+
 /// How long the hardware counts after a warm-up, where it can.
 const COUNTED: Duration = Duration::from_millis(250);
-
-/// How long a turn is: a lap at full load is driven in turns, between which others have theirs.
-const TURN: Duration = Duration::from_millis(12);
-
-/// What is sent before the window of a turn, to a server that was just thawed and goes on where it
-/// was stopped; on average, see [`ramp`].
-const TURN_RAMP: Duration = Duration::from_millis(2);
-
-/// A turn has at least so many mean service times in it.
-const SERVICE_TIMES_A_TURN: u32 = 4;
 
 /// A server that works for less of the time waits for something else than a core: what it waits for
 /// does not stop when it is stopped, so its laps are driven in one piece.
@@ -96,25 +92,13 @@ const COUNTED_LAP: Duration = Duration::from_millis(300);
 /// No lap is longer, unless all are.
 const LONGEST_LAP: Duration = Duration::from_secs(10);
 
-/// The ramp of a held load's turn with this number. A server that answers all its connections at a
-/// time answers in steps, each a service time long or two. A stopped server goes on where it stood,
-/// so with ramps of one length the windows of a lap may all open at the same moment of its step,
-/// and then count the same part of one too much or too little. So ramps are spread over two
-/// milliseconds and two service times. Spread evenly they would still favour some moments, unless
-/// they cover a whole number of steps; the mean of two even spreads has no edges for that. These
-/// are multiples of two numbers that keep no step with each other (Roberts, "The unreasonable
-/// effectiveness of quasirandom sequences", 2018: of the plastic ratio).
-fn ramp(turn: u32, service: Duration) -> Duration {
-    const STEPS: [f64; 2] = [0.754_877_666_246_692_8, 0.569_840_290_998_053_3];
-    let place: f64 = STEPS.iter().map(|step| (f64::from(turn) * step).fract() / 2.0).sum();
-    TURN_RAMP / 2 + (TURN_RAMP + service * 2).mul_f64(place)
-}
-
 /// Where real laps are run.
 pub struct Live {
     setting: Setting,
     loads: Vec<Load>,
     seats: Vec<Seat>,
+    /// How long turns are, by load.
+    turns: Vec<Turns>,
     began: Instant,
     stop: Arc<AtomicBool>,
 }
@@ -129,7 +113,8 @@ impl Live {
         stop: Arc<AtomicBool>,
     ) -> Self {
         let seats = entrants.iter().map(|e| Seat::new(e.clone(), loads.len())).collect();
-        Self { setting, loads: loads.to_vec(), seats, began: Instant::now(), stop }
+        let turns = loads.iter().map(|_| Turns::new(setting.lap)).collect();
+        Self { setting, loads: loads.to_vec(), seats, turns, began: Instant::now(), stop }
     }
 
     /// Where a server that is started answers: for those who ask it by other means.
@@ -222,9 +207,12 @@ impl Live {
         if outcome.answers == 0 && !self.stop.load(Ordering::Relaxed) {
             return Err(self.seats[entrant].unanswered("warm-up", Ok(outcome)));
         }
+        let speeds = test.windows();
         let found = Acquaintance {
             steady: test.precedent(class),
             service: Duration::from_secs_f64(outcome.service.mean() / 1e9),
+            warm_ns: median(&speeds[speeds.len().saturating_sub(LAST)..])
+                .map_or(f64::INFINITY, f64::recip),
             is_busy: whole.cpu_ns as f64 >= BUSY * whole.wall_ns.max(1) as f64,
         };
         let now = match known {
@@ -269,7 +257,7 @@ impl Live {
         let is_kept = self.loads[load].reuse == Reuse::KeepAlive;
         let fits = self.setting.freeze && is_kept && seat.process.is_some() && seat.lines.is_none();
         let known = seat.known[load].filter(|known| fits && known.is_busy)?;
-        Some(TURN.max(known.service * SERVICE_TIMES_A_TURN))
+        self.turns[load].length(known.service)
     }
 
     /// Runs one turn on a server, which goes on where it was stopped.
@@ -288,7 +276,7 @@ impl Live {
                 Held::new(load, session, plan.connections)
             }
         };
-        let ramp = ramp(held.next_turn(), self.service(entrant, load));
+        let ramp = self.turns[load].ramp(held.next_turn(), self.service(entrant, load));
         // The load first: a server that was just thawed may take the core that this runs on.
         let window = held.session.turn(ramp, length);
         self.seats[entrant].thaw();
@@ -298,7 +286,10 @@ impl Live {
             self.wait(&held.session, closes);
         }
         let after = self.seats[entrant].sample(&held.session);
-        held.add(&before, &after);
+        let turn = after.since(&before);
+        let warm_ns = self.seats[entrant].known[load].map_or(f64::INFINITY, |known| known.warm_ns);
+        self.turns[load].driven(entrant, &turn, warm_ns);
+        held.add(before.at, &turn);
         self.seats[entrant].held = Some(held);
         Ok(())
     }
@@ -451,6 +442,13 @@ impl Track for Live {
         Ok(self.judged(entrant, load, kind, run?))
     }
 
+    fn turns_to_try(&mut self, load: usize) -> u32 {
+        let tries = self.turns[load].to_try();
+        // What was driven is no part of a lap.
+        self.seats.iter_mut().for_each(Seat::forget_lap);
+        tries
+    }
+
     fn turns(&self, entrant: usize, load: usize) -> u32 {
         let lap = self.lap_takes(entrant, load, Kind::Flat);
         self.turn_takes(entrant, load)
@@ -458,7 +456,7 @@ impl Track for Live {
     }
 
     fn turn(&mut self, entrant: usize, load: usize) -> Result<(), Retired> {
-        let length = self.turn_takes(entrant, load).unwrap_or(TURN);
+        let length = self.turn_takes(entrant, load).unwrap_or(self.setting.lap);
         self.seats[entrant].begin_lap();
         let driven = self.drive(entrant, load, length);
         self.seats[entrant].freeze();
@@ -493,42 +491,5 @@ impl Track for Live {
 
     fn interrupted(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// All turns of a lap began their windows at the same moment of a server's step, or most did.
-    #[test]
-    fn windows_open_at_all_moments_of_a_step() {
-        // How much the moments favour one side of the step, 0 to 1.
-        let favour = |service_us: u64, step_us: f64| {
-            let service = Duration::from_micros(service_us);
-            let angle = |turn| {
-                let steps = ramp(turn, service).as_secs_f64() * 1e6 / step_us;
-                std::f64::consts::TAU * steps
-            };
-            let sum = |part: fn(f64) -> f64| (0..40).map(|n| part(angle(n))).sum::<f64>() / 40.0;
-            sum(f64::cos).hypot(sum(f64::sin))
-        };
-        for service_us in [160, 320, 330, 450, 700, 1_000, 5_000, 64_000] {
-            let found = favour(service_us, service_us as f64);
-            assert!(found < 0.06, "{found} with steps of {service_us} µs");
-        }
-        for service_us in [320, 330, 450, 1_000] {
-            let found = favour(service_us, 2.0 * service_us as f64);
-            assert!(found < 0.06, "{found} with steps of two times {service_us} µs");
-        }
-    }
-
-    #[test]
-    fn a_ramp_is_neither_skipped_nor_long() {
-        let service = Duration::from_millis(10);
-        for turn in 0..100 {
-            let ramp = ramp(turn, service);
-            assert!(ramp >= TURN_RAMP / 2 && ramp < TURN_RAMP * 3 / 2 + service * 2, "{ramp:?}");
-        }
     }
 }

@@ -42,6 +42,13 @@ pub trait Track {
     /// Why it cannot take part any more.
     fn lap(&mut self, entrant: usize, load: usize, kind: Kind) -> Result<Lap, Retired>;
 
+    /// How often all entrants whose laps are driven in turns are to take one, there and back, that
+    /// does not count, so that it is known how long turns have to be. Asked again after these,
+    /// until there are none to be taken.
+    fn turns_to_try(&mut self, _load: usize) -> u32 {
+        0
+    }
+
     /// In how many turns a lap of an entrant at full load may be driven, between which others have
     /// theirs; 1 where it must be driven in one piece.
     fn turns(&self, _entrant: usize, _load: usize) -> u32 {

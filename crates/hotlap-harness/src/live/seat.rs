@@ -84,6 +84,8 @@ pub(super) struct Acquaintance {
     pub(super) steady: Precedent,
     /// Its mean service time.
     pub(super) service: Duration,
+    /// CPU time a request in the end of its warm-up, in nanoseconds.
+    pub(super) warm_ns: f64,
     /// It works most of the time, rather than waiting for something else than a core.
     pub(super) is_busy: bool,
 }
@@ -92,7 +94,7 @@ pub(super) struct Acquaintance {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
     requests: u64,
-    at: Instant,
+    pub(super) at: Instant,
     cpu: Option<Cpu>,
 }
 
@@ -141,11 +143,10 @@ impl Held {
         self.turns - 1
     }
 
-    /// One more turn is driven, sampled at its edges.
-    pub(super) fn add(&mut self, before: &Sample, after: &Sample) {
-        let driven =
-            self.driven.get_or_insert(Driven { at: before.at, between: Between::default() });
-        driven.between.add(&after.since(before));
+    /// One more turn is driven, whose window opened at that moment.
+    pub(super) fn add(&mut self, opened: Instant, turn: &Between) {
+        let driven = self.driven.get_or_insert(Driven { at: opened, between: Between::default() });
+        driven.between.add(turn);
         self.since = Instant::now();
     }
 
@@ -159,7 +160,7 @@ impl Held {
 }
 
 impl Between {
-    fn add(&mut self, other: &Self) {
+    pub(super) fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.wall_ns += other.wall_ns;
         self.cpu_ns += other.cpu_ns;
@@ -259,6 +260,12 @@ impl Seat {
         }
     }
 
+    /// The lap in turns that is under way is none: the next turn begins one.
+    pub(super) fn forget_lap(&mut self) {
+        self.held = None;
+        self.switches_before = None;
+    }
+
     /// What the server used between two samples, or more of them, and what it has in memory now.
     /// Switches were counted around them, while `requests` were answered.
     pub(super) fn usage(
@@ -310,8 +317,7 @@ impl Seat {
 
     /// Ends it. What was wrong with that, if anything.
     pub(super) fn stop(&mut self, grace: Duration) -> Option<String> {
-        self.held = None;
-        self.switches_before = None;
+        self.forget_lap();
         self.sampler = None;
         self.memory = None;
         self.counters = None;

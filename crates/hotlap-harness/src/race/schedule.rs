@@ -126,8 +126,28 @@ impl Schedule<'_> {
                 }
             }
         }
+        self.try_turns(heat)?;
         self.timetable.heat_started(self.elapsed().saturating_sub(began), again);
         self.go_on()
+    }
+
+    /// Turns that do not count, as long as the track wants some to settle how long they have to be.
+    fn try_turns(&mut self, heat: u32) -> Result<(), Over> {
+        let place = Place { heat, block: 0 };
+        for load in 0..self.race.loads.len() {
+            let mut driven = 0;
+            while let tries @ 1.. = self.track.turns_to_try(load) {
+                for step in driven..driven + tries {
+                    for entrant in order(self.race.seed, place, (load, step), self.running.len()) {
+                        if self.running[entrant] && self.track.turns(entrant, load) > 1 {
+                            self.turn(entrant, load)?;
+                        }
+                    }
+                }
+                driven += tries;
+            }
+        }
+        Ok(())
     }
 
     /// Starts all that are still in, in this order, and verifies them. What their starts took.

@@ -1,0 +1,204 @@
+//! How long the turns of a load are, and what is sent before the window of each.
+//!
+//! A server that was stopped while others ran finds the caches full of their code and data. What
+//! that costs depends on how much it touches: a small one is itself again after two milliseconds, a
+//! runtime with a collector is not in twenty. Turns are short, so that what is compared lies close
+//! together, but no server may cost much more in them than it did when nobody came between. All
+//! servers of a load have turns of one length, or a server and its double would differ by it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::seat::Between;
+
+/// How long turns may be, the shortest first. Where none is long enough, laps are driven in one
+/// piece.
+const LENGTHS: [Duration; 2] = [Duration::from_millis(12), Duration::from_millis(48)];
+
+/// A turn has so many times the length of the mean ramp before it.
+const RAMPS: u32 = 6;
+
+/// A turn has at least so many mean service times in it.
+const SERVICE_TIMES: u32 = 4;
+
+/// How often all servers take a turn that is tried, there and back, at each length.
+const TRIES: u32 = 6;
+
+/// Turns are too short for a server that costs more than so many times as much in them as in the
+/// end of its warm-up, when it ran alone.
+const DEARER: f64 = 1.1;
+
+/// The turns of one load.
+#[derive(Debug)]
+pub(super) struct Turns {
+    /// How long they are; none: there are none.
+    lengths: &'static [Duration],
+    lap: Duration,
+    stage: Stage,
+}
+
+/// How far their length is settled.
+#[derive(Debug)]
+enum Stage {
+    Untried,
+    Tried(BTreeMap<usize, Tried>),
+    Settled,
+}
+
+/// What a server's turns were that were tried, and what a request cost it before, in nanoseconds.
+#[derive(Debug, Default)]
+struct Tried {
+    turns: Between,
+    warm_ns: f64,
+}
+
+impl Turns {
+    /// Of laps of this length.
+    pub(super) fn new(lap: Duration) -> Self {
+        Self { lengths: &LENGTHS, lap, stage: Stage::Untried }
+    }
+
+    /// How long the window of a turn is, for a server with this mean service time; none where laps
+    /// are driven in one piece.
+    pub(super) fn length(&self, service: Duration) -> Option<Duration> {
+        self.lengths.first().map(|length| (*length).max(service * SERVICE_TIMES))
+    }
+
+    /// The ramp of the turn with this number. A server that answers all its connections at a time
+    /// answers in steps, each a service time long or two. A stopped server goes on where it stood,
+    /// so with ramps of one length the windows of a lap may all open at the same moment of its
+    /// step, and then count the same part of one too much or too little. So ramps are spread over
+    /// their mean and two service times. Spread evenly they would still favour some moments, unless
+    /// they cover a whole number of steps; the mean of two even spreads has no edges for that.
+    /// These are multiples of two numbers that keep no step with each other (Roberts, "The
+    /// unreasonable effectiveness of quasirandom sequences", 2018: of the plastic ratio).
+    pub(super) fn ramp(&self, turn: u32, service: Duration) -> Duration {
+        const STEPS: [f64; 2] = [0.754_877_666_246_692_8, 0.569_840_290_998_053_3];
+        let place: f64 = STEPS.iter().map(|step| (f64::from(turn) * step).fract() / 2.0).sum();
+        let mean = self.lengths.first().copied().unwrap_or_default() / RAMPS;
+        mean / 2 + (mean + service * 2).mul_f64(place)
+    }
+
+    /// How often all servers are to take a turn that is tried now, there and back; not at all once
+    /// the length is settled. Asked again when they are driven, it looks at them: all become longer
+    /// if one server needs it.
+    pub(super) fn to_try(&mut self) -> u32 {
+        match &self.stage {
+            Stage::Settled => return 0,
+            Stage::Untried => {}
+            Stage::Tried(servers) => {
+                if servers.values().any(Tried::is_dearer) {
+                    self.lengths = &self.lengths[1..];
+                } else {
+                    self.stage = Stage::Settled;
+                    return 0;
+                }
+            }
+        }
+        let is_short = |length: &Duration| *length * 2 <= self.lap;
+        if !self.lengths.first().is_some_and(is_short) {
+            self.lengths = &[];
+            self.stage = Stage::Settled;
+            return 0;
+        }
+        self.stage = Stage::Tried(BTreeMap::new());
+        TRIES
+    }
+
+    /// A server that costs `warm_ns` a request when it runs alone has driven a turn.
+    pub(super) fn driven(&mut self, entrant: usize, turn: &Between, warm_ns: f64) {
+        if let Stage::Tried(servers) = &mut self.stage {
+            let tried = servers.entry(entrant).or_default();
+            tried.turns.add(turn);
+            tried.warm_ns = warm_ns;
+        }
+    }
+}
+
+impl Tried {
+    fn is_dearer(&self) -> bool {
+        let Between { cpu_ns, requests, .. } = self.turns;
+        requests > 0 && cpu_ns as f64 > DEARER * self.warm_ns * requests as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAP: Duration = Duration::from_millis(100);
+
+    /// All turns of a lap began their windows at the same moment of a server's step, or most did.
+    #[test]
+    fn windows_open_at_all_moments_of_a_step() {
+        // How much the moments favour one side of the step, 0 to 1.
+        let favour = |service_us: u64, step_us: f64| {
+            let service = Duration::from_micros(service_us);
+            let angle = |turn| {
+                let ramp = Turns::new(LAP).ramp(turn, service);
+                std::f64::consts::TAU * ramp.as_secs_f64() * 1e6 / step_us
+            };
+            let sum = |part: fn(f64) -> f64| (0..40).map(|n| part(angle(n))).sum::<f64>() / 40.0;
+            sum(f64::cos).hypot(sum(f64::sin))
+        };
+        for service_us in [160, 320, 330, 450, 700, 1_000, 5_000, 64_000] {
+            let found = favour(service_us, service_us as f64);
+            assert!(found < 0.06, "{found} with steps of {service_us} µs");
+        }
+        for service_us in [320, 330, 450, 1_000] {
+            let found = favour(service_us, 2.0 * service_us as f64);
+            assert!(found < 0.06, "{found} with steps of two times {service_us} µs");
+        }
+    }
+
+    #[test]
+    fn a_ramp_is_neither_skipped_nor_long() {
+        let (turns, service) = (Turns::new(LAP), Duration::from_millis(10));
+        let mean = LENGTHS[0] / RAMPS;
+        for turn in 0..100 {
+            let ramp = turns.ramp(turn, service);
+            assert!(ramp >= mean / 2 && ramp < mean * 3 / 2 + service * 2, "{ramp:?}");
+        }
+    }
+
+    /// What is settled, in milliseconds, where servers cost that much in turns of that length.
+    fn settled(lap: Duration, costs: impl Fn(u128) -> Vec<f64>) -> Option<u128> {
+        let mut turns = Turns::new(lap);
+        for _ in 0..10 {
+            let tries = turns.to_try();
+            let ms = turns.length(Duration::ZERO).map(|length| length.as_millis());
+            if tries == 0 {
+                return ms;
+            }
+            for (entrant, cost) in costs(ms.unwrap()).into_iter().enumerate() {
+                for n in 0..2 * tries {
+                    let noise = 1.0 + 0.2 * (f64::from(n) - 5.5) / 5.5;
+                    let cpu_ns = (cost * noise * 1e6) as u64;
+                    let turn = Between { requests: 1_000, cpu_ns, ..Between::default() };
+                    turns.driven(entrant, &turn, 1e3);
+                }
+            }
+        }
+        panic!("it never ends");
+    }
+
+    /// With turns of 10 ms for all, Go's net/http was measured 30 % too dear, and Node by half.
+    #[test]
+    fn turns_are_as_long_as_the_slowest_to_recover_needs_them() {
+        assert_eq!(settled(LAP, |_| vec![1.0, 1.05]), Some(12));
+        assert_eq!(settled(LAP, |_| vec![]), Some(12), "nobody takes turns");
+        assert_eq!(settled(LAP, |ms| vec![1.0, if ms < 20 { 1.3 } else { 1.05 }]), Some(48));
+        assert_eq!(settled(LAP, |_| vec![1.5]), None, "then they are driven in one piece");
+        assert_eq!(settled(LAP / 2, |_| vec![1.5]), None);
+        assert_eq!(settled(LAP / 2, |_| vec![1.0]), Some(12));
+        assert_eq!(settled(LAP / 5, |_| vec![1.0]), None, "a lap has two of them at least");
+    }
+
+    #[test]
+    fn a_turn_has_some_service_times_in_it() {
+        let turns = Turns::new(LAP);
+        assert_eq!(turns.length(Duration::from_micros(300)), Some(LENGTHS[0]));
+        let slow = turns.length(Duration::from_millis(20));
+        assert_eq!(slow, Some(Duration::from_millis(80)));
+    }
+}
