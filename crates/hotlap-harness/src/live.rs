@@ -443,7 +443,7 @@ impl Track for Live {
     }
 
     fn turns_to_try(&mut self, load: usize) -> u32 {
-        let tries = self.turns[load].to_try();
+        let tries = self.turns[load].tries();
         // What was driven is no part of a lap.
         self.seats.iter_mut().for_each(Seat::forget_lap);
         tries

@@ -82,7 +82,7 @@ impl Turns {
     /// How often all servers are to take a turn that is tried now, there and back; not at all once
     /// the length is settled. Asked again when they are driven, it looks at them: all become longer
     /// if one server needs it.
-    pub(super) fn to_try(&mut self) -> u32 {
+    pub(super) fn tries(&mut self) -> u32 {
         match &self.stage {
             Stage::Settled => return 0,
             Stage::Untried => {}
@@ -165,7 +165,7 @@ mod tests {
     fn settled(lap: Duration, costs: impl Fn(u128) -> Vec<f64>) -> Option<u128> {
         let mut turns = Turns::new(lap);
         for _ in 0..10 {
-            let tries = turns.to_try();
+            let tries = turns.tries();
             let ms = turns.length(Duration::ZERO).map(|length| length.as_millis());
             if tries == 0 {
                 return ms;
