@@ -31,9 +31,8 @@ const DEARER: f64 = 1.1;
 /// The turns of one load.
 #[derive(Debug)]
 pub(super) struct Turns {
-    /// How long they are; none: there are none.
+    /// How long they are, and may become; none: there are none.
     lengths: &'static [Duration],
-    lap: Duration,
     stage: Stage,
 }
 
@@ -53,9 +52,10 @@ struct Tried {
 }
 
 impl Turns {
-    /// Of laps of this length.
+    /// Of laps of this length: one has two turns at least.
     pub(super) fn new(lap: Duration) -> Self {
-        Self { lengths: &LENGTHS, lap, stage: Stage::Untried }
+        let fit = LENGTHS.partition_point(|length| *length * 2 <= lap);
+        Self { lengths: &LENGTHS[..fit], stage: Stage::Untried }
     }
 
     /// How long the window of a turn is, for a server with this mean service time; none where laps
@@ -83,22 +83,17 @@ impl Turns {
     /// the length is settled. Asked again when they are driven, it looks at them: all become longer
     /// if one server needs it.
     pub(super) fn tries(&mut self) -> u32 {
-        match &self.stage {
-            Stage::Settled => return 0,
-            Stage::Untried => {}
-            Stage::Tried(servers) => {
-                if servers.values().any(Tried::is_dearer) {
-                    self.lengths = &self.lengths[1..];
-                } else {
-                    self.stage = Stage::Settled;
-                    return 0;
-                }
+        if let Stage::Tried(servers) = &self.stage {
+            if servers.values().any(Tried::is_dearer) {
+                self.lengths = &self.lengths[1..];
+            } else {
+                self.stage = Stage::Settled;
             }
         }
-        let is_short = |length: &Duration| *length * 2 <= self.lap;
-        if !self.lengths.first().is_some_and(is_short) {
-            self.lengths = &[];
+        if self.lengths.is_empty() {
             self.stage = Stage::Settled;
+        }
+        if matches!(self.stage, Stage::Settled) {
             return 0;
         }
         self.stage = Stage::Tried(BTreeMap::new());
