@@ -17,11 +17,11 @@ use hotlap_stats::steady::{Class, State, Test, Warmup as WarmupTest};
 use crate::cores::Split;
 use crate::entrant::{Entrant, Load, Role};
 use crate::gate;
-use crate::lap::{Kind, Lap};
+use crate::lap::{Kind, Lap, Usage};
 use crate::process::Warden;
 use crate::track::{Ready, Retired, Track, Warmup};
-use seat::{Acquaintance, Held, Seat};
-use turns::Turns;
+use seat::{Acquaintance, Between, Held, Seat};
+use turns::{LONG_LAP, Turns};
 
 mod bring_up;
 mod seat;
@@ -164,6 +164,14 @@ impl Live {
         self.seats[entrant].known[load].map_or(Duration::ZERO, |known| known.service)
     }
 
+    /// A server has driven a turn, or a lap in one piece, beside which it is known what a request
+    /// costs when it runs alone.
+    fn tried(&mut self, entrant: usize, load: usize, run: &Between, in_turns: bool) {
+        if let Some(known) = self.seats[entrant].known[load] {
+            self.turns[load].driven(entrant, run, known.warm_ns, in_turns);
+        }
+    }
+
     /// Loads a server until its windows are steady; the windows are answers per second.
     fn warm_up(&mut self, entrant: usize, load: usize, plan: &Plan) -> Result<Warmup, Retired> {
         let session = Session::start(plan).map_err(|e| self.seats[entrant].failed("warm-up", e))?;
@@ -287,8 +295,7 @@ impl Live {
         }
         let after = self.seats[entrant].sample(&held.session);
         let turn = after.since(&before);
-        let warm_ns = self.seats[entrant].known[load].map_or(f64::INFINITY, |known| known.warm_ns);
-        self.turns[load].driven(entrant, &turn, warm_ns);
+        self.tried(entrant, load, &turn, true);
         held.add(before.at, &turn);
         self.seats[entrant].held = Some(held);
         Ok(())
@@ -380,7 +387,7 @@ fn wait(session: &Session, until: Instant, stop: &AtomicBool) {
 struct Run {
     at: Instant,
     outcome: Outcome,
-    usage: Option<crate::lap::Usage>,
+    usage: Option<Usage>,
     side_effect: Option<crate::lap::Gate>,
 }
 
@@ -426,7 +433,7 @@ impl Track for Live {
 
     fn lap(&mut self, entrant: usize, load: usize, kind: Kind) -> Result<Lap, Retired> {
         let mut plan = self.plan(entrant, load)?;
-        plan.ramp = self.setting.ramp;
+        plan.ramp = self.setting.ramp.max(self.turns[load].least().1);
         plan.stop = Stop::After(self.lap_takes(entrant, load, kind));
         if let Kind::Paced { rate } = kind {
             plan.pace = Pace::Constant { rate };
@@ -442,11 +449,25 @@ impl Track for Live {
         Ok(self.judged(entrant, load, kind, run?))
     }
 
-    fn turns_to_try(&mut self, load: usize) -> u32 {
+    fn tries(&mut self, load: usize) -> u32 {
         let tries = self.turns[load].tries();
         // What was driven is no part of a lap.
         self.seats.iter_mut().for_each(Seat::forget_lap);
         tries
+    }
+
+    fn try_out(&mut self, entrant: usize, load: usize, step: u32) -> Result<(), Retired> {
+        if self.turns(entrant, load) > 1 {
+            return self.turn(entrant, load);
+        }
+        // Who waits for something else than a core has none to find warm.
+        let is_busy = self.seats[entrant].known[load].is_some_and(|known| known.is_busy);
+        if step == 0 && is_busy && self.lap_takes(entrant, load, Kind::Flat) < LONG_LAP {
+            let lap = self.lap(entrant, load, Kind::Flat)?;
+            let Usage { requests, wall_ns, cpu_ns, pieces, .. } = lap.usage.unwrap_or_default();
+            self.tried(entrant, load, &Between { requests, wall_ns, cpu_ns, pieces }, false);
+        }
+        Ok(())
     }
 
     fn turns(&self, entrant: usize, load: usize) -> u32 {
@@ -474,7 +495,8 @@ impl Track for Live {
         let seat = &self.seats[entrant];
         let least = if seat.lines.is_some() { COUNTED_LAP } else { Duration::ZERO };
         let answers = self.service(entrant, load).mul_f64(SERVICE_TIMES).min(LONGEST_LAP);
-        let flat = answers.max(self.setting.lap).max(least);
+        let usual = self.setting.lap.max(self.turns[load].least().0);
+        let flat = answers.max(usual).max(least);
         match kind {
             Kind::Flat => flat,
             Kind::Paced { .. } => flat.max(PACED_LAP),

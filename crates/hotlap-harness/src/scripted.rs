@@ -127,6 +127,7 @@ impl Scripted {
             pss_bytes: script.rss_bytes,
             threads: 1,
             processes: 1,
+            pieces: script.turns.max(1),
             ..Usage::default()
         };
         let mut lap = Lap::new((entrant, load), kind, at_ms, outcome, Some(usage));

@@ -42,11 +42,19 @@ pub trait Track {
     /// Why it cannot take part any more.
     fn lap(&mut self, entrant: usize, load: usize, kind: Kind) -> Result<Lap, Retired>;
 
-    /// How often all entrants whose laps are driven in turns are to take one, there and back, that
-    /// does not count, so that it is known how long turns have to be. Asked again after these,
-    /// until there are none to be taken.
-    fn turns_to_try(&mut self, _load: usize) -> u32 {
+    /// How often all entrants are to be tried out, there and back, so that it is known how long
+    /// turns and laps of a load have to be. Asked again after these, until there is nothing to be
+    /// tried.
+    fn tries(&mut self, _load: usize) -> u32 {
         0
+    }
+
+    /// Drives what is tried on an entrant, which does not count, in the so-manyth of these tries.
+    ///
+    /// # Errors
+    /// Why it cannot take part any more.
+    fn try_out(&mut self, _entrant: usize, _load: usize, _step: u32) -> Result<(), Retired> {
+        Ok(())
     }
 
     /// In how many turns a lap of an entrant at full load may be driven, between which others have

@@ -25,7 +25,7 @@ fn table(scene: &Scene, width: usize) -> String {
 fn the_whole_table_at_120_columns() {
     insta::assert_snapshot!(table(&three(), 120), @r###"
 
-    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks × 2 laps of 0.5 s
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks × 2 laps of 0.02 s
 
                               requests/s  of ceiling  CPU µs/request      p50      p99  memory  errors  checks
     1  go/net-http         57,900 ± 0.3%        47 %    16.9 ± 0.05%   1.1 ms   1.1 ms  7.0 MB       0   14/14
@@ -45,7 +45,7 @@ fn the_whole_table_at_80_columns() {
     insta::assert_snapshot!(table(&three(), 80), @r###"
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
-    3 heats × 6 blocks × 2 laps of 0.5 s
+    3 heats × 6 blocks × 2 laps of 0.02 s
 
                                                of         CPU µs
                               requests/s  ceiling       /request      p50      p99
@@ -69,7 +69,7 @@ fn the_whole_table_as_markdown() {
     insta::assert_snapshot!(report.render(Form::Markdown), @r###"
     # hello
 
-    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks × 2 laps of 0.5 s
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks × 2 laps of 0.02 s
 
     **go/net-http serves 1.51× \[1.51, 1.52\] the requests of node/http:cluster, at 0.66× \[0.66, 0.66\] of its CPU time each.**
 
@@ -117,7 +117,7 @@ fn servers_that_cannot_be_told_apart_share_a_rank() {
     );
     insta::assert_snapshot!(text, @r###"
 
-    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks × 2 laps of 0.5 s
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks × 2 laps of 0.02 s
 
                   requests/s  CPU µs/request     p50     p99  memory  errors  checks
     1  first   50,000 ± 0.3%    20.0 ± 0.05%  1.3 ms  1.3 ms   10 MB       0   14/14
@@ -154,7 +154,7 @@ fn a_row_that_the_generator_limits_is_a_bound_without_a_rank() {
         table(&scene(&[("slow", Role::Reference, slow), ("fast", Role::Contestant, fast)]), 120);
     insta::assert_snapshot!(text, @r###"
 
-    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks × 2 laps of 0.5 s
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks × 2 laps of 0.02 s
 
                     requests/s  CPU µs/request      p50      p99  memory  errors  checks
        fast  ≥ 100,000 ± 0.00%     8.0 ± 0.00%  0.63 ms  0.64 ms  1.0 MB       0   14/14
@@ -250,7 +250,7 @@ fn a_server_that_dies_is_named_with_phase_last_words_and_cure() {
     insta::assert_snapshot!(text, @r###"
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
-    3 heats × 6 blocks × 2 laps of 0.5 s
+    3 heats × 6 blocks × 2 laps of 0.02 s
 
                 requests/s  CPU µs/request     p50     p99  memory  errors  checks
     1  good  20,000 ± 0.3%    40.0 ± 0.07%  3.2 ms  3.2 ms  9.0 MB       0   14/14
@@ -304,7 +304,7 @@ fn a_ladder_shows_what_each_step_costs() {
     insta::assert_snapshot!(table(&scene, 80), @r###"
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
-    3 heats × 6 blocks × 2 laps of 0.5 s
+    3 heats × 6 blocks × 2 laps of 0.02 s
 
                                     CPU µs
                   requests/s      /request     p50     p99  memory  errors  checks

@@ -164,15 +164,17 @@ impl Between {
         self.requests += other.requests;
         self.wall_ns += other.wall_ns;
         self.cpu_ns += other.cpu_ns;
+        self.pieces += other.pieces;
     }
 }
 
-/// What happened between two samples.
+/// What happened between two samples, or more pairs of them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Between {
     pub(super) requests: u64,
     pub(super) wall_ns: u64,
     pub(super) cpu_ns: u64,
+    pub(super) pieces: u32,
 }
 
 impl Sample {
@@ -185,6 +187,7 @@ impl Sample {
             requests: self.requests - before.requests,
             wall_ns: u64::try_from((self.at - before.at).as_nanos()).unwrap_or(u64::MAX),
             cpu_ns,
+            pieces: 1,
         }
     }
 }
@@ -288,6 +291,7 @@ impl Seat {
             pss_bytes: memory.pss_bytes.unwrap_or(0),
             threads: memory.threads,
             processes: memory.processes,
+            pieces: between.pieces,
         })
     }
 

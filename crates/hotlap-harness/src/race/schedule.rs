@@ -126,21 +126,28 @@ impl Schedule<'_> {
                 }
             }
         }
-        self.try_turns(heat)?;
+        self.try_out(heat)?;
         self.timetable.heat_started(self.elapsed().saturating_sub(began), again);
         self.go_on()
     }
 
-    /// Turns that do not count, as long as the track wants some to settle how long they have to be.
-    fn try_turns(&mut self, heat: u32) -> Result<(), Over> {
+    /// Turns and laps that do not count, as long as the track wants some to settle how long they
+    /// have to be.
+    fn try_out(&mut self, heat: u32) -> Result<(), Over> {
         let place = Place { heat, block: 0 };
         for load in 0..self.race.loads.len() {
             let mut driven = 0;
-            while let tries @ 1.. = self.track.turns_to_try(load) {
-                for step in driven..driven + tries {
-                    for entrant in order(self.race.seed, place, (load, step), self.running.len()) {
-                        if self.running[entrant] && self.track.turns(entrant, load) > 1 {
-                            self.turn(entrant, load)?;
+            while let tries @ 1.. = self.track.tries(load) {
+                for step in 0..tries {
+                    let salt = (load, driven + step);
+                    for entrant in order(self.race.seed, place, salt, self.running.len()) {
+                        self.go_on()?;
+                        if !self.running[entrant] {
+                            continue;
+                        }
+                        (self.watch)(Event::Lapping { entrant, load });
+                        if let Err(why) = self.track.try_out(entrant, load, step) {
+                            self.retire(entrant, &why)?;
                         }
                     }
                 }

@@ -1,6 +1,7 @@
 //! A run becomes a report: figures are rounded, rows put in order, servers that failed set apart.
 //! What is said in sentences is `sentence`'s, what speaks against the figures `warning`'s.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use hotlap_stats::estimate::median;
@@ -15,7 +16,6 @@ use super::{
     Row, SLOWER, Start, Table, Warmup, date, ladder, published, scaling, sentence, warning,
 };
 use crate::record::{self, Question, Role, Run, State};
-use hotlap_harness::race::rounds;
 
 impl Report {
     /// The report on a run, finished or not.
@@ -120,16 +120,48 @@ fn title(run: &Run) -> Vec<String> {
     let heats = run.laps.iter().map(|l| l.heat + 1).max().unwrap_or(0);
     let blocks = run.laps.iter().filter(|l| l.rate.is_none()).map(|l| l.block + 1).max();
     if let Some(blocks) = blocks {
-        let lap = Duration::from_micros((schedule.lap_ms * 1e3) as u64);
-        let laps = plural(2 * rounds(lap), "lap");
-        parts.push(format!(
-            "{} × {} × {laps} of {} s",
-            plural(heats, "heat"),
-            plural(blocks, "block"),
-            lap.as_secs_f64()
-        ));
+        let driven = driven_words(run).unwrap_or_default();
+        parts.push(format!("{} × {}{driven}", plural(heats, "heat"), plural(blocks, "block")));
     }
     parts
+}
+
+/// How laps at full load were driven, of most servers and blocks: ` × 4 laps of 0.1 s in turns of
+/// 12 ms`. With several loads that differ in it, from what to what.
+fn driven_words(run: &Run) -> Option<String> {
+    let each = (0..run.loads.len()).filter_map(|load| driven(run, load));
+    let all: BTreeSet<(u32, u64, u64)> = each.collect();
+    let (first, last) = (all.first()?, all.last()?);
+    let seconds = |ms: u64| Duration::from_millis(ms).as_secs_f64();
+    if first != last {
+        let lengths: BTreeSet<u64> = all.iter().map(|(_, lap_ms, _)| *lap_ms).collect();
+        return Some(match (lengths.first()?, lengths.last()?) {
+            (short, long) if short == long => format!(", laps of {} s", seconds(*short)),
+            (short, long) => format!(", laps of {} to {} s", seconds(*short), seconds(*long)),
+        });
+    }
+    let (laps, lap_ms, turn_ms) = *first;
+    let turns = if turn_ms < lap_ms { format!(" in turns of {turn_ms} ms") } else { String::new() };
+    Some(format!(" × {} of {} s{turns}", plural(laps, "lap"), seconds(lap_ms)))
+}
+
+/// A server's laps in a block of a load, the length of one in milliseconds and that of its turns:
+/// the median of each.
+fn driven(run: &Run, load: usize) -> Option<(u32, u64, u64)> {
+    let laps = || run.laps.iter().filter(|l| l.load == load && l.rate.is_none());
+    let mut blocks = BTreeMap::<_, u32>::new();
+    laps().for_each(|l| *blocks.entry((l.heat, l.block, l.server)).or_default() += 1);
+    let count = median(&blocks.values().copied().map(f64::from).collect::<Vec<_>>())?;
+    let ms: Vec<f64> = laps().map(|l| l.window_ns as f64 / 1e6).collect();
+    let turn = |l: &record::Lap| {
+        let pieces = l.usage.as_ref().map_or(1, |usage| usage.pieces.max(1));
+        l.window_ns as f64 / 1e6 / f64::from(pieces)
+    };
+    let turns: Vec<f64> = laps().map(turn).collect();
+    // A lap is a little longer than it is meant to be.
+    let whole =
+        |ms: f64| if ms >= 100.0 { (ms / 10.0).round() as u64 * 10 } else { ms.round() as u64 };
+    Some((count.round() as u32, whole(median(&ms)?), whole(median(&turns)?)))
 }
 
 /// `64 connections, keep-alive`.
