@@ -143,6 +143,29 @@ pub struct Trial {
     pub last_words: Vec<String>,
 }
 
+impl Subject {
+    /// One to whom nothing has happened yet.
+    #[must_use]
+    pub fn new(entrant: &Entrant, good: usize) -> Self {
+        Self {
+            name: entrant.name.clone(),
+            version: entrant.version.clone(),
+            good,
+            trials: Vec::new(),
+            retired: None,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Which of these scenarios it has not met yet: none, if it is out.
+    #[must_use]
+    pub fn left<'a>(&self, scenarios: &'a [Scenario]) -> Vec<&'a Scenario> {
+        let met = |s: &&Scenario| self.trials.iter().any(|trial| trial.scenario == s.name);
+        let left = scenarios.iter().filter(|s| !met(s));
+        left.take_while(|_| self.retired.is_none()).collect()
+    }
+}
+
 impl Trial {
     /// Whether a busy machine could have been the cause: a process that ended, and what a server
     /// keeps, are the server's own.
@@ -165,24 +188,18 @@ impl Trial {
     }
 }
 
-/// Stresses one server; `on` is told what is under way, and each trial when it is over.
+/// Lets one server meet the scenarios that are left to it; `on` is told what is under way, and each
+/// trial when it is over.
 #[must_use]
 pub fn stress(
     entrant: &Entrant,
     setting: &Setting,
+    mut subject: Subject,
     stop: &AtomicBool,
     on: &mut dyn FnMut(&Event<'_>),
 ) -> Subject {
-    let mut subject = Subject {
-        name: entrant.name.clone(),
-        version: entrant.version.clone(),
-        good: setting.good,
-        trials: Vec::new(),
-        retired: None,
-        notes: Vec::new(),
-    };
     let mut stand: Option<Stand> = None;
-    for scenario in &setting.scenarios {
+    for scenario in subject.left(&setting.scenarios) {
         if stop.load(Ordering::Relaxed) {
             break;
         }
@@ -199,10 +216,10 @@ pub fn stress(
         };
         match here.meet_for_sure(scenario, setting, stop) {
             Ok(Some(trial)) => {
-                on(&Event::Trial { server: &entrant.name, trial: &trial });
                 // A server that runs elsewhere cannot be started again: it is tried as it is.
                 let goes_on = trial.judgement.verdict != Verdict::Down || here.process.is_none();
                 subject.trials.push(trial);
+                on(&Event::Trial { subject: &subject });
                 if goes_on {
                     stand = Some(here);
                 } else {
@@ -238,10 +255,8 @@ pub enum Event<'a> {
     },
     /// A scenario is over.
     Trial {
-        /// Whose.
-        server: &'a str,
-        /// What came of it.
-        trial: &'a Trial,
+        /// Whose, with what came of it as the last of its trials.
+        subject: &'a Subject,
     },
 }
 

@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,7 +12,9 @@ use hotlap_harness::contract::{Contract, Name};
 use hotlap_harness::cores::Split;
 use hotlap_harness::entrant::{Entrant, Role, Start};
 use hotlap_harness::process::Warden;
-use hotlap_harness::stress::{Reason, Scenario, Setting, Subject, Timing, Trial, Verdict, stress};
+use hotlap_harness::stress::{
+    Event, Reason, Scenario, Setting, Subject, Timing, Trial, Verdict, stress,
+};
 use hotlap_harness::verify::Demand;
 use hotlap_load::plan::{Endpoint, Target};
 
@@ -123,6 +125,12 @@ fn entrant(address: SocketAddr) -> Entrant {
 
 /// Stresses a server; `timeout_ms` is what good clients bear.
 fn stressed(address: SocketAddr, scenarios: &[&str], timeout_ms: u64) -> Subject {
+    let (entrant, setting) = (entrant(address), setting(scenarios, timeout_ms));
+    let subject = Subject::new(&entrant, setting.good);
+    stress(&entrant, &setting, subject, &AtomicBool::new(false), &mut |_| {})
+}
+
+fn setting(scenarios: &[&str], timeout_ms: u64) -> Setting {
     let ms = Duration::from_millis;
     let setting = Setting {
         scenarios: Scenario::all()
@@ -149,12 +157,35 @@ fn stressed(address: SocketAddr, scenarios: &[&str], timeout_ms: u64) -> Subject
         target_is_mine: false,
     };
     assert_eq!(setting.scenarios.len(), scenarios.len());
-    stress(&entrant(address), &setting, &AtomicBool::new(false), &mut |_| {})
+    setting
 }
 
 fn only(subject: &Subject) -> &Trial {
     assert_eq!(subject.trials.len(), 1, "{subject:?}");
     &subject.trials[0]
+}
+
+/// What a server had met when the user ended a stress was lost with it.
+#[test]
+fn a_stress_that_was_ended_goes_on_with_what_is_left() {
+    let setting = setting(&["half-open", "resets", "garbage"], 30_000);
+    let entrant = entrant(serve(Weakness::None));
+    let run = |subject: Subject, trials: usize| {
+        let stop = AtomicBool::new(false);
+        stress(&entrant, &setting, subject, &stop, &mut |event| {
+            if let Event::Trial { subject } = event {
+                stop.store(subject.trials.len() >= trials, Ordering::SeqCst);
+            }
+        })
+    };
+    let names =
+        |subject: &Subject| subject.trials.iter().map(|t| t.scenario.clone()).collect::<Vec<_>>();
+    let ended = run(Subject::new(&entrant, setting.good), 1);
+    assert_eq!(names(&ended), ["half-open"]);
+    let whole = run(ended.clone(), 9);
+    assert_eq!(names(&whole), ["half-open", "resets", "garbage"]);
+    assert_eq!(whole.trials[0], ended.trials[0], "what it met is not met again");
+    assert!(whole.left(&setting.scenarios).is_empty());
 }
 
 /// Whatever a busy machine does to its pace, an honest server fails nobody.

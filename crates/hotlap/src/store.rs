@@ -304,14 +304,14 @@ impl Store {
         self.write(|tx| put_lap(tx, run, sequence, lap))
     }
 
-    /// Stores what became of a server under stress, as the `sequence`-th of its run.
+    /// Stores what became of a server under stress so far, as the `sequence`-th of its run.
     ///
     /// # Errors
     /// Names the file, the cause and the cure.
     pub fn stress(&mut self, run: u64, sequence: usize, found: &Subject) -> Result<(), StoreError> {
         self.write(|tx| {
             let values = params![run as i64, sequence as i64, json(found)];
-            tx.execute("INSERT INTO stress VALUES (?1, ?2, ?3)", values).map(drop)
+            tx.execute("INSERT OR REPLACE INTO stress VALUES (?1, ?2, ?3)", values).map(drop)
         })
     }
 

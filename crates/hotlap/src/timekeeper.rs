@@ -94,11 +94,16 @@ impl<'a> Timekeeper<'a> {
         &self.run
     }
 
-    /// Records what became of a server under stress.
+    /// Records what became of a server under stress so far.
     pub fn stressed(&mut self, subject: Subject) {
-        let sequence = self.run.stress.len();
+        let stress = &self.run.stress;
+        let known = stress.iter().position(|s| s.name == subject.name);
+        let sequence = known.unwrap_or(stress.len());
         self.stored(|store, number| store.stress(number, sequence, &subject));
-        self.run.stress.push(subject);
+        match self.run.stress.get_mut(sequence) {
+            Some(place) => *place = subject,
+            None => self.run.stress.push(subject),
+        }
         self.rewrite();
     }
 

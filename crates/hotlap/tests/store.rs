@@ -5,7 +5,7 @@ mod scene;
 
 use std::fs;
 
-use hotlap::record::{Question, Run, State};
+use hotlap::record::{Question, Run, State, Subject};
 use hotlap::report::{Report, terminal};
 use hotlap::store::Store;
 use scene::{hold, record, stressed, three};
@@ -73,7 +73,11 @@ fn what_became_of_servers_under_stress_is_kept_and_shown_again() {
     let mut store = Store::open(&path).unwrap();
     let run = Run { question: Question::Stress, ..record(&three()) };
     let number = store.begin(&run).unwrap();
-    store.stress(number, 0, &stressed("go/net-http")).unwrap();
+    let all = stressed("go/net-http");
+    let first = Subject { trials: Vec::new(), ..all.clone() };
+    store.stress(number, 0, &first).unwrap();
+    assert_eq!(store.run(number).unwrap().stress, [first]);
+    store.stress(number, 0, &all).unwrap();
     store.end(number, State::Finished, 1_000).unwrap();
     let read = Store::open_existing(&path).unwrap().run(number).unwrap();
     assert_eq!(read.stress, [stressed("go/net-http")]);

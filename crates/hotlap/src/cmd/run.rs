@@ -67,16 +67,6 @@ struct Meant {
     store: Option<Store>,
 }
 
-impl Meant {
-    /// The run that is to go on, if one is.
-    fn earlier(&self, wanted: bool) -> anyhow::Result<Option<Run>> {
-        match (&self.card.suite, &self.store) {
-            (Some(suite), Some(store)) if wanted => resume::earlier(store, &suite.name).map(Some),
-            _ => Ok(None),
-        }
-    }
-}
-
 /// Holds a race.
 ///
 /// # Errors
@@ -88,7 +78,7 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
         return stress::run(&card, &args, console);
     }
     let mut meant = meant(&args, card)?;
-    let earlier = meant.earlier(args.resume)?;
+    let earlier = resume::asked(args.resume, &meant.card, meant.store.as_ref())?;
     let interrupt = Interrupt::listen()?;
     let grid = Grid::of(&meant.card, &args, &interrupt, console)?;
     if interrupt.asked() {

@@ -8,9 +8,23 @@ use std::time::Duration;
 use hotlap_harness::entrant::Entrant;
 use hotlap_harness::race::{Past, PastLap, Place, Race, rounds};
 
+use super::card::Card;
 use crate::exit::usage;
 use crate::record::{Run, Server, State};
 use crate::store::Store;
+
+/// The run that is to go on, where one is asked for.
+///
+/// # Errors
+/// When there is none, or it is finished, or nobody said which.
+pub fn asked(wanted: bool, card: &Card, store: Option<&Store>) -> anyhow::Result<Option<Run>> {
+    match (&card.suite, store) {
+        _ if !wanted => Ok(None),
+        (Some(suite), Some(store)) => earlier(store, &suite.name).map(Some),
+        (None, _) => usage("only a suite is resumed: --suite NAME --resume"),
+        (_, None) => usage("what is resumed is in the store: leave out --no-store"),
+    }
+}
 
 /// The last run of a suite, if it did not end by its own rule.
 ///
@@ -18,7 +32,10 @@ use crate::store::Store;
 /// When there is none, or it is finished.
 pub fn earlier(store: &Store, suite: &str) -> anyhow::Result<Run> {
     let Some(number) = store.last_of(suite)? else {
-        return usage(format!("no run of the suite {suite} is stored: there is nothing to resume"));
+        return usage(format!(
+            "no run of the suite {suite} is stored: there is nothing to resume; \
+             --suite NAME says which"
+        ));
     };
     let run = store.run(number)?;
     if run.state == State::Finished {
@@ -30,15 +47,25 @@ pub fn earlier(store: &Store, suite: &str) -> anyhow::Result<Run> {
     Ok(run)
 }
 
+/// Whether an earlier run asked what is asked now.
+///
+/// # Errors
+/// When it did not.
+pub fn same_suite(earlier: &Run, now: &Run) -> anyhow::Result<()> {
+    if earlier.loads == now.loads && earlier.question == now.question {
+        return Ok(());
+    }
+    let number = earlier.number.unwrap_or(0);
+    usage(format!("run {number} cannot be resumed: its suite has been changed since"))
+}
+
 /// Makes a race the rest of an earlier one; `now` is what would be recorded if it were none.
 ///
 /// # Errors
 /// When what takes part is no longer what it was.
 pub fn go_on(race: &mut Race, earlier: &Run, now: &Run) -> anyhow::Result<()> {
     let number = earlier.number.unwrap_or(0);
-    if earlier.loads != now.loads || earlier.question != now.question {
-        return usage(format!("run {number} cannot be resumed: its suite has been changed since"));
-    }
+    same_suite(earlier, now)?;
     let unbuilt = ["toolchain", "build"];
     let is_out =
         |s: &Server| s.retired.as_ref().is_some_and(|r| !unbuilt.contains(&r.phase.as_str()));

@@ -10,11 +10,11 @@ use hotlap_harness::entrant::{Entrant, Role};
 use hotlap_harness::host::Host;
 use hotlap_harness::process::Warden;
 use hotlap_harness::race::Over;
-use hotlap_harness::stress::{Event, Scenario, Setting, Timing, stress};
+use hotlap_harness::stress::{Event, Scenario, Setting, Subject, Timing, stress};
 
 use super::card::Card;
 use super::grid::Grid;
-use super::{GRACE, Logs, START_LIMIT, conclude, unpinned};
+use super::{GRACE, Logs, START_LIMIT, conclude, resume, unpinned};
 use crate::cli::RunArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
@@ -66,9 +66,6 @@ pub fn run(card: &Card, args: &RunArgs, console: &Console) -> anyhow::Result<Exi
     if for_tables.iter().any(|file| file.is_some()) {
         return usage("a stress is exported with --export-json, --export-markdown, --export-html");
     }
-    if args.resume {
-        return usage("a stress is not resumed: leave out --resume to begin again");
-    }
     let mut exports = Exports::open(&args.exports)?;
     let store = match args.no_store {
         true => None,
@@ -77,6 +74,7 @@ pub fn run(card: &Card, args: &RunArgs, console: &Console) -> anyhow::Result<Exi
             Some(Store::open(&path).context("--no-store runs without it")?)
         }
     };
+    let earlier = resume::asked(args.resume, card, store.as_ref())?;
     let interrupt = Interrupt::listen()?;
     let grid = Grid::of(card, args, &interrupt, console)?;
     if interrupt.asked() {
@@ -99,13 +97,19 @@ pub fn run(card: &Card, args: &RunArgs, console: &Console) -> anyhow::Result<Exi
         count as u64 * takes(order.scenarios.len()).as_secs()
     ));
     let began = Instant::now();
-    let run = record(card, args, &grid, &order.split);
+    let mut run = record(card, args, &grid, &order.split);
+    let mut spent = Duration::ZERO;
+    if let Some(earlier) = earlier {
+        resume::same_suite(&earlier, &run)?;
+        spent = Duration::from_millis(earlier.took_ms);
+        run = Run { state: State::UnderWay, servers: run.servers, ..earlier };
+    }
     let mut keeper = Timekeeper::new(run, store, &mut exports, console)?;
     let over = match hold(&order, &grid.entrants, &mut keeper, &interrupt, console)? {
         true => Over::Done,
         false => Over::Interrupted,
     };
-    let kept = keeper.end(over, began.elapsed());
+    let kept = keeper.end(over, spent + began.elapsed());
     conclude(&kept, &[], &mut exports, console)
 }
 
@@ -132,8 +136,8 @@ fn is_named(entrant: &Entrant) -> bool {
     matches!(entrant.role, Role::Contestant | Role::Reference)
 }
 
-/// Stresses servers one after the other: only one of them runs at a time. Those that are out, or
-/// were stressed before, are left out. Whether it came to its end.
+/// Stresses servers one after the other: only one of them runs at a time. Those that are out, and
+/// what they met before, are left out. Whether it came to its end.
 ///
 /// # Errors
 /// When the system refuses what it takes.
@@ -159,22 +163,26 @@ pub fn hold(
     for entrant in entrants.iter().filter(|e| is_named(e)) {
         let run = keeper.so_far();
         let is_out = |s: &record::Server| s.name == entrant.name && s.retired.is_some();
-        if run.servers.iter().any(is_out) || run.stress.iter().any(|s| s.name == entrant.name) {
+        let before = run.stress.iter().find(|s| s.name == entrant.name).cloned();
+        let before = before.unwrap_or_else(|| Subject::new(entrant, GOOD));
+        if run.servers.iter().any(is_out) || before.left(&setting.scenarios).is_empty() {
             continue;
         }
-        let subject = stress(entrant, &setting, interrupt.flag(), &mut |event| match event {
-            Event::Scenario { server, scenario } => live.phase(format!("{server}: {scenario}")),
-            Event::Trial { server, trial } => {
-                let verdict = trial.judgement.verdict.as_str();
-                live.say(&format!("{server}: {}: {verdict}", trial.scenario));
-            }
-        });
-        let whole = !interrupt.asked();
-        // After a race one that was cut short is tried again by --resume, and tells nothing here.
-        if whole || keeper.so_far().question == Question::Stress {
+        let subject =
+            stress(entrant, &setting, before, interrupt.flag(), &mut |event| match event {
+                Event::Scenario { server, scenario } => live.phase(format!("{server}: {scenario}")),
+                Event::Trial { subject } => {
+                    if let Some(trial) = subject.trials.last() {
+                        let verdict = trial.judgement.verdict.as_str();
+                        live.say(&format!("{}: {}: {verdict}", subject.name, trial.scenario));
+                    }
+                    keeper.stressed((*subject).clone());
+                }
+            });
+        if !subject.trials.is_empty() || subject.retired.is_some() {
             keeper.stressed(subject);
         }
-        if !whole {
+        if interrupt.asked() {
             live.clear();
             return Ok(false);
         }
