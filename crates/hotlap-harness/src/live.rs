@@ -79,7 +79,10 @@ const SERVICE_TIMES: f64 = 8.0;
 /// Servers that are verified at the same time: most of that is waiting, for what should not come.
 const VERIFIED_AT_ONCE: usize = 4;
 
-/// Laps before the first that counts, of a server that was not flat.
+/// Laps before the first that counts, of a server that was not flat. A lap opens and closes
+/// connections, and to a compiler that is code of its own, which a warm-up hardly runs. And a Java
+/// machine that was stopped while all others were warmed up is half as dear again for some tenths
+/// of a second.
 const PRACTICE: u32 = 8;
 
 /// A lap at a rate is at least so long: it has fewer requests, and they are not paired.
@@ -239,23 +242,6 @@ impl Live {
         self.seats[entrant].known[load] = Some(now);
         let window_ms = WARM_WINDOW.as_secs_f64() * 1e3;
         Ok(Warmup { class, steady_ms: since as f64 * window_ms, curve, window_ms, count })
-    }
-
-    /// Some laps that nobody looks at, for a server that was not flat: a lap opens and closes
-    /// connections, and to a compiler that is code of its own, which a warm-up hardly runs.
-    fn practise(&mut self, entrant: usize, load: usize, was: Warmup) -> Result<Warmup, Retired> {
-        if was.class != Class::Flat {
-            let mut plan = self.plan(entrant, load)?;
-            plan.ramp = self.setting.ramp;
-            plan.stop = Stop::After(self.setting.lap);
-            for _ in 0..PRACTICE {
-                if self.stop.load(Ordering::Relaxed) {
-                    break;
-                }
-                hotlap_load::run(&plan).map_err(|e| self.seats[entrant].failed("warm-up", e))?;
-            }
-        }
-        Ok(was)
     }
 
     /// How long a turn of a server is, where its laps may be driven in turns: it is stopped between
@@ -423,12 +409,32 @@ impl Track for Live {
         let mut plan = self.plan(entrant, load)?;
         plan.ramp = Duration::ZERO;
         plan.stop = Stop::After(self.longest_warm_up() + Duration::from_secs(1));
-        let warmup =
-            self.warm_up(entrant, load, &plan).and_then(|w| self.practise(entrant, load, w));
+        let warmup = self.warm_up(entrant, load, &plan);
         if self.setting.freeze {
             self.seats[entrant].freeze();
         }
         warmup
+    }
+
+    fn practise(&mut self, entrant: usize, load: usize) -> Result<(), Retired> {
+        let known = self.seats[entrant].known[load];
+        if known.is_none_or(|known| known.steady.class == Class::Flat) {
+            return Ok(());
+        }
+        let mut plan = self.plan(entrant, load)?;
+        plan.ramp = self.setting.ramp;
+        plan.stop = Stop::After(self.setting.lap);
+        self.seats[entrant].thaw();
+        for _ in 0..PRACTICE {
+            if self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            hotlap_load::run(&plan).map_err(|e| self.seats[entrant].failed("warm-up", e))?;
+        }
+        if self.setting.freeze {
+            self.seats[entrant].freeze();
+        }
+        Ok(())
     }
 
     fn lap(&mut self, entrant: usize, load: usize, kind: Kind) -> Result<Lap, Retired> {

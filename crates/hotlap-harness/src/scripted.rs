@@ -216,6 +216,11 @@ impl Track for Scripted {
         })
     }
 
+    fn practise(&mut self, entrant: usize, _load: usize) -> Result<(), Retired> {
+        self.log.push(format!("practice {entrant}"));
+        Ok(())
+    }
+
     fn lap(&mut self, entrant: usize, load: usize, kind: Kind) -> Result<Lap, Retired> {
         let at_ms = u64::try_from(self.clock.as_millis()).unwrap_or(u64::MAX);
         self.clock += self.lap + Duration::from_millis(110);

@@ -36,6 +36,15 @@ pub trait Track {
     /// Why it cannot take part any more.
     fn warm(&mut self, entrant: usize, load: usize) -> Result<Warmup, Retired>;
 
+    /// Drives some laps that do not count, where an entrant needs them before its first that does,
+    /// once all are warm.
+    ///
+    /// # Errors
+    /// Why it cannot take part any more.
+    fn practise(&mut self, _entrant: usize, _load: usize) -> Result<(), Retired> {
+        Ok(())
+    }
+
     /// Runs one lap. The race fills in heat, block and place.
     ///
     /// # Errors

@@ -107,11 +107,10 @@ impl Schedule<'_> {
         let began = self.elapsed();
         let order = shuffled(self.race.seed, Place { heat, block: 0 }, 0, self.running.len());
         let mut again = self.bring_up(heat, &order)?;
-        for entrant in order {
-            for load in 0..self.race.loads.len() {
-                if !self.running[entrant] {
-                    continue;
-                }
+        let each = |entrant| (0..self.race.loads.len()).map(move |load| (entrant, load));
+        let pairs: Vec<(usize, usize)> = order.into_iter().flat_map(each).collect();
+        for &(entrant, load) in &pairs {
+            if self.running[entrant] {
                 self.go_on()?;
                 let since = self.elapsed();
                 (self.watch)(Event::Warming { entrant, load });
@@ -126,9 +125,25 @@ impl Schedule<'_> {
                 }
             }
         }
+        again += self.practise(&pairs)?;
         self.try_out(heat)?;
         self.timetable.heat_started(self.elapsed().saturating_sub(began), again);
         self.go_on()
+    }
+
+    /// Laps that do not count, of all that need some once all are warm. How long they took.
+    fn practise(&mut self, pairs: &[(usize, usize)]) -> Result<Duration, Over> {
+        let began = self.elapsed();
+        for &(entrant, load) in pairs {
+            if self.running[entrant] {
+                self.go_on()?;
+                (self.watch)(Event::Warming { entrant, load });
+                if let Err(why) = self.track.practise(entrant, load) {
+                    self.retire(entrant, &why)?;
+                }
+            }
+        }
+        Ok(self.elapsed().saturating_sub(began))
     }
 
     /// Turns and laps that do not count, as long as the track wants some to settle how long they
@@ -489,6 +504,17 @@ mod tests {
             let spent = track.elapsed().as_secs_f64();
             assert!((48.0..61.0).contains(&spent), "{spent} s of 60");
         }
+    }
+
+    /// A server that had its practice before others were warmed up was cold again by its first lap.
+    #[test]
+    fn practice_is_what_comes_last_before_the_first_lap() {
+        let mut track = track(three());
+        laps(&race(Some(2), Some(1)), &mut track);
+        let kind = |line: &String| line.split(' ').next().unwrap_or_default().to_owned();
+        let mut kinds: Vec<String> = track.log.iter().map(kind).collect();
+        kinds.dedup();
+        assert_eq!(kinds, ["start", "warm-up", "practice", "lap", "stop"].repeat(2));
     }
 
     #[test]
