@@ -61,16 +61,16 @@ impl Default for Test {
 
 impl Test {
     /// The test for another start of a program, given what an earlier one has told. A server that
-    /// was flat only has to fill its caches, and gets one window for that. One that compiles itself
-    /// does so again, and is steady no sooner: a compiler goes by what it has seen run. All others
-    /// are judged anew, in the time that it took then: what looked like a climb may have
+    /// was flat only has to fill its caches, and gets the windows that this took. One that compiles
+    /// itself does so again, and is steady no sooner: a compiler goes by what it has seen run. All
+    /// others are judged anew, in the time that it took then: what looked like a climb may have
     /// been a neighbour, who will not be there at every start.
     #[must_use]
     pub fn again(&self, before: &Precedent) -> Self {
         let windows = before.windows.min(self.limit);
         match before.class {
             Class::NeverSteady => *self,
-            Class::Flat => Self { limit: self.limit.min(1), ..*self },
+            Class::Flat => Self { limit: self.limit.min(before.filling + 1), ..*self },
             _ if before.compiles => Self { least: windows, ..*self },
             _ => Self { limit: windows.max(self.stretch), ..*self },
         }
@@ -86,7 +86,12 @@ pub struct Precedent {
     pub windows: usize,
     /// Whether it became so much faster that a compiler must have been at work.
     pub compiles: bool,
+    /// How many windows came before the first that was about as fast as the last ones.
+    pub filling: usize,
 }
+
+/// A window that reaches this share of the steady level is about as fast.
+const FULL: f64 = 0.9;
 
 /// A server whose first windows reach less than this share of its steady level was not flat.
 const BEGUN: f64 = 0.7;
@@ -130,7 +135,10 @@ impl Warmup {
     pub fn precedent(&self, class: Class) -> Precedent {
         let windows = self.windows.len();
         let last = windows.min(self.test.stretch.max(3));
-        Precedent { class, windows, compiles: self.compiles(last) }
+        let level = median(&self.windows[windows - last..]).unwrap_or(0.0);
+        let is_full = |speed: &f64| *speed >= FULL * level;
+        let filling = self.windows.iter().position(is_full).unwrap_or(0);
+        Precedent { class, windows, compiles: self.compiles(last), filling }
     }
 
     /// Takes the next window's speed (answers, or answers per CPU second: more is faster).
@@ -395,7 +403,7 @@ mod tests {
             (1..).find(|i| warmup.push(1000.0 * wobble(*i, 0.001)) != State::NotYet)
         };
         let again = |class, windows, compiles| {
-            settled(Test::default().again(&Precedent { class, windows, compiles }))
+            settled(Test::default().again(&Precedent { class, windows, compiles, filling: 0 }))
         };
         assert_eq!(again(Class::Flat, 10, false), Some(1));
         assert_eq!(again(Class::WarmedUp, 30, true), Some(30));
@@ -463,11 +471,23 @@ mod tests {
         assert!(since >= 40, "{since}");
     }
 
+    /// Node compiles itself within three windows and is flat then, and its later starts were given
+    /// the first of these.
+    #[test]
+    fn another_start_of_a_flat_server_gets_the_windows_that_filling_took() {
+        let mut warmup = Warmup::new(Test::default());
+        let speeds = [9.0, 14.0, 65.0, 96.0, 96.0, 90.0, 100.0, 94.0, 99.0, 97.0, 92.0, 98.0];
+        speeds.iter().for_each(|speed| _ = warmup.push(*speed));
+        let flat = warmup.precedent(Class::Flat);
+        assert_eq!(flat.filling, 3);
+        assert_eq!(Test::default().again(&flat).limit, 4);
+    }
+
     /// A server of which each answer takes over a second was called steady before its first, and
     /// out of the race since it had none.
     #[test]
     fn nothing_is_said_before_the_first_answer() {
-        let flat = Precedent { class: Class::Flat, windows: 10, compiles: false };
+        let flat = Precedent { class: Class::Flat, windows: 10, compiles: false, filling: 0 };
         for test in [Test::default(), Test::default().again(&flat)] {
             let mut warmup = Warmup::new(test);
             for _ in 0..200 {

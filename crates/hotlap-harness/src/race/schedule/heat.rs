@@ -8,7 +8,7 @@ use hotlap_stats::steady::Class;
 use super::super::{Event, Over, Place, order, shuffled};
 use super::Schedule;
 
-/// What the warm-up of a server that was flat takes after a later start, at most.
+/// What the warm-up of a server that was flat takes after a later start, for most of them.
 const FLAT_AGAIN: Duration = Duration::from_millis(150);
 
 impl Schedule<'_> {
