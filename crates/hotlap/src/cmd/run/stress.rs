@@ -179,7 +179,8 @@ pub fn hold(
                     keeper.stressed((*subject).clone());
                 }
             });
-        if !subject.trials.is_empty() || subject.retired.is_some() {
+        // What it met is kept by now.
+        if subject.retired.is_some() {
             keeper.stressed(subject);
         }
         if interrupt.asked() {
