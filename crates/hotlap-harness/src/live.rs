@@ -170,9 +170,18 @@ impl Live {
     /// A server has driven a turn, or a lap in one piece, beside which it is known what a request
     /// costs when it runs alone.
     fn tried(&mut self, entrant: usize, load: usize, run: &Between, in_turns: bool) {
+        let program = self.program(entrant);
         if let Some(known) = self.seats[entrant].known[load] {
-            self.turns[load].driven(entrant, run, known.warm_ns, in_turns);
+            self.turns[load].driven(program, run, known.warm_ns, in_turns);
         }
+    }
+
+    /// The entrant that stands for a program: the reference for its double.
+    fn program(&self, entrant: usize) -> usize {
+        let is = |role| move |seat: &Seat| seat.entrant.role == role;
+        let reference = || self.seats.iter().position(is(Role::Reference));
+        let is_double = is(Role::Double)(&self.seats[entrant]);
+        is_double.then(reference).flatten().unwrap_or(entrant)
     }
 
     /// Loads a server until its windows are steady; the windows are answers per second.
@@ -251,7 +260,15 @@ impl Live {
         let is_kept = self.loads[load].reuse == Reuse::KeepAlive;
         let fits = self.setting.freeze && is_kept && seat.process.is_some() && seat.lines.is_none();
         let known = seat.known[load].filter(|known| fits && known.is_busy)?;
-        self.turns[load].length(known.service)
+        self.turns[load].length(self.program(entrant), known.service)
+    }
+
+    /// How long a lap of a server is at least, and what is sent before one in one piece.
+    fn least(&self, entrant: usize, load: usize) -> (Duration, Duration) {
+        match self.turn_takes(entrant, load) {
+            Some(_) => (Duration::ZERO, Duration::ZERO),
+            None => self.turns[load].least(),
+        }
     }
 
     /// Runs one turn on a server, which goes on where it was stopped.
@@ -439,7 +456,7 @@ impl Track for Live {
 
     fn lap(&mut self, entrant: usize, load: usize, kind: Kind) -> Result<Lap, Retired> {
         let mut plan = self.plan(entrant, load)?;
-        plan.ramp = self.setting.ramp.max(self.turns[load].least().1);
+        plan.ramp = self.setting.ramp.max(self.least(entrant, load).1);
         plan.stop = Stop::After(self.lap_takes(entrant, load, kind));
         if let Kind::Paced { rate } = kind {
             plan.pace = Pace::Constant { rate };
@@ -501,7 +518,7 @@ impl Track for Live {
         let seat = &self.seats[entrant];
         let least = if seat.lines.is_some() { COUNTED_LAP } else { Duration::ZERO };
         let answers = self.service(entrant, load).mul_f64(SERVICE_TIMES).min(LONGEST_LAP);
-        let usual = self.setting.lap.max(self.turns[load].least().0);
+        let usual = self.setting.lap.max(self.least(entrant, load).0);
         let flat = answers.max(usual).max(least);
         match kind {
             Kind::Flat => flat,

@@ -62,16 +62,20 @@ impl Default for Test {
 impl Test {
     /// The test for another start of a program, given what an earlier one has told. A server that
     /// was flat only has to fill its caches, and gets the windows that this took. One that compiles
-    /// itself does so again, and is steady no sooner: a compiler goes by what it has seen run. All
-    /// others are judged anew, in the time that it took then: what looked like a climb may have
-    /// been a neighbour, who will not be there at every start.
+    /// itself does so again, now sooner and now later: a compiler goes by what it has seen run. It
+    /// gets three times what it took to come near its speed then. All others are judged anew, in
+    /// the time that it took then: what looked like a climb may have been a neighbour, who will not
+    /// be there at every start.
     #[must_use]
     pub fn again(&self, before: &Precedent) -> Self {
         let windows = before.windows.min(self.limit);
         match before.class {
             Class::NeverSteady => *self,
             Class::Flat => Self { limit: self.limit.min(before.filling + 1), ..*self },
-            _ if before.compiles => Self { least: windows, ..*self },
+            _ if before.compiles => {
+                let windows = windows.min((3 * before.filling).max(self.stretch));
+                Self { least: windows, limit: windows, ..*self }
+            }
             _ => Self { limit: windows.max(self.stretch), ..*self },
         }
     }
@@ -86,7 +90,8 @@ pub struct Precedent {
     pub windows: usize,
     /// Whether it became so much faster that a compiler must have been at work.
     pub compiles: bool,
-    /// How many windows came before the first that was about as fast as the last ones.
+    /// How many windows came before the first that was about as fast as the last ones, and no
+    /// exception.
     pub filling: usize,
 }
 
@@ -136,8 +141,9 @@ impl Warmup {
         let windows = self.windows.len();
         let last = windows.min(self.test.stretch.max(3));
         let level = median(&self.windows[windows - last..]).unwrap_or(0.0);
-        let is_full = |speed: &f64| *speed >= FULL * level;
-        let filling = self.windows.iter().position(is_full).unwrap_or(0);
+        let is_near = |speed: f64| speed >= FULL * level;
+        let is_full = |some: &[f64]| is_near(some[0]) && median(some).is_some_and(is_near);
+        let filling = self.windows.windows(3).position(is_full).unwrap_or(0);
         Precedent { class, windows, compiles: self.compiles(last), filling }
     }
 
@@ -402,13 +408,15 @@ mod tests {
             let mut warmup = Warmup::new(test);
             (1..).find(|i| warmup.push(1000.0 * wobble(*i, 0.001)) != State::NotYet)
         };
-        let again = |class, windows, compiles| {
-            settled(Test::default().again(&Precedent { class, windows, compiles, filling: 0 }))
+        let again = |class, windows, compiles, filling| {
+            settled(Test::default().again(&Precedent { class, windows, compiles, filling }))
         };
-        assert_eq!(again(Class::Flat, 10, false), Some(1));
-        assert_eq!(again(Class::WarmedUp, 30, true), Some(30));
-        assert_eq!(again(Class::NeverSteady, 100, true), Some(10));
-        assert_eq!(again(Class::WarmedUp, 30, false), Some(10));
+        assert_eq!(again(Class::Flat, 10, false, 0), Some(1));
+        assert_eq!(again(Class::WarmedUp, 30, true, 20), Some(30));
+        assert_eq!(again(Class::NeverSteady, 100, true, 0), Some(10));
+        assert_eq!(again(Class::WarmedUp, 30, false, 0), Some(10));
+        // Node runs at full speed after half a second, and got the twelve seconds of a JVM.
+        assert_eq!(again(Class::WarmedUp, 100, true, 6), Some(18));
     }
 
     #[test]

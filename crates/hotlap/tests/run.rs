@@ -41,6 +41,22 @@ fn the_whole_table_at_120_columns() {
 }
 
 #[test]
+fn the_head_says_how_laps_were_driven() {
+    let head = |turns: &[u32]| {
+        let mut scene = three();
+        scene.scripts.iter_mut().zip(turns).for_each(|(script, turns)| script.turns = *turns);
+        let text = table(&scene, 200);
+        let line = text.lines().find(|line| line.contains("heats")).unwrap_or_default();
+        line.rsplit(" × ").next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(head(&[2, 2, 2, 2, 2]), "2 laps of 0.02 s in turns of 10 ms");
+    assert_eq!(
+        head(&[2, 1, 1, 2, 2]),
+        "2 laps of 0.02 s in turns of 10 ms, or 2 of 0.02 s in one piece"
+    );
+}
+
+#[test]
 fn the_whole_table_at_80_columns() {
     insta::assert_snapshot!(table(&three(), 80), @r###"
 

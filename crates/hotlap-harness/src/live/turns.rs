@@ -4,19 +4,27 @@
 //! that costs depends on how much it touches: a small one is itself again after two milliseconds, a
 //! runtime with a collector is not in twenty. Turns are short, so that what is compared lies close
 //! together, but no server may cost much more in them than it did when nobody came between. All
-//! servers of a load have turns of one length, or a server and its double would differ by it. Where
-//! no turns are long enough, laps are driven in one piece, and those are long.
+//! turns of a load have one length. Those for whom no turns are long enough drive laps in one
+//! piece, and long ones, and so do those that are like them, since two versions of one server would
+//! differ by it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::seat::Between;
 
-/// How long turns may be, the shortest first.
-const LENGTHS: [Duration; 2] = [Duration::from_millis(12), Duration::from_millis(48)];
+/// How long a turn may be, and what is sent before it on average.
+#[derive(Debug, Clone, Copy)]
+struct Length {
+    window: Duration,
+    ramp: Duration,
+}
 
-/// A turn has so many times the length of the mean ramp before it.
-const RAMPS: u32 = 6;
+/// The turns that there are, the shortest first.
+const LENGTHS: [Length; 2] = [
+    Length { window: Duration::from_millis(12), ramp: Duration::from_millis(2) },
+    Length { window: Duration::from_millis(48), ramp: Duration::from_millis(16) },
+];
 
 /// A turn has at least so many mean service times in it.
 const SERVICE_TIMES: u32 = 4;
@@ -35,11 +43,18 @@ const TRIES: u32 = 6;
 /// end of its warm-up, when it ran alone.
 const DEARER: f64 = 1.1;
 
-/// The turns and laps of one load.
+/// Two servers are alike if one costs at most so many times as much as the other when it runs
+/// alone, and their turns make them dearer by as much, but for this share.
+const ALIKE: (f64, f64) = (1.25, 0.1);
+
+/// The turns and laps of one load. Servers are told apart by program: the reference and its double
+/// are one.
 #[derive(Debug)]
 pub(super) struct Turns {
     /// How long turns are, and may become; none: there are none.
-    lengths: &'static [Duration],
+    lengths: &'static [Length],
+    /// Programs for which no turns are long enough.
+    in_pieces: BTreeSet<usize>,
     /// Laps in one piece are long.
     is_long: bool,
     stage: Stage,
@@ -53,28 +68,31 @@ enum Stage {
     Settled,
 }
 
-/// What was tried on a server, and what a request cost it before, in nanoseconds.
+/// What was tried on a program.
 #[derive(Debug, Default)]
 struct Tried {
     driven: Between,
-    warm_ns: f64,
+    /// What that would have cost before, when it ran alone, in nanoseconds.
+    alone_ns: f64,
     in_turns: bool,
 }
 
 impl Turns {
     /// Of laps of this length: one has two turns at least.
     pub(super) fn new(lap: Duration) -> Self {
-        let fit = LENGTHS.partition_point(|length| *length * 2 <= lap);
-        Self { lengths: &LENGTHS[..fit], is_long: false, stage: Stage::Untried }
+        let fit = LENGTHS.partition_point(|length| length.window * 2 <= lap);
+        let (lengths, in_pieces) = (&LENGTHS[..fit], BTreeSet::new());
+        Self { lengths, in_pieces, is_long: false, stage: Stage::Untried }
     }
 
-    /// How long the window of a turn is, for a server with this mean service time; none where laps
-    /// are driven in one piece.
-    pub(super) fn length(&self, service: Duration) -> Option<Duration> {
-        self.lengths.first().map(|length| (*length).max(service * SERVICE_TIMES))
+    /// How long the window of a turn of a program is that has this mean service time; none where
+    /// its laps are driven in one piece.
+    pub(super) fn length(&self, program: usize, service: Duration) -> Option<Duration> {
+        let length = self.lengths.first().filter(|_| !self.in_pieces.contains(&program))?;
+        Some(length.window.max(service * SERVICE_TIMES))
     }
 
-    /// How long a lap is at least, and what is sent before one that is driven in one piece.
+    /// How long a lap in one piece is at least, and what is sent before it.
     pub(super) fn least(&self) -> (Duration, Duration) {
         if self.is_long { (LONG_LAP, LONG_RAMP) } else { (Duration::ZERO, Duration::ZERO) }
     }
@@ -90,21 +108,30 @@ impl Turns {
     pub(super) fn ramp(&self, turn: u32, service: Duration) -> Duration {
         const STEPS: [f64; 2] = [0.754_877_666_246_692_8, 0.569_840_290_998_053_3];
         let place: f64 = STEPS.iter().map(|step| (f64::from(turn) * step).fract() / 2.0).sum();
-        let mean = self.lengths.first().copied().unwrap_or_default() / RAMPS;
+        let mean = self.lengths.first().map_or(Duration::ZERO, |length| length.ramp);
         mean / 2 + (mean + service * 2).mul_f64(place)
     }
 
     /// How often all servers are to be tried now, there and back; not at all once it is settled.
-    /// Asked again when they are driven, it looks at them: all become longer if one needs it.
+    /// Asked again when they are driven, it looks at them: all turns become longer if one server
+    /// needs that, and those that would need even longer ones take none.
     pub(super) fn tries(&mut self) -> u32 {
         if let Stage::Tried(servers) = &self.stage {
-            let mut dearer = servers.values().filter(|tried| tried.is_dearer()).peekable();
-            if dearer.peek().is_none() {
+            let dearer = |in_turns| {
+                servers
+                    .values()
+                    .filter(move |tried| tried.in_turns == in_turns && tried.is_dearer())
+            };
+            self.is_long |= dearer(false).next().is_some();
+            if dearer(true).next().is_none() {
                 self.stage = Stage::Settled;
-            } else if self.lengths.len() > 1 && dearer.all(|tried| tried.in_turns) {
+            } else if self.lengths.len() > 1 {
                 self.lengths = &self.lengths[1..];
             } else {
-                (self.lengths, self.is_long, self.stage) = (&[], true, Stage::Settled);
+                let alike = |tried: &Tried| dearer(true).any(|other| tried.is_like(other));
+                let some = servers.iter().filter(|(_, tried)| tried.in_turns && alike(tried));
+                self.in_pieces = some.map(|(&program, _)| program).collect();
+                (self.is_long, self.stage) = (true, Stage::Settled);
             }
         }
         if matches!(self.stage, Stage::Settled) {
@@ -114,21 +141,33 @@ impl Turns {
         TRIES
     }
 
-    /// A server that costs `warm_ns` a request when it runs alone has driven a turn, or a lap in
+    /// A program that costs `alone_ns` a request when it runs alone has driven a turn, or a lap in
     /// one piece.
-    pub(super) fn driven(&mut self, entrant: usize, run: &Between, warm_ns: f64, in_turns: bool) {
+    pub(super) fn driven(&mut self, program: usize, run: &Between, alone_ns: f64, in_turns: bool) {
         if let Stage::Tried(servers) = &mut self.stage {
-            let tried = servers.entry(entrant).or_default();
+            let tried = servers.entry(program).or_default();
             tried.driven.add(run);
-            (tried.warm_ns, tried.in_turns) = (warm_ns, in_turns);
+            tried.alone_ns += alone_ns * run.requests as f64;
+            tried.in_turns = in_turns;
         }
     }
 }
 
 impl Tried {
+    /// What it costs of what it costs alone.
+    fn ratio(&self) -> f64 {
+        if self.alone_ns > 0.0 { self.driven.cpu_ns as f64 / self.alone_ns } else { 1.0 }
+    }
+
     fn is_dearer(&self) -> bool {
-        let Between { cpu_ns, requests, .. } = self.driven;
-        requests > 0 && cpu_ns as f64 > DEARER * self.warm_ns * requests as f64
+        self.ratio() > DEARER
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        let alone = |tried: &Self| tried.alone_ns / tried.driven.requests.max(1) as f64;
+        let (times, share) = ALIKE;
+        (alone(self) / alone(other)).ln().abs() <= times.ln()
+            && (self.ratio() - other.ratio()).abs() <= share
     }
 }
 
@@ -164,29 +203,33 @@ mod tests {
     #[test]
     fn a_ramp_is_neither_skipped_nor_long() {
         let (turns, service) = (Turns::new(LAP), Duration::from_millis(10));
-        let mean = LENGTHS[0] / RAMPS;
+        let mean = LENGTHS[0].ramp;
         for turn in 0..100 {
             let ramp = turns.ramp(turn, service);
             assert!(ramp >= mean / 2 && ramp < mean * 3 / 2 + service * 2, "{ramp:?}");
         }
     }
 
-    /// What is settled, turns and the least lap in milliseconds, where servers cost that much in
-    /// turns of that length, or in laps in one piece: 0.
-    fn settled(lap: Duration, costs: impl Fn(u128) -> Vec<f64>) -> (u128, u128) {
+    /// What is settled, turns of each server and the least lap in one piece in milliseconds, where
+    /// servers cost that much alone and so many times that in turns of a length.
+    fn settled(lap: Duration, servers: impl Fn(u128) -> Vec<(f64, f64)>) -> (Vec<u128>, u128) {
         let mut turns = Turns::new(lap);
+        let ms = |length: Option<Duration>| length.map_or(0, |length| length.as_millis());
         for _ in 0..10 {
             let tries = turns.tries();
-            let ms = turns.length(Duration::ZERO).map_or(0, |length| length.as_millis());
+            let of = |program| ms(turns.length(program, Duration::ZERO));
+            let servers = servers(of(usize::MAX));
             if tries == 0 {
-                return (ms, turns.least().0.as_millis());
+                let all = (0..servers.len()).map(of).collect();
+                return (all, turns.least().0.as_millis());
             }
-            for (entrant, cost) in costs(ms).into_iter().enumerate() {
+            let in_turns = of(usize::MAX) > 0;
+            for (program, (alone, times)) in servers.into_iter().enumerate() {
                 for n in 0..2 * tries {
                     let noise = 1.0 + 0.2 * (f64::from(n) - 5.5) / 5.5;
-                    let cpu_ns = (cost * noise * 1e6) as u64;
+                    let cpu_ns = (alone * times * noise * 1e6) as u64;
                     let turn = Between { requests: 1_000, cpu_ns, ..Between::default() };
-                    turns.driven(entrant, &turn, 1e3, ms > 0);
+                    turns.driven(program, &turn, alone * 1e3, in_turns);
                 }
             }
         }
@@ -197,32 +240,42 @@ mod tests {
     /// with laps of 0.1 s in one piece, among eleven servers, Node by a third.
     #[test]
     fn turns_are_as_long_as_the_slowest_to_recover_needs_them() {
-        assert_eq!(settled(LAP, |_| vec![1.0, 1.05]), (12, 0));
-        assert_eq!(settled(LAP, |_| vec![]), (12, 0), "nobody was seen");
-        assert_eq!(settled(LAP, |ms| vec![1.0, if ms < 20 { 1.3 } else { 1.05 }]), (48, 0));
-        assert_eq!(settled(LAP, |_| vec![1.5, 1.0]), (0, 300), "then they are driven in one piece");
-        assert_eq!(settled(LAP / 2, |_| vec![1.5]), (0, 300));
-        assert_eq!(settled(LAP / 2, |_| vec![1.0]), (12, 0));
-        assert_eq!(settled(LAP / 5, |_| vec![1.0]), (0, 0), "a lap has two of them at least");
-        assert_eq!(settled(LAP / 5, |_| vec![1.5]), (0, 300));
+        let slow = |ms| vec![(4.0, 1.0), (8.0, if ms < 20 { 1.3 } else { 1.05 })];
+        assert_eq!(settled(LAP, |_| vec![(4.0, 1.0), (8.0, 1.05)]), (vec![12, 12], 0));
+        assert_eq!(settled(LAP, |_| vec![]), (vec![], 0), "nobody was seen");
+        assert_eq!(settled(LAP, slow), (vec![48, 48], 0));
+        assert_eq!(settled(LAP, |_| vec![(4.0, 1.5), (8.0, 1.0)]), (vec![0, 48], 300));
+        assert_eq!(settled(LAP / 2, slow), (vec![12, 0], 300), "a lap has two of them at least");
+        assert_eq!(settled(LAP / 5, |_| vec![(4.0, 1.0)]), (vec![0], 0));
+        assert_eq!(settled(LAP / 5, |_| vec![(4.0, 1.5)]), (vec![0], 300));
+    }
+
+    /// One in turns and the other in one piece, they would differ by what the turns cost.
+    #[test]
+    fn two_versions_of_one_server_are_driven_alike() {
+        let settled = |servers: [(f64, f64); 3]| settled(LAP, |_| servers.to_vec()).0;
+        assert_eq!(settled([(8.0, 1.13), (8.3, 1.07), (4.0, 1.02)]), [0, 0, 48]);
+        assert_eq!(settled([(8.0, 1.13), (8.3, 1.01), (8.0, 1.30)]), [0, 48, 0]);
+        assert_eq!(settled([(8.0, 1.13), (11.0, 1.09), (6.0, 1.09)]), [0, 48, 48]);
     }
 
     #[test]
-    fn longer_turns_are_no_help_to_a_server_that_takes_none() {
+    fn a_server_that_takes_no_turns_makes_none_longer() {
         let mut turns = Turns::new(LAP);
         assert_eq!(turns.tries(), TRIES);
         let run = |cpu_ns| Between { requests: 1_000, cpu_ns, ..Between::default() };
-        turns.driven(0, &run(1_300_000), 1e3, true);
+        turns.driven(0, &run(1_000_000), 1e3, true);
         turns.driven(1, &run(1_300_000), 1e3, false);
         assert_eq!(turns.tries(), 0);
-        assert_eq!((turns.length(Duration::ZERO), turns.least()), (None, (LONG_LAP, LONG_RAMP)));
+        assert_eq!(turns.length(0, Duration::ZERO), Some(LENGTHS[0].window));
+        assert_eq!(turns.least(), (LONG_LAP, LONG_RAMP));
     }
 
     #[test]
     fn a_turn_has_some_service_times_in_it() {
         let turns = Turns::new(LAP);
-        assert_eq!(turns.length(Duration::from_micros(300)), Some(LENGTHS[0]));
-        let slow = turns.length(Duration::from_millis(20));
+        assert_eq!(turns.length(0, Duration::from_micros(300)), Some(LENGTHS[0].window));
+        let slow = turns.length(0, Duration::from_millis(20));
         assert_eq!(slow, Some(Duration::from_millis(80)));
     }
 }
