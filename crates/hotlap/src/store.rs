@@ -417,6 +417,18 @@ impl Store {
         Ok(run)
     }
 
+    /// How a server started when it was last raced, in the first heat of its run.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn first_start(&self, server: &str) -> Result<Option<Start>, StoreError> {
+        let sql = "SELECT start.* FROM start
+                   JOIN server ON server.run = start.run AND server.place = start.server
+                   WHERE server.name = ?1 AND start.heat = 0 AND start.warmups_json <> '[]'
+                   ORDER BY start.run DESC LIMIT 1";
+        self.db.query_row(sql, [server], read_start).optional().map_err(|e| self.explain(&e))
+    }
+
     /// The stored runs, oldest first; only those of `server`, if it is given.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 mod scene;
 
 use std::fs;
+use std::time::Duration;
 
 use hotlap::record::{Question, Run, State, Subject};
 use hotlap::report::{Report, terminal};
@@ -48,6 +49,22 @@ fn runs_are_numbered_and_listed() {
     assert_eq!(store.lines(Some("nobody")).unwrap(), []);
     let error = store.run(7).unwrap_err().to_string();
     assert!(error.contains("no run 7") && error.contains("the last one is 2"), "{error}");
+}
+
+/// Sixteen servers were said to start in 68 s, and took 203 s each time.
+#[test]
+fn how_a_server_started_last_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hotlap.db");
+    let mut scene = three();
+    for ready_ms in [500, 700] {
+        scene.scripts[1].ready = Duration::from_millis(ready_ms);
+        hold(&scene, Some(Store::open(&path).unwrap()));
+    }
+    let store = Store::open(&path).unwrap();
+    let start = store.first_start("node/http:cluster").unwrap().unwrap();
+    assert_eq!((start.heat, start.ready_ms, start.warmups.len()), (0, 700.0, 1));
+    assert_eq!(store.first_start("nobody").unwrap(), None);
 }
 
 #[test]
