@@ -2,8 +2,8 @@
 //!
 //! Pure: a lap and its load in, failed gates out.
 
-use hotlap_load::Failure;
 use hotlap_load::plan::Reuse;
+use hotlap_load::{Failure, Outcome};
 use hotlap_stats::Histogram;
 
 use crate::entrant::Load;
@@ -70,15 +70,16 @@ fn failures(lap: &Lap) -> Option<Gate> {
 fn connections(lap: &Lap) -> Option<Gate> {
     let c = lap.outcome.connections;
     // What is up at a moment says nothing of a server that ends each connection after its answer.
-    if is_reopened(lap) {
+    if is_reopened(&lap.outcome) {
         return None;
     }
     (c.established < c.asked).then_some(Gate::Connections { asked: c.asked, up: c.established })
 }
 
 /// Whether the server ends its connections, so that most requests came on a new one.
-fn is_reopened(lap: &Lap) -> bool {
-    lap.outcome.connections.reopened > lap.outcome.answers / 2
+#[must_use]
+pub fn is_reopened(outcome: &Outcome) -> bool {
+    outcome.connections.reopened > outcome.answers / 2
 }
 
 /// All bytes belong to right answers, but for what is under way at the window's two edges.
@@ -104,14 +105,14 @@ fn littles_law(lap: &Lap, load: &Load) -> Option<Gate> {
     let asked_ns = (load.connections * load.pipeline) as f64 * o.window_ns.max(1) as f64;
     let served_ns = o.service.mean() * o.service.len() as f64;
     // A connection that its server has ended is in no system until the next one is up.
-    let connecting_ns = match is_reopened(lap) {
+    let connecting_ns = match is_reopened(o) {
         true => o.connect.mean() * o.connections.reopened as f64,
         false => 0.0,
     };
     let by_law_ns = served_ns + connecting_ns + o.edges.closes_ns as f64 - o.edges.opens_ns as f64;
     let off = (asked_ns - by_law_ns).abs() / asked_ns;
     // With a new connection each, closing the old one is outside of what is timed.
-    let is_new = load.reuse == Reuse::Close || is_reopened(lap);
+    let is_new = load.reuse == Reuse::Close || is_reopened(o);
     let between = if is_new { 0.10 } else { 0.0 };
     (off > LITTLE + between).then_some(Gate::LittlesLaw { off: off * 100.0 })
 }

@@ -233,6 +233,7 @@ impl Live {
             service: Duration::from_secs_f64(outcome.service.mean() / 1e9),
             warm_ns: median(&speeds[speeds.len().saturating_sub(LAST)..])
                 .map_or(f64::INFINITY, f64::recip),
+            keeps: !gate::is_reopened(&outcome),
             is_busy: whole.cpu_ns as f64 >= BUSY * whole.wall_ns.max(1) as f64,
         };
         let now = match known {
@@ -259,7 +260,7 @@ impl Live {
         let seat = &self.seats[entrant];
         let is_kept = self.loads[load].reuse == Reuse::KeepAlive;
         let fits = self.setting.freeze && is_kept && seat.process.is_some() && seat.lines.is_none();
-        let known = seat.known[load].filter(|known| fits && known.is_busy)?;
+        let known = seat.known[load].filter(|known| fits && known.is_busy && known.keeps)?;
         self.turns[load].length(self.program(entrant), known.service)
     }
 

@@ -195,7 +195,7 @@ pub struct Connections {
     pub asked: u64,
     /// Up when the window opened; with [`crate::plan::Reuse::Close`], before the first request.
     pub established: u64,
-    /// Opened again because one failed or was closed by the server.
+    /// Opened again within the window, because one failed or was closed by the server.
     pub reopened: u64,
     /// Opened in all.
     pub opened: u64,

@@ -146,7 +146,6 @@ pub(crate) struct Worker {
     left_ns: u64,
     before: Before,
     opened: u64,
-    reopened: u64,
     established: u64,
 }
 
@@ -215,7 +214,6 @@ impl Worker {
             left_ns: 0,
             before: Before::default(),
             opened: 0,
-            reopened: 0,
             established: 0,
         }
     }
@@ -382,7 +380,7 @@ impl Worker {
                 self.shared.give(outcome);
             }
             (self.carried_ns, self.left_ns, self.cpu_ns) = (0, 0, 0);
-            (self.established, self.reopened) = (0, 0);
+            self.established = 0;
         }
         if self.turn != turn {
             self.turn = turn;
@@ -486,7 +484,6 @@ impl Worker {
         outcome.connections.asked = self.lanes.len() as u64;
         outcome.connections.established = self.established;
         outcome.connections.opened = self.opened;
-        outcome.connections.reopened = self.reopened;
         let cpu = self.plan.cpus.get(self.number % self.plan.cpus.len().max(1)).copied();
         outcome.threads[0].cpu_ns = self.cpu_ns;
         outcome.threads[0].cpu = cpu;

@@ -135,6 +135,22 @@ fn resets_are_told_by_their_phase() {
     assert!(outcome.connections.reopened >= 9);
 }
 
+/// Those of the ramp counted too, so that by Little's law a server that ends its connections had
+/// more to do than there was.
+#[test]
+fn connections_that_are_opened_again_count_within_the_window() {
+    let server = Server::start(|mut guest| {
+        guest.request();
+        guest.send(HELLO);
+    });
+    let mut plan = server.plan(2, 1);
+    plan.ramp = Duration::from_millis(200);
+    plan.stop = Stop::After(Duration::from_millis(50));
+    let outcome = run(&plan).expect("a load");
+    let (answers, again) = (outcome.answers, outcome.connections.reopened);
+    assert!(answers > 0 && again <= answers + 2, "{again} times for {answers} answers");
+}
+
 #[test]
 fn half_an_answer_then_a_reset_is_no_answer() {
     let server = Server::start(|mut guest| {

@@ -88,6 +88,8 @@ pub(super) struct Acquaintance {
     pub(super) warm_ns: f64,
     /// It works most of the time, rather than waiting for something else than a core.
     pub(super) is_busy: bool,
+    /// It keeps its connections.
+    pub(super) keeps: bool,
 }
 
 /// What is known of server and generator at one moment.

@@ -475,7 +475,7 @@ impl Worker {
         self.connected -= 1;
         self.lanes[number].drop_socket();
         if !self.is_closing() && self.stage >= Stage::Ramp {
-            self.reopened += 1;
+            self.tally.reopened += 1;
         }
         self.employ(number, now);
     }
@@ -502,7 +502,7 @@ impl Worker {
             State::Down | State::Resting => {}
         }
         if lane.state == State::Open {
-            self.reopened += u64::from(!matches!(self.plan.reuse, Reuse::Close));
+            self.tally.reopened += u64::from(!matches!(self.plan.reuse, Reuse::Close));
         }
         // A server that takes connections and answers nothing is not hammered, either.
         if lane.state != State::Open || phase == Phase::FirstByte {
