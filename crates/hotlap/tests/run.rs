@@ -415,25 +415,63 @@ fn published_figures_stand_beside_what_is_measured() {
     assert!(markdown.contains("| 2.32× | 0.66× [0.66, 0.66] | best of three |"), "{markdown}");
 }
 
+/// What the generator was the limit of was said not to be measured.
+#[test]
+fn a_bound_is_set_beside_what_was_published() {
+    let mut scene = three();
+    scene.scripts[1].busy = 0.95;
+    let mut run = hold(&scene, None).run;
+    let than = |server| Some(Than { server, requests_per_s: 100.0 });
+    let published =
+        |than| Published { requests_per_s: 250.0, year: 2016, than, ..Published::default() };
+    for (server, other) in [(1, 0), (2, 1)] {
+        run.servers[server].published = vec![published(than(other))];
+    }
+    let said = |run: &hotlap::record::Run| -> Vec<String> {
+        let report = Report::of(run);
+        let all = report.tables[0].rows.iter().flat_map(|r| &r.published);
+        all.map(|p| p.sentence.clone()).collect()
+    };
+    assert_eq!(
+        said(&run),
+        [
+            "2016: 2.50× of go/net-http · here: ≥ 0.66×",
+            "2016: 2.50× of node/http:cluster · here: ≤ 0.0549×",
+        ]
+    );
+    scene.scripts[0].busy = 0.95;
+    run.laps = hold(&scene, None).run.laps;
+    assert_eq!(
+        said(&run)[0],
+        "2016: 2.50× of go/net-http · here: not to be told, as the generator was the limit of both"
+    );
+}
+
 #[test]
 fn scaling_says_what_each_step_gives_and_where_the_machine_ends() {
-    let at = |rate| script(rate, 20_000.0, 5, &[0.01, -0.01]);
+    let busy = |busy, rate| Script { busy, ..script(rate, 20_000.0, 5, &[0.01, -0.01]) };
+    let at = |rate| busy(0.5, rate);
     let mut scene = scene(&[
         ("a (1 thread)", Role::Reference, at(10_000.0)),
         ("a (2 threads)", Role::Contestant, at(15_000.0)),
         ("b", Role::Contestant, at(9_000.0)),
+        ("c (1 thread)", Role::Contestant, at(10_000.0)),
+        ("c (2 threads)", Role::Contestant, busy(0.95, 15_000.0)),
     ]);
     scene.question = Question::Scale;
     let mut run = hold(&scene, None).run;
-    for (server, cpus) in [(0, 1), (1, 2)] {
+    for (server, base, cpus) in [(0, "a", 1), (1, "a", 2), (3, "c", 1), (4, "c", 2)] {
         run.servers[server].part.cpus = Some(cpus);
-        run.servers[server].part.base = "a".to_owned();
+        run.servers[server].part.base = base.to_owned();
     }
     let report = Report::of(&run);
     let said: Vec<&str> = report.scaling.iter().map(|s| s.sentence.as_str()).collect();
     assert_eq!(
         said,
-        ["a over threads: 1: 10,000 · 2: 15,000 (75 % of proportion, more threads than cores)."]
+        [
+            "a over threads: 1: 10,000 · 2: 15,000 (75 % of proportion, more threads than cores).",
+            "c over threads: 1: 10,000 · 2: ≥ 15,000 (more threads than cores).",
+        ]
     );
     let rows = &report.tables[0].rows;
     let beyond = rows.iter().find(|r| r.name == "a (2 threads)").unwrap();

@@ -79,6 +79,12 @@ impl Figure {
         }
     }
 
+    /// The figure as a lower bound: `≥ 293,000`.
+    #[must_use]
+    pub fn at_least(&self) -> Self {
+        Self { text: format!("≥ {}", self.text), ..self.clone() }
+    }
+
     /// The figure and its spread.
     #[must_use]
     pub fn full(&self) -> String {

@@ -321,7 +321,7 @@ fn full(figure: Option<&Figure>) -> String {
 
 fn requests(row: &Row) -> String {
     match &row.requests_per_s {
-        Some(figure) if row.is_bound => format!("≥ {}", full(Some(figure))),
+        Some(figure) if row.is_bound => full(Some(&figure.at_least())),
         Some(figure) => full(Some(figure)),
         None => "too few laps".to_owned(),
     }

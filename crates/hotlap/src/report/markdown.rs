@@ -140,7 +140,7 @@ fn standings(table: &Table) -> String {
 
 fn cells(row: &Row) -> Vec<String> {
     let requests = match &row.requests_per_s {
-        Some(figure) if row.is_bound => format!("≥ {}", figure.full()),
+        Some(figure) if row.is_bound => figure.at_least().full(),
         Some(figure) => figure.full(),
         None => "no lap counts".to_owned(),
     };

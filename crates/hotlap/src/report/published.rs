@@ -19,16 +19,25 @@ pub fn published(run: &Run, standing: &Standing, server: usize) -> Vec<Published
 
 fn beside(run: &Run, standing: &Standing, server: usize, then: &record::Published) -> Published {
     let than = then.than.as_ref();
-    let exactly = |value: f64| Estimate { value, low: f64::NAN, high: f64::NAN };
     let ratio_then = than
         .filter(|t| t.server != server)
         .map(|t| ratio(&exactly(then.requests_per_s / t.requests_per_s)));
-    let ratio_here = than
-        .filter(|t| t.server != server && is_compared(run, t.server) && is_compared(run, server))
-        .and_then(|t| standing.step(t.server, server).rate)
-        .map(|(effect, _)| ratio(&effect.ratio));
+    let compared = than
+        .map(|t| t.server)
+        .filter(|other| *other != server && is_compared(run, *other) && is_compared(run, server));
+    let ratio_here = compared.and_then(|other| match standing.step(other, server).rate {
+        Some((effect, _)) => Some(ratio(&effect.ratio)),
+        None => bound(standing, server, other),
+    });
     let name = than.map_or("", |t| run.servers[t.server].name.as_str());
-    let here = ratio_here.as_ref().map_or_else(|| "not measured".to_owned(), Figure::full);
+    let is_bound = |i: usize| standing.servers[i].is_bound;
+    let here = match (&ratio_here, compared) {
+        (Some(figure), _) => figure.full(),
+        (None, Some(other)) if is_bound(server) && is_bound(other) => {
+            "not to be told, as the generator was the limit of both".to_owned()
+        }
+        _ => "not measured".to_owned(),
+    };
     let sentence = match (&ratio_then, than) {
         (Some(r), _) => format!("{}: {} of {name} · here: {here}", then.year, r.text),
         (None, Some(_)) => format!("{}: 1×, what the others are set against", then.year),
@@ -56,6 +65,23 @@ fn beside(run: &Run, standing: &Standing, server: usize, then: &record::Publishe
         source_doubt: then.source_doubt.clone(),
         socket_errors: then.socket_errors,
     }
+}
+
+fn exactly(value: f64) -> Estimate {
+    Estimate { value, low: f64::NAN, high: f64::NAN }
+}
+
+/// What a server's ratio to another is at least, or at most, where the generator was the limit of
+/// one of the two.
+fn bound(standing: &Standing, server: usize, other: usize) -> Option<Figure> {
+    let (server, other) = (&standing.servers[server], &standing.servers[other]);
+    let sign = match (server.is_bound, other.is_bound) {
+        (true, false) => "≥",
+        (false, true) => "≤",
+        _ => return None,
+    };
+    let value = server.rate.as_ref()?.value / other.rate.as_ref()?.value;
+    Some(bare(value, format!("{sign} {}", ratio(&exactly(value)).text)))
 }
 
 /// What one source published for the servers of a table.

@@ -2,7 +2,7 @@
 //! in one number only.
 
 use super::figure::rounded;
-use super::{ScalePoint, Scaling, Table};
+use super::{Figure, ScalePoint, Scaling, Table};
 use crate::record::{Load, Run};
 
 /// A number of a load, and what it is called.
@@ -91,17 +91,23 @@ pub fn beyond(run: &Run, cpus: usize) -> String {
 
 /// The ideal is a straight line through nothing and the least value.
 fn curve(run: &Run, parameter: &str, spots: &[Spot], tables: &[Table]) -> Scaling {
-    let rate = |(load, name, _): &Spot| {
-        let row = tables.get(*load)?.rows.iter().find(|r| r.name == *name)?;
-        row.requests_per_s.clone()
+    let row = |(load, name, _): &Spot| {
+        let mut rows = tables.get(*load)?.rows.iter();
+        rows.find(|r| r.name == *name)
     };
-    let least = spots.first().and_then(|spot| Some((spot.2 as f64, rate(spot)?.value)));
+    // Between two of which one is a lower bound nothing is known to grow.
+    let exactly = |spot: &Spot| row(spot).filter(|r| !r.is_bound)?.requests_per_s.as_ref();
+    let least = spots.first().and_then(|spot| Some((spot.2 as f64, exactly(spot)?.value)));
     let mut points: Vec<ScalePoint> = Vec::new();
+    let mut before: Option<&Spot> = None;
     for spot in spots {
-        let requests_per_s = rate(spot);
-        let step = points.last().and_then(|before| {
-            let grown = requests_per_s.as_ref()?.value / before.requests_per_s.as_ref()?.value;
-            Some(rounded(grown / (spot.2 as f64 / before.at as f64)))
+        let requests_per_s = row(spot).and_then(|r| match r.is_bound {
+            true => r.requests_per_s.as_ref().map(Figure::at_least),
+            false => r.requests_per_s.clone(),
+        });
+        let step = before.replace(spot).and_then(|before| {
+            let grown = exactly(spot)?.value / exactly(before)?.value;
+            Some(rounded(grown / (spot.2 as f64 / before.2 as f64)))
         });
         points.push(ScalePoint {
             load: spot.0,

@@ -199,7 +199,7 @@ fn rank(row: &Row) -> String {
 
 fn requests(row: &Row) -> String {
     match &row.requests_per_s {
-        Some(figure) if row.is_bound => format!("≥ {}", figure.full()),
+        Some(figure) if row.is_bound => figure.at_least().full(),
         Some(figure) => figure.full(),
         None => "no lap counts".to_owned(),
     }
