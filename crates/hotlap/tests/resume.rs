@@ -5,7 +5,7 @@ mod scene;
 use std::path::Path;
 use std::time::Duration;
 
-use hotlap::cmd::run::resume;
+use hotlap::cmd::run::{announcement, resume};
 use hotlap::console::Console;
 use hotlap::export::Exports;
 use hotlap::record::{Run, State};
@@ -13,7 +13,8 @@ use hotlap::store::Store;
 use hotlap::timekeeper::{Kept, Timekeeper};
 use hotlap_harness::race::Over;
 use hotlap_harness::scripted::Scripted;
-use scene::{Scene, record, three};
+use hotlap_harness::stress::Scenario;
+use scene::{Scene, record, stressed, three};
 
 fn hold(scene: &Scene, run: Run, store: &Path, interrupted_at: Option<Duration>) -> Kept {
     let mut track = Scripted::new(scene.scripts.clone(), scene.race.loads.clone(), scene.race.lap);
@@ -103,4 +104,24 @@ fn what_cannot_go_on_says_why() {
     let (scene, run) = suite();
     hold(&scene, run, &path, None);
     assert!(told("mine").contains("run 2, the last of the suite mine, is finished"));
+}
+
+/// A stress of which two thirds were over was announced as a whole race and a whole stress.
+#[test]
+fn what_is_left_is_announced() {
+    let (mut scene, mut run) = suite();
+    (scene.race.heats, scene.race.blocks) = (None, None);
+    let overload: Vec<Scenario> =
+        Scenario::all().into_iter().filter(|s| s.name == "overload").collect();
+    let said = |scene: &Scene, run: &Run| announcement::of(run, &scene.race, &overload, None);
+    assert_eq!(
+        said(&scene, &run),
+        "Racing 3 servers for about 60 s (--budget), once all have been started, which takes \
+         about 11 s; then a stress of about 18 s."
+    );
+    run.number = Some(7);
+    scene.race.past.spent = Duration::from_secs(20);
+    assert!(said(&scene, &run).starts_with("Run 7 goes on: racing 3 servers for about 40 s "));
+    run.stress = vec![stressed("go/net-http")];
+    assert_eq!(said(&scene, &run), "Run 7 goes on after its race: with a stress of about 12 s.");
 }

@@ -1,5 +1,6 @@
 //! `hotlap run`: servers named, a race held, a table and a sentence.
 
+pub mod announcement;
 pub mod card;
 pub mod grid;
 pub mod resume;
@@ -12,7 +13,6 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use hotlap_harness::cores::{self, Split};
-use hotlap_harness::entrant::{Entrant, Role};
 use hotlap_harness::host;
 use hotlap_harness::live::{Live, Setting};
 use hotlap_harness::process::Warden;
@@ -49,10 +49,6 @@ pub const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// How long a lap is, unless somebody says.
 const LAP: Duration = Duration::from_millis(100);
-
-/// What a first start takes, about, of a server that was never raced: to answer and be held against
-/// its contract, and to be warmed up by each load. Runtimes that compile what they run take longer.
-const FIRST_START: (Duration, Duration) = (Duration::from_millis(800), Duration::from_millis(1500));
 
 /// How long a server may take to end in peace.
 pub const GRACE: Duration = Duration::from_secs(5);
@@ -96,7 +92,8 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
         resume::go_on(&mut meant.race, &earlier, &run)?;
         run = Run { state: State::UnderWay, ..earlier };
     }
-    announce(&run, &meant, console);
+    let scenarios = meant.card.scenarios();
+    console.note(&announcement::of(&run, &meant.race, scenarios, meant.store.as_ref()));
     let logs = Logs::new()?;
     let setting = setting(&args, &meant, &run, logs.0.clone())?;
     let mut track = Live::new(setting, &meant.race.entrants, &meant.race.loads, interrupt.shared());
@@ -293,42 +290,6 @@ fn record(args: &RunArgs, meant: &Meant, grid: &Grid, host: &host::Host) -> Run 
         absent: meant.card.absent().to_vec(),
         stress: Vec::new(),
     }
-}
-
-/// Says what is about to happen, and how long it takes.
-fn announce(run: &Run, meant: &Meant, console: &Console) {
-    let named = |s: &&record::Server| {
-        matches!(s.role, Role::Contestant | Role::Reference) && s.retired.is_none()
-    };
-    let count = run.servers.iter().filter(named).count();
-    let plural = if count == 1 { "" } else { "s" };
-    let mut time = match (meant.race.heats, meant.race.blocks) {
-        (Some(_), Some(_)) => String::new(),
-        _ => format!(
-            " for about {} s (--budget), once all have been started, which takes about {} s",
-            meant.race.budget.as_secs(),
-            first_start(meant).as_secs()
-        ),
-    };
-    if !meant.card.scenarios().is_empty() {
-        let each = stress::takes(meant.card.scenarios().len());
-        time += &format!("; then a stress of about {} s", count as u64 * each.as_secs());
-    }
-    console.note(&format!("Racing {count} server{plural}{time}."));
-}
-
-/// What it takes to start all for the first time, about: what it took each when it was last raced.
-fn first_start(meant: &Meant) -> Duration {
-    let loads = u32::try_from(meant.race.loads.len()).unwrap_or(u32::MAX);
-    let of = |entrant: &Entrant| {
-        // This is an estimate, which no error of the store is told for.
-        let last = meant.store.as_ref()?.first_start(&entrant.name).ok()??;
-        let warm_ms = |w: &record::Warmup| w.window_ms * w.curve.len() as f64;
-        let each_ms = last.warmups.iter().map(warm_ms).sum::<f64>() / last.warmups.len() as f64;
-        Some(Duration::from_secs_f64((last.ready_ms + each_ms * f64::from(loads)) / 1e3))
-    };
-    let usual = FIRST_START.0 + FIRST_START.1 * loads;
-    meant.race.entrants.iter().map(|entrant| of(entrant).unwrap_or(usual)).sum()
 }
 
 /// A folder for what servers print, gone with the run.

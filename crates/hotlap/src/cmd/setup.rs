@@ -15,6 +15,7 @@ use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::live::Live;
 use crate::report::figure::megabytes;
+use crate::report::figure::plural;
 use crate::shelf;
 
 /// Prints the commands, or runs them and builds.
@@ -127,8 +128,4 @@ fn still_missing(servers: &[&Server], interrupt: &Interrupt, console: &Console) 
         }
     }
     exit
-}
-
-fn plural(n: usize, noun: &str) -> String {
-    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }

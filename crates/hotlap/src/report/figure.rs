@@ -155,6 +155,12 @@ pub fn count(n: u64) -> String {
     grouped(n as f64, 0)
 }
 
+/// So many of something: `1 lap`, `2,000 laps`.
+#[must_use]
+pub fn plural(n: usize, noun: &str) -> String {
+    format!("{} {noun}{}", count(n as u64), if n == 1 { "" } else { "s" })
+}
+
 /// A value as it is exported: six digits, which is more than any measurement here knows.
 #[must_use]
 pub fn rounded(value: f64) -> f64 {

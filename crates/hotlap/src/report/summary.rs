@@ -7,7 +7,9 @@ use std::time::Duration;
 use hotlap_stats::estimate::median;
 use hotlap_stats::{Effect, Estimate, Verdict};
 
-use super::figure::{self, bare, megabytes, micros, millis, per_second, percent, ratio, rounded};
+use super::figure::{
+    self, bare, megabytes, micros, millis, per_second, percent, plural, ratio, rounded,
+};
 use super::latency::{known, latency};
 use super::standing::{Measure, Measured, Standing};
 use super::stress::Stress;
@@ -87,7 +89,7 @@ pub(super) fn state_note(run: &Run) -> String {
     match run.state {
         State::Finished => String::new(),
         _ if run.question == Question::Stress => {
-            let tried = plural(run.stress.len() as u32, "server");
+            let tried = plural(run.stress.len(), "server");
             format!("This run has not come to its end. This is what became of {tried} by then.")
         }
         State::UnderWay => format!(
@@ -121,7 +123,11 @@ fn title(run: &Run) -> Vec<String> {
     let blocks = run.laps.iter().filter(|l| l.rate.is_none()).map(|l| l.block + 1).max();
     if let Some(blocks) = blocks {
         let driven = driven_words(run).unwrap_or_default();
-        parts.push(format!("{} × {}{driven}", plural(heats, "heat"), plural(blocks, "block")));
+        parts.push(format!(
+            "{} × {}{driven}",
+            plural(heats as usize, "heat"),
+            plural(blocks as usize, "block")
+        ));
     }
     parts
 }
@@ -141,7 +147,8 @@ fn driven_words(run: &Run) -> Option<String> {
         });
     }
     let first = each.next()?;
-    let mut words = format!(" × {} of {} s", plural(first.laps, "lap"), seconds(first.lap_ms));
+    let mut words =
+        format!(" × {} of {} s", plural(first.laps as usize, "lap"), seconds(first.lap_ms));
     if let Some(turn_ms) = first.turn_ms {
         words += &format!(" in turns of {turn_ms} ms");
     }
@@ -183,7 +190,7 @@ fn driven(run: &Run, load: usize, in_turns: bool) -> Option<Driven> {
 
 /// `64 connections, keep-alive`.
 pub(super) fn load_words(load: &record::Load) -> String {
-    let connections = plural(load.connections as u32, "connection");
+    let connections = plural(load.connections, "connection");
     let mut words = match load.keep_alive {
         true => format!("{connections}, keep-alive"),
         false => format!("{connections}, a new one for each request"),
@@ -195,10 +202,6 @@ pub(super) fn load_words(load: &record::Load) -> String {
         words += &format!(", {} generator threads", load.threads);
     }
     words
-}
-
-pub(super) fn plural(n: u32, noun: &str) -> String {
-    format!("{} {noun}{}", figure::count(u64::from(n)), if n == 1 { "" } else { "s" })
 }
 
 /// `core 0`, `cores 0–3`, `cores 0, 2`.

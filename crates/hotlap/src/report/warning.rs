@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use hotlap_stats::Reading;
 use hotlap_stats::estimate::median;
 
+use super::figure::plural;
 use super::figure::{count, grouped};
 use super::standing::{Measured, Standing};
-use super::summary::plural;
 use crate::record::{Class, Gate, Role, Run};
 
 /// Everything that a reader must know before trusting the table.
@@ -126,7 +126,7 @@ fn left_out(run: &Run, load: usize, server: usize, paced: bool) -> Option<String
     let laps: Vec<_> = run.laps.iter().filter(own).collect();
     let out: Vec<_> = laps.iter().filter(|l| !l.counts()).collect();
     let first = out.first()?.failed.iter().find(|g| g.invalidates())?;
-    let (name, all) = (&run.servers[server].name, plural(laps.len() as u32, "lap"));
+    let (name, all) = (&run.servers[server].name, plural(laps.len(), "lap"));
     let (out, why) = (out.len(), gate(first));
     Some(match paced {
         false => format!("{name}: {out} of {all} left out, the first because {why}."),

@@ -22,6 +22,7 @@ use crate::export::Exports;
 use crate::interrupt::Interrupt;
 use crate::live::Live;
 use crate::record::{self, Question, Run, State};
+use crate::report::figure::plural;
 use crate::store::Store;
 use crate::timekeeper::Timekeeper;
 
@@ -45,10 +46,18 @@ pub struct Order {
     pub logs: PathBuf,
 }
 
-/// What so many scenarios of one server take, about.
+/// What a stress of servers takes, about, that have met some of these scenarios before.
 #[must_use]
-pub fn takes(scenarios: usize) -> Duration {
-    TAKES.0 + TAKES.1 * u32::try_from(scenarios).unwrap_or(u32::MAX)
+pub fn takes(entrants: &[Entrant], met: &[Subject], scenarios: &[Scenario]) -> Duration {
+    let left = |entrant: &Entrant| {
+        let subject = met.iter().find(|subject| subject.name == entrant.name);
+        subject.map_or(scenarios.len(), |subject| subject.left(scenarios).len())
+    };
+    let takes = |scenarios: usize| match u32::try_from(scenarios) {
+        Ok(0) | Err(_) => Duration::ZERO,
+        Ok(n) => TAKES.0 + TAKES.1 * n,
+    };
+    entrants.iter().filter(|e| is_named(e)).map(|entrant| takes(left(entrant))).sum()
 }
 
 /// Stresses what the command line names, or a suite does.
@@ -88,14 +97,6 @@ pub fn run(card: &Card, args: &RunArgs, console: &Console) -> anyhow::Result<Exi
         target_is_mine: args.shape.target_is_mine,
         logs: logs.folder().to_owned(),
     };
-    let count = grid.entrants.iter().filter(|e| is_named(e)).count();
-    console.note(&format!(
-        "Stressing {count} server{} with {} scenario{}: about {} s.",
-        if count == 1 { "" } else { "s" },
-        order.scenarios.len(),
-        if order.scenarios.len() == 1 { "" } else { "s" },
-        count as u64 * takes(order.scenarios.len()).as_secs()
-    ));
     let began = Instant::now();
     let mut run = record(card, args, &grid, &order.split);
     let mut spent = Duration::ZERO;
@@ -104,6 +105,13 @@ pub fn run(card: &Card, args: &RunArgs, console: &Console) -> anyhow::Result<Exi
         spent = Duration::from_millis(earlier.took_ms);
         run = Run { state: State::UnderWay, servers: run.servers, ..earlier };
     }
+    let count = grid.entrants.iter().filter(|e| is_named(e)).count();
+    console.note(&format!(
+        "Stressing {} with {}: about {} s.",
+        plural(count, "server"),
+        plural(order.scenarios.len(), "scenario"),
+        takes(&grid.entrants, &run.stress, &order.scenarios).as_secs()
+    ));
     let mut keeper = Timekeeper::new(run, store, &mut exports, console)?;
     let over = match hold(&order, &grid.entrants, &mut keeper, &interrupt, console)? {
         true => Over::Done,
@@ -132,7 +140,7 @@ pub fn chosen(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
 }
 
 /// Whether somebody named it: the double and the ceiling are stressed by nobody.
-fn is_named(entrant: &Entrant) -> bool {
+pub(super) fn is_named(entrant: &Entrant) -> bool {
     matches!(entrant.role, Role::Contestant | Role::Reference)
 }
 
