@@ -143,9 +143,9 @@ impl Live {
         Ok(plan)
     }
 
-    /// Waits until `until`, or until the user has had enough.
-    fn wait(&self, session: &Session, until: Instant) {
-        wait(session, until, &self.stop);
+    /// Waits until `until`, or until the user has had enough: whether it came to its end.
+    fn wait(&self, session: &Session, until: Instant) -> bool {
+        wait(session, until, &self.stop)
     }
 
     /// How long a server is warmed up at most: as long as its first answer may take, at least.
@@ -221,7 +221,7 @@ impl Live {
         let whole = before.since(&first);
         let until = Instant::now() + COUNTED;
         let stop = Arc::clone(&self.stop);
-        let count = self.seats[entrant].counted(&session, || wait(&session, until, &stop));
+        let count = self.seats[entrant].counted(&session, || _ = wait(&session, until, &stop));
         session.stop();
         let outcome = session.join().map_err(|e| self.seats[entrant].failed("warm-up", e))?;
         if outcome.answers == 0 && !self.stop.load(Ordering::Relaxed) {
@@ -357,8 +357,9 @@ impl Live {
         let at = Instant::now();
         let first = self.seats[entrant].switches();
         let before = self.seats[entrant].sample(&session);
-        if let Some(closes) = window.closes {
-            self.wait(&session, closes);
+        // A lap that is cut short is none.
+        if window.closes.is_some_and(|closes| !self.wait(&session, closes)) {
+            return Err(self.seats[entrant].out("lap", "it was ended".to_owned(), ""));
         }
         let after = self.seats[entrant].sample(&session);
         let last = self.seats[entrant].switches();
@@ -373,15 +374,17 @@ impl Live {
     }
 }
 
-/// Waits until `until`; ends the session and the wait once `stop` is set.
-fn wait(session: &Session, until: Instant, stop: &AtomicBool) {
+/// Waits until `until`; ends the session and the wait once `stop` is set. Whether it came to its
+/// end.
+fn wait(session: &Session, until: Instant, stop: &AtomicBool) -> bool {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return;
+            return true;
         }
         if stop.load(Ordering::Relaxed) {
-            return session.stop();
+            session.stop();
+            return false;
         }
         std::thread::sleep(left.min(Duration::from_millis(50)));
     }
