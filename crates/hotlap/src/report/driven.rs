@@ -46,7 +46,8 @@ struct Driven {
     turn_ms: Option<u64>,
 }
 
-/// How they were: the median of each, over all laps in turns or all others of a load; none where there are none.
+/// How they were: the median of each, over all laps in turns or all others of a load; none where
+/// there are none.
 fn of(run: &Run, load: usize, in_turns: bool) -> Option<Driven> {
     let pieces = |l: &record::Lap| l.usage.as_ref().map_or(1, |usage| usage.pieces.max(1));
     let is_meant =
