@@ -44,8 +44,9 @@ const TRIES: u32 = 6;
 const DEARER: f64 = 1.1;
 
 /// Two servers are alike if one costs at most so many times as much as the other when it runs
-/// alone, and their turns make them dearer by as much, but for this share.
-const ALIKE: (f64, f64) = (1.25, 0.1);
+/// alone, and their turns make them dearer by as much, but for this share: more than what is tried
+/// scatters by.
+const ALIKE: (f64, f64) = (1.25, 0.15);
 
 /// The turns and laps of one load. Servers are told apart by program: the reference and its double
 /// are one.
@@ -254,8 +255,8 @@ mod tests {
     #[test]
     fn two_versions_of_one_server_are_driven_alike() {
         let settled = |servers: [(f64, f64); 3]| settled(LAP, |_| servers.to_vec()).0;
-        assert_eq!(settled([(8.0, 1.13), (8.3, 1.07), (4.0, 1.02)]), [0, 0, 48]);
-        assert_eq!(settled([(8.0, 1.13), (8.3, 1.01), (8.0, 1.30)]), [0, 48, 0]);
+        assert_eq!(settled([(8.0, 1.13), (8.3, 1.01), (4.0, 1.02)]), [0, 0, 48]);
+        assert_eq!(settled([(8.0, 1.13), (8.3, 0.97), (8.0, 1.30)]), [0, 48, 0]);
         assert_eq!(settled([(8.0, 1.13), (11.0, 1.09), (6.0, 1.09)]), [0, 48, 48]);
     }
 
