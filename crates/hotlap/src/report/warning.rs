@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use hotlap_stats::Reading;
 use hotlap_stats::estimate::median;
 
-use super::figure::plural;
-use super::figure::{count, grouped};
+use super::figure::{count, grouped, plural};
 use super::standing::{Measured, Standing};
 use crate::record::{Class, Gate, Role, Run};
 
