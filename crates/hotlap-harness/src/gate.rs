@@ -164,7 +164,7 @@ mod tests {
 
     fn lap_of(script: Script, kind: Kind) -> Lap {
         let mut track = Scripted::new(vec![script], vec![load()], Duration::from_millis(500));
-        track.lap(0, 0, kind).unwrap()
+        track.whole_lap(0, 0, kind).unwrap()
     }
 
     /// A lap that passes all gates, and what `spoil` makes of it.

@@ -66,10 +66,9 @@ pub struct Usage {
     pub threads: u32,
     /// Processes.
     pub processes: u32,
-    /// In how many pieces that was, with others between them: the turns of a lap, or 1. 0 where it
-    /// was not kept.
+    /// In how many slices that was; 0 where it was not kept.
     #[serde(default)]
-    pub pieces: u32,
+    pub slices: u32,
 }
 
 /// What the hardware counted while so many requests were served: of a stretch of its own, after the

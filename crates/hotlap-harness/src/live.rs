@@ -1,7 +1,8 @@
 //! The real track: servers as processes, loaded by the generator and sampled from outside.
 //!
-//! All servers of a heat are alive at the same time; those that are not in their lap are frozen, so
-//! that their background work costs the others nothing.
+//! All servers of a restart are alive at the same time. Each runs for a slice, in which it is
+//! loaded and measured, and is then frozen while the others run theirs, so that its background
+//! work costs them nothing.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,9 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hotlap_load::plan::{Pace, Plan, Reuse, Stop, Target};
+use hotlap_load::plan::{Pace, Plan, Stop, Target};
 use hotlap_load::{Outcome, Session};
-use hotlap_stats::estimate::median;
 use hotlap_stats::steady::{Class, State, Test, Warmup as WarmupTest};
 
 use crate::cores::Split;
@@ -20,22 +20,22 @@ use crate::gate;
 use crate::lap::{Kind, Lap, Usage};
 use crate::process::Warden;
 use crate::track::{Ready, Retired, Track, Warmup};
-use seat::{Acquaintance, Between, Held, Seat};
-use turns::{LONG_LAP, Turns};
+use seat::{Acquaintance, Between, Held, Sample, Seat};
+use slices::{Needs, Next, Slices, WHOLE};
 
 mod bring_up;
 mod seat;
-mod turns;
+mod slices;
 
 pub(crate) use bring_up::ask;
+pub use slices::LENGTHS;
 
 /// How servers are run and laps are measured.
 #[derive(Debug, Clone)]
 pub struct Setting {
-    /// How long a lap's window is.
-    pub lap: Duration,
-    /// What is sent before a window opens, after a server was thawed and all connections are up.
-    pub ramp: Duration,
+    /// How long the window of a slice is; none: the shortest at which every server has recovered
+    /// from being frozen.
+    pub slice: Option<Duration>,
     /// How long one request may take.
     pub timeout: Duration,
     /// How long a server may take from its start to its first answer.
@@ -44,7 +44,7 @@ pub struct Setting {
     pub warm_limit: Duration,
     /// How long a server may take to end in peace.
     pub grace: Duration,
-    /// Freeze the servers that are not in their lap.
+    /// Freeze the servers that are not in their slice.
     pub freeze: bool,
     /// Count instructions where the kernel permits it.
     pub counters: bool,
@@ -62,46 +62,30 @@ pub struct Setting {
 /// How long one window of a warm-up is.
 const WARM_WINDOW: Duration = Duration::from_millis(100);
 
-/// What a request costs a server that is warm is told by so many windows.
-const LAST: usize = 10;
+/// A server's cost alone is that of its last windows of the warm-up: at most so many, and at most
+/// half of them.
+const ALONE_WINDOWS: usize = 10;
 
 /// How long the hardware counts after a warm-up, where it can.
 const COUNTED: Duration = Duration::from_millis(250);
 
-/// A server that works for less of the time waits for something else than a core: what it waits for
-/// does not stop when it is stopped, so its laps are driven in one piece.
-const BUSY: f64 = 0.4;
+/// A lap is at least so long. Long enough for 2,000 requests at 20,000 requests/s, and short
+/// enough for a lap of each of ten servers to fit into a second.
+const LAP: Duration = Duration::from_millis(100);
 
 /// A lap has at least so many mean service times in it, or what is under way at its edges would
 /// decide it.
-const SERVICE_TIMES: f64 = 8.0;
+const SERVICE_TIMES: u32 = 8;
 
 /// Servers that are verified at the same time: most of that is waiting, for what should not come.
 const VERIFIED_AT_ONCE: usize = 4;
-
-/// Laps before the first that counts, of a server that was not flat. A lap opens and closes
-/// connections, and to a compiler that is code of its own, which a warm-up hardly runs. And a Java
-/// machine that was stopped while all others were warmed up is half as dear again for some tenths
-/// of a second.
-const PRACTICE: u32 = 8;
-
-/// A lap at a rate is at least so long: it has fewer requests, and they are not paired.
-const PACED_LAP: Duration = Duration::from_millis(300);
-
-/// A lap whose side effect is counted is at least so long: before and after it somebody waits for
-/// the last lines.
-const COUNTED_LAP: Duration = Duration::from_millis(300);
-
-/// No lap is longer, unless all are.
-const LONGEST_LAP: Duration = Duration::from_secs(10);
 
 /// Where real laps are run.
 pub struct Live {
     setting: Setting,
     loads: Vec<Load>,
     seats: Vec<Seat>,
-    /// How long turns are, by load.
-    turns: Vec<Turns>,
+    slices: Slices,
     began: Instant,
     stop: Arc<AtomicBool>,
 }
@@ -116,8 +100,8 @@ impl Live {
         stop: Arc<AtomicBool>,
     ) -> Self {
         let seats = entrants.iter().map(|e| Seat::new(e.clone(), loads.len())).collect();
-        let turns = loads.iter().map(|_| Turns::new(setting.lap)).collect();
-        Self { setting, loads: loads.to_vec(), seats, turns, began: Instant::now(), stop }
+        let slices = Slices::new(setting.slice);
+        Self { setting, loads: loads.to_vec(), seats, slices, began: Instant::now(), stop }
     }
 
     /// Where a server that is started answers: for those who ask it by other means.
@@ -167,15 +151,6 @@ impl Live {
         self.seats[entrant].known[load].map_or(Duration::ZERO, |known| known.service)
     }
 
-    /// A server has driven a turn, or a lap in one piece, beside which it is known what a request
-    /// costs when it runs alone.
-    fn tried(&mut self, entrant: usize, load: usize, run: &Between, in_turns: bool) {
-        let program = self.program(entrant);
-        if let Some(known) = self.seats[entrant].known[load] {
-            self.turns[load].driven(program, run, known.warm_ns, in_turns);
-        }
-    }
-
     /// The entrant that stands for a program: the reference for its double.
     fn program(&self, entrant: usize) -> usize {
         let is = |role| move |seat: &Seat| seat.entrant.role == role;
@@ -193,7 +168,6 @@ impl Live {
         let known = self.known(entrant, load);
         let test = known.map_or(test, |before| test.again(&before.steady));
         let mut test = WarmupTest::new(test);
-        let mut curve = Vec::new();
         let Some(window) = session.window() else {
             return Err(self.seats[entrant].unanswered("warm-up", session.join()));
         };
@@ -201,24 +175,26 @@ impl Live {
         self.wait(&session, edge);
         let mut before = self.seats[entrant].sample(&session);
         let (mut since, mut class) = (0, Class::NeverSteady);
-        let first = before;
+        let mut windows: Vec<Between> = Vec::new();
         let patience = edge + self.longest_warm_up();
-        while !self.stop.load(Ordering::Relaxed) && edge < patience {
+        while edge < patience {
             edge += WARM_WINDOW;
-            self.wait(&session, edge);
+            if !self.wait(&session, edge) {
+                // What an interrupted warm-up looked like says nothing of the server.
+                return Err(self.seats[entrant].out("warm-up", "it was ended".to_owned(), ""));
+            }
             let after = self.seats[entrant].sample(&session);
-            let usage = after.since(&before);
+            let window = after.since(&before);
             before = after;
-            curve.push(usage.requests as f64 * 1e9 / usage.wall_ns.max(1) as f64);
-            // Answers per CPU time where it can be seen: a neighbour's bursts don't bend that.
-            let spent_ns = if usage.cpu_ns > 0 { usage.cpu_ns } else { usage.wall_ns };
-            let speed = usage.requests as f64 / spent_ns.max(1) as f64;
+            windows.push(window);
+            // Answers per CPU time where it is known: a neighbour's bursts don't bend that.
+            let spent_ns = window.cpu_ns.filter(|ns| *ns > 0).unwrap_or(window.wall_ns);
+            let speed = window.requests as f64 / spent_ns.max(1) as f64;
             if let State::Settled { since: from, class: how } = test.push(speed) {
                 (since, class) = (from, how);
                 break;
             }
         }
-        let whole = before.since(&first);
         let until = Instant::now() + COUNTED;
         let stop = Arc::clone(&self.stop);
         let count = self.seats[entrant].counted(&session, || _ = wait(&session, until, &stop));
@@ -227,14 +203,9 @@ impl Live {
         if outcome.answers == 0 && !self.stop.load(Ordering::Relaxed) {
             return Err(self.seats[entrant].unanswered("warm-up", Ok(outcome)));
         }
-        let speeds = test.windows();
         let found = Acquaintance {
             steady: test.precedent(class),
             service: Duration::from_secs_f64(outcome.service.mean() / 1e9),
-            warm_ns: median(&speeds[speeds.len().saturating_sub(LAST)..])
-                .map_or(f64::INFINITY, f64::recip),
-            keeps: !gate::is_reopened(&outcome),
-            is_busy: whole.cpu_ns as f64 >= BUSY * whole.wall_ns.max(1) as f64,
         };
         let now = match known {
             // One window is no judge.
@@ -251,31 +222,46 @@ impl Live {
         class = now.steady.class;
         self.seats[entrant].known[load] = Some(now);
         let window_ms = WARM_WINDOW.as_secs_f64() * 1e3;
-        Ok(Warmup { class, steady_ms: since as f64 * window_ms, curve, window_ms, count })
+        let steady_ms = since as f64 * window_ms;
+        let per_second = |w: &Between| w.requests as f64 * 1e9 / w.wall_ns.max(1) as f64;
+        let curve = windows.iter().map(per_second).collect();
+        let alone_cost_ns = alone(&windows);
+        Ok(Warmup { class, steady_ms, curve, window_ms, alone_cost_ns, count })
     }
 
-    /// How long a turn of a server is, where its laps may be driven in turns: it is stopped between
-    /// them with all that it has under way, and nothing of it is seen from outside.
-    fn turn_takes(&self, entrant: usize, load: usize) -> Option<Duration> {
-        let seat = &self.seats[entrant];
-        let is_kept = self.loads[load].reuse == Reuse::KeepAlive;
-        let fits = self.setting.freeze && is_kept && seat.process.is_some() && seat.lines.is_none();
-        let known = seat.known[load].filter(|known| fits && known.is_busy && known.keeps)?;
-        self.turns[load].length(self.program(entrant), known.service)
-    }
-
-    /// How long a lap of a server is at least, and what is sent before one in one piece.
-    fn least(&self, entrant: usize, load: usize) -> (Duration, Duration) {
-        match self.turn_takes(entrant, load) {
-            Some(_) => (Duration::ZERO, Duration::ZERO),
-            None => self.turns[load].least(),
+    /// What the servers that run need of a slice, by program and load.
+    fn needs(&self) -> BTreeMap<(usize, usize), Needs> {
+        let mut needs = BTreeMap::new();
+        for (entrant, seat) in self.seats.iter().enumerate().filter(|(_, s)| s.target.is_some()) {
+            for (load, known) in seat.known.iter().enumerate() {
+                let Some(known) = known else { continue };
+                let whole = self.loads[load].rate.is_some() || seat.lines.is_some();
+                // What is never frozen has nothing to recover from.
+                let is_known = self.setting.freeze && seat.process.is_some() && !whole;
+                let own = Needs { service: known.service, whole, known: is_known };
+                needs.entry((self.program(entrant), load)).or_insert(own);
+            }
         }
+        needs
     }
 
-    /// Runs one turn on a server, which goes on where it was stopped.
-    fn drive(&mut self, entrant: usize, load: usize, length: Duration) -> Result<(), Retired> {
-        let seat = &mut self.seats[entrant];
-        let mut held = match seat.held.take().filter(|held| held.goes_on(load)) {
+    /// How many slices a lap has.
+    fn slices_a_lap(&self, load: usize) -> u32 {
+        let running = self.seats.iter().filter(|seat| seat.target.is_some());
+        let service = running.filter_map(|seat| seat.known[load]).map(|known| known.service).max();
+        let lap = LAP.max(service.unwrap_or_default() * SERVICE_TIMES).as_secs_f64();
+        (lap / self.slices.length().as_secs_f64()).round().clamp(1.0, 1e3) as u32
+    }
+
+    /// Loads a server for a while, samples it at these moments, lets it answer what is in flight,
+    /// and freezes it.
+    fn drive(
+        &mut self,
+        entrant: usize,
+        load: usize,
+        edges: &[Duration],
+    ) -> Result<Vec<Sample>, Retired> {
+        let mut held = match self.seats[entrant].held.take().filter(|held| held.goes_on(load)) {
             Some(held) => held,
             None => {
                 let plan = self.plan(entrant, load)?;
@@ -285,27 +271,36 @@ impl Live {
                 if session.window().is_none() {
                     return Err(self.seats[entrant].unanswered("lap", session.join()));
                 }
-                Held::new(load, session, plan.connections)
+                Held::new(load, session)
             }
         };
-        let ramp = self.turns[load].ramp(held.next_turn(), self.service(entrant, load));
+        let [opens, closes, ..] = *edges else { return Ok(Vec::new()) };
         // The load first: a server that was just thawed may take the core that this runs on.
-        let window = held.session.turn(ramp, length);
+        let began = Instant::now();
+        let _ = held.session.turn(opens, closes - opens);
         self.seats[entrant].thaw();
-        self.wait(&held.session, window.opens);
-        let before = self.seats[entrant].sample(&held.session);
-        if let Some(closes) = window.closes {
-            self.wait(&held.session, closes);
+        let mut samples = Vec::with_capacity(edges.len());
+        for edge in edges {
+            // A slice that is cut short is none.
+            if !self.wait(&held.session, began + *edge) {
+                return Err(self.seats[entrant].out("lap", "it was ended".to_owned(), ""));
+            }
+            samples.push(self.seats[entrant].sample(&held.session));
         }
-        let after = self.seats[entrant].sample(&held.session);
-        let turn = after.since(&before);
-        self.tried(entrant, load, &turn, true);
-        held.add(before.at, &turn);
+        held.session.pause(slices::lead_in(self.slices.length()));
+        held.rest();
         self.seats[entrant].held = Some(held);
-        Ok(())
+        Ok(samples)
     }
 
-    /// What a server's turns were together.
+    /// Freezes a server after its slice.
+    fn freeze(&mut self, entrant: usize) {
+        if self.setting.freeze {
+            self.seats[entrant].freeze();
+        }
+    }
+
+    /// What a server's slices were together.
     fn gather(&mut self, entrant: usize) -> Result<Run, Retired> {
         let seat = &mut self.seats[entrant];
         seat.still_there("lap")?;
@@ -318,8 +313,9 @@ impl Live {
         };
         let switches = seat.switches_of_lap();
         let usage = seat.usage(&driven.between, switches, requests);
+        let side_effect = seat.side_effect(&outcome.whole);
         let outcome = self.unless_it_hangs(entrant, outcome)?;
-        Ok(Run { at: driven.at, outcome, usage, side_effect: None })
+        Ok(Run { at: driven.at, outcome, usage, side_effect })
     }
 
     /// A lap without an answer is marked and left out. It says that the server hangs only if the
@@ -347,8 +343,8 @@ impl Live {
         lap
     }
 
-    /// Runs one lap on a server that is thawed.
-    fn measure(&mut self, entrant: usize, plan: &Plan, counted: u64) -> Result<Run, Retired> {
+    /// Runs one lap at a rate, on a server that is thawed.
+    fn measure_paced(&mut self, entrant: usize, plan: &Plan) -> Result<Run, Retired> {
         let session = Session::start(plan).map_err(|e| self.seats[entrant].failed("lap", e))?;
         let Some(window) = session.window() else {
             return Err(self.seats[entrant].unanswered("lap", session.join()));
@@ -369,9 +365,21 @@ impl Live {
         let seat = &mut self.seats[entrant];
         let between = after.since(&before);
         let usage = seat.usage(&between, (first, last), between.requests);
-        let side_effect = seat.side_effect(counted, &outcome.whole);
+        let side_effect = seat.side_effect(&outcome.whole);
         Ok(Run { at, outcome, usage, side_effect })
     }
+}
+
+/// CPU time per request of a server that runs alone and is warm, in nanoseconds: that of the last
+/// windows of its warm-up. `None` where it is not known.
+fn alone(windows: &[Between]) -> Option<f64> {
+    let count = (windows.len() / 2).clamp(1, ALONE_WINDOWS).min(windows.len());
+    let last = &windows[windows.len() - count..];
+    let sum = last.iter().copied().reduce(|mut sum, window| {
+        sum.add(&window);
+        sum
+    });
+    sum?.cost_ns()
 }
 
 /// Waits until `until`; ends the session and the wait once `stop` is set. Whether it came to its
@@ -431,103 +439,78 @@ impl Track for Live {
         plan.ramp = Duration::ZERO;
         plan.stop = Stop::After(self.longest_warm_up() + Duration::from_secs(1));
         let warmup = self.warm_up(entrant, load, &plan);
-        if self.setting.freeze {
-            self.seats[entrant].freeze();
-        }
+        self.freeze(entrant);
         warmup
     }
 
-    fn practise(&mut self, entrant: usize, load: usize) -> Result<(), Retired> {
-        let known = self.seats[entrant].known[load];
-        if known.is_none_or(|known| known.steady.class == Class::Flat) {
-            return Ok(());
-        }
-        let mut plan = self.plan(entrant, load)?;
-        plan.ramp = self.setting.ramp;
-        plan.stop = Stop::After(self.setting.lap);
-        self.seats[entrant].thaw();
-        for _ in 0..PRACTICE {
-            if self.stop.load(Ordering::Relaxed) {
-                break;
-            }
-            hotlap_load::run(&plan).map_err(|e| self.seats[entrant].failed("warm-up", e))?;
-        }
-        if self.setting.freeze {
-            self.seats[entrant].freeze();
-        }
-        Ok(())
-    }
-
-    fn lap(&mut self, entrant: usize, load: usize, kind: Kind) -> Result<Lap, Retired> {
-        let mut plan = self.plan(entrant, load)?;
-        plan.ramp = self.setting.ramp.max(self.least(entrant, load).1);
-        plan.stop = Stop::After(self.lap_takes(entrant, load, kind));
-        if let Kind::Paced { rate } = kind {
-            plan.pace = Pace::Constant { rate };
-        }
-        // What was held for turns would go on beside it.
-        self.seats[entrant].held = None;
-        self.seats[entrant].thaw();
-        let counted = self.seats[entrant].settled_lines();
-        let run = self.measure(entrant, &plan, counted);
-        if self.setting.freeze {
-            self.seats[entrant].freeze();
-        }
-        Ok(self.judged(entrant, load, kind, run?))
-    }
-
-    fn tries(&mut self, load: usize) -> u32 {
-        let tries = self.turns[load].tries();
-        // What was driven is no part of a lap.
+    fn probes(&mut self) -> Vec<(usize, usize)> {
+        // What was probed is no part of a lap.
         self.seats.iter_mut().for_each(Seat::forget_lap);
-        tries
+        let needs = self.needs();
+        let Next::Probe(mut next) = self.slices.next(&needs) else { return Vec::new() };
+        // A server alone would find the caches as it left them.
+        if let &[(program, load)] = &next[..] {
+            let others =
+                needs.into_iter().filter(|((other, _), needs)| *other != program && needs.known);
+            next.extend(others.map(|((other, _), _)| (other, load)).next());
+        }
+        next
     }
 
-    fn try_out(&mut self, entrant: usize, load: usize, step: u32) -> Result<(), Retired> {
-        if self.turns(entrant, load) > 1 {
-            return self.turn(entrant, load);
-        }
-        // Who waits for something else than a core has none to find warm.
-        let is_busy = self.seats[entrant].known[load].is_some_and(|known| known.is_busy);
-        if step == 0 && is_busy && self.lap_takes(entrant, load, Kind::Flat) < LONG_LAP {
-            let lap = self.lap(entrant, load, Kind::Flat)?;
-            let Usage { requests, wall_ns, cpu_ns, pieces, .. } = lap.usage.unwrap_or_default();
-            self.tried(entrant, load, &Between { requests, wall_ns, cpu_ns, pieces }, false);
+    fn probe(&mut self, entrant: usize, load: usize) -> Result<(), Retired> {
+        let edges = self.slices.probe_edges();
+        let driven = self.drive(entrant, load, &edges);
+        self.freeze(entrant);
+        if let [opens, closes, ends] = &driven?[..] {
+            let program = (self.program(entrant), load);
+            self.slices.probed(program, &closes.since(opens), &ends.since(closes));
         }
         Ok(())
     }
 
-    fn turns(&self, entrant: usize, load: usize) -> u32 {
-        let lap = self.lap_takes(entrant, load, Kind::Flat);
-        self.turn_takes(entrant, load)
-            .map_or(1, |turn| (lap.as_secs_f64() / turn.as_secs_f64().max(1e-3)).round() as u32)
+    fn slice_length(&self) -> Duration {
+        self.slices.length()
     }
 
-    fn turn(&mut self, entrant: usize, load: usize) -> Result<(), Retired> {
-        let length = self.turn_takes(entrant, load).unwrap_or(self.setting.lap);
+    fn slices(&self, load: usize) -> u32 {
+        self.slices_a_lap(load)
+    }
+
+    fn slice(&mut self, entrant: usize, load: usize) -> Result<(), Retired> {
         self.seats[entrant].begin_lap();
-        let driven = self.drive(entrant, load, length);
-        self.seats[entrant].freeze();
-        driven
+        let (window, service) = (self.slices.length(), self.service(entrant, load));
+        let opens = slices::spread_lead_in(window, self.seats[entrant].next_slice(), service);
+        let driven = self.drive(entrant, load, &[opens, opens + window]);
+        // One whose side effect is counted has its log to write before it is frozen.
+        if self.seats[entrant].lines.is_none() || driven.is_err() {
+            self.freeze(entrant);
+        }
+        if let ([before, after], Some(held)) = (&driven?[..], &mut self.seats[entrant].held) {
+            held.add(before.at, &after.since(before));
+        }
+        Ok(())
     }
 
-    fn lap_of_turns(&mut self, entrant: usize, load: usize) -> Result<Lap, Retired> {
+    fn lap(&mut self, entrant: usize, load: usize) -> Result<Lap, Retired> {
         let run = self.gather(entrant);
-        // It was thawed to be asked why it is silent.
-        self.seats[entrant].freeze();
+        // It may have been thawed to be asked why it is silent, or to write its log.
+        self.freeze(entrant);
         Ok(self.judged(entrant, load, Kind::Flat, run?))
     }
 
-    fn lap_takes(&self, entrant: usize, load: usize, kind: Kind) -> Duration {
-        let seat = &self.seats[entrant];
-        let least = if seat.lines.is_some() { COUNTED_LAP } else { Duration::ZERO };
-        let answers = self.service(entrant, load).mul_f64(SERVICE_TIMES).min(LONGEST_LAP);
-        let usual = self.setting.lap.max(self.least(entrant, load).0);
-        let flat = answers.max(usual).max(least);
-        match kind {
-            Kind::Flat => flat,
-            Kind::Paced { .. } => flat.max(PACED_LAP),
-        }
+    fn paced_lap(&mut self, entrant: usize, load: usize, rate: f64) -> Result<Lap, Retired> {
+        let mut plan = self.plan(entrant, load)?;
+        let window = WHOLE.max(self.slices.length() * self.slices_a_lap(load));
+        plan.ramp = slices::lead_in(window);
+        plan.stop = Stop::After(window);
+        plan.pace = Pace::Constant { rate };
+        self.seats[entrant].forget_lap();
+        self.seats[entrant].thaw();
+        self.seats[entrant].begin_lap();
+        let run = self.measure_paced(entrant, &plan);
+        self.seats[entrant].forget_lap();
+        self.freeze(entrant);
+        Ok(self.judged(entrant, load, Kind::Paced { rate }, run?))
     }
 
     fn stop(&mut self, entrant: usize) -> Option<String> {

@@ -33,10 +33,9 @@ pub struct Race {
     pub heats: Option<u32>,
     /// Just so many blocks a heat, whatever the budget.
     pub blocks: Option<u32>,
-    /// How long one lap's window is.
-    pub lap: Duration,
-    /// How often a block goes through its servers and back; see [`rounds`].
-    pub rounds: u32,
+    /// How long the window of a slice is; none: the shortest at which every server has recovered
+    /// from being frozen.
+    pub slice: Option<Duration>,
     /// Whether the first heats end with paced laps.
     pub paced: bool,
     /// The rate of paced laps in requests/s; by default half of what the slowest reaches.
@@ -128,6 +127,18 @@ pub enum Event<'a> {
         /// How it came to be.
         warmup: &'a Warmup,
     },
+    /// A server is about to be probed, to settle how long slices are.
+    Probing {
+        /// Which.
+        entrant: usize,
+        /// Under which load.
+        load: usize,
+    },
+    /// It is settled how long the slices of this race are.
+    Sliced {
+        /// How long the window of one is.
+        slice: Duration,
+    },
     /// A lap is about to begin.
     Lapping {
         /// Which.
@@ -176,23 +187,11 @@ pub enum Over {
     Nobody,
 }
 
-/// How long a server is measured in each half of a block, at least.
-const HALF: Duration = Duration::from_millis(200);
-
-/// How often a block goes through its servers and back, with laps of that length: often enough that
-/// each is measured for about 0.4 s. The shorter the laps, the closer to each other are
-/// those that are compared, and the less comes between them; but a block of few requests says
-/// little, and in one short lap a collector runs or does not.
+/// The order of a step of a block, in which every server runs for two slices: a random order, and
+/// the same mirrored.
 #[must_use]
-pub fn rounds(lap: Duration) -> u32 {
-    let rounds = HALF.as_secs_f64() / lap.as_secs_f64().max(1e-3);
-    (rounds.round() as u32).max(1)
-}
-
-/// The order of one round of a block: a random order, and the same mirrored.
-#[must_use]
-pub fn order(seed: u64, place: Place, (load, round): (usize, u32), entrants: usize) -> Vec<usize> {
-    let salt = load as u64 + 1 + (u64::from(round) << 32);
+pub fn order(seed: u64, place: Place, (load, step): (usize, u32), entrants: usize) -> Vec<usize> {
+    let salt = load as u64 + 1 + (u64::from(step) << 32);
     let mut order = shuffled(seed, place, salt, entrants);
     let mirrored: Vec<usize> = order.iter().rev().copied().collect();
     order.extend(mirrored);
@@ -236,11 +235,5 @@ mod tests {
         }
         // Binomial, n = 4,000, p = 1/4: 1,000 ± 5 × 27.
         assert!(firsts.iter().all(|n| (865..1135).contains(n)), "{firsts:?}");
-    }
-
-    #[test]
-    fn a_block_measures_each_server_for_four_tenths_of_a_second() {
-        let rounds = |ms| rounds(Duration::from_millis(ms));
-        assert_eq!((rounds(50), rounds(100), rounds(250), rounds(4_000)), (4, 2, 1, 1));
     }
 }

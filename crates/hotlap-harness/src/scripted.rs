@@ -32,9 +32,7 @@ pub struct Script {
     pub wrong: u64,
     /// How busy the generator is, as a share.
     pub busy: f64,
-    /// In how many turns its laps are driven.
-    pub turns: u32,
-    /// It dies in its so-manyth call (starts, warm-ups, turns and laps counted together, from 0).
+    /// It dies in its so-manyth call (starts, warm-ups, slices and laps counted together, from 0).
     pub dies_at: Option<usize>,
 }
 
@@ -50,7 +48,6 @@ impl Script {
             wobble: Vec::new(),
             wrong: 0,
             busy: 0.5,
-            turns: 1,
             dies_at: None,
         }
     }
@@ -65,6 +62,10 @@ pub struct Scripted {
     clock: Duration,
     calls: Vec<usize>,
     laps: Vec<usize>,
+    /// How many slices a lap has.
+    pub slices: u32,
+    /// How often each server is to be probed, there and back.
+    pub probes: u32,
     /// The race is interrupted once the clock is here.
     pub interrupted_at: Option<Duration>,
     /// What was called, in order: `start 0`, `lap 0`, `stop 0`.
@@ -83,6 +84,8 @@ impl Scripted {
             clock: Duration::ZERO,
             calls: vec![0; n],
             laps: vec![0; n],
+            slices: 1,
+            probes: 0,
             interrupted_at: None,
             log: Vec::new(),
         }
@@ -127,7 +130,7 @@ impl Scripted {
             pss_bytes: script.rss_bytes,
             threads: 1,
             processes: 1,
-            pieces: script.turns.max(1),
+            slices: self.slices,
             ..Usage::default()
         };
         let mut lap = Lap::new((entrant, load), kind, at_ms, outcome, Some(usage));
@@ -184,6 +187,10 @@ impl Scripted {
     }
 }
 
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl Track for Scripted {
     fn start(&mut self, entrant: usize) -> Result<(), Retired> {
         self.clock += self.scripts[entrant].ready;
@@ -212,39 +219,49 @@ impl Track for Scripted {
             steady_ms: 0.0,
             curve: vec![rate, rate, rate],
             window_ms: 100.0,
+            alone_cost_ns: Some(self.scripts[entrant].cost_ns),
             count: None,
         })
     }
 
-    fn practise(&mut self, entrant: usize, _load: usize) -> Result<(), Retired> {
-        self.log.push(format!("practice {entrant}"));
-        Ok(())
+    fn probes(&mut self) -> Vec<(usize, usize)> {
+        if self.probes == 0 {
+            return Vec::new();
+        }
+        self.probes -= 1;
+        (0..self.scripts.len()).map(|entrant| (entrant, 0)).collect()
     }
 
-    fn lap(&mut self, entrant: usize, load: usize, kind: Kind) -> Result<Lap, Retired> {
-        let at_ms = u64::try_from(self.clock.as_millis()).unwrap_or(u64::MAX);
+    fn probe(&mut self, entrant: usize, _load: usize) -> Result<(), Retired> {
+        self.clock += Duration::from_millis(52);
+        self.call("probe", entrant)
+    }
+
+    fn slice_length(&self) -> Duration {
+        self.lap / self.slices
+    }
+
+    fn slices(&self, _load: usize) -> u32 {
+        self.slices
+    }
+
+    fn slice(&mut self, entrant: usize, _load: usize) -> Result<(), Retired> {
+        self.clock += (self.lap + Duration::from_millis(110)) / self.slices;
+        let retired = |why| Retired { phase: "lap".to_owned(), ..why };
+        self.call("slice", entrant).map_err(retired)
+    }
+
+    fn lap(&mut self, entrant: usize, load: usize) -> Result<Lap, Retired> {
+        self.log.push(format!("lap {entrant}"));
+        let begun = self.clock.saturating_sub(self.lap);
+        Ok(self.driven(entrant, load, Kind::Flat, millis(begun)))
+    }
+
+    fn paced_lap(&mut self, entrant: usize, load: usize, rate: f64) -> Result<Lap, Retired> {
+        let begun = self.clock;
         self.clock += self.lap + Duration::from_millis(110);
-        self.call("lap", entrant)?;
-        Ok(self.driven(entrant, load, kind, at_ms))
-    }
-
-    fn turns(&self, entrant: usize, _load: usize) -> u32 {
-        self.scripts[entrant].turns
-    }
-
-    fn turn(&mut self, entrant: usize, _load: usize) -> Result<(), Retired> {
-        self.clock += self.lap / self.scripts[entrant].turns.max(1);
-        self.call("turn", entrant)
-    }
-
-    fn lap_of_turns(&mut self, entrant: usize, load: usize) -> Result<Lap, Retired> {
-        let at_ms = u64::try_from(self.clock.as_millis()).unwrap_or(u64::MAX);
-        self.call("lap of turns", entrant)?;
-        Ok(self.driven(entrant, load, Kind::Flat, at_ms))
-    }
-
-    fn lap_takes(&self, _entrant: usize, _load: usize, _kind: Kind) -> Duration {
-        self.lap
+        self.call("paced lap", entrant)?;
+        Ok(self.driven(entrant, load, Kind::Paced { rate }, millis(begun)))
     }
 
     fn stop(&mut self, entrant: usize) -> Option<String> {

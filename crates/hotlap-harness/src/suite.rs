@@ -50,8 +50,8 @@ pub struct Suite {
     pub budget: Option<Written>,
     /// The relative half width of the intervals at which it stops early, as written: `1%`.
     pub precision: Option<Written>,
-    /// Length of a lap, as written: `250ms`.
-    pub lap: Option<Written>,
+    /// Length of a slice, as written: `48ms`.
+    pub slice: Option<Written>,
     /// Cores for the servers that don't say how many.
     pub cpus: Option<usize>,
     /// Whether servers whose toolchain is missing are left out, instead of shown as failed.

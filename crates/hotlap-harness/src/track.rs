@@ -36,61 +36,56 @@ pub trait Track {
     /// Why it cannot take part any more.
     fn warm(&mut self, entrant: usize, load: usize) -> Result<Warmup, Retired>;
 
-    /// Drives some laps that do not count, where an entrant needs them before its first that does,
-    /// once all are warm.
+    /// What is to be probed next, so that it is known how long slices have to be: entrants with a
+    /// load each, there and back. Asked again when they were probed, until there is nothing more.
+    fn probes(&mut self) -> Vec<(usize, usize)> {
+        Vec::new()
+    }
+
+    /// Probes an entrant under a load. Nothing of it counts.
     ///
     /// # Errors
     /// Why it cannot take part any more.
-    fn practise(&mut self, _entrant: usize, _load: usize) -> Result<(), Retired> {
+    fn probe(&mut self, _entrant: usize, _load: usize) -> Result<(), Retired> {
         Ok(())
     }
 
-    /// Runs one lap. The race fills in heat, block and place.
+    /// How long the window of a slice is.
+    fn slice_length(&self) -> Duration;
+
+    /// How many slices a lap has, the same for all entrants.
+    fn slices(&self, load: usize) -> u32;
+
+    /// Runs an entrant for a slice, in a closed loop. It is frozen before and after.
     ///
     /// # Errors
     /// Why it cannot take part any more.
-    fn lap(&mut self, entrant: usize, load: usize, kind: Kind) -> Result<Lap, Retired>;
+    fn slice(&mut self, entrant: usize, load: usize) -> Result<(), Retired>;
 
-    /// How often all entrants are to be tried out, there and back, so that it is known how long
-    /// turns and laps of a load have to be. Asked again after these, until there is nothing to be
-    /// tried.
-    fn tries(&mut self, _load: usize) -> u32 {
-        0
-    }
-
-    /// Drives what is tried on an entrant, which does not count, in the so-manyth of these tries.
+    /// The lap that an entrant's slices since the last one make up. The race fills in heat, block
+    /// and place.
     ///
     /// # Errors
     /// Why it cannot take part any more.
-    fn try_out(&mut self, _entrant: usize, _load: usize, _step: u32) -> Result<(), Retired> {
-        Ok(())
-    }
+    fn lap(&mut self, entrant: usize, load: usize) -> Result<Lap, Retired>;
 
-    /// In how many turns a lap of an entrant at full load may be driven, between which others have
-    /// theirs; 1 where it must be driven in one piece.
-    fn turns(&self, _entrant: usize, _load: usize) -> u32 {
-        1
-    }
-
-    /// Drives one turn of a lap at full load, where it may be driven in turns.
+    /// Runs one lap at a rate, in requests/s, in one slice.
     ///
     /// # Errors
     /// Why it cannot take part any more.
-    fn turn(&mut self, _entrant: usize, _load: usize) -> Result<(), Retired> {
-        unreachable!("its laps are driven in one piece")
-    }
+    fn paced_lap(&mut self, entrant: usize, load: usize, rate: f64) -> Result<Lap, Retired>;
 
-    /// The lap that an entrant has driven in turns since the last.
+    /// Runs a whole lap at once, outside of a race.
     ///
     /// # Errors
     /// Why it cannot take part any more.
-    fn lap_of_turns(&mut self, entrant: usize, load: usize) -> Result<Lap, Retired> {
-        self.lap(entrant, load, Kind::Flat)
+    fn whole_lap(&mut self, entrant: usize, load: usize, kind: Kind) -> Result<Lap, Retired> {
+        if let Kind::Paced { rate } = kind {
+            return self.paced_lap(entrant, load, rate);
+        }
+        (0..self.slices(load)).try_for_each(|_| self.slice(entrant, load))?;
+        self.lap(entrant, load)
     }
-
-    /// How long the window of such a lap is: longer than the usual one for a server that answers
-    /// slowly, and at a rate.
-    fn lap_takes(&self, entrant: usize, load: usize, kind: Kind) -> Duration;
 
     /// Stops an entrant. Never fails: what is wrong is in what it returns.
     fn stop(&mut self, entrant: usize) -> Option<String>;
@@ -126,6 +121,9 @@ pub struct Warmup {
     pub curve: Vec<f64>,
     /// Length of one window, in milliseconds.
     pub window_ms: f64,
+    /// CPU time per request at its end, when the server ran alone and was as warm as it gets, in
+    /// nanoseconds; `None` where it is not known.
+    pub alone_cost_ns: Option<f64>,
     /// What the hardware counted right after it, where the kernel permits it.
     pub count: Option<Count>,
 }

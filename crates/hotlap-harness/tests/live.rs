@@ -57,7 +57,7 @@ fn serve(server: Arc<Server>) -> SocketAddr {
     address
 }
 
-fn track(address: SocketAddr, lap: Duration, stop: Arc<AtomicBool>) -> Live {
+fn track(address: SocketAddr, slice: Duration, stop: Arc<AtomicBool>) -> Live {
     let target = Target { endpoint: Endpoint::Tcp(address), tls: None };
     let entrant = Entrant {
         name: "it".to_owned(),
@@ -83,8 +83,7 @@ fn track(address: SocketAddr, lap: Duration, stop: Arc<AtomicBool>) -> Live {
         rate: None,
     };
     let setting = Setting {
-        lap,
-        ramp: Duration::ZERO,
+        slice: Some(slice),
         timeout: Duration::from_secs(30),
         start_limit: Duration::from_secs(30),
         warm_limit: Duration::from_secs(1),
@@ -108,6 +107,6 @@ fn a_lap_that_is_cut_short_is_none() {
     let mut track = track(serve(server.clone()), hour, stop);
     track.bring_up(0).expect("it answers");
     server.due.store(1_000, Ordering::SeqCst);
-    let cut = track.lap(0, 0, Kind::Flat).expect_err("it was ended");
+    let cut = track.whole_lap(0, 0, Kind::Flat).expect_err("it was ended");
     assert_eq!((cut.phase.as_str(), cut.cause.as_str()), ("lap", "it was ended"));
 }

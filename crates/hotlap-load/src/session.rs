@@ -77,6 +77,10 @@ pub(crate) struct Shared {
     /// Windows of a held load that were opened, and how often its counts were asked for.
     turn: AtomicU64,
     asked: AtomicU64,
+    /// Times that a held load was told to send nothing until its next window.
+    pauses: AtomicU64,
+    /// When the last pause was over, and the server may have been stopped.
+    paused_ns: AtomicU64,
     /// Workers that are not ready.
     unready: AtomicUsize,
     /// Connections that were up once.
@@ -98,6 +102,8 @@ struct Story {
     unreachable: bool,
     /// What workers have counted of a held load, where it was asked for.
     given: Vec<Outcome>,
+    /// Workers that have no request in flight since the pause with that number.
+    idle: (u64, usize),
 }
 
 impl Shared {
@@ -106,6 +112,8 @@ impl Shared {
             held,
             turn: AtomicU64::new(0),
             asked: AtomicU64::new(0),
+            pauses: AtomicU64::new(0),
+            paused_ns: AtomicU64::new(0),
             boards: (0..plan.threads).map(|_| Board::default()).collect(),
             go_ns: AtomicU64::new(0),
             opens_ns: AtomicU64::new(0),
@@ -130,9 +138,25 @@ impl Shared {
         self.held
     }
 
-    /// Which window of a held load it is, and how often its counts were asked for.
-    pub(crate) fn calls(&self) -> (u64, u64) {
-        (self.turn.load(Ordering::Acquire), self.asked.load(Ordering::Acquire))
+    /// Which window of a held load it is, how often its counts were asked for, and how often it
+    /// was paused.
+    pub(crate) fn calls(&self) -> (u64, u64, u64) {
+        let read = |count: &AtomicU64| count.load(Ordering::Acquire);
+        (read(&self.turn), read(&self.asked), read(&self.pauses))
+    }
+
+    /// When the last pause was over, and the server may have been stopped.
+    pub(crate) fn paused_ns(&self) -> u64 {
+        self.paused_ns.load(Ordering::Acquire)
+    }
+
+    /// A worker has no request in flight any more, since the pause with this number.
+    pub(crate) fn idle(&self, pause: u64) {
+        let mut story = self.lock();
+        let count = if story.idle.0 == pause { story.idle.1 } else { 0 };
+        story.idle = (pause, count + 1);
+        drop(story);
+        self.told.notify_all();
     }
 
     /// When the window opens and closes.
@@ -146,7 +170,8 @@ impl Shared {
         self.told.notify_all();
     }
 
-    /// When the ramp begins, the window opens, and closes (`u64::MAX`: when all requests are done).
+    /// When the ramp begins, the window opens, and closes (`u64::MAX`: when all requests are
+    /// done).
     pub(crate) fn times(&self) -> Option<(u64, u64, u64)> {
         let go = self.go_ns.load(Ordering::Acquire);
         let opens = self.opens_ns.load(Ordering::Relaxed);
@@ -244,9 +269,10 @@ impl Session {
     }
 
     /// Starts it as a load that is held: once all connections are up it is sent without an end,
-    /// and what counts are the windows that [`Session::turn`] opens. Between two of them the server
-    /// may be stopped (SIGSTOP): what was under way then goes on after it, as if no time had
-    /// passed, and waits for it for as long as that takes. Ramp and stop of the plan do not matter.
+    /// and what counts are the windows that [`Session::turn`] opens. Between two of them the
+    /// server may be stopped (SIGSTOP): what was under way then goes on after it, as if no time
+    /// had passed, and waits for it for as long as that takes. Ramp and stop of the plan do not
+    /// matter.
     ///
     /// # Errors
     /// As [`Session::start`].
@@ -301,8 +327,8 @@ impl Session {
         story.unwrap_or_else(PoisonError::into_inner).window.flatten()
     }
 
-    /// Opens the next window of a load that is held, so long from now and for so long. The last one
-    /// must have closed.
+    /// Opens the next window of a load that is held, so long from now and for so long. The last
+    /// one must have closed.
     #[must_use]
     pub fn turn(&self, ramp: Duration, length: Duration) -> Window {
         let (instant, now) = (Instant::now(), clock::now());
@@ -312,6 +338,21 @@ impl Session {
         self.shared.turn.fetch_add(1, Ordering::Release);
         self.shared.wake();
         Window { opens: instant + ramp, closes: Some(instant + ramp + length) }
+    }
+
+    /// Sends nothing more until the next window, and waits until every request in flight is
+    /// answered or has failed, but no longer than `limit`. Whether all are. The server can be
+    /// stopped then without a request of its own under way.
+    pub fn pause(&self, limit: Duration) -> bool {
+        let pause = self.shared.pauses.fetch_add(1, Ordering::AcqRel) + 1;
+        self.shared.wake();
+        let workers = self.workers.len();
+        let is_busy =
+            |story: &mut Story| story.idle != (pause, workers) && !self.shared.is_stopped();
+        let waited = self.shared.told.wait_timeout_while(self.shared.lock(), limit, is_busy);
+        let (story, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        self.shared.paused_ns.store(clock::now(), Ordering::Release);
+        story.idle == (pause, workers)
     }
 
     /// What was counted in the windows of a load that is held since this was asked last. `None`

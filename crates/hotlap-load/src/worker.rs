@@ -33,9 +33,9 @@ use lane::{Lane, State};
 /// needs one, a connection none.
 const BUFFER: usize = 256 * 1024;
 
-/// Connections that one worker opens at once while none is loaded yet, and how long it waits before
-/// the next: a server has a queue of connections that it has not accepted yet, of 50 for instance,
-/// and whoever finds it full tries again after a second (tcp(7), RFC 6298 section 2).
+/// Connections that one worker opens at once while none is loaded yet, and how long it waits
+/// before the next: a server has a queue of connections that it has not accepted yet, of 50 for
+/// instance, and whoever finds it full tries again after a second (tcp(7), RFC 6298 section 2).
 const OPENING: usize = 16;
 const OPENING_NS: u64 = 1_000_000;
 
@@ -43,8 +43,8 @@ const OPENING_NS: u64 = 1_000_000;
 /// server's queue full, and is tried again at once instead of when the system would.
 const QUEUED_NS: u64 = 25_000_000;
 
-/// How long before a request is due, and after it was sent, a worker whose core is its own does not
-/// sleep ([`Plan::awake`]): longer than it takes to be woken.
+/// How long before a request is due, and after it was sent, a worker whose core is its own does
+/// not sleep ([`Plan::awake`]): longer than it takes to be woken.
 const AWAKE_NS: u64 = 100_000;
 
 /// What others may see of a worker; 128 bytes, since processors fetch lines in pairs.
@@ -104,6 +104,9 @@ pub(crate) struct Worker {
     turn: u64,
     closed_ns: u64,
     asked: u64,
+    /// Which pause of a held load it was last, and whether requests of before it are in flight.
+    pause: u64,
+    draining: bool,
     /// CPU time within windows that have closed.
     cpu_ns: u64,
     stage: Stage,
@@ -182,6 +185,8 @@ impl Worker {
             turn: 0,
             closed_ns: 0,
             asked: 0,
+            pause: 0,
+            draining: false,
             cpu_ns: 0,
             stage: Stage::Opening,
             plain: Vec::new(),
@@ -252,7 +257,7 @@ impl Worker {
                 self.send_due();
             }
             if self.left == 0 && self.in_flight == 0 && self.stage >= Stage::Ramp {
-                self.over(clock::now());
+                self.all_answered();
             }
             self.publish();
         }
@@ -263,7 +268,7 @@ impl Worker {
     #[inline]
     fn is_called(&self) -> bool {
         self.shared.is_stopped()
-            || (self.other.is_some() && self.shared.calls() != (self.turn, self.asked))
+            || (self.other.is_some() && self.shared.calls() != (self.turn, self.asked, self.pause))
     }
 
     /// Whether a request of the schedule should have been sent by `now`.
@@ -368,15 +373,31 @@ impl Worker {
         }
     }
 
-    /// Between the windows of a load that is held: tells what it has counted, and gets ready for
-    /// the next.
+    /// All requests that may be sent are answered or have failed: the end, or that of a pause.
+    #[cold]
+    fn all_answered(&mut self) {
+        if !self.shared.is_held() {
+            self.over(clock::now());
+        } else if std::mem::take(&mut self.draining) {
+            self.shared.idle(self.pause);
+        }
+    }
+
+    /// Between the windows of a load that is held: tells what it has counted, pauses, and gets
+    /// ready for the next.
     fn hold(&mut self, now: u64) {
-        let (turn, asked) = self.shared.calls();
+        let (turn, asked, pause) = self.shared.calls();
+        if self.pause != pause {
+            (self.pause, self.draining, self.left) = (pause, true, 0);
+        }
         if self.asked != asked {
             self.asked = asked;
             if let Some(counted) = self.other.replace(Tally::paused(now)) {
                 self.before.add(&counted);
-                let outcome = self.outcome(counted, now);
+                let mut outcome = self.outcome(counted, now);
+                // What was sent between windows is part of the whole load.
+                outcome.whole.answers += self.tally.answers;
+                outcome.whole.sent += self.tally.sent;
                 self.shared.give(outcome);
             }
             (self.carried_ns, self.left_ns, self.cpu_ns) = (0, 0, 0);
@@ -386,13 +407,20 @@ impl Worker {
             self.turn = turn;
             (self.opens_ns, self.closes_ns) = self.shared.edges();
             if self.closed_ns > 0 {
-                let pause_ns = now - std::mem::take(&mut self.closed_ns);
+                let since_ns = std::mem::take(&mut self.closed_ns).max(self.shared.paused_ns());
+                let pause_ns = now.saturating_sub(since_ns);
                 for lane in &mut self.lanes {
                     lane.talk.shift(pause_ns, now);
                     lane.since_ns = (lane.since_ns + pause_ns).min(now);
                 }
             }
             self.scan_ns = now + self.scan_every_ns;
+            if self.left == 0 {
+                (self.left, self.draining) = (u64::MAX, false);
+                for lane in 0..self.lanes.len() {
+                    self.employ(lane, now);
+                }
+            }
         }
     }
 
@@ -548,10 +576,10 @@ mod tests {
         assert_eq!(sleeps_between(None, NOW, NOW - 1), None);
     }
 
-    /// What a thread writes at each wake-up shares no cache line with what another reads or writes:
-    /// boards stand beside each other in one allocation, and are all that two threads share and
-    /// write while a load runs. A worker itself is moved onto the stack of its thread, which also
-    /// makes its lanes, its counts and its round of events.
+    /// What a thread writes at each wake-up shares no cache line with what another reads or
+    /// writes: boards stand beside each other in one allocation, and are all that two threads
+    /// share and write while a load runs. A worker itself is moved onto the stack of its thread,
+    /// which also makes its lanes, its counts and its round of events.
     #[test]
     fn no_two_boards_share_a_line_or_a_pair_of_lines() {
         const PAIR: usize = 128;

@@ -1,7 +1,7 @@
 //! Is the method right? Many short races of a server against itself, and against one that was made
 //! dearer, while a neighbour takes a random share of every core in bursts.
 //!
-//!     cargo bench -p hotlap --bench method -- [--runs 100] [--seconds 20] [--lap-ms 100]
+//!     cargo bench -p hotlap --bench method -- [--runs 100] [--seconds 20] [--slice-ms 12]
 //!                 [--connections 64] [--dearer 3] [--best-runs 20] [--best-seconds 3]
 //!                 [--no-neighbour] [--keep FILE]
 //!
@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
 struct Options {
     runs: u64,
     seconds: u64,
-    lap_ms: u64,
+    slice_ms: Option<u64>,
     connections: usize,
     dearer: f64,
     best_runs: u64,
@@ -135,7 +135,7 @@ fn options(args: &[String]) -> Options {
     Options {
         runs: whole("--runs", 100),
         seconds: whole("--seconds", 20),
-        lap_ms: whole("--lap-ms", 100),
+        slice_ms: named("--slice-ms").map(|v| number(v)),
         connections: whole("--connections", 64) as usize,
         dearer,
         best_runs: whole("--best-runs", 20),
@@ -155,16 +155,17 @@ fn percent(ln: f64) -> f64 {
 
 impl Options {
     fn setting(&self) -> String {
-        let Self { seconds, lap_ms, connections, dearer, best_seconds, .. } = self;
+        let Self { seconds, connections, dearer, best_seconds, .. } = self;
+        let slices = self.slice_ms.map_or(String::new(), |ms| format!(", slices of {ms} ms"));
         let neighbour = if self.neighbour { "neighbour" } else { "alone" };
         format!(
-            "{seconds} s, laps of {lap_ms} ms, {connections} connections, {dearer} % dearer, best of \
+            "{seconds} s{slices}, {connections} connections, {dearer} % dearer, best of \
              three {best_seconds} s, {neighbour}"
         )
     }
 
-    fn lap(&self) -> Duration {
-        Duration::from_millis(self.lap_ms)
+    fn slice(&self) -> Option<Duration> {
+        self.slice_ms.map(Duration::from_millis)
     }
 }
 
@@ -275,7 +276,7 @@ fn alone(arena: &Arena, options: &Options) -> u64 {
         arena.entrant(&known.to_string(), known, Role::Contestant)
     });
     let loads = [arena.load(options.connections)];
-    let setting = arena.setting(Duration::from_millis(100), Duration::from_secs(1));
+    let setting = arena.setting(Some(Duration::from_millis(12)), Duration::from_secs(1));
     let mut live = Live::new(setting, &entrants, &loads, Arc::new(AtomicBool::new(false)));
     for entrant in 0..2 {
         live.bring_up(entrant).expect("a start");
@@ -283,7 +284,7 @@ fn alone(arena: &Arena, options: &Options) -> u64 {
     }
     let mut costs = [Vec::new(), Vec::new()];
     for entrant in [0, 1, 1, 0].repeat(20) {
-        let lap = live.lap(entrant, 0, Kind::Flat).expect("a lap");
+        let lap = live.whole_lap(entrant, 0, Kind::Flat).expect("a lap");
         costs[entrant].extend(lap.cost_ns());
     }
     for entrant in 0..2 {
@@ -306,8 +307,8 @@ fn race(arena: &Arena, options: &Options, run: u64, rounds: u64) -> Found {
         arena.entrant("dearer", Known::Working { rounds }, Role::Contestant),
     ];
     let budget = Duration::from_secs(options.seconds);
-    let race = arena.race(entrants, options.connections, options.lap(), budget, run);
-    let setting = arena.setting(options.lap(), (budget / 16).max(Duration::from_millis(500)));
+    let race = arena.race(entrants, options.connections, options.slice(), budget, run);
+    let setting = arena.setting(options.slice(), (budget / 16).max(Duration::from_millis(500)));
     let stop = Arc::new(AtomicBool::new(false));
     let mut track = Live::new(setting, &race.entrants, &race.loads, stop);
     let (mut exports, quiet) = (Exports::default(), Console { quiet: true, ..Console::plain(80) });
@@ -370,13 +371,14 @@ fn best_of_three(arena: &Arena, options: &Options) -> f64 {
     let plain = Known::Working { rounds: 0 };
     let entrants = ["one", "two"].map(|name| arena.entrant(name, plain, Role::Contestant));
     let loads = [arena.load(options.connections)];
-    let setting = arena.setting(Duration::from_secs(options.best_seconds), Duration::from_secs(1));
+    let setting =
+        arena.setting(Some(Duration::from_secs(options.best_seconds)), Duration::from_secs(1));
     let mut live = Live::new(setting, &entrants, &loads, Arc::new(AtomicBool::new(false)));
     let mut best = |entrant| {
         live.bring_up(entrant).expect("a start");
         live.warm(entrant, 0).expect("a warm-up");
         let laps: Vec<Lap> =
-            (0..3).map(|_| live.lap(entrant, 0, Kind::Flat).expect("a lap")).collect();
+            (0..3).map(|_| live.whole_lap(entrant, 0, Kind::Flat).expect("a lap")).collect();
         let _ = live.stop(entrant);
         laps.iter().map(|lap| lap.outcome.rate()).fold(0.0, f64::max)
     };

@@ -129,8 +129,8 @@ mod unix {
         let entrants = vec![arena.entrant("reference", known, Role::Reference)];
         let (lap, budget) =
             (Duration::from_millis(options.lap_ms), Duration::from_secs(options.seconds));
-        let race = arena.race(entrants, options.connections, lap, budget, seed);
-        let setting = arena.setting(lap, (budget / 4).max(Duration::from_millis(500)));
+        let race = arena.race(entrants, options.connections, Some(lap), budget, seed);
+        let setting = arena.setting(Some(lap), (budget / 4).max(Duration::from_millis(500)));
         let stop = Arc::new(AtomicBool::new(false));
         let mut track = Live::new(setting, &race.entrants, &race.loads, stop);
         let mut exports = Exports::default();

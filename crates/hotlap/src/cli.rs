@@ -156,7 +156,7 @@ pub struct RunArgs {
     /// Go on with the last run of this suite, which was interrupted: no finished lap is lost
     #[arg(
         long,
-        conflicts_with_all = ["servers", "no_store", "heats", "blocks", "seed", "lap", "budget"]
+        conflicts_with_all = ["servers", "no_store", "heats", "blocks", "seed", "slice", "budget"]
     )]
     pub resume: bool,
     /// Each server stands on the one before it: show what each step costs
@@ -265,10 +265,11 @@ pub struct Schedule {
     /// Stop before the budget is spent when all intervals are as narrow as this
     #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
     pub precision: Option<f64>,
-    /// Length of a lap (default: what the suite says; else 100ms); a block holds as many of each
-    /// server as make 0.4 s
+    /// How long a server runs before it is frozen and the others have their slice (default: the
+    /// shortest of 12ms, 48ms, 300ms and 1s at which every server costs what it costs when left
+    /// running)
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
-    pub lap: Option<Duration>,
+    pub slice: Option<Duration>,
     /// Fresh starts of every server (default: by the budget)
     #[arg(long, value_name = "N")]
     pub heats: Option<u32>,

@@ -84,8 +84,9 @@ pub struct Schedule {
     pub heats: u32,
     /// Blocks a heat, as planned.
     pub blocks: u32,
-    /// Length of a lap, in milliseconds.
-    pub lap_ms: f64,
+    /// Length of a slice in milliseconds, once it is settled.
+    #[serde(default)]
+    pub slice_ms: Option<f64>,
     /// Time to spend, in seconds.
     pub budget_s: f64,
     /// The relative half width of the intervals at which it stops early, if any.
@@ -263,6 +264,10 @@ pub struct Warmup {
     pub curve: Vec<f64>,
     /// Length of one window, in milliseconds.
     pub window_ms: f64,
+    /// CPU time per request at its end, when the server ran alone, in nanoseconds; `None` where it
+    /// is not known.
+    #[serde(default)]
+    pub alone_cost_ns: Option<f64>,
     /// What the hardware counted right after it; `None` where the kernel does not permit it.
     #[serde(default)]
     pub count: Option<Count>,
@@ -431,6 +436,7 @@ impl Warmup {
             steady_ms: warmup.steady_ms,
             curve: warmup.curve.clone(),
             window_ms: warmup.window_ms,
+            alone_cost_ns: warmup.alone_cost_ns,
             count: warmup.count,
         }
     }

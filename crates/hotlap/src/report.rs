@@ -9,7 +9,6 @@ pub mod comparison;
 pub mod course;
 pub mod csv;
 pub mod date;
-mod driven;
 pub mod figure;
 pub mod html;
 pub mod json;

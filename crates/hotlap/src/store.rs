@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, params};
 use serde::Serialize;
 
-use crate::record::{Lap, Retired, Run, Start, State, Subject};
+use crate::record::{Lap, Retired, Run, Schedule, Start, State, Subject};
 use row::{
     json, put_lap, put_server, read_lap, read_run, read_server, read_start, read_subject,
     read_word, unsigned, word,
@@ -338,6 +338,20 @@ impl Store {
             tx.execute(
                 "UPDATE run SET state = ?2, took_ms = ?3 WHERE number = ?1",
                 params![run as i64, word(&state), took_ms as i64],
+            )
+            .map(drop)
+        })
+    }
+
+    /// The schedule of a run, once more of it is settled.
+    ///
+    /// # Errors
+    /// Names the file, the cause and the cure.
+    pub fn schedule(&mut self, run: u64, schedule: &Schedule) -> Result<(), StoreError> {
+        self.write(|tx| {
+            tx.execute(
+                "UPDATE run SET schedule_json = ?2 WHERE number = ?1",
+                params![run as i64, json(schedule)],
             )
             .map(drop)
         })

@@ -140,6 +140,14 @@ impl<'a> Timekeeper<'a> {
             Event::Warmed { entrant, load, heat, warmup } => {
                 self.warmed(entrant, heat, Warmup::new(load, warmup));
             }
+            Event::Probing { entrant, .. } => {
+                self.live.phase(format!("settling the slice length: {}", name(&self.run, entrant)));
+            }
+            Event::Sliced { slice } => {
+                self.run.schedule.slice_ms = Some(slice.as_secs_f64() * 1e3);
+                let schedule = self.run.schedule.clone();
+                self.stored(|store, number| store.schedule(number, &schedule));
+            }
             Event::Lapping { entrant, .. } => {
                 self.live.running(entrant);
                 self.live.phase(format!("a lap of {}", name(&self.run, entrant)));

@@ -284,7 +284,7 @@ fn a_suite_may_leave_out_servers_whose_toolchain_is_missing() {
         );
         std::fs::write(shell.folder.path().join("mine.toml"), text).unwrap();
         let run = ["run", "--suite", "./mine.toml", "--heats", "1", "--blocks", "1"];
-        let rest = ["--lap", "50ms", "--no-pin", "--no-store", "--no-ceiling"];
+        let rest = ["--slice", "48ms", "--no-pin", "--no-store", "--no-ceiling"];
         shell.run(&[&run[..], &rest[..]].concat())
     };
     let output = suite(true);

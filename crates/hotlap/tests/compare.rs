@@ -43,15 +43,15 @@ fn what_changed_is_told_and_what_did_not_is_not() {
 }
 
 #[test]
-fn another_machine_version_load_or_lap_is_a_warning() {
+fn another_machine_version_load_or_slice_is_a_warning() {
     let (before, mut after) = (hold(&three(), None).run, hold(&three(), None).run);
     after.host.facts.push(("fingerprint".to_owned(), "other".to_owned()));
     after.servers[0].version = "go/net-http 2.0".to_owned();
     after.loads[0].connections = 128;
-    after.schedule.lap_ms = 250.0;
+    after.schedule.slice_ms = Some(250.0);
     let comparison = Comparison::of((&before, "run 1"), (&after, "run 2")).unwrap();
     let told = comparison.warnings.join("\n");
-    for part in ["The machine differs", "The version of go/net-http", "The load", "of a lap"] {
+    for part in ["The machine differs", "The version of go/net-http", "The load", "of a slice"] {
         assert!(told.contains(part), "{part}: {told}");
     }
 }

@@ -17,7 +17,11 @@ use hotlap_harness::stress::Scenario;
 use scene::{Scene, record, stressed, three};
 
 fn hold(scene: &Scene, run: Run, store: &Path, interrupted_at: Option<Duration>) -> Kept {
-    let mut track = Scripted::new(scene.scripts.clone(), scene.race.loads.clone(), scene.race.lap);
+    let mut track = Scripted::new(
+        scene.scripts.clone(),
+        scene.race.loads.clone(),
+        scene.race.slice.expect("scripted"),
+    );
     track.interrupted_at = interrupted_at;
     let (mut exports, console) =
         (Exports::default(), Console { quiet: true, ..Console::plain(80) });

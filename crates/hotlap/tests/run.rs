@@ -25,7 +25,7 @@ fn table(scene: &Scene, width: usize) -> String {
 fn the_whole_table_at_120_columns() {
     insta::assert_snapshot!(table(&three(), 120), @r###"
 
-    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks × 2 laps of 0.02 s
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks · slices of 20 ms
 
                               requests/s  of ceiling  CPU µs/request      p50      p99  memory  errors  checks
     1  go/net-http         57,900 ± 0.3%        47 %    16.9 ± 0.05%   1.1 ms   1.1 ms  7.0 MB       0   14/14
@@ -41,19 +41,15 @@ fn the_whole_table_at_120_columns() {
 }
 
 #[test]
-fn the_head_says_how_laps_were_driven() {
-    let head = |turns: &[u32]| {
+fn the_head_says_how_long_slices_were() {
+    let head = |ms| {
         let mut scene = three();
-        scene.scripts.iter_mut().zip(turns).for_each(|(script, turns)| script.turns = *turns);
+        scene.race.slice = Some(Duration::from_millis(ms));
         let text = table(&scene, 200);
         let line = text.lines().find(|line| line.contains("heats")).unwrap_or_default();
-        line.rsplit(" × ").next().unwrap_or_default().to_owned()
+        line.rsplit(" · ").next().unwrap_or_default().to_owned()
     };
-    assert_eq!(head(&[2, 2, 2, 2, 2]), "2 laps of 0.02 s in turns of 10 ms");
-    assert_eq!(
-        head(&[2, 1, 1, 2, 2]),
-        "2 laps of 0.02 s in turns of 10 ms, or 2 of 0.02 s in one piece"
-    );
+    assert_eq!((head(20), head(300)), ("slices of 20 ms".to_owned(), "slices of 0.3 s".to_owned()));
 }
 
 #[test]
@@ -61,7 +57,7 @@ fn the_whole_table_at_80_columns() {
     insta::assert_snapshot!(table(&three(), 80), @r###"
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
-    3 heats × 6 blocks × 2 laps of 0.02 s
+    3 heats × 6 blocks · slices of 20 ms
 
                                                of         CPU µs
                               requests/s  ceiling       /request      p50      p99
@@ -85,7 +81,7 @@ fn the_whole_table_as_markdown() {
     insta::assert_snapshot!(report.render(Form::Markdown), @r###"
     # hello
 
-    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks × 2 laps of 0.02 s
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks · slices of 20 ms
 
     **go/net-http serves 1.51× \[1.51, 1.52\] the requests of node/http:cluster, at 0.66× \[0.66, 0.66\] of its CPU time each.**
 
@@ -133,7 +129,7 @@ fn servers_that_cannot_be_told_apart_share_a_rank() {
     );
     insta::assert_snapshot!(text, @r###"
 
-    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks × 2 laps of 0.02 s
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks · slices of 20 ms
 
                   requests/s  CPU µs/request     p50     p99  memory  errors  checks
     1  first   50,000 ± 0.3%    20.0 ± 0.05%  1.3 ms  1.3 ms   10 MB       0   14/14
@@ -150,7 +146,7 @@ fn response_times_are_told_with_why_they_differ() {
     let mut paced = three();
     paced.race.paced = true;
     paced.race.rate = Some(1_000.0);
-    paced.race.lap = Duration::from_millis(500);
+    paced.race.slice = Some(Duration::from_millis(500));
     let text = table(&paced, 120);
     let told: Vec<&str> =
         text.lines().skip_while(|l| !l.contains("At 1,000 requests/s")).take(3).collect();
@@ -170,7 +166,7 @@ fn a_row_that_the_generator_limits_is_a_bound_without_a_rank() {
         table(&scene(&[("slow", Role::Reference, slow), ("fast", Role::Contestant, fast)]), 120);
     insta::assert_snapshot!(text, @r###"
 
-    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks × 2 laps of 0.02 s
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks · slices of 20 ms
 
                     requests/s  CPU µs/request      p50      p99  memory  errors  checks
        fast  ≥ 100,000 ± 0.00%     8.0 ± 0.00%  0.63 ms  0.64 ms  1.0 MB       0   14/14
@@ -266,7 +262,7 @@ fn a_server_that_dies_is_named_with_phase_last_words_and_cure() {
     insta::assert_snapshot!(text, @r###"
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
-    3 heats × 6 blocks × 2 laps of 0.02 s
+    3 heats × 6 blocks · slices of 20 ms
 
                 requests/s  CPU µs/request     p50     p99  memory  errors  checks
     1  good  20,000 ± 0.3%    40.0 ± 0.07%  3.2 ms  3.2 ms  9.0 MB       0   14/14
@@ -320,7 +316,7 @@ fn a_ladder_shows_what_each_step_costs() {
     insta::assert_snapshot!(table(&scene, 80), @r###"
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
-    3 heats × 6 blocks × 2 laps of 0.02 s
+    3 heats × 6 blocks · slices of 20 ms
 
                                     CPU µs
                   requests/s      /request     p50     p99  memory  errors  checks

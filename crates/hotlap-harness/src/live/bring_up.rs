@@ -261,8 +261,7 @@ mod tests {
         let entrants = [entrant("a", b"text"), entrant("b", b"json"), entrant("c", b"json")];
         let told = |against: BTreeMap<usize, usize>| -> Vec<usize> {
             let setting = Setting {
-                lap: Duration::ZERO,
-                ramp: Duration::ZERO,
+                slice: None,
                 timeout: Duration::ZERO,
                 start_limit: Duration::ZERO,
                 warm_limit: Duration::ZERO,

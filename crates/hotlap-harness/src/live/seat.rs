@@ -29,15 +29,13 @@ const SIDE_EFFECT_LIMIT: Duration = Duration::from_secs(5);
 /// How long what a server has in memory is taken to be so.
 const MEMORY_EVERY: Duration = Duration::from_millis(300);
 
-/// Laps that are driven in turns over the same connections, for so many of these. What a request
-/// costs depends on the set of connections by one per cent (standard deviation, 64 of them), for as
-/// long as it is held, and a set that is held for a whole heat makes starts look as different as
-/// that. Opening 64 takes as long as a third of a lap, and larger sets take longer.
-fn laps_a_set(connections: usize) -> u32 {
-    u32::try_from(connections / 32).unwrap_or(u32::MAX).max(2)
-}
+/// Laps that are driven over the same connections: those of a round. The cost per request depends
+/// on the set of connections by one per cent (standard deviation, 64 of them), for as long as it
+/// is held; a set that is held for a whole restart makes restarts look as different as that.
+const LAPS_A_SET: u32 = 2;
 
-/// How long a load waits for its next turn and goes on all the same.
+/// Connections that were idle for longer are replaced before the next slice: many servers close
+/// such connections after a few seconds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// A log that stands still for so long has caught up.
@@ -60,10 +58,13 @@ pub(super) struct Seat {
     pub(super) requests: Vec<Request>,
     /// What its warm-ups so far tell of it, by load.
     pub(super) known: Vec<Option<Acquaintance>>,
-    /// The load that goes on when its turn comes again.
+    /// The load whose connections are kept until its next slice.
     pub(super) held: Option<Held>,
-    /// Its context switches before the first turn of the lap under way.
-    switches_before: Option<Switches>,
+    /// Slices that it has driven.
+    slices: u32,
+    /// Its context switches, and the lines of its side effect, before the first slice of the lap
+    /// under way.
+    before_lap: Option<(Switches, u64)>,
     /// The cores that it runs on; none: not pinned.
     pub(super) cores: Vec<usize>,
     /// Its memory, and when that was looked at.
@@ -84,12 +85,6 @@ pub(super) struct Acquaintance {
     pub(super) steady: Precedent,
     /// Its mean service time.
     pub(super) service: Duration,
-    /// CPU time a request in the end of its warm-up, in nanoseconds.
-    pub(super) warm_ns: f64,
-    /// It works most of the time, rather than waiting for something else than a core.
-    pub(super) is_busy: bool,
-    /// It keeps its connections.
-    pub(super) keeps: bool,
 }
 
 /// What is known of server and generator at one moment.
@@ -100,23 +95,21 @@ pub(super) struct Sample {
     cpu: Option<Cpu>,
 }
 
-/// A load that is kept up between the turns of a server.
+/// A load whose connections are kept between the slices of a server.
 pub(super) struct Held {
-    pub(super) load: usize,
+    load: usize,
     pub(super) session: Session,
     /// Laps that it may still drive.
     laps: u32,
-    /// Turns that it has driven.
-    turns: u32,
     /// Requests when the lap under way began.
     requests: u64,
-    /// When its last turn was over.
+    /// When its last slice was over.
     since: Instant,
-    /// What its turns were so far.
-    pub(super) driven: Option<Driven>,
+    /// What the slices of the lap under way were so far.
+    driven: Option<Driven>,
 }
 
-/// The turns of a lap so far.
+/// The slices of a lap.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Driven {
     /// When the window of the first opened.
@@ -125,34 +118,31 @@ pub(super) struct Driven {
 }
 
 impl Held {
-    pub(super) fn new(load: usize, session: Session, connections: usize) -> Self {
-        let laps = laps_a_set(connections);
-        Self { load, session, laps, turns: 0, requests: 0, since: Instant::now(), driven: None }
+    pub(super) fn new(load: usize, session: Session) -> Self {
+        let since = Instant::now();
+        Self { load, session, laps: LAPS_A_SET, requests: 0, since, driven: None }
     }
 
-    /// Whether the next turn of a load may go on where this one stands. A set of connections is
-    /// used for some laps only, see [`laps_a_set`]. And many servers close what was idle for a few
-    /// seconds, as to one that was stopped all its connections were: so a lap that begins after a
-    /// long pause begins with new ones.
+    /// Whether the next slice of a load may use these connections.
     pub(super) fn goes_on(&self, load: usize) -> bool {
         let is_fresh = self.laps > 0 && self.since.elapsed() < LONGEST_PAUSE;
         self.load == load && (self.driven.is_some() || is_fresh)
     }
 
-    /// The number of the next turn.
-    pub(super) fn next_turn(&mut self) -> u32 {
-        self.turns += 1;
-        self.turns - 1
-    }
-
-    /// One more turn is driven, whose window opened at that moment.
-    pub(super) fn add(&mut self, opened: Instant, turn: &Between) {
-        let driven = self.driven.get_or_insert(Driven { at: opened, between: Between::default() });
-        driven.between.add(turn);
+    /// The server is about to be frozen.
+    pub(super) fn rest(&mut self) {
         self.since = Instant::now();
     }
 
-    /// The lap ends: what it was, and how many requests were answered in and between its turns.
+    /// One more slice is driven, whose window opened at that moment.
+    pub(super) fn add(&mut self, opened: Instant, slice: &Between) {
+        match &mut self.driven {
+            Some(driven) => driven.between.add(slice),
+            None => self.driven = Some(Driven { at: opened, between: *slice }),
+        }
+    }
+
+    /// The lap ends: what it was, and how many requests were answered in and between its slices.
     pub(super) fn end_lap(&mut self) -> Option<(Driven, u64)> {
         let progress = self.session.progress();
         let before = std::mem::replace(&mut self.requests, progress.answers + progress.failures);
@@ -161,35 +151,39 @@ impl Held {
     }
 }
 
-impl Between {
-    pub(super) fn add(&mut self, other: &Self) {
-        self.requests += other.requests;
-        self.wall_ns += other.wall_ns;
-        self.cpu_ns += other.cpu_ns;
-        self.pieces += other.pieces;
-    }
-}
-
 /// What happened between two samples, or more pairs of them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Between {
     pub(super) requests: u64,
     pub(super) wall_ns: u64,
-    pub(super) cpu_ns: u64,
-    pub(super) pieces: u32,
+    /// CPU time; unknown where the server's processes cannot be seen.
+    pub(super) cpu_ns: Option<u64>,
+    pub(super) slices: u32,
+}
+
+impl Between {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.wall_ns += other.wall_ns;
+        self.cpu_ns = self.cpu_ns.zip(other.cpu_ns).map(|(own, more)| own + more);
+        self.slices += other.slices;
+    }
+
+    /// CPU time per request in nanoseconds, where both are known and not 0.
+    pub(super) fn cost_ns(&self) -> Option<f64> {
+        let cpu_ns = self.cpu_ns.filter(|cpu_ns| *cpu_ns > 0 && self.requests > 0)?;
+        Some(cpu_ns as f64 / self.requests as f64)
+    }
 }
 
 impl Sample {
     pub(super) fn since(&self, before: &Self) -> Between {
-        let cpu_ns = match (self.cpu, before.cpu) {
-            (Some(now), Some(then)) => now.cpu_ns.saturating_sub(then.cpu_ns),
-            _ => 0,
-        };
+        let cpu = self.cpu.zip(before.cpu);
         Between {
             requests: self.requests - before.requests,
             wall_ns: u64::try_from((self.at - before.at).as_nanos()).unwrap_or(u64::MAX),
-            cpu_ns,
-            pieces: 1,
+            cpu_ns: cpu.map(|(now, then)| now.cpu_ns.saturating_sub(then.cpu_ns)),
+            slices: 1,
         }
     }
 }
@@ -206,7 +200,8 @@ impl Seat {
             requests: Vec::new(),
             known: vec![None; loads],
             held: None,
-            switches_before: None,
+            slices: 0,
+            before_lap: None,
             cores: Vec::new(),
             memory: None,
             ready: Duration::ZERO,
@@ -231,9 +226,9 @@ impl Seat {
         Sample { requests: progress.answers + progress.failures, at: Instant::now(), cpu }
     }
 
-    /// Context switches so far. They are read thread by thread, which takes a while where there are
-    /// many; so they are read before a lap's first sample and after its last, never between the
-    /// two.
+    /// Context switches so far. They are read thread by thread, which takes a while where there
+    /// are many; so they are read before a lap's first sample and after its last, never between
+    /// the two.
     pub(super) fn switches(&mut self) -> Switches {
         self.sampler.as_mut().and_then(|s| s.switches().ok()).unwrap_or_default()
     }
@@ -252,23 +247,34 @@ impl Seat {
         Some(Count { requests, counted: counted? })
     }
 
-    /// The switches of the lap in turns that ends.
-    pub(super) fn switches_of_lap(&mut self) -> (Switches, Switches) {
-        let last = self.switches();
-        (self.switches_before.take().unwrap_or(last), last)
+    /// The number of its next slice.
+    pub(super) fn next_slice(&mut self) -> u32 {
+        self.slices = self.slices.wrapping_add(1);
+        self.slices
     }
 
-    /// A lap in turns begins with the next one, unless one is under way. It is stopped now.
+    /// The switches of the lap that ends.
+    pub(super) fn switches_of_lap(&mut self) -> (Switches, Switches) {
+        let last = self.switches();
+        (self.before_lap.map_or(last, |(first, _)| first), last)
+    }
+
+    /// A lap begins with the next slice, unless one is under way. One whose side effect is counted
+    /// has a load of its own, and the log has to be written up to there.
     pub(super) fn begin_lap(&mut self) {
-        if self.switches_before.is_none() {
-            self.switches_before = Some(self.switches());
+        if self.before_lap.is_none() {
+            if self.lines.is_some() {
+                self.held = None;
+                self.thaw();
+            }
+            self.before_lap = Some((self.switches(), self.settled_lines()));
         }
     }
 
-    /// The lap in turns that is under way is none: the next turn begins one.
+    /// Drops the lap under way: the next slice begins one, on new connections.
     pub(super) fn forget_lap(&mut self) {
         self.held = None;
-        self.switches_before = None;
+        self.before_lap = None;
     }
 
     /// What the server used between two samples, or more of them, and what it has in memory now.
@@ -286,14 +292,14 @@ impl Seat {
         Some(Usage {
             wall_ns: between.wall_ns,
             requests: between.requests,
-            cpu_ns: between.cpu_ns,
+            cpu_ns: between.cpu_ns.unwrap_or(0),
             switches: switches(last.voluntary, first.voluntary),
             preemptions: switches(last.involuntary, first.involuntary),
             rss_bytes: memory.rss_bytes,
             pss_bytes: memory.pss_bytes.unwrap_or(0),
             threads: memory.threads,
             processes: memory.processes,
-            pieces: between.pieces,
+            slices: between.slices,
         })
     }
 
@@ -428,9 +434,10 @@ impl Seat {
         lines
     }
 
-    /// Whether, since there were `before` lines, as many came as requests were answered, or sent,
-    /// for some were under way at the end. Waits a while, since a log may lag behind.
-    pub(super) fn side_effect(&mut self, before: u64, whole: &Whole) -> Option<Gate> {
+    /// Ends the lap. Whether as many lines came in it as requests were answered, or sent, for some
+    /// may be under way at the end. Waits a while, since a log may lag behind.
+    pub(super) fn side_effect(&mut self, whole: &Whole) -> Option<Gate> {
+        let (_, before) = self.before_lap.take()?;
         let (least, most) = (whole.answers, whole.sent);
         let per_request = u64::from(self.entrant.counts.as_ref()?.per_request);
         let until = Instant::now() + SIDE_EFFECT_LIMIT;

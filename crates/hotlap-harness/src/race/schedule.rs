@@ -2,16 +2,16 @@
 //! spent.
 //!
 //! A heat starts every server afresh, in random order, and warms each. A block runs every server
-//! once in random order and once more in the mirrored order, `C A B · B A C`, and that some rounds,
-//! so that what the machine does meanwhile falls on all alike. Laps are driven in turns where they
-//! may be, so that what is compared lies milliseconds apart. Where it is asked for, a heat ends
-//! with a paced lap of each: the same rate for all.
+//! for two laps, slice by slice: a slice of each in random order and one more in the mirrored
+//! order, `C A B · B A C`, then the next in another order, so that what the machine does meanwhile
+//! falls on all alike. Where it is asked for, a heat ends with a paced lap of each: the same rate
+//! for all.
 
 use std::time::Duration;
 
 use super::{Event, Over, Place, Race, order, shuffled};
 use crate::entrant::{Entrant, Role};
-use crate::lap::{Kind, Lap};
+use crate::lap::Lap;
 use crate::timetable::{Next, Timetable};
 use crate::track::{Retired, Track};
 
@@ -27,32 +27,11 @@ pub fn run(race: &Race, track: &mut dyn Track, watch: &mut dyn FnMut(Event)) -> 
         out: (0..race.entrants.len()).map(|n| race.past.out.contains(&n)).collect(),
         timetable: Timetable::new(race),
         rate: race.rate.or(race.past.rate),
+        sliced: false,
     };
     let over = schedule.run();
     schedule.stop_all();
     over
-}
-
-/// A block of one load, as far as it is driven.
-struct Lanes {
-    load: usize,
-    /// The place of the next lap.
-    nth: u32,
-    /// Turns of the lap under way, by entrant.
-    turns: Vec<u32>,
-}
-
-impl Lanes {
-    fn next(&mut self) -> u32 {
-        self.nth += 1;
-        self.nth - 1
-    }
-}
-
-/// Whether the `at`-th of `of` steps is one of `some` that are spread evenly over them: those in
-/// the middles of as many equal parts.
-fn spread(some: u32, of: u32, at: u32) -> bool {
-    (0..some).any(|part| (2 * part + 1) * of / (2 * some) == at)
 }
 
 struct Schedule<'a> {
@@ -64,6 +43,8 @@ struct Schedule<'a> {
     timetable: Timetable,
     /// Of paced laps; settled in the first heat, so that all heats share it.
     rate: Option<f64>,
+    /// It is settled how long slices are.
+    sliced: bool,
 }
 
 impl Schedule<'_> {
@@ -98,82 +79,56 @@ impl Schedule<'_> {
         }
     }
 
-    /// Every server once in random order, and once more in the mirrored order, and that some times.
+    /// Two laps of every server under every load.
     fn block(&mut self, place: Place) -> Result<(), Over> {
         let began = self.elapsed();
-        let rounds = self.race.rounds.max(1);
         for load in 0..self.race.loads.len() {
-            let mut lanes = Lanes { load, nth: 0, turns: vec![0; self.running.len()] };
-            (0..rounds).try_for_each(|round| self.round(place, (round, rounds), &mut lanes))?;
+            match self.race.loads[load].rate {
+                None => self.sliced_laps(place, load)?,
+                Some(rate) => {
+                    let order = order(self.race.seed, place, (load, 0), self.running.len());
+                    for (nth, entrant) in (0..).zip(order) {
+                        self.paced_lap(place, nth, entrant, (load, rate))?;
+                    }
+                }
+            }
         }
         self.timetable.block_run(self.elapsed().saturating_sub(began));
         Ok(())
     }
 
-    /// Two laps of every server. Those that may be driven in turns are: all take their turns one
-    /// after the other, there and back, until each has had its two laps; the others drive theirs in
-    /// the middle of that.
-    fn round(
-        &mut self,
-        place: Place,
-        (round, rounds): (u32, u32),
-        lanes: &mut Lanes,
-    ) -> Result<(), Over> {
-        let load = lanes.load;
-        let kind = self.race.loads[load].rate.map_or(Kind::Flat, |rate| Kind::Paced { rate });
-        let turns: Vec<u32> = (0..self.running.len())
-            .map(|entrant| match kind {
-                Kind::Flat => self.track.turns(entrant, load).max(1),
-                Kind::Paced { .. } => 1,
-            })
-            .collect();
-        let most = turns.iter().copied().max().unwrap_or(1);
-        for step in 0..most {
-            let salt = (load, round * most + step);
-            // Laps in one piece first: whose turns these are has driven a whole lap before them,
-            // and does not stand still in the middle of one.
-            let mut order = order(self.race.seed, place, salt, self.running.len());
-            order.sort_by_key(|&entrant| turns[entrant] > 1);
-            for entrant in order {
-                let is_next = spread(turns[entrant], most, step);
-                if !is_next || !self.is_in_round(entrant, (load, kind), (round, rounds)) {
+    /// Two laps of every server: as many steps, there and back, as a lap has slices.
+    fn sliced_laps(&mut self, place: Place, load: usize) -> Result<(), Over> {
+        let slices = self.track.slices(load).max(1);
+        let mut driven = vec![0; self.running.len()];
+        let mut nth = 0;
+        for step in 0..slices {
+            for entrant in order(self.race.seed, place, (load, step), self.running.len()) {
+                if !self.slice(entrant, load)? {
                     continue;
                 }
-                if turns[entrant] == 1 {
-                    self.lap(place, lanes.next(), entrant, load, kind)?;
-                } else if self.turn(entrant, load)? {
-                    lanes.turns[entrant] += 1;
-                    if lanes.turns[entrant] >= turns[entrant] {
-                        lanes.turns[entrant] = 0;
-                        let lap = self.track.lap_of_turns(entrant, load);
-                        self.driven(place, lanes.next(), entrant, lap)?;
-                    }
+                driven[entrant] += 1;
+                if driven[entrant] % slices == 0 {
+                    let lap = self.track.lap(entrant, load);
+                    self.driven(place, nth, entrant, lap)?;
+                    nth += 1;
                 }
             }
         }
         Ok(())
     }
 
-    /// One turn of a server that runs; whether it took it.
-    fn turn(&mut self, entrant: usize, load: usize) -> Result<bool, Over> {
+    /// A slice of a server, if it is running; whether it had one.
+    fn slice(&mut self, entrant: usize, load: usize) -> Result<bool, Over> {
         self.go_on()?;
         if !self.running[entrant] {
             return Ok(false);
         }
         (self.watch)(Event::Lapping { entrant, load });
-        if let Err(why) = self.track.turn(entrant, load) {
+        if let Err(why) = self.track.slice(entrant, load) {
             self.retire(entrant, &why)?;
         }
         Ok(self.running[entrant])
-    }
-
-    /// Whether a server takes part in a round: one whose laps have to be longer, since it answers
-    /// so slowly, is measured for as long in fewer of them, spread evenly over all.
-    fn is_in_round(&self, entrant: usize, how: (usize, Kind), (round, rounds): (u32, u32)) -> bool {
-        let (usual, own) = (self.race.lap, self.track.lap_takes(entrant, how.0, how.1));
-        let fits = usual.as_secs_f64() * f64::from(rounds) / own.as_secs_f64().max(1e-3);
-        let own = (fits.round() as u32).clamp(1, rounds);
-        spread(own, rounds, round)
     }
 
     /// Every server once, in random order, at a rate that all can carry. Not mirrored: these are
@@ -188,26 +143,25 @@ impl Schedule<'_> {
         let salt = self.race.loads.len() as u64 + 1;
         let order = shuffled(self.race.seed, place, salt, self.running.len());
         for (nth, entrant) in (0..).zip(order) {
-            self.lap(place, nth, entrant, 0, Kind::Paced { rate })?;
+            self.paced_lap(place, nth, entrant, (0, rate))?;
         }
         self.timetable.paced_run(self.elapsed().saturating_sub(began));
         Ok(())
     }
 
-    fn lap(
+    fn paced_lap(
         &mut self,
         place: Place,
         nth: u32,
         entrant: usize,
-        load: usize,
-        kind: Kind,
+        (load, rate): (usize, f64),
     ) -> Result<(), Over> {
         self.go_on()?;
         if !self.running[entrant] {
             return Ok(());
         }
         (self.watch)(Event::Lapping { entrant, load });
-        let lap = self.track.lap(entrant, load, kind);
+        let lap = self.track.paced_lap(entrant, load, rate);
         self.driven(place, nth, entrant, lap)
     }
 
@@ -233,8 +187,8 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Takes a server out; the others go on. What fails because the user ended the race is no fault
-    /// of the server's.
+    /// Takes a server out; the others go on. What fails because the user ended the race is no
+    /// fault of the server's.
     fn retire(&mut self, entrant: usize, why: &Retired) -> Result<(), Over> {
         if self.track.interrupted() {
             return Err(Over::Interrupted);
@@ -291,6 +245,7 @@ mod tests {
     use super::*;
     use crate::contract::{Contract, Name};
     use crate::entrant::{Launch, Load, Start};
+    use crate::lap::Kind;
     use crate::scripted::{Script, Scripted};
     use crate::verify::Demand;
 
@@ -333,8 +288,7 @@ mod tests {
             precision: None,
             heats,
             blocks,
-            lap: Duration::from_millis(500),
-            rounds: 1,
+            slice: None,
             paced: false,
             rate: None,
             seed: 7,
@@ -405,57 +359,62 @@ mod tests {
         }
     }
 
-    /// A server that had its practice before others were warmed up was cold again by its first lap.
     #[test]
-    fn practice_is_what_comes_last_before_the_first_lap() {
+    fn every_server_runs_a_slice_there_and_back_until_each_has_two_laps() {
         let mut track = track(three());
-        laps(&race(Some(2), Some(1)), &mut track);
-        let kind = |line: &String| line.split(' ').next().unwrap_or_default().to_owned();
-        let mut kinds: Vec<String> = track.log.iter().map(kind).collect();
-        kinds.dedup();
-        assert_eq!(kinds, ["start", "warm-up", "practice", "lap", "stop"].repeat(2));
-    }
-
-    #[test]
-    fn servers_take_turns_and_laps_in_one_piece_stand_in_the_middle() {
-        let mut scripts = three();
-        scripts[0].turns = 4;
-        scripts[1].turns = 4;
-        let mut track = track(scripts);
+        track.slices = 4;
         let (laps, _) = laps(&race(Some(1), Some(1)), &mut track);
-        let driven = |l: &&String| l.starts_with("turn") || l.starts_with("lap");
-        let log: Vec<&str> = track.log.iter().filter(driven).map(String::as_str).collect();
+        let slices: Vec<&str> =
+            track.log.iter().filter(|l| l.starts_with("slice")).map(String::as_str).collect();
         let mirrored = |step: &[&str]| {
             let mut back = step.to_vec();
             back.reverse();
             back == step
         };
-        // Four steps, there and back; a lap ends with its fourth turn.
-        let turns: Vec<&str> = log.iter().copied().filter(|l| l.starts_with("turn")).collect();
-        assert_eq!(turns.len(), 2 * 2 * 4);
-        assert!(turns.chunks(4).all(mirrored), "{turns:?}");
-        let ends = |n: usize| {
-            let own = [format!("turn {n}"), format!("lap of turns {n}")];
-            let own = log.iter().filter(|l| own.iter().any(|o| o == *l));
-            own.enumerate().filter(|(_, l)| l.starts_with("lap")).map(|(at, _)| at).collect()
-        };
-        assert_eq!((ends(0), ends(1)), (vec![4, 9], vec![4, 9]));
-        let whole: Vec<usize> = (0..log.len()).filter(|&at| log[at] == "lap 2").collect();
-        let before = |at: usize| log[..at].iter().filter(|l| l.starts_with("turn")).count();
-        assert!(whole.len() == 2 && whole.iter().all(|&at| before(at) == 8), "{log:?}");
+        // Four steps of three servers, there and back; a lap ends with its fourth slice.
+        assert_eq!(slices.len(), 4 * 3 * 2);
+        assert!(slices.chunks(6).all(mirrored), "{slices:?}");
+        for n in 0..3 {
+            let own = [format!("slice {n}"), format!("lap {n}")];
+            let own = track.log.iter().filter(|l| own.iter().any(|o| o == *l));
+            let ends = own.enumerate().filter(|(_, l)| l.starts_with("lap")).map(|(at, _)| at);
+            assert_eq!(ends.collect::<Vec<_>>(), [4, 9]);
+        }
         let mut entrants: Vec<usize> = laps.iter().map(|l| l.3).collect();
         entrants.sort_unstable();
         assert_eq!(entrants, [0, 0, 1, 1, 2, 2]);
     }
 
     #[test]
-    fn a_server_that_dies_in_its_turn_is_out_and_has_no_lap_of_it() {
+    fn the_slice_length_is_settled_once_before_the_first_slice() {
+        let mut track = track(three());
+        track.probes = 3;
+        let mut said = 0;
+        run(&race(Some(2), Some(1)), &mut track, &mut |event| {
+            said += u32::from(matches!(event, Event::Sliced { .. }));
+        });
+        let kind = |line: &String| line.split(' ').next().unwrap_or_default().to_owned();
+        let mut kinds: Vec<String> = track.log.iter().map(kind).collect();
+        kinds.retain(|kind| kind != "lap");
+        kinds.dedup();
+        let restart = ["start", "warm-up", "slice", "stop"];
+        assert_eq!(kinds[..3], ["start", "warm-up", "probe"]);
+        assert_eq!(
+            (&kinds[3..5], &kinds[5..]),
+            (&["slice".to_owned(), "stop".to_owned()][..], &restart.map(str::to_owned)[..])
+        );
+        // Three times, there and back, each of the three.
+        assert_eq!(track.log.iter().filter(|l| l.starts_with("probe")).count(), 3 * 2 * 3);
+        assert_eq!(said, 1);
+    }
+
+    #[test]
+    fn a_server_that_dies_in_its_slice_is_out_and_has_no_lap_of_it() {
         let mut scripts = three();
-        scripts[0].turns = 4;
-        // Its start, its warm-up, two turns.
-        scripts[1].turns = 4;
+        // Its start, its warm-up, two slices.
         scripts[1].dies_at = Some(4);
         let mut track = track(scripts);
+        track.slices = 4;
         let (laps, over) = laps(&race(Some(1), Some(1)), &mut track);
         assert_eq!(over, Over::Done);
         assert!(laps.iter().all(|l| l.3 != 1), "{laps:?}");

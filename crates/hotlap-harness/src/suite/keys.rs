@@ -29,7 +29,7 @@ struct Keys {
     reference: Option<Spanned<String>>,
     budget: Option<Spanned<String>>,
     precision: Option<Spanned<String>>,
-    lap: Option<Spanned<String>>,
+    slice: Option<Spanned<String>>,
     cpus: Option<Spanned<usize>>,
     #[serde(default)]
     leave_out_missing: bool,
@@ -217,7 +217,7 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
         reference,
         budget: keys.budget.map(written),
         precision: keys.precision.map(written),
-        lap: keys.lap.map(written),
+        slice: keys.slice.map(written),
         cpus: keys.cpus.map(Spanned::into_inner),
         leave_out_missing: keys.leave_out_missing,
         stress,

@@ -25,8 +25,9 @@ question = "compare"
 budget = "2m"
 # precision = "1%"
 
-# Length of a lap; without it 500ms.
-# lap = "500ms"
+# Length of a slice; without it the shortest at which every server has recovered
+# from being frozen: 12ms, 48ms, 300ms or 1s.
+# slice = "48ms"
 
 # What each server meets alone once all is measured: overload, churn, slow headers, ...
 # stress = ["overload"]

@@ -16,7 +16,7 @@ use hotlap_harness::cores::{self, Split};
 use hotlap_harness::host;
 use hotlap_harness::live::{Live, Setting};
 use hotlap_harness::process::Warden;
-use hotlap_harness::race::{Over, Place, Race, rounds};
+use hotlap_harness::race::{Over, Place, Race};
 use hotlap_harness::suite;
 use hotlap_harness::track::Track;
 
@@ -35,9 +35,6 @@ use grid::Grid;
 use rule::{Rule, Ruling};
 use stress::Order;
 
-/// What is sent before a lap's window opens, to a server that was just thawed.
-pub const RAMP: Duration = Duration::from_millis(5);
-
 /// The time to spend where nobody says: for up to so many servers, double and ceiling included, and
 /// for each further one. Four take 3 s a block and 4 s a heat, so a minute has five heats of three
 /// blocks in it.
@@ -46,9 +43,6 @@ const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duratio
 /// How long a server may take to its first answer: a JVM that compiles a language first takes many
 /// seconds on a busy machine.
 pub const START_LIMIT: Duration = Duration::from_secs(120);
-
-/// How long a lap is, unless somebody says.
-const LAP: Duration = Duration::from_millis(100);
 
 /// How long a server may take to end in peace.
 pub const GRACE: Duration = Duration::from_secs(5);
@@ -178,8 +172,7 @@ fn meant(args: &RunArgs, card: Card) -> anyhow::Result<Meant> {
         precision: card.precision,
         heats: schedule.heats,
         blocks: schedule.blocks,
-        lap: card.lap.unwrap_or(LAP),
-        rounds: rounds(card.lap.unwrap_or(LAP)),
+        slice: card.slice,
         paced: true,
         rate: args.shape.rate,
         seed: schedule.seed.unwrap_or_else(fresh_seed),
@@ -232,8 +225,7 @@ fn setting(args: &RunArgs, meant: &Meant, run: &Run, logs: PathBuf) -> anyhow::R
     let race = &meant.race;
     let laps = (race.entrants.len() * race.loads.len()).max(1) as u32;
     Ok(Setting {
-        lap: race.lap,
-        ramp: RAMP,
+        slice: race.slice,
         timeout: args.shape.timeout,
         start_limit: START_LIMIT,
         warm_limit: warm_limit(race.budget, laps),
@@ -275,7 +267,7 @@ fn record(args: &RunArgs, meant: &Meant, grid: &Grid, host: &host::Host) -> Run 
         schedule: record::Schedule {
             heats: race.heats.unwrap_or(0),
             blocks: race.blocks.unwrap_or(0),
-            lap_ms: race.lap.as_secs_f64() * 1e3,
+            slice_ms: race.slice.map(|slice| slice.as_secs_f64() * 1e3),
             budget_s: race.budget.as_secs_f64(),
             precision: race.precision,
             server_cpus: meant.split.server.clone(),

@@ -326,8 +326,9 @@ fn warnings(before: (&Run, &str), after: (&Run, &str), servers: &[Both]) -> Vec<
     differ("The contract", old.contract.clone(), new.contract.clone());
     let words = |run: &Run| run.loads.iter().map(load_words).collect::<Vec<_>>().join("; ");
     differ("The load", words(old), words(new));
-    let lap = |run: &Run| format!("{} ms", run.schedule.lap_ms);
-    differ("The length of a lap", lap(old), lap(new));
+    let slice_words = super::summary::slice;
+    let slice = |run: &Run| run.schedule.slice_ms.map_or("unknown".to_owned(), slice_words);
+    differ("The length of a slice", slice(old), slice(new));
     let cores = |run: &Run| format!("{:?}", run.schedule.server_cpus);
     differ("The servers' cores", cores(old), cores(new));
     for &(a, b) in servers {

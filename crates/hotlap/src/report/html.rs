@@ -492,15 +492,12 @@ fn about(report: &Report) -> String {
         item("load", &format!("{} {}", load.request, super::summary::load_words(load)));
     }
     let schedule = &run.schedule;
-    let frozen = if schedule.freeze { ", servers out of their lap frozen" } else { "" };
+    let frozen = if schedule.freeze { ", servers out of their slice frozen" } else { "" };
     let size = match (schedule.heats, schedule.blocks) {
         (0, _) | (_, 0) => "as many heats and blocks as the time allows".to_owned(),
         (heats, blocks) => format!("{heats} heats × {blocks} blocks"),
     };
-    item(
-        "planned",
-        &format!("{size}, laps of {} ms, {} s in all{frozen}", schedule.lap_ms, schedule.budget_s),
-    );
+    item("planned", &format!("{size}, {} s in all{frozen}", schedule.budget_s));
     for (name, value) in &report.host.facts.facts {
         item(name, value);
     }

@@ -408,7 +408,7 @@ pub(super) mod tests {
 
     fn run(stress: Vec<Subject>) -> Run {
         let schedule = serde_json::json!({
-            "heats": 0, "blocks": 0, "lap_ms": 0.0, "budget_s": 0.0, "precision": null,
+            "heats": 0, "blocks": 0, "slice_ms": null, "budget_s": 0.0, "precision": null,
             "server_cpus": [0], "generator_cpus": [1], "freeze": false
         });
         Run {

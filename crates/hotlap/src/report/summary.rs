@@ -12,7 +12,7 @@ use super::standing::{Measure, Measured, Standing};
 use super::stress::Stress;
 use super::{
     Against, DEARER, ErrorCount, Failed, Figure, Heading, Host, LONGER, Lap, MORE, Noise, Report,
-    Row, SLOWER, Start, Table, Warmup, date, driven, ladder, published, scaling, sentence, warning,
+    Row, SLOWER, Start, Table, Warmup, date, ladder, published, scaling, sentence, warning,
 };
 use crate::record::{self, Question, Role, Run, State};
 
@@ -119,14 +119,16 @@ fn title(run: &Run) -> Vec<String> {
     let heats = run.laps.iter().map(|l| l.heat + 1).max().unwrap_or(0);
     let blocks = run.laps.iter().filter(|l| l.rate.is_none()).map(|l| l.block + 1).max();
     if let Some(blocks) = blocks {
-        let driven = driven::words(run).unwrap_or_default();
-        parts.push(format!(
-            "{} × {}{driven}",
-            plural(heats as usize, "heat"),
-            plural(blocks as usize, "block")
-        ));
+        let (heats, blocks) = (plural(heats as usize, "heat"), plural(blocks as usize, "block"));
+        parts.push(format!("{heats} × {blocks}"));
+        parts.extend(schedule.slice_ms.map(|ms| format!("slices of {}", slice(ms))));
     }
     parts
+}
+
+/// `12 ms`, `0.3 s`.
+pub(super) fn slice(ms: f64) -> String {
+    if ms < 100.0 { format!("{ms} ms") } else { format!("{} s", ms / 1e3) }
 }
 
 /// `64 connections, keep-alive`.

@@ -70,7 +70,7 @@ impl Scene {
     pub fn run(&self) -> Run {
         let race = self.race();
         let scripts = (0..race.entrants.len()).map(|n| self.scripted(n)).collect();
-        let mut track = Scripted::new(scripts, race.loads.clone(), race.lap);
+        let mut track = Scripted::new(scripts, race.loads.clone(), race.slice.expect("scripted"));
         track.interrupted_at = self.interrupted_at;
         let (mut exports, console) =
             (Exports::default(), Console { quiet: true, ..Console::plain(80) });
@@ -154,8 +154,7 @@ impl Scene {
             precision: None,
             heats: Some(self.size.0),
             blocks: Some(self.size.1),
-            lap: Duration::from_millis(20),
-            rounds: 1,
+            slice: Some(Duration::from_millis(20)),
             paced: false,
             rate: None,
             seed: 7,
@@ -196,7 +195,7 @@ impl Scene {
             schedule: Schedule {
                 heats: self.size.0,
                 blocks: self.size.1,
-                lap_ms: 500.0,
+                slice_ms: Some(500.0),
                 budget_s: 60.0,
                 precision: None,
                 server_cpus: vec![0],

@@ -56,8 +56,7 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
             precision: None,
             heats: Some(3),
             blocks: Some(6),
-            lap: Duration::from_millis(20),
-            rounds: 1,
+            slice: Some(Duration::from_millis(20)),
             paced: false,
             rate: None,
             seed: 7,
@@ -110,7 +109,7 @@ pub fn record(scene: &Scene) -> Run {
         schedule: Schedule {
             heats: 3,
             blocks: 6,
-            lap_ms: 500.0,
+            slice_ms: Some(500.0),
             budget_s: 60.0,
             precision: None,
             server_cpus: vec![0],
@@ -141,7 +140,11 @@ pub fn hold(scene: &Scene, store: Option<Store>) -> Kept {
 
 /// A run that is kept as the baseline of this name.
 pub fn hold_as(scene: &Scene, baseline: Option<String>, store: Option<Store>) -> Kept {
-    let mut track = Scripted::new(scene.scripts.clone(), scene.race.loads.clone(), scene.race.lap);
+    let mut track = Scripted::new(
+        scene.scripts.clone(),
+        scene.race.loads.clone(),
+        scene.race.slice.expect("scripted"),
+    );
     let (mut exports, console) =
         (Exports::default(), Console { quiet: true, ..Console::plain(80) });
     let keeper =

@@ -1,5 +1,5 @@
-//! What comes before the first block of a heat: all are started, verified and warmed up, practise,
-//! and it is tried how long turns and laps have to be.
+//! What comes before the first block of a heat: all servers are started, verified and warmed up,
+//! and in the first one it is settled how long slices are.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ impl Schedule<'_> {
         let order = shuffled(self.race.seed, Place { heat, block: 0 }, 0, self.running.len());
         let mut again = self.bring_up(heat, &order)?;
         let each = |entrant| (0..self.race.loads.len()).map(move |load| (entrant, load));
-        let pairs: Vec<(usize, usize)> = order.into_iter().flat_map(each).collect();
-        for &(entrant, load) in &pairs {
+        let pairs = order.into_iter().flat_map(each);
+        for (entrant, load) in pairs {
             if self.running[entrant] {
                 self.go_on()?;
                 let since = self.elapsed();
@@ -36,49 +36,34 @@ impl Schedule<'_> {
                 }
             }
         }
-        again += self.practise(&pairs)?;
-        self.try_out(heat)?;
+        self.settle_slices(heat)?;
         self.timetable.heat_started(self.elapsed().saturating_sub(began), again);
         self.go_on()
     }
 
-    /// Laps that do not count, of all that need some once all are warm. How long they took.
-    fn practise(&mut self, pairs: &[(usize, usize)]) -> Result<Duration, Over> {
-        let began = self.elapsed();
-        for &(entrant, load) in pairs {
-            if self.running[entrant] {
+    /// Probes servers as long as the track needs it to settle how long slices are. In later heats
+    /// it is settled.
+    fn settle_slices(&mut self, heat: u32) -> Result<(), Over> {
+        let place = Place { heat, block: 0 };
+        let mut probes = self.track.probes();
+        let mut step = 0;
+        while !probes.is_empty() {
+            for at in order(self.race.seed, place, (0, step), probes.len()) {
+                let (entrant, load) = probes[at];
                 self.go_on()?;
-                (self.watch)(Event::Warming { entrant, load });
-                if let Err(why) = self.track.practise(entrant, load) {
+                if !self.running[entrant] {
+                    continue;
+                }
+                (self.watch)(Event::Probing { entrant, load });
+                if let Err(why) = self.track.probe(entrant, load) {
                     self.retire(entrant, &why)?;
                 }
             }
+            step += 1;
+            probes = self.track.probes();
         }
-        Ok(self.elapsed().saturating_sub(began))
-    }
-
-    /// Turns and laps that do not count, as long as the track wants some to settle how long they
-    /// have to be.
-    fn try_out(&mut self, heat: u32) -> Result<(), Over> {
-        let place = Place { heat, block: 0 };
-        for load in 0..self.race.loads.len() {
-            let mut driven = 0;
-            while let tries @ 1.. = self.track.tries(load) {
-                for step in 0..tries {
-                    let salt = (load, driven + step);
-                    for entrant in order(self.race.seed, place, salt, self.running.len()) {
-                        self.go_on()?;
-                        if !self.running[entrant] {
-                            continue;
-                        }
-                        (self.watch)(Event::Lapping { entrant, load });
-                        if let Err(why) = self.track.try_out(entrant, load, step) {
-                            self.retire(entrant, &why)?;
-                        }
-                    }
-                }
-                driven += tries;
-            }
+        if !std::mem::replace(&mut self.sliced, true) {
+            (self.watch)(Event::Sliced { slice: self.track.slice_length() });
         }
         Ok(())
     }

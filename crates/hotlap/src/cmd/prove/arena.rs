@@ -11,11 +11,11 @@ use hotlap_harness::cores::{self, Split};
 use hotlap_harness::entrant::{Entrant, Launch, Load, Role, Start};
 use hotlap_harness::live::Setting;
 use hotlap_harness::process::Warden;
-use hotlap_harness::race::{Place, Race, rounds};
+use hotlap_harness::race::{Place, Race};
 use hotlap_harness::verify::Demand;
 use hotlap_load::plan::Reuse;
 
-use crate::cmd::run::{GRACE, Logs, RAMP, START_LIMIT};
+use crate::cmd::run::{GRACE, Logs, START_LIMIT};
 use crate::record::{self, Question, Run, State};
 
 /// How long one request may take: longer than the longest pause.
@@ -72,12 +72,11 @@ impl Arena {
         }
     }
 
-    /// How laps of that length are measured.
+    /// How laps are measured, in slices of that length, or of the one that is found to be right.
     #[must_use]
-    pub fn setting(&self, lap: Duration, warm_limit: Duration) -> Setting {
+    pub fn setting(&self, slice: Option<Duration>, warm_limit: Duration) -> Setting {
         Setting {
-            lap,
-            ramp: RAMP,
+            slice,
             timeout: TIMEOUT,
             start_limit: START_LIMIT,
             warm_limit,
@@ -97,7 +96,7 @@ impl Arena {
         &self,
         entrants: Vec<Entrant>,
         connections: usize,
-        lap: Duration,
+        slice: Option<Duration>,
         budget: Duration,
         seed: u64,
     ) -> Race {
@@ -108,8 +107,7 @@ impl Arena {
             precision: None,
             heats: None,
             blocks: None,
-            lap,
-            rounds: rounds(lap),
+            slice,
             paced: false,
             rate: None,
             seed,
@@ -138,7 +136,7 @@ impl Arena {
             schedule: record::Schedule {
                 heats: 0,
                 blocks: 0,
-                lap_ms: race.lap.as_secs_f64() * 1e3,
+                slice_ms: race.slice.map(|slice| slice.as_secs_f64() * 1e3),
                 budget_s: race.budget.as_secs_f64(),
                 precision: race.precision,
                 server_cpus: self.cores.server.clone(),

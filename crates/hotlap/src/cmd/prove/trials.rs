@@ -62,7 +62,8 @@ impl<'a> Alone<'a> {
     ) -> anyhow::Result<Self> {
         let entrants = [arena.entrant(&known.to_string(), known, Role::Contestant)];
         // Nobody else is there for whom it would be frozen, and the bare client wants it awake.
-        let setting = hotlap_harness::live::Setting { freeze: false, ..arena.setting(lap, WARM) };
+        let setting =
+            hotlap_harness::live::Setting { freeze: false, ..arena.setting(Some(lap), WARM) };
         let mut live = Live::new(setting, &entrants, &[arena.load(CONNECTIONS)], Arc::clone(stop));
         live.bring_up(0).map_err(|why| told(&known, &why))?;
         live.warm(0, 0).map_err(|why| told(&known, &why))?;
@@ -70,7 +71,7 @@ impl<'a> Alone<'a> {
     }
 
     fn lap(&mut self, kind: Kind) -> anyhow::Result<Lap> {
-        self.live.lap(0, 0, kind).map_err(|why| anyhow!("a known server failed: {why}"))
+        self.live.whole_lap(0, 0, kind).map_err(|why| anyhow!("a known server failed: {why}"))
     }
 
     /// What requests at `rate` take a bare client, in microseconds.
@@ -276,9 +277,9 @@ pub fn dearer(
         arena.entrant("3 % dearer", costing(COST_NS.1), Role::Contestant),
     ];
     let lap = Duration::from_millis(300);
-    let race = arena.race(entrants, CONNECTIONS, lap, budget, seed);
+    let race = arena.race(entrants, CONNECTIONS, Some(lap), budget, seed);
     let mut track =
-        Live::new(arena.setting(lap, WARM), &race.entrants, &race.loads, Arc::clone(stop));
+        Live::new(arena.setting(Some(lap), WARM), &race.entrants, &race.loads, Arc::clone(stop));
     let (mut exports, quiet) = (Exports::default(), Console { quiet: true, ..Console::plain(80) });
     let kept =
         Timekeeper::new(arena.record(&race), None, &mut exports, &quiet)?.keep(&race, &mut track);

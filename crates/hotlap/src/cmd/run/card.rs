@@ -46,8 +46,8 @@ pub struct Card {
     pub budget: Option<Duration>,
     /// The relative half width of the intervals at which it stops early.
     pub precision: Option<f64>,
-    /// Length of a lap, if it is said.
-    pub lap: Option<Duration>,
+    /// Length of a slice, if it is said.
+    pub slice: Option<Duration>,
     /// Cores for the servers.
     pub cpus: Option<usize>,
     loads: Vec<Loading>,
@@ -110,7 +110,7 @@ impl Card {
             reference: args.reference.clone(),
             budget: args.schedule.budget,
             precision: args.schedule.precision,
-            lap: args.schedule.lap,
+            slice: args.schedule.slice,
             cpus: args.schedule.cpus,
             loads: vec![shaped(&args.shape)],
         })
@@ -121,7 +121,7 @@ impl Card {
         let span = |said: &Option<Written>| written(&suite, said, quantity::span);
         let share = |said: &Option<Written>| written(&suite, said, quantity::share);
         let budget = typed.budget.map_or_else(|| span(&suite.budget), |typed| Ok(Some(typed)))?;
-        let lap = typed.lap.map_or_else(|| span(&suite.lap), |typed| Ok(Some(typed)))?;
+        let slice = typed.slice.map_or_else(|| span(&suite.slice), |typed| Ok(Some(typed)))?;
         let precision =
             typed.precision.map_or_else(|| share(&suite.precision), |typed| Ok(Some(typed)))?;
         let shape = &args.shape;
@@ -146,7 +146,7 @@ impl Card {
             reference: args.reference.clone(),
             budget,
             precision,
-            lap,
+            slice,
             cpus: args.schedule.cpus.or(suite.cpus),
             loads,
             suite: Some(suite),

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use hotlap_harness::entrant::Entrant;
-use hotlap_harness::race::{Past, PastLap, Place, Race, rounds};
+use hotlap_harness::race::{Past, PastLap, Place, Race};
 
 use super::card::Card;
 use crate::exit::usage;
@@ -95,8 +95,7 @@ pub fn go_on(race: &mut Race, earlier: &Run, now: &Run) -> anyhow::Result<()> {
     let some = |n: u32| (n > 0).then_some(n);
     race.entrants = entrants;
     race.seed = earlier.seed;
-    race.lap = Duration::from_secs_f64(schedule.lap_ms / 1e3);
-    race.rounds = rounds(race.lap);
+    race.slice = schedule.slice_ms.map(|ms| Duration::from_secs_f64(ms / 1e3));
     race.budget = Duration::from_secs_f64(schedule.budget_s);
     race.precision = schedule.precision;
     (race.heats, race.blocks) = (some(schedule.heats), some(schedule.blocks));

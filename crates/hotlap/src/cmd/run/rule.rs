@@ -85,7 +85,7 @@ impl Rule {
             ruling.unknown.push(format!(
                 "--fail-if cannot be held: the {what} of {server} has no interval here, for lack of \
                  laps that count. More laps (--budget) give one{}.",
-                if self.measure == Measure::P99 { ", and longer ones (--lap 2s)" } else { "" }
+                if self.measure == Measure::P99 { ", and longer slices (--slice 1s)" } else { "" }
             ));
             return;
         };

@@ -222,7 +222,7 @@ fn record(card: &Card, args: &RunArgs, grid: &Grid, split: &Split) -> Run {
         schedule: record::Schedule {
             heats: 0,
             blocks: 0,
-            lap_ms: 0.0,
+            slice_ms: None,
             budget_s: 0.0,
             precision: None,
             server_cpus: split.server.clone(),
