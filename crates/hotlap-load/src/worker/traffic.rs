@@ -8,7 +8,7 @@ use crate::clock;
 use crate::connection::{Answer, Flight, Step};
 use crate::io::{Connecting, Ready, Received};
 use crate::outcome::{Failure, Phase};
-use crate::plan::Reuse;
+use crate::plan::{Pace, Reuse};
 
 /// The first pause before a connection that was refused is tried again, and the most doublings of
 /// it: 1 ms to 128 ms.
@@ -509,6 +509,8 @@ impl Worker {
             lane.failed += 1;
         }
         self.in_flight -= in_flight;
+        let is_paced = !matches!(self.plan.pace, Pace::Closed);
+        lane.talk.flights().for_each(|flight| self.tally.open(flight, now, is_paced));
         lane.drop_socket();
         if self.stage < Stage::Ramp {
             self.shared.failed(failure, why);
