@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::Histogram;
+use crate::histogram::HIGHEST_NS;
 
 /// The most that a percentile may depend on requests that were never sent, as a share of its value,
 /// and still be printed as exact. Beyond it the percentile is a lower bound.
@@ -35,6 +36,60 @@ pub fn is_known(samples: u64, q: f64, in_flight: u64) -> bool {
     q.powf(generations) <= BEYOND
 }
 
+/// Ages in nanoseconds, in the buckets of [`Histogram`]. Of a lap there are few, so only buckets that
+/// hold any take memory.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Ages(BTreeMap<u64, u64>);
+
+impl Ages {
+    /// Counts one age.
+    pub fn record(&mut self, ns: u64) {
+        // 1,024 buckets to each power of two from 2,048 on, as HdrHistogram has them at three digits; a bucket is
+        // named by the highest value that it holds.
+        let ns = ns.min(HIGHEST_NS);
+        let shift = (u64::BITS - ns.leading_zeros()).saturating_sub(11);
+        let bucket = (((ns >> shift) + 1) << shift) - 1;
+        *self.0.entry(bucket).or_default() += 1;
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        other.counts().for_each(|(ns, count)| *self.0.entry(ns).or_default() += count);
+    }
+
+    /// How many ages are counted.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.0.values().sum()
+    }
+
+    /// Whether none is counted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The highest, in nanoseconds; 0 if there is none.
+    #[must_use]
+    pub fn max(&self) -> u64 {
+        self.0.last_key_value().map_or(0, |(ns, _)| *ns)
+    }
+
+    /// Every age with how often it was counted, from the lowest up.
+    pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.0.iter().map(|(ns, count)| (*ns, *count))
+    }
+}
+
+impl FromIterator<u64> for Ages {
+    fn from_iter<T: IntoIterator<Item = u64>>(ages: T) -> Self {
+        let mut all = Self::default();
+        ages.into_iter().for_each(|ns| all.record(ns));
+        all
+    }
+}
+
 /// What is known of requests that were not observed from beginning to end: ages in nanoseconds.
 ///
 /// In the terms of survival analysis, `open` and `waiting` are right-censored observations, and
@@ -45,15 +100,15 @@ pub fn is_known(samples: u64, q: f64, in_flight: u64) -> bool {
 pub struct Censored {
     /// Ages at which requests that had been sent were last seen without a right answer: in flight
     /// when a window closed, or when they failed.
-    #[serde(skip_serializing_if = "Histogram::is_empty")]
-    pub open: Histogram,
+    #[serde(skip_serializing_if = "Ages::is_empty")]
+    pub open: Ages,
     /// Ages of the requests under way when a window opened, sent or not.
-    #[serde(skip_serializing_if = "Histogram::is_empty")]
-    pub entered: Histogram,
+    #[serde(skip_serializing_if = "Ages::is_empty")]
+    pub entered: Ages,
     /// Time since they were due of the requests that were not sent when the window closed, because
     /// no connection was free. Empty in a closed loop.
-    #[serde(skip_serializing_if = "Histogram::is_empty")]
-    pub waiting: Histogram,
+    #[serde(skip_serializing_if = "Ages::is_empty")]
+    pub waiting: Ages,
 }
 
 impl Censored {
@@ -257,6 +312,10 @@ mod tests {
         histogram
     }
 
+    fn ages(times: impl IntoIterator<Item = u64>) -> Ages {
+        times.into_iter().collect()
+    }
+
     /// `SplitMix64`, as in `hotlap_load::pace`.
     fn random(state: &mut u64) -> f64 {
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -321,12 +380,23 @@ mod tests {
         assert_eq!(none.quantile(0.5), Percentile { ns: 0, is_lower_bound: false });
     }
 
+    #[test]
+    fn ages_share_the_buckets_of_histograms() {
+        let mut seed = 17;
+        let few = [0, 1, 2_047, 2_048, 4_095, 4_096, HIGHEST_NS - 1];
+        let random = (0..1_000).map(|_| (random(&mut seed) * 28.0).exp() as u64);
+        let times: Vec<u64> = few.into_iter().chain(random).collect();
+        let (ages, times) = (ages(times.clone()), of(times));
+        assert_eq!(ages.counts().collect::<Vec<_>>(), times.counts().collect::<Vec<_>>());
+        assert_eq!((ages.len(), ages.max()), (times.len(), times.max()));
+    }
+
     /// The product-limit example of Kaplan and Meier (1958), section 2: deaths at 0.8, 3.1, 5.4 and
     /// 9.2, losses at 1.0, 2.7, 7.0 and 12.1; survival 7/8, 7/10, 21/40 and 21/80.
     #[test]
     fn the_curve_is_that_of_kaplan_and_meier() {
         let answered = of([800, 3_100, 5_400, 9_200]);
-        let open = of([1_000, 2_700, 7_000, 12_100]);
+        let open = ages([1_000, 2_700, 7_000, 12_100]);
         let survival = Survival::new(&answered, &Censored { open, ..Censored::default() });
         let found: Vec<f64> = survival.steps.iter().map(|s| s.1).collect();
         let expected = [0.875, 0.7, 0.525, 0.2625];
@@ -340,7 +410,7 @@ mod tests {
     fn young_requests_in_flight_make_no_percentile_a_bound() {
         let mut seed = 5;
         let answered = of((0..100_000).map(|_| (-random(&mut seed).ln() * 1e6) as u64));
-        let open = of((0..64).map(|_| (-random(&mut seed).ln() * 1e6) as u64));
+        let open = ages((0..64).map(|_| (-random(&mut seed).ln() * 1e6) as u64));
         let plain = |q| answered.quantile(q);
         let survival = Survival::new(&answered, &Censored { open, ..Censored::default() });
         for q in [0.5, 0.9, 0.99, 0.999, 0.9999] {
@@ -353,14 +423,14 @@ mod tests {
     #[test]
     fn a_hang_at_the_end_makes_bounds_of_the_percentiles_that_it_reaches() {
         let answered = of((0..1_000).map(|i| MS + i));
-        let open = of((0..64).map(|i| 900 * MS + i * MS));
+        let open = ages((0..64).map(|i| 900 * MS + i * MS));
         let survival = Survival::new(&answered, &Censored { open, ..Censored::default() });
         assert!(!survival.quantile(0.5).is_lower_bound && !survival.quantile(0.9).is_lower_bound);
         let p99 = survival.quantile(0.99);
         assert!(p99.is_lower_bound && p99.ns >= 900 * MS && p99.ns <= 965 * MS, "{p99:?}");
         assert!(survival.longest().is_lower_bound && survival.longest().ns >= 963 * MS);
         // A window without any answer.
-        let open = of([100 * MS; 64]);
+        let open = ages([100 * MS; 64]);
         let others = Censored { open, ..Censored::default() };
         let survival = Survival::new(&Histogram::new(), &others);
         let p50 = survival.quantile(0.5);
@@ -373,16 +443,15 @@ mod tests {
     #[test]
     fn a_queue_of_requests_never_sent_makes_bounds() {
         let answered = of((0..5_000).map(|k| k * MS));
-        let waiting = of((5_000..10_000).map(|k| (10_000 - k) * MS));
-        let survival =
-            Survival::new(&answered, &Censored { waiting, ..Censored::default() });
+        let waiting = ages((5_000..10_000).map(|k| (10_000 - k) * MS));
+        let survival = Survival::new(&answered, &Censored { waiting, ..Censored::default() });
         for q in [0.5, 0.9, 0.99] {
             let found = survival.quantile(q);
             assert!(found.is_lower_bound && found.ns <= (q * 10_000.0) as u64 * MS, "{found:?}");
         }
         assert_eq!(survival.len(), 10_000);
         // A few that wait do not matter to the median.
-        let waiting = of([MS; 3]);
+        let waiting = ages([MS; 3]);
         let survival = Survival::new(&answered, &Censored { waiting, ..Censored::default() });
         assert!(near(survival.quantile(0.5), 2_500 * MS, 0.01));
     }
@@ -447,7 +516,7 @@ mod tests {
         let p999 = survival.quantile(0.999);
         assert!(p999.is_lower_bound && p999.ns >= last, "{p999:?}");
         // And if the last ones are seen to be answered, nothing of it is a bound.
-        others.entered.merge(&of([last; 64]));
+        others.entered.merge(&ages([last; 64]));
         let mut ended = answered.clone();
         ended.merge(&of([1_500 * MS; 64]));
         let survival = Survival::new(&ended, &others);

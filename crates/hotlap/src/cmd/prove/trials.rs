@@ -12,6 +12,7 @@ use hotlap_harness::lap::{Kind, Lap};
 use hotlap_harness::live::Live;
 use hotlap_harness::track::{Retired, Track};
 use hotlap_load::Failure;
+use hotlap_stats::percentile::is_known;
 use hotlap_stats::{Histogram, Verdict};
 
 use super::arena::Arena;
