@@ -14,30 +14,53 @@ const TOLERANCE: f64 = 0.01;
 /// The probability that a percentile lies beyond the longest sample: one side of a 95 % interval.
 const BEYOND: f64 = 0.025;
 
-/// Whether `samples` are enough to estimate the quantile `q`, where up to `in_flight` of them are
-/// delayed together.
+/// Whether `samples` are enough to estimate the quantile `q`, where one stall of the server delays
+/// up to `together` of them.
 ///
 /// The order-statistics bound (David and Nagaraja, "Order Statistics", 3rd edition, section 7.1)
 /// says: all of n independent samples lie below the q quantile with probability qⁿ, which must not
 /// exceed 2.5 %. That takes 36 samples for p90, 368 for p99 and 3,688 for p99.9.
 ///
-/// But response times are not independent. A server that stalls delays every request in flight, so
-/// one stall yields up to `connections × pipeline` slow samples at once, and they say no more about
-/// how often it stalls than one of them would. The requests that are in flight together, a
-/// generation, therefore count as one observation: n = samples ÷ (connections × pipeline). With 64
-/// connections p99 takes 368 × 64 = 23,552 samples, 1.2 s at 20,000 requests/s; p99.9 takes 236,032.
-///
-/// For a closed loop this is exact however long a stall is, since no more than one generation can
-/// be in flight. In an open loop requests that become due during a stall wait as well, so for stalls
-/// longer than `in_flight` ÷ rate the rule is optimistic.
+/// But response times are not independent. A server that stalls delays every request in flight. One
+/// stall yields that many slow samples at once, and they say no more about how often it stalls than
+/// one of them would. Requests that are in flight together therefore count as one observation:
+/// n = samples ÷ `together` ([`Together`]). With 64 connections p99 takes 368 × 64 = 23,552
+/// samples, 1.2 s at 20,000 requests/s; p99.9 takes 236,032.
 #[must_use]
-pub fn is_known(samples: u64, q: f64, in_flight: u64) -> bool {
-    let generations = samples as f64 / in_flight.max(1) as f64;
-    q.powf(generations) <= BEYOND
+pub fn is_known(samples: u64, q: f64, together: u64) -> bool {
+    let observations = samples as f64 / together.max(1) as f64;
+    q.powf(observations) <= BEYOND
 }
 
-/// Ages in nanoseconds, in the buckets of [`Histogram`]. Of a lap there are few, so only buckets that
-/// hold any take memory.
+/// How many requests one stall of the server delays together.
+///
+/// In a closed loop these are all that can be in flight, connections × pipeline, however long the
+/// stall is. In an open loop these are the requests that become due during the stall: for one that
+/// is as long as the percentile in question, rate × percentile, but no more than can be in flight.
+/// Beyond that a queue forms, whose length depends on how long each stall is, and the rule is
+/// optimistic.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Together {
+    /// Requests that can be in flight: connections × pipeline.
+    pub in_flight: u64,
+    /// Requests that become due per second; `None` in a closed loop.
+    pub rate: Option<f64>,
+}
+
+impl Together {
+    /// Samples that do not depend on each other, or whose dependence is accounted for elsewhere.
+    pub const ONE: Self = Self { in_flight: 1, rate: None };
+
+    /// The number for a percentile of `ns` nanoseconds.
+    #[must_use]
+    pub fn at(self, ns: u64) -> u64 {
+        let due = self.rate.map_or(u64::MAX, |rate| (rate * ns as f64 / 1e9).ceil() as u64);
+        due.clamp(1, self.in_flight.max(1))
+    }
+}
+
+/// Ages in nanoseconds, in the buckets of [`Histogram`]. A lap has few of them, so only buckets
+/// that are not empty take memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Ages(BTreeMap<u64, u64>);
@@ -45,8 +68,8 @@ pub struct Ages(BTreeMap<u64, u64>);
 impl Ages {
     /// Counts one age.
     pub fn record(&mut self, ns: u64) {
-        // 1,024 buckets to each power of two from 2,048 on, as HdrHistogram has them at three digits; a bucket is
-        // named by the highest value that it holds.
+        // 1,024 buckets to each power of two from 2,048 on, as HdrHistogram has them at three
+        // digits. A bucket is named by the highest value in it.
         let ns = ns.min(HIGHEST_NS);
         let shift = (u64::BITS - ns.leading_zeros()).saturating_sub(11);
         let bucket = (((ns >> shift) + 1) << shift) - 1;
@@ -93,8 +116,9 @@ impl FromIterator<u64> for Ages {
 /// What is known of requests that were not observed from beginning to end: ages in nanoseconds.
 ///
 /// In the terms of survival analysis, `open` and `waiting` are right-censored observations, and
-/// `entered` are delayed entries (left truncation). Every request that was sent or entered leaves by
-/// exactly one door, so over any set of windows: sent + entered = right answers + open.
+/// `entered` are delayed entries (left truncation). Every request that was sent, or was in flight
+/// when a window opened, is either answered right or open in the end, so over any set of windows:
+/// sent + entered = right answers + open.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Censored {
@@ -147,9 +171,9 @@ pub struct Percentile {
 /// with a survival of at most 1 − q. A request that was under way when a window opened is among the
 /// r only from its age at that moment on (delayed entry: Klein and Moeschberger, "Survival
 /// Analysis", 2nd edition, section 4.6), so a request that spans several windows of a held load
-/// counts once at each age. If every request is answered, this is the ordinary quantile. If requests
-/// are still open at ages that answered ones do not reach, the curve ends above 1 − q: such a
-/// quantile is a lower bound.
+/// counts once at each age. If every request is answered, this is the ordinary quantile. If
+/// requests are still open at ages that answered ones do not reach, the curve ends above 1 − q:
+/// such a quantile is a lower bound.
 ///
 /// **Due and never sent.** These wait because the server is behind, so their censoring is not
 /// random: under overload, those that are due last wait longest. Nothing is assumed about them. The
@@ -343,6 +367,10 @@ mod tests {
         assert!(!is_known(23_551 - 64, 0.99, 64) && is_known(23_552, 0.99, 64));
         // 10 s at 20,000 requests/s on 64 connections.
         assert!(is_known(200_000, 0.99, 64) && !is_known(200_000, 0.999, 64));
+        let closed = Together { in_flight: 64, rate: None };
+        assert_eq!((closed.at(MS), closed.at(1_000 * MS)), (64, 64));
+        let open = Together { rate: Some(1_000.0), ..closed };
+        assert_eq!((open.at(MS / 2), open.at(20 * MS), open.at(1_000 * MS)), (1, 20, 64));
     }
 
     /// The rule by samples alone missed the stalls in nine of ten runs.

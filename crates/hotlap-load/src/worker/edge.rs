@@ -1,7 +1,7 @@
 //! The edges of a window: which requests are under way, and how old they are.
 //!
-//! This is all that censored latency costs: a look at each connection when a window opens or closes,
-//! and nothing per request.
+//! This is all that censored latency costs: a look at each connection when a window opens or
+//! closes, and nothing per request.
 
 use super::Worker;
 
@@ -15,7 +15,9 @@ impl Worker {
             sum_ns += now.saturating_sub(flight.sent_ns);
             self.tally.entered(flight, now, is_paced);
         }
-        let due = self.schedule.iter().flat_map(|s| s.due_before(now));
+        // The worker is some microseconds late: what is due meanwhile is due in the window.
+        let opens = self.opens_ns.min(now);
+        let due = self.schedule.iter().flat_map(|s| s.due_before(opens));
         self.tally.waited(due.take(limit(self.left)).map(|due| now - due));
         sum_ns
     }

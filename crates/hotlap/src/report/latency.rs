@@ -1,7 +1,7 @@
 //! Latencies out of merged histograms: never an average of percentiles, no percentile that the
 //! samples are too few to tell, and none that hides the requests that were not answered.
 
-use hotlap_stats::percentile::is_known;
+use hotlap_stats::percentile::{Together, is_known};
 use hotlap_stats::{Censored, Histogram, Percentile, Survival};
 
 use super::figure::{millis, rounded};
@@ -34,15 +34,15 @@ impl Times {
     }
 }
 
-/// What times tell. Up to `in_flight` of them are delayed together (connections × pipeline, see
-/// [`is_known`]); `rate` is the rate at which requests were due.
+/// What times tell, of which one stall delays some `together`.
 #[must_use]
-pub fn latency(times: &Times, in_flight: u64, rate: Option<f64>) -> Latency {
+pub fn latency(times: &Times, together: Together) -> Latency {
+    let rate = together.rate;
     let survival = times.survival();
     if survival.is_empty() {
         return Latency { rate, ..Latency::default() };
     }
-    let at = |q: f64| known(&survival, q, in_flight).map(figure);
+    let at = |q: f64| known(&survival, q, together).map(figure);
     let answered = &times.answered;
     let moment = |ns: f64| (!answered.is_empty()).then(|| millis(ns / 1e6));
     Latency {
@@ -56,14 +56,17 @@ pub fn latency(times: &Times, in_flight: u64, rate: Option<f64>) -> Latency {
         p99: at(0.99),
         p999: at(0.999),
         max: Some(figure(survival.longest())),
-        points: points(&survival, in_flight),
+        points: points(&survival, together),
     }
 }
 
-/// The quantile `q`, if the samples are enough to tell it.
+/// The quantile `q`, if the samples are enough to tell it. A lower bound is told in any case: it
+/// says of these requests what is certain, and withholding it would hide that the server hung.
 #[must_use]
-pub fn known(times: &Survival, q: f64, in_flight: u64) -> Option<Percentile> {
-    is_known(times.len(), q, in_flight).then(|| times.quantile(q))
+pub fn known(times: &Survival, q: f64, together: Together) -> Option<Percentile> {
+    let found = times.quantile(q);
+    let is_told = found.is_lower_bound || is_known(times.len(), q, together.at(found.ns));
+    is_told.then_some(found)
 }
 
 /// A percentile as a figure in milliseconds, with `≥` if it is a lower bound.
@@ -75,7 +78,7 @@ pub fn figure(percentile: Percentile) -> Figure {
 
 /// Points of the percentile curve, five between each halving of the rest (as HdrHistogram's own
 /// plots have them), as far as the samples tell and no point is a lower bound.
-fn points(times: &Survival, in_flight: u64) -> Vec<(f64, f64)> {
+fn points(times: &Survival, together: Together) -> Vec<(f64, f64)> {
     const PER_HALVING: u32 = 5;
     let quantiles = (0..).map(|i| {
         let (halvings, tick) = (i / PER_HALVING, i % PER_HALVING);
@@ -84,7 +87,7 @@ fn points(times: &Survival, in_flight: u64) -> Vec<(f64, f64)> {
     });
     quantiles
         .take(200)
-        .map_while(|q| Some((q, known(times, q, in_flight)?)))
+        .map_while(|q| Some((q, known(times, q, together)?)))
         .take_while(|(_, found)| !found.is_lower_bound)
         .map(|(q, found)| (rounded(q), rounded(found.ns as f64 / 1e6)))
         .collect()
@@ -109,25 +112,26 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_withheld() {
-        let latency = latency(&times(400, []), 1, None);
+        let latency = latency(&times(400, []), Together::ONE);
         assert!(latency.p99.is_some());
         assert_eq!(latency.p999, None);
         let last = latency.points.last().unwrap();
         assert!(last.0 > 0.98 && last.0 < 0.991, "{last:?}");
         assert!(latency.points.windows(2).all(|w| w[0].0 < w[1].0));
-        let stalls_together = super::latency(&times(400, []), 64, None);
+        let stalls_together =
+            super::latency(&times(400, []), Together { in_flight: 64, rate: None });
         assert!(stalls_together.p50.is_some() && stalls_together.p99.is_none());
     }
 
     #[test]
     fn an_empty_histogram_tells_nothing() {
-        let latency = latency(&Times::default(), 1, Some(5.0));
+        let latency = latency(&Times::default(), Together { in_flight: 1, rate: Some(5.0) });
         assert_eq!((latency.count, latency.p50, latency.points.len()), (0, None, 0));
     }
 
     #[test]
     fn a_percentile_that_rests_on_what_hangs_says_so() {
-        let latency = latency(&times(1_000, [1_200; 64]), 1, None);
+        let latency = latency(&times(1_000, [1_200; 64]), Together::ONE);
         let text = |figure: &Option<Figure>| super::text(figure.as_ref());
         assert_eq!((text(&latency.p50), text(&latency.p99)), ("1.5 ms".into(), "≥ 1.2 s".into()));
         assert_eq!((latency.count, latency.unanswered), (1_000, 64));
@@ -138,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_server_that_never_answers_has_lower_bounds_alone() {
-        let latency = latency(&times(0, [300; 64]), 1, None);
+        let latency = latency(&times(0, [300; 64]), Together::ONE);
         assert_eq!((latency.count, latency.mean), (0, None));
         assert!(latency.p50.unwrap().text.starts_with("≥ 300"));
     }

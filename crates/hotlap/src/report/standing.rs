@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use hotlap_harness::lap::{Share, readings};
 use hotlap_stats::compare::{effect, pairs, pooled};
 use hotlap_stats::estimate::level;
+use hotlap_stats::percentile::Together;
 use hotlap_stats::stop::Goal;
 use hotlap_stats::{Bar, Better, Effect, Estimate, Reading, Verdict};
 
@@ -308,7 +309,7 @@ impl Measured {
             .laps
             .iter()
             .filter(own)
-            .filter(|l| l.rate.is_some() && l.counts() && l.due > 0)
+            .filter(|l| l.rate.is_some() && l.counts() && has_responses(l))
             .collect();
         let blocks = blocks(&good);
         let sum = |share: fn(&Lap) -> Option<Share>| {
@@ -321,7 +322,7 @@ impl Measured {
                 let times = Times::merged(laps.iter().map(|l| (&l.service, &l.service_censored)));
                 // Rounds and restarts are the units of the interval, so that samples of one round
                 // may depend on each other: it is enough that they reach the percentile.
-                known(&times.survival(), q, 1).map(|found| found.ns as f64)
+                known(&times.survival(), q, Together::ONE).map(|found| found.ns as f64)
             }
         };
         let memory = |laps: &[&Lap]| {
@@ -376,6 +377,11 @@ fn blocks<'a>(laps: &[&'a Lap]) -> Blocks<'a> {
         blocks.entry((lap.heat, lap.block)).or_default().push(lap);
     }
     blocks
+}
+
+/// Whether anything is known of the response times of a lap, answered or not.
+fn has_responses(lap: &Lap) -> bool {
+    !lap.response.is_empty() || !lap.response_censored.is_empty()
 }
 
 /// One reading a block, of its laps together, where they have one.

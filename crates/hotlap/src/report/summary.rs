@@ -2,6 +2,7 @@
 //! What is said in sentences is `sentence`'s, what speaks against the figures `warning`'s.
 
 use hotlap_stats::estimate::median;
+use hotlap_stats::percentile::Together;
 use hotlap_stats::{Effect, Estimate, Percentile, Survival, Verdict};
 
 use super::figure::{
@@ -212,6 +213,7 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
     let errors_by_kind = errors(&laps);
     let load = &run.loads[standing.load];
     let in_flight = (load.connections * load.pipeline) as u64;
+    let together = |rate| Together { in_flight, rate };
     Row {
         rank: measured.rank,
         name: server.name.clone(),
@@ -227,11 +229,11 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
         instructions_kernel: instructions(run, standing.load, index, |c| c.instructions_kernel),
         switches: switches(&laps),
         against: measured.against.and_then(|a| against(run, standing, &a)),
-        service: latency(&measured.service, in_flight, None),
+        service: latency(&measured.service, together(None)),
         response: measured
             .response
             .as_ref()
-            .map(|(times, rate)| latency(times, in_flight, Some(*rate))),
+            .map(|(times, rate)| latency(times, together(Some(*rate)))),
         rss_mb: most(|u| u.rss_bytes),
         pss_mb: most(|u| u.pss_bytes),
         cpu_percent: cpu_percent(&laps),
@@ -458,7 +460,8 @@ fn lap(run: &Run, lap: &record::Lap) -> Lap {
         Some(_) => Survival::new(&lap.response, &lap.response_censored),
         None => Survival::new(&lap.service, &lap.service_censored),
     };
-    let (p50, p99, longest) = (times.quantile(0.5), known(&times, 0.99, 1), times.longest());
+    let (p50, p99, longest) =
+        (times.quantile(0.5), known(&times, 0.99, Together::ONE), times.longest());
     let bound = |name: &str, of: Option<Percentile>| {
         of.filter(|found| found.is_lower_bound).map(|_| name.to_owned())
     };

@@ -6,6 +6,7 @@ use hotlap_harness::gate;
 use hotlap_load::plan::{Pace, Plan, Reuse, Stop};
 use hotlap_load::{Failure, OpenLoop, Outcome, Phase};
 use hotlap_stats::histogram::interval_log;
+use hotlap_stats::percentile::Together;
 use hotlap_stats::{Censored, Histogram, Percentile, Survival};
 use serde_json::json;
 
@@ -161,13 +162,17 @@ fn shape(plan: &Plan, outcome: &Outcome) -> String {
     parts.join(", ")
 }
 
-/// How many requests a stall delays together: as many as can be in flight.
-fn together(plan: &Plan) -> u64 {
-    (plan.connections * plan.pipeline) as u64
+/// How many requests a stall delays together.
+fn together(plan: &Plan) -> Together {
+    let rate = match plan.pace {
+        Pace::Closed => None,
+        Pace::Constant { rate } | Pace::Poisson { rate, .. } => Some(rate),
+    };
+    Together { in_flight: (plan.connections * plan.pipeline) as u64, rate }
 }
 
 /// Percentiles of times of which `together` are delayed by one stall.
-fn times(times: &Survival, together: u64) -> String {
+fn times(times: &Survival, together: Together) -> String {
     if times.is_empty() {
         return "–".to_owned();
     }
@@ -179,7 +184,7 @@ fn times(times: &Survival, together: u64) -> String {
 
 /// Percentiles of times that the generator or single connections cause.
 fn plain(histogram: &Histogram) -> String {
-    times(&Survival::new(histogram, &Censored::default()), 1)
+    times(&Survival::new(histogram, &Censored::default()), Together::ONE)
 }
 
 /// What became of the offered rate.
@@ -416,7 +421,7 @@ struct Times<'a> {
     name: &'static str,
     answered: &'a Histogram,
     survival: Survival,
-    together: u64,
+    together: Together,
 }
 
 impl<'a> Times<'a> {
@@ -432,9 +437,9 @@ impl<'a> Times<'a> {
         [
             of("service", &outcome.service, &outcome.service_censored, together),
             of("response", &outcome.response, &outcome.response_censored, together),
-            of("lag", &outcome.lag, &whole, 1),
-            of("connect", &outcome.connect, &whole, 1),
-            of("handshake", &outcome.handshake, &whole, 1),
+            of("lag", &outcome.lag, &whole, Together::ONE),
+            of("connect", &outcome.connect, &whole, Together::ONE),
+            of("handshake", &outcome.handshake, &whole, Together::ONE),
         ]
     }
 
