@@ -346,8 +346,8 @@ impl Outcome {
             waiting: at_close,
             growth_per_s: self.per_second(grown),
             oldest_ns: self.oldest_ns,
-            // Up to a request in flight on each connection is no queue.
-            is_behind: self.queued > 0 && grown > self.due as f64 * BEHIND,
+            is_behind: !self.response_censored.waiting.is_empty()
+                && grown > self.due as f64 * BEHIND,
         })
     }
 

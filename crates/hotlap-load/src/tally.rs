@@ -180,6 +180,11 @@ impl Tally {
         ages_ns.for_each(|age| self.response_censored.waiting.record(age));
     }
 
+    /// Ages of requests that were due when the window closed, and about to be sent.
+    pub(crate) fn unsent(&mut self, ages_ns: impl Iterator<Item = u64>) {
+        ages_ns.for_each(|age| self.response_censored.open.record(age));
+    }
+
     /// Keeps the first evidence of a wrong or broken answer.
     pub(crate) fn evidence(&mut self, why: impl FnOnce() -> String, head: Vec<u8>) {
         if self.first_wrong.is_none() {

@@ -36,7 +36,13 @@ impl Worker {
         if let Some(schedule) = &self.schedule {
             let due = schedule.due_before(now).take(limit(self.left));
             let due = due.inspect(|due| first_ns = first_ns.min(*due));
-            self.tally.waits(due.map(|due| now - due));
+            let ages = due.map(|due| now - due);
+            // Beside a free connection a request does not wait for the server, but for a worker
+            // that woke up and found the window closed.
+            match self.free.iter().any(|&number| self.can_send(number as usize)) {
+                true => self.tally.unsent(ages),
+                false => self.tally.waits(ages),
+            }
         }
         self.oldest_ns = now - first_ns;
         sum_ns
