@@ -197,7 +197,11 @@ fn offered(open_loop: &OpenLoop) -> String {
         count(due),
         rate(reached_per_s),
     );
-    out += &format!("  queue       {} requests unanswered at the end", count(waiting));
+    out += &format!(
+        "  queue       {} {} unanswered at the end",
+        count(waiting),
+        if waiting == 1 { "request" } else { "requests" }
+    );
     if waiting > 0 {
         let growth = grouped(open_loop.growth_per_s, 0).replace('-', "−");
         let sign = if open_loop.growth_per_s >= 0.0 { "+" } else { "" };
