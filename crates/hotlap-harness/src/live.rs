@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hotlap_load::plan::{Pace, Plan, Stop, Target};
-use hotlap_load::{Outcome, Session};
+use hotlap_load::{Failure, Outcome, Session};
 use hotlap_stats::steady::{Class, State, Test, Warmup as WarmupTest};
 
 use crate::cores::Split;
@@ -287,8 +287,7 @@ impl Live {
             }
             samples.push(self.seats[entrant].sample(&held.session));
         }
-        held.session.pause(slices::lead_in(self.slices.length()));
-        held.rest();
+        held.pause(slices::lead_in(self.slices.length()));
         self.seats[entrant].held = Some(held);
         Ok(samples)
     }
@@ -318,10 +317,11 @@ impl Live {
         Ok(Run { at: driven.at, outcome, usage, side_effect })
     }
 
-    /// A lap without an answer is marked and left out. It says that the server hangs only if the
-    /// server does not answer now either: on a busy machine half a second can go by.
+    /// A lap without a response counts: the server stood still. Once its requests time out, it is
+    /// out unless it answers a new one.
     fn unless_it_hangs(&mut self, entrant: usize, outcome: Outcome) -> Result<Outcome, Retired> {
-        if outcome.answers > 0 || self.stop.load(Ordering::Relaxed) {
+        let is_silent = outcome.answers == 0 && outcome.failures.of(Failure::Timeout) > 0;
+        if !is_silent || self.stop.load(Ordering::Relaxed) {
             return Ok(outcome);
         }
         let seat = &mut self.seats[entrant];

@@ -85,9 +85,9 @@ impl Connection {
         self.flights.front()
     }
 
-    /// How long those that are not answered have been under way at `now`, summed up.
-    pub(crate) fn ages_ns(&self, now: u64) -> u64 {
-        self.flights.iter().map(|f| now.saturating_sub(f.sent_ns)).sum()
+    /// The requests in flight, the one that is answered next first.
+    pub(crate) fn flights(&self) -> impl Iterator<Item = &Flight> {
+        self.flights.iter()
     }
 
     /// All that is in flight was sent so much later, at `now` at the latest: for that long, time

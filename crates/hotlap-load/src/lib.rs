@@ -26,7 +26,7 @@ pub mod target;
 pub mod tls;
 mod worker;
 
-pub use outcome::{Failure, Failures, Outcome, Phase};
+pub use outcome::{Failure, Failures, OpenLoop, Outcome, Phase};
 pub use plan::{Plan, PlanError};
 pub use session::{Error, Progress, Session, Window, run};
 pub use target::{BadUrl, Resolved};

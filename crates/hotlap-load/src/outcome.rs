@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hotlap_stats::Histogram;
+use hotlap_stats::{Censored, Histogram};
 use serde::{Deserialize, Serialize};
 
 /// What a load did and what came back, of the measured window only, except where it says otherwise.
@@ -20,6 +20,13 @@ pub struct Outcome {
     /// Time of each answer from the moment it was due to the last byte received: response time.
     /// Empty in a closed loop, where nothing is due.
     pub response: Histogram,
+    /// Requests whose service time was not seen to its end, or not from its beginning: ages since
+    /// sent.
+    #[serde(default)]
+    pub service_censored: Censored,
+    /// The same of response times: ages since due. Empty in a closed loop.
+    #[serde(default)]
+    pub response_censored: Censored,
     /// How late requests were sent, against the moment they were due, by the generator's own fault
     /// (a request that waits for a free connection is the server's doing). Empty in a closed loop.
     pub lag: Histogram,
@@ -49,6 +56,10 @@ pub struct Outcome {
     /// Open loop: requests that were due when the window closed, and not sent yet since no
     /// connection was free.
     pub queued: u64,
+    /// Age of the oldest request that was in flight or queued when the window closed, in
+    /// nanoseconds: since it was due in an open loop, since it was sent in a closed one.
+    #[serde(default)]
+    pub oldest_ns: u64,
     /// In flight at the end and silent for longer than the timeout's half.
     pub unanswered: u64,
     /// Right answers in each tenth of a second of the window, in order.
@@ -59,6 +70,30 @@ pub struct Outcome {
     pub due: u64,
     /// All of the load, what is outside of the window included.
     pub whole: Whole,
+}
+
+/// The offered rate is not reached if more than this share of the requests that became due in the
+/// window were added to the queue.
+const BEHIND: f64 = 0.01;
+
+/// What became of an offered rate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct OpenLoop {
+    /// Requests that became due per second.
+    pub offered_per_s: f64,
+    /// Right answers per second.
+    pub reached_per_s: f64,
+    /// Requests that became due in the window.
+    pub due: u64,
+    /// Requests that were due and neither answered nor failed when the window closed, sent or not.
+    pub waiting: u64,
+    /// By how many requests per second their number grew during the window.
+    pub growth_per_s: f64,
+    /// Time since the oldest of them was due, in nanoseconds.
+    pub oldest_ns: u64,
+    /// The server did not keep up: no connection was free for some requests, and the queue grew by
+    /// more than 1 % of what became due.
+    pub is_behind: bool,
 }
 
 /// A whole load, from its first request to its last: what a side effect is counted against.
@@ -251,6 +286,8 @@ impl Outcome {
         self.answers += other.answers;
         self.service.merge(&other.service);
         self.response.merge(&other.response);
+        self.service_censored.merge(&other.service_censored);
+        self.response_censored.merge(&other.response_censored);
         self.lag.merge(&other.lag);
         self.connect.merge(&other.connect);
         self.handshake.merge(&other.handshake);
@@ -272,6 +309,7 @@ impl Outcome {
         self.edges.opens_ns += other.edges.opens_ns;
         self.edges.closes_ns += other.edges.closes_ns;
         self.queued += other.queued;
+        self.oldest_ns = self.oldest_ns.max(other.oldest_ns);
         self.unanswered += other.unanswered;
         self.due += other.due;
         self.whole.answers += other.whole.answers;
@@ -290,6 +328,30 @@ impl Outcome {
     /// Right answers per second.
     #[must_use]
     pub fn rate(&self) -> f64 {
-        self.answers as f64 * 1e9 / self.window_ns.max(1) as f64
+        self.per_second(self.answers as f64)
+    }
+
+    /// Open loop: how the offered rate compares with what was answered, over one window. `None` in
+    /// a closed loop.
+    #[must_use]
+    pub fn open_loop(&self) -> Option<OpenLoop> {
+        // A request is due before it is anything else.
+        let at_open = self.response_censored.entered.len();
+        let at_close = self.in_flight + self.queued;
+        let grown = at_close as f64 - at_open as f64;
+        (self.due > 0).then(|| OpenLoop {
+            offered_per_s: self.per_second(self.due as f64),
+            reached_per_s: self.rate(),
+            due: self.due,
+            waiting: at_close,
+            growth_per_s: self.per_second(grown),
+            oldest_ns: self.oldest_ns,
+            is_behind: !self.response_censored.waiting.is_empty()
+                && grown > self.due as f64 * BEHIND,
+        })
+    }
+
+    fn per_second(&self, count: f64) -> f64 {
+        count * 1e9 / self.window_ns.max(1) as f64
     }
 }

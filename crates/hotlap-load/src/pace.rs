@@ -69,6 +69,12 @@ impl Schedule {
         self.taken - before
     }
 
+    /// The moments of the next requests, as far as they are due before `end_ns`; takes none.
+    pub(crate) fn due_before(&self, end_ns: u64) -> impl Iterator<Item = u64> + use<> {
+        let mut ahead = self.clone();
+        std::iter::from_fn(move || (ahead.next_ns < end_ns).then(|| ahead.take()))
+    }
+
     /// When request `taken` is due; of a Poisson process, to be asked for once each, in order.
     fn due(&mut self) -> u64 {
         match &mut self.shape {

@@ -32,6 +32,13 @@ pub enum Error {
         /// The system's word. Not a source: it is told already.
         why: std::io::Error,
     },
+    /// A worker thread panicked: a defect of the generator. What it counted is lost, so the load
+    /// has no result.
+    #[error("a worker thread of the load generator panicked: {why}")]
+    Panicked {
+        /// The message of the panic.
+        why: String,
+    },
     /// No connection could be opened at all.
     #[error("no connection to {target}: {why}")]
     Unreachable {
@@ -306,13 +313,10 @@ impl Session {
         let mut session = Self { shared: shared.clone(), workers: Vec::new(), target, files };
         for (number, (io, _)) in queues.into_iter().enumerate() {
             let (plan, shared, secure) = (plan.clone(), shared.clone(), secure.clone());
-            let work = move || {
+            let worker = spawn(number, &shared.clone(), move || {
                 pin(&plan, number);
                 Worker::new(number, &plan, &shared, secure, io).run()
-            };
-            let worker = std::thread::Builder::new().name(format!("load-{number}")).spawn(work);
-            let what = || "start a worker thread".to_owned();
-            let worker = worker.map_err(|why| Error::System { what: what(), why })?;
+            })?;
             session.workers.push(worker);
         }
         Ok(session)
@@ -400,18 +404,21 @@ impl Session {
     /// Waits for the end.
     ///
     /// # Errors
-    /// When no connection could be opened at all.
+    /// When no connection could be opened at all, or a worker thread panicked.
     pub fn join(mut self) -> Result<Outcome, Error> {
         let mut sum: Option<Outcome> = None;
+        let mut panic = None;
         for worker in std::mem::take(&mut self.workers) {
-            let outcome = match worker.join() {
-                Ok(outcome) => outcome,
-                Err(panic) => std::panic::resume_unwind(panic),
-            };
-            match &mut sum {
-                Some(sum) => sum.merge(&outcome),
-                None => sum = Some(outcome),
+            match (worker.join(), &mut sum) {
+                (Ok(outcome), Some(sum)) => sum.merge(&outcome),
+                (Ok(outcome), None) => sum = Some(outcome),
+                (Err(payload), _) => panic = Some(payload),
             }
+        }
+        if let Some(payload) = panic {
+            let text = payload.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string));
+            return Err(Error::Panicked { why: text.unwrap_or_default() });
         }
         let story = self.shared.lock();
         match sum {
@@ -435,6 +442,30 @@ impl Drop for Session {
         }
         OPEN_FILES.fetch_sub(self.files, Ordering::Relaxed);
     }
+}
+
+/// Starts a worker thread. If it panics, the session is stopped, so that nobody waits for it.
+fn spawn(
+    number: usize,
+    shared: &Arc<Shared>,
+    work: impl FnOnce() -> Outcome + Send + 'static,
+) -> Result<JoinHandle<Outcome>, Error> {
+    struct StopsOnPanic(Arc<Shared>);
+    impl Drop for StopsOnPanic {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                self.0.end();
+            }
+        }
+    }
+    let guard = StopsOnPanic(shared.clone());
+    let work = move || {
+        let _guard = guard;
+        work()
+    };
+    let thread = std::thread::Builder::new().name(format!("load-{number}")).spawn(work);
+    let what = || "start a worker thread".to_owned();
+    thread.map_err(|why| Error::System { what: what(), why })
 }
 
 /// Runs a plan to its end.
@@ -503,5 +534,28 @@ pub(crate) fn misfit(source: &IpAddr, endpoint: &Endpoint) -> bool {
     match endpoint {
         Endpoint::Tcp(address) => address.is_ipv4() != source.is_ipv4(),
         Endpoint::Unix(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Request, Target};
+
+    /// `window` and `collect` waited for the worker for ever, and `join` panicked in its turn.
+    #[test]
+    fn a_worker_that_panics_ends_the_session_with_an_error() {
+        let target = Target::resolve("http://127.0.0.1:9/").expect("a target").target;
+        let mut plan = Plan::new(target, Request::get("/", "test"));
+        plan.connections = 2;
+        plan.threads = 2;
+        let shared = Arc::new(Shared::new(&plan, true, Vec::new()));
+        let worker = spawn(0, &shared, || panic!("no such lane")).expect("a thread");
+        let (workers, target) = (vec![worker], String::new());
+        let session = Session { shared, workers, target, files: 0 };
+        assert!(session.window().is_none());
+        assert!(session.collect().is_none());
+        let error = session.join().expect_err("a panic").to_string();
+        assert!(error.ends_with("panicked: no such lane"), "{error}");
     }
 }

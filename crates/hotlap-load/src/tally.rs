@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hotlap_stats::Histogram;
+use hotlap_stats::{Censored, Histogram};
 
 use crate::check::Fault;
 use crate::connection::{Answer, Flight};
@@ -40,6 +40,8 @@ pub(crate) struct Tally {
     pub(crate) failed: u64,
     service: Histogram,
     response: Histogram,
+    service_censored: Censored,
+    response_censored: Censored,
     pub(crate) lag: Histogram,
     pub(crate) connect: Histogram,
     pub(crate) handshake: Histogram,
@@ -67,6 +69,8 @@ impl Tally {
             failed: 0,
             service: Histogram::new(),
             response: Histogram::new(),
+            service_censored: Censored::default(),
+            response_censored: Censored::default(),
             lag: Histogram::new(),
             connect: Histogram::new(),
             handshake: Histogram::new(),
@@ -110,6 +114,7 @@ impl Tally {
             Some((fault, head)) => {
                 self.turn(now_ns);
                 self.statuses[usize::from(answer.status)] += 1;
+                self.open(&answer.flight, now_ns, is_paced);
                 self.wrong(fault, head, now_ns);
             }
         }
@@ -147,6 +152,37 @@ impl Tally {
         };
         self.failure(failure, Phase::Body, 1, now_ns);
         self.evidence(|| fault.to_string(), head);
+    }
+
+    /// A request was under way when the window opened.
+    pub(crate) fn entered(&mut self, flight: &Flight, now_ns: u64, is_paced: bool) {
+        self.service_censored.entered.record(now_ns.saturating_sub(flight.sent_ns));
+        if is_paced {
+            self.response_censored.entered.record(now_ns.saturating_sub(flight.due_ns));
+        }
+    }
+
+    /// A request is not answered right when the window closes, or will never be.
+    pub(crate) fn open(&mut self, flight: &Flight, now_ns: u64, is_paced: bool) {
+        self.service_censored.open.record(now_ns.saturating_sub(flight.sent_ns));
+        if is_paced {
+            self.response_censored.open.record(now_ns.saturating_sub(flight.due_ns));
+        }
+    }
+
+    /// Ages of requests that were due when the window opened, and not sent.
+    pub(crate) fn waited(&mut self, ages_ns: impl Iterator<Item = u64>) {
+        ages_ns.for_each(|age| self.response_censored.entered.record(age));
+    }
+
+    /// Ages of requests that were due when the window closed, and not sent.
+    pub(crate) fn waits(&mut self, ages_ns: impl Iterator<Item = u64>) {
+        ages_ns.for_each(|age| self.response_censored.waiting.record(age));
+    }
+
+    /// Ages of requests that were due when the window closed, and about to be sent.
+    pub(crate) fn unsent(&mut self, ages_ns: impl Iterator<Item = u64>) {
+        ages_ns.for_each(|age| self.response_censored.open.record(age));
     }
 
     /// Keeps the first evidence of a wrong or broken answer.
@@ -205,6 +241,8 @@ impl Tally {
             answers: self.answers,
             service: self.service,
             response: self.response,
+            service_censored: self.service_censored,
+            response_censored: self.response_censored,
             lag: self.lag,
             connect: self.connect,
             handshake: self.handshake,
@@ -217,6 +255,7 @@ impl Tally {
             in_flight: 0,
             edges: crate::outcome::Edges::default(),
             queued: 0,
+            oldest_ns: 0,
             unanswered: 0,
             series: self.series,
             threads: vec![ThreadUse {

@@ -9,6 +9,7 @@
 //! time of its successor would be too long by as much; the second read costs some 50 of 14,000
 //! instructions.
 
+mod edge;
 mod lane;
 mod traffic;
 
@@ -147,6 +148,8 @@ pub(crate) struct Worker {
     carried_ns: u64,
     /// The same, when it closed.
     left_ns: u64,
+    /// Age of the oldest request that was unanswered then.
+    oldest_ns: u64,
     before: Before,
     opened: u64,
     established: u64,
@@ -217,6 +220,7 @@ impl Worker {
             cpu_at_open_ns: 0,
             carried_ns: 0,
             left_ns: 0,
+            oldest_ns: 0,
             before: Before::default(),
             opened: 0,
             established: 0,
@@ -337,6 +341,9 @@ impl Worker {
             }
         }
         if self.stage == Stage::Window && now >= self.closes_ns {
+            // Between windows nobody looks: a request that takes longer than the timeout fails in
+            // a window, however short windows are.
+            self.find_overdue(now);
             if !self.shared.is_held() {
                 return self.over(now);
             }
@@ -414,7 +421,8 @@ impl Worker {
                     lane.since_ns = (lane.since_ns + pause_ns).min(now);
                 }
             }
-            self.scan_ns = now + self.scan_every_ns;
+            // What is overdue before the window opens counts in it.
+            self.scan_ns = self.opens_ns.saturating_add(self.scan_every_ns);
             if self.left == 0 {
                 (self.left, self.draining) = (u64::MAX, false);
                 for lane in 0..self.lanes.len() {
@@ -424,11 +432,12 @@ impl Worker {
         }
     }
 
-    /// Closes a window of a load that is held. What comes now, and what is late, is nobody's.
+    /// Closes a window of a load that is held. Responses and failures before the next one opens do
+    /// not count.
     fn close_window(&mut self, now: u64) {
         self.stage = Stage::Ramp;
         self.cpu_ns += clock::thread_cpu().saturating_sub(self.cpu_at_open_ns);
-        self.left_ns += self.under_way_ns(now);
+        self.left_ns += self.leave(now);
         self.tally.pause(now);
         if let Some(other) = &mut self.other {
             std::mem::swap(&mut self.tally, other);
@@ -445,7 +454,7 @@ impl Worker {
         if let Some(other) = &mut self.other {
             std::mem::swap(&mut self.tally, other);
             self.tally.resume(now);
-            self.carried_ns += self.under_way_ns(now);
+            self.carried_ns += self.enter(now);
             self.cpu_at_open_ns = clock::thread_cpu();
             return;
         }
@@ -455,7 +464,7 @@ impl Worker {
             // Connections that are kept were opened before; that is all there is to know of it.
             (self.tally.connect, self.tally.handshake) = (before.connect, before.handshake);
         }
-        self.carried_ns = self.under_way_ns(now);
+        self.carried_ns = self.enter(now);
         self.cpu_at_open_ns = clock::thread_cpu();
     }
 
@@ -485,7 +494,7 @@ impl Worker {
         self.publish();
         let now = self.closes_ns;
         self.cpu_ns += clock::thread_cpu().saturating_sub(self.cpu_at_open_ns);
-        self.left_ns += self.under_way_ns(now);
+        self.left_ns += self.leave(now);
         let counted = std::mem::replace(&mut self.tally, Tally::new(now));
         self.before.add(&counted);
         self.outcome(counted, now)
@@ -508,6 +517,7 @@ impl Worker {
         outcome.unanswered = unanswered;
         outcome.due = due;
         outcome.queued = queued;
+        outcome.oldest_ns = self.oldest_ns;
         outcome.whole = Whole { answers: self.before.answers, sent: self.before.sent };
         outcome.connections.asked = self.lanes.len() as u64;
         outcome.connections.established = self.established;
@@ -523,7 +533,7 @@ impl Worker {
     fn count_due(&mut self, now: u64, sent: u64) -> (u64, u64) {
         let Some(mut schedule) = self.schedule.take() else { return (0, 0) };
         let (threads, pace) = (self.plan.threads, self.plan.pace);
-        let queued = if self.left == 0 { 0 } else { schedule.drain(now) };
+        let queued = schedule.drain(now).min(self.left);
         let fresh = Schedule::new(pace, self.number, threads, self.go_ns);
         let due = fresh.map_or(0, |mut all| {
             all.drain(self.opens_ns.min(now));
@@ -533,11 +543,6 @@ impl Worker {
             Stop::After(_) => (due, queued),
             Stop::Requests(_) => (due.min(sent), queued),
         }
-    }
-
-    /// How long what is not answered has been under way at `now`, summed up.
-    fn under_way_ns(&self, now: u64) -> u64 {
-        self.lanes.iter().map(|lane| lane.talk.ages_ns(now)).sum()
     }
 
     fn is_closing(&self) -> bool {

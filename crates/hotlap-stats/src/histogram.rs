@@ -66,12 +66,6 @@ impl Histogram {
         self.0.value_at_quantile(q)
     }
 
-    /// As [`Histogram::quantile`], where there are times enough to know it ([`times_needed`]).
-    #[must_use]
-    pub fn known_quantile(&self, q: f64) -> Option<u64> {
-        (self.len() >= times_needed(q)).then(|| self.quantile(q))
-    }
-
     /// The share of times that do not exceed `ns`, between 0 and 1; 0 when empty.
     #[must_use]
     pub fn share_within(&self, ns: u64) -> f64 {
@@ -212,23 +206,6 @@ pub struct Point {
     pub count: u64,
 }
 
-/// How many independent times it takes to know their `q` quantile (0 < q < 1): 368 for p99, 3,688
-/// for p99.9, 36,887 for p99.99.
-///
-/// With fewer even the longest of them is no upper end of a 95 % interval of the quantile: all n
-/// lie below the true one with probability qⁿ, and that must not exceed 2.5 % (the order-statistics
-/// interval; Le Boudec, "Performance Evaluation of Computer and Communication Systems", theorem
-/// 2.1; Hahn and Meeker, "Statistical Intervals", section 5.2). Below the median the shortest
-/// decides alike.
-#[must_use]
-pub fn times_needed(q: f64) -> u64 {
-    let share = q.max(1.0 - q);
-    if share >= 1.0 {
-        return u64::MAX; // The ends themselves are never known.
-    }
-    (0.025_f64.ln() / share.ln()).ceil() as u64
-}
-
 /// Bytes that are no histogram, or none of ours.
 #[derive(Debug, thiserror::Error)]
 #[error("not a stored histogram: {0}")]
@@ -255,14 +232,6 @@ mod tests {
         let mut histogram = Histogram::new();
         times.into_iter().for_each(|ns| histogram.record(ns));
         histogram
-    }
-
-    #[test]
-    fn a_percentile_is_withheld_until_there_are_times_enough() {
-        assert_eq!(of(1..=367).known_quantile(0.99), None);
-        assert_eq!(of(1..=368).known_quantile(0.99), Some(365));
-        assert_eq!(of([]).known_quantile(0.5), None);
-        assert_eq!((times_needed(0.0), times_needed(1.0)), (u64::MAX, u64::MAX));
     }
 
     #[test]

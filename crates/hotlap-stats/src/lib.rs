@@ -21,4 +21,5 @@ pub use changes::changes;
 pub use compare::{Effect, Pair};
 pub use estimate::{Estimate, Reading};
 pub use histogram::Histogram;
+pub use percentile::{Ages, Censored, Percentile, Survival};
 pub use verdict::{Bar, Better, Verdict};

@@ -8,7 +8,7 @@ use hotlap_harness::lap::{self as measured, Share};
 use hotlap_harness::{entrant, track};
 use hotlap_load::outcome::{FailureCount, Tick};
 use hotlap_load::plan::Reuse;
-use hotlap_stats::Histogram;
+use hotlap_stats::{Censored, Histogram};
 use serde::{Deserialize, Serialize};
 
 pub use hotlap_harness::entrant::Role;
@@ -310,6 +310,10 @@ pub struct Lap {
     pub service: Histogram,
     /// Response time from the due moment; empty in a closed loop.
     pub response: Histogram,
+    /// Requests whose service time was not seen to its end, or not from its beginning.
+    pub service_censored: Censored,
+    /// The same of response time; empty in a closed loop.
+    pub response_censored: Censored,
     /// How late the generator sent; empty in a closed loop.
     pub lag: Histogram,
     /// Time to connect.
@@ -471,6 +475,8 @@ impl From<&measured::Lap> for Lap {
             bytes: (outcome.bytes.received, outcome.bytes.sent),
             service: outcome.service.clone(),
             response: outcome.response.clone(),
+            service_censored: outcome.service_censored.clone(),
+            response_censored: outcome.response_censored.clone(),
             lag: outcome.lag.clone(),
             connect: outcome.connect.clone(),
             series: outcome.series.clone(),

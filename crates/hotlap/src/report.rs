@@ -162,6 +162,8 @@ pub struct Figure {
     pub text: String,
     /// The interval as it is written: `± 2.1%`; empty where there is none.
     pub spread: String,
+    /// The true value may be larger; the text begins with `≥`.
+    pub is_lower_bound: bool,
 }
 
 /// Today's noise: the reference against itself.
@@ -292,13 +294,16 @@ pub struct Against {
 /// Latencies of one server under one load.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Latency {
-    /// How many times were taken.
+    /// Requests that were answered right.
     pub count: u64,
+    /// Requests that were not: in flight or waiting when a window closed, or failed. They count in
+    /// percentiles and the maximum at the age at which they were last seen.
+    pub unanswered: u64,
     /// The rate at which requests were due; `None` at saturation.
     pub rate: Option<f64>,
-    /// Mean, in milliseconds.
+    /// Mean of those that were answered, in milliseconds.
     pub mean: Option<Figure>,
-    /// Standard deviation, in milliseconds.
+    /// Standard deviation of those that were answered, in milliseconds.
     pub stdev: Option<Figure>,
     /// Half are shorter, in milliseconds.
     pub p50: Option<Figure>,
@@ -501,6 +506,9 @@ pub struct Lap {
     pub p99_ms: Option<f64>,
     /// The longest, in milliseconds.
     pub max_ms: f64,
+    /// Which of `p50`, `p99` and `max` are lower bounds, because they depend on requests that were
+    /// unanswered when the window closed.
+    pub lower_bounds: Vec<String>,
     /// Resident memory of the tree, in MB.
     pub rss_mb: Option<f64>,
     /// Proportional memory of the tree, in MB.

@@ -18,7 +18,7 @@ use row::{
 };
 
 /// The version of the schema that this hotlap writes.
-const VERSION: i64 = 4;
+const VERSION: i64 = 5;
 
 /// A store, open.
 #[derive(Debug)]
@@ -229,6 +229,12 @@ impl Store {
                      subject_json TEXT    NOT NULL,
                      PRIMARY KEY (run, sequence)
                  ) STRICT;",
+            )?;
+        }
+        if from < 5 {
+            step.execute_batch(
+                "ALTER TABLE lap ADD COLUMN service_censored_json TEXT NOT NULL DEFAULT '{}';
+                 ALTER TABLE lap ADD COLUMN response_censored_json TEXT NOT NULL DEFAULT '{}';",
             )?;
         }
         step.pragma_update(None, "user_version", VERSION)?;

@@ -103,8 +103,9 @@ pub(super) struct Held {
     laps: u32,
     /// Requests when the lap under way began.
     requests: u64,
-    /// When its last slice was over.
+    /// When its last slice was over, and whether all requests were answered by then.
     since: Instant,
+    is_idle: bool,
     /// What the slices of the lap under way were so far.
     driven: Option<Driven>,
 }
@@ -120,17 +121,20 @@ pub(super) struct Driven {
 impl Held {
     pub(super) fn new(load: usize, session: Session) -> Self {
         let since = Instant::now();
-        Self { load, session, laps: LAPS_A_SET, requests: 0, since, driven: None }
+        Self { load, session, laps: LAPS_A_SET, requests: 0, since, is_idle: true, driven: None }
     }
 
-    /// Whether the next slice of a load may use these connections.
+    /// Whether the next slice of a load may use these connections. Requests that the server still
+    /// owes an answer are kept until they are answered or time out.
     pub(super) fn goes_on(&self, load: usize) -> bool {
         let is_fresh = self.laps > 0 && self.since.elapsed() < LONGEST_PAUSE;
-        self.load == load && (self.driven.is_some() || is_fresh)
+        self.load == load && (self.driven.is_some() || is_fresh || !self.is_idle)
     }
 
-    /// The server is about to be frozen.
-    pub(super) fn rest(&mut self) {
+    /// Sends nothing more until the next slice, and gives the server this long to answer what it
+    /// has, before it is frozen.
+    pub(super) fn pause(&mut self, limit: Duration) {
+        self.is_idle = self.session.pause(limit);
         self.since = Instant::now();
     }
 

@@ -8,7 +8,8 @@ use crate::clock;
 use crate::connection::{Answer, Flight, Step};
 use crate::io::{Connecting, Ready, Received};
 use crate::outcome::{Failure, Phase};
-use crate::plan::Reuse;
+use crate::pace::Schedule;
+use crate::plan::{Pace, Reuse};
 
 /// The first pause before a connection that was refused is tried again, and the most doublings of
 /// it: 1 ms to 128 ms.
@@ -137,23 +138,16 @@ impl Worker {
     /// Sends what is due, on free lanes, the one that is free for longest first.
     pub(super) fn send_due(&mut self) {
         let now = clock::now();
-        while let Some(schedule) = &mut self.schedule
-            && schedule.next_ns() <= now
-            && self.left > 0
+        while self.left > 0
+            && self.is_due(now)
             && let Some(number) = self.free.pop_front()
         {
             let number = number as usize;
-            let lane = &mut self.lanes[number];
-            lane.is_listed = false;
-            let is_ready = match lane.state {
-                State::Open => lane.talk.in_flight() < self.plan.pipeline,
-                State::Down => self.plan.reuse == Reuse::Close,
-                _ => false,
-            };
-            if !is_ready {
+            self.lanes[number].is_listed = false;
+            if !self.can_send(number) {
                 continue;
             }
-            let due_ns = schedule.take();
+            let Some(due_ns) = self.schedule.as_mut().map(Schedule::take) else { return };
             let sent_ns = clock::now();
             // A lane was free when it was due: whatever is between is the generator's own.
             self.tally.lag.record(sent_ns - due_ns);
@@ -168,6 +162,17 @@ impl Worker {
                     self.list(number);
                 }
             }
+        }
+    }
+
+    /// Whether a request may be sent on a lane now.
+    #[inline]
+    pub(super) fn can_send(&self, number: usize) -> bool {
+        let lane = &self.lanes[number];
+        match lane.state {
+            State::Open => lane.talk.in_flight() < self.plan.pipeline,
+            State::Down => self.is_closing(),
+            _ => false,
         }
     }
 
@@ -509,6 +514,8 @@ impl Worker {
             lane.failed += 1;
         }
         self.in_flight -= in_flight;
+        let is_paced = !matches!(self.plan.pace, Pace::Closed);
+        lane.talk.flights().for_each(|flight| self.tally.open(flight, now, is_paced));
         lane.drop_socket();
         if self.stage < Stage::Ramp {
             self.shared.failed(failure, why);

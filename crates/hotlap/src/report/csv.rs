@@ -2,7 +2,7 @@
 
 use super::{Figure, Latency, Report, Row};
 
-const HEADS: [&str; 34] = [
+const HEADS: [&str; 35] = [
     "load",
     "rank",
     "server",
@@ -37,6 +37,7 @@ const HEADS: [&str; 34] = [
     "steady_ms",
     "laps",
     "laps_left_out",
+    "lower_bounds",
 ];
 
 /// The report as CSV. Failed servers have a line with their name and no figures.
@@ -85,7 +86,24 @@ fn fields(load: &str, row: &Row) -> Vec<String> {
     fields.extend([&row.ready_ms, &row.steady_ms].map(|f| value(f.as_ref())));
     fields.push(row.laps.0.to_string());
     fields.push((row.laps.1 - row.laps.0).to_string());
+    fields.push(bounds(service, response));
     fields
+}
+
+/// The columns of latencies that are lower bounds, with a space between them.
+fn bounds(service: &Latency, response: &Latency) -> String {
+    let figures = [
+        ("p50_ms", &service.p50),
+        ("p90_ms", &service.p90),
+        ("p99_ms", &service.p99),
+        ("p999_ms", &service.p999),
+        ("max_ms", &service.max),
+        ("rate_p50_ms", &response.p50),
+        ("rate_p99_ms", &response.p99),
+    ];
+    let is_bound = |figure: &Option<Figure>| figure.as_ref().is_some_and(|f| f.is_lower_bound);
+    let bounds = figures.into_iter().filter(|(_, figure)| is_bound(figure));
+    bounds.map(|(name, _)| name).collect::<Vec<_>>().join(" ")
 }
 
 fn interval(figure: Option<&Figure>) -> [String; 3] {

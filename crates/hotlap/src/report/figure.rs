@@ -48,7 +48,8 @@ pub fn percent(estimate: &Estimate) -> Figure {
 /// A figure without an interval.
 #[must_use]
 pub fn bare(value: f64, text: String) -> Figure {
-    Figure { value: rounded(value), low: None, high: None, text, spread: String::new() }
+    let spread = String::new();
+    Figure { value: rounded(value), low: None, high: None, text, spread, is_lower_bound: false }
 }
 
 /// A length of time in milliseconds, without an interval.
@@ -76,13 +77,14 @@ impl Figure {
                 true => spread(estimate.relative_half_width()),
                 false => String::new(),
             },
+            is_lower_bound: false,
         }
     }
 
     /// The figure as a lower bound: `≥ 293,000`.
     #[must_use]
     pub fn at_least(&self) -> Self {
-        Self { text: format!("≥ {}", self.text), ..self.clone() }
+        Self { text: format!("≥ {}", self.text), is_lower_bound: true, ..self.clone() }
     }
 
     /// The figure and its spread.

@@ -1,42 +1,84 @@
-//! Latencies out of merged histograms: never an average of percentiles, and no percentile where
-//! the samples are too few to know it.
+//! Latencies out of merged histograms: never an average of percentiles, no percentile that the
+//! samples are too few to tell, and none that hides the requests that were not answered.
 
-use hotlap_stats::Histogram;
-use hotlap_stats::percentile::is_known;
+use hotlap_stats::percentile::{Together, is_known};
+use hotlap_stats::{Censored, Histogram, Percentile, Survival};
 
 use super::figure::{millis, rounded};
 use super::{Figure, Latency};
 
-/// What a histogram tells; `rate` is the rate at which requests were due.
+/// Times of requests, answered and not.
+#[derive(Debug, Clone, Default)]
+pub struct Times {
+    /// Of requests that were answered right.
+    pub answered: Histogram,
+    /// Of those that were not observed from beginning to end.
+    pub censored: Censored,
+}
+
+impl Times {
+    /// All of these together.
+    pub fn merged<'a>(parts: impl IntoIterator<Item = (&'a Histogram, &'a Censored)>) -> Self {
+        let mut all = Self::default();
+        for (answered, censored) in parts {
+            all.answered.merge(answered);
+            all.censored.merge(censored);
+        }
+        all
+    }
+
+    /// Their distribution.
+    #[must_use]
+    pub fn survival(&self) -> Survival {
+        Survival::new(&self.answered, &self.censored)
+    }
+}
+
+/// What times tell, of which one stall delays some `together`.
 #[must_use]
-pub fn latency(times: &Histogram, rate: Option<f64>) -> Latency {
-    if times.is_empty() {
+pub fn latency(times: &Times, together: Together) -> Latency {
+    let rate = together.rate;
+    let survival = times.survival();
+    if survival.is_empty() {
         return Latency { rate, ..Latency::default() };
     }
-    let at = |q: f64| known(times, q).map(|ns| millis(ns as f64 / 1e6));
+    let at = |q: f64| known(&survival, q, together).map(figure);
+    let answered = &times.answered;
+    let moment = |ns: f64| (!answered.is_empty()).then(|| millis(ns / 1e6));
     Latency {
-        count: times.len(),
+        count: answered.len(),
+        unanswered: survival.len() - answered.len(),
         rate,
-        mean: Some(millis(times.mean() / 1e6)),
-        stdev: Some(millis(times.stdev() / 1e6)),
+        mean: moment(answered.mean()),
+        stdev: moment(answered.stdev()),
         p50: at(0.5),
         p90: at(0.9),
         p99: at(0.99),
         p999: at(0.999),
-        max: Some(millis(times.max() as f64 / 1e6)),
-        points: points(times),
+        max: Some(figure(survival.longest())),
+        points: points(&survival, together),
     }
 }
 
-/// The quantile in nanoseconds, if the samples are enough to know it.
+/// The quantile `q`, if the samples are enough to tell it. A lower bound is told in any case: it
+/// says of these requests what is certain, and withholding it would hide that the server hung.
 #[must_use]
-pub fn known(times: &Histogram, q: f64) -> Option<u64> {
-    is_known(times.len(), q).then(|| times.quantile(q))
+pub fn known(times: &Survival, q: f64, together: Together) -> Option<Percentile> {
+    let found = times.quantile(q);
+    let is_told = found.is_lower_bound || is_known(times.len(), q, together.at(found.ns));
+    is_told.then_some(found)
+}
+
+/// A percentile as a figure in milliseconds, with `≥` if it is a lower bound.
+#[must_use]
+pub fn figure(percentile: Percentile) -> Figure {
+    let figure = millis(percentile.ns as f64 / 1e6);
+    if percentile.is_lower_bound { figure.at_least() } else { figure }
 }
 
 /// Points of the percentile curve, five between each halving of the rest (as HdrHistogram's own
-/// plots have them), as far as the samples tell.
-fn points(times: &Histogram) -> Vec<(f64, f64)> {
+/// plots have them), as far as the samples tell and no point is a lower bound.
+fn points(times: &Survival, together: Together) -> Vec<(f64, f64)> {
     const PER_HALVING: u32 = 5;
     let quantiles = (0..).map(|i| {
         let (halvings, tick) = (i / PER_HALVING, i % PER_HALVING);
@@ -44,9 +86,10 @@ fn points(times: &Histogram) -> Vec<(f64, f64)> {
         1.0 - rest + rest / 2.0 * f64::from(tick) / f64::from(PER_HALVING)
     });
     quantiles
-        .take_while(|q| is_known(times.len(), *q))
         .take(200)
-        .map(|q| (rounded(q), rounded(times.quantile(q) as f64 / 1e6)))
+        .map_while(|q| Some((q, known(times, q, together)?)))
+        .take_while(|(_, found)| !found.is_lower_bound)
+        .map(|(q, found)| (rounded(q), rounded(found.ns as f64 / 1e6)))
         .collect()
 }
 
@@ -60,21 +103,47 @@ pub fn text(figure: Option<&Figure>) -> String {
 mod tests {
     use super::*;
 
+    fn times(answers: u64, open_ms: impl IntoIterator<Item = u64>) -> Times {
+        let mut times = Times::default();
+        (0..answers).for_each(|i| times.answered.record(1_000_000 + i * 1_000));
+        times.censored.open = open_ms.into_iter().map(|ms| ms * 1_000_000).collect();
+        times
+    }
+
     #[test]
     fn what_is_not_known_is_withheld() {
-        let mut times = Histogram::new();
-        (0..400).for_each(|i| times.record(1_000_000 + i * 1_000));
-        let latency = latency(&times, None);
+        let latency = latency(&times(400, []), Together::ONE);
         assert!(latency.p99.is_some());
         assert_eq!(latency.p999, None);
         let last = latency.points.last().unwrap();
         assert!(last.0 > 0.98 && last.0 < 0.991, "{last:?}");
         assert!(latency.points.windows(2).all(|w| w[0].0 < w[1].0));
+        let stalls_together =
+            super::latency(&times(400, []), Together { in_flight: 64, rate: None });
+        assert!(stalls_together.p50.is_some() && stalls_together.p99.is_none());
     }
 
     #[test]
     fn an_empty_histogram_tells_nothing() {
-        let latency = latency(&Histogram::new(), Some(5.0));
+        let latency = latency(&Times::default(), Together { in_flight: 1, rate: Some(5.0) });
         assert_eq!((latency.count, latency.p50, latency.points.len()), (0, None, 0));
+    }
+
+    #[test]
+    fn a_percentile_that_rests_on_what_hangs_says_so() {
+        let latency = latency(&times(1_000, [1_200; 64]), Together::ONE);
+        let text = |figure: &Option<Figure>| super::text(figure.as_ref());
+        assert_eq!((text(&latency.p50), text(&latency.p99)), ("1.5 ms".into(), "≥ 1.2 s".into()));
+        assert_eq!((latency.count, latency.unanswered), (1_000, 64));
+        let max = latency.max.unwrap();
+        assert!(max.is_lower_bound && max.text == "≥ 1.2 s");
+        assert!(latency.points.iter().all(|p| p.1 < 3.0), "the curve ends before it");
+    }
+
+    #[test]
+    fn a_server_that_never_answers_has_lower_bounds_alone() {
+        let latency = latency(&times(0, [300; 64]), Together::ONE);
+        assert_eq!((latency.count, latency.mean), (0, None));
+        assert!(latency.p50.unwrap().text.starts_with("≥ 300"));
     }
 }

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use hotlap_harness::lap::{Share, readings};
 use hotlap_stats::compare::{effect, pairs, pooled};
 use hotlap_stats::estimate::level;
+use hotlap_stats::percentile::Together;
 use hotlap_stats::stop::Goal;
-use hotlap_stats::{Bar, Better, Effect, Estimate, Histogram, Reading, Verdict};
+use hotlap_stats::{Bar, Better, Effect, Estimate, Reading, Verdict};
 
-use super::latency::known;
+use super::latency::{Times, known};
 use crate::record::{Lap, Role, Run};
 
 /// The confidence of every interval of a run, and 1 - the share of false alarms that is accepted
@@ -88,9 +89,9 @@ pub struct Measured {
     /// Against the reference.
     pub against: Option<Against>,
     /// Service time at saturation, all counting laps merged.
-    pub service: Histogram,
+    pub service: Times,
     /// Response time at the common rate, all counting laps merged, and the rate.
-    pub response: Option<(Histogram, f64)>,
+    pub response: Option<(Times, f64)>,
 }
 
 /// A server against another.
@@ -308,7 +309,7 @@ impl Measured {
             .laps
             .iter()
             .filter(own)
-            .filter(|l| l.rate.is_some() && l.counts() && !l.response.is_empty())
+            .filter(|l| l.rate.is_some() && l.counts() && has_responses(l))
             .collect();
         let blocks = blocks(&good);
         let sum = |share: fn(&Lap) -> Option<Share>| {
@@ -318,7 +319,10 @@ impl Measured {
         let costs = sum(Lap::cost_share);
         let quantile = |q: f64| {
             move |laps: &[&Lap]| {
-                known(&merged(laps.iter().map(|l| &l.service)), q).map(|ns| ns as f64)
+                let times = Times::merged(laps.iter().map(|l| (&l.service, &l.service_censored)));
+                // Rounds and restarts are the units of the interval, so that samples of one round
+                // may depend on each other: it is enough that they reach the percentile.
+                known(&times.survival(), q, Together::ONE).map(|found| found.ns as f64)
             }
         };
         let memory = |laps: &[&Lap]| {
@@ -339,11 +343,11 @@ impl Measured {
             p99s: each(&blocks, quantile(0.99)),
             memories: each(&blocks, memory),
             against: None,
-            service: merged(good.iter().map(|l| &l.service)),
-            response: paced
-                .last()
-                .and_then(|l| l.rate)
-                .map(|rate| (merged(paced.iter().map(|l| &l.response)), rate)),
+            service: Times::merged(good.iter().map(|l| (&l.service, &l.service_censored))),
+            response: paced.last().and_then(|l| l.rate).map(|rate| {
+                let laps = paced.iter().map(|l| (&l.response, &l.response_censored));
+                (Times::merged(laps), rate)
+            }),
         }
     }
 }
@@ -375,17 +379,15 @@ fn blocks<'a>(laps: &[&'a Lap]) -> Blocks<'a> {
     blocks
 }
 
+/// Whether anything is known of the response times of a lap, answered or not.
+fn has_responses(lap: &Lap) -> bool {
+    !lap.response.is_empty() || !lap.response_censored.is_empty()
+}
+
 /// One reading a block, of its laps together, where they have one.
 fn each(blocks: &Blocks, figure: impl Fn(&[&Lap]) -> Option<f64>) -> Vec<Reading> {
     let reading = |(at, laps): (&(u32, u32), &Vec<&Lap>)| {
         Some(Reading { heat: at.0, block: at.1, value: figure(laps)? })
     };
     blocks.iter().filter_map(reading).collect()
-}
-
-fn merged<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Histogram {
-    histograms.fold(Histogram::new(), |mut all, one| {
-        all.merge(one);
-        all
-    })
 }

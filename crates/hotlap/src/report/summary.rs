@@ -2,7 +2,8 @@
 //! What is said in sentences is `sentence`'s, what speaks against the figures `warning`'s.
 
 use hotlap_stats::estimate::median;
-use hotlap_stats::{Effect, Estimate, Verdict};
+use hotlap_stats::percentile::Together;
+use hotlap_stats::{Effect, Estimate, Percentile, Survival, Verdict};
 
 use super::figure::{
     self, bare, megabytes, micros, millis, per_second, percent, plural, ratio, rounded,
@@ -212,6 +213,9 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
         usages().map(bytes).filter(|b| *b > 0).max().map(|b| megabytes(b as f64))
     };
     let errors_by_kind = errors(&laps);
+    let load = &run.loads[standing.load];
+    let in_flight = (load.connections * load.pipeline) as u64;
+    let together = |rate| Together { in_flight, rate };
     Row {
         rank: measured.rank,
         name: server.name.clone(),
@@ -227,8 +231,11 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
         instructions_kernel: instructions(run, standing.load, index, |c| c.instructions_kernel),
         switches: switches(&laps),
         against: measured.against.and_then(|a| against(run, standing, &a)),
-        service: latency(&measured.service, None),
-        response: measured.response.as_ref().map(|(times, rate)| latency(times, Some(*rate))),
+        service: latency(&measured.service, together(None)),
+        response: measured
+            .response
+            .as_ref()
+            .map(|(times, rate)| latency(times, together(Some(*rate)))),
         rss_mb: most(|u| u.rss_bytes),
         pss_mb: most(|u| u.pss_bytes),
         cpu_percent: cpu_percent(&laps),
@@ -451,7 +458,16 @@ fn start(run: &Run, start: &record::Start) -> Start {
 }
 
 fn lap(run: &Run, lap: &record::Lap) -> Lap {
-    let times = if lap.rate.is_some() { &lap.response } else { &lap.service };
+    let times = match lap.rate {
+        Some(_) => Survival::new(&lap.response, &lap.response_censored),
+        None => Survival::new(&lap.service, &lap.service_censored),
+    };
+    let (p50, p99, longest) =
+        (times.quantile(0.5), known(&times, 0.99, Together::ONE), times.longest());
+    let bound = |name: &str, of: Option<Percentile>| {
+        of.filter(|found| found.is_lower_bound).map(|_| name.to_owned())
+    };
+    let bounds = [bound("p50", Some(p50)), bound("p99", p99), bound("max", Some(longest))];
     let usage = lap.usage.as_ref();
     let megabytes = |bytes: u64| (bytes > 0).then(|| rounded(bytes as f64 / 1e6));
     let ms = |ns: f64| rounded(ns / 1e6);
@@ -468,9 +484,10 @@ fn lap(run: &Run, lap: &record::Lap) -> Lap {
         errors: lap.failures(),
         requests_per_s: rounded(lap.requests_per_s()),
         cpu_us: lap.cost_ns().map(|ns| rounded(ns / 1e3)),
-        p50_ms: ms(times.quantile(0.5) as f64),
-        p99_ms: known(times, 0.99).map(|ns| ms(ns as f64)),
-        max_ms: ms(times.max() as f64),
+        p50_ms: ms(p50.ns as f64),
+        p99_ms: p99.map(|found| ms(found.ns as f64)),
+        max_ms: ms(longest.ns as f64),
+        lower_bounds: bounds.into_iter().flatten().collect(),
         rss_mb: usage.and_then(|u| megabytes(u.rss_bytes)),
         pss_mb: usage.and_then(|u| megabytes(u.pss_bytes)),
         cpu_percent: usage

@@ -113,7 +113,7 @@ fn moved(costs: &[Reading]) -> Option<f64> {
 fn waits_for_acknowledgements(measured: &Measured) -> bool {
     let (Some(rate), Some(cost)) = (&measured.rate, &measured.cost) else { return false };
     let busy = rate.value * cost.value / 1e9;
-    let ms = |q| measured.service.quantile(q) as f64 / 1e6;
+    let ms = |q| measured.service.answered.quantile(q) as f64 / 1e6;
     busy < 0.5 && ms(0.1) >= 39.5 && ms(0.5) < 60.0
 }
 

@@ -1,6 +1,6 @@
 //! Rows of the store: each record to its columns, and back.
 
-use hotlap_stats::Histogram;
+use hotlap_stats::{Censored, Histogram};
 use rusqlite::{Row, Transaction, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -41,7 +41,7 @@ pub(super) fn put_lap(
     tx.execute(
         "INSERT INTO lap VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
                                  ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28,
-                                 ?29, ?30, ?31, ?32)",
+                                 ?29, ?30, ?31, ?32, ?33, ?34)",
         params![
             run as i64,
             sequence as i64,
@@ -75,6 +75,8 @@ pub(super) fn put_lap(
             json(&lap.series),
             lap.usage.as_ref().map(json),
             json(&lap.failed),
+            json(&lap.service_censored),
+            json(&lap.response_censored),
         ],
     )
     .map(drop)
@@ -139,6 +141,10 @@ pub(super) fn read_lap(row: &Row, times: bool) -> rusqlite::Result<Lap> {
         true => histogram(row, column),
         false => Ok(Histogram::new()),
     };
+    let censored = |row: &Row, column: &str| match times {
+        true => read_json(row, column),
+        false => Ok(Censored::default()),
+    };
     Ok(Lap {
         server: unsigned(row, "server")? as usize,
         load: unsigned(row, "load")? as usize,
@@ -161,6 +167,8 @@ pub(super) fn read_lap(row: &Row, times: bool) -> rusqlite::Result<Lap> {
         bytes: (unsigned(row, "received_bytes")?, unsigned(row, "sent_bytes")?),
         service: histogram(row, "service")?,
         response: histogram(row, "response")?,
+        service_censored: censored(row, "service_censored_json")?,
+        response_censored: censored(row, "response_censored_json")?,
         lag: histogram(row, "lag")?,
         connect: histogram(row, "connect")?,
         series: read_json(row, "series_json")?,

@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use hotlap_harness::gate;
 use hotlap_load::plan::{Pace, Plan, Reuse, Stop};
-use hotlap_load::{Failure, Outcome, Phase};
-use hotlap_stats::Histogram;
+use hotlap_load::{Failure, OpenLoop, Outcome, Phase};
 use hotlap_stats::histogram::interval_log;
+use hotlap_stats::percentile::Together;
+use hotlap_stats::{Censored, Histogram, Percentile, Survival};
 use serde_json::json;
 
 use super::Loaded;
 use crate::report::csv;
 use crate::report::figure::{count, grouped, rate, time};
-use crate::report::latency::known;
+use crate::report::latency::{self, known};
 
 /// For people, short.
 #[must_use]
@@ -32,16 +33,19 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         let (some, all) = (count(up.established), count(up.asked));
         out += &format!("  connected   {some} of {all}: {why}\n");
     }
-    out += &format!("  service     {}\n", times(&outcome.service));
-    if plan.pace != Pace::Closed {
-        out += &format!("  response    {}\n", times(&outcome.response));
-        out += &format!("  sent late   {}\n", times(&outcome.lag));
-        out += &format!("  due         {} requests\n", count(outcome.due));
+    let together = together(plan);
+    let service = Survival::new(&outcome.service, &outcome.service_censored);
+    out += &format!("  service     {}\n", times(&service, together));
+    if let Some(open_loop) = outcome.open_loop() {
+        let response = Survival::new(&outcome.response, &outcome.response_censored);
+        out += &format!("  response    {}\n", times(&response, together));
+        out += &format!("  sent late   {}\n", plain(&outcome.lag));
+        out += &offered(&open_loop);
     }
     if !outcome.handshake.is_empty() {
-        out += &format!("  connect     {}\n", times(&outcome.connect));
+        out += &format!("  connect     {}\n", plain(&outcome.connect));
         let handshakes = count(outcome.handshake.len());
-        out += &format!("  handshake   {}, {handshakes} of them\n", times(&outcome.handshake));
+        out += &format!("  handshake   {}, {handshakes} of them\n", plain(&outcome.handshake));
     }
     out += &format!(
         "  read        {} MB/s\n",
@@ -61,10 +65,11 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         );
     }
     if loaded.latency {
-        let slow = users(outcome);
+        let seen = seen_by_users(outcome);
         out.push('\n');
         for q in [0.5, 0.75, 0.9, 0.99, 0.999, 0.9999] {
-            let value = known(slow, q).map_or_else(too_few, |ns| time(ns as f64 / 1e6));
+            let value = known(&seen, q, together);
+            let value = value.map_or_else(too_few, |found| latency::figure(found).text);
             out += &format!("  {:>7} %  {value}\n", grouped_share(q));
         }
     }
@@ -77,6 +82,20 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
             2,
             width,
         );
+        if let Some(behind) = outcome.open_loop().filter(|o| o.is_behind) {
+            out.push('\n');
+            out += &wrap(
+                &format!(
+                    "RATE NOT REACHED: of {} requests/s offered, {} were answered, and the queue \
+                     grew. Response times depend on how long this runs; those with ≥ are lower \
+                     bounds.",
+                    rate(behind.offered_per_s),
+                    rate(behind.reached_per_s),
+                ),
+                2,
+                width,
+            );
+        }
         if is_late(loaded) {
             out.push('\n');
             out += &wrap(
@@ -143,13 +162,53 @@ fn shape(plan: &Plan, outcome: &Outcome) -> String {
     parts.join(", ")
 }
 
-fn times(times: &Histogram) -> String {
+/// How many requests a stall delays together.
+fn together(plan: &Plan) -> Together {
+    let rate = match plan.pace {
+        Pace::Closed => None,
+        Pace::Constant { rate } | Pace::Poisson { rate, .. } => Some(rate),
+    };
+    Together { in_flight: (plan.connections * plan.pipeline) as u64, rate }
+}
+
+/// Percentiles of times of which `together` are delayed by one stall.
+fn times(times: &Survival, together: Together) -> String {
     if times.is_empty() {
         return "–".to_owned();
     }
-    let at = |q| known(times, q).map_or_else(too_few, |ns| time(ns as f64 / 1e6));
-    let max = time(times.max() as f64 / 1e6);
+    let text = |found| latency::figure(found).text;
+    let at = |q| known(times, q, together).map_or_else(too_few, text);
+    let max = text(times.longest());
     format!("p50 {}  p90 {}  p99 {}  max {max}", at(0.5), at(0.9), at(0.99))
+}
+
+/// Percentiles of times that the generator or single connections cause.
+fn plain(histogram: &Histogram) -> String {
+    times(&Survival::new(histogram, &Censored::default()), Together::ONE)
+}
+
+/// What became of the offered rate.
+fn offered(open_loop: &OpenLoop) -> String {
+    let OpenLoop { offered_per_s, reached_per_s, due, waiting, .. } = *open_loop;
+    let share = reached_per_s / offered_per_s.max(f64::MIN_POSITIVE) * 100.0;
+    let mut out = format!(
+        "  offered     {} requests/s, {} requests\n  reached     {} requests/s, {share:.0} %\n",
+        rate(offered_per_s),
+        count(due),
+        rate(reached_per_s),
+    );
+    out += &format!(
+        "  queue       {} {} unanswered at the end",
+        count(waiting),
+        if waiting == 1 { "request" } else { "requests" }
+    );
+    if waiting > 0 {
+        let growth = grouped(open_loop.growth_per_s, 0).replace('-', "−");
+        let sign = if open_loop.growth_per_s >= 0.0 { "+" } else { "" };
+        let oldest = time(open_loop.oldest_ns as f64 / 1e6);
+        out += &format!(", {sign}{growth}/s, the oldest for {oldest}");
+    }
+    out + "\n"
 }
 
 /// What wrk prints before it measures.
@@ -283,22 +342,19 @@ fn scaled(value: f64, units: &Units, decimals: usize) -> String {
 #[must_use]
 pub fn json(loaded: &Loaded) -> String {
     let outcome = &loaded.outcome;
-    let ms = |times: &Histogram, q| known(times, q).map(|ns| ns as f64 / 1e6);
-    let latency = |times: &Histogram| {
-        (!times.is_empty()).then(|| {
-            json!({
-                "count": times.len(),
-                "mean_ms": times.mean() / 1e6,
-                "stdev_ms": times.stdev() / 1e6,
-                "p50_ms": ms(times, 0.5),
-                "p90_ms": ms(times, 0.9),
-                "p99_ms": ms(times, 0.99),
-                "p999_ms": ms(times, 0.999),
-                "p9999_ms": ms(times, 0.9999),
-                "max_ms": times.max() as f64 / 1e6,
-            })
+    let latency = |times: Times| (!times.survival.is_empty()).then(|| times.json());
+    let open_loop = outcome.open_loop().map(|o| {
+        json!({
+            "offered_per_s": o.offered_per_s,
+            "reached_per_s": o.reached_per_s,
+            "is_behind": o.is_behind,
+            "due": o.due,
+            "waiting": o.waiting,
+            "growth_per_s": o.growth_per_s,
+            "oldest_ms": o.oldest_ns as f64 / 1e6,
         })
-    };
+    });
+    let [service, response, lag, connect, handshake] = Times::all(loaded);
     let value = json!({
         "url": loaded.url,
         "figures": {
@@ -306,11 +362,12 @@ pub fn json(loaded: &Loaded) -> String {
             "answers": outcome.answers,
             "errors": outcome.failures.total(),
             "late": is_late(loaded),
-            "service": latency(&outcome.service),
-            "response": latency(&outcome.response),
-            "lag": latency(&outcome.lag),
-            "connect": latency(&outcome.connect),
-            "handshake": latency(&outcome.handshake),
+            "open_loop": open_loop,
+            "service": latency(service),
+            "response": latency(response),
+            "lag": latency(lag),
+            "connect": latency(connect),
+            "handshake": latency(handshake),
         },
         "plan": loaded.plan,
         "outcome": outcome,
@@ -331,30 +388,92 @@ pub fn csv(loaded: &Loaded) -> String {
     put("errors", outcome.failures.total() as f64, "");
     put("window", outcome.window_ns as f64 / 1e9, "s");
     put("received", outcome.bytes.received as f64, "B");
-    if loaded.plan.pace != Pace::Closed {
-        put("due", outcome.due as f64, "");
-        put("late", f64::from(u8::from(is_late(loaded))), "");
+    let yes = |is: bool| f64::from(u8::from(is));
+    if let Some(o) = outcome.open_loop() {
+        put("due", o.due as f64, "");
+        put("offered_per_s", o.offered_per_s, "1/s");
+        put("behind", yes(o.is_behind), "");
+        put("waiting", o.waiting as f64, "");
+        put("queue_growth_per_s", o.growth_per_s, "1/s");
+        put("oldest_waiting", o.oldest_ns as f64 / 1e6, "ms");
+        put("late", yes(is_late(loaded)), "");
     }
-    for (name, times) in [
-        ("service", &outcome.service),
-        ("response", &outcome.response),
-        ("lag", &outcome.lag),
-        ("connect", &outcome.connect),
-        ("handshake", &outcome.handshake),
-    ] {
-        if times.is_empty() {
+    for times in Times::all(loaded) {
+        let name = times.name;
+        if times.survival.is_empty() {
             continue;
         }
-        put(&format!("{name}_mean"), times.mean() / 1e6, "ms");
-        put(&format!("{name}_stdev"), times.stdev() / 1e6, "ms");
-        for (label, q) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)] {
-            if let Some(ns) = known(times, q) {
-                put(&format!("{name}_{label}"), ns as f64 / 1e6, "ms");
+        if !times.answered.is_empty() {
+            put(&format!("{name}_mean"), times.answered.mean() / 1e6, "ms");
+            put(&format!("{name}_stdev"), times.answered.stdev() / 1e6, "ms");
+        }
+        let labels = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];
+        let found = labels.map(|(label, q)| (label, known(&times.survival, q, times.together)));
+        for (label, found) in found.into_iter().chain([("max", Some(times.survival.longest()))]) {
+            let Some(found) = found else { continue };
+            put(&format!("{name}_{label}"), found.ns as f64 / 1e6, "ms");
+            if found.is_lower_bound {
+                put(&format!("{name}_{label}_is_lower_bound"), 1.0, "");
             }
         }
-        put(&format!("{name}_max"), times.max() as f64 / 1e6, "ms");
     }
     lines.into_iter().map(|line| csv::line(line.into_iter())).collect()
+}
+
+/// The times of one name, for the forms that machines read.
+struct Times<'a> {
+    name: &'static str,
+    answered: &'a Histogram,
+    survival: Survival,
+    together: Together,
+}
+
+impl<'a> Times<'a> {
+    fn all(loaded: &'a Loaded) -> [Self; 5] {
+        let (outcome, whole) = (&loaded.outcome, Censored::default());
+        let of = |name, answered, censored, together| Self {
+            name,
+            answered,
+            survival: Survival::new(answered, censored),
+            together,
+        };
+        let together = together(&loaded.plan);
+        [
+            of("service", &outcome.service, &outcome.service_censored, together),
+            of("response", &outcome.response, &outcome.response_censored, together),
+            of("lag", &outcome.lag, &whole, Together::ONE),
+            of("connect", &outcome.connect, &whole, Together::ONE),
+            of("handshake", &outcome.handshake, &whole, Together::ONE),
+        ]
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let Self { answered, survival, together, .. } = self;
+        let quantile = |q| known(survival, q, *together);
+        let found = [
+            ("p50", quantile(0.5)),
+            ("p90", quantile(0.9)),
+            ("p99", quantile(0.99)),
+            ("p999", quantile(0.999)),
+            ("p9999", quantile(0.9999)),
+            ("max", Some(survival.longest())),
+        ];
+        let moment = |ns: f64| (!answered.is_empty()).then_some(ns / 1e6);
+        let is_bound = |(name, found): &(&'static str, Option<Percentile>)| {
+            found.is_some_and(|f| f.is_lower_bound).then_some(*name)
+        };
+        let mut value = json!({
+            "count": answered.len(),
+            "unanswered": survival.len() - answered.len(),
+            "mean_ms": moment(answered.mean()),
+            "stdev_ms": moment(answered.stdev()),
+            "lower_bounds": found.iter().filter_map(is_bound).collect::<Vec<_>>(),
+        });
+        for (name, found) in found {
+            value[format!("{name}_ms")] = json!(found.map(|f| f.ns as f64 / 1e6));
+        }
+        value
+    }
 }
 
 /// HdrHistogram's percentile distribution, in milliseconds: of response times where there are any.
@@ -372,6 +491,14 @@ pub fn hlog(loaded: &Loaded) -> String {
     let service = [("service", &outcome.service)];
     let tagged = if outcome.response.is_empty() { &[] } else { &service[..] };
     interval_log(loaded.opened, length, users(outcome), tagged)
+}
+
+/// The same, with the requests that were not answered.
+fn seen_by_users(outcome: &Outcome) -> Survival {
+    if outcome.due == 0 {
+        return Survival::new(&outcome.service, &outcome.service_censored);
+    }
+    Survival::new(&outcome.response, &outcome.response_censored)
 }
 
 /// The times that a user sees: from the moment a request was due, where there is one.

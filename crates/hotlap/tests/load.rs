@@ -1,0 +1,114 @@
+//! `hotlap load` against servers that hang or are overloaded: what it prints.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+
+const HELLO: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\nHello, World!";
+
+/// A server on a port of its own; `before` is called before each answer. Returns its URL.
+fn serve(before: impl Fn() + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let before = Arc::new(before);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            stream.set_nodelay(true).unwrap();
+            let before = before.clone();
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while stream.read(&mut buffer).is_ok_and(|count| count > 0) {
+                    before();
+                    if stream.write_all(HELLO).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    url
+}
+
+/// Answers so many requests and no more.
+fn hangs_after(answers: usize) -> String {
+    let count = AtomicUsize::new(0);
+    serve(move || {
+        if count.fetch_add(1, Ordering::SeqCst) >= answers {
+            std::thread::sleep(Duration::from_secs(60));
+        }
+    })
+}
+
+/// A worker that takes 2 ms for each request.
+fn slow() -> String {
+    let worker = Mutex::new(());
+    serve(move || {
+        let _one_at_a_time = worker.lock().unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+    })
+}
+
+fn load(arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hotlap"));
+    command.args(["load", "--no-check"]).args(arguments);
+    let output = command.env("HOTLAP_CONFIG", "/dev/null").output().unwrap();
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
+
+fn line<'a>(text: &'a str, name: &str) -> &'a str {
+    let found = text.lines().find(|l| l.trim_start().starts_with(name));
+    found.unwrap_or_else(|| panic!("no {name} in {text}"))
+}
+
+#[test]
+fn percentiles_that_rest_on_a_hang_are_lower_bounds_in_every_form() {
+    let (code, text) = load(&["-c4", "-d1s", "--latency", &hangs_after(20)]);
+    assert_eq!(code, Some(0));
+    let service = line(&text, "service");
+    assert!(!line(&text, "50 %").contains('≥'), "{text}");
+    assert!(service.contains("p99 ≥ ") && service.contains("max ≥ "), "{text}");
+    assert!(line(&text, "99 %").contains('≥'), "{text}");
+
+    let (_, json) = load(&["-c4", "-d1s", "--format", "json", &hangs_after(20)]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let service = &json["figures"]["service"];
+    assert_eq!((&service["count"], &service["unanswered"]), (&20.into(), &4.into()));
+    let bounds = ["p90", "p99", "p999", "p9999", "max"];
+    assert_eq!(service["lower_bounds"], Value::from(bounds.to_vec()));
+    assert!(service["p99_ms"].as_f64().unwrap() >= 100.0, "{service}");
+    assert!(json["figures"]["open_loop"].is_null());
+
+    let (_, csv) = load(&["-c4", "-d1s", "--format", "csv", &hangs_after(20)]);
+    assert!(csv.contains("service_p99_is_lower_bound,1,\n"), "{csv}");
+    assert!(!csv.contains("service_p50_is_lower_bound"), "{csv}");
+}
+
+#[test]
+fn a_rate_that_is_not_reached_is_told_with_its_queue() {
+    let (code, text) = load(&["-c4", "-d1s", "-R", "1000", &slow()]);
+    assert_eq!(code, Some(0), "a slow server is no error");
+    assert!(line(&text, "offered").contains("requests/s, "), "{text}");
+    assert!(line(&text, "reached").ends_with(" %"), "{text}");
+    let queue = line(&text, "queue");
+    assert!(queue.contains("requests unanswered at the end, +"), "{text}");
+    assert!(queue.contains("/s, the oldest for "), "{text}");
+    assert!(text.contains("RATE NOT REACHED"), "{text}");
+    assert!(line(&text, "response").contains('≥'), "{text}");
+
+    let (_, json) = load(&["-c4", "-d1s", "-R", "1000", "--format", "json", &slow()]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let (figures, found) = (&json["figures"], &json["figures"]["open_loop"]);
+    let number = |name: &str| found[name].as_f64().unwrap();
+    assert_eq!(found["is_behind"], true);
+    assert!(number("reached_per_s") < 510.0, "{found}");
+    assert_eq!(number("due") - number("waiting"), figures["answers"].as_f64().unwrap());
+    assert!(number("growth_per_s") >= 480.0, "{found}");
+
+    let (_, wrk) = load(&["-c4", "-d1s", "-R", "1000", "--format", "wrk", "--latency", &slow()]);
+    assert!(!wrk.contains('≥') && wrk.contains("Latency Distribution"), "{wrk}");
+}
