@@ -39,22 +39,40 @@ pub struct Bar {
     pub better: Better,
 }
 
+/// An effect, and the systematic error that it may contain.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Comparison {
+    /// One server against another.
+    pub effect: Effect,
+    /// By how much the way of measuring may have shifted the ratio, in log units, at least 0. The
+    /// A/A control cannot show it, because it shifts both copies of one program alike; a verdict
+    /// must exceed it on top of the noise.
+    pub bias: f64,
+}
+
+impl From<Effect> for Comparison {
+    /// Without bias.
+    fn from(effect: Effect) -> Self {
+        Self { effect, bias: 0.0 }
+    }
+}
+
 impl Bar {
     /// The verdicts on several servers against one reference, in their order.
     ///
     /// A server differs if its p-value, corrected by [`holm`] for the number of servers, is at most
-    /// alpha, *and* its ratio is farther from 1 than the noise.
+    /// alpha, *and* its ratio is farther from 1 than the noise and its bias together.
     #[must_use]
-    pub fn verdicts(&self, effects: &[Effect]) -> Vec<Verdict> {
-        let p = holm(&effects.iter().map(|e| e.p).collect::<Vec<_>>());
-        effects.iter().zip(p).map(|(effect, p)| self.verdict(effect, p)).collect()
+    pub fn verdicts(&self, comparisons: &[Comparison]) -> Vec<Verdict> {
+        let p = holm(&comparisons.iter().map(|c| c.effect.p).collect::<Vec<_>>());
+        comparisons.iter().zip(p).map(|(comparison, p)| self.verdict(comparison, p)).collect()
     }
 
-    /// The verdict on one effect whose p-value is already corrected.
-    fn verdict(&self, effect: &Effect, p: f64) -> Verdict {
+    /// The verdict on one comparison whose p-value is already corrected.
+    fn verdict(&self, Comparison { effect, bias }: &Comparison, p: f64) -> Verdict {
         let log_ratio = effect.ratio.value.ln();
         // A NaN on either side must end in "no difference".
-        let differs = p <= self.alpha && log_ratio.abs() > self.noise;
+        let differs = p <= self.alpha && log_ratio.abs() > self.noise + bias;
         match self.better {
             _ if !differs => Verdict::NoDifference,
             Better::Higher if log_ratio > 0.0 => Verdict::Better,
@@ -111,7 +129,8 @@ impl Bar {
         let p = holm(&both.iter().map(|(.., e)| e.map_or(1.0, |e| e.p)).collect::<Vec<_>>());
         let mut apart = vec![vec![false; n]; n];
         for ((a, b, effect), p) in both.into_iter().zip(p) {
-            let differ = effect.is_some_and(|e| self.verdict(&e, p) != Verdict::NoDifference);
+            let differ =
+                effect.is_some_and(|e| self.verdict(&e.into(), p) != Verdict::NoDifference);
             apart[a][b] = differ;
             apart[b][a] = differ;
         }
@@ -162,27 +181,36 @@ mod tests {
 
     #[test]
     fn better_depends_on_which_way_the_figure_is_good() {
-        let effects = [effect(&pairs(&other(110.0), &server(100.0)), 0.95).unwrap()];
+        let effects = [effect(&pairs(&other(110.0), &server(100.0)), 0.95).unwrap().into()];
         assert_eq!(bar(Better::Higher).verdicts(&effects), [Verdict::Better]);
         assert_eq!(bar(Better::Lower).verdicts(&effects), [Verdict::Worse]);
     }
 
     #[test]
     fn a_difference_within_the_noise_is_none_however_sure_it_is() {
-        let effects = [effect(&pairs(&server(102.0), &server(100.0)), 0.95).unwrap()];
-        assert!(effects[0].p < 1e-6);
+        let effects: [Comparison; 1] =
+            [effect(&pairs(&server(102.0), &server(100.0)), 0.95).unwrap().into()];
+        assert!(effects[0].effect.p < 1e-6);
         let noisy = Bar { noise: 0.03, ..bar(Better::Higher) };
         assert_eq!(noisy.verdicts(&effects), [Verdict::NoDifference]);
         assert_eq!(bar(Better::Higher).verdicts(&effects), [Verdict::Better]);
     }
 
     #[test]
+    fn bias_widens_what_a_verdict_must_exceed() {
+        let effect = effect(&pairs(&server(102.0), &server(100.0)), 0.95).unwrap();
+        let with = |bias| bar(Better::Higher).verdicts(&[Comparison { effect, bias }]);
+        assert_eq!(with(0.0), [Verdict::Better]);
+        assert_eq!(with(0.03), [Verdict::NoDifference]);
+    }
+
+    #[test]
     fn no_data_and_no_numbers_end_in_no_difference() {
         let one = [Reading { heat: 0, block: 0, value: 300.0 }];
-        let effects = [effect(&pairs(&one, &server(100.0)), 0.95).unwrap()];
+        let effects = [effect(&pairs(&one, &server(100.0)), 0.95).unwrap().into()];
         assert_eq!(bar(Better::Higher).verdicts(&effects), [Verdict::NoDifference]);
         let nan = Bar { noise: f64::NAN, ..bar(Better::Higher) };
-        let effects = [effect(&pairs(&server(102.0), &server(100.0)), 0.95).unwrap()];
+        let effects = [effect(&pairs(&server(102.0), &server(100.0)), 0.95).unwrap().into()];
         assert_eq!(nan.verdicts(&effects), [Verdict::NoDifference]);
     }
 

@@ -360,7 +360,7 @@ fn smallest(twin: &[Reading], reference: &[Reading], bar: &Bar) -> Option<f64> {
         let dearer = |r: &Reading| Reading { value: r.value * (1.0 + by), ..*r };
         let dearer: Vec<Reading> = twin.iter().map(dearer).collect();
         let found = effect(&pairs(&dearer, reference), 1.0 - bar.alpha);
-        found.is_some_and(|effect| bar.verdicts(&[effect])[0] == Verdict::Worse)
+        found.is_some_and(|effect| bar.verdicts(&[effect.into()])[0] == Verdict::Worse)
     };
     (1..=500).map(|step| f64::from(step) / 1e3).find(|by| called(*by))
 }

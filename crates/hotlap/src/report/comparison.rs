@@ -202,7 +202,7 @@ fn effects(
     let drift = drift.map_or(0.0, |d| d.ratio.value.ln().abs());
     let noise = before.reach(measure).max(after.reach(measure)).max(drift);
     let bar = Bar { alpha: 1.0 - confidence, noise, better: measure.better() };
-    judged(&bar, effects.collect())
+    judged(&bar, effects.map(|e| e.map(Into::into)).collect())
 }
 
 fn ceiling((before, after): &(Standing, Standing), confidence: f64) -> Option<Effect> {

@@ -8,7 +8,7 @@ use hotlap_harness::lap::{Share, readings};
 use hotlap_stats::compare::{effect, pairs, pooled};
 use hotlap_stats::estimate::level;
 use hotlap_stats::stop::Goal;
-use hotlap_stats::{Bar, Better, Effect, Estimate, Histogram, Reading, Verdict};
+use hotlap_stats::{Bar, Better, Comparison, Effect, Estimate, Histogram, Reading, Verdict};
 
 use super::latency::known;
 use crate::record::{Lap, Role, Run};
@@ -262,14 +262,22 @@ impl Standing {
     ) -> Vec<Option<(Effect, Verdict)>> {
         let against = self.side(reference, measure);
         let bound = |i: usize| measure.is_bound_by_generator() && self.servers[i].is_bound;
-        let effects: Vec<Option<Effect>> = others
+        let comparisons = others
             .iter()
-            .map(|&i| match bound(i) || bound(reference) {
-                true => None,
-                false => effect(&pairs(&self.side(i, measure), &against), self.confidence),
+            .map(|&i| {
+                let is_exact = !bound(i) && !bound(reference);
+                let pairs = is_exact.then(|| pairs(&self.side(i, measure), &against))?;
+                let bias = self.bias(i, reference, measure);
+                Some(Comparison { effect: effect(&pairs, self.confidence)?, bias })
             })
             .collect();
-        judged(&self.bar_against(reference, measure), effects)
+        judged(&self.bar_against(reference, measure), comparisons)
+    }
+
+    /// By how much the way of measuring may have shifted `server` against `other`, in log units:
+    /// what a verdict must exceed on top of the noise, see [`Comparison::bias`].
+    fn bias(&self, _server: usize, _other: usize, _measure: Measure) -> f64 {
+        0.0
     }
 
     /// A server's requests/s over the ceiling's.
@@ -350,10 +358,10 @@ impl Measured {
 
 /// Effects with their verdicts; those that are not known stay so.
 #[must_use]
-pub fn judged(bar: &Bar, effects: Vec<Option<Effect>>) -> Vec<Option<(Effect, Verdict)>> {
-    let known: Vec<Effect> = effects.iter().flatten().copied().collect();
+pub fn judged(bar: &Bar, comparisons: Vec<Option<Comparison>>) -> Vec<Option<(Effect, Verdict)>> {
+    let known: Vec<Comparison> = comparisons.iter().flatten().copied().collect();
     let mut verdicts = bar.verdicts(&known).into_iter();
-    effects.into_iter().map(|e| e.and_then(|e| Some((e, verdicts.next()?)))).collect()
+    comparisons.into_iter().map(|c| c.and_then(|c| Some((c.effect, verdicts.next()?)))).collect()
 }
 
 /// Whether a server takes part in comparisons: not the ceiling, not the hidden double, not one that
