@@ -21,4 +21,4 @@ pub use changes::changes;
 pub use compare::{Effect, Pair};
 pub use estimate::{Estimate, Reading};
 pub use histogram::Histogram;
-pub use verdict::{Bar, Better, Comparison, Verdict};
+pub use verdict::{Bar, Better, Comparison, Floor, Verdict, Why};
