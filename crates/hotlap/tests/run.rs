@@ -217,9 +217,10 @@ fn the_reference_and_its_double_are_one_side() {
         assert!((both.value - (own.value * double.value).sqrt()).abs() < 1e-6);
     }
     assert_eq!(standing.side(1, Measure::Cost), of(1));
-    let noise = |other| standing.bar_against(other, Measure::Cost).noise;
-    assert!((noise(0) / standing.reach(Measure::Cost) - 0.75_f64.sqrt()).abs() < 1e-12);
-    assert!((noise(1) / standing.reach(Measure::Cost) - 1.0).abs() < 1e-12);
+    let floor = |other| standing.bar_against(other, Measure::Cost).floor.log_units().unwrap();
+    let control = standing.noise(Measure::Cost).unwrap().reach();
+    assert!((floor(0) / control - 0.75_f64.sqrt()).abs() < 1e-12);
+    assert!((floor(1) / control - 1.0).abs() < 1e-12);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! What is said in sentences is `sentence`'s, what speaks against the figures `warning`'s.
 
 use hotlap_stats::estimate::median;
-use hotlap_stats::{Effect, Estimate, Verdict};
+use hotlap_stats::{Effect, Estimate, Verdict, Why};
 
 use super::figure::{
     self, bare, megabytes, micros, millis, per_second, percent, plural, ratio, rounded,
@@ -173,7 +173,7 @@ fn table(run: &Run, standing: &Standing) -> Table {
     let shown =
         |i: &usize| run.servers[*i].role != Role::Double && run.servers[*i].retired.is_none();
     let mut order: Vec<usize> = (0..run.servers.len()).filter(shown).collect();
-    order.sort_by(|&a, &b| place(run, standing, a).total_cmp(&place(run, standing, b)));
+    in_order(run, standing, &mut order);
     Table {
         load: standing.load,
         title: match run.loads.len() {
@@ -184,20 +184,32 @@ fn table(run: &Run, standing: &Standing) -> Table {
         reference: standing.reference.map(|r| run.servers[r].name.clone()),
         noise: noise(run, standing),
         rows: order.into_iter().map(|server| row(run, standing, server)).collect(),
-        sentences: sentence::verdicts(run, standing),
+        sentences: sentence::sentences(run, standing),
     }
 }
 
-/// Where a row goes: a ladder keeps its rungs' order, all else goes by requests/s; then those
-/// without a figure, then the ceiling.
-fn place(run: &Run, standing: &Standing, server: usize) -> f64 {
+/// Puts servers in the order of the table.
+pub(super) fn in_order(run: &Run, standing: &Standing, servers: &mut [usize]) {
+    servers.sort_by(|&a, &b| {
+        let ((a, figure_a), (b, figure_b)) = (place(run, standing, a), place(run, standing, b));
+        a.cmp(&b).then(figure_a.total_cmp(&figure_b))
+    });
+}
+
+/// Where a row goes: by rank; within a rank those that the generator limits first, by CPU time per
+/// request, then the others by requests/s; then those without a rank in the same order, then the
+/// ceiling. Layers keep the order of their steps.
+fn place(run: &Run, standing: &Standing, server: usize) -> ((u32, u32), f64) {
     let measured = &standing.servers[server];
+    let rank = measured.rank.unwrap_or(u32::MAX - 1);
     match (run.servers[server].role, &measured.rate) {
-        (Role::Ceiling, _) => f64::INFINITY,
-        _ if run.question == Question::Ladder => server as f64,
-        (_, None) => f64::MAX,
-        // Ties within a rank are broken by the figure itself; a rank is never out of its order.
-        (_, Some(rate)) => -rate.value,
+        (Role::Ceiling, _) => ((u32::MAX, 0), 0.0),
+        _ if run.question == Question::Ladder => ((0, 0), server as f64),
+        (_, Some(_)) if measured.is_bound => {
+            ((rank, 0), measured.cost.map_or(f64::MAX, |cost| cost.value))
+        }
+        (_, Some(rate)) => ((rank, 1), -rate.value),
+        (_, None) => ((rank, 2), 0.0),
     }
 }
 
@@ -244,7 +256,7 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
 }
 
 fn of_ceiling(standing: &Standing, server: usize) -> Option<Figure> {
-    match standing.ceiling == Some(server) && standing.servers[server].rate.is_some() {
+    match standing.ceiling == Some(server) && standing.servers[server].cost.is_some() {
         true => Some(bare(100.0, "100 %".to_owned())),
         false => standing.of_ceiling(server).as_ref().map(percent),
     }
@@ -367,6 +379,15 @@ pub(super) fn verdict(measure: Measure, found: Option<Verdict>) -> &'static str 
     };
     match found {
         None => "not to be told",
+        Some(Verdict::Inconclusive(Why::TooFewRestarts)) => {
+            "inconclusive: fewer than three restarts"
+        }
+        Some(Verdict::Inconclusive(Why::NoiseUnknown)) => {
+            "inconclusive: the noise floor is unknown"
+        }
+        Some(Verdict::Inconclusive(Why::ControlDiffers)) => {
+            "inconclusive: the A/A control differs from the reference"
+        }
         Some(Verdict::NoDifference) => "no difference that could be measured",
         Some(Verdict::Better) => better,
         Some(Verdict::Worse) => worse,
