@@ -145,12 +145,12 @@ impl Comparison {
         let confidence = confidence(before.0).max(confidence(after.0));
         let mut table = Table { title: load_words(&after.0.loads[load.1]), servers: Vec::new() };
         let found = compared(&sides, servers, confidence);
-        for (&(old, new), against) in servers.iter().zip(found) {
+        for (&(old, new), against) in servers.iter().zip(&found) {
             let name = &after.0.servers[new].name;
             self.sentences.push(sentence::verdict(
                 &format!("{name} of {}", after.1),
                 &format!("{} of {}", before.0.servers[old].name, before.1),
-                &against,
+                against,
             ));
             table.servers.push(Server {
                 name: name.clone(),
@@ -158,10 +158,14 @@ impl Comparison {
                     before.0.servers[old].version.clone(),
                     after.0.servers[new].version.clone(),
                 ),
-                changes: changes(&sides, (old, new), &against),
+                changes: changes(&sides, (old, new), against),
             });
         }
         self.tables.push(table);
+        let weaker = [(before.0, before.1, load.0), (after.0, after.1, load.1)]
+            .into_iter()
+            .min_by_key(|(run, _, load)| sentence::restarts(run, *load));
+        self.sentences.extend(weaker.and_then(|run| sentence::needed(run, &found)));
         if let Some(change) = ceiling(&sides, confidence).filter(|_| self.control.is_empty()) {
             self.control = format!(
                 "The ceiling, the same program in both runs, made {} the requests/s from run to \

@@ -6,8 +6,8 @@ use super::{INCONCLUSIVE, Measure, Report, Role, Row, Table};
 const INDENT: &str = "  ";
 
 /// The report as JUnit XML: a server that failed is a failure, one without a figure is an error,
-/// one that breaks a rule of `--fail-if` is a failure, and one whose comparison with the reference is
-/// inconclusive is skipped.
+/// one that breaks a rule of `--fail-if` is a failure, and one whose comparison with the reference
+/// is inconclusive is skipped.
 #[must_use]
 pub fn render(report: &Report) -> String {
     let mut cases: Vec<String> = Vec::new();
@@ -41,7 +41,8 @@ pub fn render(report: &Report) -> String {
     }
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"hotlap\" \
-         tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\" time=\"{}\" timestamp=\"{}\">\n{}\
+         tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\" \
+         time=\"{}\" timestamp=\"{}\">\n{}\
          {INDENT}</testsuite>\n</testsuites>\n",
         cases.len(),
         report.run.took_s,

@@ -21,7 +21,8 @@ pub fn sentences(run: &Run, standing: &Standing) -> Vec<String> {
         Question::Ladder => Vec::new(),
         _ => verdicts(run, standing).into_iter().chain(limited(run, standing)).collect(),
     };
-    sentences.extend(needed(run, standing));
+    let found = standing.servers.iter().filter_map(|s| s.against.as_ref());
+    sentences.extend(needed((run, "this run", standing.load), found));
     sentences
 }
 
@@ -57,21 +58,24 @@ fn limited(run: &Run, standing: &Standing) -> Option<String> {
     Some(format!("The load generator limits {servers} (≥); {are} ordered by CPU time per request."))
 }
 
-/// What would make the inconclusive comparisons of a table conclusive; `None` where there are none.
-fn needed(run: &Run, standing: &Standing) -> Option<String> {
-    let all = standing.servers.iter().filter_map(|s| s.against);
-    let found = |against: Against| [against.cost, against.rate].into_iter().flatten();
-    let why = all.flat_map(found).find_map(|(_, verdict)| match verdict {
+/// What would make inconclusive comparisons conclusive, given a run, what to call it, and one of
+/// its loads; `None` where there are none.
+#[must_use]
+pub fn needed<'a>(
+    (run, name, load): (&Run, &str, usize),
+    found: impl IntoIterator<Item = &'a Against>,
+) -> Option<String> {
+    let all = found.into_iter().flat_map(|against| [against.cost, against.rate]).flatten();
+    let why = all.map(|(_, verdict)| verdict).find_map(|verdict| match verdict {
         Verdict::Inconclusive(why) => Some(why),
         _ => None,
     })?;
     Some(match why {
         Why::TooFewRestarts => {
-            let restarts = run.laps.iter().filter(|l| l.load == standing.load).map(|l| l.heat + 1);
-            let restarts = restarts.max().unwrap_or(0);
+            let restarts = restarts(run, load);
             format!(
                 "A verdict needs at least {LEAST_RESTARTS} restarts of each server with laps that \
-                 count; this run has {restarts}. {}",
+                 count; {name} has {restarts}. {}",
                 remedy(run, restarts)
             )
         }
@@ -89,19 +93,23 @@ fn needed(run: &Run, standing: &Standing) -> Option<String> {
     })
 }
 
+/// How many restarts have laps under a load.
+#[must_use]
+pub fn restarts(run: &Run, load: usize) -> u32 {
+    run.laps.iter().filter(|l| l.load == load).map(|l| l.heat + 1).max().unwrap_or(0)
+}
+
 /// How a run gets enough restarts; the budget by what the restarts so far took.
 fn remedy(run: &Run, restarts: u32) -> String {
     let option = format!("--heats {LEAST_RESTARTS}");
     if restarts == 0 || restarts >= LEAST_RESTARTS || run.took_ms == 0 {
         return format!("A longer --budget, or {option}, gives more.");
     }
-    let each_s = run.took_ms as f64 / 1e3 / f64::from(restarts);
+    let least_s = run.took_ms as f64 / 1e3 / f64::from(restarts) * f64::from(LEAST_RESTARTS);
     // Rounded up to what somebody would type.
-    let step_s = if each_s < 20.0 { 10.0 } else { 60.0 };
-    let budget_s = (each_s * f64::from(LEAST_RESTARTS) / step_s).ceil() * step_s;
-    let budget = match budget_s < 120.0 {
-        true => format!("{budget_s}s"),
-        false => format!("{}m", (budget_s / 60.0).ceil()),
+    let budget = match (least_s / 10.0).ceil() * 10.0 {
+        seconds if seconds < 120.0 => format!("{seconds}s"),
+        seconds => format!("{}m", (seconds / 60.0).ceil()),
     };
     format!("A --budget of about {budget}, or {option}, gives enough.")
 }
@@ -150,6 +158,7 @@ fn cheaper(server: &str, other: &str, cost: &Estimate, against: &Against) -> Str
         false => ratio(&inverse(&effect.ratio)).full(),
     };
     match (against.rate, against.limited) {
+        (None, Some(Limited::Both)) => format!("{lead}."),
         (None, Some(limited)) => format!("{lead}; {}.", bound(server, other, limited)),
         (None, None) => format!("{lead}; requests/s cannot be compared."),
         (Some((effect, Verdict::Inconclusive(_))), _) => {
@@ -161,12 +170,13 @@ fn cheaper(server: &str, other: &str, cost: &Estimate, against: &Against) -> Str
     }
 }
 
-/// What is known of requests/s where the generator limits one of two servers, or both.
+/// What is known of requests/s where the generator limits one of two servers, or both. That it
+/// limits both is said once for the table, see [`limited`].
 fn bound(server: &str, other: &str, limited: Limited) -> String {
     let at_least = |fast: &str, slow: &str, low: f64| {
         let times = ratio(&Estimate { value: low, low: f64::NAN, high: f64::NAN }).text;
         format!(
-            "{fast}, which the load generator limits, serves at least {times} the requests of {slow}"
+            "limited by the load generator, {fast} serves at least {times} the requests of {slow}"
         )
     };
     match limited {
@@ -188,7 +198,6 @@ fn no_difference(server: &str, other: &str, against: &Against) -> String {
     let figures: Vec<String> = [
         against.rate.map(|(e, _)| format!("{} in requests/s", ratio(&e.ratio).full())),
         against.cost.map(|(e, _)| format!("{} in CPU time per request", ratio(&e.ratio).full())),
-        against.limited.map(|limited| bound(server, other, limited)),
     ]
     .into_iter()
     .flatten()
@@ -196,22 +205,29 @@ fn no_difference(server: &str, other: &str, against: &Against) -> String {
     let known = || [against.rate, against.cost].into_iter().flatten();
     let is_undecided = |(_, v): (Effect, Verdict)| matches!(v, Verdict::Inconclusive(_));
     let figures = figures.join(", ");
+    // Why requests/s is missing, where the sentence for the table does not say it.
+    let bound = match against.limited {
+        None | Some(Limited::Both) => String::new(),
+        Some(limited) => format!("; {}", bound(server, other, limited)),
+    };
     match () {
         () if known().count() == 0 => match against.limited {
             None => format!("{server} and {other} cannot be compared: too few laps count."),
-            Some(limited) => format!("{server} and {other}: {}.", bound(server, other, limited)),
+            Some(_) => format!("The CPU time of {server} or {other} is unknown{bound}."),
         },
         () if known().all(is_undecided) => {
-            format!("Inconclusive: {server} against {other}: {figures}.")
+            format!("Inconclusive: {server} against {other}: {figures}{bound}.")
         }
         () if known().all(|(e, _)| !e.ratio.is_bounded()) => {
-            format!("Too few laps to tell {server} from {other}: {figures}.")
+            format!("Too few laps to tell {server} from {other}: {figures}{bound}.")
         }
         () if known().any(|(e, _)| beyond_one(&e)) => format!(
             "Not sure that {server} and {other} differ: {figures}; among so many comparisons, or \
-             beside today's noise, that may be chance."
+             beside today's noise, that may be chance{bound}."
         ),
-        () => format!("No difference between {server} and {other} could be measured: {figures}."),
+        () => format!(
+            "No difference between {server} and {other} could be measured: {figures}{bound}."
+        ),
     }
 }
 

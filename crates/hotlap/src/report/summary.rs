@@ -2,7 +2,7 @@
 //! What is said in sentences is `sentence`'s, what speaks against the figures `warning`'s.
 
 use hotlap_stats::estimate::median;
-use hotlap_stats::{Effect, Estimate, Verdict, Why};
+use hotlap_stats::{Effect, Estimate, Floor, Verdict, Why};
 
 use super::figure::{
     self, bare, megabytes, micros, millis, per_second, percent, plural, ratio, rounded,
@@ -398,18 +398,20 @@ fn noise(run: &Run, standing: &Standing) -> Option<Noise> {
     let server = run.servers[standing.reference?].name.clone();
     let (rate, cost) = (standing.rate_noise, standing.cost_noise);
     rate.or(cost)?;
-    let band = |effect: Option<Effect>| {
-        let reach = effect?.reach();
-        reach.is_finite().then(|| rounded(reach.exp_m1()))
+    let band = |effect: Option<Effect>, measure| {
+        let is_known = standing.floor(measure) != Floor::Unusable(Why::NoiseUnknown);
+        is_known.then_some(rounded(effect?.reach().exp_m1()))
     };
-    let (rate_band, cost_band) = (band(rate), band(cost));
+    let (rate_band, cost_band) = (band(rate, Measure::Rate), band(cost, Measure::Cost));
     let said: Vec<String> = [(rate_band, "in requests/s"), (cost_band, "in CPU time per request")]
         .into_iter()
         .filter_map(|(band, what)| Some(format!("{} {what}", figure::spread(band?))))
         .collect();
     let sentence = match said.is_empty() {
         true => {
-            format!("Noise here today: not known yet ({server} against itself needs more laps).")
+            format!(
+                "Noise here today: not known yet ({server} against itself needs more restarts)."
+            )
         }
         false => format!("Noise here today: {} ({server} against itself).", said.join(", ")),
     };

@@ -56,18 +56,16 @@ fn bound(run: &Run, standing: &Standing) -> Option<String> {
     };
     let told = standing.servers.iter().enumerate().filter(is_told);
     let names: Vec<&str> = told.map(|(server, _)| run.servers[server].name.as_str()).collect();
-    let are_many = match names.len() {
-        0 => return None,
-        count => count > 1,
-    };
+    if names.is_empty() {
+        return None;
+    }
     let load = match run.loads.get(standing.load) {
         Some(load) if run.loads.len() > 1 => format!(" (load {})", load.name),
         _ => String::new(),
     };
-    let verb = if are_many { "are lower bounds" } else { "is a lower bound" };
     Some(format!(
-        "{}{load}: requests/s {verb} (≥), because the load generator was busy. Give it more cores \
-         (-t 2), or the server fewer (--cpus 1).",
+        "{}{load}: requests/s is a lower bound (≥), because the load generator was busy. Give it \
+         more cores (-t 2), or the server fewer (--cpus 1).",
         names.join(", ")
     ))
 }
