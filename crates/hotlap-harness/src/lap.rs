@@ -257,10 +257,9 @@ pub fn readings(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Readin
 /// reads as half a response: too few to be seen, and more than none.
 #[must_use]
 pub fn rates(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Reading> {
-    let time_per_request = laps
-        .into_iter()
-        .map(|(heat, block, s)| (heat, block, Share { amount: s.of, of: s.amount }));
-    let mut readings = per_request(time_per_request, 0.5);
+    let inverse = |share: Share| Share { amount: share.of, of: share.amount };
+    let laps = laps.into_iter().map(|(heat, block, share)| (heat, block, inverse(share)));
+    let mut readings = per_request(laps, 0.5);
     readings.iter_mut().for_each(|reading| reading.value = 1.0 / reading.value);
     readings
 }

@@ -1,16 +1,17 @@
 //! Verdicts and ranks: which differences between servers count.
 //!
-//! A verdict needs three things: at least [`LEAST_RESTARTS`] restarts, a p-value that holds although
-//! several comparisons are made ([`holm`]), and a difference larger than what separates two copies
-//! of one program ([`Floor`]). Without the first or the third, a comparison is inconclusive.
+//! A verdict needs three things: at least [`LEAST_RESTARTS`] restarts, a p-value that holds even
+//! though several comparisons are made ([`holm`]), and a difference larger than what separates two
+//! copies of one program ([`Floor`]). Without enough restarts, or where the noise floor is unknown,
+//! a comparison is inconclusive.
 
 use serde::{Deserialize, Serialize};
 
 use crate::compare::Effect;
 
 /// Fewer restarts than this give no verdict. Restarts differ, so an interval needs to know by how
-/// much: from one restart it says nothing about the next one (72 % of such intervals hold the truth,
-/// see `tests/coverage`), and from two it rests on one degree of freedom.
+/// much: from one restart it says nothing about the next one (72 % of such intervals hold the
+/// truth, see `tests/coverage`), and from two it rests on one degree of freedom.
 pub const LEAST_RESTARTS: u32 = 3;
 
 /// The A/A control counts as different when even the near end of its interval is further from 1
@@ -189,7 +190,7 @@ impl Bar {
 /// method bounds this within each measure. Across the two, the p-values are not corrected, which
 /// keeps the full power for CPU time per request (one server against the reference: p ≤ 0.05).
 /// What bounds the family is the noise floor, a second condition that depends on other data than
-/// the p-value does: both hold together by chance for 0.3 to 2.5 % of tables in one measure, and for
+/// the p-value does: both hold together by chance in 0.3 to 2.5 % of tables in one measure, and in
 /// at most 5 % in two (simulated in `tests/coverage/family.rs`). Without a control there is no
 /// second condition, and the two measures have to be passed in together.
 ///
