@@ -237,8 +237,8 @@ impl Share {
     }
 }
 
-/// One reading a block of an amount per request: the sum over its mirrored laps, each given as heat,
-/// block and share, so that a drift that is linear in time cancels within the block.
+/// One reading a block of an amount per request: the sum over its mirrored laps, each given as
+/// heat, block and share, so that a drift that is linear in time cancels within the block.
 ///
 /// A block without a request has no figure of its own. It counts all the same: the server was
 /// measured, and what it spent belongs to the requests before and after. So every block of that
