@@ -1,6 +1,6 @@
 //! One short measured window of one server under one load.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hotlap_load::Outcome;
 use hotlap_stats::estimate::Reading;
@@ -236,20 +236,68 @@ impl Share {
     }
 }
 
-/// One reading a block: the sum over its mirrored laps, each given as heat, block and share, so
-/// that a drift that is linear in time cancels within the block.
+/// One reading a block of an amount per request: the sum over its mirrored laps, each given as
+/// heat, block and share, so that a drift that is linear in time cancels within the block.
+///
+/// A block without a request has no figure of its own. It counts all the same: the server was
+/// measured, and what it spent belongs to the requests before and after. So every block of that
+/// heat reads what the whole heat says, all amounts over all requests. A heat without any request
+/// has no reading.
 #[must_use]
 pub fn readings(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Reading> {
-    let mut blocks = BTreeMap::<(u32, u32), Share>::new();
+    per_request(laps, 0.0)
+}
+
+/// One reading a block of requests/s, as [`readings`] makes them.
+///
+/// A block without a response cannot be compared as a ratio, and leaving it out would make a server
+/// that stalls look better. So every block of that heat reads what the whole heat says, all
+/// responses over all time, which is exactly what the server served. A heat without any response
+/// reads as half a response: too few to be seen, and more than none.
+#[must_use]
+pub fn rates(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Reading> {
+    let inverse = |share: Share| Share { amount: share.of, of: share.amount };
+    let laps = laps.into_iter().map(|(heat, block, share)| (heat, block, inverse(share)));
+    let mut readings = per_request(laps, 0.5);
+    readings.iter_mut().for_each(|reading| reading.value = 1.0 / reading.value);
+    readings
+}
+
+/// How many blocks have no request at all.
+#[must_use]
+pub fn silent_blocks(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> u32 {
+    let (blocks, _) = sums(laps);
+    blocks.values().filter(|sum| sum.amount <= 0.0).count() as u32
+}
+
+/// Shares summed up by block, and by heat.
+type Sums = (BTreeMap<(u32, u32), Share>, BTreeMap<u32, Share>);
+
+fn sums(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Sums {
+    let (mut blocks, mut heats) = Sums::default();
     for (heat, block, share) in laps {
-        let sum = blocks.entry((heat, block)).or_default();
-        *sum = sum.and(share);
+        let block = blocks.entry((heat, block)).or_default();
+        *block = block.and(share);
+        let heat = heats.entry(heat).or_default();
+        *heat = heat.and(share);
     }
-    blocks
-        .into_iter()
-        .filter_map(|((heat, block), sum)| Some(Reading { heat, block, value: sum.value()? }))
-        .filter(|reading| reading.value > 0.0)
-        .collect()
+    (blocks, heats)
+}
+
+/// Readings of shares that are divided by requests; a heat counts as at least `least` requests.
+fn per_request(laps: impl IntoIterator<Item = (u32, u32, Share)>, least: f64) -> Vec<Reading> {
+    let (blocks, heats) = sums(laps);
+    let is_silent = |sum: &Share| sum.of <= 0.0;
+    let stalled: BTreeSet<u32> =
+        blocks.iter().filter(|(_, sum)| is_silent(sum)).map(|((heat, _), _)| *heat).collect();
+    let reading = |((heat, block), sum): ((u32, u32), Share)| {
+        let sum = match stalled.contains(&heat) {
+            true => Share { of: heats[&heat].of.max(least), ..heats[&heat] },
+            false => sum,
+        };
+        Some(Reading { heat, block, value: sum.value()? })
+    };
+    blocks.into_iter().filter_map(reading).filter(|reading| reading.value > 0.0).collect()
 }
 
 #[cfg(test)]
@@ -277,8 +325,39 @@ mod tests {
     #[test]
     fn a_lap_in_which_the_server_stood_still_weighs_what_it_weighs() {
         let rate = |answers| (0, 0, Share { amount: answers, of: 0.1 });
-        let readings = readings([rate(1_000.0), rate(0.0), rate(1_000.0), rate(1_000.0)]);
+        let readings = rates([rate(1_000.0), rate(0.0), rate(1_000.0), rate(1_000.0)]);
         assert_eq!(readings.len(), 1);
         assert!((readings[0].value - 7_500.0).abs() < 1e-9);
+    }
+
+    /// A round without a response was left out, so that a server that stalls looked better.
+    #[test]
+    fn a_round_without_a_response_counts() {
+        let lap = |heat, block, answers| (heat, block, Share { amount: answers, of: 0.1 });
+        let laps = [
+            lap(0, 0, 900.0),
+            lap(0, 1, 0.0),
+            lap(0, 2, 600.0),
+            lap(1, 0, 1_000.0),
+            lap(2, 0, 0.0),
+            lap(2, 1, 0.0),
+        ];
+        let values: Vec<f64> = rates(laps).iter().map(|r| r.value).collect();
+        let expected = [5_000.0, 5_000.0, 5_000.0, 10_000.0, 2.5, 2.5];
+        assert_eq!(values.len(), expected.len());
+        for (value, expected) in values.iter().zip(expected) {
+            assert!((value / expected - 1.0).abs() < 1e-12, "{values:?}");
+        }
+        assert_eq!(silent_blocks(laps), 3);
+    }
+
+    #[test]
+    fn what_a_server_spends_in_a_round_without_a_response_is_part_of_its_cost() {
+        let lap = |block, cpu, requests| (0, block, Share { amount: cpu, of: requests });
+        let values: Vec<f64> =
+            readings([lap(0, 50.0, 10.0), lap(1, 50.0, 0.0)]).iter().map(|r| r.value).collect();
+        assert_eq!(values, [10.0, 10.0]);
+        assert_eq!(readings([lap(0, 50.0, 0.0)]), [], "no request, no cost per request");
+        assert_eq!(readings([lap(0, 0.0, 10.0)]), [], "an unknown amount is no reading");
     }
 }

@@ -22,16 +22,6 @@ pub struct Pair {
     pub log_ratio: f64,
 }
 
-/// What an interval rests on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Basis {
-    /// Fresh starts: the interval holds for the next start too.
-    Heats,
-    /// The blocks of one start: the interval holds for that start alone, and says so.
-    OneHeat,
-}
-
 /// What the pairs say together.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
@@ -50,14 +40,8 @@ pub struct Effect {
 }
 
 impl Effect {
-    /// What the interval rests on.
-    #[must_use]
-    pub fn basis(&self) -> Basis {
-        if self.heats > 1 { Basis::Heats } else { Basis::OneHeat }
-    }
-
     /// The larger distance of the interval's two ends from "no difference", in log units: of the
-    /// reference against its double this is the noise of the day.
+    /// A/A control against the reference this is the noise floor.
     #[must_use]
     pub fn reach(&self) -> f64 {
         self.ratio.low.ln().abs().max(self.ratio.high.ln().abs())
@@ -97,9 +81,9 @@ pub fn pooled(one: &[Reading], other: &[Reading]) -> Vec<Reading> {
 /// from the blocks of all heats), and the interval is Student's over the heats, with one degree of
 /// freedom less than heats: the highest level that was repeated is what an interval may rest on
 /// (Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013, section 6). With one
-/// heat it rests on the blocks, see [`Effect::basis`]. `tests/coverage` has the simulation that
-/// chose this among nine estimators: its 95 % intervals hold the truth in 93 to 98 of 100 made-up
-/// runs.
+/// heat it rests on the blocks, holds for that heat alone, and gets no verdict
+/// ([`crate::verdict::LEAST_RESTARTS`]). `tests/coverage` has the simulation that chose this among
+/// nine estimators: its 95 % intervals hold the truth in 93 to 98 of 100 made-up runs.
 #[must_use]
 pub fn effect(pairs: &[Pair], confidence: f64) -> Option<Effect> {
     let fit = pairs.iter().filter(|p| p.log_ratio.is_finite());

@@ -68,11 +68,6 @@ pub fn level(readings: &[Reading], confidence: f64) -> Option<Estimate> {
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    middle(&sorted)
-}
-
-/// The median of values in order.
-fn middle(sorted: &[f64]) -> Option<f64> {
     let n = sorted.len();
     match n {
         0 => None,
@@ -95,57 +90,9 @@ pub fn mad(values: &[f64]) -> Option<f64> {
     Some(NORMAL_PER_MEDIAN * median(&deviations)?)
 }
 
-/// The median with its order-statistics interval: no assumption on the distribution, only that the
-/// values are independent. The ends are the values of rank k and n+1-k for the largest k at which
-/// the binomial distribution keeps `confidence` (Le Boudec, "Performance Evaluation of Computer and
-/// Communication Systems", theorem 2.1). Fewer than 6 values cannot reach 95 %: the ends are then
-/// infinite. `None` for no values.
-#[must_use]
-pub fn median_interval(values: &[f64], confidence: f64) -> Option<Estimate> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let value = middle(&sorted)?;
-    let n = sorted.len();
-    // Walks up the binomial(n, 1/2) probabilities in logarithms: 2^-n alone underflows at 1,075.
-    let per_side = (1.0 - confidence) / 2.0;
-    let (mut ln_term, mut below, mut k) = (-(n as f64) * std::f64::consts::LN_2, 0.0, 0);
-    while k < n / 2 {
-        below += ln_term.exp();
-        if below > per_side {
-            break;
-        }
-        ln_term += ((n - k) as f64 / (k + 1) as f64).ln();
-        k += 1;
-    }
-    let (low, high) = match k {
-        0 => (f64::NEG_INFINITY, f64::INFINITY),
-        k => (sorted[k - 1], sorted[n - k]),
-    };
-    Some(Estimate { value, low, high })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn counted(n: u32) -> Vec<f64> {
-        (1..=n).map(f64::from).collect()
-    }
-
-    #[test]
-    fn a_median_of_five_has_no_interval_at_95_percent() {
-        let five = median_interval(&counted(5), 0.95).unwrap();
-        assert!(!five.is_bounded());
-        let six = median_interval(&counted(6), 0.95).unwrap();
-        assert_eq!((six.value, six.low, six.high), (3.5, 1.0, 6.0));
-    }
-
-    #[test]
-    fn the_interval_of_a_median_survives_many_values() {
-        let many = median_interval(&counted(5000), 0.95).unwrap();
-        // 2,500 ± 1.96 × √5000 / 2 = 2,500 ± 69.3
-        assert_eq!((many.low, many.high), (2431.0, 2570.0));
-    }
 
     #[test]
     fn mad_ignores_a_wild_value() {

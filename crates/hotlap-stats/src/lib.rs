@@ -22,4 +22,4 @@ pub use compare::{Effect, Pair};
 pub use estimate::{Estimate, Reading};
 pub use histogram::Histogram;
 pub use percentile::{Ages, Censored, Percentile, Survival};
-pub use verdict::{Bar, Better, Verdict};
+pub use verdict::{Bar, Better, Comparison, Floor, Verdict, Why};

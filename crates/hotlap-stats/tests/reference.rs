@@ -1,7 +1,7 @@
 //! Against values that other tools computed: SciPy 1.17.1 with NumPy 2.4.6, by the expression that
 //! stands above each.
 
-use hotlap_stats::estimate::{mad, median_interval};
+use hotlap_stats::estimate::mad;
 use hotlap_stats::percentile::is_known;
 use hotlap_stats::verdict::holm;
 use hotlap_stats::{Pair, Reading, compare, student};
@@ -60,15 +60,6 @@ fn the_interval_of_one_block_a_heat_is_students() {
 fn the_median_absolute_deviation() {
     // scipy.stats.median_abs_deviation(x, scale='normal')
     close(mad(&[2.1, 3.5, 2.2, 9.9, 2.4, 2.0, 2.6]).unwrap(), 0.44478066555168033);
-}
-
-#[test]
-fn the_ranks_of_a_medians_interval() {
-    // scipy.stats.binom.cdf(k - 1, 20, 0.5) is 0.0207 at k = 6 and 0.0577 at k = 7, so the ends are
-    // the values of rank 6 and 15.
-    let x: Vec<f64> = (1..=20).map(f64::from).collect();
-    let interval = median_interval(&x, 0.95).unwrap();
-    assert_eq!((interval.low, interval.high), (6.0, 15.0));
 }
 
 #[test]

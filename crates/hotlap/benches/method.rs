@@ -37,6 +37,7 @@ use hotlap_harness::live::Live;
 use hotlap_harness::track::Track;
 use hotlap_stats::compare::{effect, pairs};
 use hotlap_stats::estimate::{Reading, median};
+use hotlap_stats::verdict::verdicts;
 use hotlap_stats::{Bar, Better, Verdict};
 use serde::{Deserialize, Serialize};
 
@@ -338,8 +339,8 @@ fn race(arena: &Arena, options: &Options, run: u64, rounds: u64) -> Found {
         rounds,
         twin_cost,
         twin_rate,
-        alarm_cost: cost != Verdict::NoDifference,
-        alarm_rate: rate != Verdict::NoDifference,
+        alarm_cost: cost.differs(),
+        alarm_rate: rate.differs(),
         dearer_cost,
         called_dearer: called == Verdict::Worse,
         smallest: smallest(&costs(2), &costs(0), &bar),
@@ -361,7 +362,7 @@ fn smallest(twin: &[Reading], reference: &[Reading], bar: &Bar) -> Option<f64> {
         let dearer = |r: &Reading| Reading { value: r.value * (1.0 + by), ..*r };
         let dearer: Vec<Reading> = twin.iter().map(dearer).collect();
         let found = effect(&pairs(&dearer, reference), 1.0 - bar.alpha);
-        found.is_some_and(|effect| bar.verdicts(&[effect])[0] == Verdict::Worse)
+        found.is_some_and(|effect| verdicts(&[(*bar, effect.into())])[0] == Verdict::Worse)
     };
     (1..=500).map(|step| f64::from(step) / 1e3).find(|by| called(*by))
 }

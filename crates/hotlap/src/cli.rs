@@ -73,7 +73,7 @@ Exit codes:
     1  hotlap itself could not go on (a file, the store, the system)
     2  the command line, a suite or a manifest makes no sense
     3  a server failed, answered wrongly, or could not take part
-    4  measured, but not to be relied on
+    4  measured, but not to be relied on, or too little to decide --fail-if
     5  a regression beyond --fail-if, outside of the noise
   130  ended by Ctrl-C; what there was by then is kept"#;
 

@@ -14,8 +14,8 @@ pub enum Exit {
     Usage = 2,
     /// A server failed, answered wrongly, or could not take part.
     ServerFailed = 3,
-    /// It was measured, but the measurement cannot be relied on: no lap passed its gates, or the
-    /// instrument is off.
+    /// It was measured, but the measurement cannot be relied on: no lap passed its gates, a rule of
+    /// `--fail-if` is about a comparison that is inconclusive, or the self-test failed.
     Invalid = 4,
     /// A regression beyond `--fail-if`, outside of the noise.
     Regression = 5,
@@ -30,7 +30,7 @@ impl Exit {
         (Self::Error, "hotlap itself could not go on (a file, the store, the system)"),
         (Self::Usage, "the command line, a suite or a manifest makes no sense"),
         (Self::ServerFailed, "a server failed, answered wrongly, or could not take part"),
-        (Self::Invalid, "measured, but not to be relied on"),
+        (Self::Invalid, "measured, but not to be relied on, or too little to decide --fail-if"),
         (Self::Regression, "a regression beyond --fail-if, outside of the noise"),
         (Self::Interrupted, "ended by Ctrl-C; what there was by then is kept"),
     ];

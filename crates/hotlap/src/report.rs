@@ -47,6 +47,15 @@ pub const LONGER: &str = "longer";
 /// The verdict that a server's memory is more than the reference's.
 pub const MORE: &str = "more";
 
+/// What a verdict begins with where the data do not permit one; the reason follows.
+pub const INCONCLUSIVE: &str = "inconclusive";
+
+/// Whether a verdict, in words, is that a server is worse than the other.
+#[must_use]
+pub fn is_worse(verdict: &str) -> bool {
+    [SLOWER, DEARER, LONGER, MORE].contains(&verdict)
+}
+
 /// How a report can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -207,7 +216,8 @@ pub struct Table {
 /// One server under one load.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
-    /// Its rank; `None` where it has none (a bound, the ceiling, too few laps).
+    /// 1 + the number of servers that are better; `None` for the ceiling and where no verdict is
+    /// possible (fewer than three restarts, an unknown noise floor).
     pub rank: Option<u32>,
     /// What tables call it.
     pub name: String,
@@ -223,7 +233,7 @@ pub struct Row {
     pub is_bound: bool,
     /// Right answers per second.
     pub requests_per_s: Option<Figure>,
-    /// As per cent of the ceiling's.
+    /// The ceiling's CPU time per request, as per cent of this server's.
     pub of_ceiling: Option<Figure>,
     /// CPU time of the whole process tree, in microseconds a request.
     pub cpu_us: Option<Figure>,
@@ -270,24 +280,24 @@ pub struct Against {
     pub reference: String,
     /// Requests/s over the reference's.
     pub requests_per_s: Option<Figure>,
-    /// `faster`, `slower`, or `no difference that could be measured`.
+    /// `faster`, `slower`, `no difference that could be measured`, or `inconclusive: ` and why.
     pub requests_per_s_verdict: String,
     /// CPU time a request over the reference's.
     pub cost: Option<Figure>,
-    /// `cheaper`, `dearer`, or `no difference that could be measured`.
+    /// `cheaper`, `dearer`, `no difference that could be measured`, or `inconclusive: ` and why.
     pub cost_verdict: String,
     /// The median service time over the reference's.
     pub p50: Option<Figure>,
-    /// `shorter`, `longer`, or `no difference that could be measured`.
+    /// `shorter`, `longer`, `no difference that could be measured`, or `inconclusive: ` and why.
     pub p50_verdict: String,
     /// The 99th percentile of service time over the reference's; `None` where a lap has too few
     /// answers to know it.
     pub p99: Option<Figure>,
-    /// `shorter`, `longer`, or `no difference that could be measured`.
+    /// `shorter`, `longer`, `no difference that could be measured`, or `inconclusive: ` and why.
     pub p99_verdict: String,
     /// Resident memory over the reference's.
     pub memory: Option<Figure>,
-    /// `less`, `more`, or `no difference that could be measured`.
+    /// `less`, `more`, `no difference that could be measured`, or `inconclusive: ` and why.
     pub memory_verdict: String,
 }
 
@@ -530,9 +540,9 @@ pub struct Lap {
 }
 
 impl Against {
-    /// What one measure says: the ratio, if it is known, and whether the verdict is "worse".
+    /// What one measure says: the ratio, if it is known, and the verdict in words.
     #[must_use]
-    pub fn of(&self, measure: Measure) -> (Option<&Figure>, bool) {
+    pub fn of(&self, measure: Measure) -> (Option<&Figure>, &str) {
         let (ratio, verdict) = match measure {
             Measure::Rate => (&self.requests_per_s, &self.requests_per_s_verdict),
             Measure::Cost => (&self.cost, &self.cost_verdict),
@@ -540,7 +550,7 @@ impl Against {
             Measure::P99 => (&self.p99, &self.p99_verdict),
             Measure::Memory => (&self.memory, &self.memory_verdict),
         };
-        (ratio.as_ref(), [SLOWER, DEARER, LONGER, MORE].contains(&verdict.as_str()))
+        (ratio.as_ref(), verdict)
     }
 }
 

@@ -77,6 +77,25 @@ fn exit_codes_are_those_of_a_run() {
     assert_eq!(json["tables"][0]["servers"][0]["changes"][1]["verdict"], "dearer");
 }
 
+/// Runs of two restarts got verdicts, and a rule of `--fail-if` passed where there was none.
+#[test]
+fn runs_of_two_restarts_are_inconclusive_and_no_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    for share in [1.0, 1.2] {
+        let mut scene = changed(share);
+        scene.race.heats = Some(2);
+        hold(&scene, Some(Store::open(&path).unwrap()));
+    }
+    let output = hotlap(&path, &["compare", "1", "2", "--fail-if", "cost +3%"]);
+    assert_eq!(output.status.code(), Some(4));
+    let said = [output.stdout, output.stderr].map(|s| String::from_utf8(s).unwrap()).concat();
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("Inconclusive: go/net-http of run 2 against go/net-http of run 1: "));
+    assert!(said.contains("--fail-if cannot be decided: 1.20×"), "{said}");
+    assert!(said.contains("A verdict needs at least 3 restarts of each server"), "{said}");
+}
+
 #[test]
 fn a_baseline_is_found_by_its_name() {
     let folder = tempfile::tempdir().unwrap();

@@ -54,7 +54,7 @@ impl Machine {
     }
 
     /// How much longer a lap takes than it should, as a logarithm.
-    fn lap(&mut self) -> f64 {
+    pub fn lap(&mut self) -> f64 {
         let noise = LAP_NOISE * self.normal();
         if self.uniform() >= self.world.outliers {
             return noise;

@@ -5,6 +5,7 @@
 
 mod candidates;
 mod data;
+mod family;
 mod stopping;
 
 use std::fmt::Write as _;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Figure, Report, Role, Row, Table};
+use super::{Figure, INCONCLUSIVE, Report, Role, Row, Table};
 
 /// For github-action-benchmark, tool `customSmallerIsBetter`: a list of figures of which less is
 /// better. Requests/s is not among them, since one file has one direction: CPU time a request says
@@ -73,10 +73,16 @@ fn rows(report: &Report) -> impl Iterator<Item = (String, &Row)> {
         .map(move |(t, r)| (named(t, r), r))
 }
 
-/// What stands under a point of the chart.
+/// What stands under a point of the chart. It says where a run is inconclusive, because the chart
+/// compares each run with the one before.
 fn extra(report: &Report, row: &Row) -> String {
     let version = if row.version.is_empty() { &row.command } else { &row.version };
-    format!("{version}\n{}\n{}", report.run.title.join(" · "), report.host.line)
+    let verdict = row.against.as_ref().map_or("", |against| against.cost_verdict.as_str());
+    let verdict = match verdict.starts_with(INCONCLUSIVE) {
+        true => format!("\n{verdict}"),
+        false => String::new(),
+    };
+    format!("{version}\n{}\n{}{verdict}", report.run.title.join(" · "), report.host.line)
 }
 
 fn text(value: &Value) -> String {

@@ -5,11 +5,11 @@ pub mod markdown;
 pub mod terminal;
 
 use hotlap_stats::compare::unpaired;
-use hotlap_stats::{Bar, Effect, Estimate, Verdict};
+use hotlap_stats::{Bar, Effect, Estimate, Floor, Verdict};
 use serde::Serialize;
 
 use super::figure::{megabytes, micros, millis, per_second, ratio};
-use super::standing::{Against, Measure, Standing, confidence, is_compared, judged};
+use super::standing::{Against, Measure, Standing, confidence, families, is_compared};
 use super::summary::{load_words, state_note, verdict};
 use super::{Figure, date, sentence};
 use crate::record::{Load, Run};
@@ -143,15 +143,14 @@ impl Comparison {
     fn load(&mut self, before: (&Run, &str), after: (&Run, &str), load: Both, servers: &[Both]) {
         let sides = (Standing::of(before.0, load.0), Standing::of(after.0, load.1));
         let confidence = confidence(before.0).max(confidence(after.0));
-        let found = Measure::ALL.map(|m| effects(&sides, m, servers, confidence));
         let mut table = Table { title: load_words(&after.0.loads[load.1]), servers: Vec::new() };
-        for (place, &(old, new)) in servers.iter().enumerate() {
-            let against = Against::by(|measure| found[measure as usize][place]);
+        let found = compared(&sides, servers, confidence);
+        for (&(old, new), against) in servers.iter().zip(&found) {
             let name = &after.0.servers[new].name;
             self.sentences.push(sentence::verdict(
                 &format!("{name} of {}", after.1),
                 &format!("{} of {}", before.0.servers[old].name, before.1),
-                &against,
+                against,
             ));
             table.servers.push(Server {
                 name: name.clone(),
@@ -159,10 +158,14 @@ impl Comparison {
                     before.0.servers[old].version.clone(),
                     after.0.servers[new].version.clone(),
                 ),
-                changes: changes(&sides, (old, new), &against),
+                changes: changes(&sides, (old, new), against),
             });
         }
         self.tables.push(table);
+        let weaker = [(before.0, before.1, load.0), (after.0, after.1, load.1)]
+            .into_iter()
+            .min_by_key(|(run, _, load)| sentence::restarts(run, *load));
+        self.sentences.extend(weaker.and_then(|run| sentence::needed(run, &found)));
         if let Some(change) = ceiling(&sides, confidence).filter(|_| self.control.is_empty()) {
             self.control = format!(
                 "The ceiling, the same program in both runs, made {} the requests/s from run to \
@@ -179,30 +182,40 @@ impl Comparison {
     }
 }
 
-/// The effect of each server in one measure, judged together.
-///
-/// The bar is the larger of what separated the reference from itself in either run, and of what the
-/// ceiling did from one to the other.
-fn effects(
+/// Each server against itself in the other run.
+fn compared(sides: &(Standing, Standing), servers: &[Both], confidence: f64) -> Vec<Against> {
+    let found = families(Measure::ALL.map(|measure| {
+        let bar = bar(sides, measure, confidence);
+        let effects = servers.iter().map(|pair| effect(sides, *pair, measure, confidence));
+        effects.map(|e| Some((bar, e?.into()))).collect()
+    }));
+    let of = |place: usize| Against::by(|measure| found[measure as usize][place]);
+    (0..servers.len()).map(of).collect()
+}
+
+/// One server in both runs; none where the generator hides what the measure would say.
+fn effect(
     (before, after): &(Standing, Standing),
+    (old, new): Both,
     measure: Measure,
-    servers: &[Both],
     confidence: f64,
-) -> Vec<Option<(Effect, Verdict)>> {
-    let effects = servers.iter().map(|&(old, new)| {
-        let (old, new) = (&before.servers[old], &after.servers[new]);
-        let bound = measure.is_bound_by_generator() && (old.is_bound || new.is_bound);
-        let found = || unpaired(new.readings(measure), old.readings(measure), confidence);
-        if bound { None } else { found() }
-    });
+) -> Option<Effect> {
+    let (old, new) = (&before.servers[old], &after.servers[new]);
+    let is_bound = measure.is_bound_by_generator() && (old.is_bound || new.is_bound);
+    let found = || unpaired(new.readings(measure), old.readings(measure), confidence);
+    if is_bound { None } else { found() }
+}
+
+/// The noise floor is the higher one of the two runs, and at least what the ceiling did from one to
+/// the other.
+fn bar((before, after): &(Standing, Standing), measure: Measure, confidence: f64) -> Bar {
     let drift = before.ceiling.zip(after.ceiling).and_then(|(old, new)| {
         let (old, new) = (&before.servers[old], &after.servers[new]);
         unpaired(new.readings(measure), old.readings(measure), confidence)
     });
-    let drift = drift.map_or(0.0, |d| d.ratio.value.ln().abs());
-    let noise = before.reach(measure).max(after.reach(measure)).max(drift);
-    let bar = Bar { alpha: 1.0 - confidence, noise, better: measure.better() };
-    judged(&bar, effects.collect())
+    let drift = drift.map_or(Floor::NoControl, |d| Floor::Known(d.ratio.value.ln().abs()));
+    let floor = before.floor(measure).or_higher(after.floor(measure)).or_higher(drift);
+    Bar { alpha: 1.0 - confidence, floor, better: measure.better() }
 }
 
 fn ceiling((before, after): &(Standing, Standing), confidence: f64) -> Option<Effect> {

@@ -132,11 +132,10 @@ fn headline(report: &Report) -> Vec<String> {
     if let ([table, _, ..], Some(first)) = (&report.tables[..], report.sentences.first()) {
         return vec![format!("{}: {first}", table.title)];
     }
-    if !report.sentences.is_empty() {
-        return report.sentences.clone();
-    }
-    if !report.ladder.is_empty() {
-        return report.ladder.iter().map(|s| s.sentence.clone()).collect();
+    let steps = report.ladder.iter().map(|step| &step.sentence);
+    let said: Vec<String> = steps.chain(&report.sentences).cloned().collect();
+    if !said.is_empty() {
+        return said;
     }
     let rows = || report.tables.iter().flat_map(|t| &t.rows).filter(|r| r.role != Role::Ceiling);
     let measured: Vec<String> = rows()

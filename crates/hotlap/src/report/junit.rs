@@ -1,16 +1,17 @@
 //! The report as JUnit XML, which every CI shows as a list of tests: one case a server and load.
 
-use super::{Report, Role, Row, Table};
+use super::{INCONCLUSIVE, Measure, Report, Role, Row, Table};
 
 /// Before the suite's last line.
 const INDENT: &str = "  ";
 
 /// The report as JUnit XML: a server that failed is a failure, one without a figure is an error,
-/// one that breaks a rule of `--fail-if` is a failure.
+/// one that breaks a rule of `--fail-if` is a failure, and one whose comparison with the reference
+/// is inconclusive is skipped.
 #[must_use]
 pub fn render(report: &Report) -> String {
     let mut cases: Vec<String> = Vec::new();
-    let (mut failures, mut errors) = (report.failed.len(), 0);
+    let (mut failures, mut errors, mut skipped) = (report.failed.len(), 0, 0);
     for failed in &report.failed {
         let text = format!("{}\n{}\n{}", failed.command, failed.last_words.join("\n"), failed.cure);
         let message = format!("{}: {}", failed.phase, failed.cause);
@@ -31,19 +32,33 @@ pub fn render(report: &Report) -> String {
                 errors += 1;
                 fault("error", "no lap counts", &report.warnings.join("\n"))
             }
-            () => String::new(),
+            () => undecided(row).map_or_else(String::new, |why| {
+                skipped += 1;
+                fault("skipped", why, &table.sentences.join("\n"))
+            }),
         };
         cases.push(case(&name(table, row), &said(row), &fault));
     }
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"hotlap\" \
-         tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" time=\"{}\" timestamp=\"{}\">\n{}\
+         tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\" \
+         time=\"{}\" timestamp=\"{}\">\n{}\
          {INDENT}</testsuite>\n</testsuites>\n",
         cases.len(),
         report.run.took_s,
         report.run.began.trim_end_matches('Z'),
         cases.concat()
     )
+}
+
+/// Why a server's comparison with the reference is inconclusive; `None` where it has a verdict in
+/// CPU time per request or in requests/s.
+fn undecided(row: &Row) -> Option<&str> {
+    let against = row.against.as_ref()?;
+    let verdicts = [Measure::Cost, Measure::Rate].map(|measure| against.of(measure));
+    let mut known = verdicts.into_iter().filter(|(ratio, _)| ratio.is_some()).map(|(_, v)| v);
+    let first = known.next().filter(|v| v.starts_with(INCONCLUSIVE))?;
+    known.all(|v| v.starts_with(INCONCLUSIVE)).then_some(first)
 }
 
 fn name(table: &Table, row: &Row) -> String {

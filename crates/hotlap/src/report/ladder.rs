@@ -3,7 +3,7 @@
 use hotlap_stats::Estimate;
 
 use super::figure::{count, ratio};
-use super::standing::{Standing, is_compared};
+use super::standing::{Against, Pair, Standing, is_compared};
 use super::{Step, sentence};
 use crate::record::{Gate, Lap, Run};
 
@@ -11,7 +11,10 @@ use crate::record::{Gate, Lap, Run};
 #[must_use]
 pub fn steps(run: &Run, standing: &Standing) -> Vec<Step> {
     let rungs = (0..run.servers.len()).filter(|&i| is_compared(run, i));
-    rungs.filter_map(|to| Some(step(run, standing, below(run, to)?, to))).collect()
+    // The steps under one load are one family of comparisons.
+    let pairs: Vec<Pair> = rungs.filter_map(|to| Some((to, below(run, to)?))).collect();
+    let found = standing.compared(&pairs);
+    pairs.iter().zip(found).map(|(pair, found)| step(run, standing, *pair, &found)).collect()
 }
 
 /// The rung that one stands on; where that one is out, the next below it. Where nothing is said of
@@ -33,8 +36,7 @@ fn below(run: &Run, rung: usize) -> Option<usize> {
 
 /// The difference is the lower rung's level times (ratio - 1), its interval that of the ratio: what
 /// the level's own interval adds is the same for both rungs and cancels in their comparison.
-fn step(run: &Run, standing: &Standing, from: usize, to: usize) -> Step {
-    let found = standing.step(from, to);
+fn step(run: &Run, standing: &Standing, (to, from): Pair, found: &Against) -> Step {
     let below = &standing.servers[from];
     let cpu = found
         .cost

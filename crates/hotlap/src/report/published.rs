@@ -25,10 +25,11 @@ fn beside(run: &Run, standing: &Standing, server: usize, then: &record::Publishe
     let compared = than
         .map(|t| t.server)
         .filter(|other| *other != server && is_compared(run, *other) && is_compared(run, server));
-    let ratio_here = compared.and_then(|other| match standing.step(other, server).rate {
-        Some((effect, _)) => Some(ratio(&effect.ratio)),
-        None => bound(standing, server, other),
-    });
+    let ratio_here =
+        compared.and_then(|other| match standing.compared(&[(server, other)])[0].rate {
+            Some((effect, _)) => Some(ratio(&effect.ratio)),
+            None => bound(standing, server, other),
+        });
     let name = than.map_or("", |t| run.servers[t.server].name.as_str());
     let is_bound = |i: usize| standing.servers[i].is_bound;
     let here = match (&ratio_here, compared) {

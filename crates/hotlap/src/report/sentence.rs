@@ -1,28 +1,37 @@
 //! What a run ends in: one sentence a comparison, with the ratio, its interval and the cost.
 
-use hotlap_stats::{Effect, Estimate, Verdict};
+use hotlap_stats::verdict::{CONTROL_DIFFERS, LEAST_RESTARTS};
+use hotlap_stats::{Effect, Estimate, Verdict, Why};
 
 use super::Figure;
-use super::figure::{bare, grouped, ratio, rounded};
-use super::standing::{Against, Standing, is_compared};
-use super::summary::is_measured;
+use super::figure::{bare, grouped, plural, ratio, rounded};
+use super::standing::{Against, Found, Limited, Standing, is_compared};
+use super::summary::{in_order, is_measured};
 use crate::record::{Question, Run};
 
 /// More comparisons than this are read better in the table.
 const MOST: usize = 8;
 
-/// One sentence for each server that is held against the reference, the fastest first.
+/// What a table says, in sentences: one for each server that is compared with the reference, the
+/// first in the table first; which servers the generator limits; and what would decide what is
+/// inconclusive. What layers cost is said step by step instead.
 #[must_use]
-pub fn verdicts(run: &Run, standing: &Standing) -> Vec<String> {
+pub fn sentences(run: &Run, standing: &Standing) -> Vec<String> {
+    let mut sentences = match run.question {
+        Question::Ladder => Vec::new(),
+        _ => verdicts(run, standing).into_iter().chain(limited(run, standing)).collect(),
+    };
+    let found = standing.servers.iter().filter_map(|s| s.against.as_ref());
+    sentences.extend(needed((run, "this run", standing.load), found));
+    sentences
+}
+
+fn verdicts(run: &Run, standing: &Standing) -> Vec<String> {
     let Some(reference) = standing.reference else { return Vec::new() };
-    if run.question == Question::Ladder {
-        return Vec::new();
-    }
     let mut others: Vec<usize> = (0..run.servers.len())
         .filter(|&i| i != reference && is_compared(run, i) && is_measured(&standing.servers[i]))
         .collect();
-    let rate = |i: usize| standing.servers[i].rate.map_or(0.0, |r| r.value);
-    others.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)));
+    in_order(run, standing, &mut others);
     let left = others.len().saturating_sub(MOST);
     let names = |i: usize| run.servers[i].name.as_str();
     let mut sentences: Vec<String> = others
@@ -36,18 +45,86 @@ pub fn verdicts(run: &Run, standing: &Standing) -> Vec<String> {
     sentences
 }
 
+/// How many servers the generator limits, and how they are ordered.
+fn limited(run: &Run, standing: &Standing) -> Option<String> {
+    let is_limited = |&i: &usize| is_compared(run, i) && standing.servers[i].is_bound;
+    let count = (0..run.servers.len()).filter(is_limited).count();
+    let are = match count {
+        0 => return None,
+        1 => "it is",
+        _ => "they are",
+    };
+    let servers = plural(count, "server");
+    Some(format!("The load generator limits {servers} (≥); {are} ordered by CPU time per request."))
+}
+
+/// What would make inconclusive comparisons conclusive, given a run, what to call it, and one of
+/// its loads; `None` where there are none.
+#[must_use]
+pub fn needed<'a>(
+    (run, name, load): (&Run, &str, usize),
+    found: impl IntoIterator<Item = &'a Against>,
+) -> Option<String> {
+    let all = found.into_iter().flat_map(|against| [against.cost, against.rate]).flatten();
+    let why = all.map(|(_, verdict)| verdict).find_map(|verdict| match verdict {
+        Verdict::Inconclusive(why) => Some(why),
+        _ => None,
+    })?;
+    Some(match why {
+        Why::TooFewRestarts => {
+            let restarts = restarts(run, load);
+            format!(
+                "A verdict needs at least {LEAST_RESTARTS} restarts of each server with laps that \
+                 count; {name} has {restarts}. {}",
+                remedy(run, restarts)
+            )
+        }
+        Why::NoiseUnknown => {
+            "A verdict needs the noise floor, which is unknown here: too few laps of the reference \
+             or of its A/A control count."
+                .to_owned()
+        }
+        Why::ControlDiffers => format!(
+            "The A/A control, the same program as the reference, differs from it by more than {} %, \
+             so other differences may have the same cause. Look for what disturbs one of the two, \
+             and repeat the run.",
+            grouped(100.0 * CONTROL_DIFFERS, 0)
+        ),
+    })
+}
+
+/// How many restarts have laps under a load.
+#[must_use]
+pub fn restarts(run: &Run, load: usize) -> u32 {
+    run.laps.iter().filter(|l| l.load == load).map(|l| l.heat + 1).max().unwrap_or(0)
+}
+
+/// How a run gets enough restarts; the budget by what the restarts so far took.
+fn remedy(run: &Run, restarts: u32) -> String {
+    let option = format!("--heats {LEAST_RESTARTS}");
+    if restarts == 0 || restarts >= LEAST_RESTARTS || run.took_ms == 0 {
+        return format!("A longer --budget, or {option}, gives more.");
+    }
+    let least_s = run.took_ms as f64 / 1e3 / f64::from(restarts) * f64::from(LEAST_RESTARTS);
+    // Rounded up to what somebody would type.
+    let budget = match (least_s / 10.0).ceil() * 10.0 {
+        seconds if seconds < 120.0 => format!("{seconds}s"),
+        seconds => format!("{}m", (seconds / 60.0).ceil()),
+    };
+    format!("A --budget of about {budget}, or {option}, gives enough.")
+}
+
 /// What separates a server from another.
 #[must_use]
 pub fn verdict(server: &str, other: &str, against: &Against) -> String {
-    let differs = |found: Option<(Effect, Verdict)>| {
-        found.filter(|(_, v)| *v != Verdict::NoDifference).map(|(e, _)| e.ratio)
-    };
+    let differs =
+        |found: Found| found.filter(|(_, verdict)| verdict.differs()).map(|(e, _)| e.ratio);
     match (differs(against.rate), differs(against.cost)) {
         (Some(rate), _) if rate.value >= 1.0 => {
             faster(server, other, &rate, cost(against.cost, false))
         }
         (Some(rate), _) => faster(other, server, &inverse(&rate), cost(against.cost, true)),
-        (None, Some(cost)) => cheaper(server, other, &cost, against.rate),
+        (None, Some(cost)) => cheaper(server, other, &cost, against),
         (None, None) => no_difference(server, other, against),
     }
 }
@@ -60,27 +137,59 @@ fn faster(fast: &str, slow: &str, rate: &Estimate, cost: Option<(Estimate, Verdi
             "{lead}; no difference in CPU time each could be measured ({}).",
             ratio(&ratio_of_cost).full()
         ),
+        Some((ratio_of_cost, Verdict::Inconclusive(_))) => {
+            format!("{lead}; CPU time each is inconclusive ({}).", ratio(&ratio_of_cost).full())
+        }
         Some((ratio_of_cost, _)) => {
             format!("{lead}, at {} of its CPU time each.", ratio(&ratio_of_cost).full())
         }
     }
 }
 
-fn cheaper(server: &str, other: &str, cost: &Estimate, rate: Option<(Effect, Verdict)>) -> String {
+fn cheaper(server: &str, other: &str, cost: &Estimate, against: &Against) -> String {
     let (cheap, dear, cost) = match cost.value <= 1.0 {
         true => (server, other, *cost),
         false => (other, server, inverse(cost)),
     };
     let lead =
         format!("{cheap} spends {} of the CPU time of {dear} on each request", ratio(&cost).full());
-    match rate {
-        None => format!("{lead}; which serves more is not to be told."),
-        Some((effect, _)) => {
-            let rate = if cheap == server { effect.ratio } else { inverse(&effect.ratio) };
-            format!(
-                "{lead}; no difference in requests/s could be measured ({}).",
-                ratio(&rate).full()
-            )
+    let rate = |effect: &Effect| match cheap == server {
+        true => ratio(&effect.ratio).full(),
+        false => ratio(&inverse(&effect.ratio)).full(),
+    };
+    match (against.rate, against.limited) {
+        (None, Some(Limited::Both)) => format!("{lead}."),
+        (None, Some(limited)) => format!("{lead}; {}.", bound(server, other, limited)),
+        (None, None) => format!("{lead}; requests/s cannot be compared."),
+        (Some((effect, Verdict::Inconclusive(_))), _) => {
+            format!("{lead}; requests/s is inconclusive ({}).", rate(&effect))
+        }
+        (Some((effect, _)), _) => {
+            format!("{lead}; no difference in requests/s could be measured ({}).", rate(&effect))
+        }
+    }
+}
+
+/// What is known of requests/s where the generator limits one of two servers, or both. That it
+/// limits both is said once for the table, see [`limited`].
+fn bound(server: &str, other: &str, limited: Limited) -> String {
+    let at_least = |fast: &str, slow: &str, low: f64| {
+        let times = ratio(&Estimate { value: low, low: f64::NAN, high: f64::NAN }).text;
+        format!(
+            "limited by the load generator, {fast} serves at least {times} the requests of {slow}"
+        )
+    };
+    match limited {
+        Limited::Server(Some(effect)) => at_least(server, other, effect.ratio.low),
+        Limited::Other(Some(effect)) => at_least(other, server, 1.0 / effect.ratio.high),
+        Limited::Server(None) => {
+            format!("requests/s cannot be compared, because the load generator limits {server}")
+        }
+        Limited::Other(None) => {
+            format!("requests/s cannot be compared, because the load generator limits {other}")
+        }
+        Limited::Both => {
+            "requests/s cannot be compared, because the load generator limits both".to_owned()
         }
     }
 }
@@ -93,31 +202,41 @@ fn no_difference(server: &str, other: &str, against: &Against) -> String {
     .into_iter()
     .flatten()
     .collect();
-    let bounded =
-        |found: Option<(Effect, Verdict)>| found.is_some_and(|(e, _)| e.ratio.is_bounded());
-    match figures.is_empty() {
-        true => format!("{server} and {other} cannot be compared: too few laps count."),
-        false if !bounded(against.rate) && !bounded(against.cost) => {
-            format!("Too few laps to tell {server} from {other}: {}.", figures.join(", "))
+    let known = || [against.rate, against.cost].into_iter().flatten();
+    let is_undecided = |(_, v): (Effect, Verdict)| matches!(v, Verdict::Inconclusive(_));
+    let figures = figures.join(", ");
+    // Why requests/s is missing, where the sentence for the table does not say it.
+    let bound = match against.limited {
+        None | Some(Limited::Both) => String::new(),
+        Some(limited) => format!("; {}", bound(server, other, limited)),
+    };
+    match () {
+        () if known().count() == 0 => match against.limited {
+            None => format!("{server} and {other} cannot be compared: too few laps count."),
+            Some(_) => format!("The CPU time of {server} or {other} is unknown{bound}."),
+        },
+        () if known().all(is_undecided) => {
+            format!("Inconclusive: {server} against {other}: {figures}{bound}.")
         }
-        false if beyond_one(against.rate) || beyond_one(against.cost) => format!(
-            "Not sure that {server} and {other} differ: {}; among so many comparisons, or beside \
-             today's noise, that may be chance.",
-            figures.join(", ")
+        () if known().all(|(e, _)| !e.ratio.is_bounded()) => {
+            format!("Too few laps to tell {server} from {other}: {figures}{bound}.")
+        }
+        () if known().any(|(e, _)| beyond_one(&e)) => format!(
+            "Not sure that {server} and {other} differ: {figures}; among so many comparisons, or \
+             beside today's noise, that may be chance{bound}."
         ),
-        false => format!(
-            "No difference between {server} and {other} could be measured: {}.",
-            figures.join(", ")
+        () => format!(
+            "No difference between {server} and {other} could be measured: {figures}{bound}."
         ),
     }
 }
 
 /// Whether an interval leaves out 1: by itself it would tell the two apart.
-fn beyond_one(found: Option<(Effect, Verdict)>) -> bool {
-    found.is_some_and(|(e, _)| e.ratio.is_bounded() && (e.ratio.low > 1.0 || e.ratio.high < 1.0))
+fn beyond_one(effect: &Effect) -> bool {
+    effect.ratio.is_bounded() && (effect.ratio.low > 1.0 || effect.ratio.high < 1.0)
 }
 
-fn cost(found: Option<(Effect, Verdict)>, turned: bool) -> Option<(Estimate, Verdict)> {
+fn cost(found: Found, turned: bool) -> Option<(Estimate, Verdict)> {
     let turn = |e: Estimate| if turned { inverse(&e) } else { e };
     found.map(|(effect, verdict)| (turn(effect.ratio), verdict))
 }
@@ -157,6 +276,7 @@ pub fn step(
 pub fn caution(difference: &Estimate, verdict: Verdict) -> &'static str {
     match verdict {
         _ if !difference.is_bounded() => "too few laps for an interval",
+        Verdict::Inconclusive(_) => "inconclusive",
         Verdict::NoDifference => "within noise",
         _ => "",
     }

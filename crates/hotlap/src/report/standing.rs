@@ -4,12 +4,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use hotlap_harness::lap::{Share, readings};
+use hotlap_harness::lap::{rates, readings, silent_blocks};
 use hotlap_stats::compare::{effect, pairs, pooled};
 use hotlap_stats::estimate::level;
 use hotlap_stats::percentile::Together;
 use hotlap_stats::stop::Goal;
-use hotlap_stats::{Bar, Better, Effect, Estimate, Reading, Verdict};
+use hotlap_stats::verdict::{LEAST_RESTARTS, ranks, verdicts};
+use hotlap_stats::{Bar, Better, Comparison, Effect, Estimate, Floor, Reading, Verdict};
 
 use super::latency::{Times, known};
 use crate::record::{Lap, Role, Run};
@@ -65,7 +66,7 @@ pub struct Standing {
 /// One server under one load.
 #[derive(Debug)]
 pub struct Measured {
-    /// Its rank by requests/s.
+    /// Its rank, see [`Standing::rank`].
     pub rank: Option<u32>,
     /// Laps that count, and laps in all.
     pub laps: (u32, u32),
@@ -86,6 +87,8 @@ pub struct Measured {
     pub rate: Option<Estimate>,
     /// CPU time a request, in nanoseconds.
     pub cost: Option<Estimate>,
+    /// Rounds in which it sent no response.
+    pub silent_rounds: u32,
     /// Against the reference.
     pub against: Option<Against>,
     /// Service time at saturation, all counting laps merged.
@@ -94,19 +97,40 @@ pub struct Measured {
     pub response: Option<(Times, f64)>,
 }
 
+/// What one measure says of a server against another; `None` where it says nothing.
+pub type Found = Option<(Effect, Verdict)>;
+
+/// Two servers, as indices: the first is compared with the second.
+pub type Pair = (usize, usize);
+
 /// A server against another.
 #[derive(Debug, Clone, Copy)]
 pub struct Against {
     /// Requests/s over the other's.
-    pub rate: Option<(Effect, Verdict)>,
+    pub rate: Found,
     /// CPU time a request over the other's.
-    pub cost: Option<(Effect, Verdict)>,
+    pub cost: Found,
     /// The median service time over the other's.
-    pub p50: Option<(Effect, Verdict)>,
+    pub p50: Found,
     /// The 99th percentile of service time over the other's.
-    pub p99: Option<(Effect, Verdict)>,
+    pub p99: Found,
     /// Resident memory over the other's.
-    pub memory: Option<(Effect, Verdict)>,
+    pub memory: Found,
+    /// Where the generator limits the server, the other, or both, and `rate` is `None`.
+    pub limited: Option<Limited>,
+}
+
+/// What is known of requests/s where the generator limits a server of a pair.
+#[derive(Debug, Clone, Copy)]
+pub enum Limited {
+    /// The generator limits the server. Its lower bound over the other's requests/s, if it is
+    /// higher by a verdict.
+    Server(Option<Effect>),
+    /// The generator limits the other. The requests/s over its lower bound, if they are lower by a
+    /// verdict.
+    Other(Option<Effect>),
+    /// The generator limits both.
+    Both,
 }
 
 impl Measure {
@@ -122,7 +146,7 @@ impl Measure {
         }
     }
 
-    /// What a busy generator makes a bound of: how fast a server is, not what it spends.
+    /// Whether a busy generator hides the figure: how fast a server is, not what it spends.
     #[must_use]
     pub fn is_bound_by_generator(self) -> bool {
         matches!(self, Self::Rate | Self::P50 | Self::P99)
@@ -131,19 +155,20 @@ impl Measure {
 
 impl Against {
     /// Asks for each measure in turn.
-    pub fn by(mut found: impl FnMut(Measure) -> Option<(Effect, Verdict)>) -> Self {
+    pub fn by(mut found: impl FnMut(Measure) -> Found) -> Self {
         Self {
             rate: found(Measure::Rate),
             cost: found(Measure::Cost),
             p50: found(Measure::P50),
             p99: found(Measure::P99),
             memory: found(Measure::Memory),
+            limited: None,
         }
     }
 
     /// What one measure says.
     #[must_use]
-    pub fn of(&self, measure: Measure) -> Option<(Effect, Verdict)> {
+    pub fn of(&self, measure: Measure) -> Found {
         match measure {
             Measure::Rate => self.rate,
             Measure::Cost => self.cost,
@@ -186,61 +211,153 @@ impl Standing {
         effect(&pairs(double.readings(measure), reference.readings(measure)), self.confidence)
     }
 
-    /// How far the noise reaches, in log units; 0 where it is not known.
+    /// The noise floor of one measure, for two servers neither of which is the reference.
     #[must_use]
-    pub fn reach(&self, measure: Measure) -> f64 {
-        // An interval without ends would forbid every verdict; the p-value alone then decides.
-        self.noise(measure).map(|n| n.reach()).filter(|r| r.is_finite()).unwrap_or(0.0)
-    }
-
-    /// For two servers, neither of which is the reference.
-    fn bar(&self, measure: Measure) -> Bar {
-        Bar { alpha: 1.0 - self.confidence, noise: self.reach(measure), better: measure.better() }
-    }
-
-    /// For servers that are held against `other`: the reference's noise is that of one server, but
-    /// it counts with its double, see [`Self::side`].
-    #[must_use]
-    pub fn bar_against(&self, other: usize, measure: Measure) -> Bar {
-        let bar = self.bar(measure);
-        let is_pooled = Some(other) == self.reference && self.double.is_some();
-        Bar { noise: bar.noise * if is_pooled { TO_THE_MEAN } else { 1.0 }, ..bar }
-    }
-
-    /// Ranks those that can be ranked.
-    fn rank(&mut self, run: &Run) {
-        let fit: Vec<usize> = (0..self.servers.len())
-            .filter(|&i| is_compared(run, i) && !self.servers[i].is_bound)
-            .collect();
-        let readings: Vec<_> = fit.iter().map(|&i| self.servers[i].rates.clone()).collect();
-        let told = self.told_from_reference(&fit);
-        let ranks = self.bar(Measure::Rate).ranks(&readings, &told);
-        for (server, rank) in fit.into_iter().zip(ranks) {
-            self.servers[server].rank = rank;
+    pub fn floor(&self, measure: Measure) -> Floor {
+        match self.reference.zip(self.double) {
+            Some(_) => Floor::of(self.noise(measure).as_ref()),
+            None => Floor::NoControl,
         }
     }
 
-    /// Pairs of `fit` that the comparison with the reference told apart in requests/s.
-    fn told_from_reference(&self, fit: &[usize]) -> Vec<(usize, usize)> {
-        let place = fit.iter().position(|&i| Some(i) == self.reference);
-        let Some(reference) = place else { return Vec::new() };
-        let differs = |&i: &usize| {
-            let found = self.servers[i].against.and_then(|a| a.rate);
-            found.is_some_and(|(_, verdict)| verdict != Verdict::NoDifference)
-        };
-        let others = fit.iter().enumerate().filter(|(_, i)| differs(i));
-        others.map(|(other, _)| (reference, other)).collect()
+    /// For servers that are compared with `other`: the noise floor is that of one server against
+    /// another, but the reference counts together with its double, see [`Self::side`].
+    #[must_use]
+    pub fn bar_against(&self, other: usize, measure: Measure) -> Bar {
+        let is_pooled = Some(other) == self.reference && self.double.is_some();
+        let floor = self.floor(measure).scaled(if is_pooled { TO_THE_MEAN } else { 1.0 });
+        Bar { alpha: 1.0 - self.confidence, floor, better: measure.better() }
     }
 
-    /// Holds everyone against the reference.
+    /// Compares everyone with the reference.
     fn compare(&mut self, run: &Run) {
         let Some(reference) = self.reference else { return };
-        let others: Vec<usize> =
-            (0..self.servers.len()).filter(|&i| i != reference && is_compared(run, i)).collect();
-        let found = Measure::ALL.map(|measure| self.verdicts(&others, reference, measure));
-        for (place, server) in others.into_iter().enumerate() {
-            let of = |measure| found[measure as usize][place];
-            self.servers[server].against = Some(Against::by(of));
+        let others = (0..self.servers.len()).filter(|&i| i != reference && is_compared(run, i));
+        let pairs: Vec<Pair> = others.map(|i| (i, reference)).collect();
+        for ((server, _), against) in pairs.iter().zip(self.compared(&pairs)) {
+            self.servers[*server].against = Some(against);
+        }
+    }
+
+    /// The first server of each pair against the second. The pairs are those that one table shows:
+    /// their verdicts are one family, see [`verdicts`].
+    #[must_use]
+    pub fn compared(&self, pairs: &[Pair]) -> Vec<Against> {
+        let found = families(Measure::ALL.map(|measure| {
+            let compared = |&(server, other): &Pair| self.compared_in(server, other, measure);
+            pairs.iter().map(compared).collect()
+        }));
+        let of = |place: usize, pair: &Pair| {
+            let against = Against::by(|measure| found[measure as usize][place]);
+            self.with_bounds(against, *pair)
+        };
+        pairs.iter().enumerate().map(|(place, pair)| of(place, pair)).collect()
+    }
+
+    /// Two servers in one measure; `None` where they have no round in common, and where the
+    /// generator hides what the measure would say. Requests/s of a server that the generator limits
+    /// are a lower bound, which may still be higher than those of a server that it does not limit.
+    fn compared_in(
+        &self,
+        server: usize,
+        other: usize,
+        measure: Measure,
+    ) -> Option<(Bar, Comparison)> {
+        let bound = [server, other].iter().filter(|i| self.servers[**i].is_bound).count();
+        let is_hidden = match measure {
+            Measure::Rate => bound == 2,
+            Measure::P50 | Measure::P99 => bound > 0,
+            Measure::Cost | Measure::Memory => false,
+        };
+        if is_hidden {
+            return None;
+        }
+        let pairs = pairs(&self.side(server, measure), &self.side(other, measure));
+        let effect = effect(&pairs, self.confidence)?;
+        let reference = if Some(server) == self.reference { server } else { other };
+        let bias = self.bias(server, other, measure);
+        Some((self.bar_against(reference, measure), Comparison { effect, bias }))
+    }
+
+    /// Takes the ratio of requests/s away where it is a bound, and keeps what the bound says.
+    fn with_bounds(&self, against: Against, (server, other): Pair) -> Against {
+        let higher = |verdict| against.rate.filter(|(_, v)| *v == verdict).map(|(e, _)| e);
+        let limited = match (self.servers[server].is_bound, self.servers[other].is_bound) {
+            (false, false) => return against,
+            (true, false) => Limited::Server(higher(Verdict::Better)),
+            (false, true) => Limited::Other(higher(Verdict::Worse)),
+            (true, true) => Limited::Both,
+        };
+        Against { rate: None, limited: Some(limited), ..against }
+    }
+
+    /// By how much the way of measuring may have shifted `server` against `other`, in log units:
+    /// what a verdict must exceed on top of the noise, see [`Comparison::bias`].
+    fn bias(&self, _server: usize, _other: usize, _measure: Measure) -> f64 {
+        0.0
+    }
+
+    /// Ranks the servers, see [`ranks`]: of two servers, that one is better which has more
+    /// requests/s by a verdict. Where the generator limits both, it is the one that costs less CPU
+    /// time per request; where it limits one, that one is better if even its lower bound is higher.
+    ///
+    /// A server that is compared with the reference keeps that verdict, so that a rank never
+    /// contradicts a sentence. All other pairs are a family of their own.
+    fn rank(&mut self, run: &Run) {
+        let fit: Vec<usize> =
+            (0..self.servers.len()).filter(|&i| is_compared(run, i) && self.can_rank(i)).collect();
+        if fit.len() < 2 {
+            return;
+        }
+        let places = (0..fit.len()).flat_map(|a| (a + 1..fit.len()).map(move |b| (a, b)));
+        let (with_reference, others): (Vec<Pair>, Vec<Pair>) =
+            places.partition(|&(a, b)| [fit[a], fit[b]].map(Some).contains(&self.reference));
+        let mut told = Vec::new();
+        for (a, b) in with_reference {
+            let (server, place, reference) =
+                if Some(fit[a]) == self.reference { (fit[b], b, a) } else { (fit[a], a, b) };
+            let Some(against) = self.servers[server].against else { continue };
+            match self.order(&against) {
+                Some(Verdict::Better) => told.push((place, reference)),
+                Some(Verdict::Worse) => told.push((reference, place)),
+                _ => {}
+            }
+        }
+        let contests = others.iter().map(|&(a, b)| {
+            let (a, b) = (fit[a], fit[b]);
+            let is_by_cost = self.servers[a].is_bound && self.servers[b].is_bound;
+            self.compared_in(a, b, if is_by_cost { Measure::Cost } else { Measure::Rate })
+        });
+        for (&(a, b), found) in others.iter().zip(judged(contests.collect())) {
+            let by = |i: usize| self.servers[fit[i]].is_bound;
+            match found.map(|(_, verdict)| verdict) {
+                // An exact figure that is higher than a lower bound says nothing.
+                Some(Verdict::Better) if by(a) >= by(b) => told.push((a, b)),
+                Some(Verdict::Worse) if by(b) >= by(a) => told.push((b, a)),
+                _ => {}
+            }
+        }
+        for (server, rank) in fit.iter().zip(ranks(fit.len(), &told)) {
+            self.servers[*server].rank = Some(rank);
+        }
+    }
+
+    /// Whether a server has enough restarts, and a noise floor to be ranked beside.
+    fn can_rank(&self, server: usize) -> bool {
+        let measured = &self.servers[server];
+        let by = if measured.is_bound { Measure::Cost } else { Measure::Rate };
+        let mut restarts: Vec<u32> = measured.readings(by).iter().map(|r| r.heat).collect();
+        restarts.dedup();
+        restarts.len() >= LEAST_RESTARTS as usize && !matches!(self.floor(by), Floor::Unusable(_))
+    }
+
+    /// Which of two servers is better, as [`Self::rank`] orders them.
+    fn order(&self, against: &Against) -> Option<Verdict> {
+        match against.limited {
+            None => against.rate.map(|(_, verdict)| verdict),
+            Some(Limited::Both) => against.cost.map(|(_, verdict)| verdict),
+            Some(Limited::Server(higher)) => higher.map(|_| Verdict::Better),
+            Some(Limited::Other(lower)) => lower.map(|_| Verdict::Worse),
         }
     }
 
@@ -255,36 +372,12 @@ impl Standing {
         }
     }
 
-    fn verdicts(
-        &self,
-        others: &[usize],
-        reference: usize,
-        measure: Measure,
-    ) -> Vec<Option<(Effect, Verdict)>> {
-        let against = self.side(reference, measure);
-        let bound = |i: usize| measure.is_bound_by_generator() && self.servers[i].is_bound;
-        let effects: Vec<Option<Effect>> = others
-            .iter()
-            .map(|&i| match bound(i) || bound(reference) {
-                true => None,
-                false => effect(&pairs(&self.side(i, measure), &against), self.confidence),
-            })
-            .collect();
-        judged(&self.bar_against(reference, measure), effects)
-    }
-
-    /// A server's requests/s over the ceiling's.
+    /// The ceiling's CPU time per request over a server's; `None` where either is unknown.
     #[must_use]
     pub fn of_ceiling(&self, server: usize) -> Option<Estimate> {
         let ceiling = &self.servers[self.ceiling?];
-        let pairs = pairs(&self.servers[server].rates, &ceiling.rates);
+        let pairs = pairs(&ceiling.costs, &self.servers[server].costs);
         Some(effect(&pairs, self.confidence)?.ratio)
-    }
-
-    /// `upper` against `lower`, whoever the reference is: requests/s and CPU time a request.
-    #[must_use]
-    pub fn step(&self, lower: usize, upper: usize) -> Against {
-        Against::by(|measure| self.verdicts(&[upper], lower, measure).into_iter().next().flatten())
     }
 }
 
@@ -312,11 +405,10 @@ impl Measured {
             .filter(|l| l.rate.is_some() && l.counts() && has_responses(l))
             .collect();
         let blocks = blocks(&good);
-        let sum = |share: fn(&Lap) -> Option<Share>| {
-            readings(good.iter().filter_map(|lap| Some((lap.heat, lap.block, share(lap)?))))
-        };
-        let rates = sum(|lap| Some(lap.rate_share()));
-        let costs = sum(Lap::cost_share);
+        let spent = |lap: &&Lap| Some((lap.heat, lap.block, lap.cost_share()?));
+        let answered = || good.iter().map(|lap| (lap.heat, lap.block, lap.rate_share()));
+        let rates = rates(answered());
+        let costs = readings(good.iter().filter_map(spent));
         let quantile = |q: f64| {
             move |laps: &[&Lap]| {
                 let times = Times::merged(laps.iter().map(|l| (&l.service, &l.service_censored)));
@@ -342,6 +434,7 @@ impl Measured {
             p50s: each(&blocks, quantile(0.5)),
             p99s: each(&blocks, quantile(0.99)),
             memories: each(&blocks, memory),
+            silent_rounds: silent_blocks(answered()),
             against: None,
             service: Times::merged(good.iter().map(|l| (&l.service, &l.service_censored))),
             response: paced.last().and_then(|l| l.rate).map(|rate| {
@@ -352,12 +445,32 @@ impl Measured {
     }
 }
 
-/// Effects with their verdicts; those that are not known stay so.
+/// The verdicts of one table, given the comparisons in each measure, in the order of
+/// [`Measure::ALL`]. Which of them are corrected together is said at [`verdicts`].
 #[must_use]
-pub fn judged(bar: &Bar, effects: Vec<Option<Effect>>) -> Vec<Option<(Effect, Verdict)>> {
-    let known: Vec<Effect> = effects.iter().flatten().copied().collect();
-    let mut verdicts = bar.verdicts(&known).into_iter();
-    effects.into_iter().map(|e| e.and_then(|e| Some((e, verdicts.next()?)))).collect()
+pub fn families(compared: [Vec<Option<(Bar, Comparison)>>; 5]) -> [Vec<Found>; 5] {
+    let has_floor = compared.iter().flatten().flatten().all(|c| c.0.floor != Floor::NoControl);
+    let [rate, cost, p50, p99, memory] = compared;
+    let servers = rate.len();
+    let (rate, cost) = match has_floor {
+        true => (judged(rate), judged(cost)),
+        false => {
+            let mut rate = judged([rate, cost].concat());
+            let cost = rate.split_off(servers);
+            (rate, cost)
+        }
+    };
+    let mut p50 = judged([p50, p99, memory].concat());
+    let mut p99 = p50.split_off(servers);
+    let memory = p99.split_off(servers);
+    [rate, cost, p50, p99, memory]
+}
+
+/// The verdicts on comparisons that are made together; where nothing can be compared, none.
+fn judged(compared: Vec<Option<(Bar, Comparison)>>) -> Vec<Found> {
+    let known: Vec<(Bar, Comparison)> = compared.iter().flatten().copied().collect();
+    let mut verdicts = verdicts(&known).into_iter();
+    compared.into_iter().map(|c| c.and_then(|(_, c)| Some((c.effect, verdicts.next()?)))).collect()
 }
 
 /// Whether a server takes part in comparisons: not the ceiling, not the hidden double, not one that

@@ -3,7 +3,7 @@
 
 use hotlap_stats::estimate::median;
 use hotlap_stats::percentile::Together;
-use hotlap_stats::{Effect, Estimate, Percentile, Survival, Verdict};
+use hotlap_stats::{Effect, Estimate, Floor, Percentile, Survival, Verdict, Why};
 
 use super::figure::{
     self, bare, megabytes, micros, millis, per_second, percent, plural, ratio, rounded,
@@ -176,7 +176,7 @@ fn table(run: &Run, standing: &Standing) -> Table {
     let shown =
         |i: &usize| run.servers[*i].role != Role::Double && run.servers[*i].retired.is_none();
     let mut order: Vec<usize> = (0..run.servers.len()).filter(shown).collect();
-    order.sort_by(|&a, &b| place(run, standing, a).total_cmp(&place(run, standing, b)));
+    in_order(run, standing, &mut order);
     Table {
         load: standing.load,
         title: match run.loads.len() {
@@ -187,20 +187,32 @@ fn table(run: &Run, standing: &Standing) -> Table {
         reference: standing.reference.map(|r| run.servers[r].name.clone()),
         noise: noise(run, standing),
         rows: order.into_iter().map(|server| row(run, standing, server)).collect(),
-        sentences: sentence::verdicts(run, standing),
+        sentences: sentence::sentences(run, standing),
     }
 }
 
-/// Where a row goes: a ladder keeps its rungs' order, all else goes by requests/s; then those
-/// without a figure, then the ceiling.
-fn place(run: &Run, standing: &Standing, server: usize) -> f64 {
+/// Puts servers in the order of the table.
+pub(super) fn in_order(run: &Run, standing: &Standing, servers: &mut [usize]) {
+    servers.sort_by(|&a, &b| {
+        let ((a, figure_a), (b, figure_b)) = (place(run, standing, a), place(run, standing, b));
+        a.cmp(&b).then(figure_a.total_cmp(&figure_b))
+    });
+}
+
+/// Where a row goes: by rank; within a rank those that the generator limits first, by CPU time per
+/// request, then the others by requests/s; then those without a rank in the same order, then the
+/// ceiling. Layers keep the order of their steps.
+fn place(run: &Run, standing: &Standing, server: usize) -> ((u32, u32), f64) {
     let measured = &standing.servers[server];
+    let rank = measured.rank.unwrap_or(u32::MAX - 1);
     match (run.servers[server].role, &measured.rate) {
-        (Role::Ceiling, _) => f64::INFINITY,
-        _ if run.question == Question::Ladder => server as f64,
-        (_, None) => f64::MAX,
-        // Ties within a rank are broken by the figure itself; a rank is never out of its order.
-        (_, Some(rate)) => -rate.value,
+        (Role::Ceiling, _) => ((u32::MAX, 0), 0.0),
+        _ if run.question == Question::Ladder => ((0, 0), server as f64),
+        (_, Some(_)) if measured.is_bound => {
+            ((rank, 0), measured.cost.map_or(f64::MAX, |cost| cost.value))
+        }
+        (_, Some(rate)) => ((rank, 1), -rate.value),
+        (_, None) => ((rank, 2), 0.0),
     }
 }
 
@@ -253,7 +265,7 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
 }
 
 fn of_ceiling(standing: &Standing, server: usize) -> Option<Figure> {
-    match standing.ceiling == Some(server) && standing.servers[server].rate.is_some() {
+    match standing.ceiling == Some(server) && standing.servers[server].cost.is_some() {
         true => Some(bare(100.0, "100 %".to_owned())),
         false => standing.of_ceiling(server).as_ref().map(percent),
     }
@@ -376,6 +388,15 @@ pub(super) fn verdict(measure: Measure, found: Option<Verdict>) -> &'static str 
     };
     match found {
         None => "not to be told",
+        Some(Verdict::Inconclusive(Why::TooFewRestarts)) => {
+            "inconclusive: fewer than three restarts"
+        }
+        Some(Verdict::Inconclusive(Why::NoiseUnknown)) => {
+            "inconclusive: the noise floor is unknown"
+        }
+        Some(Verdict::Inconclusive(Why::ControlDiffers)) => {
+            "inconclusive: the A/A control differs from the reference"
+        }
         Some(Verdict::NoDifference) => "no difference that could be measured",
         Some(Verdict::Better) => better,
         Some(Verdict::Worse) => worse,
@@ -386,18 +407,20 @@ fn noise(run: &Run, standing: &Standing) -> Option<Noise> {
     let server = run.servers[standing.reference?].name.clone();
     let (rate, cost) = (standing.rate_noise, standing.cost_noise);
     rate.or(cost)?;
-    let band = |effect: Option<Effect>| {
-        let reach = effect?.reach();
-        reach.is_finite().then(|| rounded(reach.exp_m1()))
+    let band = |effect: Option<Effect>, measure| {
+        let is_known = standing.floor(measure) != Floor::Unusable(Why::NoiseUnknown);
+        is_known.then_some(rounded(effect?.reach().exp_m1()))
     };
-    let (rate_band, cost_band) = (band(rate), band(cost));
+    let (rate_band, cost_band) = (band(rate, Measure::Rate), band(cost, Measure::Cost));
     let said: Vec<String> = [(rate_band, "in requests/s"), (cost_band, "in CPU time per request")]
         .into_iter()
         .filter_map(|(band, what)| Some(format!("{} {what}", figure::spread(band?))))
         .collect();
     let sentence = match said.is_empty() {
         true => {
-            format!("Noise here today: not known yet ({server} against itself needs more laps).")
+            format!(
+                "Noise here today: not known yet ({server} against itself needs more restarts)."
+            )
         }
         false => format!("Noise here today: {} ({server} against itself).", said.join(", ")),
     };

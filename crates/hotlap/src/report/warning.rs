@@ -37,20 +37,13 @@ pub fn warnings(run: &Run, standings: &[Standing]) -> Vec<String> {
                      answer, or TCP_NODELAY, is the cure."
                 ));
             }
+            warnings.extend(silent(name, measured));
             warnings.extend(left_out(run, standing.load, server, false));
             warnings.extend(left_out(run, standing.load, server, true));
         }
     }
     warnings.extend(never_steady(run));
     warnings.extend(notes(run));
-    let heats = run.laps.iter().map(|l| l.heat).max();
-    if heats == Some(0) && run.servers.len() > 1 {
-        warnings.push(
-            "The intervals rest on one start of each server, and starts differ: they hold for this \
-             start alone. A longer --budget, or --heats 3, gives more."
-                .to_owned(),
-        );
-    }
     warnings
 }
 
@@ -63,23 +56,30 @@ fn bound(run: &Run, standing: &Standing) -> Option<String> {
     };
     let told = standing.servers.iter().enumerate().filter(is_told);
     let names: Vec<&str> = told.map(|(server, _)| run.servers[server].name.as_str()).collect();
-    let (first, are_many) = (names.first()?, names.len() > 1);
+    if names.is_empty() {
+        return None;
+    }
     let load = match run.loads.get(standing.load) {
         Some(load) if run.loads.len() > 1 => format!(" (load {})", load.name),
         _ => String::new(),
     };
-    let cure = "Give the generator more cores (-t 2), or the server fewer (--cpus 1).";
-    Some(match are_many {
-        false => format!(
-            "{first}{load}: the generator was the limit, so its requests/s is a lower bound (≥) \
-             and it is not ranked. {cure}"
-        ),
-        true => format!(
-            "{}{load}: the generator was the limit, so their requests/s are lower bounds (≥) and \
-             they are not ranked. {cure}",
-            names.join(", ")
-        ),
-    })
+    Some(format!(
+        "{}{load}: requests/s is a lower bound (≥), because the load generator was busy. Give it \
+         more cores (-t 2), or the server fewer (--cpus 1).",
+        names.join(", ")
+    ))
+}
+
+/// Rounds in which a server sent no response.
+fn silent(name: &str, measured: &Measured) -> Option<String> {
+    let rounds = match measured.silent_rounds {
+        0 => return None,
+        n => plural(n as usize, "round"),
+    };
+    Some(format!(
+        "{name} sent no response in {rounds}. They count: its requests/s in such a restart are all \
+         of its responses ÷ all of its time. Look for what made it wait, for instance in its log."
+    ))
 }
 
 /// Blocks of a heat before it is asked whether a server moved in it.

@@ -3,7 +3,7 @@
 use crate::exit::{Exit, usage};
 use crate::quantity;
 use crate::report::comparison::Comparison;
-use crate::report::{Figure, Measure, Report};
+use crate::report::{Figure, INCONCLUSIVE, Measure, Report, is_worse};
 
 /// One rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -55,8 +55,7 @@ impl Rule {
     fn judge(self, report: &Report, ruling: &mut Ruling) {
         for row in report.tables.iter().flat_map(|t| &t.rows) {
             if let Some(against) = &row.against {
-                let (ratio, is_worse) = against.of(self.measure);
-                self.hold(&row.name, &against.reference, ratio, is_worse, ruling);
+                self.hold((&row.name, &against.reference), against.of(self.measure), ruling);
             }
         }
     }
@@ -66,34 +65,42 @@ impl Rule {
         let title = crate::report::comparison::title(self.measure);
         for server in comparison.tables.iter().flat_map(|t| &t.servers) {
             let change = server.changes.iter().find(|c| c.measure == title);
-            let ratio = change.and_then(|c| c.ratio.as_ref());
-            let is_worse = change.is_some_and(|c| c.is_worse);
-            self.hold(&server.name, &comparison.before.name, ratio, is_worse, ruling);
+            let found = change.map_or((None, ""), |c| (c.ratio.as_ref(), c.verdict.as_str()));
+            self.hold((&server.name, &comparison.before.name), found, ruling);
         }
     }
 
+    /// Applies the rule to one comparison, given its ratio and its verdict in words. Where there is
+    /// no verdict the rule neither holds nor is broken: that is no pass, see [`Ruling::exit`].
     fn hold(
         self,
-        server: &str,
-        other: &str,
-        ratio: Option<&Figure>,
-        is_worse: bool,
+        (server, other): (&str, &str),
+        (ratio, verdict): (Option<&Figure>, &str),
         ruling: &mut Ruling,
     ) {
         let what = self.what();
         let Some(ratio) = ratio.filter(|r| r.low.is_some()) else {
             ruling.unknown.push(format!(
-                "--fail-if cannot be held: the {what} of {server} has no interval here, for lack of \
-                 laps that count. More laps (--budget) give one{}.",
+                "--fail-if cannot be decided: the {what} of {server} has no interval here, because \
+                 too few laps count or the load generator limits it. More laps (--budget) may give \
+                 one{}.",
                 if self.measure == Measure::P99 { ", and longer slices (--slice 1s)" } else { "" }
             ));
             return;
         };
+        if let Some(why) = verdict.strip_prefix(INCONCLUSIVE) {
+            ruling.unknown.push(format!(
+                "--fail-if cannot be decided: {} the {what} of {other} for {server} is \
+                 inconclusive{why}.",
+                ratio.full()
+            ));
+            return;
+        }
         let beyond = match self.measure {
             Measure::Rate => 1.0 - ratio.value > self.limit,
             _ => ratio.value - 1.0 > self.limit,
         };
-        if is_worse && beyond {
+        if is_worse(verdict) && beyond {
             let sentence = format!(
                 "Regression: {server} has {} the {what} of {other} (--fail-if).",
                 ratio.full()
@@ -148,7 +155,10 @@ impl Ruling {
 
 #[cfg(test)]
 mod tests {
+    use hotlap_stats::Estimate;
+
     use super::*;
+    use crate::report::figure::ratio;
 
     #[test]
     fn rules_are_read() {
@@ -164,8 +174,28 @@ mod tests {
     #[test]
     fn a_rule_without_an_interval_is_refused_and_no_pass() {
         let (mut ruling, rule) = (Ruling::default(), Rule::parse("p99 +10%").unwrap());
-        rule.hold("new", "old", None, false, &mut ruling);
+        rule.hold(("new", "old"), (None, "not to be told"), &mut ruling);
         assert_eq!(ruling.exit(), Exit::Invalid);
         assert!(ruling.unknown[0].contains("p99 of service time of new has no interval"));
+    }
+
+    /// Two restarts at three times the cost passed as "no difference".
+    #[test]
+    fn a_rule_on_an_inconclusive_comparison_is_no_pass() {
+        let ratio = ratio(&Estimate { value: 3.0, low: 2.9, high: 3.1 });
+        let exit = |verdict: &str| {
+            let (mut ruling, rule) = (Ruling::default(), Rule::parse("cost +3%").unwrap());
+            rule.hold(("new", "old"), (Some(&ratio), verdict), &mut ruling);
+            (ruling.exit(), ruling.sentences().cloned().collect::<String>())
+        };
+        let (code, said) = exit("inconclusive: fewer than three restarts");
+        assert_eq!(code, Exit::Invalid);
+        assert_eq!(
+            said,
+            "--fail-if cannot be decided: 3.00× [2.90, 3.10] the CPU time per request of old for \
+             new is inconclusive: fewer than three restarts."
+        );
+        assert_eq!(exit("dearer").0, Exit::Regression);
+        assert_eq!(exit("no difference that could be measured"), (Exit::Ok, String::new()));
     }
 }

@@ -1,0 +1,196 @@
+//! What a report says where no verdict is possible, and where figures are bounds or missing.
+
+mod scene;
+
+use hotlap::cmd::run::rule::{Rule, Ruling};
+use hotlap::exit::Exit;
+use hotlap::record::{Question, Run};
+use hotlap::report::standing::Standing;
+use hotlap::report::{Form, Report, terminal};
+use hotlap_harness::entrant::Role;
+use hotlap_harness::scripted::Script;
+use scene::{Scene, hold, scene, script, three};
+use serde_json::Value;
+
+/// The table and the sentences of a run, without its head.
+fn shown(run: &Run, width: usize) -> String {
+    let text = terminal::render(&Report::of(run), width, false);
+    let (_, table) = text.split_once("laps of 0.02 s\n").unwrap();
+    table.trim_matches('\n').to_owned()
+}
+
+/// Seven of 21 rows of a suite had no order, because the generator limited them.
+#[test]
+fn rows_that_the_generator_limits_are_told_apart_by_cpu_time() {
+    let limited = |cost, wobble| Script { busy: 0.97, ..script(100_000.0, cost, 1, wobble) };
+    let servers = scene(&[
+        ("reference", Role::Reference, limited(8_000.0, &[0.01, -0.01, 0.0, 0.02, -0.02])),
+        ("waits", Role::Contestant, script(20_000.0, 4_000.0, 9, &[0.01, -0.01, 0.0])),
+        ("lean", Role::Contestant, limited(6_000.0, &[0.0, 0.01, -0.01])),
+        ("alike", Role::Contestant, limited(8_000.0, &[0.02, 0.0, -0.01, 0.01, -0.02, 0.0])),
+        ("reference (again)", Role::Double, limited(8_000.0, &[0.0, 0.01, -0.02, 0.01])),
+    ]);
+    insta::assert_snapshot!(shown(&hold(&servers, None).run, 80), @r"
+                                          CPU µs
+                         requests/s     /request      p50      p99  memory  errors
+    1  lean       ≥ 100,000 ± 0.00%  6.0 ± 0.00%  0.63 ms  0.64 ms  1.0 MB       0
+    2  reference   ≥ 100,000 ± 0.3%  8.0 ± 0.07%  0.63 ms  0.65 ms  1.0 MB       0
+    2  alike      ≥ 100,000 ± 0.00%  8.0 ± 0.00%  0.63 ms  0.65 ms  1.0 MB       0
+    4  waits         20,000 ± 0.00%  4.0 ± 0.00%   3.2 ms   3.2 ms  9.0 MB       0
+
+    lean spends 0.75× [0.75, 0.75] of the CPU time of reference on each request.
+    No difference between alike and reference could be measured: 1.00× [1.00,
+    1.00] in CPU time per request.
+    waits spends 0.50× [0.50, 0.50] of the CPU time of reference on each request;
+    limited by the load generator, reference serves at least 4.99× the requests of
+    waits.
+    The load generator limits 3 servers (≥); they are ordered by CPU time per
+    request.
+    Noise here today: ± 0.3% in requests/s, ± 0.07% in CPU time per request
+    (reference against itself).
+
+    Note: reference, lean, alike: requests/s is a lower bound (≥), because the
+    load generator was busy. Give it more cores (-t 2), or the server fewer
+    (--cpus 1).
+    ");
+}
+
+/// In a suite of twenty servers the same note came twenty times.
+#[test]
+fn rows_that_the_generator_limits_are_told_of_together() {
+    let fast = || {
+        let mut fast = script(100_000.0, 8_000.0, 1, &[0.01, 0.0, -0.01]);
+        fast.busy = 0.97;
+        fast
+    };
+    let servers = scene(&[
+        ("slow", Role::Reference, script(20_000.0, 40_000.0, 9, &[0.01, -0.01, 0.0])),
+        ("fast", Role::Contestant, fast()),
+        ("faster", Role::Contestant, fast()),
+    ]);
+    let text = shown(&hold(&servers, None).run, 120);
+    let notes: Vec<&str> = text.lines().skip_while(|l| !l.contains("Note: ")).collect();
+    insta::assert_snapshot!(notes.join("\n"), @r"
+    Note: fast, faster: requests/s is a lower bound (≥), because the load generator was busy. Give it more cores (-t 2),
+    or the server fewer (--cpus 1).
+    ");
+}
+
+/// b and c are told apart, and neither from a, whose restarts differ: all three shared rank 1.
+#[test]
+fn a_pair_that_was_told_apart_has_two_ranks_and_the_table_is_in_their_order() {
+    let steady = |rate| script(rate, 1e9 / rate, 5, &[0.002, -0.001, 0.0, -0.002, 0.001]);
+    let mut scene = scene(&[
+        ("b", Role::Reference, steady(10_300.0)),
+        ("a", Role::Contestant, steady(10_600.0)),
+        ("c", Role::Contestant, steady(9_700.0)),
+        ("b (again)", Role::Double, steady(10_300.0)),
+    ]);
+    // Twelve laps a restart.
+    let wobble = |n: u32| 1.0 + 0.15 * (f64::from(n / 12) - 1.0);
+    scene.scripts[1].wobble = (0..36).map(|n| (wobble(n), 1.0)).collect();
+    let report = Report::of(&hold(&scene, None).run);
+    let rows: Vec<(Option<u32>, &str)> =
+        report.tables[0].rows.iter().map(|row| (row.rank, row.name.as_str())).collect();
+    assert_eq!(rows, [(Some(1), "a"), (Some(1), "b"), (Some(2), "c")]);
+}
+
+/// Two restarts, and one, got verdicts and ranks.
+#[test]
+fn fewer_than_three_restarts_give_no_verdict_and_no_rank_in_any_form() {
+    let mut scene = three();
+    scene.race.heats = Some(2);
+    let mut run = hold(&scene, None).run;
+    run.took_ms = 50_000;
+    insta::assert_snapshot!(shown(&run, 100), @r"
+                                              of        CPU µs
+                             requests/s  ceiling      /request      p50      p99  memory  errors
+      go/net-http         57,900 ± 0.8%     42 %   16.9 ± 0.2%   1.1 ms   1.1 ms  7.0 MB       0
+      node/http:cluster   38,400 ± 1.1%     28 %   25.6 ± 0.2%   1.7 ms   1.7 ms  131 MB       0
+      python3 app.py       2,100 ± 1.4%    1.5 %  469.9 ± 0.2%  30.2 ms  31.8 ms   23 MB       0
+      ceiling            123,200 ± 0.6%    100 %    7.1 ± 0.1%  0.51 ms  0.53 ms  1.0 MB       0
+
+    Inconclusive: node/http:cluster against go/net-http: 0.66× [0.66, 0.67] in requests/s, 1.51×
+    [1.51, 1.52] in CPU time per request.
+    Inconclusive: python3 app.py against go/net-http: 0.0364× [0.0351, 0.0378] in requests/s, 27.8×
+    [27.7, 27.9] in CPU time per request.
+    A verdict needs at least 3 restarts of each server with laps that count; this run has 2. A
+    --budget of about 80s, or --heats 3, gives enough.
+    Noise here today: not known yet (go/net-http against itself needs more restarts).
+    ");
+    let report = Report::of(&run);
+    assert!(report.tables[0].rows.iter().all(|row| row.rank.is_none()));
+    let json: Value = serde_json::from_str(&report.render(Form::Json)).unwrap();
+    let row = json["tables"][0]["rows"].as_array().unwrap();
+    let node = row.iter().find(|r| r["name"] == "node/http:cluster").unwrap();
+    let few = "inconclusive: fewer than three restarts";
+    assert_eq!(node["against"]["cost_verdict"], few);
+    assert_eq!(node["against"]["requests_per_s_verdict"], few);
+    let junit = report.render(Form::Junit);
+    assert!(junit.contains("failures=\"0\" errors=\"0\" skipped=\"2\""), "{junit}");
+    assert!(junit.contains(&format!("<skipped message=\"{few}\">Inconclusive: ")), "{junit}");
+    assert!(report.render(Form::Markdown).contains("**A verdict needs at least 3 restarts"));
+    assert!(report.render(Form::Html).contains(few));
+    let ruling = Ruling::on(&report, &[Rule::parse("cost +3%").unwrap()]);
+    assert_eq!(ruling.exit(), Exit::Invalid);
+}
+
+/// An interval of the control without ends counted as no noise at all.
+#[test]
+fn a_control_without_an_interval_or_that_differs_forbids_verdicts() {
+    let said = |change: &dyn Fn(&mut Scene), laps_until: u32| {
+        let mut scene = three();
+        change(&mut scene);
+        let mut run = hold(&scene, None).run;
+        run.laps.retain(|l| l.server != 3 || l.heat < laps_until);
+        let report = Report::of(&run);
+        assert!(report.tables[0].rows.iter().all(|row| row.rank.is_none()));
+        report.sentences
+    };
+    let unknown = said(&|_| {}, 1);
+    assert!(unknown[0].starts_with("Inconclusive: node/http:cluster against go/net-http: "));
+    assert_eq!(
+        unknown.last().unwrap(),
+        "A verdict needs the noise floor, which is unknown here: too few laps of the reference or \
+         of its A/A control count."
+    );
+    let differs = |scene: &mut Scene| {
+        scene.scripts[3].cost_ns *= 1.2;
+        scene.scripts[3].rate /= 1.2;
+    };
+    let differs = said(&differs, 3);
+    assert!(differs[0].starts_with("Inconclusive: "), "{differs:?}");
+    assert!(differs.last().unwrap().contains("differs from it by more than 5 %"), "{differs:?}");
+}
+
+/// Rounds in which a server said nothing were left out, which made it look better.
+#[test]
+fn rounds_without_a_response_count_and_are_named() {
+    let mut run = hold(&three(), None).run;
+    let rate = |run: &hotlap::record::Run| Standing::of(run, 0).servers[1].rate.unwrap().value;
+    let before = rate(&run);
+    for lap in run.laps.iter_mut().filter(|l| l.server == 1 && l.block == 2) {
+        lap.answers = 0;
+        lap.usage.iter_mut().for_each(|usage| usage.requests = 0);
+    }
+    assert!((rate(&run) / before - 5.0 / 6.0).abs() < 0.01, "{} of {before}", rate(&run));
+    let warnings = Report::of(&run).warnings;
+    assert!(
+        warnings.iter().any(|w| w.starts_with("node/http:cluster sent no response in 3 rounds.")),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn the_steps_of_layers_are_inconclusive_too() {
+    let rung = |cost, wobble| script(1e9 / cost, cost, 50, wobble);
+    let mut scene = scene(&[
+        ("plain", Role::Reference, rung(27_000.0, &[0.01, -0.01, 0.0, 0.005, -0.005])),
+        ("json", Role::Contestant, rung(29_000.0, &[0.0, 0.01, -0.01, -0.005, 0.01])),
+    ]);
+    scene.question = Question::Ladder;
+    scene.race.heats = Some(2);
+    let report = Report::of(&hold(&scene, None).run);
+    assert!(report.ladder[0].sentence.contains("of CPU (inconclusive)"), "{:?}", report.ladder);
+    assert!(report.sentences[0].starts_with("A verdict needs at least 3 restarts"));
+}
