@@ -17,7 +17,6 @@ use crate::entrant::{Counts, Launch};
 use crate::learn;
 use crate::manifest::Server;
 use crate::process::{Stopped, Warden};
-use crate::sample::Sampler;
 use crate::toolchain::{Absence, BuildError, Builder, Unready};
 use crate::track::Retired;
 use crate::verify::wire::Wire;
@@ -215,7 +214,7 @@ impl Checker<'_> {
         };
         row.ready = booted.ready;
         row.notes.append(&mut booted.notes);
-        let memory = Sampler::new(&booted.process).resident();
+        let memory = booted.sampler.as_mut().and_then(|sampler| sampler.resident().ok());
         row.rss_bytes = memory.map_or(0, |memory| memory.rss_bytes);
         let main = contracts[0].clone();
         hold(row, &booted.target, HOST, contracts, demand, true);

@@ -22,6 +22,7 @@ pub mod lap;
 pub mod learn;
 pub mod live;
 pub mod manifest;
+pub mod owner;
 pub mod process;
 pub mod race;
 pub mod sample;

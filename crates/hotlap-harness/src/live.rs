@@ -492,6 +492,7 @@ impl Track for Live {
         if step == 0 && is_busy && self.lap_takes(entrant, load, Kind::Flat) < LONG_LAP {
             let lap = self.lap(entrant, load, Kind::Flat)?;
             let Usage { requests, wall_ns, cpu_ns, pieces, .. } = lap.usage.unwrap_or_default();
+            let cpu_ns = cpu_ns.unwrap_or(0);
             self.tried(entrant, load, &Between { requests, wall_ns, cpu_ns, pieces }, false);
         }
         Ok(())

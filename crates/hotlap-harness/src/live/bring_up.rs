@@ -15,6 +15,7 @@ use crate::contract::Exchange;
 use crate::cores;
 use crate::entrant::{Role, Start};
 use crate::learn;
+use crate::owner;
 use crate::sample::Sampler;
 use crate::track::{Ready, Retired};
 use crate::verify::wire::Wire;
@@ -100,11 +101,17 @@ struct Examined {
 }
 
 impl Live {
-    /// Starts a server and waits until it answers; of one that runs elsewhere, notes where.
+    /// Starts a server and waits until it answers. One that runs already is looked up: if it is on
+    /// this machine, its process is measured.
     pub(super) fn boot(&mut self, entrant: usize) -> Result<(), Retired> {
         match self.seats[entrant].entrant.start.clone() {
             Start::Running { target, host, .. } => {
                 let seat = &mut self.seats[entrant];
+                if owner::is_here(&target.endpoint) {
+                    let owner = owner::owner(&target.endpoint, &[]);
+                    seat.sampler = Sampler::of(&owner, None);
+                    seat.notes.extend(owner.note());
+                }
                 (seat.target, seat.host) = (Some(target), host);
                 Ok(())
             }
@@ -137,7 +144,7 @@ impl Live {
         // The file is opened before another server of this folder starts and puts its own there.
         seat.lines();
         seat.host = HOST.to_owned();
-        seat.sampler = Some(Sampler::new(&booted.process));
+        seat.sampler = booted.sampler;
         seat.target = Some(booted.target);
         seat.process = Some(booted.process);
         seat.ready = booted.ready;
