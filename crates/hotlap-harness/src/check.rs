@@ -253,7 +253,7 @@ impl Checker<'_> {
         let split = cores::split_here(None);
         let boot = Boot {
             launch,
-            cpus: split.server_cpus(cores::allowed().map_or(1, |cores| cores.len())),
+            cpus: split.server_cpus(cores::available()),
             // Nothing is timed here, so a server that starts may have every core.
             cores: &[],
             warden: self.warden,

@@ -31,6 +31,8 @@ pub mod stress;
 pub mod suite;
 pub mod timetable;
 pub mod toolchain;
+pub mod topology;
 pub mod track;
 pub mod tree;
 pub mod verify;
+mod visit;

@@ -360,7 +360,7 @@ fn boot(
 ) -> Result<Booted, Retired> {
     let first = entrant.contract.exchanges[0].clone();
     let split = &setting.cores;
-    let usual = split.server_cpus(cores::allowed().map_or(1, |cores| cores.len()));
+    let usual = split.server_cpus(cores::available());
     let cpus = entrant.cpus.unwrap_or(usual);
     let boot = Boot {
         launch,

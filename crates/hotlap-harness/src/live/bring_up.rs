@@ -124,7 +124,7 @@ impl Live {
         let first = seat.entrant.contract.exchanges[0].clone();
         let lines = Lines::of(&seat.entrant);
         let split = &self.setting.cores;
-        let usual = split.server_cpus(cores::allowed().map_or(1, |c| c.len()));
+        let usual = split.server_cpus(cores::available());
         let cpus = seat.entrant.cpus.unwrap_or(usual);
         let boot = Boot {
             launch,
