@@ -506,7 +506,7 @@ mod tests {
     fn the_user_to_run_as_is_named() {
         let proc = proc(&[tcp(ANY_8080, 0, 77)], &[(60, 50, "sudo", &[]), (70, 1, "app", &[77])]);
         let hidden = proc.path().join("70/fd");
-        fs::set_permissions(&hidden, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&hidden, fs::Permissions::from_mode(0o0)).unwrap();
         if fs::read_dir(&hidden).is_ok() {
             return;
         }

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 
 use crate::cores::{allowed, pin};
 
-/// How long a visit waits for the other cores. A thread that becomes ready runs within some
-/// microseconds, unless its core is held up; and that it became ready is what counts.
+/// How long a visit waits for the other cores. Most helpers have run after some microseconds. On a
+/// core whose thread is not preempted at once, the kernel has added to the clock when the helper
+/// became ready, if both are of one control group and session.
 const LIMIT: Duration = Duration::from_micros(300);
 
 /// A visit to some cores. The calling thread moves to the last of them, takes the place of what
@@ -38,13 +39,12 @@ impl Visit {
         let Ok(home) = allowed() else { return Self { home: None } };
         let cpus = if cpus.is_empty() { &home } else { cpus };
         if let Some((last, others)) = cpus.split_last() {
-            let called = (!others.is_empty()).then(|| {
+            // The move first: on a busy core it may wait for a tick, in which the clocks of the
+            // others would fall behind again.
+            let _ = pin(&[*last]);
+            if !others.is_empty() {
                 let helpers = Helpers::on(others);
                 let answers = helpers.call();
-                (helpers, answers)
-            });
-            let _ = pin(&[*last]);
-            if let Some((helpers, answers)) = called {
                 helpers.wait(answers, Instant::now() + LIMIT);
             }
         }
