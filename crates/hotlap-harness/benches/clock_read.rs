@@ -8,6 +8,7 @@
 //! together with the time that the stop took. With 64 cores on a machine that has fewer, each core
 //! is visited several times: the same number of moves and of wake-ups, though of the latter fewer
 //! at the same time.
+#![allow(clippy::print_stdout, reason = "a bench reports to its terminal")]
 
 fn main() {
     #[cfg(target_os = "linux")]

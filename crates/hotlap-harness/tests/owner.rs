@@ -242,6 +242,7 @@ fn a_stop_that_is_refused_is_an_error_and_leaves_nothing_stopped() {
 }
 
 /// The stand-in as another user, where these tests run as root and that user may execute it.
+#[expect(clippy::print_stderr, reason = "a test that is skipped must say so")]
 fn nobody() -> Option<Command> {
     let mut nobody = Command::new("setpriv");
     nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
