@@ -6,7 +6,9 @@
 //! it is not in the tree, it is measured where it can be found, and else CPU time is unknown. The
 //! same finds the server behind a URL on this machine.
 
-use std::net::{IpAddr, UdpSocket};
+#[cfg(target_os = "linux")]
+use std::net::IpAddr;
+use std::net::UdpSocket;
 
 use hotlap_load::plan::Endpoint;
 
@@ -54,6 +56,7 @@ pub fn is_here(endpoint: &Endpoint) -> bool {
 
 /// Programs that listen on behalf of a server in another network namespace or on another machine.
 /// Names as the kernel cuts them, at 15 bytes.
+#[cfg(target_os = "linux")]
 const FORWARDERS: [&str; 11] = [
     "docker-proxy",
     "rootlessport",
@@ -78,6 +81,7 @@ fn names(members: &[Member]) -> String {
 /// Whether a socket that listens on `bound` accepts connections to `asked`, and how well it fits:
 /// an exact address is preferred to a wildcard, and IPv4's wildcard to IPv6's, as the kernel does
 /// (`compute_score` in net/ipv4/inet_hashtables.c).
+#[cfg(target_os = "linux")]
 fn fit(bound: IpAddr, asked: IpAddr) -> Option<u8> {
     let bound = match bound {
         IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(bound, IpAddr::V4),

@@ -41,8 +41,7 @@ impl Visit {
         if let Some((last, others)) = cpus.split_last() {
             // The move first: on a busy core it may wait for a tick, in which the clocks of the
             // others would fall behind again.
-            let _ = pin(&[*last]);
-            if !others.is_empty() {
+            if pin(&[*last]).is_ok() && !others.is_empty() {
                 let helpers = Helpers::on(others);
                 let answers = helpers.call();
                 helpers.wait(answers, Instant::now() + LIMIT);
