@@ -1,17 +1,23 @@
 //! What the tests of processes need as programs: a warden, a hotlap to be killed, servers that use
 //! what is known.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use hotlap_harness::owner::owner;
 use hotlap_harness::process::{Process, Setting, Warden, warden};
+use hotlap_load::plan::Endpoint;
 use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
+
+const HELLO: &[u8] =
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -30,6 +36,13 @@ fn main() -> ExitCode {
             panic!("as ordered");
         }
         ["listen"] => listen(),
+        ["serve", port] => serve(port.parse().unwrap()),
+        ["daemon", folder] => daemon(Path::new(folder)),
+        ["owner", address] => {
+            let endpoint = Endpoint::Tcp(address.parse().unwrap());
+            tell(owner(&endpoint, &[]).note().unwrap());
+        }
+        ["freeze", folder, command] => freeze(Path::new(folder), command),
         ["burn", ms, children] => burn(ms.parse().unwrap(), children.parse().unwrap()),
         _ => return ExitCode::from(64),
     }
@@ -61,6 +74,59 @@ fn listen() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     tell(listener.local_addr().unwrap());
     std::thread::sleep(Duration::from_secs(600));
+}
+
+/// Serves HTTP, and uses 0.2 ms of CPU time for each response.
+fn serve(port: u16) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+    for stream in listener.incoming().map_while(Result::ok) {
+        std::thread::spawn(|| converse(stream));
+    }
+}
+
+fn converse(mut stream: TcpStream) {
+    let thread_ns = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        time.tv_sec * 1_000_000_000 + time.tv_nsec
+    };
+    let mut asked = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(length @ 1..) = stream.read(&mut buffer) {
+        asked.extend_from_slice(&buffer[..length]);
+        while let Some(end) = asked.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            asked.drain(..end + 4);
+            let began = thread_ns();
+            while thread_ns() < began + 200_000 {}
+            if stream.write_all(HELLO).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Waits for a port in `FOLDER/request` and starts a server there, as its own child.
+fn daemon(folder: &Path) {
+    let port = loop {
+        match std::fs::read_to_string(folder.join("request")) {
+            Ok(port) if port.ends_with('\n') => break port,
+            _ => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let program = std::env::current_exe().unwrap();
+    let mut server = Command::new(program).args(["serve", port.trim()]).spawn().unwrap();
+    server.wait().unwrap();
+}
+
+/// Freezes a server once it is ready and writes what came of it to `FOLDER/result`.
+fn freeze(folder: &Path, command: &str) {
+    let mut server = hold(folder, command);
+    let result = match server.freeze() {
+        Ok(()) => "frozen".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let result = format!("{result}\nfrozen: {}\n", server.is_frozen());
+    std::fs::write(folder.join("result.new"), result).unwrap();
+    std::fs::rename(folder.join("result.new"), folder.join("result")).unwrap();
 }
 
 /// Uses CPU time in a thread that ends, has children use as much each, one after another, waits for

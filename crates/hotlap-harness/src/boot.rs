@@ -14,7 +14,9 @@ use hotlap_load::plan::{Endpoint, Target};
 
 use crate::counters::Counters;
 use crate::entrant::Launch;
+use crate::owner::{Owner, owner};
 use crate::process::{Exit, Process, Setting, Standby, Warden};
+use crate::sample::Sampler;
 use crate::track::Retired;
 use crate::tree::{self, Listening};
 
@@ -50,6 +52,10 @@ pub struct Booted {
     pub counters: Result<Counters, String>,
     /// Where it answers.
     pub target: Target,
+    /// Whose process answers there.
+    pub owner: Owner,
+    /// What samples it; none where it is not known which processes answer.
+    pub sampler: Option<Sampler>,
     /// From its start to its first answer.
     pub ready: Duration,
     /// What should be told.
@@ -98,13 +104,17 @@ impl Boot<'_> {
         let began = Instant::now();
         let mut process = standby.go().map_err(failed)?;
         let target = self.await_answer(&mut process, port, began, answers)?;
+        let ready = began.elapsed();
         let mut notes = process.notes().to_vec();
         if let Endpoint::Tcp(address) = &target.endpoint
             && address.port() != port
         {
             notes.push(format!("it listens on port {}, not on PORT ({port})", address.port()));
         }
-        Ok(Booted { ready: began.elapsed(), process, counters, target, notes })
+        let owner = owner(&target.endpoint, &process.members().unwrap_or_default());
+        notes.extend(owner.note());
+        let sampler = Sampler::of(&owner, Some(&process));
+        Ok(Booted { process, counters, target, owner, sampler, ready, notes })
     }
 
     fn await_answer(

@@ -17,7 +17,6 @@ use crate::entrant::{Counts, Launch};
 use crate::learn;
 use crate::manifest::Server;
 use crate::process::{Stopped, Warden};
-use crate::sample::Sampler;
 use crate::toolchain::{Absence, BuildError, Builder, Unready};
 use crate::track::Retired;
 use crate::verify::wire::Wire;
@@ -215,7 +214,7 @@ impl Checker<'_> {
         };
         row.ready = booted.ready;
         row.notes.append(&mut booted.notes);
-        let memory = Sampler::new(&booted.process).resident();
+        let memory = booted.sampler.as_mut().and_then(|sampler| sampler.resident().ok());
         row.rss_bytes = memory.map_or(0, |memory| memory.rss_bytes);
         let main = contracts[0].clone();
         hold(row, &booted.target, HOST, contracts, demand, true);
@@ -254,7 +253,7 @@ impl Checker<'_> {
         let split = cores::split_here(None);
         let boot = Boot {
             launch,
-            cpus: split.server_cpus(cores::allowed().map_or(1, |cores| cores.len())),
+            cpus: split.server_cpus(cores::available()),
             // Nothing is timed here, so a server that starts may have every core.
             cores: &[],
             warden: self.warden,

@@ -8,6 +8,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::topology::{self, Topology};
+
 /// Who runs where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
@@ -29,15 +31,16 @@ impl Split {
     }
 }
 
-/// Splits physical cores, each a list of its hardware threads, between server and generator.
+/// Splits physical cores between server and generator.
 ///
-/// `asked` is how many hardware threads the server should get; otherwise it gets half, rounded
-/// down, and the generator, which must not be the limit, the rest. The server's come first. The
-/// result depends on the arguments alone.
+/// `asked` is how many hardware threads the server should get. Otherwise it gets half of the cores,
+/// rounded down and all of the fastest kind, and the generator, which must not be the limit, the
+/// rest. The result depends on the arguments alone.
 #[must_use]
-pub fn split(cores: &[Vec<usize>], asked: Option<usize>) -> Split {
+pub fn split(topology: &Topology, asked: Option<usize>) -> Split {
+    let cores = &topology.cores[..];
     let all: usize = cores.iter().map(Vec::len).sum();
-    let mut notes = Vec::new();
+    let mut notes = topology.notes.clone();
     if asked == Some(0) {
         notes.push("a server needs a core; the default is taken".to_owned());
     }
@@ -48,7 +51,9 @@ pub fn split(cores: &[Vec<usize>], asked: Option<usize>) -> Split {
              together, and only CPU time per request is the server's own"
                 .to_owned(),
         );
-        return Split { server: vec![], generator: vec![], shared: true, notes };
+        // Under a quota there are others, which both would be halted for using.
+        let only = if topology.limited { cores.concat() } else { vec![] };
+        return Split { server: only.clone(), generator: only, shared: true, notes };
     }
     if let Some(count) = asked.filter(|&count| count >= all) {
         notes.push(format!(
@@ -72,9 +77,16 @@ pub fn split(cores: &[Vec<usize>], asked: Option<usize>) -> Split {
     // Whole physical cores until the server has its share. What is left of the last one (asked for
     // 3, cores of 2) stays idle rather than serve the other side.
     let share = asked.unwrap_or_else(|| {
-        let half = cores.len() / 2;
+        let half = (cores.len() / 2).min(topology.fast.max(1));
         cores[..half].iter().map(Vec::len).sum()
     });
+    let fast: usize = cores[..topology.fast].iter().map(Vec::len).sum();
+    if share > fast {
+        notes.push(format!(
+            "the server runs on fast and slow cores, for only {fast} hardware threads are of the \
+             fast kind"
+        ));
+    }
     let (mut idle, mut shared) = (Vec::new(), false);
     for (place, core) in cores.iter().enumerate() {
         let missing = share - server.len();
@@ -109,7 +121,7 @@ pub fn split(cores: &[Vec<usize>], asked: Option<usize>) -> Split {
 #[must_use]
 pub fn split_here(asked: Option<usize>) -> Split {
     match allowed() {
-        Ok(cpus) => split(&physical(&cpus), asked),
+        Ok(cpus) => split(&topology::read(Path::new("/"), &cpus, asked), asked),
         Err(error) => Split {
             server: vec![],
             generator: vec![],
@@ -117,6 +129,14 @@ pub fn split_here(asked: Option<usize>) -> Split {
             notes: vec![format!("server and generator are not pinned to cores: {error}")],
         },
     }
+}
+
+/// How many hardware threads this process can keep busy: those that it may use, as far as its quota
+/// of CPU time goes. For `CPUS` of a server that is not pinned.
+#[must_use]
+pub fn available() -> usize {
+    let most = topology::quota(Path::new("/")).map_or(usize::MAX, topology::threads_within);
+    allowed().map_or(1, |cpus| cpus.len()).min(most)
 }
 
 /// Names cores for people: `0-3,6`.
@@ -148,13 +168,7 @@ pub fn parse(list: &str) -> Option<Vec<usize>> {
 }
 
 /// Groups hardware threads by physical core, in order of the first of each; a thread of which
-/// nothing is known is a core of its own.
-#[must_use]
-pub fn physical(cpus: &[usize]) -> Vec<Vec<usize>> {
-    physical_in(Path::new("/"), cpus)
-}
-
-/// The same, from files under another root than `/`.
+/// nothing is known is a core of its own. `root` is where `/sys` is.
 pub(crate) fn physical_in(root: &Path, cpus: &[usize]) -> Vec<Vec<usize>> {
     group(cpus, |cpu| {
         let path = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
@@ -176,39 +190,7 @@ fn group(cpus: &[usize], siblings: impl Fn(usize) -> Option<Vec<usize>>) -> Vec<
     cores
 }
 
-/// A visit to some cores: on each of them the calling thread takes the place of whoever runs there,
-/// for a moment; it stays on the last, until the visit is dropped.
-///
-/// The kernel adds to a thread's CPU time when the thread leaves its core, and else at the next
-/// clock tick. So the clock of a process that runs right now, read from another core, is behind by
-/// up to a tick: 4 ms at 250 Hz, more than a third of a turn of 10 ms. After a visit it is exact.
-#[derive(Debug)]
-pub struct Visit {
-    home: Option<Vec<usize>>,
-}
-
-impl Visit {
-    /// To these cores; to all that this thread may use where none are named. Where the system pins
-    /// no threads, nothing happens.
-    #[must_use]
-    pub fn to(cpus: &[usize]) -> Self {
-        let Ok(home) = allowed() else { return Self { home: None } };
-        let cpus = if cpus.is_empty() { &home } else { cpus };
-        for cpu in cpus {
-            let _ = pin(&[*cpu]);
-        }
-        Self { home: Some(home) }
-    }
-}
-
-impl Drop for Visit {
-    fn drop(&mut self) {
-        if let Some(home) = &self.home {
-            let _ = pin(home);
-        }
-    }
-}
-
+pub use crate::visit::Visit;
 pub use platform::{allowed, pin};
 
 #[cfg(target_os = "linux")]
@@ -264,10 +246,14 @@ mod platform {
 mod tests {
     use super::*;
 
+    fn alike(cores: &[&[usize]]) -> Topology {
+        let cores: Vec<Vec<usize>> = cores.iter().map(|core| core.to_vec()).collect();
+        Topology { fast: cores.len(), cores, limited: false, notes: vec![] }
+    }
+
     /// Server's cores, generator's cores, whether shared.
     fn told(cores: &[&[usize]], asked: Option<usize>) -> (String, String, bool) {
-        let cores: Vec<Vec<usize>> = cores.iter().map(|core| core.to_vec()).collect();
-        let split = split(&cores, asked);
+        let split = split(&alike(cores), asked);
         (list(&split.server), list(&split.generator), split.shared)
     }
 
@@ -279,26 +265,10 @@ mod tests {
         (server.to_owned(), generator.to_owned(), true)
     }
 
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn a_visitor_is_on_the_last_core_and_goes_home() {
-        let home = allowed().unwrap();
-        for cpu in &home {
-            let visit = Visit::to(&[home[0], *cpu]);
-            assert_eq!(rustix::thread::sched_getcpu(), *cpu);
-            drop(visit);
-            assert_eq!(allowed().unwrap(), home);
-        }
-        let visit = Visit::to(&[]);
-        assert_eq!(rustix::thread::sched_getcpu(), *home.last().unwrap());
-        drop(visit);
-        assert_eq!(allowed().unwrap(), home);
-    }
-
     #[test]
     fn one_core_is_shared_and_that_is_said() {
         assert_eq!(told(&[&[0]], None), close("", ""));
-        assert_eq!(split(&[vec![0]], None).notes.len(), 1);
+        assert_eq!(split(&alike(&[&[0]]), None).notes.len(), 1);
         assert_eq!(told(&[], Some(3)), close("", ""));
     }
 

@@ -8,7 +8,7 @@
 use crate::lap::Counted;
 use crate::process::Standby;
 
-pub use platform::{Counters, Tally};
+pub use platform::{Counters, Enabled, Tally};
 
 /// Why there are no counters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -102,20 +102,15 @@ mod platform {
             self.kernel.is_some()
         }
 
-        /// Switches them on: in every process of the server, and for those to come.
+        /// Switches them on in every process of the server, now and to come, until what is returned
+        /// is dropped.
         ///
         /// # Errors
-        /// The kernel's.
-        pub fn enable(&mut self) -> io::Result<()> {
-            self.each(Counter::enable)
-        }
-
-        /// Switches them off.
-        ///
-        /// # Errors
-        /// The kernel's.
-        pub fn disable(&mut self) -> io::Result<()> {
-            self.each(Counter::disable)
+        /// The kernel's. They are off then.
+        pub fn enable(&mut self) -> io::Result<Enabled<'_>> {
+            let enabled = Enabled(self);
+            enabled.0.each(Counter::enable)?;
+            Ok(enabled)
         }
 
         /// Reads them.
@@ -134,6 +129,29 @@ mod platform {
             act(&mut self.user)?;
             self.kernel.as_mut().map_or(Ok(()), &act)?;
             act(&mut self.cycles)
+        }
+    }
+
+    /// Counters that are on. They are switched off when this is dropped, on whatever path.
+    #[derive(Debug)]
+    pub struct Enabled<'a>(&'a mut Counters);
+
+    impl Enabled<'_> {
+        /// Reads them.
+        ///
+        /// # Errors
+        /// The kernel's.
+        pub fn read(&mut self) -> io::Result<Tally> {
+            self.0.read()
+        }
+    }
+
+    impl Drop for Enabled<'_> {
+        fn drop(&mut self) {
+            // One that cannot be switched off does not keep the others on.
+            let _ = self.0.user.disable();
+            let _ = self.0.kernel.as_mut().map(Counter::disable);
+            let _ = self.0.cycles.disable();
         }
     }
 
@@ -239,15 +257,7 @@ mod platform {
         ///
         /// # Errors
         /// The kernel's.
-        pub fn enable(&mut self) -> io::Result<()> {
-            match *self {}
-        }
-
-        /// Switches them off.
-        ///
-        /// # Errors
-        /// The kernel's.
-        pub fn disable(&mut self) -> io::Result<()> {
+        pub fn enable(&mut self) -> io::Result<Enabled<'_>> {
             match *self {}
         }
 
@@ -257,6 +267,20 @@ mod platform {
         /// The kernel's.
         pub fn read(&mut self) -> io::Result<Tally> {
             match *self {}
+        }
+    }
+
+    /// Counters that are on.
+    #[derive(Debug)]
+    pub struct Enabled<'a>(&'a mut Counters);
+
+    impl Enabled<'_> {
+        /// Reads them.
+        ///
+        /// # Errors
+        /// The kernel's.
+        pub fn read(&mut self) -> io::Result<Tally> {
+            self.0.read()
         }
     }
 
@@ -315,7 +339,7 @@ mod tests {
     fn what_a_child_that_ended_used_is_counted_and_only_while_enabled() {
         let script = "
             burn() { i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; }
-            echo; read go; (burn); echo; read go; (burn); echo; read go";
+            echo; read go; (burn); echo; read go; (burn); echo; read go; (burn); echo; read go";
         let mut child = Command::new("sh")
             .args(["-c", script])
             .stdin(Stdio::piped())
@@ -335,12 +359,16 @@ mod tests {
             burn();
             let off = counters.read().unwrap();
             assert_eq!(off.since(&start).unwrap().cycles, 0);
-            counters.enable().unwrap();
+            let mut enabled = counters.enable().unwrap();
             burn();
-            counters.disable().unwrap();
-            let on = counters.read().unwrap().since(&off).unwrap();
+            let on = enabled.read().unwrap();
+            drop(enabled);
+            let counted = on.since(&off).unwrap();
             // 20,000 turns of a shell's loop are more than a millisecond.
-            assert!(on.cycles > 1_000_000, "{on:?}");
+            assert!(counted.cycles > 1_000_000, "{counted:?}");
+            let off = counters.read().unwrap();
+            burn();
+            assert_eq!(counters.read().unwrap().since(&off).unwrap().cycles, 0);
         }
         // Where it is not permitted there is nothing to see. The script ends with its input.
         drop(go);

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cores;
+use crate::{cores, topology};
+
+mod arm;
 
 /// How long the machine is watched to see what others do on it.
 const WATCH: Duration = Duration::from_millis(200);
@@ -162,10 +164,14 @@ impl Host {
         let no_turbo = word("sys/devices/system/cpu/intel_pstate/no_turbo");
         let boost = word("sys/devices/system/cpu/cpufreq/boost");
         Self {
-            cpu: named(&info, "model name", ':').unwrap_or_default(),
+            cpu: named(&info, "model name", ':')
+                .or_else(|| arm::name(&info))
+                .or_else(|| named(&info, "Hardware", ':'))
+                .or_else(|| device_tree(root, "model"))
+                .unwrap_or_default(),
             cores: cores::physical_in(root, &online).len(),
             threads: online.len(),
-            quota: quota(root),
+            quota: topology::quota(root),
             governor: word("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             turbo: no_turbo.map(|no| no == "0").or_else(|| boost.map(|yes| yes == "1")),
             smt: word("sys/devices/system/cpu/smt/active").map(|active| active == "1"),
@@ -173,8 +179,7 @@ impl Host {
             os: text("etc/os-release")
                 .and_then(|text| named(&text, "PRETTY_NAME", '='))
                 .unwrap_or_default(),
-            virtual_machine: named(&info, "flags", ':')
-                .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+            virtual_machine: is_virtual(root, &info),
             container: container(root),
             battery: battery(root),
             load: word("proc/loadavg").and_then(|text| text.split(' ').next()?.parse().ok()),
@@ -280,35 +285,57 @@ fn memory_bytes(text: &str) -> u64 {
     value.split(' ').next().and_then(|kib| kib.parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
 }
 
-/// The least that any control group from this process's own up to the root grants, in cores.
-fn quota(root: &Path) -> Option<f64> {
-    let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
-    let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-    let base = root.join("sys/fs/cgroup");
-    let groups = Path::new(own).ancestors().map(|group| base.join(group));
-    let second = groups.filter_map(|group| {
-        let text = fs::read_to_string(group.join("cpu.max")).ok()?;
-        let (granted, period) = text.trim().split_once(' ')?;
-        Some(granted.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
-    });
-    let first = || {
-        let read = |name: &str| {
-            let text = fs::read_to_string(base.join("cpu").join(name)).ok()?;
-            text.trim().parse::<f64>().ok()
-        };
-        // -1: no limit.
-        let granted = read("cpu.cfs_quota_us").filter(|&granted| granted > 0.0)?;
-        Some(granted / read("cpu.cfs_period_us")?)
-    };
-    second.min_by(f64::total_cmp).or_else(first)
-}
-
 fn container(root: &Path) -> Option<String> {
     let named = fs::read_to_string(root.join("run/systemd/container")).ok();
     let named = named.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
     let marked = [(".dockerenv", "docker"), ("run/.containerenv", "podman")];
     let marked = marked.iter().find(|(file, _)| root.join(file).exists());
     named.or_else(|| marked.map(|(_, kind)| (*kind).to_owned()))
+}
+
+/// A property of the root of the device tree, which machines without firmware tables have.
+fn device_tree(root: &Path, property: &str) -> Option<String> {
+    let path = root.join("sys/firmware/devicetree/base").join(property);
+    let text = fs::read(path).ok()?;
+    // A list of strings, each ended by a zero.
+    let words = text.split(|&byte| byte == 0).filter(|word| !word.is_empty());
+    let words: Vec<_> = words.map(String::from_utf8_lossy).collect();
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
+/// What a hypervisor calls itself in the firmware's tables: some that systemd-detect-virt knows.
+const HYPERVISORS: [&str; 13] = [
+    "QEMU",
+    "KVM",
+    "VMware",
+    "VirtualBox",
+    "innotek GmbH",
+    "Xen",
+    "Bochs",
+    "Parallels",
+    "BHYVE",
+    "Virtual Machine",
+    "Google Compute Engine",
+    "OpenStack",
+    "Apple Virtualization",
+];
+
+/// Whether a hypervisor shows itself: x86 has a flag for it, and elsewhere the firmware tells.
+fn is_virtual(root: &Path, info: &str) -> bool {
+    let flags = named(info, "flags", ':').unwrap_or_default();
+    let dmi = |name: &str| fs::read_to_string(root.join("sys/class/dmi/id").join(name)).ok();
+    let product = dmi("product_name").unwrap_or_default();
+    let vendor = dmi("sys_vendor").unwrap_or_default();
+    let is_told = |text: &str| HYPERVISORS.iter().any(|name| text.contains(name));
+    // Amazon's machines are virtual unless the product is a whole one: `c7g.metal`.
+    let is_amazons = vendor.trim() == "Amazon EC2" && !product.contains(".metal");
+    flags.split(' ').any(|flag| flag == "hypervisor")
+        || root.join("sys/hypervisor/type").exists()
+        || root.join("sys/firmware/devicetree/base/hypervisor").exists()
+        || device_tree(root, "compatible").is_some_and(|text| text.contains("linux,dummy-virt"))
+        || is_amazons
+        || is_told(&product)
+        || is_told(&vendor)
 }
 
 /// `None` on a machine that has no supply to tell of.
@@ -433,6 +460,59 @@ mod tests {
             ..Host::default()
         };
         assert_eq!(Host::read(root.path()), expected);
+    }
+
+    /// What processors of ARM tell, as the kernel prints it.
+    fn arm(parts: &[(&str, &str)]) -> String {
+        let processor = |(implementer, part): &(&str, &str)| {
+            format!(
+                "processor\t: 0\nBogoMIPS\t: 243.75\nFeatures\t: fp asimd evtstrm\n\
+                 CPU implementer\t: {implementer}\nCPU architecture: 8\nCPU variant\t: 0x3\n\
+                 CPU part\t: {part}\nCPU revision\t: 1\n\n"
+            )
+        };
+        parts.iter().map(processor).collect()
+    }
+
+    /// A machine of ARM had no name, and a virtual one passed for a real one.
+    #[test]
+    fn processors_of_arm_have_names() {
+        let name = |parts: &[(&str, &str)]| arm::name(&arm(parts)).unwrap_or_default();
+        // AWS Graviton2, and an Ampere Altra; a Raspberry Pi 5; a phone; one that is unknown.
+        assert_eq!(name(&[("0x41", "0xd0c"), ("0x41", "0xd0c")]), "Neoverse-N1");
+        assert_eq!(name(&[("0x41", "0xd0b")]), "Cortex-A76");
+        let both = [("0x41", "0xd05"), ("0x41", "0xd05"), ("0x41", "0xd0b")];
+        assert_eq!(name(&both), "Cortex-A55 + Cortex-A76");
+        assert_eq!(name(&[("0x61", "0x999")]), "ARM implementer 0x61, part 0x999");
+        assert_eq!(name(&[]), "");
+    }
+
+    #[test]
+    fn a_virtual_machine_is_recognised_by_its_firmware() {
+        let told = |files: &[(&str, &str)]| {
+            let root = tempfile::tempdir().unwrap();
+            for (path, text) in files {
+                let path = root.path().join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            let host = Host::read(root.path());
+            (host.cpu, host.virtual_machine)
+        };
+        let graviton = arm(&[("0x41", "0xd4f")]);
+        let product = "sys/class/dmi/id/product_name";
+        let amazon = ("sys/class/dmi/id/sys_vendor", "Amazon EC2\n");
+        let info = ("proc/cpuinfo", graviton.as_str());
+        let is = |virtually| ("Neoverse-V2".to_owned(), virtually);
+        assert_eq!(told(&[info, amazon, (product, "c8g.large\n")]), is(true));
+        assert_eq!(told(&[info, amazon, (product, "c8g.metal-24xl\n")]), is(false));
+        assert_eq!(told(&[info, (product, "KVM Virtual Machine\n")]), is(true));
+        assert_eq!(told(&[info, (product, "PowerEdge R6525\n")]), is(false));
+        let tree = "sys/firmware/devicetree/base";
+        let qemu = (format!("{tree}/compatible"), "linux,dummy-virt\0");
+        assert_eq!(told(&[info, (&qemu.0, qemu.1)]), is(true));
+        let pi = (format!("{tree}/model"), "Raspberry Pi 5 Model B Rev 1.0\0");
+        assert_eq!(told(&[(&pi.0, pi.1)]), ("Raspberry Pi 5 Model B Rev 1.0".to_owned(), false));
     }
 
     #[test]

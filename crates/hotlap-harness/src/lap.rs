@@ -52,16 +52,17 @@ pub struct Usage {
     pub wall_ns: u64,
     /// Right answers and failures between the two samples.
     pub requests: u64,
-    /// CPU time, from the scheduler's accounting, in nanoseconds.
-    pub cpu_ns: u64,
+    /// CPU time, from the scheduler's accounting, in nanoseconds; `None` where it is not known.
+    pub cpu_ns: Option<u64>,
     /// Context switches, voluntary.
     pub switches: u64,
     /// Context switches, involuntary.
     pub preemptions: u64,
     /// Resident memory summed over the tree, in bytes: the most seen.
     pub rss_bytes: u64,
-    /// Proportional set size summed over the tree, in bytes: shared pages once. 0 where not read.
-    pub pss_bytes: u64,
+    /// Proportional set size summed over the tree, in bytes: shared pages once. `None` where it
+    /// was not read; 0 for that in laps stored by older versions.
+    pub pss_bytes: Option<u64>,
     /// Threads.
     pub threads: u32,
     /// Processes.
@@ -158,10 +159,10 @@ impl Gate {
 }
 
 impl Usage {
-    /// Of CPU time per request, in nanoseconds.
+    /// Of CPU time per request, in nanoseconds; `None` where it is not known.
     #[must_use]
-    pub fn cost_share(&self) -> Share {
-        Share { amount: self.cpu_ns as f64, of: self.requests as f64 }
+    pub fn cost_share(&self) -> Option<Share> {
+        Some(Share { amount: self.cpu_ns? as f64, of: self.requests as f64 })
     }
 }
 
@@ -195,7 +196,7 @@ impl Lap {
     /// What it adds to the CPU time per request of its block, in nanoseconds.
     #[must_use]
     pub fn cost_share(&self) -> Option<Share> {
-        Some(self.usage.as_ref()?.cost_share())
+        self.usage.as_ref()?.cost_share()
     }
 
     /// What it adds to the requests/s of its block.

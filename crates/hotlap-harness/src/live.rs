@@ -236,9 +236,7 @@ impl Live {
             for (load, known) in seat.known.iter().enumerate() {
                 let Some(known) = known else { continue };
                 let whole = self.loads[load].rate.is_some() || seat.lines.is_some();
-                // What is never frozen has nothing to recover from.
-                let is_known = self.setting.freeze && seat.process.is_some() && !whole;
-                let own = Needs { service: known.service, whole, known: is_known };
+                let own = Needs { service: known.service, whole, known: seat.sampler.is_some() };
                 needs.entry((self.program(entrant), load)).or_insert(own);
             }
         }
@@ -292,10 +290,18 @@ impl Live {
         Ok(samples)
     }
 
-    /// Freezes a server after its slice.
+    /// Freezes a server after its slice. If one cannot be frozen, none is from then on: it would
+    /// cost the others something in their slices, and they would cost it nothing.
     fn freeze(&mut self, entrant: usize) {
-        if self.setting.freeze {
-            self.seats[entrant].freeze();
+        if !self.setting.freeze {
+            return;
+        }
+        if let Err(why) = self.seats[entrant].freeze() {
+            self.setting.freeze = false;
+            self.seats.iter_mut().for_each(Seat::thaw);
+            self.seats[entrant].notes.push(format!(
+                "it cannot be frozen, so this run goes on as with --no-freeze: {why}"
+            ));
         }
     }
 
@@ -410,10 +416,9 @@ impl Track for Live {
     fn start(&mut self, entrant: usize) -> Result<(), Retired> {
         let started = self.boot(entrant);
         let seat = &mut self.seats[entrant];
-        if started.is_err() {
-            seat.stop(Duration::ZERO);
-        } else if self.setting.freeze {
-            seat.freeze();
+        match started {
+            Err(_) => _ = seat.stop(Duration::ZERO),
+            Ok(()) => self.freeze(entrant),
         }
         started
     }

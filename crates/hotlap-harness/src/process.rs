@@ -12,8 +12,9 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,15 @@ mod wire;
 
 /// How long a warden may take to answer. It only waits for a core, so this is long.
 const WARDEN_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long a server's processes may take to stop. They only wait for a core.
+const FREEZE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Looks at a process that has not stopped yet without a sleep, and the sleep between later ones.
+#[cfg(target_os = "linux")]
+const FREEZE_YIELDS: u32 = 50;
+#[cfg(target_os = "linux")]
+const FREEZE_LOOK: Duration = Duration::from_micros(100);
 
 /// What [`Process::tail`] reads at most: the last lines of a log, however long it grew.
 const TAIL_BYTES: u64 = 64 * 1024;
@@ -94,6 +104,32 @@ pub struct Stopped {
     pub left_behind: Vec<String>,
     /// Processes that not even SIGKILL ended: `name (pid)`. The warden goes on trying.
     pub survivors: Vec<String>,
+}
+
+/// Why a server could not be frozen. It goes on as before.
+#[derive(Debug, thiserror::Error)]
+pub enum FreezeError {
+    /// Another user's process, or one that a security policy protects.
+    #[error("{name} ({pid}) may not be stopped: {cause}; run hotlap as root or as its user")]
+    Refused {
+        /// Its name.
+        name: String,
+        /// Its process id.
+        pid: u32,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// It was sent SIGSTOP and did not stop in time, as in an uninterruptible wait.
+    #[error("{name} ({pid}) has not stopped {} s after SIGSTOP", FREEZE_LIMIT.as_secs())]
+    StillRuns {
+        /// Its name.
+        name: String,
+        /// Its process id.
+        pid: u32,
+    },
+    /// The process table cannot be read.
+    #[error("the process table cannot be read: {0}")]
+    Table(io::Error),
 }
 
 /// Why a server could not be started.
@@ -213,7 +249,7 @@ impl Standby {
         match self.wire.hear(Some(WARDEN_LIMIT)) {
             Heard::Message(Report::Started { pid }) => Ok(Process {
                 server: raw(pid).ok_or(StartError::Empty)?,
-                census: Census::new(self.warden_pid()),
+                census: Census::new(Some(self.warden_pid()), Vec::new()),
                 standby: self,
                 exit: None,
                 stopped: None,
@@ -282,9 +318,9 @@ impl Process {
 
     /// Waits until the server's first process ends, or the time is up.
     pub fn wait(&mut self, limit: Duration) -> Option<Exit> {
-        let until = std::time::Instant::now() + limit;
+        let until = Instant::now() + limit;
         while self.exit.is_none() && self.stopped.is_none() {
-            let left = until.saturating_duration_since(std::time::Instant::now());
+            let left = until.saturating_duration_since(Instant::now());
             if !self.listen(left) {
                 break;
             }
@@ -300,27 +336,52 @@ impl Process {
         tree::descendants(self.warden_pid())
     }
 
-    /// Stops the server's whole tree where it stands (SIGSTOP), so that it costs the others
-    /// nothing.
+    /// Stops the server's whole tree (SIGSTOP), so that it uses no CPU time while other servers are
+    /// measured. Returns once each of its processes is seen to have stopped.
     ///
     /// # Errors
-    /// The process table cannot be read.
-    pub fn freeze(&mut self) -> io::Result<()> {
-        // What is stopped forks no more; what forked before its turn is seen in the next round.
+    /// A process may not be stopped, or does not stop. Then none of them stays stopped.
+    pub fn freeze(&mut self) -> Result<(), FreezeError> {
+        let stopped = self.stop_all();
+        self.frozen = stopped.is_ok();
+        if stopped.is_err() {
+            let _ = self.thaw();
+        }
+        stopped
+    }
+
+    fn stop_all(&mut self) -> Result<(), FreezeError> {
+        // A stopped process does not fork. Children of a process that forked before its signal
+        // arrived are found in the next round.
         let mut stopped = HashSet::new();
-        for _ in 0..10 {
-            self.census.refresh()?;
-            let mut nobody_new = true;
-            for member in self.census.members().filter(|member| stopped.insert(member.pid)) {
-                nobody_new = false;
-                signal_one(member, Signal::STOP);
+        let until = Instant::now() + FREEZE_LIMIT;
+        loop {
+            self.census.refresh().map_err(FreezeError::Table)?;
+            let new: Vec<&Member> = self
+                .census
+                .members()
+                .filter(|member| !member.zombie && stopped.insert(member.pid))
+                .collect();
+            if new.is_empty() {
+                return Ok(());
             }
-            if nobody_new {
-                break;
+            for member in &new {
+                match signal_one(member, Signal::STOP) {
+                    // It ended.
+                    Ok(()) | Err(Errno::SRCH) => {}
+                    Err(cause) => {
+                        let (name, pid) = (member.name.clone(), member.pid);
+                        return Err(FreezeError::Refused { name, pid, cause: cause.into() });
+                    }
+                }
+            }
+            for member in &new {
+                if !has_stopped(member, until) {
+                    let (name, pid) = (member.name.clone(), member.pid);
+                    return Err(FreezeError::StillRuns { name, pid });
+                }
             }
         }
-        self.frozen = true;
-        Ok(())
     }
 
     /// Lets a frozen server go on (SIGCONT).
@@ -330,7 +391,8 @@ impl Process {
     pub fn thaw(&mut self) -> io::Result<()> {
         self.census.refresh()?;
         for member in self.census.members() {
-            signal_one(member, Signal::CONT);
+            // What may not be continued could not be stopped either.
+            let _ = signal_one(member, Signal::CONT);
         }
         self.frozen = false;
         Ok(())
@@ -358,17 +420,17 @@ impl Process {
     fn end(&mut self, grace: Duration) -> Stopped {
         let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
         let _ = self.standby.wire.send(&Order::Stop { grace_ms });
-        let until = std::time::Instant::now() + grace.saturating_add(WARDEN_LIMIT);
+        let until = Instant::now() + grace.saturating_add(WARDEN_LIMIT);
         while self.stopped.is_none() {
-            let left = until.saturating_duration_since(std::time::Instant::now());
+            let left = until.saturating_duration_since(Instant::now());
             if !self.listen(left) {
                 break;
             }
         }
-        self.stopped.clone().unwrap_or_else(|| Stopped {
-            survivors: vec![format!("{} ({})", self.standby.setting.argv[0], self.pid())],
-            ..Stopped::default()
-        })
+        let first = format!("{} ({})", self.standby.setting.argv[0], self.pid());
+        // Kept, so that a drop does not wait for the same supervisor again.
+        let silent = || Stopped { survivors: vec![first], ..Stopped::default() };
+        self.stopped.get_or_insert_with(silent).clone()
     }
 
     /// Takes what the warden says. Whether something was heard.
@@ -422,14 +484,39 @@ fn signal_tree(server: Pid, members: &[Member], signal: Signal) {
         let _ = kill_process_group(server, signal);
     }
     for member in members.iter().filter(|member| member.group != group && !member.zombie) {
-        signal_one(member, signal);
+        let _ = signal_one(member, signal);
     }
 }
 
-fn signal_one(member: &Member, signal: Signal) {
-    if let Some(pid) = raw(member.pid) {
-        let _ = kill_process(pid, signal);
+fn signal_one(member: &Member, signal: Signal) -> Result<(), Errno> {
+    kill_process(raw(member.pid).ok_or(Errno::SRCH)?, signal)
+}
+
+/// Waits until a process that was sent SIGSTOP has stopped or ended. A signal only marks a process:
+/// each thread stops when it next returns from the kernel, for which it may have to wait for a
+/// core. Usually that has happened by the time of the first look.
+#[cfg(target_os = "linux")]
+fn has_stopped(member: &Member, until: Instant) -> bool {
+    for look in 0.. {
+        if tree::state(member.pid).is_none_or(|state| "TtZX".contains(state)) {
+            return true;
+        }
+        if Instant::now() > until {
+            return false;
+        }
+        // Where both share a core, it can only stop if this process makes room.
+        match look {
+            0..FREEZE_YIELDS => std::thread::yield_now(),
+            _ => std::thread::sleep(FREEZE_LOOK),
+        }
     }
+    unreachable!("the loop returns once the time is up")
+}
+
+/// The state of other systems' processes is not looked at.
+#[cfg(not(target_os = "linux"))]
+fn has_stopped(_member: &Member, _until: Instant) -> bool {
+    true
 }
 
 fn raw(pid: u32) -> Option<Pid> {

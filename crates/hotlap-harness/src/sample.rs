@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use crate::owner::Owner;
 use crate::process::Process;
 
 /// CPU time of a tree, since the server was started.
@@ -61,13 +62,19 @@ impl Sampler {
     /// Of a server.
     #[must_use]
     pub fn new(process: &Process) -> Self {
-        Self::below(process.warden_pid())
+        Self { tree: platform::Tree::new(Some(process.warden_pid()), Vec::new()) }
     }
 
-    /// Of everything below a process, the CPU time of whose ended children it counts as well.
+    /// Of the processes that answer: those that hotlap started, if any, and the trees of others.
+    /// `None` where it is not known which processes answer.
     #[must_use]
-    pub fn below(root: u32) -> Self {
-        Self { tree: platform::Tree::new(root) }
+    pub fn of(owner: &Owner, started: Option<&Process>) -> Option<Self> {
+        let tops = match owner {
+            Owner::Started => Vec::new(),
+            Owner::Others(tops) => tops.clone(),
+            Owner::Unknown(_) => return None,
+        };
+        Some(Self { tree: platform::Tree::new(started.map(Process::warden_pid), tops) })
     }
 }
 
@@ -77,7 +84,8 @@ impl Sampler {
     /// while no process or thread is created on the machine, some tens a process when one was.
     ///
     /// # Errors
-    /// The process table cannot be read.
+    /// The process table cannot be read, or a process that hotlap did not start has ended: what
+    /// answers in its place is not known.
     pub fn cpu(&mut self) -> io::Result<Cpu> {
         self.tree.cpu()
     }
@@ -150,7 +158,7 @@ mod platform {
     pub(super) struct Tree;
 
     impl Tree {
-        pub(super) fn new(_root: u32) -> Self {
+        pub(super) fn new(_root: Option<u32>, _tops: Vec<crate::tree::Member>) -> Self {
             Self
         }
     }
@@ -164,12 +172,12 @@ mod platform {
     use std::time::Instant;
 
     use super::{Cpu, Memory, Switches};
-    use crate::tree::{Census, member};
+    use crate::tree::{Census, Member, member};
 
     /// A tree and what was seen of it.
     #[derive(Debug)]
     pub(super) struct Tree {
-        root: u32,
+        root: Option<u32>,
         census: Census,
         ledger: Ledger,
         /// Of each thread: its process, and what was last seen.
@@ -214,10 +222,10 @@ mod platform {
     }
 
     impl Tree {
-        pub(super) fn new(root: u32) -> Self {
+        pub(super) fn new(root: Option<u32>, tops: Vec<Member>) -> Self {
             Self {
                 root,
-                census: Census::new(root),
+                census: Census::new(root, tops),
                 ledger: Ledger::default(),
                 switches: HashMap::new(),
                 switches_gone: Switches::default(),
@@ -233,6 +241,9 @@ mod platform {
             if !self.read_clocks() {
                 self.census.look()?;
                 self.sum_reaped();
+            }
+            if self.census.has_lost_a_top() {
+                return Err(io::ErrorKind::NotFound.into());
             }
             Ok(Cpu { at, cpu_ns: self.ledger.total() })
         }
@@ -266,7 +277,7 @@ mod platform {
             for key in gone {
                 self.ledger.end(key);
             }
-            let warden = member(self.root).map_or(0, |root| root.reaped_ticks);
+            let warden = self.root.and_then(member).map_or(0, |root| root.reaped_ticks);
             let ticks = self.census.members().map(|member| member.reaped_ticks).sum::<u64>();
             self.ledger.reaped((warden + ticks) * self.ns_per_tick);
         }

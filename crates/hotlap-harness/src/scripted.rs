@@ -124,10 +124,10 @@ impl Scripted {
         let usage = Usage {
             wall_ns: outcome.window_ns,
             requests,
-            cpu_ns: (script.cost_ns * dearer * requests as f64) as u64,
+            cpu_ns: Some((script.cost_ns * dearer * requests as f64) as u64),
             switches: requests / 10,
             rss_bytes: script.rss_bytes,
-            pss_bytes: script.rss_bytes,
+            pss_bytes: Some(script.rss_bytes),
             threads: 1,
             processes: 1,
             slices: self.slices,

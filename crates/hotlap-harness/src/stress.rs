@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use hotlap_load::plan::{Endpoint, Request, Target};
 use serde::{Deserialize, Serialize};
 
-use crate::boot::{Boot, LAST_LINES, ending};
+use crate::boot::{Boot, Booted, LAST_LINES, ending};
 use crate::contract::{Contract, Exchange};
 use crate::cores::{self, Split};
 use crate::entrant::{Entrant, Launch, Start};
@@ -279,11 +279,12 @@ impl Stand {
         stop: &AtomicBool,
         notes: &mut Vec<String>,
     ) -> Result<Self, Retired> {
-        let (target, host, process) = match &entrant.start {
-            Start::Running { target, host, .. } => (target.clone(), host.clone(), None),
+        let (target, host, process, sampler) = match &entrant.start {
+            Start::Running { target, host, .. } => (target.clone(), host.clone(), None, None),
             Start::Launch(launch) => {
-                let (target, process) = boot(entrant, launch, setting, stop)?;
-                (target, HOST.to_owned(), Some(process))
+                let booted = boot(entrant, launch, setting, stop)?;
+                notes.extend(booted.owner.note());
+                (booted.target, HOST.to_owned(), Some(booted.process), booted.sampler)
             }
         };
         mine(&target, setting)?;
@@ -296,7 +297,6 @@ impl Stand {
             out("verify", format!("{}: {why}", exchange.name), "hotlap check says more")
         })?;
         let request = exchange.request(&host, &answer);
-        let sampler = process.as_ref().map(Sampler::new);
         let mut stand = Self { process, sampler, target, host, exchange, request, idle: None };
         stand.warm(setting, stop)?;
         Ok(stand)
@@ -357,10 +357,10 @@ fn boot(
     launch: &Launch,
     setting: &Setting,
     stop: &AtomicBool,
-) -> Result<(Target, Process), Retired> {
+) -> Result<Booted, Retired> {
     let first = entrant.contract.exchanges[0].clone();
     let split = &setting.cores;
-    let usual = split.server_cpus(cores::allowed().map_or(1, |cores| cores.len()));
+    let usual = split.server_cpus(cores::available());
     let cpus = entrant.cpus.unwrap_or(usual);
     let boot = Boot {
         launch,
@@ -373,8 +373,7 @@ fn boot(
         elsewhere: entrant.demand == Demand::Stranger,
         stop,
     };
-    let booted = boot.run(&mut |target| ask(target, HOST, &first).map(drop))?;
-    Ok((booted.target, booted.process))
+    boot.run(&mut |target| ask(target, HOST, &first).map(drop))
 }
 
 /// Whether this target may be stressed, and speaks what rude clients speak.

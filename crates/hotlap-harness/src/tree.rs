@@ -147,14 +147,14 @@ mod platform {
     /// The processes of a tree.
     #[derive(Debug)]
     pub struct Census {
-        root: u32,
+        root: Option<u32>,
         found: Vec<Member>,
     }
 
     impl Census {
-        /// Of the tree below one process.
+        /// Of the tree below one process. Other trees are not known here.
         #[must_use]
-        pub fn new(root: u32) -> Self {
+        pub fn new(root: Option<u32>, _tops: Vec<Member>) -> Self {
             Self { root, found: Vec::new() }
         }
 
@@ -163,7 +163,7 @@ mod platform {
         /// # Errors
         /// The process table cannot be read.
         pub fn refresh(&mut self) -> io::Result<bool> {
-            self.found = super::descendants(self.root)?;
+            self.found = self.root.map_or(Ok(Vec::new()), super::descendants)?;
             Ok(true)
         }
 
@@ -198,7 +198,8 @@ mod platform {
 mod census {
     use std::collections::HashMap;
     use std::fs;
-    use std::io;
+    use std::io::{self, Read};
+    use std::sync::OnceLock;
 
     use super::Member;
 
@@ -209,25 +210,27 @@ mod census {
     /// looked at, since a stranger does not become a member.
     #[derive(Debug)]
     pub struct Census {
-        root: u32,
+        root: Option<u32>,
+        tops: Vec<Member>,
         newest: Option<u32>,
         /// Whether a process is a member, for all that are settled.
         known: HashMap<u32, Option<Member>>,
     }
 
     impl Census {
-        /// Of the tree below one process.
+        /// Of the tree below one process, which is not a member itself, and of the trees of
+        /// others, which are.
         #[must_use]
-        pub fn new(root: u32) -> Self {
-            Self { root, newest: None, known: HashMap::new() }
+        pub fn new(root: Option<u32>, tops: Vec<Member>) -> Self {
+            Self { root, tops, newest: None, known: HashMap::new() }
         }
 
-        /// Looks whether somebody came. Whether it had to.
+        /// Looks for new processes. Returns whether the process table had to be read for it.
         ///
         /// # Errors
         /// The process table cannot be read.
         pub fn refresh(&mut self) -> io::Result<bool> {
-            let newest = newest();
+            let newest = if tells_newest() { newest() } else { None };
             if newest.is_some() && newest == self.newest {
                 return Ok(false);
             }
@@ -243,7 +246,7 @@ mod census {
         pub fn look(&mut self) -> io::Result<bool> {
             let mut known = std::mem::take(&mut self.known);
             let mut unsettled = Vec::new();
-            for pid in pids()?.into_iter().filter(|&pid| pid != self.root) {
+            for pid in pids()?.into_iter().filter(|&pid| Some(pid) != self.root) {
                 match known.remove(&pid) {
                     Some(None) => {
                         self.known.insert(pid, None);
@@ -274,9 +277,19 @@ mod census {
             self.known.values().flatten()
         }
 
+        /// Whether one of the processes at the top of their trees has ended since it was found.
+        pub fn has_lost_a_top(&self) -> bool {
+            let runs = |top: &Member| {
+                let now = self.known.get(&top.pid).and_then(Option::as_ref);
+                now.is_some_and(|now| is_same(top, now) && !now.zombie)
+            };
+            !self.tops.iter().all(runs)
+        }
+
         fn settle(&mut self, new: &Member) -> bool {
             let belongs = match self.known.get(&new.parent) {
-                _ if new.parent == self.root => true,
+                _ if Some(new.parent) == self.root => true,
+                _ if self.tops.iter().any(|top| is_same(top, new)) => true,
                 Some(parent) => parent.is_some(),
                 // Parents of all: init, and whoever the process table does not show.
                 None if new.parent <= 1 => false,
@@ -285,6 +298,21 @@ mod census {
             self.known.insert(new.pid, belongs.then(|| new.clone()));
             true
         }
+    }
+
+    fn is_same(one: &Member, other: &Member) -> bool {
+        one.pid == other.pid && one.started == other.started
+    }
+
+    /// Whether the system tells which process or thread was created last. gVisor always gives the
+    /// same answer, so this starts a thread and looks whether the answer changes.
+    fn tells_newest() -> bool {
+        static TELLS: OnceLock<bool> = OnceLock::new();
+        *TELLS.get_or_init(|| {
+            let before = newest();
+            let _ = std::thread::spawn(|| {}).join();
+            before.is_some() && newest() != before
+        })
     }
 
     /// The process or thread that was created last in this process's namespace.
@@ -305,8 +333,18 @@ mod census {
         parse(pid, &String::from_utf8_lossy(&text))
     }
 
+    /// The state of a process, as one letter; `None` if it is gone.
+    pub(crate) fn state(pid: u32) -> Option<char> {
+        // The name, in parentheses before it, has at most 15 bytes, or 63 of a kernel thread.
+        let mut line = [0; 128];
+        let length = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
+        let line = line.get(..length)?;
+        let close = line.iter().rposition(|&byte| byte == b')')?;
+        line.get(close + 2).map(|&byte| char::from(byte))
+    }
+
     /// Reads a line of `/proc/<pid>/stat`: proc_pid_stat(5).
-    pub(super) fn parse(pid: u32, line: &str) -> Option<Member> {
+    pub(crate) fn parse(pid: u32, line: &str) -> Option<Member> {
         // The name stands in parentheses and may contain both spaces and parentheses.
         let (open, close) = (line.find('(')?, line.rfind(')')?);
         let name = line.get(open + 1..close)?.to_owned();
@@ -327,7 +365,7 @@ mod census {
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) use census::member;
+pub(crate) use census::{member, parse, state};
 
 #[cfg(test)]
 mod tests {

@@ -141,10 +141,9 @@ fn counters_count_the_server_or_say_why_they_cannot() {
         Err(refused) => assert!(!refused.why.is_empty() && !refused.cure.is_empty()),
         Ok(mut counters) => {
             let before = counters.read().unwrap();
-            counters.enable().unwrap();
+            let mut counters = counters.enable().unwrap();
             let server = standby.go().unwrap();
             until("all is burnt", || !server.tail(1).is_empty());
-            counters.disable().unwrap();
             let counted = counters.read().unwrap().since(&before).unwrap();
             // 60 ms of burning at any clock rate.
             assert!(counted.instructions_user > 1_000_000, "{counted:?}");

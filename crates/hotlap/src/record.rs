@@ -510,7 +510,7 @@ impl Lap {
     /// What it adds to the CPU time per request of its block, in nanoseconds.
     #[must_use]
     pub fn cost_share(&self) -> Option<Share> {
-        Some(self.usage.as_ref()?.cost_share())
+        self.usage.as_ref()?.cost_share()
     }
 
     /// Whether it takes part in estimates.

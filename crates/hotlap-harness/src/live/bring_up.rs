@@ -15,6 +15,7 @@ use crate::contract::Exchange;
 use crate::cores;
 use crate::entrant::{Role, Start};
 use crate::learn;
+use crate::owner;
 use crate::sample::Sampler;
 use crate::track::{Ready, Retired};
 use crate::verify::wire::Wire;
@@ -100,11 +101,17 @@ struct Examined {
 }
 
 impl Live {
-    /// Starts a server and waits until it answers; of one that runs elsewhere, notes where.
+    /// Starts a server and waits until it answers. One that runs already is looked up: if it is on
+    /// this machine, its process is measured.
     pub(super) fn boot(&mut self, entrant: usize) -> Result<(), Retired> {
         match self.seats[entrant].entrant.start.clone() {
             Start::Running { target, host, .. } => {
                 let seat = &mut self.seats[entrant];
+                if owner::is_here(&target.endpoint) {
+                    let owner = owner::owner(&target.endpoint, &[]);
+                    seat.sampler = Sampler::of(&owner, None);
+                    seat.notes.extend(owner.note());
+                }
                 (seat.target, seat.host) = (Some(target), host);
                 Ok(())
             }
@@ -117,7 +124,7 @@ impl Live {
         let first = seat.entrant.contract.exchanges[0].clone();
         let lines = Lines::of(&seat.entrant);
         let split = &self.setting.cores;
-        let usual = split.server_cpus(cores::allowed().map_or(1, |c| c.len()));
+        let usual = split.server_cpus(cores::available());
         let cpus = seat.entrant.cpus.unwrap_or(usual);
         let boot = Boot {
             launch,
@@ -137,7 +144,7 @@ impl Live {
         // The file is opened before another server of this folder starts and puts its own there.
         seat.lines();
         seat.host = HOST.to_owned();
-        seat.sampler = Some(Sampler::new(&booted.process));
+        seat.sampler = booted.sampler;
         seat.target = Some(booted.target);
         seat.process = Some(booted.process);
         seat.ready = booted.ready;
@@ -157,7 +164,6 @@ impl Live {
             seat.thaw();
             seat.examine()
         };
-        let freeze = self.setting.freeze;
         let mut examined: BTreeMap<usize, Result<Examined, Retired>> = thread::scope(|scope| {
             let seats = self.seats.iter_mut().enumerate().filter(|(n, _)| entrants.contains(n));
             let threads: Vec<_> =
@@ -167,9 +173,7 @@ impl Live {
             };
             threads.into_iter().map(|(n, thread)| (n, join(thread))).collect()
         });
-        if freeze {
-            entrants.iter().for_each(|&n| self.seats[n].freeze());
-        }
+        entrants.iter().for_each(|&n| self.freeze(n));
         let mut ready = Vec::new();
         for &entrant in entrants {
             let seat = &mut self.seats[entrant];
@@ -178,10 +182,9 @@ impl Live {
                 beside.is_ok() || is_final
             });
             let result = beside.unwrap_or_else(|| examine(seat));
-            if result.is_err() {
-                seat.stop(Duration::ZERO);
-            } else if freeze {
-                seat.freeze();
+            match result {
+                Err(_) => _ = seat.stop(Duration::ZERO),
+                Ok(_) => self.freeze(entrant),
             }
             ready.push(result.map(|examined| self.ready(entrant, examined)));
         }

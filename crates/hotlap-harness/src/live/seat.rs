@@ -19,7 +19,7 @@ use crate::counters::Counters;
 use crate::entrant::{Entrant, Load, Start};
 use crate::gate;
 use crate::lap::{Count, Gate, Usage};
-use crate::process::{Process, Stopped};
+use crate::process::{FreezeError, Process, Stopped};
 use crate::sample::{Cpu, Memory, Sampler, Switches};
 use crate::track::Retired;
 
@@ -224,7 +224,7 @@ impl Seat {
     /// cost a request is the ratio of two differences over the same time, whenever this is called;
     /// and they are read where the server runs, since its clock is behind anywhere else.
     pub(super) fn sample(&mut self, session: &Session) -> Sample {
-        let _visit = self.process.is_some().then(|| Visit::to(&self.cores));
+        let _visit = self.sampler.is_some().then(|| Visit::to(&self.cores));
         let progress = session.progress();
         let cpu = self.sampler.as_mut().and_then(|s| s.cpu().ok());
         Sample { requests: progress.answers + progress.failures, at: Instant::now(), cpu }
@@ -240,13 +240,11 @@ impl Seat {
     /// What the hardware counts of it while `act` lasts, and the requests meanwhile. The counters
     /// are on for so long only: a counter that is on costs the server something at each switch.
     pub(super) fn counted(&mut self, session: &Session, act: impl FnOnce()) -> Option<Count> {
-        let counters = self.counters.as_mut()?;
-        counters.enable().ok()?;
+        let mut counters = self.counters.as_mut()?.enable().ok()?;
         let (then, before) = (counters.read(), session.progress());
         act();
         let (after, now) = (session.progress(), counters.read());
         let counted = now.ok()?.since(&then.ok()?);
-        counters.disable().ok()?;
         let requests = after.answers + after.failures - before.answers - before.failures;
         Some(Count { requests, counted: counted? })
     }
@@ -296,11 +294,12 @@ impl Seat {
         Some(Usage {
             wall_ns: between.wall_ns,
             requests: between.requests,
-            cpu_ns: between.cpu_ns.unwrap_or(0),
+            // A server that answered used some: 0 is what a clock that cannot be read adds.
+            cpu_ns: between.cpu_ns.filter(|ns| *ns > 0),
             switches: switches(last.voluntary, first.voluntary),
             preemptions: switches(last.involuntary, first.involuntary),
             rss_bytes: memory.rss_bytes,
-            pss_bytes: memory.pss_bytes.unwrap_or(0),
+            pss_bytes: memory.pss_bytes,
             threads: memory.threads,
             processes: memory.processes,
             slices: between.slices,
@@ -317,10 +316,13 @@ impl Seat {
     }
 
     /// Stops it where it stands. A server that runs elsewhere goes on.
-    pub(super) fn freeze(&mut self) {
-        if let Some(process) = self.process.as_mut().filter(|process| !process.is_frozen()) {
-            // A process table that cannot be read fails the next sample, which says so.
-            let _ = process.freeze();
+    ///
+    /// # Errors
+    /// It goes on, and why.
+    pub(super) fn freeze(&mut self) -> Result<(), FreezeError> {
+        match &mut self.process {
+            Some(process) if !process.is_frozen() => process.freeze(),
+            _ => Ok(()),
         }
     }
 

@@ -249,7 +249,7 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
             .as_ref()
             .map(|(times, rate)| latency(times, together(Some(*rate)))),
         rss_mb: most(|u| u.rss_bytes),
-        pss_mb: most(|u| u.pss_bytes),
+        pss_mb: most(|u| u.pss_bytes.unwrap_or(0)),
         cpu_percent: cpu_percent(&laps),
         errors: errors_by_kind.iter().map(|e| e.count).sum(),
         errors_by_kind,
@@ -353,7 +353,8 @@ fn switches(laps: &[&record::Lap]) -> Option<Figure> {
 
 fn cpu_percent(laps: &[&record::Lap]) -> Option<Figure> {
     let usages = laps.iter().filter(|l| l.counts() && l.rate.is_none()).filter_map(|l| l.usage);
-    let (cpu, wall) = usages.fold((0, 0), |(c, w), u| (c + u.cpu_ns, w + u.wall_ns));
+    let known = usages.filter_map(|u| Some((u.cpu_ns?, u.wall_ns)));
+    let (cpu, wall) = known.fold((0, 0), |(c, w), (cpu, wall)| (c + cpu, w + wall));
     (wall > 0).then(|| {
         let percent = cpu as f64 / wall as f64 * 100.0;
         bare(percent, format!("{} %", figure::grouped(percent, 0)))
@@ -512,10 +513,10 @@ fn lap(run: &Run, lap: &record::Lap) -> Lap {
         max_ms: ms(longest.ns as f64),
         lower_bounds: bounds.into_iter().flatten().collect(),
         rss_mb: usage.and_then(|u| megabytes(u.rss_bytes)),
-        pss_mb: usage.and_then(|u| megabytes(u.pss_bytes)),
+        pss_mb: usage.and_then(|u| megabytes(u.pss_bytes?)),
         cpu_percent: usage
             .filter(|u| u.wall_ns > 0)
-            .map(|u| rounded(u.cpu_ns as f64 / u.wall_ns as f64 * 100.0)),
+            .and_then(|u| Some(rounded(u.cpu_ns? as f64 / u.wall_ns as f64 * 100.0))),
         generator_percent: rounded(lap.generator.1 * 100.0),
         series_answers: lap.series.iter().map(|t| t.answers).collect(),
         series_mean_ms: lap

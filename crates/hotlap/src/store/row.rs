@@ -69,7 +69,7 @@ pub(super) fn put_lap(
             lap.backend,
             lap.generator.0 as i64,
             lap.generator.1,
-            lap.usage.map(|u| u.cpu_ns as i64),
+            lap.usage.and_then(|u| u.cpu_ns).map(|ns| ns as i64),
             json(&lap.failures),
             json(&lap.statuses),
             json(&lap.series),
