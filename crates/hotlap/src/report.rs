@@ -5,6 +5,7 @@
 //! published (`schemas/report.schema.json`): what a page draws is all in it.
 
 pub mod bench;
+mod bias;
 pub mod comparison;
 pub mod course;
 pub mod csv;
@@ -237,6 +238,8 @@ pub struct Row {
     pub of_ceiling: Option<Figure>,
     /// CPU time of the whole process tree, in microseconds a request.
     pub cpu_us: Option<Figure>,
+    /// CPU time per request in its laps over that at the end of its warm-ups, when it ran alone.
+    pub of_alone: Option<Figure>,
     /// Instructions a request in user mode.
     pub instructions_user: Option<Figure>,
     /// Instructions a request in the kernel; `None` where it does not permit counting.

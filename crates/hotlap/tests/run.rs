@@ -23,21 +23,21 @@ fn table(scene: &Scene, width: usize) -> String {
 
 #[test]
 fn the_whole_table_at_120_columns() {
-    insta::assert_snapshot!(table(&three(), 120), @r###"
+    insta::assert_snapshot!(table(&three(), 120), @"
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks · slices of 20 ms
 
                               requests/s  of ceiling  CPU µs/request      p50      p99  memory  errors  checks
-    1  go/net-http         57,900 ± 0.3%        47 %    16.9 ± 0.05%   1.1 ms   1.1 ms  7.0 MB       0   14/14
-    2  node/http:cluster   38,300 ± 0.5%        31 %    25.6 ± 0.09%   1.7 ms   1.7 ms  131 MB       0   14/14
-    3  python3 app.py       2,100 ± 0.3%       1.7 %   469.8 ± 0.05%  30.2 ms        –   23 MB       0   14/14
+    1  go/net-http         57,900 ± 0.3%        42 %    16.9 ± 0.05%   1.1 ms   1.1 ms  7.0 MB       0   14/14
+    2  node/http:cluster   38,300 ± 0.5%        28 %    25.6 ± 0.09%   1.7 ms   1.7 ms  131 MB       0   14/14
+    3  python3 app.py       2,100 ± 0.3%       1.5 %   469.8 ± 0.05%  30.2 ms        –   23 MB       0   14/14
        ceiling            123,200 ± 0.1%       100 %     7.1 ± 0.03%  0.51 ms  0.53 ms  1.0 MB       0   14/14
 
     go/net-http serves 1.51× [1.51, 1.52] the requests of node/http:cluster, at 0.66× [0.66, 0.66] of its CPU time each.
     go/net-http serves 27.5× [27.4, 27.7] the requests of python3 app.py, at 0.0360× [0.0359, 0.0360] of its CPU time
     each.
     Noise here today: ± 0.7% in requests/s, ± 0.1% in CPU time per request (go/net-http against itself).
-    "###);
+    ");
 }
 
 #[test]
@@ -54,16 +54,16 @@ fn the_head_says_how_long_slices_were() {
 
 #[test]
 fn the_whole_table_at_80_columns() {
-    insta::assert_snapshot!(table(&three(), 80), @r###"
+    insta::assert_snapshot!(table(&three(), 80), @"
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
     3 heats × 6 blocks · slices of 20 ms
 
                                                of         CPU µs
                               requests/s  ceiling       /request      p50      p99
-    1  go/net-http         57,900 ± 0.3%     47 %   16.9 ± 0.05%   1.1 ms   1.1 ms
-    2  node/http:cluster   38,300 ± 0.5%     31 %   25.6 ± 0.09%   1.7 ms   1.7 ms
-    3  python3 app.py       2,100 ± 0.3%    1.7 %  469.8 ± 0.05%  30.2 ms        –
+    1  go/net-http         57,900 ± 0.3%     42 %   16.9 ± 0.05%   1.1 ms   1.1 ms
+    2  node/http:cluster   38,300 ± 0.5%     28 %   25.6 ± 0.09%   1.7 ms   1.7 ms
+    3  python3 app.py       2,100 ± 0.3%    1.5 %  469.8 ± 0.05%  30.2 ms        –
        ceiling            123,200 ± 0.1%    100 %    7.1 ± 0.03%  0.51 ms  0.53 ms
 
     go/net-http serves 1.51× [1.51, 1.52] the requests of node/http:cluster, at
@@ -72,13 +72,13 @@ fn the_whole_table_at_80_columns() {
     0.0360× [0.0359, 0.0360] of its CPU time each.
     Noise here today: ± 0.7% in requests/s, ± 0.1% in CPU time per request
     (go/net-http against itself).
-    "###);
+    ");
 }
 
 #[test]
 fn the_whole_table_as_markdown() {
     let report = Report::of(&hold(&three(), None).run);
-    insta::assert_snapshot!(report.render(Form::Markdown), @r###"
+    insta::assert_snapshot!(report.render(Form::Markdown), @r"
     # hello
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks · slices of 20 ms
@@ -89,9 +89,9 @@ fn the_whole_table_as_markdown() {
 
     |  | server | requests/s | of ceiling | CPU µs/request | avg | stdev | p50 | p99 | max | memory | CPU | errors | checks |
     | --: | :-- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |
-    | 1 | go/net-http | 57,900 ± 0.3% | 47 % | 16.9 ± 0.05% | 1.1 ms | 0.11 ms | 1.1 ms | 1.1 ms | 2.3 ms | 7.0 MB | 98 % | 0 | 14/14 |
-    | 2 | node/http:cluster | 38,300 ± 0.5% | 31 % | 25.6 ± 0.09% | 1.7 ms | 0.16 ms | 1.7 ms | 1.7 ms | 3.4 ms | 131 MB | 98 % | 0 | 14/14 |
-    | 3 | python3 app.py | 2,100 ± 0.3% | 1.7 % | 469.8 ± 0.05% | 30.2 ms | 1.1 ms | 30.2 ms |  | 31.8 ms | 23 MB | 99 % | 0 | 14/14 |
+    | 1 | go/net-http | 57,900 ± 0.3% | 42 % | 16.9 ± 0.05% | 1.1 ms | 0.11 ms | 1.1 ms | 1.1 ms | 2.3 ms | 7.0 MB | 98 % | 0 | 14/14 |
+    | 2 | node/http:cluster | 38,300 ± 0.5% | 28 % | 25.6 ± 0.09% | 1.7 ms | 0.16 ms | 1.7 ms | 1.7 ms | 3.4 ms | 131 MB | 98 % | 0 | 14/14 |
+    | 3 | python3 app.py | 2,100 ± 0.3% | 1.5 % | 469.8 ± 0.05% | 30.2 ms | 1.1 ms | 30.2 ms |  | 31.8 ms | 23 MB | 99 % | 0 | 14/14 |
     |  | *ceiling* | 123,200 ± 0.1% | 100 % | 7.1 ± 0.03% | 0.52 ms | 52 µs | 0.51 ms | 0.53 ms | 1.1 ms | 1.0 MB | 87 % | 0 | 14/14 |
 
     Noise here today: ± 0.7% in requests/s, ± 0.1% in CPU time per request (go/net-http against itself).
@@ -101,19 +101,19 @@ fn the_whole_table_as_markdown() {
     go/net-http (go/net-http 1.0), node/http:cluster (node/http:cluster 1.0), python3 app.py (python3 app.py 1.0), ceiling (ceiling 1.0)
 
         hotlap run 'python3 app.py'
-    "###);
+    ");
 }
 
 #[test]
 fn the_whole_table_as_csv() {
     let report = Report::of(&hold(&three(), None).run);
-    insta::assert_snapshot!(report.render(Form::Csv), @r###"
+    insta::assert_snapshot!(report.render(Form::Csv), @"
     load,rank,server,role,version,requests_per_s,requests_per_s_low,requests_per_s_high,is_bound,of_ceiling_percent,cpu_us,cpu_us_low,cpu_us_high,instructions_user,instructions_kernel,switches,mean_ms,stdev_ms,p50_ms,p90_ms,p99_ms,p999_ms,max_ms,rate,rate_p50_ms,rate_p99_ms,rss_mb,pss_mb,cpu_percent,errors,ready_ms,steady_ms,laps,laps_left_out,lower_bounds
-    ,1,go/net-http,reference,go/net-http 1.0,57911.3,57755.5,58067.5,false,47.018,16.8988,16.8898,16.9077,,,0.0996643,1.10445,0.10929,1.08953,1.11718,1.11718,,2.2569,,,,7,7,97.8704,0,20,0,36,0,
-    ,2,node/http:cluster,contestant,node/http:cluster 1.0,38343.2,38167.6,38519.5,false,31.098,25.5932,25.5692,25.6173,,,0.0994277,1.66757,0.162681,1.65478,1.68857,1.68857,,3.41197,,,,131,131,98.135,0,20,0,36,0,
-    ,3,python3 app.py,contestant,python3 app.py 1.0,2103.79,2097.3,2110.29,false,1.70893,469.823,469.59,470.055,,,0.0951123,30.1896,1.08838,30.1793,,,,31.7686,,,,23,23,98.8174,0,20,0,36,0,
+    ,1,go/net-http,reference,go/net-http 1.0,57911.3,57755.5,58067.5,false,42.0088,16.8988,16.8898,16.9077,,,0.0996643,1.10445,0.10929,1.08953,1.11718,1.11718,,2.2569,,,,7,7,97.8704,0,20,0,36,0,
+    ,2,node/http:cluster,contestant,node/http:cluster 1.0,38343.2,38167.6,38519.5,false,27.7321,25.5932,25.5692,25.6173,,,0.0994277,1.66757,0.162681,1.65478,1.68857,1.68857,,3.41197,,,,131,131,98.135,0,20,0,36,0,
+    ,3,python3 app.py,contestant,python3 app.py 1.0,2103.79,2097.3,2110.29,false,1.51096,469.823,469.59,470.055,,,0.0951123,30.1896,1.08838,30.1793,,,,31.7686,,,,23,23,98.8174,0,20,0,36,0,
     ,,ceiling,ceiling,ceiling 1.0,123170,123016,123325,false,100,7.09894,7.09717,7.10072,,,0.0998072,0.519479,0.0522007,0.514815,0.525311,0.525311,,1.06189,,,,1,1,87.4365,0,20,0,36,0,
-    "###);
+    ");
 }
 
 #[test]
@@ -163,13 +163,13 @@ fn a_row_that_the_generator_limits_is_a_bound_and_is_ordered_by_cpu_time() {
     let slow = script(20_000.0, 40_000.0, 9, &[0.01, -0.01, 0.0, 0.02, -0.02]);
     let text =
         table(&scene(&[("slow", Role::Reference, slow), ("fast", Role::Contestant, fast)]), 120);
-    insta::assert_snapshot!(text, @r###"
+    insta::assert_snapshot!(text, @"
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks · slices of 20 ms
 
                     requests/s  CPU µs/request      p50      p99  memory  errors  checks
-       fast  ≥ 100,000 ± 0.00%     8.0 ± 0.00%  0.63 ms  0.64 ms  1.0 MB       0   14/14
-    1  slow      20,000 ± 0.3%    40.0 ± 0.07%   3.2 ms        –  9.0 MB       0   14/14
+    1  fast  ≥ 100,000 ± 0.00%     8.0 ± 0.00%  0.63 ms  0.64 ms  1.0 MB       0   14/14
+    2  slow      20,000 ± 0.3%    40.0 ± 0.07%   3.2 ms        –  9.0 MB       0   14/14
 
     fast spends 0.20× [0.20, 0.20] of the CPU time of slow on each request; limited by the load generator, fast serves at
     least 4.99× the requests of slow.
@@ -177,7 +177,7 @@ fn a_row_that_the_generator_limits_is_a_bound_and_is_ordered_by_cpu_time() {
 
     Note: fast: requests/s is a lower bound (≥), because the load generator was busy. Give it more cores (-t 2), or the
     server fewer (--cpus 1).
-    "###);
+    ");
 }
 
 #[test]
@@ -238,19 +238,19 @@ fn a_server_that_dies_is_named_with_phase_last_words_and_cure() {
     let bad = Script { dies_at: Some(5), ..good.clone() };
     let text =
         table(&scene(&[("good", Role::Reference, good), ("bad", Role::Contestant, bad)]), 80);
-    insta::assert_snapshot!(text, @r###"
+    insta::assert_snapshot!(text, @"
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
     3 heats × 6 blocks · slices of 20 ms
 
-                requests/s  CPU µs/request     p50  p99  memory  errors  checks
-    1  good  20,000 ± 0.3%    40.0 ± 0.07%  3.2 ms    –  9.0 MB       0   14/14
+               requests/s  CPU µs/request     p50  p99  memory  errors  checks
+      good  20,000 ± 0.3%    40.0 ± 0.07%  3.2 ms    –  9.0 MB       0   14/14
 
     bad failed (lap): exited with code 3
       $ ./serve bad
       | out of luck
       see its last lines
-    "###);
+    ");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use hotlap_stats::stop::Goal;
 use hotlap_stats::verdict::{LEAST_RESTARTS, ranks, verdicts};
 use hotlap_stats::{Bar, Better, Comparison, Effect, Estimate, Floor, Reading, Verdict};
 
+use super::bias;
 use super::latency::{Times, known};
 use crate::record::{Lap, Role, Run};
 
@@ -83,6 +84,8 @@ pub struct Measured {
     pub p99s: Vec<Reading>,
     /// Resident memory in bytes, a reading a block.
     pub memories: Vec<Reading>,
+    /// Cost in laps over cost alone, a reading a restart.
+    pub of_alone: Vec<Reading>,
     /// Requests/s.
     pub rate: Option<Estimate>,
     /// CPU time a request, in nanoseconds.
@@ -293,8 +296,22 @@ impl Standing {
 
     /// By how much the way of measuring may have shifted `server` against `other`, in log units:
     /// what a verdict must exceed on top of the noise, see [`Comparison::bias`].
-    fn bias(&self, _server: usize, _other: usize, _measure: Measure) -> f64 {
-        0.0
+    fn bias(&self, server: usize, other: usize, measure: Measure) -> f64 {
+        match measure {
+            Measure::Cost => {
+                bias::proven(&self.of_alone(server), &self.of_alone(other), self.confidence)
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// Cost in laps over cost alone, a reading a restart; of the reference, as in [`Self::side`].
+    fn of_alone(&self, server: usize) -> Cow<'_, [Reading]> {
+        let own = &self.servers[server].of_alone;
+        match self.double.filter(|_| Some(server) == self.reference) {
+            Some(double) => pooled(own, &self.servers[double].of_alone).into(),
+            None => own.into(),
+        }
     }
 
     /// Ranks the servers, see [`ranks`]: of two servers, that one is better which has more
@@ -431,6 +448,7 @@ impl Measured {
             cost: level(&costs, confidence),
             rates,
             costs,
+            of_alone: bias::readings(run, (server, load), &good),
             p50s: each(&blocks, quantile(0.5)),
             p99s: each(&blocks, quantile(0.99)),
             memories: each(&blocks, memory),

@@ -1,7 +1,7 @@
 //! A run becomes a report: figures are rounded, rows put in order, servers that failed set apart.
 //! What is said in sentences is `sentence`'s, what speaks against the figures `warning`'s.
 
-use hotlap_stats::estimate::median;
+use hotlap_stats::estimate::{level, median};
 use hotlap_stats::percentile::Together;
 use hotlap_stats::{Effect, Estimate, Floor, Percentile, Survival, Verdict, Why};
 
@@ -239,6 +239,7 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
         requests_per_s: measured.rate.as_ref().map(per_second),
         of_ceiling: of_ceiling(standing, index),
         cpu_us: measured.cost.as_ref().map(|c| micros(&scaled(c, 1e-3))),
+        of_alone: level(&measured.of_alone, standing.confidence).as_ref().map(ratio),
         instructions_user: instructions(run, standing.load, index, |c| Some(c.instructions_user)),
         instructions_kernel: instructions(run, standing.load, index, |c| c.instructions_kernel),
         switches: switches(&laps),

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use hotlap_stats::Reading;
-use hotlap_stats::estimate::median;
+use hotlap_stats::estimate::{level, median};
 
+use super::bias;
 use super::figure::{count, grouped, plural};
 use super::standing::{Measured, Standing};
 use crate::record::{Class, Gate, Role, Run};
@@ -37,6 +38,8 @@ pub fn warnings(run: &Run, standings: &[Standing]) -> Vec<String> {
                      answer, or TCP_NODELAY, is the cure."
                 ));
             }
+            let of_alone = level(&measured.of_alone, standing.confidence);
+            warnings.extend(of_alone.and_then(|of_alone| bias::warning(name, &of_alone)));
             warnings.extend(silent(name, measured));
             warnings.extend(left_out(run, standing.load, server, false));
             warnings.extend(left_out(run, standing.load, server, true));

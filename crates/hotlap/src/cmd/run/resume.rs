@@ -101,23 +101,27 @@ pub fn go_on(race: &mut Race, earlier: &Run, now: &Run) -> anyhow::Result<()> {
     (race.heats, race.blocks) = (some(schedule.heats), some(schedule.blocks));
     race.from = from(earlier);
     race.past = past(earlier);
+    // What an unfinished one lacks is made up for by one more.
+    race.heats = race.heats.map(|heats| heats + unfinished(earlier));
     if race.heats.is_some_and(|heats| race.from.heat >= heats) {
         return usage(format!("run {number} has all its heats: nothing is left to be run"));
     }
     Ok(())
 }
 
-/// The first place that was not begun: the block after the last one, in the heat under way.
+/// The restart after the last one that was begun: the servers of that one have ended, and those of
+/// another start may differ from them.
 fn from(earlier: &Run) -> Place {
-    let flat = earlier.laps.iter().filter(|l| l.rate.is_none());
-    let last = flat.map(|l| Place { heat: l.heat, block: l.block }).max();
-    match last {
-        None => Place::default(),
-        Some(last) if last.block + 1 == earlier.schedule.blocks => {
-            Place { heat: last.heat + 1, block: 0 }
-        }
-        Some(last) => Place { block: last.block + 1, ..last },
-    }
+    let last = earlier.laps.iter().filter(|l| l.rate.is_none()).map(|l| l.heat).max();
+    Place { heat: last.map_or(0, |heat| heat + 1), block: 0 }
+}
+
+/// Restarts that were begun and not finished: the last one, if it lacks blocks.
+fn unfinished(earlier: &Run) -> u32 {
+    let flat = || earlier.laps.iter().filter(|l| l.rate.is_none());
+    let last = flat().map(|l| l.heat).max();
+    let blocks = flat().filter(|l| Some(l.heat) == last).map(|l| l.block + 1).max();
+    u32::from(blocks.is_some_and(|blocks| blocks < earlier.schedule.blocks))
 }
 
 fn past(earlier: &Run) -> Past {
