@@ -36,6 +36,8 @@ pub struct Setting {
     /// How long the window of a slice is; none: the shortest at which every server has recovered
     /// from being frozen.
     pub slice: Option<Duration>,
+    /// How long servers may be probed for it, at each length that is tried.
+    pub probe_limit: Duration,
     /// How long one request may take.
     pub timeout: Duration,
     /// How long a server may take from its start to its first answer.
@@ -100,7 +102,7 @@ impl Live {
         stop: Arc<AtomicBool>,
     ) -> Self {
         let seats = entrants.iter().map(|e| Seat::new(e.clone(), loads.len())).collect();
-        let slices = Slices::new(setting.slice);
+        let slices = Slices::new(setting.slice, setting.probe_limit);
         Self { setting, loads: loads.to_vec(), seats, slices, began: Instant::now(), stop }
     }
 

@@ -84,6 +84,7 @@ fn track(address: SocketAddr, slice: Duration, stop: Arc<AtomicBool>) -> Live {
     };
     let setting = Setting {
         slice: Some(slice),
+        probe_limit: Duration::ZERO,
         timeout: Duration::from_secs(30),
         start_limit: Duration::from_secs(30),
         warm_limit: Duration::from_secs(1),

@@ -176,6 +176,7 @@ fn url(address: SocketAddr) -> Live {
     };
     let setting = Setting {
         slice: Some(Duration::from_millis(500)),
+        probe_limit: Duration::ZERO,
         timeout: LIMIT,
         start_limit: LIMIT,
         warm_limit: Duration::from_secs(1),

@@ -265,6 +265,7 @@ mod tests {
         let told = |against: BTreeMap<usize, usize>| -> Vec<usize> {
             let setting = Setting {
                 slice: None,
+                probe_limit: Duration::ZERO,
                 timeout: Duration::ZERO,
                 start_limit: Duration::ZERO,
                 warm_limit: Duration::ZERO,

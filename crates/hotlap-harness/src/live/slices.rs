@@ -28,9 +28,12 @@ pub const LENGTHS: [Duration; 4] = [
     Duration::from_secs(1),
 ];
 
-/// How often every server is probed at each length, there and back; the last length needs no
-/// probe. A probe takes 4⅓ windows, so that is at most 3.3, 3.3 and 5.2 s a server.
+/// How often every server is probed at each length at most, there and back; the last length needs
+/// no probe. That is at most 3.3, 3.3 and 5.2 s a server.
 const PROBES: [u32; LENGTHS.len() - 1] = [32, 8, 2];
+
+/// How long a probe takes, in windows of a slice: the lead-in, one within the slice, three after.
+const PROBE_WINDOWS: f64 = 13.0 / 3.0;
 
 /// Probes of a server, there and back, before it is judged early.
 const PROBES_BEFORE_LOOK: u32 = 4;
@@ -38,8 +41,8 @@ const PROBES_BEFORE_LOOK: u32 = 4;
 /// A server may cost so many times as much in the window of a slice as after it.
 const TOLERANCE: f64 = 1.03;
 
-/// Confidence of the interval by which a server is judged early.
-const CONFIDENCE: f64 = 0.9;
+/// Confidence of the interval by which a server is judged: each end is wrong in 1 of 100 cases.
+const CONFIDENCE: f64 = 0.98;
 
 /// The shortest window of a slice in which a load is not only continued but begun and ended: at a
 /// rate, and where a side effect is counted, for which the server's log has to settle first (50 ms
@@ -79,6 +82,8 @@ pub fn spread_lead_in(window: Duration, slice: u32, service: Duration) -> Durati
 #[derive(Debug)]
 pub(super) struct Slices {
     length: Duration,
+    /// How long all servers may be probed at one length.
+    limit: Duration,
     stage: Stage,
 }
 
@@ -129,9 +134,11 @@ pub(super) enum Next {
 
 impl Slices {
     /// Of the length that a user chose, or that an interrupted run had; else to be settled.
-    pub(super) fn new(chosen: Option<Duration>) -> Self {
+    /// All servers together are probed at one length for no longer than `limit`, but often enough
+    /// to be judged.
+    pub(super) fn new(chosen: Option<Duration>, limit: Duration) -> Self {
         let stage = if chosen.is_some() { Stage::Settled } else { Stage::Open };
-        Self { length: chosen.unwrap_or(LENGTHS[0]), stage }
+        Self { length: chosen.unwrap_or(LENGTHS[0]), limit, stage }
     }
 
     /// How long the window of a slice is.
@@ -156,7 +163,7 @@ impl Slices {
             self.begin(unknown.map(|(server, _)| *server).collect());
         }
         if let Stage::Probing { probes, servers: probed, passed } = &mut self.stage {
-            let most = most_probes(self.length);
+            let most = most_probes(self.length, self.limit / servers.len().max(1) as u32);
             probed.retain(|server, _| servers.contains_key(server));
             let mut failed = false;
             probed.retain(|server, costs| match judge(costs, *probes >= most) {
@@ -189,7 +196,7 @@ impl Slices {
     }
 
     fn begin(&mut self, passed: Passed) {
-        self.stage = match most_probes(self.length) {
+        self.stage = match most_probes(self.length, Duration::MAX) {
             0 => Stage::Settled,
             _ => Stage::Probing { probes: 0, servers: BTreeMap::new(), passed },
         };
@@ -198,20 +205,26 @@ impl Slices {
     /// A program was probed under a load: within the window of a slice, and after it.
     pub(super) fn probed(&mut self, server: (usize, usize), within: &Between, after: &Between) {
         let (Some(within), Some(after)) = (within.cost_ns(), after.cost_ns()) else { return };
-        if let Stage::Probing { servers, .. } = &mut self.stage {
+        if let Stage::Probing { servers, passed, .. } = &mut self.stage
+            && !passed.contains(&server)
+        {
             servers.entry(server).or_default().push(within / after);
         }
     }
 }
 
-/// How often servers are probed at a length, there and back.
-fn most_probes(length: Duration) -> u32 {
-    LENGTHS.iter().zip(PROBES).find(|(own, _)| **own == length).map_or(0, |(_, probes)| probes)
+/// How often servers are probed at a length, there and back, if each has that much time for it.
+fn most_probes(length: Duration, limit: Duration) -> u32 {
+    let most = LENGTHS.iter().zip(PROBES).find(|(own, _)| **own == length);
+    let fit = limit.as_secs_f64() / (2.0 * length.as_secs_f64() * PROBE_WINDOWS);
+    most.map_or(0, |(_, most)| (fit as u32).clamp(PROBES_BEFORE_LOOK.min(most), most))
 }
 
 /// Whether a server has recovered, by the costs in slices over those after them; not known yet
-/// where its interval includes the limit and there is time left. Where no probe had a response,
-/// nothing speaks against the length.
+/// where its interval includes the limit and there are probes left. After the last one the slice is
+/// too short for a server if its estimate is beyond the limit and its interval leaves no doubt that
+/// slices make it more expensive. Doubt speaks for the shorter slice: what noise hides in the probes
+/// it hides in the laps as well, and there long slices would make it worse.
 fn judge(ratios: &[f64], is_last: bool) -> Option<bool> {
     if ratios.len() < 2 * PROBES_BEFORE_LOOK as usize && !is_last {
         return None;
@@ -223,7 +236,7 @@ fn judge(ratios: &[f64], is_last: bool) -> Option<bool> {
         return is_last.then_some(true);
     };
     match is_last {
-        true => Some(value <= TOLERANCE),
+        true => Some(value <= TOLERANCE || low <= 1.0),
         false if high <= TOLERANCE => Some(true),
         false if low > TOLERANCE => Some(false),
         false => None,
@@ -234,6 +247,7 @@ fn judge(ratios: &[f64], is_last: bool) -> Option<bool> {
 mod tests {
     use super::*;
 
+    const LIMIT: Duration = Duration::from_secs(3_600);
     const NONE: Needs = Needs { service: Duration::ZERO, whole: false, known: true };
 
     /// All windows of a lap opened at the same moment of a server's step, or most did.
@@ -272,7 +286,7 @@ mod tests {
     /// The length that is settled, in milliseconds, for servers whose cost in the window of a
     /// slice of a length is so many times that after it, and how many probes each took.
     fn settled(needs: &[Needs], ratio: impl Fn(usize, u128) -> f64) -> (u128, Vec<u32>) {
-        let mut slices = Slices::new(None);
+        let mut slices = Slices::new(None, LIMIT);
         let servers: BTreeMap<_, _> = needs.iter().enumerate().map(|(n, s)| ((n, 0), *s)).collect();
         let mut probes = vec![0; needs.len()];
         for step in 0..1_000 {
@@ -305,7 +319,7 @@ mod tests {
         let recovers = |ms: [u128; 2]| {
             settled(&[NONE; 2], move |server, length| if length < ms[server] { 1.1 } else { 1.01 })
         };
-        assert_eq!(recovers([0, 0]), (12, vec![8, 8]));
+        assert_eq!(recovers([0, 0]).0, 12);
         assert_eq!(recovers([0, 48]).0, 48);
         assert_eq!(recovers([0, 300]).0, 300);
         assert_eq!(recovers([1_000, 0]).0, 1_000);
@@ -324,10 +338,10 @@ mod tests {
     }
 
     #[test]
-    fn noise_that_hides_the_answer_is_probed_to_the_limit_and_judged_by_the_estimate() {
+    fn noise_that_hides_the_answer_is_probed_to_the_limit_and_makes_no_slice_longer() {
         let noisy = |mean: f64| {
             let mut n = 0;
-            let mut slices = Slices::new(None);
+            let mut slices = Slices::new(None, LIMIT);
             let servers = BTreeMap::from([((0, 0), NONE)]);
             while let Next::Probe(next) = slices.next(&servers) {
                 for _ in 0..2 {
@@ -341,7 +355,20 @@ mod tests {
             (slices.length().as_millis(), n)
         };
         assert_eq!(noisy(1.0), (12, 2 * PROBES[0]));
-        assert_eq!(noisy(1.1).0, 1_000);
+        assert_eq!(noisy(1.06), (12, 2 * PROBES[0]));
+        assert_eq!(
+            noisy(1.2).0,
+            300,
+            "four probes are too few to rule out that slices are harmless"
+        );
+    }
+
+    #[test]
+    fn a_short_budget_has_few_probes() {
+        let probes = |limit_s| most_probes(LENGTHS[0], Duration::from_secs_f64(limit_s));
+        assert_eq!((probes(0.0), probes(1.0), probes(60.0)), (4, 9, 32));
+        assert_eq!(most_probes(LENGTHS[2], Duration::ZERO), 2);
+        assert_eq!(most_probes(LENGTHS[3], Duration::MAX), 0);
     }
 
     #[test]
@@ -358,12 +385,12 @@ mod tests {
     #[test]
     fn a_chosen_length_and_servers_of_unknown_cost_need_no_probes() {
         let chosen = Duration::from_millis(77);
-        let mut slices = Slices::new(Some(chosen));
+        let mut slices = Slices::new(Some(chosen), LIMIT);
         assert_eq!(
             (slices.next(&BTreeMap::from([((0, 0), NONE)])), slices.length()),
             (Next::Settled, chosen)
         );
-        let mut unknown = Slices::new(None);
+        let mut unknown = Slices::new(None, LIMIT);
         let servers = BTreeMap::from([((0, 0), Needs { known: false, ..NONE })]);
         assert_eq!((unknown.next(&servers), unknown.length()), (Next::Settled, LENGTHS[0]));
     }

@@ -40,6 +40,10 @@ use stress::Order;
 /// blocks in it.
 const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(25));
 
+/// At each length that is tried, this part of the budget may be spent on probes that settle how long
+/// slices are.
+pub const PROBING: u32 = 5;
+
 /// How long a server may take to its first answer: a JVM that compiles a language first takes many
 /// seconds on a busy machine.
 pub const START_LIMIT: Duration = Duration::from_secs(120);
@@ -226,6 +230,7 @@ fn setting(args: &RunArgs, meant: &Meant, run: &Run, logs: PathBuf) -> anyhow::R
     let laps = (race.entrants.len() * race.loads.len()).max(1) as u32;
     Ok(Setting {
         slice: race.slice,
+        probe_limit: race.budget / PROBING,
         timeout: args.shape.timeout,
         start_limit: START_LIMIT,
         warm_limit: warm_limit(race.budget, laps),

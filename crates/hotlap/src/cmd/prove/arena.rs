@@ -21,6 +21,9 @@ use crate::record::{self, Question, Run, State};
 /// How long one request may take: longer than the longest pause.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long servers may be probed at each slice length.
+const PROBE_LIMIT: Duration = Duration::from_secs(12);
+
 /// What all races of known servers share.
 pub struct Arena {
     program: PathBuf,
@@ -77,6 +80,7 @@ impl Arena {
     pub fn setting(&self, slice: Option<Duration>, warm_limit: Duration) -> Setting {
         Setting {
             slice,
+            probe_limit: PROBE_LIMIT,
             timeout: TIMEOUT,
             start_limit: START_LIMIT,
             warm_limit,
