@@ -185,10 +185,15 @@ impl Warmup {
 
     /// The number of last windows whose noise hides whatever trend they have, if it does: their line
     /// is known to five times the tolerance over a stretch, and level as far as it is known. To wait
-    /// for more would be to wait for the noise to end, and the laps know no better.
+    /// for more would be to wait for the noise to end, and the laps know no better. A server that is
+    /// as fast as at first needs one stretch of them, and one that is not two: a neighbour's burst
+    /// is level as well, and takes less time than that.
     fn hidden_over(&self) -> Option<usize> {
-        let (n, line) = self.known_to(5.0 * self.test.tolerance)?;
-        line.is_level().then_some(n)
+        let (n, _) = self.known_to(5.0 * self.test.tolerance)?;
+        let stretches = if self.look_back(n).1 == Class::Flat { 1 } else { 2 };
+        let n = n.max(stretches * self.test.stretch);
+        let is_level = || Line::through(&self.logs(n)).is_level();
+        (n <= self.windows.len() && is_level()).then_some(n)
     }
 
     /// What is to be said when no line is known well enough and there is no more time: where the
