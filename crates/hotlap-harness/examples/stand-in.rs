@@ -36,7 +36,10 @@ fn main() -> ExitCode {
             panic!("as ordered");
         }
         ["listen"] => listen(),
-        ["serve", port] => serve(port.parse().unwrap()),
+        ["serve", port] => serve(port.parse().unwrap(), None),
+        ["hang", port, every, ms] => {
+            serve(port.parse().unwrap(), Some((every.parse().unwrap(), ms.parse().unwrap())));
+        }
         ["daemon", folder] => daemon(Path::new(folder)),
         ["owner", address] => {
             let endpoint = Endpoint::Tcp(address.parse().unwrap());
@@ -77,24 +80,30 @@ fn listen() {
 }
 
 /// Serves HTTP, and uses 0.2 ms of CPU time for each response.
-fn serve(port: u16) {
+/// Serves; every so many requests of a connection it hangs for so many milliseconds.
+fn serve(port: u16, hang: Option<(u64, u64)>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
     for stream in listener.incoming().map_while(Result::ok) {
-        std::thread::spawn(|| converse(stream));
+        std::thread::spawn(move || converse(stream, hang));
     }
 }
 
-fn converse(mut stream: TcpStream) {
+fn converse(mut stream: TcpStream, hang: Option<(u64, u64)>) {
     let thread_ns = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
         time.tv_sec * 1_000_000_000 + time.tv_nsec
     };
+    let mut requests = 0;
     let mut asked = Vec::new();
     let mut buffer = [0; 4096];
     while let Ok(length @ 1..) = stream.read(&mut buffer) {
         asked.extend_from_slice(&buffer[..length]);
         while let Some(end) = asked.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
             asked.drain(..end + 4);
+            requests += 1;
+            if let Some((_, ms)) = hang.filter(|(every, _)| requests % every == 0) {
+                std::thread::sleep(Duration::from_millis(ms));
+            }
             let began = thread_ns();
             while thread_ns() < began + 200_000 {}
             if stream.write_all(HELLO).is_err() {

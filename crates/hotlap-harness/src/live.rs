@@ -19,7 +19,7 @@ use crate::entrant::{Entrant, Load, Role};
 use crate::gate;
 use crate::lap::{Kind, Lap, Usage};
 use crate::process::Warden;
-use crate::track::{Ready, Retired, Track, Warmup};
+use crate::track::{Probed, Ready, Retired, Track, Warmup};
 use seat::{Acquaintance, Between, Held, Sample, Seat};
 use slices::{Needs, Next, Slices, WHOLE};
 
@@ -64,8 +64,8 @@ pub struct Setting {
 /// How long one window of a warm-up is.
 const WARM_WINDOW: Duration = Duration::from_millis(100);
 
-/// A server's cost alone is that of its last windows of the warm-up: at most so many, and at most
-/// half of them.
+/// A server's cost alone is that of the later half of its warm-up, at most so many windows, if the
+/// warm-up had at least as many: the first windows after a start cost more.
 const ALONE_WINDOWS: usize = 10;
 
 /// How long the hardware counts after a warm-up, where it can.
@@ -379,10 +379,13 @@ impl Live {
 }
 
 /// CPU time per request of a server that runs alone and is warm, in nanoseconds: that of the last
-/// windows of its warm-up. `None` where it is not known.
+/// windows of its warm-up. `None` where it is not known, or the warm-up was short.
 fn alone(windows: &[Between]) -> Option<f64> {
-    let count = (windows.len() / 2).clamp(1, ALONE_WINDOWS).min(windows.len());
+    let count = (windows.len() / 2).min(ALONE_WINDOWS);
     let last = &windows[windows.len() - count..];
+    if windows.len() < ALONE_WINDOWS {
+        return None;
+    }
     let sum = last.iter().copied().reduce(|mut sum, window| {
         sum.add(&window);
         sum
@@ -477,6 +480,16 @@ impl Track for Live {
 
     fn slice_length(&self) -> Duration {
         self.slices.length()
+    }
+
+    fn probed(&self) -> Vec<Probed> {
+        let each = |entrant| (0..self.loads.len()).map(move |load| (entrant, load));
+        let found = |(entrant, load): (usize, usize)| {
+            let found = self.slices.found((self.program(entrant), load))?;
+            let slice_ms = found.slice.as_secs_f64() * 1e3;
+            Some(Probed { entrant, load, slice_ms, ratio: found.ratio })
+        };
+        (0..self.seats.len()).flat_map(each).filter_map(found).collect()
     }
 
     fn slices(&self, load: usize) -> u32 {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::entrant::{Entrant, Load};
 use crate::lap::{Lap, Share};
-use crate::track::{Ready, Retired, Warmup};
+use crate::track::{Probed, Ready, Retired, Warmup};
 
 mod schedule;
 
@@ -25,7 +25,7 @@ pub struct Race {
     pub entrants: Vec<Entrant>,
     /// How each is loaded.
     pub loads: Vec<Load>,
-    /// What it may take in all: starts, warm-ups and laps; builds come before it.
+    /// What it may take after the servers were first started and warmed up.
     pub budget: Duration,
     /// Stop when every cost interval's relative half-width is at most this, for instance 0.01.
     pub precision: Option<f64>,
@@ -138,6 +138,8 @@ pub enum Event<'a> {
     Sliced {
         /// How long the window of one is.
         slice: Duration,
+        /// What the probes found.
+        probed: Vec<Probed>,
     },
     /// A lap is about to begin.
     Lapping {

@@ -15,8 +15,10 @@ use crate::entrant::Role;
 use crate::lap::{Kind, Lap, Share, readings};
 use crate::race::{Over, Place, Race};
 
-/// Heats that end with paced laps: the first ones.
+/// Heats that end with paced laps: the first ones, at most so many, and one for each of these parts
+/// of the budget.
 const PACED_HEATS: u32 = 4;
+const BUDGET_A_PACED_HEAT: Duration = Duration::from_secs(15);
 
 /// What to run next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,7 +131,8 @@ impl Timetable {
     /// on pairs.
     #[must_use]
     pub fn is_paced(&self, heat: u32) -> bool {
-        self.race.paced && heat < PACED_HEATS
+        let paid = self.race.budget.as_secs() / BUDGET_A_PACED_HEAT.as_secs();
+        self.race.paced && u64::from(heat) < paid.clamp(1, u64::from(PACED_HEATS))
     }
 
     /// What comes next, `next` being the first place that is not run yet.

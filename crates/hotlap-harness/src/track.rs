@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use hotlap_stats::Estimate;
+
 use crate::lap::{Count, Kind, Lap};
 
 /// Where laps are run.
@@ -53,6 +55,11 @@ pub trait Track {
     /// How long the window of a slice is.
     fn slice_length(&self) -> Duration;
 
+    /// What the probes found, for each entrant and load that was probed.
+    fn probed(&self) -> Vec<Probed> {
+        Vec::new()
+    }
+
     /// How many slices a lap has, the same for all entrants.
     fn slices(&self, load: usize) -> u32;
 
@@ -95,6 +102,21 @@ pub trait Track {
 
     /// Whether the user wants to end it now.
     fn interrupted(&self) -> bool;
+}
+
+/// What slices do to the cost of a server, as found by probes: it is thawed as for a slice, but runs
+/// on for longer.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Probed {
+    /// Which server, as an index.
+    pub entrant: usize,
+    /// Under which load, as an index.
+    pub load: usize,
+    /// Length of the slices, in milliseconds: that of the run, or a shorter one at which the server
+    /// had recovered already.
+    pub slice_ms: f64,
+    /// CPU time per request in the window of a slice over that after it, with its interval at 95 %.
+    pub ratio: Estimate,
 }
 
 /// A server that answers.

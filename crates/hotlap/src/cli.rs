@@ -260,7 +260,8 @@ pub struct Shape {
 pub struct Schedule {
     /// Time to spend on measuring, in all (default: what the suite says; else a minute for up to
     /// two servers with the hidden double and the ceiling, and 25 s more for each further one)
-    #[arg(long, value_name = "TIME", value_parser = quantity::span)]
+    #[arg(short = 'd', long, visible_alias = "duration", value_name = "TIME")]
+    #[arg(value_parser = quantity::span)]
     pub budget: Option<Duration>,
     /// Stop before the budget is spent when all intervals are as narrow as this
     #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
@@ -285,7 +286,7 @@ pub struct Schedule {
     /// Do not pin server and generator to cores of their own
     #[arg(long)]
     pub no_pin: bool,
-    /// Do not freeze servers that are out of their lap
+    /// Do not freeze servers outside of their slice
     #[arg(long)]
     pub no_freeze: bool,
     /// Leave out the ceiling, which runs beside servers that hotlap starts

@@ -5,6 +5,7 @@
 //! schema of the store and of the JSON report.
 
 use hotlap_harness::lap::{self as measured, Share};
+use hotlap_harness::track::Probed;
 use hotlap_harness::{entrant, track};
 use hotlap_load::outcome::{FailureCount, Tick};
 use hotlap_load::plan::Reuse;
@@ -87,6 +88,9 @@ pub struct Schedule {
     /// Length of a slice in milliseconds, once it is settled.
     #[serde(default)]
     pub slice_ms: Option<f64>,
+    /// What slices do to the cost of each server, as found by probes.
+    #[serde(default)]
+    pub probed: Vec<Probed>,
     /// Time to spend, in seconds.
     pub budget_s: f64,
     /// The relative half width of the intervals at which it stops early, if any.

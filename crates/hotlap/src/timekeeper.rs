@@ -143,8 +143,10 @@ impl<'a> Timekeeper<'a> {
             Event::Probing { entrant, .. } => {
                 self.live.phase(format!("settling the slice length: {}", name(&self.run, entrant)));
             }
-            Event::Sliced { slice } => {
+            Event::Sliced { slice, ref probed } => {
                 self.run.schedule.slice_ms = Some(slice.as_secs_f64() * 1e3);
+                // A resumed run has a length already, and probes nothing.
+                self.run.schedule.probed.extend(probed);
                 let schedule = self.run.schedule.clone();
                 self.stored(|store, number| store.schedule(number, &schedule));
             }

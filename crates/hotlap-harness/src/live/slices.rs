@@ -85,6 +85,17 @@ pub(super) struct Slices {
     /// How long all servers may be probed at one length.
     limit: Duration,
     stage: Stage,
+    /// What the probes found, at the length at which each server was probed last.
+    found: BTreeMap<(usize, usize), Found>,
+}
+
+/// What the probes of a server found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Found {
+    /// The length of the slices.
+    pub(super) slice: Duration,
+    /// Cost per request in their windows over the cost after them, with its interval at 95 %.
+    pub(super) ratio: Estimate,
 }
 
 /// How far it is settled.
@@ -138,7 +149,7 @@ impl Slices {
     /// to be judged.
     pub(super) fn new(chosen: Option<Duration>, limit: Duration) -> Self {
         let stage = if chosen.is_some() { Stage::Settled } else { Stage::Open };
-        Self { length: chosen.unwrap_or(LENGTHS[0]), limit, stage }
+        Self { length: chosen.unwrap_or(LENGTHS[0]), limit, stage, found: BTreeMap::new() }
     }
 
     /// How long the window of a slice is.
@@ -165,6 +176,11 @@ impl Slices {
         if let Stage::Probing { probes, servers: probed, passed } = &mut self.stage {
             let most = most_probes(self.length, self.limit / servers.len().max(1) as u32);
             probed.retain(|server, _| servers.contains_key(server));
+            for (server, costs) in &*probed {
+                if let Some(ratio) = level(&readings(costs), 0.95) {
+                    self.found.insert(*server, Found { slice: self.length, ratio });
+                }
+            }
             let mut failed = false;
             probed.retain(|server, costs| match judge(costs, *probes >= most) {
                 Some(true) => {
@@ -202,6 +218,11 @@ impl Slices {
         };
     }
 
+    /// What the probes of a program found, under a load; none where it was not probed.
+    pub(super) fn found(&self, server: (usize, usize)) -> Option<Found> {
+        self.found.get(&server).copied()
+    }
+
     /// A program was probed under a load: within the window of a slice, and after it.
     pub(super) fn probed(&mut self, server: (usize, usize), within: &Between, after: &Between) {
         let (Some(within), Some(after)) = (within.cost_ns(), after.cost_ns()) else { return };
@@ -211,6 +232,12 @@ impl Slices {
             servers.entry(server).or_default().push(within / after);
         }
     }
+}
+
+/// Probes of one start, for an estimate.
+fn readings(ratios: &[f64]) -> Vec<Reading> {
+    let probe = |(block, value): (u32, &f64)| Reading { heat: 0, block, value: *value };
+    (0..).zip(ratios).map(probe).collect()
 }
 
 /// How often servers are probed at a length, there and back, if each has that much time for it.
@@ -229,10 +256,7 @@ fn judge(ratios: &[f64], is_last: bool) -> Option<bool> {
     if ratios.len() < 2 * PROBES_BEFORE_LOOK as usize && !is_last {
         return None;
     }
-    let block =
-        |(block, value): (usize, &f64)| Reading { heat: 0, block: block as u32, value: *value };
-    let readings: Vec<Reading> = ratios.iter().enumerate().map(block).collect();
-    let Some(Estimate { value, low, high }) = level(&readings, CONFIDENCE) else {
+    let Some(Estimate { value, low, high }) = level(&readings(ratios), CONFIDENCE) else {
         return is_last.then_some(true);
     };
     match is_last {

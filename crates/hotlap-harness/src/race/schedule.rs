@@ -100,7 +100,7 @@ impl Schedule<'_> {
     /// Two laps of every server: as many steps, there and back, as a lap has slices.
     fn sliced_laps(&mut self, place: Place, load: usize) -> Result<(), Over> {
         let slices = self.track.slices(load).max(1);
-        let mut driven = vec![0; self.running.len()];
+        let mut driven = vec![0_u32; self.running.len()];
         let mut nth = 0;
         for step in 0..slices {
             for entrant in order(self.race.seed, place, (load, step), self.running.len()) {
@@ -108,7 +108,7 @@ impl Schedule<'_> {
                     continue;
                 }
                 driven[entrant] += 1;
-                if driven[entrant] % slices == 0 {
+                if driven[entrant].is_multiple_of(slices) {
                     let lap = self.track.lap(entrant, load);
                     self.driven(place, nth, entrant, lap)?;
                     nth += 1;

@@ -40,8 +40,8 @@ use stress::Order;
 /// blocks in it.
 const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(25));
 
-/// At each length that is tried, this part of the budget may be spent on probes that settle how long
-/// slices are.
+/// Probes that settle how long slices are may take one part of the budget in so many, at each length
+/// that is tried.
 pub const PROBING: u32 = 5;
 
 /// How long a server may take to its first answer: a JVM that compiles a language first takes many
@@ -273,6 +273,7 @@ fn record(args: &RunArgs, meant: &Meant, grid: &Grid, host: &host::Host) -> Run 
             heats: race.heats.unwrap_or(0),
             blocks: race.blocks.unwrap_or(0),
             slice_ms: race.slice.map(|slice| slice.as_secs_f64() * 1e3),
+            probed: Vec::new(),
             budget_s: race.budget.as_secs_f64(),
             precision: race.precision,
             server_cpus: meant.split.server.clone(),

@@ -1,14 +1,18 @@
-//! What measuring in slices may have done to the cost of a server: the cost in its laps over the
-//! cost alone.
+//! What measuring in slices does to the cost of a server.
 //!
-//! Alone means at the end of the warm-up of the same restart, when nothing else ran. The two lie
-//! seconds apart, so on a machine whose speed varies one restart says little; the ratio has an
-//! interval over restarts, like everything else.
+//! Probes find it before the first lap: the cost in the window of a slice over the cost when the
+//! server is left running ([`Probed`]). Both lie within one stretch, so the ratio is known well,
+//! even on a machine whose speed varies from second to second.
+//!
+//! A check on the whole is the cost in laps over the cost alone, at the end of the warm-up of the
+//! same restart. Those two lie seconds apart and need restarts to say anything; it shows a server
+//! that was still warming up.
 
 use std::collections::BTreeMap;
 
 use hotlap_harness::lap::Share;
-use hotlap_stats::compare::{effect, pairs};
+use hotlap_harness::live::LENGTHS;
+use hotlap_harness::track::Probed;
 use hotlap_stats::{Estimate, Reading};
 
 use super::figure::{grouped, ratio};
@@ -39,12 +43,15 @@ pub fn readings(run: &Run, (server, load): (usize, usize), laps: &[&Lap]) -> Vec
 }
 
 /// By how much slices have shifted the ratio of two servers' costs, in log units, as far as the
-/// restarts prove it: the end of the interval that is nearer to no shift, 0 where the interval
-/// includes that.
+/// probes prove it: the distance of the two probed ratios less that of their intervals (half widths
+/// added as independent errors), 0 where they agree or one is unknown. All probes are of one load.
 #[must_use]
-pub fn proven(server: &[Reading], other: &[Reading], confidence: f64) -> f64 {
-    let shift = effect(&pairs(server, other), confidence).map(|effect| effect.ratio);
-    shift.filter(Estimate::is_bounded).map_or(0.0, |shift| away_from_one(&shift))
+pub fn proven(probed: &[Probed], (server, other): (usize, usize)) -> f64 {
+    let probed = |server| probed.iter().find(|probed| probed.entrant == server).map(|p| p.ratio);
+    let (Some(one), Some(two)) = (probed(server), probed(other)) else { return 0.0 };
+    let half = |ratio: &Estimate| (ratio.high / ratio.low).ln() / 2.0;
+    let shift = (one.value / two.value).ln().abs() - half(&one).hypot(half(&two));
+    if shift.is_finite() { shift.max(0.0) } else { 0.0 }
 }
 
 /// How far an interval stays away from 1, in log units.
@@ -52,23 +59,28 @@ fn away_from_one(ratio: &Estimate) -> f64 {
     ratio.low.ln().max(-ratio.high.ln()).max(0.0)
 }
 
-/// The warning about a server whose bias is larger than 3 %, if restarts prove one.
+/// The warning about a server that costs over 3 % more or less in its laps than at the end of its
+/// warm-ups, if restarts prove it.
 #[must_use]
-pub fn warning(name: &str, of_alone: &Estimate) -> Option<String> {
+pub fn warning(name: &str, of_alone: &Estimate, slice_ms: Option<f64>) -> Option<String> {
     let is_named = (of_alone.value - 1.0).abs() > NAMED
         && of_alone.is_bounded()
         && away_from_one(of_alone) > 0.0;
     let percent = grouped((of_alone.value - 1.0).abs() * 100.0, 0);
     let found = ratio(of_alone).spread;
+    let longest = LENGTHS[LENGTHS.len() - 1].as_secs_f64() * 1e3;
+    let advice = match slice_ms {
+        Some(ms) if ms >= longest => "",
+        _ => " Try longer slices (--slice 1s).",
+    };
     is_named.then(|| match of_alone.value > 1.0 {
         true => format!(
-            "{name} costs {percent} % more CPU per request in its slices than alone ({found}); \
-             comparisons allow for that. Use longer slices (--slice 1s)."
+            "{name} costs {percent} % more CPU per request in its laps than alone at the end of its \
+             warm-up ({found}).{advice}"
         ),
         false => format!(
             "{name} costs {percent} % less CPU per request in its laps than at the end of its \
-             warm-up ({found}): it was still warming up. Comparisons allow for that; a longer \
-             --budget warms it up for longer."
+             warm-up ({found}): it was still warming up. A longer --budget warms it up for longer."
         ),
     })
 }
@@ -77,41 +89,39 @@ pub fn warning(name: &str, of_alone: &Estimate) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn readings(values: &[f64]) -> Vec<Reading> {
-        (0..).zip(values).map(|(heat, &value)| Reading { heat, block: 0, value }).collect()
+    fn shift(one: (f64, f64), two: (f64, f64)) -> f64 {
+        let probed = |entrant, (value, half): (f64, f64)| Probed {
+            entrant,
+            load: 0,
+            slice_ms: 12.0,
+            ratio: Estimate { value, low: value / half, high: value * half },
+        };
+        let both = [probed(0, one), probed(1, two)];
+        assert_eq!(proven(&both, (0, 2)), 0.0, "that was not probed");
+        proven(&both, (0, 1))
     }
 
     #[test]
-    fn only_the_part_of_a_bias_that_restarts_prove_counts() {
-        let one = readings(&[1.10, 1.12, 1.11, 1.09]);
-        let other = readings(&[1.00, 1.01, 0.99, 1.00]);
-        let shift = proven(&one, &other, 0.95);
-        assert!(shift > 0.08 && shift < 1.105_f64.ln(), "{shift}");
-        assert!((proven(&other, &one, 0.95) - shift).abs() < 1e-12);
-        let noisy = readings(&[1.5, 0.8, 1.2, 0.9]);
-        assert_eq!(proven(&noisy, &other, 0.95), 0.0);
-        assert_eq!(proven(&one[..1], &other[..1], 0.95), 0.0, "one restart proves nothing");
-    }
-
-    #[test]
-    fn two_servers_that_slices_treat_alike_have_no_bias_between_them() {
-        let one = readings(&[1.10, 1.12, 1.11, 1.09]);
-        assert_eq!(proven(&one, &one, 0.95), 0.0);
+    fn only_the_part_of_a_bias_that_probes_prove_counts() {
+        let shift_12 = shift((1.12, 1.02), (1.00, 1.01));
+        assert!((shift_12 - (1.12_f64.ln() - 1.02_f64.ln().hypot(1.01_f64.ln()))).abs() < 1e-12);
+        assert_eq!(shift((1.12, 1.2), (1.00, 1.01)), 0.0, "noise proves nothing");
+        assert_eq!(shift((1.12, 1.001), (1.12, 1.001)), 0.0, "slices treat them alike");
+        assert_eq!(shift((1.12, f64::INFINITY), (1.0, 1.01)), 0.0, "one probe proves nothing");
     }
 
     #[test]
     fn a_bias_above_three_percent_is_named_with_its_remedy() {
-        let of = |value, low, high| warning("a", &Estimate { value, low, high });
+        let of = |value, low, high| warning("a", &Estimate { value, low, high }, Some(12.0));
         assert_eq!(
             of(1.12, 1.09, 1.15).unwrap(),
-            "a costs 12 % more CPU per request in its slices than alone ([1.09, 1.15]); comparisons \
-             allow for that. Use longer slices (--slice 1s)."
+            "a costs 12 % more CPU per request in its laps than alone at the end of its warm-up ([1.09, \
+             1.15]). Try longer slices (--slice 1s)."
         );
         assert_eq!(
             of(0.90, 0.85, 0.95).unwrap(),
             "a costs 10 % less CPU per request in its laps than at the end of its warm-up ([0.85, \
-             0.95]): it was still warming up. Comparisons allow for that; a longer --budget warms \
-             it up for longer."
+             0.95]): it was still warming up. A longer --budget warms it up for longer."
         );
         assert_eq!(of(1.02, 1.01, 1.03), None);
         assert_eq!(of(1.12, 0.99, 1.25), None);

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use hotlap_harness::lap::{rates, readings, silent_blocks};
+use hotlap_harness::track::Probed;
 use hotlap_stats::compare::{effect, pairs, pooled};
 use hotlap_stats::estimate::level;
 use hotlap_stats::percentile::Together;
@@ -52,6 +53,8 @@ pub struct Standing {
     pub confidence: f64,
     /// One a server of the run, in its order.
     pub servers: Vec<Measured>,
+    /// What slices do to the cost of each server.
+    probed: Vec<Probed>,
     /// The reference, as an index.
     pub reference: Option<usize>,
     /// The reference under its hidden name, as an index.
@@ -67,7 +70,7 @@ pub struct Standing {
 /// One server under one load.
 #[derive(Debug)]
 pub struct Measured {
-    /// Its rank, see [`Standing::rank`].
+    /// Its rank: 1 + the number of servers that are better.
     pub rank: Option<u32>,
     /// Laps that count, and laps in all.
     pub laps: (u32, u32),
@@ -193,6 +196,7 @@ impl Standing {
         let mut standing = Self {
             load,
             confidence: confidence(run),
+            probed: run.schedule.probed.iter().filter(|p| p.load == load).copied().collect(),
             reference,
             double: role(Role::Double),
             ceiling: role(Role::Ceiling),
@@ -298,19 +302,8 @@ impl Standing {
     /// what a verdict must exceed on top of the noise, see [`Comparison::bias`].
     fn bias(&self, server: usize, other: usize, measure: Measure) -> f64 {
         match measure {
-            Measure::Cost => {
-                bias::proven(&self.of_alone(server), &self.of_alone(other), self.confidence)
-            }
+            Measure::Cost => bias::proven(&self.probed, (server, other)),
             _ => 0.0,
-        }
-    }
-
-    /// Cost in laps over cost alone, a reading a restart; of the reference, as in [`Self::side`].
-    fn of_alone(&self, server: usize) -> Cow<'_, [Reading]> {
-        let own = &self.servers[server].of_alone;
-        match self.double.filter(|_| Some(server) == self.reference) {
-            Some(double) => pooled(own, &self.servers[double].of_alone).into(),
-            None => own.into(),
         }
     }
 

@@ -39,7 +39,9 @@ pub fn warnings(run: &Run, standings: &[Standing]) -> Vec<String> {
                 ));
             }
             let of_alone = level(&measured.of_alone, standing.confidence);
-            warnings.extend(of_alone.and_then(|of_alone| bias::warning(name, &of_alone)));
+            warnings.extend(
+                of_alone.and_then(|of_alone| bias::warning(name, &of_alone, run.schedule.slice_ms)),
+            );
             warnings.extend(silent(name, measured));
             warnings.extend(left_out(run, standing.load, server, false));
             warnings.extend(left_out(run, standing.load, server, true));

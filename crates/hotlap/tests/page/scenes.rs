@@ -196,6 +196,7 @@ impl Scene {
                 heats: self.size.0,
                 blocks: self.size.1,
                 slice_ms: Some(500.0),
+                probed: Vec::new(),
                 budget_s: 60.0,
                 precision: None,
                 server_cpus: vec![0],

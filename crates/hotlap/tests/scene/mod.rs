@@ -110,6 +110,7 @@ pub fn record(scene: &Scene) -> Run {
             heats: 3,
             blocks: 6,
             slice_ms: Some(500.0),
+            probed: Vec::new(),
             budget_s: 60.0,
             precision: None,
             server_cpus: vec![0],

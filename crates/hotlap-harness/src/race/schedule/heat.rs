@@ -63,7 +63,8 @@ impl Schedule<'_> {
             probes = self.track.probes();
         }
         if !std::mem::replace(&mut self.sliced, true) {
-            (self.watch)(Event::Sliced { slice: self.track.slice_length() });
+            let (slice, probed) = (self.track.slice_length(), self.track.probed());
+            (self.watch)(Event::Sliced { slice, probed });
         }
         Ok(())
     }

@@ -141,6 +141,7 @@ impl Arena {
                 heats: 0,
                 blocks: 0,
                 slice_ms: race.slice.map(|slice| slice.as_secs_f64() * 1e3),
+                probed: Vec::new(),
                 budget_s: race.budget.as_secs_f64(),
                 precision: race.precision,
                 server_cpus: self.cores.server.clone(),

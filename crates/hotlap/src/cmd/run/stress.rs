@@ -223,6 +223,7 @@ fn record(card: &Card, args: &RunArgs, grid: &Grid, split: &Split) -> Run {
             heats: 0,
             blocks: 0,
             slice_ms: None,
+            probed: Vec::new(),
             budget_s: 0.0,
             precision: None,
             server_cpus: split.server.clone(),
