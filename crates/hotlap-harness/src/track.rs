@@ -104,8 +104,8 @@ pub trait Track {
     fn interrupted(&self) -> bool;
 }
 
-/// What slices do to the cost of a server, as found by probes: it is thawed as for a slice, but runs
-/// on for longer.
+/// What slices do to the cost of a server, as found by probes: it is thawed as for a slice, but
+/// runs on for longer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Probed {
     /// Which server, as an index.

@@ -41,8 +41,12 @@ const PROBES_BEFORE_LOOK: u32 = 4;
 /// A server may cost so many times as much in the window of a slice as after it.
 const TOLERANCE: f64 = 1.03;
 
-/// Confidence of the interval by which a server is judged: each end is wrong in 1 of 100 cases.
+/// Confidence of the interval by which a server is judged early: each end is wrong in 1 of 100
+/// cases.
 const CONFIDENCE: f64 = 0.98;
+
+/// Confidence of an interval that reaches one standard error from its estimate.
+const ONE_STANDARD_ERROR: f64 = 0.683;
 
 /// The shortest window of a slice in which a load is not only continued but begun and ended: at a
 /// rate, and where a side effect is counted, for which the server's log has to settle first (50 ms
@@ -248,21 +252,23 @@ fn most_probes(length: Duration, limit: Duration) -> u32 {
 }
 
 /// Whether a server has recovered, by the costs in slices over those after them; not known yet
-/// where its interval includes the limit and there are probes left. After the last one the slice is
-/// too short for a server if its estimate is beyond the limit and its interval leaves no doubt that
-/// slices make it more expensive. Doubt speaks for the shorter slice: what noise hides in the probes
-/// it hides in the laps as well, and there long slices would make it worse.
+/// where its interval includes the limit and there are probes left. After the last one a slice is
+/// too short for a server whose estimate is beyond the limit by more than its standard error. So a
+/// small server, which probes agree about, keeps short slices beside a noisy neighbour, and a
+/// runtime that they show to be slow to recover gets longer ones although they scatter.
 fn judge(ratios: &[f64], is_last: bool) -> Option<bool> {
     if ratios.len() < 2 * PROBES_BEFORE_LOOK as usize && !is_last {
         return None;
     }
-    let Some(Estimate { value, low, high }) = level(&readings(ratios), CONFIDENCE) else {
+    let readings = readings(ratios);
+    let at = |confidence| level(&readings, confidence);
+    let Some((early, late)) = at(CONFIDENCE).zip(at(ONE_STANDARD_ERROR)) else {
         return is_last.then_some(true);
     };
     match is_last {
-        true => Some(value <= TOLERANCE || low <= 1.0),
-        false if high <= TOLERANCE => Some(true),
-        false if low > TOLERANCE => Some(false),
+        true => Some(late.low <= TOLERANCE),
+        false if early.high <= TOLERANCE => Some(true),
+        false if early.low > TOLERANCE => Some(false),
         false => None,
     }
 }

@@ -40,8 +40,8 @@ use stress::Order;
 /// blocks in it.
 const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(25));
 
-/// Probes that settle how long slices are may take one part of the budget in so many, at each length
-/// that is tried.
+/// Probes that settle how long slices are may take this part of the budget, at each length that is
+/// tried: one in so many.
 pub const PROBING: u32 = 5;
 
 /// How long a server may take to its first answer: a JVM that compiles a language first takes many
