@@ -183,11 +183,11 @@ impl Warmup {
         median(&self.windows[..3.min(n)]).is_some_and(|first| first < COMPILES * level)
     }
 
-    /// The number of last windows whose noise hides whatever trend they have, if it does: their line
-    /// is known to five times the tolerance over a stretch, and level as far as it is known. To wait
-    /// for more would be to wait for the noise to end, and the laps know no better. A server that is
-    /// as fast as at first needs one stretch of them, and one that is not two: a neighbour's burst
-    /// is level as well, and takes less time than that.
+    /// The number of last windows whose noise hides whatever trend they have, if it does: their
+    /// line is known to five times the tolerance over a stretch, and level as far as it is known.
+    /// To wait for more would be to wait for the noise to end, and the laps know no better. A
+    /// server that is as fast as at first needs one stretch of them, and one that is not two: a
+    /// neighbour's burst is level as well, and takes less time than that.
     fn hidden_over(&self) -> Option<usize> {
         let (n, _) = self.known_to(5.0 * self.test.tolerance)?;
         let stretches = if self.look_back(n).1 == Class::Flat { 1 } else { 2 };
