@@ -238,6 +238,8 @@ pub struct Row {
     pub of_ceiling: Option<Figure>,
     /// CPU time of the whole process tree, in microseconds a request.
     pub cpu_us: Option<Figure>,
+    /// CPU time per request in the window of a slice over that when it is left running, by probes.
+    pub in_slices: Option<Figure>,
     /// CPU time per request in its laps over that at the end of its warm-ups, when it ran alone.
     pub of_alone: Option<Figure>,
     /// Instructions a request in user mode.

@@ -42,6 +42,13 @@ pub fn readings(run: &Run, (server, load): (usize, usize), laps: &[&Lap]) -> Vec
     alone.filter_map(reading).collect()
 }
 
+/// What probes found of a server under a load: its cost in slices over that when left running.
+#[must_use]
+pub fn in_slices(run: &Run, load: usize, server: usize) -> Option<Estimate> {
+    let is_own = |probed: &&Probed| probed.entrant == server && probed.load == load;
+    run.schedule.probed.iter().find(is_own).map(|probed| probed.ratio)
+}
+
 /// By how much slices have shifted the ratio of two servers' costs, in log units, as far as the
 /// probes prove it: the distance of the two probed ratios less that of their intervals (half widths
 /// added as independent errors), 0 where they agree or one is unknown. All probes are of one load.

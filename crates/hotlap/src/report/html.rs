@@ -389,6 +389,9 @@ fn particulars(row: &Row) -> String {
     };
     item("version", &row.version);
     item("command", &row.command);
+    let full = |ratio: &Option<Figure>| ratio.as_ref().map(Figure::full).unwrap_or_default();
+    item("CPU/request in slices ÷ when left running", &full(&row.in_slices));
+    item("CPU/request in laps ÷ alone at the end of the warm-up", &full(&row.of_alone));
     if let Some(against) = &row.against {
         item("requests/s", &against.requests_per_s_verdict);
         item("CPU time", &against.cost_verdict);

@@ -5,6 +5,7 @@ use hotlap_stats::estimate::{level, median};
 use hotlap_stats::percentile::Together;
 use hotlap_stats::{Effect, Estimate, Floor, Percentile, Survival, Verdict, Why};
 
+use super::bias;
 use super::figure::{
     self, bare, megabytes, micros, millis, per_second, percent, plural, ratio, rounded,
 };
@@ -239,6 +240,7 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
         requests_per_s: measured.rate.as_ref().map(per_second),
         of_ceiling: of_ceiling(standing, index),
         cpu_us: measured.cost.as_ref().map(|c| micros(&scaled(c, 1e-3))),
+        in_slices: bias::in_slices(run, standing.load, index).as_ref().map(ratio),
         of_alone: level(&measured.of_alone, standing.confidence).as_ref().map(ratio),
         instructions_user: instructions(run, standing.load, index, |c| Some(c.instructions_user)),
         instructions_kernel: instructions(run, standing.load, index, |c| c.instructions_kernel),
