@@ -54,13 +54,19 @@ pub enum Known {
         /// Rounds; each is some cycles long.
         rounds: u64,
     },
+    /// `walking:STEPS`: every request reads so many places of 10 MB of memory, one after the other,
+    /// in an order that no prefetcher can guess.
+    Walking {
+        /// Reads; each waits for the one before it.
+        steps: u64,
+    },
 }
 
 /// A word that names no known server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no known server is called {0:?}; there are fixed:US, bimodal:US:SLOW_US:ONE_IN, \
-     pausing:EVERY_MS:PAUSE_MS, erring:ONE_IN, costing:NS and working:ROUNDS"
+     pausing:EVERY_MS:PAUSE_MS, erring:ONE_IN, costing:NS, working:ROUNDS and walking:STEPS"
 )]
 pub struct Unknown(String);
 
@@ -81,6 +87,7 @@ impl FromStr for Known {
             ("erring", &[one_in]) if one_in > 0 => Ok(Self::Erring { one_in }),
             ("costing", &[ns]) => Ok(Self::Costing { ns }),
             ("working", &[rounds]) => Ok(Self::Working { rounds }),
+            ("walking", &[steps]) => Ok(Self::Walking { steps }),
             _ => Err(unknown()),
         }
     }
@@ -95,6 +102,7 @@ impl fmt::Display for Known {
             Self::Erring { one_in } => write!(f, "erring:{one_in}"),
             Self::Costing { ns } => write!(f, "costing:{ns}"),
             Self::Working { rounds } => write!(f, "working:{rounds}"),
+            Self::Walking { steps } => write!(f, "walking:{steps}"),
         }
     }
 }
@@ -108,13 +116,19 @@ pub struct AtWork {
     awake_since: Instant,
     /// The thread's CPU time when it began, in nanoseconds.
     cpu_began_ns: Option<u64>,
+    /// What a walking server walks over: each place holds the next one. Empty in the others.
+    places: Vec<u32>,
+    /// The place that the last walk ended at.
+    place: usize,
 }
 
 impl AtWork {
     /// A server with that property.
     #[must_use]
     pub fn new(known: Known) -> Self {
-        Self { known, answered: 0, awake_since: Instant::now(), cpu_began_ns: None }
+        let places = if let Known::Walking { .. } = known { one_cycle(PLACES) } else { Vec::new() };
+        let awake_since = Instant::now();
+        Self { known, answered: 0, awake_since, cpu_began_ns: None, places, place: 0 }
     }
 }
 
@@ -135,6 +149,12 @@ impl Behaviour for AtWork {
                 }
             }
             Known::Working { rounds } => work(rounds),
+            Known::Walking { steps } => {
+                for _ in 0..steps {
+                    self.place = self.places[self.place] as usize;
+                }
+                std::hint::black_box(self.place);
+            }
             // Before each answer, and up to where all answers together should be: what sending
             // this one takes is a part of the next. All at once after a round of answers, it would
             // depend on the size of the round where a moment in between finds it.
@@ -178,16 +198,49 @@ fn work(rounds: u64) {
     std::hint::black_box(x);
 }
 
+/// 10 MB of places.
+const PLACES: usize = 10_000_000 / size_of::<u32>();
+
+/// A random permutation of one cycle, so that a walk visits every place before it repeats one
+/// (Sattolo, "An algorithm to generate a random cyclic permutation", 1986). The same each time.
+fn one_cycle(places: usize) -> Vec<u32> {
+    let mut next: Vec<u32> = (0..).take(places).collect();
+    let mut x = 0x9E37_79B9_7F4A_7C15_u64;
+    for last in (1..places).rev() {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        next.swap(last, (x >> 33) as usize % last);
+    }
+    next
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::request::Ask;
 
     #[test]
+    fn a_walk_visits_every_place_once() {
+        let next = one_cycle(1_000);
+        let mut seen = vec![false; next.len()];
+        let mut place = 0;
+        for _ in 0..next.len() {
+            assert!(!seen[place], "{place} twice");
+            seen[place] = true;
+            place = next[place] as usize;
+        }
+        assert_eq!(place, 0);
+    }
+
+    #[test]
     fn a_known_server_reads_back_as_it_is_written() {
-        for text in
-            ["fixed:100", "bimodal:0:50000:100", "pausing:4000:1000", "erring:100", "costing:41200"]
-        {
+        for text in [
+            "fixed:100",
+            "bimodal:0:50000:100",
+            "pausing:4000:1000",
+            "erring:100",
+            "costing:41200",
+            "walking:1000",
+        ] {
             assert_eq!(text.parse::<Known>().unwrap().to_string(), text);
         }
         for text in ["fixed", "fixed:", "erring:0", "bimodal:1:2", "quick:1"] {
