@@ -96,12 +96,6 @@ mod platform {
             Ok(Self { user, kernel, cycles: both.map_err(|error| refused(&error))? })
         }
 
-        /// Whether the kernel's part is counted too.
-        #[must_use]
-        pub fn sees_kernel(&self) -> bool {
-            self.kernel.is_some()
-        }
-
         /// Switches them on in every process of the server, now and to come, until what is returned
         /// is dropped.
         ///
@@ -245,12 +239,6 @@ mod platform {
                 why: "they are read on Linux only".to_owned(),
                 cure: "CPU time per request does without them".to_owned(),
             })
-        }
-
-        /// Whether the kernel's part is counted too.
-        #[must_use]
-        pub fn sees_kernel(&self) -> bool {
-            match *self {}
         }
 
         /// Switches them on.

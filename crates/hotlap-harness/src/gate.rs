@@ -22,7 +22,8 @@ pub const FAILING: f64 = 0.01;
 /// two requests of one connection; and what is always allowed, in nanoseconds.
 pub const LATE: (f64, u64) = (0.5, 200_000);
 
-/// The gates that a lap fails. `limits` of nobody's choosing: they are the method.
+/// The validity checks that a lap fails. The limits are part of the method and cannot be changed by
+/// options.
 #[must_use]
 pub fn judge(lap: &Lap, load: &Load) -> Vec<Gate> {
     [
@@ -136,7 +137,7 @@ fn late(lap: &Lap, load: &Load) -> Option<Gate> {
 pub fn is_late(lag: &Histogram, connections: usize, rate: f64) -> bool {
     let gap_ns = connections as f64 * 1e9 / rate;
     let limit_ns = (gap_ns * LATE.0).max(LATE.1 as f64);
-    !lag.is_empty() && lag.quantile(0.99) as f64 > limit_ns
+    lag.quantile(0.99) as f64 > limit_ns
 }
 
 #[cfg(test)]
@@ -307,5 +308,196 @@ mod tests {
         let gates = paced(8_100_000);
         let [Gate::Late { lag_us }] = gates[..] else { panic!("{gates:?}") };
         assert!((8_090.0..8_110.0).contains(&lag_us), "{lag_us} µs");
+    }
+
+    /// Times in the system that lie within the lap, as nanoseconds, instead of a histogram's.
+    fn in_system(lap: &mut Lap, by_law_ns: u64) {
+        lap.outcome.service = Histogram::new();
+        lap.outcome.edges.closes_ns = by_law_ns;
+    }
+
+    /// What 64 connections have in 0.5 s, all together.
+    const ALL_NS: u64 = 64 * 500_000_000;
+
+    #[test]
+    fn three_percent_off_littles_law_pass_in_both_directions_and_more_fails() {
+        for (by_law_ns, fails) in [
+            (ALL_NS, false),
+            (ALL_NS / 100 * 97, false),
+            (ALL_NS / 100 * 97 - 1_000_000, true),
+            (ALL_NS / 1_000 * 1_029, false),
+            (ALL_NS / 1_000 * 1_031, true),
+        ] {
+            let gates = judged(|lap| in_system(lap, by_law_ns));
+            let failed = matches!(gates[..], [Gate::LittlesLaw { .. }]);
+            assert_eq!(failed, fails, "{by_law_ns} of {ALL_NS}: {gates:?}");
+        }
+    }
+
+    /// What was under way when the window opened was counted in full.
+    #[test]
+    fn time_before_the_window_is_not_in_littles_law() {
+        let opened = |opens_ns| {
+            judged(|lap| {
+                in_system(lap, ALL_NS + 9_000_000_000);
+                lap.outcome.edges.opens_ns = opens_ns;
+            })
+        };
+        assert_eq!(opened(9_000_000_000), []);
+        assert!(matches!(opened(0)[..], [Gate::LittlesLaw { .. }]));
+    }
+
+    #[test]
+    fn a_new_connection_a_request_is_allowed_ten_percent_more_in_littles_law() {
+        for (by_law_ns, fails) in [
+            (ALL_NS / 1_000 * 871, false),
+            (ALL_NS / 1_000 * 869, true),
+            (ALL_NS / 1_000 * 1_129, false),
+            (ALL_NS / 1_000 * 1_131, true),
+        ] {
+            let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
+            in_system(&mut lap, by_law_ns);
+            let gates = judge(&lap, &Load { reuse: Reuse::Close, ..load() });
+            let failed = matches!(gates[..], [Gate::LittlesLaw { .. }]);
+            assert_eq!(failed, fails, "new by the load: {by_law_ns}: {gates:?}");
+            // Or where the server ends each connection; connecting took no time.
+            lap.outcome.connections.reopened = 10_000;
+            assert_eq!(judge(&lap, &load()), gates, "new by the server: {by_law_ns}");
+        }
+    }
+
+    #[test]
+    fn each_request_of_a_pipeline_counts_in_littles_law() {
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
+        in_system(&mut lap, 4 * ALL_NS);
+        assert_eq!(judge(&lap, &Load { pipeline: 4, ..load() }), []);
+        assert!(matches!(judge(&lap, &load())[..], [Gate::LittlesLaw { .. }]));
+    }
+
+    #[test]
+    fn littles_law_does_not_hold_at_a_rate_or_where_requests_failed() {
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Paced { rate: 4_000.0 });
+        in_system(&mut lap, 0);
+        assert_eq!(judge(&lap, &load()), []);
+        let gates = judged(|lap| {
+            in_system(lap, 0);
+            lap.outcome.failures.add(Failure::Timeout, Phase::FirstByte, 1);
+        });
+        assert_eq!(gates, []);
+    }
+
+    #[test]
+    fn half_of_the_answers_on_new_connections_are_not_yet_a_server_that_ends_them() {
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
+        assert_eq!(lap.outcome.answers, 10_000);
+        for (reopened, expected) in [(0, false), (5_000, false), (5_001, true), (10_000, true)] {
+            lap.outcome.connections.reopened = reopened;
+            assert_eq!(is_reopened(&lap.outcome), expected, "{reopened}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_compared_in_both_directions_and_by_the_largest_answer() {
+        let of = |answered, received, asked| {
+            judged(|lap| {
+                lap.outcome.bytes.answered = answered;
+                lap.outcome.bytes.received = received;
+                (lap.outcome.connections.asked, lap.outcome.connections.established) =
+                    (asked, asked);
+            })
+        };
+        let failed = |expected, received| vec![Gate::Bytes { expected, received }];
+        assert_eq!(of(1_000_000, 987_200, 64), []);
+        assert_eq!(of(1_000_000, 987_199, 64), failed(1_000_000, 987_199));
+        // 100.0001 bytes an answer are rounded up: 2 × 64 × 101.
+        assert_eq!(of(1_000_001, 1_000_001 + 12_928, 64), []);
+        assert_eq!(of(1_000_001, 1_000_001 + 12_929, 64), failed(1_000_001, 1_012_930));
+        // A load without a connection of its own still has two edges.
+        assert_eq!(of(1_000_000, 1_000_200, 0), []);
+        assert_eq!(of(1_000_000, 1_000_201, 0), failed(1_000_000, 1_000_201));
+    }
+
+    #[test]
+    fn bytes_of_failed_requests_or_of_no_answer_are_not_compared() {
+        let gates = judged(|lap| {
+            lap.outcome.bytes.received *= 2;
+            lap.outcome.failures.add(Failure::Timeout, Phase::FirstByte, 1);
+        });
+        assert_eq!(gates, []);
+        let gates = judged(|lap| {
+            in_system(lap, ALL_NS);
+            lap.outcome.answers = 0;
+        });
+        assert_eq!(gates, []);
+    }
+
+    #[test]
+    fn exactly_one_failure_in_a_hundred_requests_passes() {
+        let failing = |failures| {
+            judged(|lap| {
+                lap.outcome.answers = 9_900;
+                lap.outcome.failures.add(Failure::Timeout, Phase::FirstByte, failures);
+            })
+        };
+        assert_eq!(failing(100), []);
+        assert_eq!(failing(101), [Gate::Failures { failures: 101, requests: 10_001 }]);
+        // A server that answered nothing at all, with and without failures.
+        let silent = |failures| {
+            judged(|lap| {
+                in_system(lap, ALL_NS);
+                lap.outcome.answers = 0;
+                lap.outcome.failures.add(Failure::Timeout, Phase::FirstByte, failures);
+            })
+        };
+        assert_eq!(silent(0), []);
+        assert_eq!(silent(1), [Gate::Failures { failures: 1, requests: 1 }]);
+    }
+
+    #[test]
+    fn wrong_answers_are_those_of_body_status_and_framing() {
+        let wrong = |failures: &[(Failure, u64)]| {
+            let gates = judged(|lap| {
+                for (failure, count) in failures {
+                    lap.outcome.failures.add(*failure, Phase::Body, *count);
+                }
+            });
+            let [Gate::WrongAnswers { wrong, .. }] = gates[..] else { return 0 };
+            wrong
+        };
+        let kinds =
+            [(Failure::WrongAnswer, 1), (Failure::WrongStatus, 2), (Failure::BadFraming, 4)];
+        for kind in kinds {
+            assert_eq!(wrong(&[kind]), kind.1);
+        }
+        assert_eq!(wrong(&kinds), 7);
+        assert_eq!(wrong(&[(Failure::Timeout, 8)]), 0);
+    }
+
+    #[test]
+    fn the_busiest_thread_of_a_generator_counts_and_only_in_a_closed_loop() {
+        let script = || Script { busy: 0.96, ..fast() };
+        assert_eq!(lap_of(script(), Kind::Paced { rate: 1_000.0 }).failed, []);
+        let mut lap = lap_of(Script { busy: 0.5, ..fast() }, Kind::Flat);
+        assert_eq!(judge(&lap, &load()), []);
+        let busy = lap_of(script(), Kind::Flat).outcome.threads[0];
+        lap.outcome.threads.insert(0, busy);
+        assert_eq!(judge(&lap, &load()), [Gate::Generator { busy: 96.0 }]);
+    }
+
+    #[test]
+    fn a_lag_at_the_limit_is_not_late() {
+        let is_late_at = |lag_ns: u64, connections, rate| {
+            let mut lag = Histogram::new();
+            lag.record(lag_ns);
+            is_late(&lag, connections, rate)
+        };
+        // Half of the mean gap between two requests of a connection. A histogram says 200,063 ns,
+        // the upper end of a bucket, exactly: 400,126 connections at 10⁹/s have a gap of twice that.
+        assert!(!is_late_at(200_063, 400_126, 1e9));
+        assert!(is_late_at(200_063, 400_124, 1e9));
+        // 200 µs are always allowed: 64 connections at 10⁶/s have a gap of 64 µs.
+        assert!(!is_late_at(199_900, 64, 1e6));
+        assert!(is_late_at(201_000, 64, 1e6));
+        assert!(!is_late(&Histogram::new(), 64, 1e6));
     }
 }

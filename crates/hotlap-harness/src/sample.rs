@@ -42,9 +42,6 @@ pub struct Memory {
     /// Proportional set sizes, summed, in bytes: shared pages count once. `None` where it was not
     /// asked for or not permitted.
     pub pss_bytes: Option<u64>,
-    /// The most that each process ever had resident, summed, in bytes: not less than the tree's
-    /// peak, and more if its processes peaked at different times.
-    pub peak_bytes: u64,
     /// Threads.
     pub threads: u32,
     /// Processes.
@@ -332,7 +329,6 @@ mod platform {
                 }
                 memory.processes += 1;
                 memory.threads += threads;
-                memory.peak_bytes += 1024 * field(&status, "VmHWM:");
                 if proportional {
                     match fs::read_to_string(format!("/proc/{}/smaps_rollup", member.pid)) {
                         Ok(rollup) => {

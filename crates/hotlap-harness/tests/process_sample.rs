@@ -96,7 +96,6 @@ fn memory_threads_and_processes_are_the_whole_trees() {
     if let Some(pss) = memory.pss_bytes {
         assert!(pss > 0 && pss <= memory.rss_bytes, "{memory:?}");
     }
-    assert!(memory.peak_bytes > 0);
     assert_eq!(sampler.resident().unwrap().pss_bytes, None);
     server.stop(LIMIT);
 }

@@ -251,3 +251,108 @@ pub fn request(
     bytes.extend_from_slice(body);
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HELLO: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHello";
+
+    /// A reader that has taken all of `bytes`.
+    fn after(bytes: &[u8]) -> Reader {
+        let (mut reader, mut rest) = (Reader::default(), bytes);
+        while reader.next(&mut rest, false).unwrap() != Event::More {}
+        reader
+    }
+
+    #[test]
+    fn a_reader_is_fresh_between_answers_only() {
+        let head = HELLO.len() - 5;
+        for taken in 0..=HELLO.len() {
+            let is_fresh = taken == 0 || taken == HELLO.len();
+            assert_eq!(after(&HELLO[..taken]).is_fresh(), is_fresh, "after {taken} bytes");
+            let left = (head..HELLO.len()).contains(&taken).then(|| (HELLO.len() - taken) as u64);
+            assert_eq!(after(&HELLO[..taken]).remaining(), left, "after {taken} bytes");
+        }
+    }
+
+    #[test]
+    fn what_is_skipped_is_not_waited_for() {
+        let mut reader = after(&HELLO[..HELLO.len() - 3]);
+        reader.skip(2);
+        assert_eq!(reader.remaining(), Some(1));
+        reader.skip(1);
+        assert_eq!(reader.next(&mut &b""[..], false), Ok(Event::End));
+        // More than there is.
+        let mut reader = after(&HELLO[..HELLO.len() - 3]);
+        reader.skip(4);
+        assert_eq!(reader.remaining(), Some(0));
+        // No other body has a known rest.
+        let mut reader = after(b"HTTP/1.1 200 OK\r\n\r\nHel");
+        reader.skip(2);
+        assert_eq!(reader.remaining(), None);
+    }
+
+    #[test]
+    fn the_end_of_the_connection_ends_only_a_body_without_a_length() {
+        let mut until_close = after(b"HTTP/1.1 200 OK\r\n\r\nHel");
+        assert_eq!(until_close.close(), Ok(()));
+        assert!(until_close.is_fresh());
+        let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nHel";
+        for bytes in [&b""[..], b"HTTP/1.1", &HELLO[..HELLO.len() - 1], chunked] {
+            assert_eq!(after(bytes).close(), Err(Broken::ClosedEarly));
+        }
+    }
+
+    #[test]
+    fn a_head_of_64_kib_in_pieces_is_read_and_one_byte_more_is_not() {
+        let of = |size: usize| {
+            let frame = b"HTTP/1.1 204 X\r\nX: \r\n\r\n".len();
+            format!("HTTP/1.1 204 X\r\nX: {}\r\n\r\n", "a".repeat(size - frame)).into_bytes()
+        };
+        for (size, expected) in [
+            (HEAD_LIMIT, Ok(204)),
+            (HEAD_LIMIT + 1, Err(Broken::Framing("the head is over 64 KiB"))),
+        ] {
+            let bytes = of(size);
+            for cut in [1, size - 2, size - 1] {
+                let mut reader = Reader::default();
+                assert_eq!(reader.next(&mut &bytes[..cut], false), Ok(Event::More));
+                let found = match reader.next(&mut &bytes[cut..], false) {
+                    Ok(Event::Head(head)) => Ok(head.status),
+                    Ok(other) => panic!("{other:?}"),
+                    Err(broken) => Err(broken),
+                };
+                assert_eq!(found, expected, "{size} bytes cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_has_the_version_and_the_headers_that_were_sent() {
+        let bytes = b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\nX-A: 1\r\nx-a: 2\r\n\r\n";
+        let answer = read_answer(bytes, false, false).unwrap().unwrap();
+        assert_eq!((answer.minor, answer.framing), (0, Framing::Length(0)));
+        let names: Vec<&str> = answer.headers.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["Content-Length", "X-A", "x-a"]);
+        assert_eq!(answer.header("X-a"), Some(&b"1"[..]));
+        assert_eq!(answer.header("X-B"), None);
+        assert_eq!(read_answer(HELLO, false, false).unwrap().unwrap().minor, 1);
+    }
+
+    #[test]
+    fn a_request_states_the_length_of_a_body_once() {
+        let text = |headers: &[(&str, &str)], body: &[u8]| {
+            let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            let headers: Vec<_> = headers.iter().map(own).collect();
+            String::from_utf8(request("POST", "/", "h", &headers, body)).unwrap()
+        };
+        let start = "POST / HTTP/1.1\r\nHost: h\r\n";
+        assert_eq!(text(&[], b""), format!("{start}\r\n"));
+        assert_eq!(text(&[], b"{}"), format!("{start}Content-Length: 2\r\n\r\n{{}}"));
+        let own = text(&[("content-LENGTH", "2")], b"{}");
+        assert_eq!(own, format!("{start}content-LENGTH: 2\r\n\r\n{{}}"));
+        let chunked = text(&[("Transfer-Encoding", "chunked")], b"0\r\n\r\n");
+        assert_eq!(chunked, format!("{start}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"));
+    }
+}

@@ -131,4 +131,51 @@ mod tests {
         assert_eq!(changes(&[5.0; 30]), [0; 0]);
         assert_eq!(changes(&[1.0, 2.0]), [0; 0]);
     }
+
+    /// Values that alternate around two levels: a cut between them saves 6 (or 12) times their
+    /// distance less the distances within the levels, and costs the penalty. The differences of
+    /// neighbours are 2, so the noise is 1.4826 × 2 / √2 = 2.0967, and the penalty is (3 + 2 ln 12) of
+    /// that, 16.71 (or (3 + 2 ln 24), 19.62). So the levels differ from (12 + 16.71) / 6 = 4.79 (or
+    /// (24 + 19.62) / 12 = 3.64) on.
+    #[test]
+    fn a_step_counts_once_it_saves_more_than_the_penalty() {
+        let history = |half: usize, step: f64| -> Vec<f64> {
+            let wobble = |i: usize| if i % 2 == 0 { 1.0 } else { -1.0 };
+            (0..2 * half).map(|i| wobble(i) + if i < half { 0.0 } else { step }).collect()
+        };
+        assert_eq!(changes(&history(6, 4.75)), [0; 0]);
+        assert_eq!(changes(&history(6, 4.85)), [6]);
+        assert_eq!(changes(&history(12, 3.6)), [0; 0]);
+        assert_eq!(changes(&history(12, 3.7)), [12]);
+    }
+
+    #[test]
+    fn a_stretch_has_at_least_three_values() {
+        assert_eq!(changes(&[5.0, 5.0, 5.0, 6.0, 6.0, 6.0]), [3]);
+        assert_eq!(changes(&[5.0, 5.0, 5.0, 6.0, 6.0]), [0; 0]);
+        // A value at either end is no stretch of its own.
+        assert_eq!(changes(&[9.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0]), [0; 0]);
+        assert_eq!(changes(&[5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 9.0]), [0; 0]);
+        let levels = [[5.0; 3], [6.0; 3], [7.0; 3], [5.0; 3]].concat();
+        assert_eq!(changes(&levels), [3, 6, 9]);
+    }
+
+    /// Values of 10⁶ are known to 10⁻¹⁰.
+    #[test]
+    fn a_rounding_is_no_change() {
+        let rounded = 1e6_f64.next_up();
+        assert_eq!(changes(&[[1e6; 10], [rounded; 10]].concat()), [0; 0]);
+        assert_eq!(changes(&[[-1e6; 10], [-rounded; 10]].concat()), [0; 0]);
+    }
+
+    #[test]
+    fn what_is_not_finite_lies_on_the_level_before_it() {
+        let nan = f64::NAN;
+        assert_eq!(
+            filled(&[nan, f64::INFINITY, 2.0, nan, 3.0, f64::NEG_INFINITY]),
+            [2.0, 2.0, 2.0, 2.0, 3.0, 3.0]
+        );
+        assert_eq!(filled(&[nan, nan]), [0.0, 0.0]);
+        assert_eq!(changes(&[nan, 5.0, 5.0, 5.0, 6.0, nan, 6.0, nan]), [4]);
+    }
 }

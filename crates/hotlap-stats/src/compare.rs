@@ -158,4 +158,76 @@ mod tests {
         assert!(!open.ratio.is_bounded() && open.p == 1.0);
         assert_eq!(unpaired(&[], &readings(&[5.0]), 0.95), None);
     }
+
+    #[test]
+    fn the_reach_is_the_far_end_of_the_interval_on_either_side() {
+        let reach = |low: f64, high: f64| {
+            let ratio = Estimate { value: 1.0, low, high };
+            Effect { ratio, p: 1.0, sd_heat: 0.0, sd_block: 0.0, heats: 3, blocks: 3 }.reach()
+        };
+        assert_eq!(reach(0.9, 1.05), -f64::ln(0.9));
+        assert_eq!(reach(0.99, 1.05), f64::ln(1.05));
+        assert_eq!(reach(1.02, 1.05), f64::ln(1.05));
+    }
+
+    #[test]
+    fn only_readings_of_the_same_round_are_paired() {
+        let reading = |heat, block, value| Reading { heat, block, value };
+        let server = [
+            reading(0, 0, 8.0),
+            reading(0, 1, 6.0),
+            reading(1, 0, 9.0),
+            reading(1, 1, f64::NAN),
+            reading(2, 0, 5.0),
+        ];
+        let reference =
+            [reading(1, 1, 2.0), reading(0, 1, 3.0), reading(1, 0, 0.0), reading(0, 0, 2.0)];
+        let pair = |block, ratio: f64| (0, block, ratio.ln());
+        let pairs: Vec<_> =
+            pairs(&server, &reference).iter().map(|p| (p.heat, p.block, p.log_ratio)).collect();
+        assert_eq!(pairs.len(), 2);
+        for (found, expected) in pairs.iter().zip([pair(0, 4.0), pair(1, 2.0)]) {
+            assert_eq!((found.0, found.1), (expected.0, expected.1));
+            assert!((found.2 - expected.2).abs() < 1e-12, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn an_effect_counts_restarts_and_rounds_and_leaves_out_what_is_not_finite() {
+        let pair = |heat, block, log_ratio| Pair { heat, block, log_ratio };
+        let pairs = [
+            pair(0, 0, 0.1),
+            pair(0, 1, 0.2),
+            pair(4, 0, 0.3),
+            pair(4, 1, f64::INFINITY),
+            pair(5, 0, f64::NAN),
+        ];
+        let found = effect(&pairs, 0.95).unwrap();
+        assert_eq!((found.heats, found.blocks), (2, 3));
+        assert_eq!(effect(&pairs[3..], 0.95), None);
+        // Two restarts at 0.1 and 0.3: the mean, whichever of two rounds the first one rests on.
+        assert!((0.2..0.25 + 1e-12).contains(&found.ratio.value.ln()), "{found:?}");
+    }
+
+    #[test]
+    fn of_two_runs_the_one_with_fewer_restarts_says_how_sure_the_ratio_is() {
+        let (few, many) = (readings(&[5.0, 6.0]), readings(&[5.0, 5.1, 4.9]));
+        for (server, reference) in [(&few, &many), (&many, &few)] {
+            let found = unpaired(server, reference, 0.95).unwrap();
+            assert_eq!((found.heats, found.blocks), (2, 2));
+            assert!(found.sd_heat > 0.1, "{found:?}");
+        }
+        // As many each: the server's.
+        let found = unpaired(&few, &readings(&[5.0, 5.1]), 0.95).unwrap();
+        assert!(found.sd_heat > 0.1, "{found:?}");
+    }
+
+    #[test]
+    fn pooling_keeps_what_either_of_two_has() {
+        let one = [Reading { heat: 0, block: 1, value: 3.0 }];
+        let other = [Reading { heat: 0, block: 0, value: 5.0 }];
+        let pooled = pooled(&one, &other);
+        let found: Vec<_> = pooled.iter().map(|r| (r.heat, r.block, r.value.round())).collect();
+        assert_eq!(found, [(0, 0, 5.0), (0, 1, 3.0)]);
+    }
 }

@@ -108,4 +108,45 @@ mod tests {
         let level = level(&readings, 0.95).unwrap();
         assert!((level.value - 100.0).abs() < 1e-9);
     }
+
+    #[test]
+    fn the_half_width_is_a_share_of_the_size_of_the_value() {
+        let estimate = |value| Estimate { value, low: 1.0, high: 4.0 };
+        assert_eq!(estimate(2.0).relative_half_width(), 0.75);
+        assert_eq!(estimate(-2.0).relative_half_width(), 0.75);
+    }
+
+    #[test]
+    fn an_interval_holds_its_ends() {
+        let estimate = Estimate { value: 2.0, low: 1.0, high: 4.0 };
+        for (x, expected) in [(0.9, false), (1.0, true), (2.0, true), (4.0, true), (4.1, false)] {
+            assert_eq!(estimate.holds(x), expected, "{x}");
+        }
+    }
+
+    #[test]
+    fn an_interval_with_one_open_end_is_not_bounded() {
+        let of = |low, high| Estimate { value: 1.0, low, high }.is_bounded();
+        assert!(of(0.5, 2.0));
+        assert!(!of(f64::NEG_INFINITY, 2.0) && !of(0.5, f64::INFINITY) && !of(f64::NAN, f64::NAN));
+    }
+
+    #[test]
+    fn a_level_leaves_out_what_is_negative_or_infinite() {
+        let readings = [100.0, -100.0, f64::INFINITY, 100.0];
+        let reading = |(heat, value)| Reading { heat, block: 0, value };
+        let readings: Vec<Reading> = (0..).zip(readings).map(reading).collect();
+        let found = level(&readings, 0.95).unwrap();
+        assert!((found.value - 100.0).abs() < 1e-9 && found.is_bounded(), "{found:?}");
+        assert_eq!(level(&readings[1..3], 0.95), None);
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_middle_two() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0]), Some(3.0));
+        assert_eq!(median(&[9.0, 1.0]), Some(5.0));
+        assert_eq!(median(&[9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[7.0, 1.0, 9.0, 3.0]), Some(5.0));
+    }
 }

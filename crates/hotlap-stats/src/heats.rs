@@ -255,4 +255,140 @@ mod tests {
         let none = heats(&[&[0.0; 6]]).centre(0.95);
         assert_eq!((none.value, none.p()), (0.0, 1.0));
     }
+
+    fn close(ours: f64, theirs: f64) {
+        assert!((ours / theirs - 1.0).abs() < 1e-8, "ours {ours:e}, theirs {theirs:e}");
+    }
+
+    /// Three heats of four blocks, of which one was disturbed.
+    const HEATS: [[f64; 4]; 3] =
+        [[0.012, 0.019, 0.008, 0.022], [0.031, 0.024, 0.190, 0.027], [0.015, 0.011, 0.017, 0.009]];
+
+    /// Computed apart from this crate, in Python:
+    /// `scale = numpy.quantile(d, .33) / (norm.ppf(.665) * 2**.5)` of the differences d within heats;
+    /// each location m is the root of `sum(u * (1 - u**2)**2)`, u = (v - m) / scale / 4.685 where
+    /// |u| < 1, by bisection; then mean, `statistics.variance` and t = 4.302653.
+    #[test]
+    fn the_interval_over_heats_is_that_of_their_biweights() {
+        let heats = heats(&HEATS.each_ref().map(|heat| &heat[..]));
+        assert_eq!((heats.count(), heats.blocks()), (3, 12));
+        let scale = heats.block_scale();
+        // The constant Φ⁻¹(0.665) has six digits.
+        assert!((scale / 0.006_637_194_291 - 1.0).abs() < 1e-5, "{scale}");
+        let locations = heats.locations(0.006_637_194_290_955_496);
+        let expected = [0.015_283_066_845_130_6, 0.027_324_552_717_319_78, 0.013];
+        locations.iter().zip(expected).for_each(|(ours, theirs)| close(*ours, theirs));
+        let centre = heats.centre(0.95);
+        assert!((centre.value / 0.018_535_873_187 - 1.0).abs() < 1e-5);
+        assert!((centre.half_width() / 0.019_118_787_007 - 1.0).abs() < 1e-5);
+        assert!((centre.p() / 0.052_944_910_783 - 1.0).abs() < 1e-5);
+        assert_eq!(centre.df, 2.0);
+        let (heat, block) = heats.spread();
+        assert!((heat / 0.006_944_110_991 - 1.0).abs() < 1e-5, "{heat}");
+        assert_eq!(block, scale);
+    }
+
+    /// As above, with the standard error of Mosteller and Tukey (1977), chapter 10:
+    /// `sqrt(sum((v - m)**2 * (1 - u**2)**4) / (b * (b - 1)))`, b = `sum((1 - u**2) * (1 - 5 * u**2))`,
+    /// and t at 0.7 × 5 degrees of freedom.
+    #[test]
+    fn the_interval_of_one_heat_is_that_of_the_biweight() {
+        let centre = heats(&[&[0.012, 0.019, 0.008, 0.022, 0.090, 0.015]]).centre(0.95);
+        assert_eq!(centre.df, 3.5);
+        assert!((centre.value / 0.015_205_112_316 - 1.0).abs() < 1e-5);
+        assert!((centre.standard_error / 0.002_549_652_375 - 1.0).abs() < 1e-5);
+        let ratio = centre.exp();
+        for (ours, theirs) in [
+            (ratio.value, 1.015_321_298_162),
+            (ratio.low, 1.007_738_698_473),
+            (ratio.high, 1.022_960_952_143),
+        ] {
+            assert!((ours - theirs).abs() < 1e-6, "{ours}");
+        }
+        assert!((centre.p() / 0.006_006_338_441 - 1.0).abs() < 1e-4);
+    }
+
+    #[test]
+    fn one_heat_of_fewer_than_five_blocks_or_without_noise_has_students_interval() {
+        // Four: mean and √(variance / 4), the disturbed one included.
+        let four = heats(&[&[1.0, 2.0, 3.0, 10.0]]).centre(0.95);
+        assert_eq!((four.value, four.df), (4.0, 3.0));
+        close(four.standard_error, f64::sqrt(50.0 / 3.0 / 4.0));
+        // Five have the biweight's 0.7 × 4 degrees of freedom.
+        let five = heats(&[&[1.0, 2.0, 3.0, 4.0, 100.0]]).centre(0.95);
+        assert!((five.df - 2.8).abs() < 1e-12 && five.value < 5.0, "{}", five.value);
+        // Most differences are 0, so there is no scale.
+        let flat = heats(&[&[1.0, 1.0, 1.0, 1.0, 1.0, 2.0]]).centre(0.95);
+        assert_eq!(flat.df, 5.0);
+        close(flat.value, 7.0 / 6.0);
+    }
+
+    /// A third of the way from one difference to the next: the differences are 1, 2 and 3, and the
+    /// place of 0.33 is 0.66.
+    #[test]
+    fn the_scale_interpolates_between_differences() {
+        let of = |values: &[&[f64]]| heats(values).block_scale() * QUIET_QUANTILE * f64::sqrt(2.0);
+        close(of(&[&[0.0, 1.0, 3.0]]), 1.66);
+        close(of(&[&[0.0, 1.0], &[5.0, 7.0], &[3.0, 6.0]]), 1.66);
+        close(of(&[&[0.0, 4.0], &[9.0]]), 4.0);
+        assert_eq!(of(&[&[0.0], &[4.0]]), 0.0);
+    }
+
+    #[test]
+    fn a_location_starts_from_the_middle_block_that_is_nearer_the_others() {
+        // Without a scale the start is the location. The median of all is 3.
+        let of = |one: &[f64]| heats(&[one, &[3.0; 9]]).locations(0.0)[0];
+        assert_eq!(of(&[2.0, 5.0]), 2.0);
+        assert_eq!(of(&[0.0, 4.0]), 4.0);
+        assert_eq!(of(&[2.0, 4.0]), 2.0, "as near: the lower one");
+        assert_eq!(of(&[1.0, 9.0, 8.0]), 8.0);
+        assert_eq!(of(&[0.0, 1.0, 4.0, 9.0]), 4.0);
+    }
+
+    #[test]
+    fn what_the_blocks_explain_is_not_held_against_the_heats() {
+        // Locations 0 and 2 have a variance of 2, blocks of one heat explain 1² × (1/2 + 1/4) / 2.
+        let found = heats(&[&[0.0; 2], &[2.0; 4]]);
+        assert_eq!(found.spread(), (f64::sqrt(2.0), 0.0));
+        let same = heats(&[&[0.9, 1.1], &[0.95, 1.15]]);
+        assert_eq!(same.spread().0, 0.0);
+        assert!(same.spread().1 > 0.1);
+    }
+
+    #[test]
+    fn a_variance_is_of_two_values_at_least() {
+        assert_eq!(variance(&[]), 0.0);
+        assert_eq!(variance(&[3.0]), 0.0);
+        assert_eq!(variance(&[3.0, 5.0]), 2.0);
+    }
+
+    fn centre(value: f64, standard_error: f64, df: f64) -> Centre {
+        Centre { value, standard_error, df, confidence: 0.95 }
+    }
+
+    #[test]
+    fn the_p_value_of_a_centre_without_error_says_whether_it_is_zero() {
+        assert_eq!(centre(0.0, 0.0, 2.0).p(), 1.0);
+        assert_eq!(centre(0.1, 0.0, 2.0).p(), 0.0);
+        assert_eq!(centre(0.1, f64::INFINITY, 0.0).p(), 1.0);
+        assert_eq!(centre(0.1, 0.0, 0.0).half_width(), 0.0);
+        close(centre(0.2, 0.1, 2.0).half_width(), 0.430_265_272_974_946);
+    }
+
+    /// Welch (1947): (a + b)² / (a² / df_a + b² / df_b), of the squared errors a and b.
+    #[test]
+    fn a_difference_of_centres_has_welchs_degrees_of_freedom() {
+        let of = |a, b| {
+            let less = centre(5.0, a, 4.0).less(&centre(3.0, b, 2.0));
+            assert_eq!((less.value, less.confidence), (2.0, 0.95));
+            (less.standard_error, less.df)
+        };
+        let (error, df) = of(3.0, 4.0);
+        assert_eq!(error, 5.0);
+        close(df, 625.0 / (81.0 / 4.0 + 256.0 / 2.0));
+        // One that is exact adds nothing, and of two that are the lower number holds.
+        assert_eq!((of(3.0, 0.0), of(0.0, 3.0)), ((3.0, 4.0), (3.0, 2.0)));
+        assert_eq!(of(0.0, 0.0), (0.0, 2.0));
+        assert_eq!(of(f64::INFINITY, 1.0), (f64::INFINITY, 2.0));
+    }
 }

@@ -275,4 +275,38 @@ mod tests {
         assert!(histogram.max() >= HIGHEST_NS);
         assert!(histogram.max() <= HIGHEST_NS + HIGHEST_NS / 1000);
     }
+
+    #[test]
+    fn a_histogram_knows_how_many_and_between_which_two() {
+        let mut histogram = of([3_000, 1_000, 2_000, 1_000]);
+        assert_eq!((histogram.len(), histogram.is_empty()), (4, false));
+        assert_eq!((histogram.min(), histogram.max()), (1_000, 3_000 / 2 * 2 + 1));
+        histogram.clear();
+        assert_eq!((histogram.len(), histogram.is_empty()), (0, true));
+        assert_eq!((histogram.max(), histogram.quantile(0.5)), (0, 0));
+        assert_eq!(histogram, Histogram::new());
+        assert_eq!(histogram, Histogram::default());
+    }
+
+    #[test]
+    fn the_share_within_a_time_counts_that_time() {
+        let histogram = of([1_000, 1_000, 2_000, 3_000]);
+        for (ns, share) in [(999, 0.0), (1_000, 0.5), (1_999, 0.5), (2_000, 0.75), (3_001, 1.0)] {
+            assert_eq!(histogram.share_within(ns), share, "{ns}");
+        }
+        assert_eq!(Histogram::new().share_within(1), 0.0);
+    }
+
+    #[test]
+    fn a_curve_without_steps_has_one() {
+        let histogram = of((1..=100).map(|i| i * 1_000));
+        assert_eq!(histogram.curve(0).collect::<Vec<_>>(), histogram.curve(1).collect::<Vec<_>>());
+        assert_eq!(Histogram::new().curve(5).count(), 0);
+    }
+
+    #[test]
+    fn bytes_of_another_kind_are_an_error_that_says_so() {
+        let error = Histogram::from_bytes(b"not one").unwrap_err();
+        assert!(error.to_string().starts_with("not a stored histogram: "), "{error}");
+    }
 }

@@ -269,6 +269,12 @@ impl Warmup {
     }
 }
 
+/// The standard error of Theil and Sen's slope as a multiple of the least-squares slope's, for
+/// equally spaced values with normal noise: √(π / 3), since the ratio of the variances is π / 3
+/// (Sen, "Estimates of the regression coefficient based on Kendall's tau", JASA 63, 1968,
+/// section 6).
+const THEIL_SEN: f64 = 1.023_326_707_946_488_5;
+
 /// A robust line through equally spaced values.
 struct Line {
     /// Rise per step.
@@ -288,9 +294,10 @@ impl Line {
         }
         let slope = median(&slopes).unwrap_or(0.0);
         let rest: Vec<f64> = values.iter().enumerate().map(|(i, v)| v - slope * i as f64).collect();
-        // Least squares would have √(12 / (n³ - n)) of the noise; Theil-Sen has 1.05 of that.
+        // Least squares has √(12 / (n³ - n)) of the noise.
         let n = n as f64;
-        let error = 1.05 * mad(&rest).unwrap_or(0.0) * (12.0 / (n.powi(3) - n)).sqrt();
+        let least_squares = mad(&rest).unwrap_or(0.0) * (12.0 / (n.powi(3) - n)).sqrt();
+        let error = THEIL_SEN * least_squares;
         Self { slope, error }
     }
 }
@@ -507,5 +514,168 @@ mod tests {
             }
             assert!(matches!(warmup.push(80.0), State::Settled { .. }));
         }
+    }
+
+    /// Alternating logarithms, one step of `rise` a window.
+    fn zigzag(n: usize, half: f64, rise: f64) -> Vec<f64> {
+        let sign = |i: usize| if i % 2 == 0 { -half } else { half };
+        (0..n).map(|i| sign(i) + rise * i as f64).collect()
+    }
+
+    fn warmup(windows: Vec<f64>) -> Warmup {
+        Warmup { test: Test::default(), windows }
+    }
+
+    /// The slope of `zigzag` is `rise`, and the median absolute deviation 1.4826 × `half`. For ten
+    /// values the standard error of least squares is √(12 / 990) = 0.1101 of that.
+    #[test]
+    fn a_line_has_the_standard_error_of_theil_and_sen() {
+        let line = Line::through(&zigzag(10, 0.5, 0.0));
+        assert_eq!(line.slope, 0.0);
+        assert!((line.error / (1.023_327 * 1.482_602 * 0.5 * 0.110_096_4) - 1.0).abs() < 1e-5);
+        // statistics.median of the 21 slopes of these seven, and √(π/3) × the MAD of the rest (as
+        // a multiple of the normal quantile 0.6745) × √(12 / 336).
+        let line = Line::through(&[0.0, 1.3, 1.9, 3.2, 3.8, 5.3, 5.9]);
+        assert!((line.slope - 0.983_333_333_333_333_4).abs() < 1e-12, "{}", line.slope);
+        assert!((line.error - 0.038_229_505_071).abs() < 1e-8, "{}", line.error);
+    }
+
+    #[test]
+    fn a_line_is_level_within_two_standard_errors() {
+        let is_level = |slope, error| Line { slope, error }.is_level();
+        assert!(is_level(2.0, 1.0) && is_level(-2.0, 1.0) && is_level(5.5, 3.0));
+        assert!(!is_level(2.1, 1.0) && !is_level(-2.1, 1.0) && !is_level(0.25, 0.1));
+    }
+
+    #[test]
+    fn a_climb_takes_three_of_four_pairs_in_both_steps() {
+        let thirds = |first: [f64; 4], middle: [f64; 4], last: [f64; 4]| {
+            climbs(&[first, middle, last].concat())
+        };
+        let (low, middle, high) = ([1.0, 1.0, 1.0, 5.0], [2.0; 4], [3.0, 3.0, 3.0, 1.5]);
+        assert!(thirds(low, middle, high));
+        assert!(thirds(high, middle, low));
+        // 11 of 16 pairs in one of the two.
+        assert!(!thirds([1.0, 1.0, 1.0, 5.0], [2.0, 2.0, 2.0, 0.5], high));
+        assert!(!thirds(low, middle, [3.0, 3.0, 1.5, 1.5]));
+        // Up and down again.
+        assert!(!thirds([1.0; 4], [2.0; 4], [1.0; 4]));
+        // What is left of thirds lies between them.
+        assert!(climbs(&[1.0, 1.0, 9.0, 2.0, 2.0, 0.0, 3.0, 3.0]));
+        assert!(climbs(&[1.0, 2.0, 3.0]) && climbs(&[3.0, 2.0, 1.0]));
+    }
+
+    #[test]
+    fn another_start_is_given_what_the_first_one_took() {
+        let test = Test { stretch: 10, tolerance: 0.02, least: 0, limit: 100 };
+        let again = |class, windows, compiles, filling| {
+            let again = test.again(&Precedent { class, windows, compiles, filling });
+            assert_eq!((again.stretch, again.tolerance), (10, 0.02));
+            (again.least, again.limit)
+        };
+        assert_eq!(again(Class::NeverSteady, 30, true, 5), (0, 100));
+        assert_eq!(again(Class::Flat, 30, true, 5), (0, 6));
+        assert_eq!(again(Class::Flat, 30, false, 100), (0, 100));
+        for class in [Class::WarmedUp, Class::SlowingDown] {
+            // Three times the filling, at least a stretch, at most what it took, and the limit.
+            assert_eq!(again(class, 30, true, 5), (15, 15));
+            assert_eq!(again(class, 30, true, 2), (10, 10));
+            assert_eq!(again(class, 30, true, 20), (30, 30));
+            assert_eq!(again(class, 300, true, 50), (100, 100));
+            assert_eq!(again(class, 30, false, 5), (0, 30));
+            assert_eq!(again(class, 3, false, 5), (0, 10));
+            assert_eq!(again(class, 300, false, 5), (0, 100));
+        }
+    }
+
+    #[test]
+    fn filling_ends_with_a_window_of_nine_tenths_that_is_no_exception() {
+        let filling = |first: &[f64]| {
+            let precedent = warmup([first, &[1000.0; 10]].concat()).precedent(Class::WarmedUp);
+            assert_eq!((precedent.class, precedent.windows), (Class::WarmedUp, first.len() + 10));
+            precedent.filling
+        };
+        assert_eq!(filling(&[]), 0);
+        assert_eq!(filling(&[900.0, 900.0, 500.0, 500.0]), 0);
+        assert_eq!(filling(&[899.0, 900.0, 900.0]), 1);
+        // One fast window among slow ones, and a slow one among fast ones.
+        assert_eq!(filling(&[950.0, 500.0, 500.0, 500.0]), 4);
+        assert_eq!(filling(&[500.0, 950.0, 500.0]), 1);
+        assert_eq!(warmup(Vec::new()).precedent(Class::Flat).filling, 0);
+    }
+
+    #[test]
+    fn a_third_of_the_level_at_first_is_not_yet_a_compiler() {
+        let compiles = |first: &[f64]| {
+            warmup([first, &[900.0; 12]].concat()).precedent(Class::WarmedUp).compiles
+        };
+        assert!(compiles(&[299.0; 3]) && !compiles(&[300.0; 3]));
+        // The median of the first three windows.
+        assert!(compiles(&[299.0, 900.0, 299.0]) && !compiles(&[900.0, 299.0, 900.0]));
+        assert!(compiles(&[299.0, 299.0]) && !compiles(&[299.0]));
+        assert!(!warmup(vec![1.0, 9.0]).precedent(Class::WarmedUp).compiles);
+    }
+
+    #[test]
+    fn a_trend_of_the_tolerance_is_settled_and_of_more_is_not() {
+        for (rise, expected) in [(0.0019, true), (-0.0019, true), (0.0021, false), (-0.0021, false)]
+        {
+            let windows = (0..10).map(|i| (rise * f64::from(i)).exp()).collect();
+            let settled = warmup(windows).state() != State::NotYet;
+            assert_eq!(settled, expected, "{rise}");
+        }
+    }
+
+    /// Ten windows of a flat server that alternate by `half` know their line to 1.670 × `half` over
+    /// a stretch, and twelve to 1.269 × `half`: five times the tolerance is 0.1.
+    #[test]
+    fn a_level_line_that_is_known_to_five_times_the_tolerance_is_settled() {
+        let settled_after = |half: f64| {
+            let mut warmup = Warmup::new(Test::default());
+            let logs = zigzag(100, half, 0.0);
+            logs.iter().position(|log| warmup.push(log.exp()) != State::NotYet).map(|at| at + 1)
+        };
+        assert_eq!(settled_after(0.0595), Some(10));
+        assert_eq!(settled_after(0.0602), Some(12));
+        assert_eq!(settled_after(0.0785), Some(12));
+        assert_eq!(settled_after(0.0792), Some(14));
+    }
+
+    #[test]
+    fn what_is_off_by_twice_the_tolerance_is_not_of_the_steady_part() {
+        let steady = [1000.0; 20];
+        let after = |first: &[f64]| warmup([first, &steady].concat()).look_back(20);
+        assert_eq!(after(&[]), (0, Class::Flat));
+        assert_eq!(after(&[960.0; 9]), (0, Class::Flat));
+        assert_eq!(after(&[959.0; 9]), (9, Class::WarmedUp));
+        assert_eq!(after(&[1040.0; 9]), (0, Class::Flat));
+        assert_eq!(after(&[1041.0; 9]), (9, Class::SlowingDown));
+        // Four windows of nine do not move their median, five do.
+        assert_eq!(after(&[959.0; 4]), (0, Class::Flat));
+        assert_eq!(after(&[959.0; 5]), (5, Class::WarmedUp));
+        // At the level first, then not: disturbed.
+        assert_eq!(after(&[[1000.0; 9], [500.0; 9]].concat()), (0, Class::Flat));
+        // Windows in the older half of the steady part that are off are left out.
+        let mut windows = [1000.0; 29];
+        windows[..12].fill(900.0);
+        assert_eq!(warmup(windows.to_vec()).look_back(20), (12, Class::WarmedUp));
+    }
+
+    /// The steady windows alternate between 800 and 1,200: their deviation is 1.4826 × 200, and
+    /// what differs by less than 5 × 0.42 × 297 = 623 is not off.
+    #[test]
+    fn noise_hides_where_the_steady_part_began_and_not_that_it_began_slowly() {
+        let steady: Vec<f64> = (0..20).map(|i| if i % 2 == 0 { 800.0 } else { 1200.0 }).collect();
+        let after = |first: f64| warmup([&[first; 9][..], &steady].concat()).look_back(20);
+        assert_eq!(after(370.0), (9, Class::WarmedUp));
+        assert_eq!(after(1630.0), (9, Class::SlowingDown));
+        // Within the noise, and still less than 0.7 of the level or more than 1 / 0.7.
+        assert_eq!(after(690.0), (9, Class::WarmedUp));
+        assert_eq!(after(710.0), (0, Class::Flat));
+        assert_eq!(after(1420.0), (0, Class::Flat));
+        assert_eq!(after(1440.0), (9, Class::SlowingDown));
+        // It is the first five windows that decide.
+        let four = |first: f64| warmup([&[first; 2][..], &steady].concat()).look_back(20);
+        assert_eq!(four(100.0), (0, Class::Flat));
     }
 }

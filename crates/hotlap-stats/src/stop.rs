@@ -340,4 +340,140 @@ mod tests {
         let goal = Goal { budget_s: 0.5, ..Goal::default() };
         assert_eq!(played(goal, CHEAP), (vec![1], Why::Budget));
     }
+
+    /// Pairs of this many heats of two blocks: each heat around 0 by ± `heat`, each block by
+    /// ± `block`.
+    fn pairs(heats: u32, heat: f64, block: f64) -> Vec<Pair> {
+        let sign = |i: u32| if i % 2 == 0 { -1.0 } else { 1.0 };
+        let pair = |i: u32| Pair {
+            heat: i / 2,
+            block: i % 2,
+            log_ratio: heat * sign(i / 2) + block * sign(i),
+        };
+        (0..2 * heats).map(pair).collect()
+    }
+
+    fn ended(contestants: &[Vec<Pair>], precision: f64) -> bool {
+        let goal = Goal { precision: Some(precision), ..Goal::default() };
+        let progress = Progress { spent_s: 0.0, costs: CHEAP, heats: 6, blocks: 50, contestants };
+        Rule::new(goal).next(&progress) == Next::Stop(Why::Precise)
+    }
+
+    #[test]
+    fn a_run_ends_once_every_interval_is_narrow_enough() {
+        let (close, apart) = (pairs(6, 0.001, 0.001), pairs(6, 0.02, 0.001));
+        assert!(ended(&[close.clone()], 0.01) && ended(&[close.clone(), close.clone()], 0.01));
+        assert!(!ended(&[close.clone(), apart.clone()], 0.01));
+        assert!(!ended(&[close, Vec::new()], 0.01));
+        assert!(!ended(&[], 0.01));
+        // The half width of the one that decides, at the confidence of the run.
+        let half = effect(&apart, 0.975).unwrap().ratio.relative_half_width();
+        assert!(ended(&[apart.clone()], half) && !ended(&[apart], half * 0.999));
+    }
+
+    #[test]
+    fn four_heats_are_too_few_to_look() {
+        assert!(!ended(&[pairs(4, 0.001, 0.001)], 0.5));
+        assert!(ended(&[pairs(5, 0.001, 0.001)], 0.5));
+    }
+
+    #[test]
+    fn a_run_that_may_end_early_has_half_the_alpha() {
+        let goal = Goal::default();
+        assert_eq!(goal.confidence_of_run(), 0.95);
+        let early = Goal { precision: Some(0.01), ..goal };
+        assert!((early.confidence_of_run() - 0.975).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_plan_costs_its_starts_and_its_blocks() {
+        assert_eq!(Plan { heats: 4, blocks: 2 }.seconds(&CHEAP), 28.0);
+    }
+
+    /// By trying all plans in Python: the least scipy.stats.t.isf(.025, before + heats - 1) *
+    /// sqrt((sd_heat**2 + sd_block**2 / blocks) / (before + heats)), where one block counts with three times
+    /// its deviation.
+    #[test]
+    fn the_plan_is_the_one_with_the_narrowest_interval() {
+        let plan = |sd_heat, budget_s, heat_s, block_s, before| {
+            let (costs, spread) = (Costs { heat_s, block_s }, Spread { sd_heat, sd_block: 1.0 });
+            let plan = Plan::within(budget_s, &costs, &spread, before);
+            (plan.heats, plan.blocks)
+        };
+        assert_eq!(plan(0.5, 60.0, 1.0, 3.0, 0), (8, 2));
+        assert_eq!(plan(0.5, 60.0, 1.0, 3.0, 3), (8, 2));
+        assert_eq!(plan(2.0, 120.0, 5.0, 1.0, 0), (17, 2));
+        assert_eq!(plan(0.0, 120.0, 5.0, 1.0, 0), (8, 10));
+        assert_eq!(plan(0.5, 120.0, 20.0, 1.0, 0), (5, 4));
+        assert_eq!(plan(0.5, 120.0, 2.0, 1.0, 0), (20, 4));
+        assert_eq!(plan(0.1, 300.0, 30.0, 2.0, 0), (5, 15));
+        assert_eq!(plan(0.5, 6_000.0, 1.0, 3.0, 0), (20, 50));
+        // Not even one block is affordable, and just one is.
+        assert_eq!(plan(0.5, 3.9, 1.0, 3.0, 0), (1, 1));
+        assert_eq!(plan(0.5, 4.0, 1.0, 3.0, 0), (1, 1));
+    }
+
+    #[test]
+    fn there_are_at_most_20_heats_of_50_blocks() {
+        let goal = Goal { budget_s: 1e6, ..Goal::default() };
+        assert_eq!(played(goal, CHEAP), (vec![50; 20], Why::Budget));
+    }
+
+    #[test]
+    fn fewer_than_three_heats_say_nothing_and_one_says_more_than_two() {
+        let half = |heats, before| Plan { heats, blocks: 2 }.half_width(&Spread::default(), before);
+        assert_eq!((half(1, 0), half(2, 0), half(1, 1)), (f64::MAX / 2.0, f64::MAX, f64::MAX));
+        // t(2) = 4.3027, √((0.25 + 1 / 2) / 3) = 0.5.
+        assert!((half(3, 0) - 2.151_326).abs() < 1e-5 && half(3, 0) == half(1, 2));
+        // A lone block counts with three times its deviation: √((0.25 + 9) / 3).
+        let lone = Plan { heats: 3, blocks: 1 }.half_width(&Spread::default(), 0);
+        assert!((lone - 4.302_653 * f64::sqrt(9.25 / 3.0)).abs() < 1e-5);
+    }
+
+    #[test]
+    fn a_heat_gets_the_same_plan_whenever_it_is_made() {
+        // The first of 60 s: at its start, and after two blocks of it.
+        let asked = |blocks: u32| {
+            let mut rule = Rule::new(Goal::default());
+            let spent_s = CHEAP.heat_s + CHEAP.block_s * f64::from(blocks);
+            let progress = Progress { spent_s, costs: CHEAP, heats: 1, blocks, contestants: &[] };
+            let _ = rule.next(&progress);
+            rule.blocks
+        };
+        let planned = Plan::within(60.0, &CHEAP, &Spread::default(), 0).blocks;
+        assert_eq!([asked(0), asked(1), asked(2)], [planned; 3]);
+    }
+
+    #[test]
+    fn plans_go_by_the_spread_of_the_contestant_in_the_middle() {
+        let spreads =
+            [pairs(4, 0.3, 0.1), pairs(4, 0.5, 0.2), pairs(4, 0.9, 0.3), pairs(2, 99.0, 99.0)];
+        let found = spread(&spreads);
+        let middle = effect(&spreads[1], 0.95).unwrap();
+        assert_eq!(found, Spread { sd_heat: middle.sd_heat, sd_block: middle.sd_block });
+        // Heats that agree by chance are taken for half as different as blocks.
+        let found = spread(&[pairs(4, 0.0, 0.2)]);
+        assert!(found.sd_block > 0.1 && found.sd_heat == 0.5 * found.sd_block, "{found:?}");
+        // Nothing is known of two heats, or of heats of one block.
+        assert_eq!(spread(&[pairs(2, 0.3, 0.1)]), Spread::default());
+        assert_eq!(spread(&[pairs(4, 0.3, 0.0)]), Spread::default());
+        assert_ne!(spread(&[pairs(3, 0.3, 0.1)]), Spread::default());
+    }
+
+    #[test]
+    fn a_second_heat_needs_the_time_of_a_third() {
+        let next = |heats, blocks, left_s: f64| {
+            let mut rule = Rule::new(Goal::default());
+            let progress =
+                Progress { spent_s: 60.0 - left_s, costs: CHEAP, heats, blocks, contestants: &[] };
+            rule.next(&progress)
+        };
+        assert_eq!((next(1, 20, 8.0), next(1, 20, 7.9)), (Next::Heat, Next::Block));
+        assert_eq!((next(2, 20, 4.0), next(2, 20, 3.9)), (Next::Heat, Next::Block));
+        let stop = Next::Stop(Why::Budget);
+        assert_eq!((next(2, 20, 3.0), next(2, 20, 2.9)), (Next::Block, stop));
+        // There are no more than 20 heats and 50 blocks.
+        assert_eq!((next(19, 50, 4.0), next(20, 50, 4.0)), (Next::Heat, stop));
+        assert_eq!((next(20, 49, 4.0), next(2, 50, 3.9)), (Next::Block, stop));
+    }
 }

@@ -394,6 +394,54 @@ mod tests {
         assert_eq!(holm(&[]), [0.0; 0]);
     }
 
+    #[test]
+    fn a_p_value_of_alpha_counts_and_a_ratio_at_the_floor_does_not() {
+        let of = |value: f64, p, floor| {
+            let ratio = Estimate { value, low: value, high: value };
+            let effect = Effect { ratio, p, ..control(5, 1.0, 1.0) };
+            Bar { floor, ..bar(Better::Higher) }.verdict(&effect.into(), p)
+        };
+        assert_eq!(of(2.0, 0.05, Floor::NoControl), Verdict::Better);
+        assert_eq!(of(0.5, 0.05, Floor::NoControl), Verdict::Worse);
+        assert_eq!(of(2.0, 0.050_001, Floor::NoControl), Verdict::NoDifference);
+        assert_eq!(of(1.0, 0.0, Floor::NoControl), Verdict::NoDifference);
+        let floor = Floor::Known(2.0_f64.ln());
+        assert_eq!(of(2.0, 0.0, floor), Verdict::NoDifference);
+        assert_eq!(of(2.001, 0.0, floor), Verdict::Better);
+        assert_eq!(of(0.5, 0.0, floor), Verdict::NoDifference);
+        assert_eq!(of(0.499, 0.0, floor), Verdict::Worse);
+    }
+
+    #[test]
+    fn only_better_and_worse_are_a_difference() {
+        assert!(Verdict::Better.differs() && Verdict::Worse.differs());
+        assert!(!Verdict::NoDifference.differs());
+        assert!(!Verdict::Inconclusive(Why::NoiseUnknown).differs());
+    }
+
+    #[test]
+    fn a_control_that_differs_by_five_percent_is_still_chance() {
+        let floor = |low, high| Floor::of(Some(&control(3, low, high)));
+        let differs = Floor::Unusable(Why::ControlDiffers);
+        assert_eq!(floor(1.049, 1.09), Floor::Known(1.09_f64.ln()));
+        assert_eq!(floor(1.051, 1.09), differs);
+        // 1 / 1.05 = 0.9524.
+        assert_eq!(floor(0.91, 0.953), Floor::Known(-0.91_f64.ln()));
+        assert_eq!(floor(0.91, 0.952), differs);
+    }
+
+    #[test]
+    fn only_a_known_floor_has_a_size() {
+        let unusable = Floor::Unusable(Why::ControlDiffers);
+        assert_eq!(Floor::Known(0.04).scaled(0.5), Floor::Known(0.02));
+        assert_eq!(unusable.scaled(0.5), unusable);
+        assert_eq!(Floor::NoControl.scaled(0.5), Floor::NoControl);
+        let sizes = [Floor::Known(0.04), unusable, Floor::NoControl].map(Floor::log_units);
+        assert_eq!(sizes, [Some(0.04), None, None]);
+        assert_eq!(Floor::NoControl.or_higher(Floor::NoControl), Floor::NoControl);
+        assert_eq!(Floor::Known(0.01).or_higher(Floor::NoControl), Floor::Known(0.01));
+    }
+
     /// Servers in a hidden order, and any of the pairs that agree with it.
     fn told() -> impl Strategy<Value = (usize, Vec<(usize, usize)>)> {
         let shuffled = (1..9usize).prop_flat_map(|count| {

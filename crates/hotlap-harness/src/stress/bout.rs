@@ -7,7 +7,7 @@ use hotlap_load::outcome::Outcome;
 use hotlap_load::plan::{Endpoint, Plan, Stop};
 use hotlap_load::{Error, Session};
 
-use super::crowd::{Crowd, Fate};
+use super::crowd::Crowd;
 use super::judge::{Held, Observed, PACE_AFTER, Pace, judge};
 use super::scenario::{Attack, Scenario};
 use super::{Setting, Stand, Trial, last_of, out, pause};
@@ -247,12 +247,4 @@ fn allow_files(clients: usize) -> Result<(), String> {
     }
     let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
     setrlimit(Resource::Nofile, raised).map_err(|_| refused())
-}
-
-impl Fate {
-    /// Whether the server told every one of them, by an answer or an end.
-    #[must_use]
-    pub fn all_told(&self) -> bool {
-        self.silent == 0 && self.refused == 0
-    }
 }

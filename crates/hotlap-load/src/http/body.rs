@@ -119,10 +119,10 @@ impl Chunks {
         self.at = match (self.at, byte) {
             (Place::Size | Place::Digits, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 let digit = u64::from((byte as char).to_digit(16).unwrap_or_default());
-                if self.size > (i64::MAX as u64) >> 4 {
+                if self.size > i64::MAX as u64 / 16 {
                     return Err(Broken::Framing("a chunk size that overflows"));
                 }
-                self.size = self.size << 4 | digit;
+                self.size = self.size * 16 + digit;
                 Place::Digits
             }
             (Place::Digits, b';' | b' ' | b'\t') => Place::Extension,
@@ -154,5 +154,97 @@ impl Chunks {
             }
         };
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The decoded body, and how many bytes are left behind its end; `None` while it has none.
+    type Decoded = (Vec<u8>, Option<usize>);
+
+    fn decoded(framing: Framing, mut input: &[u8]) -> Result<Decoded, &'static str> {
+        let (mut body, mut all) = (Body::of(framing), Vec::new());
+        loop {
+            match body.next(&mut input) {
+                Ok(Piece::Data(data)) => all.extend_from_slice(data),
+                Ok(Piece::More) => return Ok((all, None)),
+                Ok(Piece::End) => return Ok((all, Some(input.len()))),
+                Err(Broken::Framing(why)) => return Err(why),
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn chunks(input: &str) -> Result<Decoded, &'static str> {
+        decoded(Framing::Chunked, input.as_bytes())
+    }
+
+    #[test]
+    fn a_body_takes_what_its_framing_gives_it() {
+        let of = |framing| decoded(framing, b"Hello").unwrap();
+        assert_eq!(of(Framing::NoBody), (Vec::new(), Some(5)));
+        assert_eq!(of(Framing::Length(3)), (b"Hel".to_vec(), Some(2)));
+        assert_eq!(of(Framing::Length(5)), (b"Hello".to_vec(), Some(0)));
+        assert_eq!(of(Framing::Length(6)), (b"Hello".to_vec(), None));
+        assert_eq!(of(Framing::UntilClose), (b"Hello".to_vec(), None));
+    }
+
+    #[test]
+    fn sizes_are_hexadecimal_of_either_case_up_to_63_bits() {
+        let hello = (b"Hello, world".to_vec(), Some(0));
+        for size in ["c", "C", "00c", "c;a=b", "c ;a", "c\t"] {
+            let found = chunks(&format!("{size}\r\nHello, world\r\n0\r\n\r\n"));
+            assert_eq!(found, Ok(hello.clone()), "{size:?}");
+        }
+        // 0x1a = 26: both digits count.
+        let letters = "abcdefghijklmnopqrstuvwxyz";
+        let found = chunks(&format!("1a\r\n{letters}\r\n0\r\n\r\nx"));
+        assert_eq!(found, Ok((letters.as_bytes().to_vec(), Some(1))));
+        assert_eq!(chunks("7fffffffffffffff\r\nHello"), Ok((b"Hello".to_vec(), None)));
+        assert_eq!(chunks("8000000000000000\r\n"), Err("a chunk size that overflows"));
+    }
+
+    #[test]
+    fn each_fault_of_chunks_has_its_name() {
+        let (number, longer) =
+            ("a chunk size that is no number", "a chunk is longer than its size");
+        let trailers = "malformed trailers";
+        let bare = "a trailer line ends in a bare LF";
+        for (input, why) in [
+            ("\r\n", number),
+            (";a\r\n", number),
+            ("g\r\n", number),
+            ("5\n", number),
+            ("5\rx", number),
+            ("5;a\n", "a chunk size line ends in a bare LF"),
+            ("1\r\nab", longer),
+            ("1\r\na\n", longer),
+            ("1\r\na\rb", longer),
+            ("0\r\n\n", bare),
+            ("0\r\nA: b\n", bare),
+            ("0\r\nA: b\rc", trailers),
+            ("0\r\n\rx", trailers),
+        ] {
+            assert_eq!(chunks(input), Err(why), "{input:?}");
+        }
+        let trailed = chunks("0\r\nA: b\r\nC: d\r\n\r\nnext");
+        assert_eq!(trailed, Ok((Vec::new(), Some(4))));
+    }
+
+    #[test]
+    fn what_lies_between_data_is_limited_and_the_sum_of_it_is_not() {
+        // "1;", the extension and CR LF.
+        let line = |size: usize| format!("1;{}\r\n", "x".repeat(size - 4));
+        let found = chunks(&format!("{}a", line(HEAD_LIMIT)));
+        assert_eq!(found, Ok((b"a".to_vec(), None)));
+        let too_long = Err("64 KiB of chunk extensions or trailers");
+        assert_eq!(chunks(&line(HEAD_LIMIT + 1)), too_long);
+        let many = format!("{}a\r\n", line(1_000)).repeat(100);
+        assert_eq!(chunks(&many), Ok((vec![b'a'; 100], None)));
+        let trailers = format!("0\r\n{}", "A: b\r\n".repeat(HEAD_LIMIT / 6));
+        assert_eq!(chunks(&trailers), Ok((Vec::new(), None)));
+        assert_eq!(chunks(&format!("{trailers}A: b\r\n")), too_long);
     }
 }

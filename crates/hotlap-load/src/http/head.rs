@@ -56,7 +56,8 @@ pub enum Framing {
 /// # Errors
 /// When it does not start as one, a line ends in a bare LF, or it is over the limit.
 pub fn head_end(buf: &[u8], from: usize) -> Result<Option<usize>, Broken> {
-    // Told from the first bytes on, so that what will never be an answer is not waited for.
+    // Checked from the first byte on, so that bytes which cannot become a response are refused at
+    // once. So the first LF has at least one byte before it.
     let known = buf.len().min(START.len());
     if buf[..known] != START[..known] {
         return Err(Broken::Framing("no HTTP/1.x status line"));
@@ -66,7 +67,7 @@ pub fn head_end(buf: &[u8], from: usize) -> Result<Option<usize>, Broken> {
     let mut at = from;
     while let Some(offset) = buf[at..].iter().position(|&b| b == b'\n') {
         let feed = at + offset;
-        if feed == 0 || buf[feed - 1] != b'\r' {
+        if buf[feed - 1] != b'\r' {
             return Err(Broken::Framing("a head line ends in a bare LF"));
         }
         if feed + 1 > HEAD_LIMIT {
@@ -147,7 +148,7 @@ fn parse<'b>(bytes: &'b [u8], headers: &mut [httparse::Header<'b>]) -> Result<(u
         })?;
     match (done, parsed.code, parsed.version) {
         (httparse::Status::Complete(length), Some(code), Some(version))
-            if length == bytes.len() && (100..1000).contains(&code) =>
+            if length == bytes.len() && code >= 100 =>
         {
             Ok((code, version))
         }
@@ -198,4 +199,147 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     }
     let value: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
     (value <= i64::MAX as u64).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A head with these header lines.
+    fn with(first: &str, lines: &str) -> Vec<u8> {
+        format!("{first}\r\n{lines}\r\n").into_bytes()
+    }
+
+    /// What a HTTP/1.1 200 with these header lines is parsed to.
+    fn parsed(lines: &str) -> Result<Head, Broken> {
+        parse_head(&with("HTTP/1.1 200 OK", lines), false)
+    }
+
+    fn framing(lines: &str) -> Framing {
+        parsed(lines).unwrap().framing
+    }
+
+    fn why(result: Result<Head, Broken>) -> &'static str {
+        match result {
+            Err(Broken::Framing(why)) => why,
+            other => panic!("{other:?} instead of an error"),
+        }
+    }
+
+    #[test]
+    fn the_end_is_found_from_wherever_the_search_goes_on() {
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
+        let mut buf = head.to_vec();
+        buf.extend_from_slice(b"Hello\r\n\r\n");
+        for from in 0..head.len() {
+            assert_eq!(head_end(&buf, from), Ok(Some(head.len())), "from {from}");
+            assert_eq!(head_end(&head[..from], from), Ok(None), "the first {from} bytes");
+        }
+        // Without a header line, too.
+        let bare = b"HTTP/1.1 200 OK\r\n\r\n";
+        for from in 0..bare.len() {
+            assert_eq!(head_end(bare, from), Ok(Some(bare.len())), "from {from}");
+        }
+    }
+
+    #[test]
+    fn a_head_of_64_kib_is_read_and_one_byte_more_is_not() {
+        let of = |size: usize| {
+            let rest = size - with("HTTP/1.1 200 OK", "X: \r\n").len();
+            with("HTTP/1.1 200 OK", &format!("X: {}\r\n", "a".repeat(rest)))
+        };
+        let too_long = Err(Broken::Framing("the head is over 64 KiB"));
+        assert_eq!(head_end(&of(HEAD_LIMIT), 0), Ok(Some(HEAD_LIMIT)));
+        assert_eq!(head_end(&of(HEAD_LIMIT + 1), 0), too_long);
+        // As long as that and without an end.
+        let unfinished = of(HEAD_LIMIT + 2);
+        assert_eq!(head_end(&unfinished[..HEAD_LIMIT], 0), Ok(None));
+        assert_eq!(head_end(&unfinished[..=HEAD_LIMIT], 0), too_long);
+    }
+
+    #[test]
+    fn a_status_decides_whether_there_is_a_body() {
+        let of = |status: u16, is_head| {
+            let head = with(&format!("HTTP/1.1 {status} X"), "Content-Length: 7\r\n");
+            parse_head(&head, is_head).unwrap()
+        };
+        for (status, expected) in [
+            (100, Framing::NoBody),
+            (199, Framing::NoBody),
+            (200, Framing::Length(7)),
+            (203, Framing::Length(7)),
+            (204, Framing::NoBody),
+            (205, Framing::Length(7)),
+            (303, Framing::Length(7)),
+            (304, Framing::NoBody),
+            (305, Framing::Length(7)),
+            (999, Framing::Length(7)),
+        ] {
+            assert_eq!(of(status, false).framing, expected, "{status}");
+            assert_eq!(of(status, true).framing, Framing::NoBody, "HEAD, {status}");
+            assert_eq!(of(status, false).length, Some(7), "{status}");
+            assert_eq!(of(status, false).is_interim(), status < 200, "{status}");
+        }
+        let switching = parse_head(&with("HTTP/1.1 101 X", ""), false);
+        assert!(why(switching).contains("switches protocols"));
+    }
+
+    #[test]
+    fn a_body_ends_by_its_chunks_by_its_length_or_with_the_connection() {
+        assert_eq!(framing(""), Framing::UntilClose);
+        assert_eq!(framing("Content-Length: 0\r\n"), Framing::Length(0));
+        assert_eq!(framing("Transfer-Encoding: chunked\r\n"), Framing::Chunked);
+        assert_eq!(framing("transfer-encoding: gzip, Chunked\r\n"), Framing::Chunked);
+        // Chunks end a body only if chunked is the last coding (RFC 9112 section 6.3, rule 4).
+        assert_eq!(framing("Transfer-Encoding: chunked, gzip\r\n"), Framing::UntilClose);
+        assert_eq!(framing("Transfer-Encoding: gzip\r\n"), Framing::UntilClose);
+        let chunked = "Transfer-Encoding: chunked\r\n";
+        let old = parse_head(&with("HTTP/1.0 200 OK", chunked), false);
+        assert_eq!(why(old), "Transfer-Encoding in an HTTP/1.0 answer");
+        // Both lengths are an error even where there is no body.
+        let both = with("HTTP/1.1 204 X", "Transfer-Encoding: gzip\r\nContent-Length: 1\r\n");
+        assert_eq!(why(parse_head(&both, false)), "both Content-Length and Transfer-Encoding");
+    }
+
+    #[test]
+    fn close_wins_over_keep_alive() {
+        let stays = |first: &str, lines: &str| {
+            let lines = format!("Content-Length: 0\r\n{lines}");
+            parse_head(&with(first, &lines), false).unwrap().keep_alive
+        };
+        let (new, old) = ("HTTP/1.1 200 OK", "HTTP/1.0 200 OK");
+        assert!(stays(new, "Connection: keep-alive\r\n"));
+        assert!(!stays(new, "Connection: close, close\r\n"));
+        assert!(!stays(new, "Connection: keep-alive, close\r\n"));
+        assert!(!stays(old, "Connection: upgrade\r\n"));
+        assert!(stays(old, "Connection: keep-alive, keep-alive\r\n"));
+        assert!(!stays(old, "Connection: keep-alive\r\nConnection: close\r\n"));
+    }
+
+    #[test]
+    fn a_length_has_digits_only_and_63_bits() {
+        let of = |value: &str| parsed(&format!("Content-Length: {value}\r\n"));
+        let most = 9_223_372_036_854_775_807;
+        assert_eq!(of("9223372036854775807").unwrap().framing, Framing::Length(most));
+        for wrong in ["9223372036854775808", "", "5,", "+5", "5x", "0x5"] {
+            assert_eq!(why(of(wrong)), "a Content-Length that is no number", "{wrong:?}");
+        }
+        assert_eq!(why(of("5, 6")), "two lengths that differ");
+    }
+
+    #[test]
+    fn each_fault_of_a_head_has_its_name() {
+        let of = |bytes: &[u8]| why(parse_head(bytes, false));
+        assert_eq!(of(b"HTTP/1.1 2x0 OK\r\n\r\n"), "no status line");
+        assert_eq!(of(b"HTTP/1.2 200 OK\r\n\r\n"), "no HTTP/1.x version");
+        assert_eq!(of(b"HTTP/1.1 200 OK\r\nA B: c\r\n\r\n"), "a malformed header name");
+        assert_eq!(of(b"HTTP/1.1 200 OK\r\nA: \x01\r\n\r\n"), "a malformed header value");
+        assert_eq!(of(b"HTTP/1.1 200 OK\r\n\rA\r\n\r\n"), "a malformed head");
+        assert_eq!(of(b"HTTP/1.1 099 X\r\n\r\n"), "a malformed head");
+        assert_eq!(of(b"HTTP/1.1 200 OK\r\n"), "a malformed head");
+        assert_eq!(of(b"HTTP/1.1 200 OK\r\n\r\nbody"), "a malformed head");
+        let lines = |count| "A: b\r\n".repeat(count);
+        assert!(parsed(&lines(256)).is_ok());
+        assert_eq!(why(parsed(&lines(257))), "more than 256 header lines");
+    }
 }
