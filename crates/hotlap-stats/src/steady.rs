@@ -6,9 +6,12 @@
 //! a finished run; this one has to say *when to begin*, so it asks the last windows for their trend
 //! and, once there is none to speak of, looks back for where the steady part began.
 
+mod line;
+
 use serde::{Deserialize, Serialize};
 
 use crate::estimate::{mad, median};
+use line::{Line, climbs};
 
 /// How a server came to its steady state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -269,63 +272,9 @@ impl Warmup {
     }
 }
 
-/// The standard error of Theil and Sen's slope as a multiple of the least-squares slope's, for
-/// equally spaced values with normal noise: √(π / 3), since the ratio of the variances is π / 3
-/// (Sen, "Estimates of the regression coefficient based on Kendall's tau", JASA 63, 1968,
-/// section 6).
-const THEIL_SEN: f64 = 1.023_326_707_946_488_5;
-
-/// A robust line through equally spaced values.
-struct Line {
-    /// Rise per step.
-    slope: f64,
-    /// Standard error of `slope`, if what is beside the line has no memory.
-    error: f64,
-}
-
-impl Line {
-    fn through(values: &[f64]) -> Self {
-        let n = values.len();
-        let mut slopes = Vec::with_capacity(n * (n - 1) / 2);
-        for i in 0..n {
-            for j in i + 1..n {
-                slopes.push((values[j] - values[i]) / (j - i) as f64);
-            }
-        }
-        let slope = median(&slopes).unwrap_or(0.0);
-        let rest: Vec<f64> = values.iter().enumerate().map(|(i, v)| v - slope * i as f64).collect();
-        // Least squares has √(12 / (n³ - n)) of the noise.
-        let n = n as f64;
-        let least_squares = mad(&rest).unwrap_or(0.0) * (12.0 / (n.powi(3) - n)).sqrt();
-        let error = THEIL_SEN * least_squares;
-        Self { slope, error }
-    }
-}
-
-impl Line {
-    /// Whether it is level as far as it is known: within two standard errors.
-    fn is_level(&self) -> bool {
-        self.slope.abs() <= 2.0 * self.error
-    }
-}
-
-/// Whether they rise, or fall, from third to third: in three of four pairs of one of each (the
-/// statistic of Mann and Whitney, Annals of Mathematical Statistics 18, 1947).
-fn climbs(values: &[f64]) -> bool {
-    let third = (values.len() / 3).max(1);
-    let [first, middle, last] = [0, (values.len() - third) / 2, values.len() - third];
-    let rising = |from: usize, to: usize| {
-        let later = &values[to..to + third];
-        let pairs =
-            values[from..from + third].iter().flat_map(|a| later.iter().map(move |b| a < b));
-        pairs.filter(|rises| *rises).count() as f64 / (third * third) as f64
-    };
-    let steps = [rising(first, middle), rising(middle, last)];
-    steps.iter().all(|step| *step >= 0.75) || steps.iter().all(|step| *step <= 0.25)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::line::zigzag;
     use super::*;
 
     fn settle(curve: impl Iterator<Item = f64>) -> (usize, usize, Class) {
@@ -415,20 +364,10 @@ mod tests {
     }
 
     #[test]
-    fn another_start_takes_as_long_where_the_first_had_to_warm_up() {
-        let settled = |test: Test| {
-            let mut warmup = Warmup::new(test);
-            (1..).find(|i| warmup.push(1000.0 * wobble(*i, 0.001)) != State::NotYet)
-        };
-        let again = |class, windows, compiles, filling| {
-            settled(Test::default().again(&Precedent { class, windows, compiles, filling }))
-        };
-        assert_eq!(again(Class::Flat, 10, false, 0), Some(1));
-        assert_eq!(again(Class::WarmedUp, 30, true, 20), Some(30));
-        assert_eq!(again(Class::NeverSteady, 100, true, 0), Some(10));
-        assert_eq!(again(Class::WarmedUp, 30, false, 0), Some(10));
-        // Node runs at full speed after half a second, and got the twelve seconds of a JVM.
-        assert_eq!(again(Class::WarmedUp, 100, true, 6), Some(18));
+    fn nothing_is_settled_before_the_least_number_of_windows() {
+        let mut warmup = Warmup::new(Test { least: 30, ..Test::default() });
+        let settled = (1..).find(|i| warmup.push(1000.0 * wobble(*i, 0.001)) != State::NotYet);
+        assert_eq!(settled, Some(30));
     }
 
     #[test]
@@ -457,16 +396,6 @@ mod tests {
         let mut next = Warmup::new(Test::default().again(&before));
         let settled = (0..10).map(|i| next.push(1000.0 * wobble(i, 0.01))).last();
         assert_eq!(settled, Some(State::Settled { since: 0, class: Class::Flat }));
-    }
-
-    #[test]
-    fn who_becomes_three_times_faster_compiles() {
-        let mut climbing = Warmup::new(Test::default());
-        (0..40).for_each(|i| _ = climbing.push(if i < 5 { 300.0 } else { 1000.0 }));
-        assert!(climbing.precedent(Class::WarmedUp).compiles);
-        let mut level = Warmup::new(Test::default());
-        (0..40).for_each(|i| _ = level.push(if i < 5 { 350.0 } else { 1000.0 }));
-        assert!(!level.precedent(Class::WarmedUp).compiles);
     }
 
     #[test]
@@ -516,53 +445,8 @@ mod tests {
         }
     }
 
-    /// Alternating logarithms, one step of `rise` a window.
-    fn zigzag(n: usize, half: f64, rise: f64) -> Vec<f64> {
-        let sign = |i: usize| if i % 2 == 0 { -half } else { half };
-        (0..n).map(|i| sign(i) + rise * i as f64).collect()
-    }
-
     fn warmup(windows: Vec<f64>) -> Warmup {
         Warmup { test: Test::default(), windows }
-    }
-
-    /// The slope of `zigzag` is `rise`, and the median absolute deviation 1.4826 × `half`. For ten
-    /// values the standard error of least squares is √(12 / 990) = 0.1101 of that.
-    #[test]
-    fn a_line_has_the_standard_error_of_theil_and_sen() {
-        let line = Line::through(&zigzag(10, 0.5, 0.0));
-        assert_eq!(line.slope, 0.0);
-        assert!((line.error / (1.023_327 * 1.482_602 * 0.5 * 0.110_096_4) - 1.0).abs() < 1e-5);
-        // statistics.median of the 21 slopes of these seven, and √(π/3) × the MAD of the rest (as
-        // a multiple of the normal quantile 0.6745) × √(12 / 336).
-        let line = Line::through(&[0.0, 1.3, 1.9, 3.2, 3.8, 5.3, 5.9]);
-        assert!((line.slope - 0.983_333_333_333_333_4).abs() < 1e-12, "{}", line.slope);
-        assert!((line.error - 0.038_229_505_071).abs() < 1e-8, "{}", line.error);
-    }
-
-    #[test]
-    fn a_line_is_level_within_two_standard_errors() {
-        let is_level = |slope, error| Line { slope, error }.is_level();
-        assert!(is_level(2.0, 1.0) && is_level(-2.0, 1.0) && is_level(5.5, 3.0));
-        assert!(!is_level(2.1, 1.0) && !is_level(-2.1, 1.0) && !is_level(0.25, 0.1));
-    }
-
-    #[test]
-    fn a_climb_takes_three_of_four_pairs_in_both_steps() {
-        let thirds = |first: [f64; 4], middle: [f64; 4], last: [f64; 4]| {
-            climbs(&[first, middle, last].concat())
-        };
-        let (low, middle, high) = ([1.0, 1.0, 1.0, 5.0], [2.0; 4], [3.0, 3.0, 3.0, 1.5]);
-        assert!(thirds(low, middle, high));
-        assert!(thirds(high, middle, low));
-        // 11 of 16 pairs in one of the two.
-        assert!(!thirds([1.0, 1.0, 1.0, 5.0], [2.0, 2.0, 2.0, 0.5], high));
-        assert!(!thirds(low, middle, [3.0, 3.0, 1.5, 1.5]));
-        // Up and down again.
-        assert!(!thirds([1.0; 4], [2.0; 4], [1.0; 4]));
-        // What is left of thirds lies between them.
-        assert!(climbs(&[1.0, 1.0, 9.0, 2.0, 2.0, 0.0, 3.0, 3.0]));
-        assert!(climbs(&[1.0, 2.0, 3.0]) && climbs(&[3.0, 2.0, 1.0]));
     }
 
     #[test]
@@ -578,7 +462,8 @@ mod tests {
         assert_eq!(again(Class::Flat, 30, false, 100), (0, 100));
         for class in [Class::WarmedUp, Class::SlowingDown] {
             // Three times the filling, at least a stretch, at most what it took, and the limit.
-            assert_eq!(again(class, 30, true, 5), (15, 15));
+            // Node runs at full speed after half a second, and got the twelve seconds of a JVM.
+            assert_eq!(again(class, 100, true, 6), (18, 18));
             assert_eq!(again(class, 30, true, 2), (10, 10));
             assert_eq!(again(class, 30, true, 20), (30, 30));
             assert_eq!(again(class, 300, true, 50), (100, 100));
@@ -677,5 +562,32 @@ mod tests {
         // It is the first five windows that decide.
         let four = |first: f64| warmup([&[first; 2][..], &steady].concat()).look_back(20);
         assert_eq!(four(100.0), (0, Class::Flat));
+    }
+
+    #[test]
+    fn at_the_limit_only_a_trend_that_climbs_is_never_steady() {
+        // The last half of the windows is asked.
+        let class = |last: Vec<f64>| {
+            let logs = [vec![0.0; last.len()], last].concat();
+            warmup(logs.into_iter().map(f64::exp).collect()).at_limit().1
+        };
+        let climb = (0..30).map(|i| 0.01 * f64::from(i)).collect();
+        assert_eq!(class(climb), Class::NeverSteady);
+        // Each third is beyond the one before it, and the line is level within its error.
+        let noisy = zigzag(30, 0.3, 0.005);
+        assert!(climbs(&noisy) && Line::through(&noisy).is_level());
+        assert_ne!(class(noisy), Class::NeverSteady);
+        // The line rises, and the last third is where the one before it was.
+        let saw: Vec<f64> =
+            (0..30).map(|i| 0.01 * f64::from(if i < 20 { i } else { i - 10 })).collect();
+        assert!(!climbs(&saw) && !Line::through(&saw).is_level());
+        assert_ne!(class(saw), Class::NeverSteady);
+    }
+
+    #[test]
+    fn the_curve_is_what_was_pushed() {
+        let mut warmup = Warmup::new(Test::default());
+        [3.0, 1.0, 2.0].map(|speed| warmup.push(speed));
+        assert_eq!(warmup.windows(), [3.0, 1.0, 2.0]);
     }
 }
