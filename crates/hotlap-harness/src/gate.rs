@@ -491,8 +491,8 @@ mod tests {
             lag.record(lag_ns);
             is_late(&lag, connections, rate)
         };
-        // Half of the mean gap between two requests of a connection. A histogram says 200,063 ns,
-        // the upper end of a bucket, exactly: 400,126 connections at 10⁹/s have a gap of twice that.
+        // The limit is half of the mean gap between two requests of a connection. 200,063 ns is the
+        // upper end of a bucket, and 400,126 connections at 10⁹/s have a gap of twice that.
         assert!(!is_late_at(200_063, 400_126, 1e9));
         assert!(is_late_at(200_063, 400_124, 1e9));
         // 200 µs are always allowed: 64 connections at 10⁶/s have a gap of 64 µs.

@@ -132,11 +132,11 @@ mod tests {
         assert_eq!(changes(&[1.0, 2.0]), [0; 0]);
     }
 
-    /// Values that alternate around two levels: a cut between them saves 6 (or 12) times their
-    /// distance less the distances within the levels, and costs the penalty. The differences of
-    /// neighbours are 2, so the noise is 1.4826 × 2 / √2 = 2.0967, and the penalty is (3 + 2 ln 12) of
-    /// that, 16.71 (or (3 + 2 ln 24), 19.62). So the levels differ from (12 + 16.71) / 6 = 4.79 (or
-    /// (24 + 19.62) / 12 = 3.64) on.
+    /// Values that alternate by ± 1 around two levels, 6 (or 12) each. Without a cut the distances
+    /// to the median are 6 (12) times the step, with one they are 12 (24) and the penalty: the
+    /// differences of neighbours are 2, so the noise is 1.4826 × 2 / √2 = 2.0967, and the penalty
+    /// 3 + 2 ln 12 times that, 16.71 (3 + 2 ln 24 times, 19.62). So a step counts from
+    /// (12 + 16.71) / 6 = 4.79 (or (24 + 19.62) / 12 = 3.64) on.
     #[test]
     fn a_step_counts_once_it_saves_more_than_the_penalty() {
         let history = |half: usize, step: f64| -> Vec<f64> {

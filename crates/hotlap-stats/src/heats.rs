@@ -264,10 +264,12 @@ mod tests {
     const HEATS: [[f64; 4]; 3] =
         [[0.012, 0.019, 0.008, 0.022], [0.031, 0.024, 0.190, 0.027], [0.015, 0.011, 0.017, 0.009]];
 
-    /// Computed apart from this crate, in Python:
-    /// `scale = numpy.quantile(d, .33) / (norm.ppf(.665) * 2**.5)` of the differences d within heats;
-    /// each location m is the root of `sum(u * (1 - u**2)**2)`, u = (v - m) / scale / 4.685 where
-    /// |u| < 1, by bisection; then mean, `statistics.variance` and t = 4.302653.
+    /// Computed in Python from the definitions: the scale is the 0.33 quantile of the differences
+    /// within heats (linear between neighbours), divided by
+    /// `statistics.NormalDist().inv_cdf(.665) * 2**.5`; each location m is the root of
+    /// `sum(u * (1 - u**2)**2)`, u = (v - m) / scale / 4.685 where |u| < 1, by bisection; then
+    /// `statistics.mean` and `variance`, t = 4.302653, and p = 1 - t / √(2 + t²), which holds at two
+    /// degrees of freedom.
     #[test]
     fn the_interval_over_heats_is_that_of_their_biweights() {
         let heats = heats(&HEATS.each_ref().map(|heat| &heat[..]));
@@ -288,9 +290,10 @@ mod tests {
         assert_eq!(block, scale);
     }
 
-    /// As above, with the standard error of Mosteller and Tukey (1977), chapter 10:
-    /// `sqrt(sum((v - m)**2 * (1 - u**2)**4) / (b * (b - 1)))`, b = `sum((1 - u**2) * (1 - 5 * u**2))`,
-    /// and t at 0.7 × 5 degrees of freedom.
+    /// As above, with the standard error of Mosteller and Tukey (1977), chapter 10,
+    /// `sqrt(sum((v - m)**2 * (1 - u**2)**4) / (b * (b - 1)))` where
+    /// `b = sum((1 - u**2) * (1 - 5 * u**2))`, and t at 0.7 × 5 degrees of freedom, by integrating
+    /// its density.
     #[test]
     fn the_interval_of_one_heat_is_that_of_the_biweight() {
         let centre = heats(&[&[0.012, 0.019, 0.008, 0.022, 0.090, 0.015]]).centre(0.95);

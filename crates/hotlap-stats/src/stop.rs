@@ -390,9 +390,10 @@ mod tests {
         assert_eq!(Plan { heats: 4, blocks: 2 }.seconds(&CHEAP), 28.0);
     }
 
-    /// By trying all plans in Python: the least scipy.stats.t.isf(.025, before + heats - 1) *
-    /// sqrt((sd_heat**2 + sd_block**2 / blocks) / (before + heats)), where one block counts with three times
-    /// its deviation.
+    /// Computed in Python by trying all plans: the least
+    /// `t * sqrt((sd_heat**2 + sd_block**2 / blocks) / (before + heats))`, t being the 97.5 %
+    /// quantile at before + heats - 1 degrees of freedom (by integrating the density), where one
+    /// block counts with three times its deviation.
     #[test]
     fn the_plan_is_the_one_with_the_narrowest_interval() {
         let plan = |sd_heat, budget_s, heat_s, block_s, before| {
