@@ -166,7 +166,8 @@ fn student_t(values: &[f64]) -> (f64, f64, f64) {
 
 /// The biweight location, its standard error and its degrees of freedom, 0.7 (n - 1) (Mosteller and
 /// Tukey 1977, chapter 10; Kafadar, "A biweight approach to the one-sample problem", JASA 77,
-/// 1982). Needs five values and a scale: of four it cannot say which one is wrong.
+/// 1982). Needs five values and a scale: of four it cannot say which one is wrong. Where the values
+/// form two groups with nothing near the middle, it says nothing, and Student's interval is given.
 fn biweight_t(values: &[f64], scale: f64) -> (f64, f64, f64) {
     let centre = biweight(values, median(values).unwrap_or(0.0), scale);
     let (mut squares, mut slope) = (0.0, 0.0);
@@ -177,9 +178,16 @@ fn biweight_t(values: &[f64], scale: f64) -> (f64, f64, f64) {
             slope += (1.0 - u2) * (1.0 - 5.0 * u2);
         }
     }
-    let slope = slope.max(1.0);
+    if slope <= 1.0 {
+        return student_t(values);
+    }
     let error = (squares / (slope * (slope - 1.0).max(1.0))).sqrt();
     (centre, error, 0.7 * (values.len() - 1) as f64)
+}
+
+/// Whether a step of a location no longer matters, on this scale of its values.
+fn is_negligible(step: f64, scale: f64) -> bool {
+    step.abs() <= 1e-12 * scale
 }
 
 /// Tukey's biweight location by repeated weighting, from `centre`.
@@ -196,10 +204,11 @@ fn biweight(values: &[f64], mut centre: f64, scale: f64) -> f64 {
             sum += weight * (v - centre);
             weights += weight;
         }
-        if weights <= 0.0 || sum.abs() <= 1e-12 * scale * weights {
+        let step = sum / weights;
+        if weights <= 0.0 || is_negligible(step, scale) {
             break;
         }
-        centre += sum / weights;
+        centre += step;
     }
     centre
 }
@@ -268,8 +277,8 @@ mod tests {
     /// within heats (linear between neighbours), divided by
     /// `statistics.NormalDist().inv_cdf(.665) * 2**.5`; each location m is the root of
     /// `sum(u * (1 - u**2)**2)`, u = (v - m) / scale / 4.685 where |u| < 1, by bisection; then
-    /// `statistics.mean` and `variance`, t = 4.302653, and p = 1 - t / √(2 + t²), which holds at two
-    /// degrees of freedom.
+    /// `statistics.mean` and `variance`, t = 4.302653, and p = 1 - t / √(2 + t²), which holds at
+    /// two degrees of freedom.
     #[test]
     fn the_interval_over_heats_is_that_of_their_biweights() {
         let heats = heats(&HEATS.each_ref().map(|heat| &heat[..]));
@@ -393,5 +402,32 @@ mod tests {
         assert_eq!((of(3.0, 0.0), of(0.0, 3.0)), ((3.0, 4.0), (3.0, 2.0)));
         assert_eq!(of(0.0, 0.0), (0.0, 2.0));
         assert_eq!(of(f64::INFINITY, 1.0), (f64::INFINITY, 2.0));
+    }
+
+    /// The median of two groups is in neither, and the biweight gave it an error of 0: a ratio
+    /// known exactly.
+    #[test]
+    fn two_groups_of_blocks_have_students_interval() {
+        let groups = [0.0, 0.001, 0.002, 1.0, 1.001, 1.002];
+        let found = heats(&[&groups]).centre(0.95);
+        assert_eq!(found.df, 5.0);
+        close(found.value, 0.501);
+        close(found.standard_error, (variance(&groups) / 6.0).sqrt());
+        assert!(found.standard_error > 0.2);
+        // The same of one block between two groups.
+        let group = |around: f64| (0..5).map(move |i| around + 0.01 * f64::from(i));
+        let blocks: Vec<f64> = group(-10.0).chain([0.0]).chain(group(10.0)).collect();
+        assert_eq!(heats(&[&blocks]).centre(0.95).df, 10.0);
+    }
+
+    #[test]
+    fn a_location_is_sought_to_a_millionth_of_a_millionth_of_the_scale() {
+        assert!(is_negligible(1e-12, 1.0) && is_negligible(-2e-12, 2.0));
+        assert!(!is_negligible(1.1e-12, 1.0) && !is_negligible(1e-12, 0.5));
+    }
+
+    #[test]
+    fn a_variance_of_nothing_has_no_share_in_the_degrees_of_freedom() {
+        assert_eq!((share(0.0, 0.0), share(0.0, 4.0), share(3.0, 4.0)), (0.0, 0.0, 2.25));
     }
 }
