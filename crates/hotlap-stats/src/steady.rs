@@ -587,7 +587,7 @@ mod tests {
     #[test]
     fn the_curve_is_what_was_pushed() {
         let mut warmup = Warmup::new(Test::default());
-        [3.0, 1.0, 2.0].map(|speed| warmup.push(speed));
+        [3.0, 1.0, 2.0].iter().for_each(|speed| _ = warmup.push(*speed));
         assert_eq!(warmup.windows(), [3.0, 1.0, 2.0]);
     }
 }
