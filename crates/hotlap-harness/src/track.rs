@@ -94,6 +94,10 @@ pub trait Track {
         self.lap(entrant, load)
     }
 
+    /// Begins to stop an entrant that [`Track::stop`] will stop, so that several end at the same
+    /// time.
+    fn begin_stop(&mut self, _entrant: usize) {}
+
     /// Stops an entrant. Never fails: what is wrong is in what it returns.
     fn stop(&mut self, entrant: usize) -> Option<String>;
 

@@ -8,16 +8,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hotlap_harness::contract::{Contract, Name};
-use hotlap_harness::cores::Split;
-use hotlap_harness::entrant::{Entrant, Launch, Load, Role, Start};
+use hotlap_harness::entrant::{Entrant, Launch, Role, Start};
 use hotlap_harness::lap::{Gate, Lap};
-use hotlap_harness::live::{Live, Setting};
+use hotlap_harness::live::Live;
 use hotlap_harness::race::{self, Event, Over, Past, Place, Race};
 use hotlap_harness::verify::Demand;
-use hotlap_load::plan::Reuse;
 
 mod stand_in;
-use stand_in::{LIMIT, program, warden};
+use stand_in::{live, load, program};
 
 /// What the stand-in's server spends on a response, in nanoseconds.
 const COST: f64 = 200_000.0;
@@ -40,18 +38,6 @@ fn entrant(folder: &Path, name: &str, command: &str, role: Role) -> Entrant {
         version: String::new(),
         counts: None,
         cpus: None,
-    }
-}
-
-fn load() -> Load {
-    Load {
-        name: String::new(),
-        connections: 2,
-        threads: 1,
-        reuse: Reuse::KeepAlive,
-        pipeline: 1,
-        request: 0,
-        rate: None,
     }
 }
 
@@ -82,20 +68,7 @@ fn laps(
         from: Place::default(),
         past: Past::default(),
     };
-    let setting = Setting {
-        slice: race.slice,
-        probe_limit: Duration::ZERO,
-        timeout: LIMIT,
-        start_limit: LIMIT,
-        warm_limit: Duration::from_secs(1),
-        grace: Duration::ZERO,
-        freeze: true,
-        counters: false,
-        cores: Split { server: vec![], generator: vec![], shared: true, notes: vec![] },
-        warden: warden(),
-        logs: folder.to_owned(),
-        against: [].into(),
-    };
+    let setting = live(Duration::from_millis(12), folder);
     let stop = Arc::new(AtomicBool::new(false));
     let mut track = Live::new(setting, &race.entrants, &race.loads, stop);
     let mut laps = Vec::new();

@@ -246,9 +246,13 @@ pub struct Shape {
     /// server reaches)
     #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
     pub rate: Option<f64>,
-    /// How long a request may take
+    /// How long a request may take, before the load (2 s at least) and under it
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::span)]
     pub timeout: Duration,
+    /// How long a server may take from its start to its first correct response; of that, a
+    /// twentieth with wrong ones
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = quantity::span)]
+    pub start_timeout: Duration,
     /// Load servers that run on another machine: they are mine
     #[arg(long)]
     pub target_is_mine: bool,
@@ -304,7 +308,8 @@ pub struct RequestArgs {
     /// Path to ask commands and URLs for (default: /, or the URL's own)
     #[arg(long, value_name = "PATH")]
     pub path: Option<String>,
-    /// Method
+    /// Method. POST and others that are not safe to repeat are sent once before the load; then only
+    /// the status is checked, or the body too with --expect-body
     #[arg(long, value_name = "METHOD")]
     pub method: Option<String>,
     /// A header of the request; repeat it for more
