@@ -375,7 +375,7 @@ impl Live {
         let outcome = self.unless_it_hangs(entrant, outcome)?;
         let seat = &mut self.seats[entrant];
         let between = after.since(&before);
-        let usage = seat.usage(&between, (first, last), between.requests);
+        let usage = seat.usage(&between, first.zip(last), between.requests);
         let side_effect = seat.side_effect(&outcome.whole);
         Ok(Run { at, outcome, usage, side_effect })
     }

@@ -145,7 +145,9 @@ fn a_url_on_this_machine_has_a_cost() {
     let mut track = url(address);
     let ready = track.bring_up(0).expect("it answers");
     assert!(ready.notes.iter().any(|note| note.contains("stand-in, which hotlap did not start")));
-    track.warm(0, 0).expect("it answers");
+    let warmup = track.warm(0, 0).expect("it answers");
+    assert_eq!(warmup.count, None, "nothing is counted without counters");
+    assert_eq!(ready.ready_ms, None, "it ran already");
     let lap = track.whole_lap(0, 0, Kind::Flat).expect("it answers");
     assert_is_the_servers(lap.cost_ns().expect("it is measured"));
 }

@@ -75,7 +75,7 @@ Exit codes:
     3  a server failed, answered wrongly, or could not take part
     4  measured, but not to be relied on, or too little to decide --fail-if
     5  a regression beyond --fail-if, outside of the noise
-  130  ended by Ctrl-C; what there was by then is kept"#;
+  130  ended by Ctrl-C, SIGTERM or SIGHUP; what was finished is kept"#;
 
 /// When to use colours.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]

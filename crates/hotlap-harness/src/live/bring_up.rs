@@ -196,7 +196,7 @@ impl Live {
         seat.sampler = booted.sampler;
         seat.target = Some(booted.target);
         seat.process = Some(booted.process);
-        seat.ready = booted.ready;
+        seat.ready = Some(booted.ready);
         seat.notes = booted.notes;
         match booted.counters {
             Ok(counters) => seat.counters = Some(counters),
@@ -248,12 +248,13 @@ impl Live {
         let mut notes = std::mem::take(&mut seat.notes);
         notes.extend(examined.notes);
         let is_new = !std::mem::replace(&mut seat.verified, true);
-        let memory = seat.sampler.as_mut().and_then(|s| s.resident().ok()).unwrap_or_default();
-        let ready_ms = seat.ready.as_secs_f64() * 1e3;
+        let memory = seat.sampler.as_mut().and_then(|s| s.resident().ok());
+        let rss_bytes = memory.map(|memory| memory.rss_bytes);
+        let ready_ms = seat.ready.map(|ready| ready.as_secs_f64() * 1e3);
         if is_new {
             notes.extend(self.differences(entrant));
         }
-        Ready { ready_ms, badges: examined.badges, notes, rss_bytes: memory.rss_bytes }
+        Ready { ready_ms, badges: examined.badges, notes, rss_bytes }
     }
 
     /// Where its answer is not that of whom it is held against, or of those held against it.

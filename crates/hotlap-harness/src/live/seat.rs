@@ -62,13 +62,14 @@ pub(super) struct Seat {
     slices: u32,
     /// Its context switches, and the lines of its side effect, before the first slice of the lap
     /// under way.
-    before_lap: Option<(Switches, u64)>,
+    before_lap: Option<(Option<Switches>, u64)>,
     /// The cores that it runs on; none: not pinned.
     pub(super) cores: Vec<usize>,
     /// Its memory, and when that was looked at.
     memory: Option<(Instant, Memory)>,
-    /// What it took from its start to its first right answer, and what is to be told of that.
-    pub(super) ready: Duration,
+    /// What it took from its start to its first right answer, where hotlap started it.
+    pub(super) ready: Option<Duration>,
+    /// What the user should know of its start.
     pub(super) notes: Vec<String>,
     /// Whether it was held against its whole contract already.
     pub(super) verified: bool,
@@ -206,7 +207,7 @@ impl Seat {
             before_lap: None,
             cores: Vec::new(),
             memory: None,
-            ready: Duration::ZERO,
+            ready: None,
             notes: Vec::new(),
             verified: false,
             lines: None,
@@ -231,8 +232,8 @@ impl Seat {
     /// Context switches so far. They are read thread by thread, which takes a while where there
     /// are many; so they are read before a lap's first sample and after its last, never between
     /// the two.
-    pub(super) fn switches(&mut self) -> Switches {
-        self.sampler.as_mut().and_then(|s| s.switches().ok()).unwrap_or_default()
+    pub(super) fn switches(&mut self) -> Option<Switches> {
+        self.sampler.as_mut()?.switches().ok()
     }
 
     /// What the hardware counts of it while `act` lasts, and the requests meanwhile. The counters
@@ -253,10 +254,10 @@ impl Seat {
         self.slices
     }
 
-    /// The switches of the lap that ends.
-    pub(super) fn switches_of_lap(&mut self) -> (Switches, Switches) {
-        let last = self.switches();
-        (self.before_lap.map_or(last, |(first, _)| first), last)
+    /// The switches before and after the lap that ends.
+    pub(super) fn switches_of_lap(&mut self) -> Option<(Switches, Switches)> {
+        let (first, _) = self.before_lap?;
+        first.zip(self.switches())
     }
 
     /// A lap begins with the next slice, unless one is under way. One whose side effect is counted
@@ -282,25 +283,27 @@ impl Seat {
     pub(super) fn usage(
         &mut self,
         between: &Between,
-        (first, last): (Switches, Switches),
+        switches: Option<(Switches, Switches)>,
         requests: u64,
     ) -> Option<Usage> {
         let memory = self.memory()?;
         // As many as belong to what was answered between the samples.
         let share = between.requests as f64 / requests.max(1) as f64;
-        let switches = |last: u64, first: u64| (last.saturating_sub(first) as f64 * share) as u64;
+        let count = |last: u64, first: u64| (last.saturating_sub(first) as f64 * share) as u64;
+        let (first, last) = switches.unzip();
+        let counted = |of: fn(Switches) -> u64| Some(count(of(last?), of(first?)));
         Some(Usage {
             wall_ns: between.wall_ns,
             requests: between.requests,
             // A server that answered used some: 0 is what a clock that cannot be read adds.
             cpu_ns: between.cpu_ns.filter(|ns| *ns > 0),
-            switches: switches(last.voluntary, first.voluntary),
-            preemptions: switches(last.involuntary, first.involuntary),
+            switches: counted(|switches| switches.voluntary),
+            preemptions: counted(|switches| switches.involuntary),
             rss_bytes: memory.rss_bytes,
             pss_bytes: memory.pss_bytes,
             threads: memory.threads,
             processes: memory.processes,
-            slices: between.slices,
+            slices: Some(between.slices),
         })
     }
 
