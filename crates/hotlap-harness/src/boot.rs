@@ -19,6 +19,7 @@ use crate::process::{Exit, Process, Setting, Standby, Warden};
 use crate::sample::Sampler;
 use crate::track::Retired;
 use crate::tree::{self, Listening};
+use crate::verify::LIMIT;
 
 /// How a server is to be started.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ pub struct Boot<'a> {
     pub warden: &'a Warden,
     /// Where what it prints goes.
     pub log: PathBuf,
-    /// How long it may take until it answers.
+    /// How long it may take until it answers ([`UNREADY`]).
     pub limit: Duration,
     /// Whether hardware counters are attached.
     pub counters: bool,
@@ -68,8 +69,27 @@ const TRY_AGAIN: Duration = Duration::from_millis(2);
 /// Between two looks at where a server listens, which cost more.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// How long a server may give wrong answers at first: some accept before they are ready.
-const UNREADY: Duration = Duration::from_secs(3);
+/// Some servers accept connections before they are ready, and answer wrongly at first. For that,
+/// and for listening on another port first, they have one in so many parts of the start limit:
+/// 6 s of two minutes. A server that gives no answer at all has the whole limit.
+pub const UNREADY: u32 = 20;
+
+/// How long the first answer is waited for, before the server is asked again over a new connection.
+/// Each further wait is twice as long: the first connection may have been lost, or the server may
+/// be slow.
+const FIRST_WAIT: Duration = LIMIT;
+
+/// Why a server is not up yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotYet {
+    /// No whole response came.
+    Silent(String),
+    /// The response is wrong.
+    Wrong(String),
+}
+
+/// Asks a server, for at most that long.
+type Answers<'a> = dyn FnMut(&Target, Duration) -> Result<(), NotYet> + 'a;
 
 /// How many of a server's last lines are worth showing.
 pub const LAST_LINES: usize = 12;
@@ -78,14 +98,12 @@ pub const LAST_LINES: usize = 12;
 const LOOPBACKS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 impl Boot<'_> {
-    /// Starts it and waits until `answers` says so of the place where it listens.
+    /// Starts it and waits until `answers` says that it answers where it listens. `answers` is given
+    /// the time for which it may wait.
     ///
     /// # Errors
-    /// What went wrong, its last words, and the cure.
-    pub fn run(
-        &self,
-        answers: &mut dyn FnMut(&Target) -> Result<(), String>,
-    ) -> Result<Booted, Retired> {
+    /// What went wrong, the last lines that the server printed, and the remedy.
+    pub fn run(&self, answers: &mut Answers<'_>) -> Result<Booted, Retired> {
         let port = free_port().map_err(|e| self.failed(&format!("no free port: {e}"), ""))?;
         let (argv, env) = self.filled(port);
         let setting = Setting {
@@ -122,12 +140,13 @@ impl Boot<'_> {
         process: &mut Process,
         port: u16,
         began: Instant,
-        answers: &mut dyn FnMut(&Target) -> Result<(), String>,
+        answers: &mut Answers<'_>,
     ) -> Result<Target, Retired> {
         let mut addresses: Vec<SocketAddr> =
             LOOPBACKS.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
-        let (mut looked, mut accepted) = (began, None);
-        let mut answer = String::new();
+        let unready = self.limit / UNREADY;
+        let (mut looked, mut wait) = (began, FIRST_WAIT);
+        let (mut silence, mut wrong): (Option<String>, Option<(Instant, String)>) = (None, None);
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(self.failed("interrupted", ""));
@@ -136,11 +155,18 @@ impl Boot<'_> {
                 if TcpStream::connect_timeout(address, self.limit).is_err() {
                     continue;
                 }
-                accepted.get_or_insert_with(Instant::now);
                 let target = Target { endpoint: Endpoint::Tcp(*address), tls: None };
-                match answers(&target) {
+                let left = self.limit.saturating_sub(began.elapsed()).max(FIRST_WAIT);
+                match answers(&target, wait.min(left)) {
                     Ok(()) => return Ok(target),
-                    Err(what) => answer = what,
+                    Err(NotYet::Wrong(what)) => {
+                        let since = wrong.map_or_else(Instant::now, |(since, _)| since);
+                        wrong = Some((since, what));
+                    }
+                    Err(NotYet::Silent(why)) => {
+                        wait = wait.saturating_mul(2);
+                        silence = Some(why);
+                    }
                 }
             }
             // A daemon leaves its first process; as long as something of it runs, it may answer.
@@ -150,26 +176,39 @@ impl Boot<'_> {
                 let cause = format!("the server {} before it answered", ending(exit));
                 return Err(self.out(process, &cause, "run its command by hand to see why"));
             }
-            if looked.elapsed() > LOOK_AGAIN && accepted.is_none() {
+            let is_accepted = silence.is_some() || wrong.is_some();
+            if looked.elapsed() > LOOK_AGAIN && !is_accepted {
                 looked = Instant::now();
                 if let Some(elsewhere) = listening_elsewhere(process, port) {
                     if self.elsewhere {
                         addresses = reachable(elsewhere);
                         continue;
                     }
-                    if began.elapsed() > UNREADY {
+                    if began.elapsed() > unready {
                         let cause = format!("it listens on {elsewhere}, not on PORT ({port})");
                         return Err(self.out(process, &cause, "read PORT from the environment"));
                     }
                 }
             }
-            if accepted.is_some_and(|at| at.elapsed() > UNREADY) {
-                let cause = format!("it does not answer as it must: {answer}");
+            if let Some((since, what)) = &wrong
+                && since.elapsed() > unready
+            {
+                let cause = format!("it does not answer as it must: {what}");
                 return Err(self.out(process, &cause, "hotlap check shows what it answers"));
             }
             if began.elapsed() > self.limit {
-                let cause = format!("it does not listen after {} s", self.limit.as_secs());
-                let cure = "it must listen on the port that PORT names, on loopback";
+                let limit = self.limit.as_secs_f64();
+                let (cause, cure) = match wrong.map(|(_, what)| what).or(silence) {
+                    Some(what) => (
+                        format!("it accepts connections, but does not answer in {limit} s: {what}"),
+                        "--start-timeout gives it more time",
+                    ),
+                    None => (
+                        format!("it does not listen after {limit} s"),
+                        "it must listen on the port that PORT names, on loopback; --start-timeout \
+                         gives it more time",
+                    ),
+                };
                 return Err(self.out(process, &cause, cure));
             }
             std::thread::sleep(TRY_AGAIN);
@@ -234,16 +273,39 @@ fn reachable(listening: SocketAddr) -> Vec<SocketAddr> {
     }
 }
 
-/// A word of a command, with the port and the number of cores put in.
+/// A word of a command with the port and the number of cores put in, where they stand as whole
+/// words: `$PORT_HTTP` and `${port}` are variables of the command's own.
 fn fill(word: &str, port: &str, cpus: &str) -> String {
-    let mut word = word.to_owned();
-    for (name, value) in [("PORT", port), ("CPUS", cpus)] {
-        let braces = format!("{{{}}}", name.to_lowercase());
-        for form in [format!("${{{name}}}"), format!("${name}"), braces] {
-            word = word.replace(&form, value);
+    let forms = [
+        ("${PORT}", port),
+        ("$PORT", port),
+        ("{port}", port),
+        ("${CPUS}", cpus),
+        ("$CPUS", cpus),
+        ("{cpus}", cpus),
+    ];
+    let is_name = |c: char| c == '_' || c.is_ascii_alphanumeric();
+    let mut filled = String::with_capacity(word.len());
+    let mut rest = word;
+    while let Some(first) = rest.chars().next() {
+        let found = forms.iter().find_map(|(form, value)| {
+            let after = rest.strip_prefix(form)?;
+            let goes_on = !form.ends_with('}') && after.starts_with(is_name);
+            let is_variable = form.starts_with('{') && filled.ends_with('$');
+            (!goes_on && !is_variable).then_some((after, value))
+        });
+        match found {
+            Some((after, value)) => {
+                filled.push_str(value);
+                rest = after;
+            }
+            None => {
+                filled.push(first);
+                rest = &rest[first.len_utf8()..];
+            }
         }
     }
-    word
+    filled
 }
 
 #[cfg(test)]
@@ -257,6 +319,17 @@ mod tests {
         }
         assert_eq!(fill("$CPUS:{cpus}:${CPUS}", "1", "2"), "2:2:2");
         assert_eq!(fill("$HOME {x}", "1", "2"), "$HOME {x}");
+    }
+
+    /// `$PORT_HTTP` became `8080_HTTP`.
+    #[test]
+    fn only_whole_words_are_replaced() {
+        let filled = |word| fill(word, "8080", "2");
+        for own in ["$PORT_HTTP", "$PORTS", "$PORT2", "${PORT_HTTP}", "${port}", "$CPUS_MAX"] {
+            assert_eq!(filled(own), own);
+        }
+        assert_eq!(filled("a$PORT-b:$PORT.c/${PORT}d"), "a8080-b:8080.c/8080d");
+        assert_eq!(filled("{\"port\":{port},\"é\":1}"), "{\"port\":8080,\"é\":1}");
     }
 
     #[test]

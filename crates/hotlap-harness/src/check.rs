@@ -6,17 +6,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use hotlap_load::plan::Target;
 
-use crate::boot::{Boot, Booted};
+use crate::boot::{Boot, Booted, NotYet, UNREADY};
 use crate::contract::{Ask, Contract, Name};
 use crate::cores;
 use crate::entrant::{Counts, Launch};
 use crate::learn;
+use crate::live::is_up;
 use crate::manifest::Server;
-use crate::process::{Stopped, Warden};
+use crate::process::Stopped;
 use crate::toolchain::{Absence, BuildError, Builder, Unready};
 use crate::track::Retired;
 use crate::verify::wire::Wire;
@@ -24,10 +25,6 @@ use crate::verify::{Check, Demand, LIMIT, Report, Verifier, verify};
 
 /// What the `Host` header says.
 const HOST: &str = "localhost";
-
-/// How long a server may give another answer than the right one before that is taken for its
-/// answer: some accept connections before they are ready.
-const WARMS_UP: Duration = Duration::from_millis(1_500);
 
 /// How long a server may take to end in peace.
 const GRACE: Duration = Duration::from_secs(10);
@@ -43,8 +40,6 @@ const EFFECT_LIMIT: Duration = Duration::from_secs(5);
 pub struct Checker<'a> {
     /// Builds what is to be checked.
     pub builder: Builder<'a>,
-    /// How wardens are started.
-    pub warden: &'a Warden,
     /// How long a server may take from its start to its first answer.
     pub start_limit: Duration,
 }
@@ -256,24 +251,27 @@ impl Checker<'_> {
             cpus: split.server_cpus(cores::available()),
             // Nothing is timed here, so a server that starts may have every core.
             cores: &[],
-            warden: self.warden,
+            warden: self.builder.warden,
             log,
             limit: self.start_limit,
             counters: false,
             elsewhere: demand == Demand::Stranger,
             stop: self.stop(),
         };
-        // What is wrong with a wrong answer the verifier says better, so here any will do in the
-        // end.
+        // The verifier describes a wrong answer better, so in the end any answer will do.
+        let patience = self.start_limit / (2 * UNREADY);
         let mut first_wrong: Option<Instant> = None;
-        boot.run(&mut |target| {
-            let exchange = &contract.exchanges[0];
-            let mut wire = Wire::open(target, LIMIT)?;
-            wire.send(&exchange.bytes(HOST))?;
-            let answer = wire.answer(exchange.is_head())?;
-            let right = exchange.check(&answer, SystemTime::now());
-            let since = *first_wrong.get_or_insert_with(Instant::now);
-            if since.elapsed() > WARMS_UP { Ok(()) } else { right }
+        boot.run(&mut |target, limit| match is_up(
+            target,
+            &contract.exchanges[0],
+            limit,
+            self.stop(),
+        ) {
+            Err(NotYet::Wrong(what)) => {
+                let since = *first_wrong.get_or_insert_with(Instant::now);
+                if since.elapsed() > patience { Ok(()) } else { Err(NotYet::Wrong(what)) }
+            }
+            other => other,
         })
     }
 
@@ -311,7 +309,7 @@ fn hold(
 ) {
     for mut contract in contracts {
         if contract.name.is_none() {
-            match learn::learn(target, host, &contract) {
+            match learn::learn(target, host, LIMIT, &contract) {
                 Ok(learned) => {
                     contract = learned.contract;
                     row.notes.extend(learned.notes);

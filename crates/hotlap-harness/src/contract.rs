@@ -170,7 +170,13 @@ impl Contract {
     /// What somebody's command or URL is held to, before [`crate::learn`] knows more.
     #[must_use]
     pub fn stranger(ask: &Ask) -> Self {
-        let exchange = Exchange {
+        Self::strangers([ask])
+    }
+
+    /// The same for several requests.
+    #[must_use]
+    pub fn strangers<'a>(asks: impl IntoIterator<Item = &'a Ask>) -> Self {
+        let exchange = |ask: &Ask| Exchange {
             name: format!("{} {}", ask.method, ask.path),
             method: ask.method.clone(),
             path: ask.path.clone(),
@@ -180,7 +186,8 @@ impl Contract {
             media_type: None,
             content: ask.answer.as_deref().map_or(Content::Any, Content::exactly),
         };
-        Self { name: None, exchanges: vec![exchange], extras: Vec::new(), knows_paths: false }
+        let exchanges = asks.into_iter().map(exchange).collect();
+        Self { name: None, exchanges, extras: Vec::new(), knows_paths: false }
     }
 
     /// The requests to be sent under load, held against the answers that were verified.
@@ -250,6 +257,26 @@ impl Exchange {
     #[must_use]
     pub fn is_head(&self) -> bool {
         self.method == "HEAD"
+    }
+
+    /// Whether it only reads (RFC 9110 section 9.2.1), so that it may be sent any number of times.
+    #[must_use]
+    pub fn is_safe(&self) -> bool {
+        matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "TRACE")
+    }
+
+    /// What a server is asked to see whether it is up: the request itself, or a GET of its path
+    /// where the request is not safe to repeat. Then any response will do.
+    #[must_use]
+    pub fn readiness(&self) -> Self {
+        if self.is_safe() {
+            return self.clone();
+        }
+        Self {
+            headers: self.headers.clone(),
+            status: Status::Any,
+            ..Self::get(&self.path, None, Content::Any)
+        }
     }
 
     /// The bytes of the request.

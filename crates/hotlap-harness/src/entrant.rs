@@ -65,8 +65,8 @@ pub enum Start {
 /// A command to start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
-    /// Program and arguments. `$PORT`, `${PORT}` and `{port}` are replaced when it starts, as are
-    /// `$CPUS`, `${CPUS}` and `{cpus}`.
+    /// Program and arguments. `$PORT`, `${PORT}` and `{port}` are replaced as whole words when it
+    /// starts, as are `$CPUS`, `${CPUS}` and `{cpus}`.
     pub argv: Vec<String>,
     /// Added to the environment, replaced likewise. `PORT` and `CPUS` are always added.
     pub env: BTreeMap<String, String>,
@@ -78,7 +78,7 @@ pub struct Launch {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {
-    /// The file whose lines are counted, in the server's folder.
+    /// The file whose lines are counted, in the server's folder. Lines from before do not count.
     pub file: String,
     /// Lines a request.
     pub per_request: u32,

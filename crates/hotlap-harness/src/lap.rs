@@ -54,10 +54,10 @@ pub struct Usage {
     pub requests: u64,
     /// CPU time, from the scheduler's accounting, in nanoseconds; `None` where it is not known.
     pub cpu_ns: Option<u64>,
-    /// Context switches, voluntary.
-    pub switches: u64,
-    /// Context switches, involuntary.
-    pub preemptions: u64,
+    /// Context switches, voluntary; `None` where they are not known.
+    pub switches: Option<u64>,
+    /// Context switches, involuntary; `None` where they are not known.
+    pub preemptions: Option<u64>,
     /// Resident memory summed over the tree, in bytes: the most seen.
     pub rss_bytes: u64,
     /// Proportional set size summed over the tree, in bytes: shared pages once. `None` where it
@@ -67,9 +67,9 @@ pub struct Usage {
     pub threads: u32,
     /// Processes.
     pub processes: u32,
-    /// In how many slices that was; 0 where it was not kept.
+    /// In how many slices that was; `None` in laps stored by versions that did not keep it.
     #[serde(default)]
-    pub slices: u32,
+    pub slices: Option<u32>,
 }
 
 /// What the hardware counted while so many requests were served: of a stretch of its own, after the

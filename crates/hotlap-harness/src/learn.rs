@@ -1,22 +1,25 @@
-//! What a stranger answers: the first answer of a command or a URL is what the next are held
-//! against.
+//! Commands and URLs have no contract: later responses are compared with their first ones.
 //!
-//! A few probes show which parts of it vary (a clock, a counter, an id). Those are left out of the
-//! comparison under load, and told, so that nobody takes half a check for a whole one.
+//! A few probes show which parts of a response vary (a clock, a counter, an id). Those are left out
+//! of the comparison under load, and a note says so. Where probes disagree on the status, only the
+//! status is checked: a server that fails now and then is measured, and its errors are counted.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hotlap_load::http::Answer;
 use hotlap_load::plan::{Status, Target};
 
 use crate::contract::{Content, Contract, Exchange, described, quoted};
-use crate::verify::LIMIT;
 use crate::verify::wire::Wire;
 
-/// How long before each further probe, in milliseconds; the last is over a second after the first,
-/// so that a clock in whole seconds is seen to move.
+/// How long before each further round of probes, in milliseconds; the last begins over a second
+/// after the first, so that a clock in whole seconds is seen to move.
 const PAUSES_MS: [u64; 5] = [0, 5, 20, 100, 1_050];
+
+/// No further request is probed again after this time, however many there are.
+const LIMIT: Duration = Duration::from_secs(3);
 
 /// A number of so many digits that varies does not grow by one while it is watched: Unix time in
 /// seconds has ten until the year 2286. A shorter one is a counter, and may.
@@ -25,80 +28,179 @@ const DIGITS_THAT_STAY: usize = 10;
 /// A contract, learned.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Learned {
-    /// The same exchanges, now with the answers that are right.
+    /// The same exchanges, now with the responses that are right.
     pub contract: Contract,
-    /// What should be told.
+    /// A right response to each.
+    pub answers: Vec<Answer>,
+    /// What the user should know.
     pub notes: Vec<String>,
 }
 
-/// Asks each of a contract's exchanges a few times and fills in what it leaves open.
+/// Sends each request of a contract a few times and fills in what the contract leaves open. All
+/// requests are sent in each round of probes, so that many take little longer than one.
+///
+/// A request with an unsafe method (RFC 9110 section 9.2.1), such as POST, is sent once.
+///
+/// `limit` is how long one response may take.
 ///
 /// # Errors
-/// When there is no answer, or not one that can be taken for right.
-pub fn learn(target: &Target, host: &str, contract: &Contract) -> Result<Learned, String> {
-    let mut learned = Learned { contract: contract.clone(), notes: Vec::new() };
-    for exchange in &mut learned.contract.exchanges {
-        let answers = probe(target, host, exchange)?;
-        let first = &answers[0];
-        if !(200..300).contains(&first.status) && exchange.status == Status::Success {
-            return Err(format!(
-                "{} is answered {}: name the right path with --path, or this status with \
-                 --expect-status {}",
-                exchange.name,
-                described(first),
-                first.status
-            ));
-        }
-        let told = matches!(exchange.status, Status::Exactly(_));
-        if !told {
-            exchange.status = Status::Exactly(first.status);
-        }
-        if let Some(other) = answers.iter().find(|a| Status::Exactly(a.status) != exchange.status) {
-            return Err(format!(
-                "{} is answered {} and then {}",
-                exchange.name,
-                described(first),
-                described(other)
-            ));
-        }
-        if exchange.content == Content::Any {
-            let bodies: Vec<&[u8]> = answers.iter().map(|answer| answer.body.as_slice()).collect();
-            let (content, note) = content(&bodies);
-            exchange.content = content;
-            learned.notes.extend(note.map(|note| format!("{}: {note}", exchange.name)));
+/// When no probe of a request gets a response that can be right.
+pub fn learn(
+    target: &Target,
+    host: &str,
+    limit: Duration,
+    contract: &Contract,
+) -> Result<Learned, String> {
+    let mut learned = Learned { contract: contract.clone(), answers: vec![], notes: vec![] };
+    let probes = Prober { target, host, limit, wire: None }.probe(&contract.exchanges);
+    let mut notes: Vec<(String, Vec<String>)> = Vec::new();
+    for (exchange, probes) in learned.contract.exchanges.iter_mut().zip(&probes) {
+        let (answer, note) = settle(exchange, probes)?;
+        learned.answers.push(answer);
+        let Some(note) = note else { continue };
+        match notes.iter_mut().find(|(known, _)| *known == note) {
+            Some((_, names)) => names.push(exchange.name.clone()),
+            None => notes.push((note, vec![exchange.name.clone()])),
         }
     }
+    let told = |(note, names): (String, Vec<String>)| format!("{}: {note}", list(&names));
+    learned.notes = notes.into_iter().map(told).collect();
     Ok(learned)
 }
 
-/// Answers to the same question, the first two on one connection where it is kept.
-fn probe(target: &Target, host: &str, exchange: &Exchange) -> Result<Vec<Answer>, String> {
-    let bytes = exchange.bytes(host);
-    let mut answers = Vec::new();
-    let mut wire = Wire::open(target, LIMIT)?;
-    wire.send(&bytes)?;
-    let first =
-        wire.answer(exchange.is_head()).map_err(|why| format!("{}: {why}", exchange.name))?;
-    let mut kept = first.keep_alive.then_some(wire);
-    answers.push(first);
-    for pause in PAUSES_MS {
-        std::thread::sleep(Duration::from_millis(pause));
-        let again = kept.take().and_then(|mut wire| {
-            wire.send(&bytes).ok()?;
-            wire.answer(exchange.is_head()).ok()
-        });
-        let answer = match again {
-            Some(answer) => answer,
-            None => {
-                let mut wire = Wire::open(target, LIMIT)?;
-                wire.send(&bytes)?;
-                wire.answer(exchange.is_head())
-                    .map_err(|why| format!("{}: {why}", exchange.name))?
-            }
-        };
-        answers.push(answer);
+/// The first names, and how many more there are.
+fn list(names: &[String]) -> String {
+    const SHOWN: usize = 3;
+    match names.len() {
+        ..=SHOWN => names.join(", "),
+        many => format!("{} and {} more", names[..SHOWN].join(", "), many - SHOWN),
     }
-    Ok(answers)
+}
+
+/// A response, or why there was none.
+type Probe = Result<Answer, String>;
+
+struct Prober<'a> {
+    target: &'a Target,
+    host: &'a str,
+    limit: Duration,
+    /// A connection that the server keeps open.
+    wire: Option<Wire>,
+}
+
+impl Prober<'_> {
+    /// The probes of each request.
+    fn probe(mut self, exchanges: &[Exchange]) -> Vec<Vec<Probe>> {
+        let mut probes: Vec<Vec<Probe>> = exchanges.iter().map(|e| vec![self.ask(e)]).collect();
+        let began = Instant::now();
+        let is_safe = exchanges.iter().any(Exchange::is_safe);
+        for pause in PAUSES_MS.into_iter().filter(|_| is_safe) {
+            std::thread::sleep(Duration::from_millis(pause));
+            for (exchange, probes) in exchanges.iter().zip(&mut probes) {
+                if exchange.is_safe() && began.elapsed() < LIMIT {
+                    probes.push(self.ask(exchange));
+                }
+            }
+            // The next round is sent over another connection.
+            self.wire = None;
+        }
+        probes
+    }
+
+    /// Sends a request, over the connection of the last one where that is kept open. A request that
+    /// may be repeated is, since an idle connection may be closed at any time.
+    fn ask(&mut self, exchange: &Exchange) -> Probe {
+        let bytes = exchange.bytes(self.host);
+        if exchange.is_safe()
+            && let Some(wire) = &mut self.wire
+            && wire.send(&bytes).is_ok()
+            && let Ok(answer) = wire.answer(exchange.is_head())
+        {
+            if !answer.keep_alive {
+                self.wire = None;
+            }
+            return Ok(answer);
+        }
+        let mut wire = Wire::open(self.target, self.limit)?;
+        wire.send(&bytes)?;
+        let answer = wire.answer(exchange.is_head())?;
+        self.wire = answer.keep_alive.then_some(wire);
+        Ok(answer)
+    }
+}
+
+/// Fills in what is right from the probes of a request; returns a right response, and what should
+/// be said.
+fn settle(exchange: &mut Exchange, probes: &[Probe]) -> Result<(Answer, Option<String>), String> {
+    let is_right = |answer: &&Answer| match exchange.status {
+        Status::Success => (200..300).contains(&answer.status),
+        Status::Exactly(status) => answer.status == status,
+        Status::Any => true,
+    };
+    let right: Vec<&Answer> = probes.iter().flatten().filter(is_right).collect();
+    let Some(&first) = right.first() else { return Err(refused(exchange, probes)) };
+    let same_status = right.iter().all(|answer| answer.status == first.status);
+    if exchange.status == Status::Success && same_status {
+        exchange.status = Status::Exactly(first.status);
+    }
+    let learns_content = exchange.content == Content::Any;
+    let note = if right.len() < probes.len() || !same_status {
+        Some(format!(
+            "its first {} requests were answered differently ({}), so only the status is checked; \
+             wrong answers are counted as errors",
+            probes.len(),
+            tally(probes)
+        ))
+    } else if !learns_content {
+        None
+    } else if probes.len() == 1 && exchange.is_safe() {
+        Some("it was sent once before the load, so only the status is checked".to_owned())
+    } else if probes.len() == 1 {
+        Some(format!(
+            "{} is not safe to repeat, so it was sent once before the load, and only the status is \
+             checked (--expect-body checks the body too)",
+            exchange.method
+        ))
+    } else {
+        let bodies: Vec<&[u8]> = right.iter().map(|answer| answer.body.as_slice()).collect();
+        let (content, note) = content(&bodies);
+        exchange.content = content;
+        note
+    };
+    Ok((first.clone(), note))
+}
+
+/// Why no probe got a response that can be right.
+fn refused(exchange: &Exchange, probes: &[Probe]) -> String {
+    let name = &exchange.name;
+    match (probes.iter().flatten().next(), exchange.status) {
+        (Some(answer), Status::Exactly(status)) => {
+            format!("{name} is answered {}, not with status {status}", described(answer))
+        }
+        (Some(answer), _) => format!(
+            "{name} is answered {}: name the right path with --path, or this status with \
+             --expect-status {}",
+            described(answer),
+            answer.status
+        ),
+        (None, _) => {
+            let why = probes.iter().find_map(|probe| probe.as_ref().err());
+            format!("{name}: {}", why.map_or("no answer", String::as_str))
+        }
+    }
+}
+
+/// How often each status came, and how often none did.
+fn tally(probes: &[Probe]) -> String {
+    let mut statuses: BTreeMap<u16, usize> = BTreeMap::new();
+    for answer in probes.iter().flatten() {
+        *statuses.entry(answer.status).or_default() += 1;
+    }
+    let mut parts: Vec<String> =
+        statuses.iter().map(|(status, count)| format!("{count} × {status}")).collect();
+    let failed: Vec<&String> = probes.iter().filter_map(|probe| probe.as_ref().err()).collect();
+    parts.extend(failed.first().map(|why| format!("{} × {why}", failed.len())));
+    parts.join(", ")
 }
 
 /// What all of these are, and what should be told about it.

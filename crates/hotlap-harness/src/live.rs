@@ -20,14 +20,16 @@ use crate::gate;
 use crate::lap::{Kind, Lap, Usage};
 use crate::process::Warden;
 use crate::track::{Probed, Ready, Retired, Track, Warmup};
+use crate::verify::LIMIT;
 use seat::{Acquaintance, Between, Held, Sample, Seat};
 use slices::{Needs, Next, Slices, WHOLE};
 
 mod bring_up;
+mod lines;
 mod seat;
 mod slices;
 
-pub(crate) use bring_up::ask;
+pub(crate) use bring_up::{ask, is_up};
 pub use slices::LENGTHS;
 
 /// How servers are run and laps are measured.
@@ -38,9 +40,10 @@ pub struct Setting {
     pub slice: Option<Duration>,
     /// How long servers may be probed for it, at each length that is tried.
     pub probe_limit: Duration,
-    /// How long one request may take.
+    /// How long one request may take; in verification at least [`LIMIT`].
     pub timeout: Duration,
-    /// How long a server may take from its start to its first answer.
+    /// How long a server may take from its start to its first correct answer, and wrong answers in
+    /// part of that ([`crate::boot::UNREADY`]).
     pub start_limit: Duration,
     /// How long a server may take to become steady.
     pub warm_limit: Duration,
@@ -335,7 +338,7 @@ impl Live {
         let seat = &mut self.seats[entrant];
         seat.held = None;
         seat.thaw();
-        match seat.ask_again() {
+        match seat.ask_again(self.setting.timeout.max(LIMIT)) {
             Ok(_) => Ok(outcome),
             Err(_) => Err(seat.unanswered("lap", Ok(outcome))),
         }
@@ -372,7 +375,7 @@ impl Live {
         let outcome = self.unless_it_hangs(entrant, outcome)?;
         let seat = &mut self.seats[entrant];
         let between = after.since(&before);
-        let usage = seat.usage(&between, (first, last), between.requests);
+        let usage = seat.usage(&between, first.zip(last), between.requests);
         let side_effect = seat.side_effect(&outcome.whole);
         Ok(Run { at, outcome, usage, side_effect })
     }
@@ -531,6 +534,11 @@ impl Track for Live {
         self.seats[entrant].forget_lap();
         self.freeze(entrant);
         Ok(self.judged(entrant, load, Kind::Paced { rate }, run?))
+    }
+
+    fn begin_stop(&mut self, entrant: usize) {
+        let grace = self.setting.grace;
+        self.seats[entrant].begin_stop(grace);
     }
 
     fn stop(&mut self, entrant: usize) -> Option<String> {

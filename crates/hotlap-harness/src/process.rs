@@ -24,6 +24,8 @@ use wire::{Heard, Order, Report, Wire};
 pub mod warden;
 mod wire;
 
+pub use warden::is_ignored;
+
 /// How long a warden may take to answer. It only waits for a core, so this is long.
 const WARDEN_LIMIT: Duration = Duration::from_secs(30);
 
@@ -35,6 +37,10 @@ const FREEZE_LIMIT: Duration = Duration::from_secs(2);
 const FREEZE_YIELDS: u32 = 50;
 #[cfg(target_os = "linux")]
 const FREEZE_LOOK: Duration = Duration::from_micros(100);
+
+/// Whether a freeze looks for further processes until there are none, and a thaw looks again: on
+/// Linux that takes microseconds, and elsewhere each look runs `ps`.
+const LOOKS_AGAIN: bool = cfg!(target_os = "linux");
 
 /// What [`Process::tail`] reads at most: the last lines of a log, however long it grew.
 const TAIL_BYTES: u64 = 64 * 1024;
@@ -59,6 +65,8 @@ pub struct Setting {
 pub struct Warden {
     program: PathBuf,
     arguments: Vec<String>,
+    without: Vec<String>,
+    limit: Duration,
 }
 
 /// A warden that is ready to start its server, and waits: the moment to attach counters.
@@ -66,6 +74,8 @@ pub struct Warden {
 pub struct Standby {
     warden: Child,
     wire: Wire,
+    /// How long the warden may be silent.
+    limit: Duration,
     notes: Vec<String>,
     setting: Setting,
 }
@@ -78,6 +88,8 @@ pub struct Process {
     census: Census,
     exit: Option<Exit>,
     stopped: Option<Stopped>,
+    /// The warden was told to end it.
+    is_ending: bool,
     frozen: bool,
 }
 
@@ -181,7 +193,22 @@ impl Warden {
         Self {
             program: program.into(),
             arguments: arguments.iter().map(ToString::to_string).collect(),
+            without: Vec::new(),
+            limit: WARDEN_LIMIT,
         }
+    }
+
+    /// One whose server does not inherit these environment variables.
+    #[must_use]
+    pub fn without(mut self, variables: &[&str]) -> Self {
+        self.without.extend(variables.iter().map(ToString::to_string));
+        self
+    }
+
+    /// One that is given up when it has not answered for this long.
+    #[must_use]
+    pub fn answers_within(self, limit: Duration) -> Self {
+        Self { limit, ..self }
     }
 
     /// This very program with a hidden command: `Warden::this_program("__warden")`.
@@ -200,6 +227,7 @@ impl Warden {
     fn spawn(&self, log: File, stream: UnixStream) -> io::Result<Child> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).process_group(0);
+        self.without.iter().for_each(|variable| _ = command.env_remove(variable));
         command.stdin(Stdio::from(std::os::fd::OwnedFd::from(stream)));
         command.stderr(log.try_clone()?).stdout(log);
         command.spawn()
@@ -215,17 +243,30 @@ impl Standby {
         if setting.argv.first().is_none_or(String::is_empty) {
             return Err(StartError::Empty);
         }
-        std::fs::read_dir(&setting.cwd)
-            .map_err(|cause| StartError::Folder { path: setting.cwd.clone(), cause })?;
         let log = open_log(&setting.log)
             .map_err(|cause| StartError::Log { path: setting.log.clone(), cause })?;
+        Self::with_log(setting, warden, log)
+    }
+
+    /// The same with a log that is open already.
+    fn with_log(setting: &Setting, warden: &Warden, log: File) -> Result<Self, StartError> {
+        if setting.argv.first().is_none_or(String::is_empty) {
+            return Err(StartError::Empty);
+        }
+        std::fs::read_dir(&setting.cwd)
+            .map_err(|cause| StartError::Folder { path: setting.cwd.clone(), cause })?;
         let failed = |cause| StartError::Warden { program: warden.program.clone(), cause };
         let (near, far) = UnixStream::pair().map_err(failed)?;
         let child = warden.spawn(log, far).map_err(failed)?;
-        let mut standby =
-            Self { warden: child, wire: Wire::new(near), notes: vec![], setting: setting.clone() };
+        let mut standby = Self {
+            warden: child,
+            wire: Wire::new(near),
+            limit: warden.limit,
+            notes: vec![],
+            setting: setting.clone(),
+        };
         standby.wire.send(&Order::Prepare(setting.clone())).map_err(failed)?;
-        match standby.wire.hear(Some(WARDEN_LIMIT)) {
+        match standby.wire.hear(Some(warden.limit)) {
             Heard::Message(Report::Ready { notes }) => standby.notes = notes,
             _ => return Err(failed(io::ErrorKind::UnexpectedEof.into())),
         }
@@ -246,13 +287,14 @@ impl Standby {
     pub fn go(mut self) -> Result<Process, StartError> {
         let program = self.setting.argv[0].clone();
         let sent = self.wire.send(&Order::Go);
-        match self.wire.hear(Some(WARDEN_LIMIT)) {
+        match self.wire.hear(Some(self.limit)) {
             Heard::Message(Report::Started { pid }) => Ok(Process {
                 server: raw(pid).ok_or(StartError::Empty)?,
                 census: Census::new(Some(self.warden_pid()), Vec::new()),
                 standby: self,
                 exit: None,
                 stopped: None,
+                is_ending: false,
                 frozen: false,
             }),
             Heard::Message(Report::Failed { errno }) => Err(StartError::Program {
@@ -289,6 +331,18 @@ impl Process {
     /// The folder, the log, the program or the warden.
     pub fn start(setting: &Setting, warden: &Warden) -> Result<Self, StartError> {
         Standby::new(setting, warden)?.go()
+    }
+
+    /// Starts a program that writes to the end of an open log.
+    ///
+    /// # Errors
+    /// The folder, the program or the warden.
+    pub(crate) fn start_with_log(
+        setting: &Setting,
+        warden: &Warden,
+        log: File,
+    ) -> Result<Self, StartError> {
+        Standby::with_log(setting, warden, log)?.go()
     }
 
     /// The process id of the server's first process, which is its process group's too.
@@ -351,6 +405,10 @@ impl Process {
     }
 
     fn stop_all(&mut self) -> Result<(), FreezeError> {
+        if !LOOKS_AGAIN {
+            // In one go, against which a fork cannot race; processes outside of the group follow.
+            let _ = kill_process_group(self.server, Signal::STOP);
+        }
         // A stopped process does not fork. Children of a process that forked before its signal
         // arrived are found in the next round.
         let mut stopped = HashSet::new();
@@ -381,6 +439,9 @@ impl Process {
                     return Err(FreezeError::StillRuns { name, pid });
                 }
             }
+            if !LOOKS_AGAIN {
+                return Ok(());
+            }
         }
     }
 
@@ -389,7 +450,10 @@ impl Process {
     /// # Errors
     /// The process table cannot be read.
     pub fn thaw(&mut self) -> io::Result<()> {
-        self.census.refresh()?;
+        // Nothing new comes of a server that is frozen.
+        if LOOKS_AGAIN || !self.frozen {
+            self.census.refresh()?;
+        }
         for member in self.census.members() {
             // What may not be continued could not be stopped either.
             let _ = signal_one(member, Signal::CONT);
@@ -417,10 +481,18 @@ impl Process {
         self.end(grace)
     }
 
+    /// Begins to end the server without waiting for it, so that several end at the same time. What
+    /// is to come after is [`Process::stop`].
+    pub fn begin_stop(&mut self, grace: Duration) {
+        if !std::mem::replace(&mut self.is_ending, true) {
+            let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+            let _ = self.standby.wire.send(&Order::Stop { grace_ms });
+        }
+    }
+
     fn end(&mut self, grace: Duration) -> Stopped {
-        let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-        let _ = self.standby.wire.send(&Order::Stop { grace_ms });
-        let until = Instant::now() + grace.saturating_add(WARDEN_LIMIT);
+        self.begin_stop(grace);
+        let until = Instant::now() + grace.saturating_add(self.standby.limit);
         while self.stopped.is_none() {
             let left = until.saturating_duration_since(Instant::now());
             if !self.listen(left) {
@@ -428,7 +500,7 @@ impl Process {
             }
         }
         let first = format!("{} ({})", self.standby.setting.argv[0], self.pid());
-        // Kept, so that a drop does not wait for the same supervisor again.
+        // Kept, so that a drop does not wait for the same warden again.
         let silent = || Stopped { survivors: vec![first], ..Stopped::default() };
         self.stopped.get_or_insert_with(silent).clone()
     }

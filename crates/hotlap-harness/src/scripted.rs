@@ -125,12 +125,13 @@ impl Scripted {
             wall_ns: outcome.window_ns,
             requests,
             cpu_ns: Some((script.cost_ns * dearer * requests as f64) as u64),
-            switches: requests / 10,
+            switches: Some(requests / 10),
+            preemptions: Some(0),
             rss_bytes: script.rss_bytes,
             pss_bytes: Some(script.rss_bytes),
             threads: 1,
             processes: 1,
-            slices: self.slices,
+            slices: Some(self.slices),
             ..Usage::default()
         };
         let mut lap = Lap::new((entrant, load), kind, at_ms, outcome, Some(usage));
@@ -204,10 +205,10 @@ impl Track for Scripted {
         let ready = |entrant: &usize| {
             let script = &self.scripts[*entrant];
             Ok(Ready {
-                ready_ms: script.ready.as_secs_f64() * 1e3,
+                ready_ms: Some(script.ready.as_secs_f64() * 1e3),
                 badges: (14, 14),
                 notes: Vec::new(),
-                rss_bytes: script.rss_bytes,
+                rss_bytes: Some(script.rss_bytes),
             })
         };
         entrants.iter().map(ready).collect()

@@ -11,19 +11,19 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use hotlap_load::http::Answer;
 use hotlap_load::plan::{Endpoint, Request, Target};
 use serde::{Deserialize, Serialize};
 
 use crate::boot::{Boot, Booted, LAST_LINES, ending};
-use crate::contract::{Contract, Exchange};
+use crate::contract::Exchange;
 use crate::cores::{self, Split};
 use crate::entrant::{Entrant, Launch, Start};
 use crate::learn;
-use crate::live::ask;
+use crate::live::{ask, is_up};
 use crate::process::{Process, Warden};
 use crate::sample::Sampler;
 use crate::track::Retired;
-use crate::verify::wire::Wire;
 use crate::verify::{Demand, LIMIT};
 
 mod bout;
@@ -288,14 +288,16 @@ impl Stand {
             }
         };
         mine(&target, setting)?;
-        let contract = match entrant.contract.name {
-            Some(_) => entrant.contract.clone(),
+        let (exchange, answer) = match entrant.contract.name {
+            Some(_) => {
+                let exchange = entrant.contract.exchanges[0].clone();
+                let answer = ask(&target, &host, LIMIT, &exchange).map_err(|why| {
+                    out("verify", format!("{}: {why}", exchange.name), "hotlap check says more")
+                })?;
+                (exchange, answer)
+            }
             None => settle(&target, &host, entrant, notes)?,
         };
-        let exchange = contract.exchanges[0].clone();
-        let answer = first_answer(&target, &host, &exchange).map_err(|why| {
-            out("verify", format!("{}: {why}", exchange.name), "hotlap check says more")
-        })?;
         let request = exchange.request(&host, &answer);
         let mut stand = Self { process, sampler, target, host, exchange, request, idle: None };
         stand.warm(setting, stop)?;
@@ -373,7 +375,7 @@ fn boot(
         elsewhere: entrant.demand == Demand::Stranger,
         stop,
     };
-    boot.run(&mut |target| ask(target, HOST, &first).map(drop))
+    boot.run(&mut |target, limit| is_up(target, &first, limit, stop))
 }
 
 /// Whether this target may be stressed, and speaks what rude clients speak.
@@ -393,33 +395,22 @@ fn mine(target: &Target, setting: &Setting) -> Result<(), Retired> {
     Ok(())
 }
 
-/// What a stranger answers becomes what is right.
+/// The request of a server without a contract, with what is right as it was learned, and a right
+/// response.
 fn settle(
     target: &Target,
     host: &str,
     entrant: &Entrant,
     notes: &mut Vec<String>,
-) -> Result<Contract, Retired> {
-    let learned = learn::learn(target, host, &entrant.contract)
+) -> Result<(Exchange, Answer), Retired> {
+    let mut learned = learn::learn(target, host, LIMIT, &entrant.contract)
         .map_err(|why| out("verify", why, "ask it with curl to see why"))?;
     for note in learned.notes {
         if !notes.contains(&note) {
             notes.push(note);
         }
     }
-    Ok(learned.contract)
-}
-
-fn first_answer(
-    target: &Target,
-    host: &str,
-    exchange: &Exchange,
-) -> Result<hotlap_load::http::Answer, String> {
-    let mut wire = Wire::open(target, LIMIT)?;
-    wire.send(&exchange.bytes(host))?;
-    let answer = wire.answer(exchange.is_head())?;
-    exchange.check(&answer, std::time::SystemTime::now())?;
-    Ok(answer)
+    Ok((learned.contract.exchanges.swap_remove(0), learned.answers.swap_remove(0)))
 }
 
 fn out(phase: &str, cause: String, cure: &str) -> Retired {

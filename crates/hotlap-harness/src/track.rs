@@ -94,6 +94,10 @@ pub trait Track {
         self.lap(entrant, load)
     }
 
+    /// Begins to stop an entrant that [`Track::stop`] will stop, so that several end at the same
+    /// time.
+    fn begin_stop(&mut self, _entrant: usize) {}
+
     /// Stops an entrant. Never fails: what is wrong is in what it returns.
     fn stop(&mut self, entrant: usize) -> Option<String>;
 
@@ -122,14 +126,15 @@ pub struct Probed {
 /// A server that answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ready {
-    /// From the start of the process to the first correct answer, in milliseconds.
-    pub ready_ms: f64,
+    /// From the start of the process to the first correct answer, in milliseconds; `None` for a
+    /// server that runs already.
+    pub ready_ms: Option<f64>,
     /// Badges: checks passed and made, of those that are reported and not required.
     pub badges: (u32, u32),
     /// What should be told (answers that vary, a port found).
     pub notes: Vec<String>,
-    /// Resident memory before any load, in bytes.
-    pub rss_bytes: u64,
+    /// Resident memory before any load, in bytes; `None` where it is not known.
+    pub rss_bytes: Option<u64>,
 }
 
 /// How a server came to be steady.

@@ -230,7 +230,11 @@ mod census {
         /// # Errors
         /// The process table cannot be read.
         pub fn refresh(&mut self) -> io::Result<bool> {
-            let newest = if tells_newest() { newest() } else { None };
+            self.refresh_by(if tells_newest() { newest() } else { None })
+        }
+
+        /// The same, given the process or thread that was created last, if that is known.
+        pub(super) fn refresh_by(&mut self, newest: Option<u32>) -> io::Result<bool> {
             if newest.is_some() && newest == self.newest {
                 return Ok(false);
             }
@@ -304,15 +308,17 @@ mod census {
         one.pid == other.pid && one.started == other.started
     }
 
-    /// Whether the system tells which process or thread was created last. gVisor always gives the
-    /// same answer, so this starts a thread and looks whether the answer changes.
+    /// Whether the system tells which process or thread was created last.
     fn tells_newest() -> bool {
         static TELLS: OnceLock<bool> = OnceLock::new();
-        *TELLS.get_or_init(|| {
-            let before = newest();
-            let _ = std::thread::spawn(|| {}).join();
-            before.is_some() && newest() != before
-        })
+        *TELLS.get_or_init(|| changes(newest))
+    }
+
+    /// Whether this answer changes when a thread is started. gVisor's never does.
+    pub(super) fn changes(newest: impl Fn() -> Option<u32>) -> bool {
+        let before = newest();
+        let _ = std::thread::spawn(|| {}).join();
+        before.is_some() && newest() != before
     }
 
     /// The process or thread that was created last in this process's namespace.
@@ -389,6 +395,22 @@ mod tests {
         let mut pids: Vec<u32> = below(9, table).iter().map(|member| member.pid).collect();
         pids.sort_unstable();
         assert_eq!(pids, [2, 3]);
+    }
+
+    /// Where `/proc/loadavg` never changes, workers that were forked later stayed unseen.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn without_the_newest_process_every_look_finds_new_ones() {
+        assert!(!census::changes(|| Some(7)), "gVisor's answer");
+        assert!(!census::changes(|| None));
+        let mut census = Census::new(Some(std::process::id()), Vec::new());
+        assert!(census.refresh_by(None).unwrap());
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        assert!(census.refresh_by(None).unwrap());
+        let is_seen = census.members().any(|member| member.pid == child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(is_seen);
     }
 
     #[cfg(target_os = "linux")]

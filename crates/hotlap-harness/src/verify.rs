@@ -38,7 +38,8 @@ pub struct Verifier<'a> {
     pub limit: Duration,
 }
 
-/// How long one answer may take, unless said otherwise.
+/// How long one answer may take at least. A longer time limit for requests applies to verification
+/// too; a shorter one does not, since first answers are slower.
 pub const LIMIT: Duration = Duration::from_secs(2);
 
 /// What is required; what is not becomes a badge.

@@ -8,6 +8,10 @@ use std::sync::atomic::AtomicBool;
 use hotlap_harness::manifest::{self, Server};
 use hotlap_harness::toolchain::{BuildError, Builder, Built, Event, Unready};
 
+#[allow(dead_code, reason = "builds need only the supervisor")]
+mod stand_in;
+use stand_in::warden;
+
 struct Bench {
     root: tempfile::TempDir,
     stop: AtomicBool,
@@ -45,7 +49,7 @@ impl Bench {
             self.events.lock().unwrap().push(line);
         };
         let cache = self.root.path().join("cache");
-        Builder { cache: &cache, stop: &self.stop, on: &on }.build(server)
+        Builder { cache: &cache, warden: &warden(), stop: &self.stop, on: &on }.build(server)
     }
 
     fn fails(&self, toolchain: &str) -> BuildError {
@@ -196,7 +200,8 @@ fn many_are_built_in_the_order_asked() {
     servers.extend(bench.servers(&COPIES.replace("cp", "mv")));
     let servers: Vec<_> = servers.iter().collect();
     let cache = bench.root.path().join("cache");
-    let builder = Builder { cache: &cache, stop: &bench.stop, on: &|_| {} };
+    let warden = warden();
+    let builder = Builder { cache: &cache, warden: &warden, stop: &bench.stop, on: &|_| {} };
     let built = builder.build_all(&servers);
     assert_eq!(built.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
 }
@@ -214,7 +219,7 @@ fn a_stop_ends_a_build_with_all_of_its_children() {
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
         }
     };
-    match (Builder { cache: &cache, stop, on: &on }.build(server)) {
+    match (Builder { cache: &cache, warden: &warden(), stop, on: &on }.build(server)) {
         Err(Unready::Failed(error)) => assert_eq!(error.cause, "interrupted"),
         other => panic!("{other:?}"),
     }

@@ -54,8 +54,7 @@ impl Bench {
         let stop = AtomicBool::new(false);
         let warden = Warden::new(program(), &["warden"]);
         f(&Checker {
-            builder: Builder { cache: &cache, stop: &stop, on: &|_| {} },
-            warden: &warden,
+            builder: Builder { cache: &cache, warden: &warden, stop: &stop, on: &|_| {} },
             start_limit: Duration::from_secs(30),
         })
     }

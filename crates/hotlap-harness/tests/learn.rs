@@ -3,9 +3,14 @@
 #[allow(dead_code, reason = "each test file tells lies of its own")]
 mod liar;
 
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::{Arc, Mutex};
+
 use hotlap_harness::contract::{Ask, Content, Contract};
 use hotlap_harness::learn::{Learned, learn};
-use hotlap_harness::verify::{self, Demand, Verifier};
+use hotlap_harness::verify::{self, Demand, LIMIT, Verifier};
 use hotlap_load::plan::{Body, Endpoint, Status, Target};
 use liar::{Liar, Lie, Site};
 
@@ -15,7 +20,7 @@ fn target(liar: &Liar) -> Target {
 
 fn learned(site: Site, lie: Lie, ask: &Ask) -> Result<Learned, String> {
     let liar = Liar::start(site, lie);
-    learn(&target(&liar), "localhost", &Contract::stranger(ask))
+    learn(&target(&liar), "localhost", LIMIT, &Contract::stranger(ask))
 }
 
 #[test]
@@ -66,7 +71,7 @@ fn an_answer_that_was_named_is_not_learned() {
 fn what_was_learned_verifies_and_loads() {
     let liar = Liar::start(Site::Clock, Lie::ClosesAfterOne);
     let target = target(&liar);
-    let learned = learn(&target, "localhost", &Contract::stranger(&Ask::default())).unwrap();
+    let learned = learn(&target, "localhost", LIMIT, &Contract::stranger(&Ask::default())).unwrap();
     let report = verify::verify(&Verifier {
         target: &target,
         host: "localhost",
@@ -79,4 +84,105 @@ fn what_was_learned_verifies_and_loads() {
     let requests = report.requests(&learned.contract, "localhost");
     assert_eq!(requests.len(), 1);
     assert!(matches!(requests[0].expect.body, Body::Bytes { .. }));
+}
+
+/// A server that answers the nth request with the nth of some statuses, the last one again and
+/// again, closes each connection, and counts the requests by their first lines. Status 0 is a
+/// connection that is closed without a response.
+fn unsteady(statuses: &'static [u16]) -> (Target, Arc<Mutex<BTreeMap<String, usize>>>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let target = Target { endpoint: Endpoint::Tcp(listener.local_addr().unwrap()), tls: None };
+    let asked = Arc::new(Mutex::new(BTreeMap::new()));
+    let counted = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        for (n, stream) in listener.incoming().map_while(Result::ok).enumerate() {
+            let mut stream = stream;
+            let mut bytes = Vec::new();
+            while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
+                let mut piece = [0; 1024];
+                match stream.read(&mut piece) {
+                    Ok(length @ 1..) => bytes.extend_from_slice(&piece[..length]),
+                    _ => break,
+                }
+            }
+            let line = String::from_utf8_lossy(&bytes).lines().next().unwrap_or("").to_owned();
+            *counted.lock().unwrap().entry(line).or_default() += 1;
+            let status = statuses.get(n).or(statuses.last()).copied().unwrap_or(200);
+            if status > 0 {
+                let head = format!("HTTP/1.1 {status} X\r\nContent-Length: 2\r\n");
+                let _ = stream.write_all(format!("{head}Connection: close\r\n\r\nok").as_bytes());
+            }
+        }
+    });
+    (target, asked)
+}
+
+/// A 500 among the first responses refused the server: "is answered 200 and then 500".
+#[test]
+fn probes_that_disagree_leave_the_status_to_be_checked() {
+    let told = [
+        (&[200, 500, 200][..], Status::Exactly(200), "(5 × 200, 1 × 500)"),
+        (&[500, 500, 500, 500, 500, 200], Status::Exactly(200), "(1 × 200, 5 × 500)"),
+        (&[200, 0, 200], Status::Exactly(200), "(5 × 200, 1 × the connection closed without an"),
+        (&[200, 201], Status::Success, "(1 × 200, 5 × 201)"),
+    ];
+    for (statuses, status, tally) in told {
+        let (target, _) = unsteady(statuses);
+        let contract = Contract::stranger(&Ask::default());
+        let learned = learn(&target, "localhost", LIMIT, &contract).unwrap();
+        let exchange = &learned.contract.exchanges[0];
+        assert_eq!((exchange.status, &exchange.content), (status, &Content::Any), "{statuses:?}");
+        assert_eq!(learned.notes.len(), 1);
+        let note = &learned.notes[0];
+        assert!(
+            note.starts_with("GET /: its first 6 requests were answered differently"),
+            "{note}"
+        );
+        assert!(note.contains(tally), "{note}");
+    }
+}
+
+#[test]
+fn a_server_that_never_gives_a_right_response_is_refused() {
+    let (target, _) = unsteady(&[500]);
+    let refused =
+        |ask: &Ask| learn(&target, "localhost", LIMIT, &Contract::stranger(ask)).unwrap_err();
+    assert!(refused(&Ask::default()).starts_with("GET / is answered 500 \"ok\": name the right"));
+    let ask = Ask { status: Some(200), ..Ask::default() };
+    assert_eq!(refused(&ask), "GET / is answered 500 \"ok\", not with status 200");
+    let (target, _) = unsteady(&[0]);
+    let silent = learn(&target, "localhost", LIMIT, &Contract::stranger(&ask)).unwrap_err();
+    assert_eq!(silent, "GET /: the connection closed without an answer");
+}
+
+/// It was sent six times.
+#[test]
+fn a_post_is_sent_once() {
+    let (target, asked) = unsteady(&[201]);
+    let ask = Ask { method: "POST".to_owned(), body: b"x".to_vec(), ..Ask::default() };
+    let learned = learn(&target, "localhost", LIMIT, &Contract::stranger(&ask)).unwrap();
+    assert_eq!(*asked.lock().unwrap(), BTreeMap::from([("POST / HTTP/1.1".to_owned(), 1)]));
+    let exchange = &learned.contract.exchanges[0];
+    assert_eq!((exchange.status, &exchange.content), (Status::Exactly(201), &Content::Any));
+    assert_eq!(
+        learned.notes,
+        ["POST /: POST is not safe to repeat, so it was sent once before the load, and only the \
+          status is checked (--expect-body checks the body too)"]
+    );
+}
+
+/// Each line of a requests file took over a second.
+#[test]
+fn many_requests_are_learned_in_the_time_of_one() {
+    let (target, asked) = unsteady(&[200]);
+    let ask = |n| Ask { path: format!("/{n}"), ..Ask::default() };
+    let asks: Vec<Ask> = (0..50).map(ask).collect();
+    let began = std::time::Instant::now();
+    let learned = learn(&target, "localhost", LIMIT, &Contract::strangers(&asks)).unwrap();
+    // One after the other they take 59 s; a busy machine may take some for 300 requests.
+    assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+    assert_eq!(learned.answers.len(), 50);
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked.len(), 50);
+    assert!(asked.values().all(|times| (1..=6).contains(times)), "{asked:?}");
 }

@@ -2,20 +2,21 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hotlap_harness::contract::{Contract, Name};
-use hotlap_harness::cores::Split;
-use hotlap_harness::entrant::{Entrant, Load, Role, Start};
+use hotlap_harness::entrant::{Entrant, Role, Start};
 use hotlap_harness::lap::Kind;
-use hotlap_harness::live::{Live, Setting};
-use hotlap_harness::process::Warden;
+use hotlap_harness::live::Live;
 use hotlap_harness::track::Track;
 use hotlap_harness::verify::Demand;
-use hotlap_load::plan::{Endpoint, Reuse, Target};
+use hotlap_load::plan::{Endpoint, Target};
+
+mod stand_in;
+use stand_in::{live, load};
 
 const HELLO: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!";
@@ -73,30 +74,8 @@ fn track(address: SocketAddr, slice: Duration, stop: Arc<AtomicBool>) -> Live {
         counts: None,
         cpus: None,
     };
-    let load = Load {
-        name: String::new(),
-        connections: 2,
-        threads: 1,
-        reuse: Reuse::KeepAlive,
-        pipeline: 1,
-        request: 0,
-        rate: None,
-    };
-    let setting = Setting {
-        slice: Some(slice),
-        probe_limit: Duration::ZERO,
-        timeout: Duration::from_secs(30),
-        start_limit: Duration::from_secs(30),
-        warm_limit: Duration::from_secs(1),
-        grace: Duration::ZERO,
-        freeze: false,
-        counters: false,
-        cores: Split { server: vec![], generator: vec![], shared: true, notes: vec![] },
-        warden: Warden::new("/none", &[]),
-        logs: PathBuf::new(),
-        against: [].into(),
-    };
-    Live::new(setting, &[entrant], &[load], stop)
+    let setting = live(slice, Path::new(""));
+    Live::new(setting, &[entrant], &[load()], stop)
 }
 
 /// What was measured until then was stored as a lap, and counted.

@@ -10,21 +10,19 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hotlap_harness::boot::{Boot, Booted};
+use hotlap_harness::boot::{Boot, Booted, NotYet};
 use hotlap_harness::contract::{Contract, Name};
-use hotlap_harness::cores::Split;
-use hotlap_harness::entrant::{Entrant, Launch, Load, Role, Start};
+use hotlap_harness::entrant::{Entrant, Launch, Role, Start};
 use hotlap_harness::lap::Kind;
-use hotlap_harness::live::{Live, Setting};
+use hotlap_harness::live::Live;
 use hotlap_harness::owner::Owner;
-use hotlap_harness::process::Warden;
 use hotlap_harness::track::Track;
 use hotlap_harness::verify::Demand;
-use hotlap_load::plan::{Endpoint, Reuse, Target};
+use hotlap_load::plan::{Endpoint, Target};
 use rustix::process::{Pid, Signal, kill_process};
 
 mod stand_in;
-use stand_in::{LIMIT, program, until, warden};
+use stand_in::{LIMIT, live, load, program, until, warden};
 
 /// What the stand-in's server spends on a response, in nanoseconds.
 const COST: f64 = 200_000.0;
@@ -39,9 +37,9 @@ impl Drop for Guard {
     }
 }
 
-fn answers(target: &Target) -> Result<(), String> {
-    let Endpoint::Tcp(address) = target.endpoint else { return Err("TCP only".to_owned()) };
-    ask(address, 1).map_err(|error| error.to_string())
+fn answers(target: &Target, _: Duration) -> Result<(), NotYet> {
+    let Endpoint::Tcp(address) = target.endpoint else { panic!("TCP only") };
+    ask(address, 1).map_err(|error| NotYet::Silent(error.to_string()))
 }
 
 /// Asks so often over one connection.
@@ -147,7 +145,9 @@ fn a_url_on_this_machine_has_a_cost() {
     let mut track = url(address);
     let ready = track.bring_up(0).expect("it answers");
     assert!(ready.notes.iter().any(|note| note.contains("stand-in, which hotlap did not start")));
-    track.warm(0, 0).expect("it answers");
+    let warmup = track.warm(0, 0).expect("it answers");
+    assert_eq!(warmup.count, None, "nothing is counted without counters");
+    assert_eq!(ready.ready_ms, None, "it ran already");
     let lap = track.whole_lap(0, 0, Kind::Flat).expect("it answers");
     assert_is_the_servers(lap.cost_ns().expect("it is measured"));
 }
@@ -165,30 +165,8 @@ fn url(address: SocketAddr) -> Live {
         counts: None,
         cpus: None,
     };
-    let load = Load {
-        name: String::new(),
-        connections: 2,
-        threads: 1,
-        reuse: Reuse::KeepAlive,
-        pipeline: 1,
-        request: 0,
-        rate: None,
-    };
-    let setting = Setting {
-        slice: Some(Duration::from_millis(500)),
-        probe_limit: Duration::ZERO,
-        timeout: LIMIT,
-        start_limit: LIMIT,
-        warm_limit: Duration::from_secs(1),
-        grace: Duration::ZERO,
-        freeze: true,
-        counters: false,
-        cores: Split { server: vec![], generator: vec![], shared: true, notes: vec![] },
-        warden: Warden::new("/none", &[]),
-        logs: std::path::PathBuf::new(),
-        against: [].into(),
-    };
-    Live::new(setting, &[entrant], &[load], Arc::new(AtomicBool::new(false)))
+    let setting = live(Duration::from_millis(500), Path::new(""));
+    Live::new(setting, &[entrant], &[load()], Arc::new(AtomicBool::new(false)))
 }
 
 /// Who may not look into a process is told as whom to run.

@@ -11,7 +11,7 @@ use hotlap_harness::tree::{self, Member};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 mod stand_in;
-use stand_in::{LIMIT, gone, program, setting, shell, until, warden};
+use stand_in::{LIMIT, gone, program, setting, shell, still_there, until, warden};
 
 /// A server with a child, a grandchild, and two daemons that left its session, of which one ignores
 /// SIGTERM; says that it is ready in `$FOLDER/ready`.
@@ -211,9 +211,52 @@ fn a_dropped_server_is_dead_when_the_drop_returns() {
     ready(folder.path());
     let members = server.members().unwrap();
     drop(server);
-    let table = tree::all().unwrap();
-    let left = |member: &&Member| table.contains(member);
-    assert_eq!(members.iter().filter(left).count(), 0);
+    assert_eq!(still_there(&members), [], "of {members:?}");
+}
+
+/// Survivors were looked for with their old parent, so that one that init had adopted was not seen.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_survivor_with_another_parent_is_seen() {
+    let mut parent = Command::new("sh");
+    parent.args(["-c", "sleep 1000 & echo $!; exec sleep 1000"]);
+    let mut parent = parent.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    let out = parent.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+    let orphan: u32 = line.trim().parse().unwrap();
+    let before: Vec<Member> =
+        tree::all().unwrap().into_iter().filter(|member| member.pid == orphan).collect();
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    until("it has another parent", || {
+        let now = tree::all().unwrap().into_iter().find(|member| member.pid == orphan);
+        now.is_some_and(|now| now.parent != before[0].parent)
+    });
+    let found = still_there(&before);
+    kill_process(pid(orphan), Signal::KILL).unwrap();
+    assert_eq!(found.len(), 1, "{before:?}");
+}
+
+/// A supervisor that says nothing was waited for twice: by the stop, and by the drop after it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_silent_supervisor_is_waited_for_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let limit = Duration::from_secs(4);
+    let asked = setting(folder.path(), &["sh", "-c", "touch $FOLDER/ready; exec sleep 1000"]);
+    let server = Process::start(&asked, &warden().answers_within(limit)).unwrap();
+    ready(folder.path());
+    let members = server.members().unwrap();
+    let supervisor = server.warden_pid();
+    kill_process(pid(supervisor), Signal::STOP).unwrap();
+    let began = std::time::Instant::now();
+    let stopped = server.stop(Duration::ZERO);
+    let took = began.elapsed();
+    kill_process(pid(supervisor), Signal::CONT).unwrap();
+    assert_eq!(stopped.survivors.len(), 1, "{stopped:?}");
+    assert!(took >= limit && took < 2 * limit, "{took:?}");
+    gone(&members);
 }
 
 #[test]

@@ -8,23 +8,21 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hotlap_harness::contract::{Contract, Name};
-use hotlap_harness::cores::Split;
-use hotlap_harness::entrant::{Entrant, Launch, Load, Role, Start};
+use hotlap_harness::entrant::{Entrant, Launch, Role, Start};
 use hotlap_harness::lap::{Gate, Lap};
-use hotlap_harness::live::{Live, Setting};
+use hotlap_harness::live::Live;
 use hotlap_harness::race::{self, Event, Over, Past, Place, Race};
 use hotlap_harness::verify::Demand;
-use hotlap_load::plan::Reuse;
 
 mod stand_in;
-use stand_in::{LIMIT, program, warden};
+use stand_in::{live, load, program, until};
 
 /// What the stand-in's server spends on a response, in nanoseconds.
 const COST: f64 = 200_000.0;
 
-fn entrant(folder: &Path, name: &str, command: &str, role: Role) -> Entrant {
+fn entrant(folder: &Path, name: &str, script: &str, role: Role) -> Entrant {
     let launch = Launch {
-        argv: ["sh", "-c", &format!("exec $STAND_IN {command}")].map(str::to_owned).into(),
+        argv: ["sh", "-c", script].map(str::to_owned).into(),
         env: BTreeMap::from([
             ("FOLDER".to_owned(), folder.display().to_string()),
             ("STAND_IN".to_owned(), program().display().to_string()),
@@ -43,30 +41,23 @@ fn entrant(folder: &Path, name: &str, command: &str, role: Role) -> Entrant {
     }
 }
 
-fn load() -> Load {
-    Load {
-        name: String::new(),
-        connections: 2,
-        threads: 1,
-        reuse: Reuse::KeepAlive,
-        pipeline: 1,
-        request: 0,
-        rate: None,
-    }
+/// A script that serves.
+const SERVE: &str = "exec $STAND_IN serve $PORT";
+
+/// What came of a run: its laps, how it ended, and what was said of the servers' starts.
+struct Ran {
+    laps: Vec<Lap>,
+    over: Over,
+    notes: Vec<String>,
 }
 
 /// Runs these for a restart of so many rounds in slices of 12 ms; `watch` sees each slice begin.
-fn laps(
-    folder: &Path,
-    commands: [&str; 2],
-    rounds: u32,
-    mut watch: impl FnMut(),
-) -> (Vec<Lap>, Over) {
+fn laps(folder: &Path, scripts: [&str; 2], rounds: u32, mut watch: impl FnMut()) -> Ran {
     let roles = [Role::Reference, Role::Contestant];
-    let entrants: Vec<Entrant> = commands
+    let entrants: Vec<Entrant> = scripts
         .iter()
         .zip(roles)
-        .map(|(command, role)| entrant(folder, command, command, role))
+        .map(|(script, role)| entrant(folder, script, script, role))
         .collect();
     let race = Race {
         entrants,
@@ -82,30 +73,18 @@ fn laps(
         from: Place::default(),
         past: Past::default(),
     };
-    let setting = Setting {
-        slice: race.slice,
-        probe_limit: Duration::ZERO,
-        timeout: LIMIT,
-        start_limit: LIMIT,
-        warm_limit: Duration::from_secs(1),
-        grace: Duration::ZERO,
-        freeze: true,
-        counters: false,
-        cores: Split { server: vec![], generator: vec![], shared: true, notes: vec![] },
-        warden: warden(),
-        logs: folder.to_owned(),
-        against: [].into(),
-    };
+    let setting = live(Duration::from_millis(12), folder);
     let stop = Arc::new(AtomicBool::new(false));
     let mut track = Live::new(setting, &race.entrants, &race.loads, stop);
-    let mut laps = Vec::new();
+    let (mut laps, mut notes) = (Vec::new(), Vec::new());
     let over = race::run(&race, &mut track, &mut |event| match event {
         Event::Lapping { .. } => watch(),
         Event::Lap(lap) => laps.push(lap.clone()),
+        Event::Started { ready, .. } => notes.extend(ready.notes.iter().cloned()),
         Event::Retired { entrant, why } => panic!("{entrant} is out: {why:?}"),
         _ => {}
     });
-    (laps, over)
+    Ran { laps, over, notes }
 }
 
 /// The states of the servers that run with this folder, as `/proc` names them: `T` is stopped.
@@ -128,17 +107,18 @@ fn states(folder: &Path) -> Vec<char> {
 fn servers_run_in_their_slices_only_and_cost_what_they_cost() {
     let folder = tempfile::tempdir().unwrap();
     let mut frozen = 0;
-    let (laps, over) = laps(folder.path(), ["serve $PORT", "serve $PORT"], 2, || {
+    let Ran { laps, over, notes } = laps(folder.path(), [SERVE, SERVE], 2, || {
         let states = states(folder.path());
         assert_eq!(states, ['T', 'T'], "between two slices");
         frozen += 1;
     });
     assert_eq!((over, laps.len()), (Over::Done, 2 * 2 * 2));
+    assert_eq!(notes, [""; 0]);
     // Eight slices a lap.
     assert_eq!(frozen, 8 * laps.len());
     for lap in &laps {
         let usage = lap.usage.as_ref().expect("it is measured");
-        assert_eq!(usage.slices, 8);
+        assert_eq!(usage.slices, Some(8));
         let cost = lap.cost_ns().expect("it answers");
         assert!((COST..2.5 * COST).contains(&cost), "{cost} ns a request");
         let is_wrong = |gate: &Gate| !matches!(gate, Gate::Generator { .. });
@@ -151,7 +131,8 @@ fn servers_run_in_their_slices_only_and_cost_what_they_cost() {
 #[test]
 fn a_hang_that_is_longer_than_a_slice_is_seen() {
     let folder = tempfile::tempdir().unwrap();
-    let (laps, over) = laps(folder.path(), ["serve $PORT", "hang $PORT 150 300"], 4, || {});
+    let hangs = "exec $STAND_IN hang $PORT 150 300";
+    let Ran { laps, over, .. } = laps(folder.path(), [SERVE, hangs], 4, || {});
     assert_eq!(over, Over::Done);
     let longest_ms = |server: usize| {
         let own = laps.iter().filter(|lap| lap.entrant == server);
@@ -160,4 +141,78 @@ fn a_hang_that_is_longer_than_a_slice_is_seen() {
         ages.max().unwrap_or_default() as f64 / 1e6
     };
     assert!(longest_ms(1) > 30.0, "{} ms is less than three slices", longest_ms(1));
+}
+
+/// A run whose second server has a process of root's, which another user may not stop. A test below
+/// runs this as that user; what it finds is in `TEST_FOLDER/result`.
+#[test]
+#[ignore = "run as another user by the test after it"]
+fn as_another_user() {
+    let folder = std::path::PathBuf::from(std::env::var_os("TEST_FOLDER").unwrap());
+    let guarded = "$FOLDER/become --reuid=0 --regid=0 --clear-groups sh -c '
+            echo $$ > $FOLDER/roots; exec sleep 1001' &
+        while [ ! -s $FOLDER/roots ]; do sleep 0.01; done
+        exec $STAND_IN serve $PORT";
+    let (mut slices, mut stopped) = (0, 0);
+    let ran = laps(&folder, [SERVE, guarded], 1, || {
+        slices += 1;
+        stopped += states(&folder).iter().filter(|state| **state == 'T').count();
+        // Only root can end it, so it must be gone before the run ends.
+        std::fs::write(folder.join("slices"), slices.to_string()).unwrap();
+    });
+    let valid = ran.laps.iter().filter(|lap| lap.cost_ns().is_some()).count();
+    let notes = ran.notes.join("\n");
+    let result = format!("{:?}, {valid} laps, {stopped} stopped\n{notes}", ran.over);
+    std::fs::write(folder.join("result"), result).unwrap();
+}
+
+/// When one server may not be frozen, none is from then on, and the run says so.
+#[test]
+fn a_run_goes_on_without_freezing_where_a_freeze_is_refused() {
+    let Some(mut nobody) = another_user() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    permit(path, 0o777);
+    std::fs::copy("/usr/bin/setpriv", path.join("become")).unwrap();
+    permit(&path.join("become"), 0o4755);
+    nobody.args(["--exact", "as_another_user", "--ignored"]).env("TEST_FOLDER", path);
+    let mut run = nobody.spawn().unwrap();
+    until("slices were run", || {
+        let slices = std::fs::read_to_string(path.join("slices")).unwrap_or_default();
+        slices.parse().is_ok_and(|slices: u32| slices > 4) || run.try_wait().unwrap().is_some()
+    });
+    let roots = std::fs::read_to_string(path.join("roots")).unwrap();
+    let roots = rustix::process::Pid::from_raw(roots.trim().parse().unwrap()).unwrap();
+    let _ = rustix::process::kill_process(roots, rustix::process::Signal::KILL);
+    assert!(run.wait().unwrap().success());
+    let result = std::fs::read_to_string(path.join("result")).unwrap();
+    assert!(result.starts_with("Done, 4 laps, 0 stopped\n"), "{result}");
+    let told = "it cannot be frozen, so this run goes on as with --no-freeze: ";
+    assert_eq!(result.matches(told).count(), 1, "{result}");
+    assert!(result.contains("may not be stopped: Operation not permitted"), "{result}");
+}
+
+/// This test program as another user, where these tests run as root and that user may execute it.
+#[expect(clippy::print_stderr, reason = "a test that is skipped must say so")]
+fn another_user() -> Option<std::process::Command> {
+    let nobody = || {
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command
+    };
+    let own = std::env::current_exe().unwrap();
+    let may =
+        |path: &Path| nobody().args(["test", "-x"]).arg(path).status().is_ok_and(|s| s.success());
+    if !rustix::process::geteuid().is_root() || !may(&own) || !may(&program()) {
+        eprintln!("skipped: it takes root, setpriv, and a target folder that others may read");
+        return None;
+    }
+    let mut command = nobody();
+    command.arg(own);
+    Some(command)
+}
+
+fn permit(path: &Path, mode: u32) {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(path, mode).unwrap();
 }

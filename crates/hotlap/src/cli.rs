@@ -75,7 +75,7 @@ Exit codes:
     3  a server failed, answered wrongly, or could not take part
     4  measured, but not to be relied on, or too little to decide --fail-if
     5  a regression beyond --fail-if, outside of the noise
-  130  ended by Ctrl-C; what there was by then is kept"#;
+  130  ended by Ctrl-C, SIGTERM or SIGHUP; what was finished is kept"#;
 
 /// When to use colours.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
@@ -246,9 +246,13 @@ pub struct Shape {
     /// server reaches)
     #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
     pub rate: Option<f64>,
-    /// How long a request may take
+    /// How long a request may take, before the load (2 s at least) and under it
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::span)]
     pub timeout: Duration,
+    /// How long a server may take from its start to its first correct response; of that, a
+    /// twentieth with wrong ones
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = quantity::span)]
+    pub start_timeout: Duration,
     /// Load servers that run on another machine: they are mine
     #[arg(long)]
     pub target_is_mine: bool,
@@ -304,7 +308,8 @@ pub struct RequestArgs {
     /// Path to ask commands and URLs for (default: /, or the URL's own)
     #[arg(long, value_name = "PATH")]
     pub path: Option<String>,
-    /// Method
+    /// Method. POST and others that are not safe to repeat are sent once before the load; then only
+    /// the status is checked, or the body too with --expect-body
     #[arg(long, value_name = "METHOD")]
     pub method: Option<String>,
     /// A header of the request; repeat it for more

@@ -19,7 +19,7 @@ pub enum Exit {
     Invalid = 4,
     /// A regression beyond `--fail-if`, outside of the noise.
     Regression = 5,
-    /// Ended by Ctrl-C or a signal; what there was by then is kept.
+    /// Ended by Ctrl-C, SIGTERM or SIGHUP; what was finished is kept.
     Interrupted = 130,
 }
 
@@ -32,7 +32,7 @@ impl Exit {
         (Self::ServerFailed, "a server failed, answered wrongly, or could not take part"),
         (Self::Invalid, "measured, but not to be relied on, or too little to decide --fail-if"),
         (Self::Regression, "a regression beyond --fail-if, outside of the noise"),
-        (Self::Interrupted, "ended by Ctrl-C; what there was by then is kept"),
+        (Self::Interrupted, "ended by Ctrl-C, SIGTERM or SIGHUP; what was finished is kept"),
     ];
 
     /// The worse of two ends; an interrupt outweighs all.

@@ -1,32 +1,46 @@
-//! Ctrl-C: the first asks for an end with what is there, the second ends hotlap at once (the
-//! wardens then end what it had started).
+//! Signals that ask hotlap to end: the first ends it in order, with what is finished; one that
+//! comes later ends it at once (the supervisors then end what it had started).
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
+use hotlap_harness::process::is_ignored;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
+use signal_hook::iterator::Signals;
 
 use crate::exit::Exit;
+
+/// Signals within this time of the first are the same request. `timeout` sends SIGTERM to its
+/// command and again to the process group; npm and cargo pass on the Ctrl-C that a terminal has sent
+/// to the whole group already.
+const SAME: Duration = Duration::from_secs(1);
 
 /// Set once an end is asked for.
 #[derive(Debug, Clone)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens for Ctrl-C, SIGTERM and SIGHUP from now on.
+    /// Listens for Ctrl-C, SIGTERM and SIGHUP from now on. Under `nohup`, SIGHUP stays ignored.
     ///
     /// # Errors
-    /// When the system refuses the handlers.
-    pub fn listen() -> std::io::Result<Self> {
+    /// When the system refuses the handlers or a thread.
+    pub fn listen() -> io::Result<Self> {
+        let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+        let mut signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup))?;
         let asked = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            let code = i32::from(Exit::Interrupted as u8);
-            // In this order: the first signal finds the flag unset, the second set.
-            flag::register_conditional_shutdown(signal, code, Arc::clone(&asked))?;
-            flag::register(signal, Arc::clone(&asked))?;
-        }
-        Ok(Self(asked))
+        let own = Self(Arc::clone(&asked));
+        std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            let mut first: Option<Instant> = None;
+            for _ in signals.forever() {
+                if first.get_or_insert_with(Instant::now).elapsed() > SAME {
+                    std::process::exit(Exit::Interrupted as i32);
+                }
+                asked.store(true, Ordering::Relaxed);
+            }
+        })?;
+        Ok(own)
     }
 
     /// Whether an end was asked for.
@@ -35,7 +49,7 @@ impl Interrupt {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The flag itself, for those who watch it.
+    /// The flag itself, for code that watches it.
     #[must_use]
     pub fn flag(&self) -> &AtomicBool {
         &self.0

@@ -243,12 +243,13 @@ pub struct Start {
     pub server: usize,
     /// Which heat, from 0.
     pub heat: u32,
-    /// From the start of the process to the first correct answer, in milliseconds.
-    pub ready_ms: f64,
+    /// From the start of the process to the first correct answer, in milliseconds; `None` for a
+    /// server that ran already.
+    pub ready_ms: Option<f64>,
     /// Badges: checks passed and made, of those that are reported and not required.
     pub badges: (u32, u32),
-    /// Resident memory before any load, in bytes.
-    pub rss_bytes: u64,
+    /// Resident memory before any load, in bytes; `None` where it is not known.
+    pub rss_bytes: Option<u64>,
     /// What should be told (answers that vary, a port found).
     pub notes: Vec<String>,
     /// How it became steady, a load each; empty before it was warmed up.

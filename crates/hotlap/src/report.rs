@@ -466,9 +466,9 @@ pub struct Start {
     /// Which heat, from 1.
     pub heat: u32,
     /// Time to the first right answer, in milliseconds.
-    pub ready_ms: f64,
+    pub ready_ms: Option<f64>,
     /// Memory before any load, in MB.
-    pub rss_mb: f64,
+    pub rss_mb: Option<f64>,
     /// Its warm-ups.
     pub warmups: Vec<Warmup>,
 }

@@ -63,7 +63,7 @@ fn how_a_server_started_last_is_known() {
     }
     let store = Store::open(&path).unwrap();
     let start = store.first_start("node/http:cluster").unwrap().unwrap();
-    assert_eq!((start.heat, start.ready_ms, start.warmups.len()), (0, 700.0, 1));
+    assert_eq!((start.heat, start.ready_ms, start.warmups.len()), (0, Some(700.0), 1));
     assert_eq!(store.first_start("nobody").unwrap(), None);
 }
 

@@ -1,7 +1,7 @@
 //! A server brought up: started, waited for, and held against its contract.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -9,8 +9,9 @@ use hotlap_load::http::Answer;
 use hotlap_load::plan::Target;
 
 use super::Live;
-use super::seat::{Lines, Seat};
-use crate::boot::Boot;
+use super::lines::Lines;
+use super::seat::Seat;
+use crate::boot::{Boot, NotYet};
 use crate::contract::Exchange;
 use crate::cores;
 use crate::entrant::{Role, Start};
@@ -25,52 +26,100 @@ use crate::verify::{Demand, LIMIT, Verifier, verify};
 /// bytes in every heat.
 const HOST: &str = "localhost";
 
-/// Asks once; whether the answer is right.
-pub(crate) fn ask(target: &Target, host: &str, exchange: &Exchange) -> Result<Answer, String> {
-    let mut wire = Wire::open(target, LIMIT)?;
+/// How often a request is sent before a server without a contract counts as answering it wrongly: a
+/// server that fails now and then is measured, and its errors are counted.
+const TRIES: usize = 8;
+
+/// Sends a request, which must be answered within `limit`; returns the response if it is right.
+pub(crate) fn ask(
+    target: &Target,
+    host: &str,
+    limit: Duration,
+    exchange: &Exchange,
+) -> Result<Answer, String> {
+    let mut wire = Wire::open(target, limit)?;
     wire.send(&exchange.bytes(host))?;
     let answer = wire.answer(exchange.is_head())?;
     exchange.check(&answer, SystemTime::now())?;
     Ok(answer)
 }
 
+/// Whether a server that was just started answers a request within `limit`.
+pub(crate) fn is_up(
+    target: &Target,
+    exchange: &Exchange,
+    limit: Duration,
+    stop: &AtomicBool,
+) -> Result<(), NotYet> {
+    let exchange = exchange.readiness();
+    let response = || {
+        let mut wire = Wire::open(target, limit)?;
+        wire.send(&exchange.bytes(HOST))?;
+        wire.answer_unless(exchange.is_head(), stop)
+    };
+    let answer = response().map_err(NotYet::Silent)?;
+    exchange.check(&answer, SystemTime::now()).map_err(NotYet::Wrong)
+}
+
 impl Seat {
     /// The double is the reference's own program, which is verified whole: only its answers to what
     /// is asked under load are looked at.
-    fn as_the_reference(&mut self, target: &Target) -> Result<Examined, Retired> {
+    fn as_the_reference(&mut self, target: &Target, limit: Duration) -> Result<Examined, Retired> {
         let exchanges = &self.entrant.contract.exchanges;
-        let answers: Result<Vec<Answer>, String> =
-            exchanges.iter().map(|exchange| ask(target, &self.host, exchange)).collect();
+        let ask = |exchange| ask(target, &self.host, limit, exchange);
+        let answers: Result<Vec<Answer>, String> = exchanges.iter().map(ask).collect();
         let answers = answers.map_err(|what| self.out("verify", what, "see its last lines"))?;
         self.requests = self.entrant.contract.requests(&self.host, &answers);
         Ok(Examined::default())
     }
 
+    /// After a later start: it answers as it did after the first. A request that is not safe to
+    /// repeat is not sent again.
+    fn examine_again(&self, target: &Target, limit: Duration) -> Result<Examined, Retired> {
+        let is_stranger = self.entrant.contract.name.is_none();
+        let tries = if is_stranger { TRIES } else { 1 };
+        let exchanges = self.entrant.contract.exchanges.iter();
+        for exchange in exchanges.filter(|exchange| !is_stranger || exchange.is_safe()) {
+            let mut asked = ask(target, &self.host, limit, exchange);
+            for _ in 1..tries {
+                asked = asked.or_else(|_| ask(target, &self.host, limit, exchange));
+            }
+            if let Err(what) = asked {
+                let cause = format!("{}: {what}", exchange.name);
+                return Err(self.out(
+                    "verify",
+                    cause,
+                    "it answered correctly after an earlier start",
+                ));
+            }
+        }
+        Ok(Examined::default())
+    }
+
     /// Holds it against its contract: the first time against all of it, later against what is asked
-    /// under load.
-    fn examine(&mut self) -> Result<Examined, Retired> {
+    /// under load. `limit` is how long one response may take.
+    fn examine(&mut self, limit: Duration) -> Result<Examined, Retired> {
         let began = Instant::now();
         let target = self.target.clone();
         let target =
             target.ok_or_else(|| self.out("verify", "it is not started".to_owned(), ""))?;
         if self.verified {
-            for exchange in &self.entrant.contract.exchanges {
-                ask(&target, &self.host, exchange).map_err(|what| {
-                    let cause = format!("{}: {what}", exchange.name);
-                    self.out("verify", cause, "it answered rightly after an earlier start")
-                })?;
-            }
-            return Ok(Examined::default());
+            return self.examine_again(&target, limit);
         }
         if self.entrant.role == Role::Double && self.entrant.contract.name.is_some() {
-            return self.as_the_reference(&target);
+            return self.as_the_reference(&target, limit);
         }
         let mut notes = Vec::new();
         if self.entrant.contract.name.is_none() {
-            let learned = learn::learn(&target, &self.host, &self.entrant.contract)
+            let learned = learn::learn(&target, &self.host, limit, &self.entrant.contract)
                 .map_err(|what| self.out("verify", what, "ask it with curl to see why"))?;
             notes.extend(learned.notes);
             self.entrant.contract = learned.contract;
+            if !self.entrant.contract.exchanges.iter().all(Exchange::is_safe) {
+                // Each check would send it again.
+                self.requests = self.entrant.contract.requests(&self.host, &learned.answers);
+                return Ok(Examined { notes, ..Examined::default() });
+            }
         }
         let report = verify(&Verifier {
             target: &target,
@@ -78,12 +127,12 @@ impl Seat {
             contract: &self.entrant.contract,
             demand: self.entrant.demand,
             rude: self.process.is_some(),
-            limit: LIMIT,
+            limit,
         });
         if !report.passed() {
             let failures: Vec<String> = report.failures().map(ToString::to_string).collect();
             let cause = failures.join("; ");
-            return Err(self.out("verify", cause, "a server that answers wrongly is not raced"));
+            return Err(self.out("verify", cause, "a server that answers wrongly is not measured"));
         }
         self.requests = report.requests(&self.entrant.contract, &self.host);
         if began.elapsed() > Duration::from_secs(20) {
@@ -138,7 +187,7 @@ impl Live {
             elsewhere: seat.entrant.demand == Demand::Stranger,
             stop: &self.stop,
         };
-        let booted = boot.run(&mut |target| ask(target, HOST, &first).map(drop))?;
+        let booted = boot.run(&mut |target, limit| is_up(target, &first, limit, &self.stop))?;
         seat.cores = boot.cores.to_vec();
         seat.lines = lines;
         // The file is opened before another server of this folder starts and puts its own there.
@@ -147,7 +196,7 @@ impl Live {
         seat.sampler = booted.sampler;
         seat.target = Some(booted.target);
         seat.process = Some(booted.process);
-        seat.ready = booted.ready;
+        seat.ready = Some(booted.ready);
         seat.notes = booted.notes;
         match booted.counters {
             Ok(counters) => seat.counters = Some(counters),
@@ -160,9 +209,10 @@ impl Live {
     /// Verifies servers that were started, all at the same time. One that fails beside others is
     /// looked at once more alone: it may only have had too little of its core.
     pub(super) fn verify_some(&mut self, entrants: &[usize]) -> Vec<Result<Ready, Retired>> {
+        let limit = self.setting.timeout.max(LIMIT);
         let examine = |seat: &mut Seat| {
             seat.thaw();
-            seat.examine()
+            seat.examine(limit)
         };
         let mut examined: BTreeMap<usize, Result<Examined, Retired>> = thread::scope(|scope| {
             let seats = self.seats.iter_mut().enumerate().filter(|(n, _)| entrants.contains(n));
@@ -198,12 +248,13 @@ impl Live {
         let mut notes = std::mem::take(&mut seat.notes);
         notes.extend(examined.notes);
         let is_new = !std::mem::replace(&mut seat.verified, true);
-        let memory = seat.sampler.as_mut().and_then(|s| s.resident().ok()).unwrap_or_default();
-        let ready_ms = seat.ready.as_secs_f64() * 1e3;
+        let memory = seat.sampler.as_mut().and_then(|s| s.resident().ok());
+        let rss_bytes = memory.map(|memory| memory.rss_bytes);
+        let ready_ms = seat.ready.map(|ready| ready.as_secs_f64() * 1e3);
         if is_new {
             notes.extend(self.differences(entrant));
         }
-        Ready { ready_ms, badges: examined.badges, notes, rss_bytes: memory.rss_bytes }
+        Ready { ready_ms, badges: examined.badges, notes, rss_bytes }
     }
 
     /// Where its answer is not that of whom it is held against, or of those held against it.

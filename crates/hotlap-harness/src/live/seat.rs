@@ -1,9 +1,6 @@
 //! One server at the track: its process, where it answers, and what it uses.
 
 use std::fmt::Display;
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use hotlap_load::http::Answer;
@@ -13,10 +10,11 @@ use hotlap_load::{Outcome, Session};
 use hotlap_stats::steady::Precedent;
 
 use super::bring_up::ask;
+use super::lines::Lines;
 use crate::boot::{LAST_LINES, ending};
 use crate::cores::Visit;
 use crate::counters::Counters;
-use crate::entrant::{Entrant, Load, Start};
+use crate::entrant::{Entrant, Load};
 use crate::gate;
 use crate::lap::{Count, Gate, Usage};
 use crate::process::{FreezeError, Process, Stopped};
@@ -64,13 +62,14 @@ pub(super) struct Seat {
     slices: u32,
     /// Its context switches, and the lines of its side effect, before the first slice of the lap
     /// under way.
-    before_lap: Option<(Switches, u64)>,
+    before_lap: Option<(Option<Switches>, u64)>,
     /// The cores that it runs on; none: not pinned.
     pub(super) cores: Vec<usize>,
     /// Its memory, and when that was looked at.
     memory: Option<(Instant, Memory)>,
-    /// What it took from its start to its first right answer, and what is to be told of that.
-    pub(super) ready: Duration,
+    /// What it took from its start to its first right answer, where hotlap started it.
+    pub(super) ready: Option<Duration>,
+    /// What the user should know of its start.
     pub(super) notes: Vec<String>,
     /// Whether it was held against its whole contract already.
     pub(super) verified: bool,
@@ -208,7 +207,7 @@ impl Seat {
             before_lap: None,
             cores: Vec::new(),
             memory: None,
-            ready: Duration::ZERO,
+            ready: None,
             notes: Vec::new(),
             verified: false,
             lines: None,
@@ -233,8 +232,8 @@ impl Seat {
     /// Context switches so far. They are read thread by thread, which takes a while where there
     /// are many; so they are read before a lap's first sample and after its last, never between
     /// the two.
-    pub(super) fn switches(&mut self) -> Switches {
-        self.sampler.as_mut().and_then(|s| s.switches().ok()).unwrap_or_default()
+    pub(super) fn switches(&mut self) -> Option<Switches> {
+        self.sampler.as_mut()?.switches().ok()
     }
 
     /// What the hardware counts of it while `act` lasts, and the requests meanwhile. The counters
@@ -255,10 +254,10 @@ impl Seat {
         self.slices
     }
 
-    /// The switches of the lap that ends.
-    pub(super) fn switches_of_lap(&mut self) -> (Switches, Switches) {
-        let last = self.switches();
-        (self.before_lap.map_or(last, |(first, _)| first), last)
+    /// The switches before and after the lap that ends.
+    pub(super) fn switches_of_lap(&mut self) -> Option<(Switches, Switches)> {
+        let (first, _) = self.before_lap?;
+        first.zip(self.switches())
     }
 
     /// A lap begins with the next slice, unless one is under way. One whose side effect is counted
@@ -284,25 +283,27 @@ impl Seat {
     pub(super) fn usage(
         &mut self,
         between: &Between,
-        (first, last): (Switches, Switches),
+        switches: Option<(Switches, Switches)>,
         requests: u64,
     ) -> Option<Usage> {
         let memory = self.memory()?;
         // As many as belong to what was answered between the samples.
         let share = between.requests as f64 / requests.max(1) as f64;
-        let switches = |last: u64, first: u64| (last.saturating_sub(first) as f64 * share) as u64;
+        let count = |last: u64, first: u64| (last.saturating_sub(first) as f64 * share) as u64;
+        let (first, last) = switches.unzip();
+        let counted = |of: fn(Switches) -> u64| Some(count(of(last?), of(first?)));
         Some(Usage {
             wall_ns: between.wall_ns,
             requests: between.requests,
             // A server that answered used some: 0 is what a clock that cannot be read adds.
             cpu_ns: between.cpu_ns.filter(|ns| *ns > 0),
-            switches: switches(last.voluntary, first.voluntary),
-            preemptions: switches(last.involuntary, first.involuntary),
+            switches: counted(|switches| switches.voluntary),
+            preemptions: counted(|switches| switches.involuntary),
             rss_bytes: memory.rss_bytes,
             pss_bytes: memory.pss_bytes,
             threads: memory.threads,
             processes: memory.processes,
-            slices: between.slices,
+            slices: Some(between.slices),
         })
     }
 
@@ -333,6 +334,14 @@ impl Seat {
         }
     }
 
+    /// Begins to end it, without waiting.
+    pub(super) fn begin_stop(&mut self, grace: Duration) {
+        self.forget_lap();
+        if let Some(process) = &mut self.process {
+            process.begin_stop(grace);
+        }
+    }
+
     /// Ends it. What was wrong with that, if anything.
     pub(super) fn stop(&mut self, grace: Duration) -> Option<String> {
         self.forget_lap();
@@ -360,10 +369,10 @@ impl Seat {
         }
     }
 
-    /// Whether it answers one more request.
-    pub(super) fn ask_again(&self) -> Result<Answer, String> {
+    /// Whether it answers one more request within `limit`.
+    pub(super) fn ask_again(&self, limit: Duration) -> Result<Answer, String> {
         let target = self.target.as_ref().ok_or("it is not started")?;
-        ask(target, &self.host, &self.entrant.contract.exchanges[0])
+        ask(target, &self.host, limit, &self.entrant.contract.exchanges[0])
     }
 
     /// Out, because of an error.
@@ -458,83 +467,5 @@ impl Seat {
             }
         }
         gate::side_effect(counted, (least * per_request, most * per_request))
-    }
-}
-
-/// The lines of a file that grows, each counted once. The file stays open: variants of one build,
-/// and a reference and its double, run in one folder and write files of the same name there.
-pub(super) struct Lines {
-    path: PathBuf,
-    file: Option<File>,
-    lines: u64,
-}
-
-impl Lines {
-    /// Of the file that an entrant's side effect is to be written to, before it starts.
-    pub(super) fn of(entrant: &Entrant) -> Option<Self> {
-        let counts = entrant.counts.as_ref()?;
-        let Start::Launch(launch) = &entrant.start else { return None };
-        Some(Self::at(launch.cwd.join(&counts.file)))
-    }
-
-    /// An older file is removed: whoever still writes to it, and reads it, goes on with that one.
-    fn at(path: PathBuf) -> Self {
-        let mut file = None;
-        if std::fs::remove_file(&path).is_err() {
-            // What cannot be removed is counted from its end.
-            file = File::open(&path).ok();
-            file.as_mut().map(|file| file.seek(SeekFrom::End(0)));
-        }
-        Self { path, file, lines: 0 }
-    }
-
-    /// Nobody reads it once its server has ended, and it may be large. Another server's file that
-    /// took its place is read on by whoever has it open.
-    fn remove(&self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
-
-    /// All lines so far. A file that is not there yet has none.
-    fn count(&mut self) -> u64 {
-        let _ = self.read_on();
-        self.lines
-    }
-
-    fn read_on(&mut self) -> io::Result<()> {
-        let file = match &mut self.file {
-            Some(file) => file,
-            none => none.insert(File::open(&self.path)?),
-        };
-        let mut bytes = vec![0; 1 << 20];
-        loop {
-            let n = file.read(&mut bytes)?;
-            if n == 0 {
-                return Ok(());
-            }
-            self.lines += bytes[..n].iter().filter(|b| **b == b'\n').count() as u64;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::Write;
-
-    use super::*;
-
-    /// Two rungs of a ladder that log were counted in one file: the later one's.
-    #[test]
-    fn two_that_write_files_of_one_name_are_told_apart() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("access.log");
-        let mut first = Lines::at(path.clone());
-        assert_eq!(first.count(), 0);
-        let mut firsts = File::create(&path).unwrap();
-        firsts.write_all(b"a\n").unwrap();
-        assert_eq!(first.count(), 1);
-        let mut second = Lines::at(path.clone());
-        File::create(&path).unwrap().write_all(b"b\nb\nb\n").unwrap();
-        firsts.write_all(b"a\n").unwrap();
-        assert_eq!((first.count(), second.count()), (2, 3));
     }
 }

@@ -24,6 +24,8 @@ use super::wire::{Heard, Order, Report, Wire, send};
 use super::{Exit, Setting, Stopped, signal_tree};
 use crate::tree::{self, Member};
 
+pub use signals::is_ignored;
+
 /// What a server gets to go in peace when hotlap died and cannot say.
 const ORPHAN_GRACE: Duration = Duration::from_secs(2);
 
@@ -248,6 +250,18 @@ mod signals {
         libc::SIGTTOU,
         libc::SIGPIPE,
     ];
+
+    /// Whether this process ignores a signal, as it does under `nohup`.
+    #[must_use]
+    pub fn is_ignored(signal: i32) -> bool {
+        // SAFETY: an all-zero sigaction is only storage here, which the call fills in; without a
+        // new action it changes nothing, and a signal that does not exist is an error returned.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
+                && action.sa_sigaction == libc::SIG_IGN
+        }
+    }
 
     pub(super) fn ignore() {
         for signal in IGNORED {

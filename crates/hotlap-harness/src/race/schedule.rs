@@ -208,7 +208,13 @@ impl Schedule<'_> {
         }
     }
 
+    /// Stops all that run: one after the other, so that each has the machine to itself and the time
+    /// to end; all at once where the user waits for it.
     fn stop_all(&mut self) {
+        if self.track.interrupted() {
+            let running = (0..self.running.len()).filter(|n| self.running[*n]);
+            running.for_each(|entrant| self.track.begin_stop(entrant));
+        }
         for entrant in 0..self.running.len() {
             self.stop(entrant);
         }

@@ -13,6 +13,7 @@ use super::scenario::{Attack, Scenario};
 use super::{Setting, Stand, Trial, last_of, out, pause};
 use crate::live::ask;
 use crate::track::Retired;
+use crate::verify::LIMIT;
 
 /// Looks at a server that should be idle: a collector or compiler may still be at work at first.
 const IDLE_LOOKS: usize = 5;
@@ -168,7 +169,7 @@ impl Stand {
     pub(super) fn recover(&mut self, limit: Duration, stop: &AtomicBool) -> Option<f64> {
         let began = Instant::now();
         loop {
-            if ask(&self.target, &self.host, &self.exchange).is_ok() {
+            if ask(&self.target, &self.host, LIMIT, &self.exchange).is_ok() {
                 return Some(began.elapsed().as_secs_f64() * 1e3);
             }
             let is_over = last_of(self.process.as_mut()).is_some();

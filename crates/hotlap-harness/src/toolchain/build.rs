@@ -17,6 +17,7 @@ use super::step::{self, Ended};
 use super::{Absence, probe};
 use crate::entrant::Launch;
 use crate::manifest::{FILE_NAME, Server};
+use crate::process::Warden;
 
 /// Written into a build's folder when all of it succeeded; holds the receipt.
 const DONE: &str = ".hotlap-built";
@@ -127,6 +128,8 @@ pub enum Event<'a> {
 pub struct Builder<'a> {
     /// The cache's folder; builds are in `builds/` under it.
     pub cache: &'a Path,
+    /// How the supervisor of a build is started.
+    pub warden: &'a Warden,
     /// Set to end what is under way.
     pub stop: &'a AtomicBool,
     /// Told what happens, from any thread.
@@ -217,10 +220,10 @@ impl Builder<'_> {
         copy(&server.folder, folder).map_err(|e| refused(folder, e))?;
         let mut file = File::options()
             .create(true)
-            .truncate(true)
+            .append(true)
             .read(true)
-            .write(true)
             .open(log)
+            .and_then(|file| file.set_len(0).map(|()| file))
             .map_err(|e| refused(log, e))?;
         let of = server.toolchain.build.len();
         for (index, argv) in server.toolchain.build.iter().enumerate() {
@@ -232,8 +235,9 @@ impl Builder<'_> {
                 of,
             });
             writeln!(file, "$ {command}").map_err(|e| refused(log, e))?;
-            let begin = file.stream_position().unwrap_or(0);
-            let ended = step::logged(argv, folder, &file, STEP_LIMIT, self.stop);
+            let begin = file.metadata().map_or(0, |metadata| metadata.len());
+            let output = (&file, log);
+            let ended = step::logged(argv, folder, output, self.warden, STEP_LIMIT, self.stop);
             let last_words = last_lines(&mut file, begin);
             self.judge(server, &command, ended, last_words, Some(log))?;
         }
@@ -346,13 +350,13 @@ impl Builder<'_> {
     }
 
     /// Held until dropped; the system lets go of it when a process dies.
-    fn lock(&self, server: &Server, path: &Path) -> Result<File, BuildError> {
+    fn lock(&self, server: &Server, path: &Path) -> Result<Lock, BuildError> {
         let refused = |error: io::Error| self.refused(server, path, &error);
         let file = File::options().create(true).append(true).open(path).map_err(refused)?;
         let mut told = false;
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(file),
+                Ok(()) => return Ok(Lock(file)),
                 Err(fs::TryLockError::Error(error)) => return Err(refused(error)),
                 Err(fs::TryLockError::WouldBlock) => {}
             }
@@ -364,6 +368,16 @@ impl Builder<'_> {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+}
+
+/// A locked file. It is unlocked rather than only closed: a process that another thread starts at
+/// this moment has the file open too, until it executes its program, and would hold the lock.
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
     }
 }
 
@@ -503,5 +517,27 @@ impl Digest {
             self.0 ^= u128::from(byte);
             self.0 = self.0.wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lock was held by whatever another thread started just then, so the next build of the
+    /// same server reported that it waited for another one.
+    #[test]
+    fn a_lock_ends_with_its_owner_though_a_child_has_inherited_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let open = || File::options().create(true).append(true).open(&path).unwrap();
+        let lock = Lock(open());
+        lock.0.try_lock().unwrap();
+        // What a fork does.
+        let inherited = lock.0.try_clone().unwrap();
+        assert!(open().try_lock().is_err());
+        drop(lock);
+        open().try_lock().unwrap();
+        drop(inherited);
     }
 }

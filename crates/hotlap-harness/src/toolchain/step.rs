@@ -1,9 +1,10 @@
-//! One command of a probe or a build, in a process group of its own, so that a stop ends all of it.
+//! One command of a probe or a build, and an end of all that it started when the user wants to stop.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +12,14 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::process::{Exit, Process, Setting, StartError, Warden};
+
+/// Where an outer build puts what it makes: the server's program would go there too.
+const OUTER: [&str; 2] = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR"];
+
+/// Between two looks whether a command is to be ended.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +67,7 @@ fn command(argv: &[String], cwd: &Path) -> Command {
         Command::new(program)
     };
     command.args(&argv[1..]).current_dir(cwd).stdin(Stdio::null()).process_group(0);
-    // An outer build's output folder would take the server's program with it.
-    command.env_remove("CARGO_TARGET_DIR").env_remove("CARGO_BUILD_TARGET_DIR");
+    OUTER.iter().for_each(|variable| _ = command.env_remove(variable));
     command
 }
 
@@ -81,16 +89,48 @@ pub(crate) fn capture(
     Ok(Captured { ended, stdout: said(stdout), stderr: said(stderr) })
 }
 
-/// Runs a command whose output goes to a log, in the order in which it was written.
+/// Runs a command whose output is appended to a log, in the order in which it was written. A
+/// supervisor ends it with all that it started when it is over, when the user wants to stop, and
+/// when hotlap is killed.
 pub(crate) fn logged(
     argv: &[String],
     cwd: &Path,
-    log: &File,
+    (log, path): (&File, &Path),
+    warden: &Warden,
     limit: Duration,
     stop: &AtomicBool,
 ) -> io::Result<Ended> {
-    let mut child = command(argv, cwd).stdout(log.try_clone()?).stderr(log.try_clone()?).spawn()?;
-    wait(&mut child, limit, stop)
+    let setting = Setting {
+        argv: argv.to_vec(),
+        env: BTreeMap::new(),
+        cwd: cwd.to_owned(),
+        cpus: Vec::new(),
+        log: path.to_owned(),
+    };
+    let warden = warden.clone().without(&OUTER);
+    let started = Process::start_with_log(&setting, &warden, log.try_clone()?);
+    let mut process = started.map_err(|error| match error {
+        StartError::Program { cause, .. } => cause,
+        other => io::Error::other(other),
+    })?;
+    let until = Instant::now() + limit;
+    let ended = loop {
+        if let Some(exit) = process.wait(LOOK) {
+            break match exit {
+                Exit::Code(code) => Ended::Exited(ExitStatus::from_raw(code << 8)),
+                Exit::Signal(signal) => Ended::Exited(ExitStatus::from_raw(signal)),
+                Exit::Lost => return Err(io::Error::other("its supervisor was killed")),
+            };
+        }
+        if stop.load(Ordering::Relaxed) {
+            break Ended::Stopped;
+        }
+        if Instant::now() > until {
+            break Ended::TooLong(limit);
+        }
+    };
+    process.stop(Duration::ZERO);
+    Ok(ended)
 }
 
 fn reader(mut pipe: impl Read + Send + 'static) -> mpsc::Receiver<String> {

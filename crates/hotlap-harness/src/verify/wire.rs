@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hotlap_load::http::{self, Answer};
@@ -17,6 +18,9 @@ use crate::contract::quoted;
 
 /// An answer of the verifier's requests is small; what is over this is a flood.
 const ANSWER_LIMIT: usize = 64 << 20;
+
+/// Between two looks whether the user wants to stop.
+const LOOK: Duration = Duration::from_millis(50);
 
 pub(crate) struct Wire {
     stream: Stream,
@@ -168,6 +172,15 @@ impl Wire {
 
     /// One answer.
     pub(crate) fn answer(&mut self, is_head: bool) -> Result<Answer, String> {
+        self.answer_unless(is_head, &AtomicBool::new(false))
+    }
+
+    /// One answer, unless `stop` is set before it has come.
+    pub(crate) fn answer_unless(
+        &mut self,
+        is_head: bool,
+        stop: &AtomicBool,
+    ) -> Result<Answer, String> {
         let until = Instant::now() + self.limit;
         loop {
             self.mend();
@@ -185,7 +198,11 @@ impl Wire {
                 }
                 Err(broken) => return Err(format!("{broken}: {}", quoted(&self.buf))),
             }
-            if !self.fill(until) && !self.over {
+            let is_changed = self.fill(until.min(Instant::now() + LOOK));
+            if !is_changed && !self.over && stop.load(Ordering::Relaxed) {
+                return Err("interrupted".to_owned());
+            }
+            if !is_changed && !self.over && Instant::now() >= until {
                 let waited = self.limit.as_secs_f64();
                 return Err(match self.buf.len() {
                     0 => format!("no answer within {waited} s"),
@@ -212,12 +229,14 @@ impl Wire {
         (!self.buf.is_empty()).then_some(&self.buf)
     }
 
-    /// Waits until the server closes; not a byte may come before.
+    /// Waits until the server closes; not a byte may come before. However long an answer may take,
+    /// a close follows it at once.
     pub(crate) fn closed(&mut self) -> Result<(), String> {
-        self.quiet(self.limit)?;
+        let limit = self.limit.min(super::LIMIT);
+        self.quiet(limit)?;
         match self.over {
             true => Ok(()),
-            false => Err(format!("still open after {} s", self.limit.as_secs_f64())),
+            false => Err(format!("still open after {} s", limit.as_secs_f64())),
         }
     }
 

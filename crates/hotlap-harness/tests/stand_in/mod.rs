@@ -3,8 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use hotlap_harness::cores::Split;
+use hotlap_harness::entrant::Load;
+use hotlap_harness::live;
 use hotlap_harness::process::{Process, Setting, Standby, Warden};
 use hotlap_harness::tree::{self, Member};
+use hotlap_load::plan::Reuse;
 
 /// A hang is an error; a busy machine is not.
 pub const LIMIT: Duration = Duration::from_secs(30);
@@ -48,11 +52,46 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) {
 /// Waits until none of these processes runs any more.
 #[allow(dead_code, reason = "not each test needs it")]
 pub fn gone(members: &[Member]) {
-    until("the whole tree is gone", || {
-        let table = tree::all().unwrap();
-        !members.iter().any(|member| {
-            let same = |other: &&Member| other.pid == member.pid && other.started == member.started;
-            table.iter().find(same).is_some_and(|found| !found.zombie)
-        })
-    });
+    until("the whole tree is gone", || still_there(members).is_empty());
+}
+
+/// Those of these processes that still run, whatever their parents are now.
+#[allow(dead_code, reason = "not each test needs it")]
+pub fn still_there(members: &[Member]) -> Vec<Member> {
+    let is = |now: &Member, then: &Member| now.pid == then.pid && now.started == then.started;
+    let table = tree::all().unwrap();
+    table.into_iter().filter(|now| !now.zombie && members.iter().any(|m| is(now, m))).collect()
+}
+
+/// How real tracks are set up in tests: one slice length, no pinning, nothing probed.
+#[allow(dead_code, reason = "not each test needs it")]
+pub fn live(slice: Duration, logs: &Path) -> live::Setting {
+    live::Setting {
+        slice: Some(slice),
+        probe_limit: Duration::ZERO,
+        timeout: LIMIT,
+        start_limit: LIMIT,
+        warm_limit: Duration::from_secs(1),
+        grace: Duration::ZERO,
+        freeze: true,
+        counters: false,
+        cores: Split { server: vec![], generator: vec![], shared: true, notes: vec![] },
+        warden: warden(),
+        logs: logs.to_owned(),
+        against: [].into(),
+    }
+}
+
+/// A load of two connections that are kept alive.
+#[allow(dead_code, reason = "not each test needs it")]
+pub fn load() -> Load {
+    Load {
+        name: String::new(),
+        connections: 2,
+        threads: 1,
+        reuse: Reuse::KeepAlive,
+        pipeline: 1,
+        request: 0,
+        rate: None,
+    }
 }

@@ -94,7 +94,9 @@ application/json' http://localhost:8080/orders
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Request")]
 pub struct LoadRequestArgs {
-    /// Method (default: GET, or POST with a body)
+    /// Method (default: GET, or POST with a body). POST and others that are not safe to repeat are
+    /// sent once before the load; then only the status is checked, or the body too with
+    /// --expect-body
     #[arg(long, value_name = "METHOD")]
     pub method: Option<String>,
     /// A header of the request; repeat it for more

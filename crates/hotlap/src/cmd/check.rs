@@ -29,15 +29,14 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let (servers, strangers) = chosen(args)?;
     let servers: Vec<&Server> = servers.iter().collect();
-    let built = build_all(&servers, &interrupt, console);
+    let warden = Warden::this_program("__warden").context("cannot find hotlap's own program")?;
+    let built = build_all(&servers, &warden, &interrupt, console);
     if args.build_only {
         return built_only(&servers, &built, console);
     }
     let cache = shelf::cache();
-    let warden = Warden::this_program("__warden").context("cannot find hotlap's own program")?;
     let checker = Checker {
-        builder: Builder { cache: &cache, stop: interrupt.flag(), on: &|_| {} },
-        warden: &warden,
+        builder: Builder { cache: &cache, warden: &warden, stop: interrupt.flag(), on: &|_| {} },
         start_limit: START_LIMIT,
     };
     let names = servers.iter().map(|s| &s.id).chain(&strangers);

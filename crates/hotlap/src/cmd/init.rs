@@ -43,7 +43,7 @@ budget = "2m"
 #   name   = what tables call it
 #   on     = the server that it stands on, on a ladder
 #   cpus   = how many cores it is told to use (CPUS); a list gives a row each
-#   counts = { file = "access.log", per_request = 1 }   lines that it must write
+#   counts = { file = "access.log", per_request = 1 }   lines that it must append
 servers = [
 "#;
 

@@ -44,8 +44,8 @@ const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duratio
 /// tried: one in so many.
 pub const PROBING: u32 = 5;
 
-/// How long a server may take to its first answer: a JVM that compiles a language first takes many
-/// seconds on a busy machine.
+/// How long a server may take to its first answer where `--start-timeout` says nothing else: a JVM
+/// that compiles a language first takes many seconds on a busy machine.
 pub const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// How long a server may take to end in peace.
@@ -106,6 +106,7 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
         scenarios: meant.card.scenarios().to_vec(),
         split: meant.split.clone(),
         target_is_mine: args.shape.target_is_mine,
+        start_limit: args.shape.start_timeout,
         logs: logs.0.clone(),
     };
     if over != Over::Interrupted && !then.scenarios.is_empty() {
@@ -130,6 +131,7 @@ pub fn conclude(
     let mut report = Report::of(&kept.run);
     let ruling = Ruling::on(&report, rules);
     report.broken.clone_from(&ruling.broken);
+    let mut printed = Ok(());
     if !exports.to_stdout() {
         let mut text = terminal::render(&report, console.width, console.color);
         if let Some(number) = kept.run.number.filter(|_| !kept.store_failed && !console.quiet) {
@@ -138,9 +140,17 @@ pub fn conclude(
                  report.html\n"
             );
         }
-        console.print(&text)?;
+        printed = console.print(&text);
     }
     exports.finish(&report)?;
+    // Nobody reads the table: `hotlap run | head`, or a terminal that was closed. Exports and the
+    // exit code are as they would have been.
+    if let Err(error) = printed
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+        && kept.over != Over::Interrupted
+    {
+        return Err(error.into());
+    }
     let mut exit = match () {
         () if kept.over == Over::Interrupted => Exit::Interrupted,
         () if kept.run.servers.iter().any(|s| s.retired.is_some()) => Exit::ServerFailed,
@@ -232,7 +242,7 @@ fn setting(args: &RunArgs, meant: &Meant, run: &Run, logs: PathBuf) -> anyhow::R
         slice: race.slice,
         probe_limit: race.budget / PROBING,
         timeout: args.shape.timeout,
-        start_limit: START_LIMIT,
+        start_limit: args.shape.start_timeout,
         warm_limit: warm_limit(race.budget, laps),
         grace: GRACE,
         freeze: !args.schedule.no_freeze,

@@ -3,9 +3,11 @@
 
 use std::time::Instant;
 
+use anyhow::Context;
 use hotlap_harness::catalogue::Catalogue;
 use hotlap_harness::install::{InstallError, Manager, Missing};
 use hotlap_harness::manifest::Server;
+use hotlap_harness::process::Warden;
 use hotlap_harness::toolchain::{Absence, AbsenceKind, probe_all};
 
 use super::run::grid::build_all;
@@ -31,7 +33,8 @@ pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
         return Ok(exit);
     }
     let began = Instant::now();
-    let built = build_all(&servers, &interrupt, console);
+    let warden = Warden::this_program("__warden").context("cannot find hotlap's own program")?;
+    let built = build_all(&servers, &warden, &interrupt, console);
     let ready = built.iter().filter(|b| b.is_ok()).count();
     let took = began.elapsed().as_secs();
     console.print(&format!("{ready} of {} servers are built, in {took} s.\n", built.len()))?;

@@ -256,7 +256,9 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
         cpu_percent: cpu_percent(&laps),
         errors: errors_by_kind.iter().map(|e| e.count).sum(),
         errors_by_kind,
-        ready_ms: middle(run.starts.iter().filter(|s| s.server == index).map(|s| s.ready_ms)),
+        ready_ms: middle(
+            run.starts.iter().filter(|s| s.server == index).filter_map(|s| s.ready_ms),
+        ),
         steady_ms: middle(warmups(run, standing.load, index).map(|w| w.steady_ms)),
         warmup: warmups(run, standing.load, index)
             .last()
@@ -350,7 +352,7 @@ fn instructions(
 }
 
 fn switches(laps: &[&record::Lap]) -> Option<Figure> {
-    let per = per_request(laps, |u| Some(u.switches + u.preemptions))?;
+    let per = per_request(laps, |u| Some(u.switches? + u.preemptions?))?;
     Some(bare(per, format!("{per:.2}")))
 }
 
@@ -468,8 +470,8 @@ fn start(run: &Run, start: &record::Start) -> Start {
     Start {
         server: run.servers[start.server].name.clone(),
         heat: start.heat + 1,
-        ready_ms: rounded(start.ready_ms),
-        rss_mb: rounded(start.rss_bytes as f64 / 1e6),
+        ready_ms: start.ready_ms.map(rounded),
+        rss_mb: start.rss_bytes.map(|bytes| rounded(bytes as f64 / 1e6)),
         warmups: start
             .warmups
             .iter()

@@ -124,9 +124,10 @@ pub(super) fn read_start(row: &Row) -> rusqlite::Result<Start> {
     Ok(Start {
         server: unsigned(row, "server")? as usize,
         heat: row.get("heat")?,
-        ready_ms: row.get("ready_ms")?,
+        // Neither is 0 where it is known.
+        ready_ms: Some(row.get("ready_ms")?).filter(|ms| *ms > 0.0),
         badges: (row.get("passed")?, row.get("made")?),
-        rss_bytes: unsigned(row, "rss_bytes")?,
+        rss_bytes: Some(unsigned(row, "rss_bytes")?).filter(|bytes| *bytes > 0),
         notes: read_json(row, "notes_json")?,
         warmups: read_json(row, "warmups_json")?,
     })

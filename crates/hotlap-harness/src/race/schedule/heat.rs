@@ -87,7 +87,7 @@ impl Schedule<'_> {
         for (&entrant, verified) in started.iter().zip(self.track.verify(&started)) {
             match verified {
                 Ok(ready) => {
-                    took += Duration::from_secs_f64(ready.ready_ms / 1e3);
+                    took += Duration::from_secs_f64(ready.ready_ms.unwrap_or(0.0) / 1e3);
                     (self.watch)(Event::Started { entrant, heat, ready: &ready });
                 }
                 Err(why) => self.retire(entrant, &why)?,

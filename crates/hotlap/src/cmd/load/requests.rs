@@ -4,8 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use hotlap_harness::contract::{Ask, Content, Contract};
+use hotlap_harness::contract::{Ask, Content, Contract, Exchange};
 use hotlap_harness::learn::learn;
+use hotlap_harness::verify::LIMIT;
 use hotlap_load::http;
 use hotlap_load::plan::{Body, Expect, Request, Target};
 use hotlap_load::target::Resolved;
@@ -54,42 +55,41 @@ impl Asked {
         Ok(Self { target, host: base.host, asks })
     }
 
-    /// The requests with their right answers, learned from a few probes unless that is unwanted,
-    /// and what should be told.
+    /// The requests with their right answers, learned from a few probes unless `--no-check` was
+    /// given, and what the user should know.
     ///
     /// # Errors
     /// When the server does not answer, or not as it must.
     pub fn requests(&self, args: &LoadArgs) -> anyhow::Result<(Vec<Request>, Vec<String>)> {
-        let (mut requests, mut notes) = (Vec::new(), Vec::new());
-        for (weight, ask) in &self.asks {
-            let mut contract = Contract::stranger(ask);
-            if !args.no_check {
-                let learned = learn(&self.target, &self.host, &contract)
-                    .or_else(|why| server_failed(format!("{}: {why}", self.host)))?;
-                contract = learned.contract;
-                notes.extend(learned.notes);
-            }
-            requests.push(self.request(*weight, ask, &contract)?);
+        let mut contract = Contract::strangers(self.asks.iter().map(|(_, ask)| ask));
+        let mut notes = Vec::new();
+        if !args.no_check {
+            let learned = learn(&self.target, &self.host, args.timeout.max(LIMIT), &contract)
+                .or_else(|why| server_failed(format!("{}: {why}", self.host)))?;
+            contract = learned.contract;
+            notes = learned.notes;
         }
-        Ok((requests, notes))
+        let both = self.asks.iter().zip(&contract.exchanges);
+        let requests = both.map(|((weight, ask), exchange)| self.request(*weight, ask, exchange));
+        Ok((requests.collect(), notes))
     }
 
     /// The requests with any 2xx for right.
     #[must_use]
     pub fn unchecked(&self) -> Vec<Request> {
-        let request =
-            |(weight, ask): &(u32, Ask)| self.request(*weight, ask, &Contract::stranger(ask)).ok();
-        self.asks.iter().filter_map(request).collect()
+        let request = |(weight, ask): &(u32, Ask)| {
+            self.request(*weight, ask, &Contract::stranger(ask).exchanges[0])
+        };
+        self.asks.iter().map(request).collect()
     }
 
-    fn request(&self, weight: u32, ask: &Ask, contract: &Contract) -> anyhow::Result<Request> {
-        let exchange = contract.exchanges.first().context("a contract without a request")?;
-        Ok(Request {
+    fn request(&self, weight: u32, ask: &Ask, exchange: &Exchange) -> Request {
+        Request {
             bytes: http::request(&ask.method, &ask.path, &self.host, &ask.headers, &ask.body),
             is_head: ask.method == "HEAD",
             weight,
             expect: Expect { status: exchange.status, body: body(&exchange.content) },
-        })
+        }
     }
 }
 

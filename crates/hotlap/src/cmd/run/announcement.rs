@@ -54,7 +54,9 @@ fn first_start(race: &Race, store: Option<&Store>) -> Duration {
         let last = store?.first_start(&entrant.name).ok()??;
         let warm_ms = |w: &Warmup| w.window_ms * w.curve.len() as f64;
         let each_ms = last.warmups.iter().map(warm_ms).sum::<f64>() / last.warmups.len() as f64;
-        Some(Duration::from_secs_f64((last.ready_ms + each_ms * f64::from(loads)) / 1e3))
+        Some(Duration::from_secs_f64(
+            (last.ready_ms.unwrap_or(0.0) + each_ms * f64::from(loads)) / 1e3,
+        ))
     };
     let usual = FIRST_START.0 + FIRST_START.1 * loads;
     race.entrants.iter().map(|entrant| of(entrant).unwrap_or(usual)).sum()

@@ -10,6 +10,7 @@ use hotlap_harness::catalogue::Catalogue;
 use hotlap_harness::contract::{Ask, Contract, Name};
 use hotlap_harness::entrant::{Entrant, Launch, Role, Start};
 use hotlap_harness::manifest::{self, Kind};
+use hotlap_harness::process::Warden;
 use hotlap_harness::suite::Question;
 use hotlap_harness::toolchain::{Builder, Event, Unready};
 use hotlap_harness::verify::Demand;
@@ -349,7 +350,8 @@ fn build(
     if args.setup {
         crate::cmd::setup::install(&servers, true, interrupt, console)?;
     }
-    let results = build_all(&servers, interrupt, console);
+    let warden = Warden::this_program("__warden").context("cannot find hotlap's own program")?;
+    let results = build_all(&servers, &warden, interrupt, console);
     let launched = servers.iter().zip(results).map(|(server, result)| {
         let ready = result.map(|built| (built.launch(server), built.version.clone()));
         (server.id.clone(), ready)
@@ -361,6 +363,7 @@ fn build(
 #[must_use]
 pub fn build_all(
     servers: &[&manifest::Server],
+    warden: &Warden,
     interrupt: &Interrupt,
     console: &Console,
 ) -> Vec<Result<hotlap_harness::toolchain::Built, Unready>> {
@@ -381,7 +384,7 @@ pub fn build_all(
         }
         _ => {}
     };
-    Builder { cache: &cache, stop: interrupt.flag(), on: &on }.build_all(servers)
+    Builder { cache: &cache, warden, stop: interrupt.flag(), on: &on }.build_all(servers)
 }
 
 /// An entrant from the catalogue, under `wanted` or its usual contract.

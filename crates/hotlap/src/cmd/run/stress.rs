@@ -14,7 +14,7 @@ use hotlap_harness::stress::{Event, Scenario, Setting, Subject, Timing, stress};
 
 use super::card::Card;
 use super::grid::Grid;
-use super::{GRACE, Logs, START_LIMIT, conclude, resume, unpinned};
+use super::{GRACE, Logs, conclude, resume, unpinned};
 use crate::cli::RunArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
@@ -42,6 +42,8 @@ pub struct Order {
     pub split: Split,
     /// A server on another machine may be stressed too.
     pub target_is_mine: bool,
+    /// How long a server may take from its start to its first answer.
+    pub start_limit: Duration,
     /// Where what servers print is kept.
     pub logs: PathBuf,
 }
@@ -95,6 +97,7 @@ pub fn run(card: &Card, args: &RunArgs, console: &Console) -> anyhow::Result<Exi
         scenarios,
         split: if pinned { cores::split_here(card.cpus) } else { unpinned() },
         target_is_mine: args.shape.target_is_mine,
+        start_limit: args.shape.start_timeout,
         logs: logs.folder().to_owned(),
     };
     let began = Instant::now();
@@ -163,7 +166,7 @@ pub fn hold(
         cores: order.split.clone(),
         warden: Warden::this_program("__warden").context("cannot find hotlap's own program")?,
         logs: order.logs.clone(),
-        start_limit: START_LIMIT,
+        start_limit: order.start_limit,
         grace: GRACE,
         target_is_mine: order.target_is_mine,
     };

@@ -1,0 +1,323 @@
+//! However hotlap is ended, nothing that it started stays behind, its store opens, and what was
+//! finished is there.
+//!
+//! `HOTLAP_KILLS=200 cargo test -p hotlap --test killed at_any_moment` kills it at 200 random
+//! moments; without the variable, at a few.
+#![cfg(target_os = "linux")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OpenFlags};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+/// A hang is an error; a busy machine is not.
+const LIMIT: Duration = Duration::from_secs(60);
+
+const HOTLAP: &str = env!("CARGO_BIN_EXE_hotlap");
+
+/// Two servers that are built first, and a store, in a folder of their own.
+struct Scene {
+    folder: tempfile::TempDir,
+    /// In the environment of every process that comes of this scene.
+    tag: String,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for id in ["sh/one", "sh/two"] {
+            let server = folder.path().join("servers").join(id);
+            fs::create_dir_all(&server).unwrap();
+            let manifest = format!(
+                "about = \"A server for a test.\"\nurl = \"https://example.org\"\n\
+                 kind = \"hand-written\"\ncontracts = [\"hello\"]\n[toolchain]\n\
+                 probe = [\"true\"]\n\
+                 build = [[\"sh\", \"-c\", \"sleep 0.5 & setsid sleep 0.5 & wait\"]]\n\
+                 [run]\ncommand = [\"{HOTLAP}\", \"__ceiling\"]\n"
+            );
+            fs::write(server.join("server.toml"), manifest).unwrap();
+        }
+        let tag = format!("HOTLAP_TEST_SCENE={}", folder.path().display());
+        Self { folder, tag }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(HOTLAP);
+        self.prepare(command.args(arguments));
+        command
+    }
+
+    fn prepare(&self, command: &mut Command) {
+        let (name, value) = self.tag.split_once('=').unwrap();
+        command
+            .current_dir(self.folder.path())
+            .env(name, value)
+            .env("HOTLAP_CACHE", self.path("cache"))
+            .env("HOTLAP_SERVERS", self.path("servers"))
+            .env("XDG_DATA_HOME", self.path("data"))
+            .env("XDG_CONFIG_HOME", self.path("config"))
+            .env_remove("HOTLAP_CONFIG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(self.path("stderr")).unwrap());
+    }
+
+    fn run(&self, servers: &[&str], rest: &[&str]) -> Command {
+        let schedule = "--heats 2 --blocks 2 --slice 12ms --no-pin --store store.db \
+                        --export-json out.json";
+        let arguments: Vec<&str> =
+            ["run"].iter().chain(servers).copied().chain(schedule.split(' ')).collect();
+        self.command(&[&arguments[..], rest].concat())
+    }
+
+    /// The processes of this scene that still run.
+    fn processes(&self) -> Vec<(u32, String)> {
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let is_ours = |pid: &u32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|line| line == self.tag.as_bytes())
+        };
+        let name = |pid: u32| {
+            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            (pid, String::from_utf8_lossy(&words).replace('\0', " "))
+        };
+        pids.filter(is_ours).map(name).collect()
+    }
+
+    /// Waits until all processes are gone.
+    fn is_empty_soon(&self, when: &str) {
+        let began = Instant::now();
+        while !self.processes().is_empty() {
+            let left = self.processes();
+            assert!(began.elapsed() < LIMIT, "ended {when}, these are left: {left:#?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Stored laps, read beside hotlap; none where there is no store yet.
+    fn laps(&self) -> i64 {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let Ok(store) = Connection::open_with_flags(self.path("store.db"), flags) else { return 0 };
+        store.query_row("SELECT COUNT(*) FROM lap", [], |row| row.get(0)).unwrap_or(0)
+    }
+
+    /// The store opens, is whole, and has at least so many laps.
+    fn store_is_whole(&self, laps: i64, when: &str) {
+        let path = self.path("store.db");
+        if !path.exists() {
+            assert_eq!(laps, 0);
+            return;
+        }
+        let history = self.command(&["history", "--json", "--store", "store.db"]).status().unwrap();
+        let said = fs::read_to_string(self.path("stderr")).unwrap();
+        let has_no_run = said.contains("no run is stored");
+        assert!(history.success() || has_no_run, "ended {when}: {history:?}: {said}");
+        let store = Connection::open(&path).unwrap();
+        let check: String = store.query_row("PRAGMA integrity_check", [], |r| r.get(0)).unwrap();
+        assert_eq!(check, "ok", "ended {when}");
+        assert!(self.laps() >= laps, "ended {when}: {} of {laps} laps", self.laps());
+    }
+
+    fn state(&self) -> String {
+        let store = Connection::open(self.path("store.db")).unwrap();
+        store.query_row("SELECT state FROM run", [], |row| row.get(0)).unwrap()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        for (process, _) in self.processes() {
+            let _ = kill_process(pid(process), Signal::KILL);
+        }
+    }
+}
+
+fn pid(pid: u32) -> Pid {
+    Pid::from_raw(pid.cast_signed()).unwrap()
+}
+
+fn ended(child: &mut Child) -> ExitStatus {
+    until(child, "it ends", |_| false).expect("it has ended")
+}
+
+/// Waits until something is so, or the child has ended.
+fn until(
+    child: &mut Child,
+    what: &str,
+    mut so: impl FnMut(&mut Child) -> bool,
+) -> Option<ExitStatus> {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status);
+        }
+        if so(child) {
+            return None;
+        }
+        assert!(began.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until some laps are stored.
+fn until_it_laps(scene: &Scene, child: &mut Child) -> i64 {
+    until(child, "it stores laps", |_| scene.laps() > 2);
+    scene.laps()
+}
+
+#[test]
+fn killed_at_any_moment_it_leaves_no_process_and_a_whole_store() {
+    let kills = std::env::var("HOTLAP_KILLS").map_or(6, |text| text.parse().unwrap());
+    let whole = {
+        let scene = Scene::new();
+        let began = Instant::now();
+        let status = scene.run(&["sh/one", "sh/two"], &[]).status().unwrap();
+        let said = fs::read_to_string(scene.path("stderr")).unwrap();
+        assert!(status.success(), "{status:?}: {said}");
+        assert!(scene.path("out.json").exists());
+        began.elapsed()
+    };
+    let mut random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 1_u8) | 1;
+    for kill in 0..kills {
+        // Xorshift (Marsaglia 2003), and one moment in each of so many equal parts of the time.
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let part = f64::from(kill) + (random >> 11) as f64 / (1_u64 << 53) as f64;
+        let moment = whole.mul_f64(part / f64::from(kills));
+        let when = format!("after {moment:?} of {whole:?}");
+        let scene = Scene::new();
+        let mut child = scene.run(&["sh/one", "sh/two"], &[]).spawn().unwrap();
+        let began = Instant::now();
+        until(&mut child, "the moment", |_| began.elapsed() >= moment);
+        let laps = scene.laps();
+        let _ = child.kill();
+        child.wait().unwrap();
+        scene.is_empty_soon(&when);
+        scene.store_is_whole(laps, &when);
+    }
+}
+
+/// `timeout` sends SIGTERM twice, at once: the second ended hotlap before it had printed anything.
+#[test]
+fn a_signal_that_is_sent_twice_at_once_is_one_request() {
+    let scene = Scene::new();
+    let mut command = scene.run(&["sh/one", "sh/two"], &[]);
+    let table = File::create(scene.path("table")).unwrap();
+    let mut child = command.stdout(table).spawn().unwrap();
+    let laps = until_it_laps(&scene, &mut child);
+    let own = pid(child.id());
+    for _ in 0..3 {
+        kill_process(own, Signal::TERM).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(ended(&mut child).code(), Some(130));
+    let table = fs::read_to_string(scene.path("table")).unwrap();
+    assert!(table.contains("This run was interrupted"), "{table}");
+    scene.is_empty_soon("by SIGTERM");
+    scene.store_is_whole(laps, "by SIGTERM");
+    assert_eq!(scene.state(), "interrupted");
+}
+
+#[test]
+fn a_second_ctrl_c_ends_it_at_once_and_leaves_nothing() {
+    let scene = Scene::new();
+    // It takes its whole time to end.
+    let deaf = format!("sh -c \"trap '' TERM; {HOTLAP} __ceiling; sleep 100\"");
+    let mut child = scene.run(&[&deaf, "sh/one"], &[]).spawn().unwrap();
+    let laps = until_it_laps(&scene, &mut child);
+    let own = pid(child.id());
+    kill_process(own, Signal::INT).unwrap();
+    std::thread::sleep(Duration::from_millis(1_500));
+    let _ = kill_process(own, Signal::INT);
+    assert_eq!(ended(&mut child).code(), Some(130));
+    assert_eq!(scene.state(), "under-way", "it did not wait for its servers");
+    scene.is_empty_soon("by a second Ctrl-C");
+    scene.store_is_whole(laps, "by a second Ctrl-C");
+}
+
+/// Exports were not written once the terminal was gone.
+#[test]
+fn a_terminal_that_is_closed_loses_nothing() {
+    let scene = Scene::new();
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap();
+    let theirs = OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let hotlap = scene.run(&["sh/one", "sh/two"], &[]);
+    let mut command = Command::new("setsid");
+    command.arg("--ctty").arg(HOTLAP).args(hotlap.get_args());
+    scene.prepare(&mut command);
+    command.stdin(theirs.try_clone().unwrap());
+    command.stdout(theirs.try_clone().unwrap()).stderr(theirs);
+    let mut child = command.spawn().unwrap();
+    // This process has let go of the other end with the command.
+    drop(command);
+    let mut terminal = File::from(terminal);
+    let mut drawn = [0; 4096];
+    until(&mut child, "it stores laps", |_| {
+        let _ = terminal.read(&mut drawn);
+        scene.laps() > 2
+    });
+    let laps = scene.laps();
+    drop(terminal);
+    assert_eq!(ended(&mut child).code(), Some(130));
+    scene.is_empty_soon("with its terminal");
+    scene.store_is_whole(laps, "with its terminal");
+    assert_eq!(scene.state(), "interrupted");
+    let export = fs::read_to_string(scene.path("out.json")).unwrap();
+    assert!(export.contains("\"laps\""), "{export}");
+}
+
+#[test]
+fn under_nohup_a_closed_terminal_is_ignored() {
+    let scene = Scene::new();
+    let hotlap = scene.run(&["sh/one"], &[]);
+    let mut command = Command::new("nohup");
+    command.arg(HOTLAP).args(hotlap.get_args());
+    scene.prepare(&mut command);
+    let mut child = command.spawn().unwrap();
+    until_it_laps(&scene, &mut child);
+    kill_process(pid(child.id()), Signal::HUP).unwrap();
+    let status = ended(&mut child);
+    assert!(status.success(), "{status:?}");
+    assert_eq!(scene.state(), "finished");
+}
+
+/// `hotlap run … | head -1`: the exports were lost, and a failure was exit code 0.
+#[test]
+fn a_pipe_that_nobody_reads_changes_neither_exports_nor_exit_code() {
+    let scene = Scene::new();
+    let mut command = scene.run(&["sh/one", "false"], &[]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(ended(&mut child).code(), Some(3), "a server failed");
+    let export = fs::read_to_string(scene.path("out.json")).unwrap();
+    assert!(export.contains("\"laps\""), "{export}");
+    assert_eq!(scene.state(), "finished");
+    scene.is_empty_soon("with its reader");
+}
+
+/// Ctrl-C reaches the whole group in the foreground; hotlap stops its servers itself.
+#[test]
+fn ctrl_c_during_a_build_leaves_nothing() {
+    let scene = Scene::new();
+    let mut child = scene.run(&["sh/one", "sh/two"], &[]).process_group(0).spawn().unwrap();
+    let builds = |path: &Path| path.join("cache/builds").exists();
+    until(&mut child, "it builds", |_| builds(scene.folder.path()));
+    rustix::process::kill_process_group(pid(child.id()), Signal::INT).unwrap();
+    assert_eq!(ended(&mut child).code(), Some(130));
+    scene.is_empty_soon("in a build");
+}
