@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{http, session};
+use crate::http;
 
 /// Everything that the generator needs to know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -264,15 +264,32 @@ impl Plan {
         if self.requests.iter().any(|r| r.weight == 0) || weights > WEIGHTS {
             return out_of_range(format!("weights: at least 1 each, {WEIGHTS} together"));
         }
-        if let Some(source) =
-            self.sources.iter().find(|s| session::misfit(s, &self.target.endpoint))
-        {
+        if let Some(source) = self.sources.iter().find(|s| misfit(s, &self.target.endpoint)) {
             return out_of_range(format!("{} cannot be reached from {source}", self.target));
         }
         for request in &self.requests {
             request.check()?;
         }
         Ok(())
+    }
+}
+
+/// An address as it reads in a message.
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        match &self.endpoint {
+            Endpoint::Tcp(address) => write!(f, "{scheme}://{address}"),
+            Endpoint::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Whether a socket with this source address cannot connect to the endpoint.
+fn misfit(source: &IpAddr, endpoint: &Endpoint) -> bool {
+    match endpoint {
+        Endpoint::Tcp(address) => address.is_ipv4() != source.is_ipv4(),
+        Endpoint::Unix(_) => true,
     }
 }
 
