@@ -1,4 +1,5 @@
-//! From what a user types to a socket's address: `http://`, `https://` and `unix:` URLs.
+//! From what a user types to a socket's address: `http://`, `https://` and `unix:` URLs, and
+//! `host:port` without a scheme, which is taken for `http://`.
 
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
@@ -25,7 +26,8 @@ pub struct Resolved {
 pub enum BadUrl {
     /// No scheme, or none that is spoken here.
     #[error(
-        "{0:?} is no URL that can be loaded: write http://…, https://… or unix:/path/to/socket"
+        "{0:?} is not a URL that can be loaded: write http://…, https://…, host:port or \
+         unix:/path/to/socket"
     )]
     Scheme(String),
     /// Nothing between the scheme and the path.
@@ -71,6 +73,9 @@ impl Target {
     /// # Errors
     /// When the URL is none, or its host unknown.
     pub fn resolve(url: &str) -> Result<Resolved, BadUrl> {
+        if is_address(url) {
+            return Self::resolve(&format!("http://{url}"));
+        }
         if let Some(rest) = url.strip_prefix("unix:") {
             return unix(url, rest);
         }
@@ -101,6 +106,24 @@ impl Target {
             path: checked_path(url, path)?,
         })
     }
+}
+
+/// Whether a text without a scheme names a server by its address: `localhost:8080/path`,
+/// `127.0.0.1:80`, `[::1]:8080`, or `localhost` alone. Such a text is taken for an `http://` URL.
+#[must_use]
+pub fn is_address(text: &str) -> bool {
+    let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
+    let is_bare = authority == "localhost" || authority.parse::<std::net::Ipv4Addr>().is_ok();
+    is_bare
+        || authority.rsplit_once(':').is_some_and(|(host, port)| {
+            let is_name = |c: char| c.is_ascii_alphanumeric() || "-._[]:".contains(c);
+            let is_bracketed = host.starts_with('[') && host.ends_with(']');
+            host.chars().all(is_name)
+                && !host.is_empty()
+                && (is_bracketed || !host.contains(['[', ']', ':']))
+                && !port.is_empty()
+                && port.bytes().all(|b| b.is_ascii_digit())
+        })
 }
 
 /// `unix:/path/to/socket`, or `unix:/path/to/socket:/path/of/request`; `unix://` is taken as well.
@@ -220,6 +243,23 @@ mod tests {
     }
 
     #[test]
+    fn host_and_port_without_a_scheme_are_http() {
+        assert_eq!(resolved("127.0.0.1:8080"), parts("127.0.0.1:8080", "127.0.0.1:8080", "/"));
+        assert_eq!(resolved("[::1]:81/a?b"), parts("[::1]:81", "[::1]:81", "/a?b"));
+        assert_eq!(resolved("127.0.0.1/a"), parts("127.0.0.1:80", "127.0.0.1", "/a"));
+        assert!(resolved("localhost:8080/a").0.ends_with(":8080"));
+        for no in ["go/net-http", "clojure/ring-jetty:handler", "unix:/tmp/s", "node app.js", "a:"]
+        {
+            assert!(!is_address(no), "{no}");
+        }
+        let why = Target::resolve("localhost:70000").expect_err("no port").to_string();
+        assert_eq!(
+            why,
+            "\"http://localhost:70000\": \"70000\" is no port: use a number from 1 to 65535"
+        );
+    }
+
+    #[test]
     fn a_name_with_two_addresses_is_the_one_that_listens() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -231,9 +271,9 @@ mod tests {
     fn what_is_wrong_with_a_url_is_told() {
         let why = |url: &str| Target::resolve(url).expect_err(url).to_string();
         assert_eq!(
-            why("localhost:80"),
-            "\"localhost:80\" is no URL that can be loaded: write http://…, https://… or \
-             unix:/path/to/socket"
+            why("example.org"),
+            "\"example.org\" is not a URL that can be loaded: write http://…, https://…, host:port \
+             or unix:/path/to/socket"
         );
         assert_eq!(why("http:///x"), "\"http:///x\" names no host");
         assert_eq!(
