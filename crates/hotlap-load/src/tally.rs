@@ -17,7 +17,7 @@ const TICK_NS: u64 = 100_000_000;
 const TICKS: usize = 864_000;
 
 /// All failures, in the order of their numbers.
-const FAILURES: [Failure; 9] = [
+const FAILURES: [Failure; 10] = [
     Failure::Refused,
     Failure::Reset,
     Failure::ClosedEarly,
@@ -26,6 +26,7 @@ const FAILURES: [Failure; 9] = [
     Failure::WrongAnswer,
     Failure::WrongStatus,
     Failure::Tls,
+    Failure::Truncated,
     Failure::Other,
 ];
 

@@ -54,6 +54,46 @@ fn a_full_queue_is_knocked_at_again() {
     assert!(outcome.connections.opened > 12, "{}", outcome.connections.opened);
 }
 
+/// After a timeout each further attempt failed at once, and the one that succeeded was said to have
+/// taken as long as all of them together.
+#[test]
+fn a_connection_takes_as_long_as_its_own_attempt() {
+    const TIMEOUT: Duration = Duration::from_millis(400);
+    const FULL: Duration = Duration::from_millis(1_600);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("s");
+    let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&socket2::SockAddr::unix(&path).unwrap()).unwrap();
+    // A queue of one: the first connection is in it, the others find it full.
+    socket.listen(0).unwrap();
+    std::thread::spawn(move || {
+        std::thread::sleep(FULL);
+        let listener = std::os::unix::net::UnixListener::from(std::os::fd::OwnedFd::from(socket));
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                use std::io::{Read, Write};
+                while stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0)
+                    && stream.write_all(HELLO).is_ok()
+                {}
+            });
+        }
+    });
+    let mut plan = polite().plan(3, 1);
+    plan.target.endpoint = Endpoint::Unix(path);
+    plan.timeout = TIMEOUT;
+    plan.ramp = Duration::ZERO;
+    plan.reuse = Reuse::Close;
+    plan.stop = Stop::After(Duration::from_millis(2_500));
+    let outcome = run(&plan).expect("a load");
+    assert!(outcome.answers > 0);
+    let longest = Duration::from_nanos(outcome.connect.max());
+    assert!(longest < FULL - TIMEOUT, "an attempt of at most {TIMEOUT:?} took {longest:?}");
+    // Each connection's attempts fail once a timeout while the queue is full.
+    let most = 3 * (outcome.window_ns / TIMEOUT.as_nanos() as u64 + 1);
+    let timeouts = outcome.failures.of(Failure::Timeout);
+    assert!(timeouts <= most, "{timeouts} timeouts, and at most {most} are possible");
+}
+
 /// wrk divides connections by threads and drops the remainder (wrk#157).
 #[test]
 fn a_remainder_of_connections_is_not_lost() {

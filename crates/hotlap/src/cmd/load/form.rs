@@ -265,7 +265,13 @@ fn wrk_totals(outcome: &Outcome) -> String {
         let counts = failures.0.iter().filter(|c| c.phase == phase && of.contains(&c.failure));
         counts.map(|c| c.count).sum()
     };
-    let broken = [Failure::Reset, Failure::ClosedEarly, Failure::BadFraming, Failure::Other];
+    let broken = [
+        Failure::Reset,
+        Failure::ClosedEarly,
+        Failure::Truncated,
+        Failure::BadFraming,
+        Failure::Other,
+    ];
     let failed_to_connect: Vec<Failure> =
         [&broken[..], &[Failure::Refused, Failure::Tls, Failure::Timeout]].concat();
     let missing = outcome.connections.asked.saturating_sub(outcome.connections.established);
