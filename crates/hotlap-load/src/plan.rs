@@ -237,6 +237,9 @@ impl Plan {
             {
                 return Err(PlanError::BadRate(rate.to_string()));
             }
+            Pace::Constant { rate } | Pace::Poisson { rate, .. } if rate > RATE => {
+                return out_of_range(format!("{rate} requests/s: at most {RATE}"));
+            }
             _ => {}
         }
         if connections > CONNECTIONS {
@@ -295,6 +298,11 @@ fn misfit(source: &IpAddr, endpoint: &Endpoint) -> bool {
 
 /// The most connections of one generator: what a lane's number has room for.
 const CONNECTIONS: usize = 1 << 24;
+
+/// The highest rate: some ten times what a generator sends on a large machine. Requests that were
+/// due and not sent are counted one by one when a window closes, at about 10 ns each: without a
+/// limit, that could take for ever.
+const RATE: f64 = 1e7;
 
 /// The most requests in flight on one connection.
 const PIPELINE: usize = 1024;

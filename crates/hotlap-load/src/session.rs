@@ -12,7 +12,7 @@ use mio::Waker;
 
 use crate::io::Io;
 use crate::outcome::Failure;
-use crate::plan::Stop;
+use crate::plan::{Pace, Stop};
 use crate::resources::{allow_files, files, pin};
 use crate::tls::Secure;
 use crate::worker::{Board, Worker};
@@ -298,8 +298,13 @@ impl Session {
     /// matter.
     ///
     /// # Errors
-    /// As [`Session::start`].
+    /// As [`Session::start`], and for an open loop: its requests are due at moments of a clock that
+    /// does not stop between windows.
     pub fn hold(plan: &Plan) -> Result<Self, Error> {
+        if plan.pace != Pace::Closed {
+            let why = "a load that is held between windows cannot keep a rate: use a closed loop";
+            return Err(PlanError::OutOfRange(why.to_owned()).into());
+        }
         Self::open(plan, true)
     }
 
@@ -326,7 +331,8 @@ impl Session {
         let wakers = queues.iter().map(|(_, waker)| waker.clone()).collect();
         let shared = Arc::new(Shared::new(&plan, held, wakers));
         let target = plan.target.to_string();
-        let mut session = Self { shared: shared.clone(), workers: Vec::new(), target, files };
+        // It counts the files as its own, to be given back when it is dropped, once it is whole.
+        let mut session = Self { shared: shared.clone(), workers: Vec::new(), target, files: 0 };
         for (number, (io, _)) in queues.into_iter().enumerate() {
             let (plan, shared, secure) = (plan.clone(), shared.clone(), secure.clone());
             let worker = spawn(number, &shared.clone(), move || {
@@ -335,6 +341,7 @@ impl Session {
             })?;
             session.workers.push(worker);
         }
+        session.files = files;
         Ok(session)
     }
 

@@ -157,6 +157,15 @@ fn of_a_held_load_its_windows_count() {
     assert!(session.collect().is_none());
 }
 
+/// Its schedule was gone once its counts were asked for, and nothing more was sent.
+#[test]
+fn a_load_that_is_held_keeps_no_rate() {
+    let mut plan = polite().plan(2, 1);
+    plan.pace = Pace::Constant { rate: 100.0 };
+    let error = Session::hold(&plan).expect_err("an open loop").to_string();
+    assert!(error.contains("cannot keep a rate"), "{error}");
+}
+
 #[test]
 fn between_the_windows_of_a_held_load_time_stands_still() {
     let still = Arc::new(AtomicBool::new(false));
@@ -443,6 +452,7 @@ fn a_plan_that_makes_no_sense_is_refused_with_the_reason() {
     let rate = |rate| move |p: &mut Plan| p.pace = Pace::Constant { rate };
     assert!(why(&rate(0.0)).contains("positive"));
     assert!(why(&rate(f64::NAN)).contains("NaN"));
+    assert_eq!(why(&rate(1e12)), "1000000000000 requests/s: at most 10000000");
     assert!(why(&|p| p.pipeline = 0).contains("1 to 1024"));
     assert!(why(&|p| p.timeout = Duration::ZERO).contains("timeout"));
     assert!(why(&|p| p.stop = Stop::Requests(0)).contains("at least 1"));
