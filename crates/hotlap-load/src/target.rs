@@ -73,13 +73,45 @@ impl Target {
     /// # Errors
     /// When the URL is none, or its host unknown.
     pub fn resolve(url: &str) -> Result<Resolved, BadUrl> {
+        Url::parse(url)?.resolve()
+    }
+}
+
+/// A URL, taken apart; nothing is looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Url {
+    /// Whether TLS is spoken.
+    pub is_tls: bool,
+    /// Where the server is.
+    pub place: Place,
+    /// What the `Host` header says: name and port, the scheme's own port left out.
+    pub host: String,
+    /// Path and query, at least `/`.
+    pub path: String,
+}
+
+/// Where a URL's server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A name or an address, without brackets, and a port.
+    Tcp(String, u16),
+    /// A unix socket.
+    Unix(PathBuf),
+}
+
+impl Url {
+    /// Takes a URL, or `host:port`, apart.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn parse(url: &str) -> Result<Self, BadUrl> {
         if is_address(url) {
-            return Self::resolve(&format!("http://{url}"));
+            return Self::parse(&format!("http://{url}"));
         }
         if let Some(rest) = url.strip_prefix("unix:") {
             return unix(url, rest);
         }
-        let (tls, rest) = match url.split_once("://") {
+        let (is_tls, rest) = match url.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
             _ => return Err(BadUrl::Scheme(url.to_owned())),
@@ -90,21 +122,28 @@ impl Target {
             None => (rest, ""),
         };
         let (host, port) = host_and_port(url, authority)?;
-        let own_port = if tls { 443 } else { 80 };
+        let own_port = if is_tls { 443 } else { 80 };
         let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let address = address(bare, port.unwrap_or(own_port))?;
         let header = match port {
             Some(port) if port != own_port => format!("{host}:{port}"),
             _ => host.to_owned(),
         };
-        Ok(Resolved {
-            target: Target {
-                endpoint: Endpoint::Tcp(address),
-                tls: tls.then(|| Tls { server_name: bare.to_owned(), insecure: false }),
-            },
+        Ok(Self {
+            is_tls,
+            place: Place::Tcp(bare.to_owned(), port.unwrap_or(own_port)),
             host: header,
-            path: checked_path(url, path)?,
+            path: request_path(url, path)?,
         })
+    }
+
+    fn resolve(self) -> Result<Resolved, BadUrl> {
+        let Self { is_tls, place, host, path } = self;
+        let (endpoint, server_name) = match place {
+            Place::Tcp(name, port) => (Endpoint::Tcp(address(&name, port)?), name),
+            Place::Unix(socket) => (Endpoint::Unix(socket), String::new()),
+        };
+        let tls = is_tls.then_some(Tls { server_name, insecure: false });
+        Ok(Resolved { target: Target { endpoint, tls }, host, path })
     }
 }
 
@@ -127,7 +166,7 @@ pub fn is_address(text: &str) -> bool {
 }
 
 /// `unix:/path/to/socket`, or `unix:/path/to/socket:/path/of/request`; `unix://` is taken as well.
-fn unix(url: &str, rest: &str) -> Result<Resolved, BadUrl> {
+fn unix(url: &str, rest: &str) -> Result<Url, BadUrl> {
     let rest = rest.strip_prefix("//").unwrap_or(rest);
     let (socket, path) = match rest.find(":/") {
         Some(at) => (&rest[..at], &rest[at + 1..]),
@@ -136,10 +175,11 @@ fn unix(url: &str, rest: &str) -> Result<Resolved, BadUrl> {
     if socket.is_empty() {
         return Err(BadUrl::NoHost(url.to_owned()));
     }
-    Ok(Resolved {
-        target: Target { endpoint: Endpoint::Unix(PathBuf::from(socket)), tls: None },
+    Ok(Url {
+        is_tls: false,
+        place: Place::Unix(PathBuf::from(socket)),
         host: "localhost".to_owned(),
-        path: checked_path(url, path)?,
+        path: request_path(url, path)?,
     })
 }
 
@@ -180,7 +220,11 @@ fn host_and_port<'a>(url: &str, authority: &'a str) -> Result<(&'a str, Option<u
     }
 }
 
-fn checked_path(url: &str, path: &str) -> Result<String, BadUrl> {
+/// The path of a request to `url`, at least `/`.
+///
+/// # Errors
+/// When it has a space or a control character in it, which would end the request line.
+pub fn request_path(url: &str, path: &str) -> Result<String, BadUrl> {
     if path.bytes().any(|b| b <= b' ' || b == 0x7f) {
         return Err(BadUrl::Path(url.to_owned()));
     }
