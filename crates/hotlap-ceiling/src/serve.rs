@@ -133,6 +133,29 @@ fn sleep_before(left: Duration) -> Duration {
     left.saturating_sub(AWAKE)
 }
 
+/// How soon accepting is tried again after it failed: often enough to go unnoticed by a client,
+/// seldom enough to cost next to nothing (100 system calls a second).
+const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
+
+/// Whether the next client in the queue may be accepted although accepting failed (accept(2),
+/// *Error handling*).
+fn is_of_one_client(kind: ErrorKind) -> bool {
+    use ErrorKind::{
+        ConnectionAborted, ConnectionReset, HostUnreachable, Interrupted, NetworkDown,
+        NetworkUnreachable, TimedOut,
+    };
+    matches!(
+        kind,
+        ConnectionAborted
+            | ConnectionReset
+            | HostUnreachable
+            | Interrupted
+            | NetworkDown
+            | NetworkUnreachable
+            | TimedOut
+    )
+}
+
 const LISTENER: Token = Token(usize::MAX);
 const TIMER: Token = Token(usize::MAX - 1);
 
@@ -150,6 +173,9 @@ struct Loop<B> {
     held: BinaryHeap<Reverse<(Instant, usize, u64)>>,
     serial: u64,
     timer: Timer,
+    /// Clients may still wait in the listener's queue although their event was taken: accepting
+    /// failed before the queue was empty.
+    unaccepted: bool,
 }
 
 struct Connection {
@@ -184,6 +210,7 @@ impl<B: Behaviour> Loop<B> {
             out: Vec::with_capacity(READ_BYTES),
             held: BinaryHeap::new(),
             serial: 0,
+            unaccepted: false,
         })
     }
 
@@ -197,10 +224,13 @@ impl<B: Behaviour> Loop<B> {
             }
             for event in &events {
                 match event.token() {
-                    LISTENER => self.accept()?,
+                    LISTENER => self.unaccepted = true,
                     TIMER => {}
                     Token(place) => self.ready(place),
                 }
+            }
+            if self.unaccepted {
+                self.accept();
             }
             self.release();
             self.behaviour.round();
@@ -209,6 +239,14 @@ impl<B: Behaviour> Loop<B> {
 
     /// How long the poll may wait; none: until something comes, or the timer that was armed.
     fn wait(&mut self) -> Option<Duration> {
+        let wait = self.wait_for_answers();
+        match self.unaccepted {
+            true => Some(wait.map_or(ACCEPT_AGAIN, |wait| wait.min(ACCEPT_AGAIN))),
+            false => wait,
+        }
+    }
+
+    fn wait_for_answers(&mut self) -> Option<Duration> {
         if self.behaviour.is_awake() && self.connections.len() > self.free.len() {
             return Some(Duration::ZERO);
         }
@@ -219,25 +257,36 @@ impl<B: Behaviour> Loop<B> {
         }
     }
 
-    fn accept(&mut self) -> io::Result<()> {
+    /// Accepts every client in the queue. Events are edge-triggered: for those that are left there,
+    /// no further one comes, so the loop tries again.
+    fn accept(&mut self) {
         loop {
             match self.listener.accept() {
-                Ok((stream, _)) => self.admit(stream)?,
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
-                // Out of files, or a client that is gone already: the next event tries again.
-                Err(_) => return Ok(()),
+                Ok((stream, _)) => self.admit(stream),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    self.unaccepted = false;
+                    return;
+                }
+                // accept(2): such an error is that of one client, or of a signal.
+                Err(e) if is_of_one_client(e.kind()) => {}
+                // Out of files or of memory, until a connection is closed.
+                Err(_) => return,
             }
         }
     }
 
-    fn admit(&mut self, mut stream: TcpStream) -> io::Result<()> {
+    /// Serves a client from now on. One that the system does not watch is dropped, and sees that.
+    fn admit(&mut self, mut stream: TcpStream) {
         let _ = stream.set_nodelay(true);
         let place = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.connections.len() - 1
         });
         let interest = Interest::READABLE | Interest::WRITABLE;
-        self.poll.registry().register(&mut stream, Token(place), interest)?;
+        if self.poll.registry().register(&mut stream, Token(place), interest).is_err() {
+            self.free.push(place);
+            return;
+        }
         self.serial += 1;
         self.connections[place] = Some(Connection {
             stream,
@@ -249,7 +298,6 @@ impl<B: Behaviour> Loop<B> {
             serial: self.serial,
             continued: false,
         });
-        Ok(())
     }
 
     fn ready(&mut self, place: usize) {

@@ -19,3 +19,19 @@ fn read(id: ClockId) -> u64 {
     // Both parts are never negative for these clocks.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    use super::*;
+
+    #[test]
+    fn wrk_reads_the_wall_clock() {
+        let (before, ns, after) = (read(ClockId::Monotonic), now(), read(ClockId::Monotonic));
+        assert!(before <= ns && ns <= after);
+        // The wall clock, which can be set, counts from 1970.
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos();
+        assert!(u128::from(ns) < wall / 2);
+    }
+}

@@ -240,6 +240,11 @@ impl Connection {
         }
     }
 
+    /// Whether a body is under way that the end of the connection delimits.
+    pub(crate) fn is_until_close(&self) -> bool {
+        self.reader.is_until_close()
+    }
+
     /// How many bytes of the body under way may be thrown away unread, all of which are certain to
     /// come.
     pub(crate) fn skippable(&self) -> u64 {

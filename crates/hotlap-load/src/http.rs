@@ -169,6 +169,13 @@ impl Reader {
         self.state = State::Body(Body::of(framing));
     }
 
+    /// Whether a body is under way that the end of the connection delimits (RFC 9112 section 6.3,
+    /// rule 8).
+    #[must_use]
+    pub fn is_until_close(&self) -> bool {
+        matches!(self.state, State::Body(Body::UntilClose))
+    }
+
     /// How many bytes of the body are certain to come still, where a length tells.
     #[must_use]
     pub fn remaining(&self) -> Option<u64> {

@@ -289,14 +289,21 @@ impl Timer {
         if self.armed_ns != at_ns {
             self.armed_ns = at_ns;
             let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-            let at = at_ns.max(1);
-            let moment =
-                Timespec { tv_sec: (at / 1_000_000_000) as _, tv_nsec: (at % 1_000_000_000) as _ };
-            let spec = Itimerspec { it_interval: zero, it_value: moment };
+            let spec = Itimerspec { it_interval: zero, it_value: moment(at_ns) };
             // It fails for moments out of range only, and those are never reached.
             let _ = timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &spec);
         }
         None
+    }
+}
+
+/// A moment of the monotonic clock, to the nanosecond. Zero would switch a timer off.
+#[cfg(target_os = "linux")]
+fn moment(at_ns: u64) -> rustix::time::Timespec {
+    let at_ns = at_ns.max(1);
+    rustix::time::Timespec {
+        tv_sec: (at_ns / 1_000_000_000) as _,
+        tv_nsec: (at_ns % 1_000_000_000) as _,
     }
 }
 
@@ -312,5 +319,23 @@ impl Timer {
 
     fn arm(&mut self, at_ns: u64) -> Option<Duration> {
         Some(Duration::from_nanos(at_ns.saturating_sub(crate::clock::now())))
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrk2_sleeps_whole_milliseconds() {
+        let parts = |at_ns| (moment(at_ns).tv_sec, moment(at_ns).tv_nsec);
+        assert_eq!(parts(5_000_333_333), (5, 333_333));
+        assert_eq!(parts(999_999_999), (0, 999_999_999));
+        assert_eq!(parts(0), (0, 1));
+        // The wait ends at that moment of the same clock, and not before.
+        let (mut io, _waker) = Io::new().expect("a queue of events");
+        let at_ns = crate::clock::now() + 1_333_333;
+        io.wait(Some(at_ns), &mut Round::new());
+        assert!(crate::clock::now() >= at_ns);
     }
 }

@@ -14,8 +14,10 @@ use crate::plan::Body;
 /// (10 µs for 64 KiB) that parsing a head (0.3 µs) is lost in it.
 const LIMIT: usize = 16 * 1024;
 
-/// How many answers in a row must be unlike before another layout is learned: learning costs about
-/// as much as three parses, so that a server without any layout pays a fifth more at most.
+/// How many right answers must differ from the known layout before another is learned: learning
+/// costs about as much as three parses, so that a server without any layout pays a fifth more at
+/// most. They need not follow one another: of a header with two values in turn, every other answer
+/// is recognised, and the layout in which that header varies must still be learned.
 const PATIENCE: u32 = 16;
 
 /// Header values that decide about framing and the connection never vary without a parse.
@@ -31,6 +33,7 @@ pub(crate) struct Layout {
     values: Vec<Range<usize>>,
     /// Parts of the body that may differ, by any bytes.
     body: Vec<Range<usize>>,
+    /// Right answers that were not recognised, since a layout was last learned.
     unlike: u32,
 }
 
@@ -192,6 +195,24 @@ mod tests {
         let mut layout = learned(&answers, &exact("Hello"));
         assert!(layout.recognise(&sample("d", "3", "Hello")).is_some());
         assert!(layout.recognise(&sample("d", "33", "Hello")).is_none());
+    }
+
+    /// A count that starts anew at each recognised answer would never reach the patience here, and
+    /// every other answer would be parsed for ever.
+    #[test]
+    fn a_header_with_two_values_in_turn_is_learned() {
+        let (one, other) = (sample("d", "1", "Hello"), sample("d", "2", "Hello"));
+        let (mut layout, mut parsed) = (Layout::default(), 0);
+        for answer in [&one, &other].into_iter().cycle().take(100) {
+            if layout.recognise(answer).is_none() {
+                let end = head_end(answer, 0).expect("sound").expect("whole");
+                let head = parse_head(&answer[..end], false).expect("sound");
+                layout.learn(answer, &head, &exact("Hello"));
+                parsed += 1;
+            }
+        }
+        // The first, as many as the patience, and the one that teaches.
+        assert_eq!(parsed, PATIENCE + 2);
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod outcome;
 mod pace;
 pub mod plan;
 pub mod rehearsal;
+mod resources;
 pub mod session;
 mod tally;
 pub mod target;

@@ -150,6 +150,9 @@ pub enum Failure {
     WrongStatus,
     /// The TLS handshake or a record failed.
     Tls,
+    /// A TLS connection ended without `close_notify` within a response that its end delimits, so
+    /// that the response may be cut (RFC 8446 section 6.1, RFC 9112 section 9.8).
+    Truncated,
     /// Anything else that the system reported (out of ports, out of files, unreachable).
     Other,
 }

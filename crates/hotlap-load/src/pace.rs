@@ -80,7 +80,7 @@ impl Schedule {
         match &mut self.shape {
             Shape::Constant { rate, worker, workers } => {
                 let number = self.taken * *workers + *worker;
-                self.start_ns + (number as f64 * 1e9 / *rate).round() as u64
+                self.start_ns.saturating_add((number as f64 * 1e9 / *rate).round() as u64)
             }
             Shape::Poisson { mean_ns, seed, at_ns } => {
                 // Uniform in (0, 1]: the logarithm is finite. Inverse of the exponential
@@ -88,7 +88,7 @@ impl Schedule {
                 let bits = mix(seed.wrapping_add(self.taken.wrapping_mul(GOLDEN))) >> 11;
                 let uniform = (bits + 1) as f64 / (1u64 << 53) as f64;
                 *at_ns -= *mean_ns * uniform.ln();
-                self.start_ns + *at_ns as u64
+                self.start_ns.saturating_add(*at_ns as u64)
             }
         }
     }
@@ -142,6 +142,15 @@ mod tests {
         assert_eq!(all[999_999], 1_000 + 333_333 * 1_000_000_000);
     }
 
+    /// The sum wrapped around, so that the second request, due in 3 million years, was overdue.
+    #[test]
+    fn what_is_due_after_the_end_of_the_clock_is_never_due() {
+        for pace in [Pace::Constant { rate: 1e-14 }, Pace::Poisson { rate: 1e-14, seed: 1 }] {
+            let all = dues(pace, 1, 2, 3);
+            assert!(all.is_sorted() && all[2] == u64::MAX, "{all:?}");
+        }
+    }
+
     #[test]
     fn poisson_gaps_are_exponential() {
         // Of an exponential distribution the deviation equals the mean, and a share of 1/e is
@@ -163,6 +172,43 @@ mod tests {
         assert_eq!(dues(pace, 0, 2, 50), dues(pace, 0, 2, 50));
         assert_ne!(dues(pace, 0, 2, 50), dues(pace, 1, 2, 50));
         assert_ne!(dues(pace, 0, 2, 50), dues(Pace::Poisson { rate: 1_000.0, seed: 2 }, 0, 2, 50));
+    }
+
+    /// When the requests of all workers are due within the first second, in order.
+    fn first_second(rate: f64, workers: usize) -> Vec<u64> {
+        let mut all: Vec<u64> = (0..workers)
+            .flat_map(|worker| {
+                let schedule = Schedule::new(Pace::Constant { rate }, worker, workers, 0);
+                schedule.expect("an open loop").due_before(1_000_000_000)
+            })
+            .collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// There, each connection has a schedule of its own, and they begin together. Here, threads
+    /// have parts of one schedule, and connections none.
+    #[test]
+    fn wrk2_sends_in_bursts_over_many_connections() {
+        for workers in [1, 3, 16] {
+            let due = first_second(4_000.0, workers);
+            assert_eq!(due.len(), 4_000);
+            assert!(due.windows(2).all(|w| w[1] - w[0] == 250_000), "{workers} workers");
+        }
+    }
+
+    #[test]
+    fn h2load_sends_in_clumps_of_ten_milliseconds() {
+        let due = first_second(30_000.0, 2);
+        let in_millisecond = |ms: u64| due.iter().filter(|ns| **ns / 1_000_000 == ms).count();
+        assert!((0..1_000).all(|ms| in_millisecond(ms) == 30));
+    }
+
+    #[test]
+    fn autocannon_sends_a_seconds_requests_at_once() {
+        let due = first_second(1_000.0, 4);
+        let in_tenth = |tenth: u64| due.iter().filter(|ns| **ns / 100_000_000 == tenth).count();
+        assert_eq!((0..10).map(in_tenth).collect::<Vec<_>>(), [100; 10]);
     }
 
     proptest! {

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{http, session};
+use crate::http;
 
 /// Everything that the generator needs to know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -237,6 +237,9 @@ impl Plan {
             {
                 return Err(PlanError::BadRate(rate.to_string()));
             }
+            Pace::Constant { rate } | Pace::Poisson { rate, .. } if rate > RATE => {
+                return out_of_range(format!("{rate} requests/s: at most {RATE}"));
+            }
             _ => {}
         }
         if connections > CONNECTIONS {
@@ -264,9 +267,7 @@ impl Plan {
         if self.requests.iter().any(|r| r.weight == 0) || weights > WEIGHTS {
             return out_of_range(format!("weights: at least 1 each, {WEIGHTS} together"));
         }
-        if let Some(source) =
-            self.sources.iter().find(|s| session::misfit(s, &self.target.endpoint))
-        {
+        if let Some(source) = self.sources.iter().find(|s| misfit(s, &self.target.endpoint)) {
             return out_of_range(format!("{} cannot be reached from {source}", self.target));
         }
         for request in &self.requests {
@@ -276,8 +277,32 @@ impl Plan {
     }
 }
 
+/// An address as it reads in a message.
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        match &self.endpoint {
+            Endpoint::Tcp(address) => write!(f, "{scheme}://{address}"),
+            Endpoint::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Whether a socket with this source address cannot connect to the endpoint.
+fn misfit(source: &IpAddr, endpoint: &Endpoint) -> bool {
+    match endpoint {
+        Endpoint::Tcp(address) => address.is_ipv4() != source.is_ipv4(),
+        Endpoint::Unix(_) => true,
+    }
+}
+
 /// The most connections of one generator: what a lane's number has room for.
 const CONNECTIONS: usize = 1 << 24;
+
+/// The highest rate: some ten times what a generator sends on a large machine. Requests that were
+/// due and not sent are counted one by one when a window closes, at about 10 ns each: without a
+/// limit, that could take for ever.
+const RATE: f64 = 1e7;
 
 /// The most requests in flight on one connection.
 const PIPELINE: usize = 1024;

@@ -3,7 +3,6 @@
 //! [`run`] is the short way. A [`Session`] is for those who sample the server at the window's two
 //! edges, or draw while it runs.
 
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -13,7 +12,8 @@ use mio::Waker;
 
 use crate::io::Io;
 use crate::outcome::Failure;
-use crate::plan::{Endpoint, Stop};
+use crate::plan::{Pace, Stop};
+use crate::resources::{allow_files, files, pin};
 use crate::tls::Secure;
 use crate::worker::{Board, Worker};
 use crate::{Outcome, Plan, PlanError, clock};
@@ -34,8 +34,13 @@ pub enum Error {
     },
     /// A worker thread panicked: a defect of the generator. What it counted is lost, so the load
     /// has no result.
-    #[error("a worker thread of the load generator panicked: {why}")]
+    #[error(
+        "thread {thread} of the load generator panicked: {why}: this load has no result; please \
+         report it with the command"
+    )]
     Panicked {
+        /// The name of the thread.
+        thread: String,
         /// The message of the panic.
         why: String,
     },
@@ -98,6 +103,9 @@ pub(crate) struct Shared {
     start_at: Option<SystemTime>,
     story: Mutex<Story>,
     told: Condvar,
+    /// The worker that is to panic at its next wake-up; `usize::MAX`: none.
+    #[cfg(test)]
+    panics: AtomicUsize,
 }
 
 /// What is known of how it went so far.
@@ -134,7 +142,15 @@ impl Shared {
             start_at: plan.start_at,
             story: Mutex::default(),
             told: Condvar::new(),
+            #[cfg(test)]
+            panics: AtomicUsize::new(usize::MAX),
         }
+    }
+
+    /// Panics if a test has planted that for this worker.
+    #[cfg(test)]
+    pub(crate) fn planted_panic(&self, worker: usize) {
+        assert_ne!(self.panics.load(Ordering::Relaxed), worker, "a planted panic");
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -282,8 +298,13 @@ impl Session {
     /// matter.
     ///
     /// # Errors
-    /// As [`Session::start`].
+    /// As [`Session::start`], and for an open loop: its requests are due at moments of a clock that
+    /// does not stop between windows.
     pub fn hold(plan: &Plan) -> Result<Self, Error> {
+        if plan.pace != Pace::Closed {
+            let why = "a load that is held between windows cannot keep a rate: use a closed loop";
+            return Err(PlanError::OutOfRange(why.to_owned()).into());
+        }
         Self::open(plan, true)
     }
 
@@ -310,7 +331,8 @@ impl Session {
         let wakers = queues.iter().map(|(_, waker)| waker.clone()).collect();
         let shared = Arc::new(Shared::new(&plan, held, wakers));
         let target = plan.target.to_string();
-        let mut session = Self { shared: shared.clone(), workers: Vec::new(), target, files };
+        // It counts the files as its own, to be given back when it is dropped, once it is whole.
+        let mut session = Self { shared: shared.clone(), workers: Vec::new(), target, files: 0 };
         for (number, (io, _)) in queues.into_iter().enumerate() {
             let (plan, shared, secure) = (plan.clone(), shared.clone(), secure.clone());
             let worker = spawn(number, &shared.clone(), move || {
@@ -319,6 +341,7 @@ impl Session {
             })?;
             session.workers.push(worker);
         }
+        session.files = files;
         Ok(session)
     }
 
@@ -409,16 +432,17 @@ impl Session {
         let mut sum: Option<Outcome> = None;
         let mut panic = None;
         for worker in std::mem::take(&mut self.workers) {
+            let thread = worker.thread().name().unwrap_or_default().to_owned();
             match (worker.join(), &mut sum) {
                 (Ok(outcome), Some(sum)) => sum.merge(&outcome),
                 (Ok(outcome), None) => sum = Some(outcome),
-                (Err(payload), _) => panic = Some(payload),
+                (Err(payload), _) => panic = panic.or(Some((thread, payload))),
             }
         }
-        if let Some(payload) = panic {
+        if let Some((thread, payload)) = panic {
             let text = payload.downcast_ref::<String>().cloned();
             let text = text.or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string));
-            return Err(Error::Panicked { why: text.unwrap_or_default() });
+            return Err(Error::Panicked { thread, why: text.unwrap_or_default() });
         }
         let story = self.shared.lock();
         match sum {
@@ -476,67 +500,6 @@ pub fn run(plan: &Plan) -> Result<Outcome, Error> {
     Session::start(plan)?.join()
 }
 
-/// The files that a plan needs: its connections, and three a worker (events, waker, timer).
-fn files(plan: &Plan) -> u64 {
-    plan.connections as u64 + 3 * plan.threads as u64
-}
-
-/// Raises the limit on open files as far as a plan and the others need.
-fn allow_files(plan: &Plan, files: u64) -> Result<(), Error> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    // And what the process has open besides.
-    let needed = files + 128;
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|soft| soft >= needed) {
-        return Ok(());
-    }
-    let what = format!(
-        "open {} connections, with at most {} open files allowed (ulimit -Hn {needed} raises that; \
-         it takes an administrator)",
-        plan.connections,
-        limit.maximum.unwrap_or_default(),
-    );
-    let wanted = limit.maximum.map_or(needed, |hard| hard.max(needed));
-    let raised = Rlimit { current: Some(needed), maximum: Some(wanted) };
-    let kept = Rlimit { current: Some(needed), maximum: limit.maximum };
-    let is_within = limit.maximum.is_none_or(|hard| hard >= needed);
-    setrlimit(Resource::Nofile, if is_within { kept } else { raised })
-        .map_err(|errno| Error::System { what, why: errno.into() })
-}
-
-/// Keeps the calling thread on its core. Where that is not permitted, it runs where it may; the
-/// harness checks the pinning it relies on.
-#[cfg(target_os = "linux")]
-fn pin(plan: &Plan, number: usize) {
-    use rustix::thread::{CpuSet, sched_setaffinity};
-    let Some(cpu) = plan.cpus.get(number % plan.cpus.len().max(1)) else { return };
-    let mut set = CpuSet::new();
-    set.set(*cpu);
-    let _ = sched_setaffinity(None, &set);
-}
-
-#[cfg(not(target_os = "linux"))]
-fn pin(_plan: &Plan, _number: usize) {}
-
-/// An address as it reads in a message.
-impl std::fmt::Display for crate::plan::Target {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
-        match &self.endpoint {
-            Endpoint::Tcp(address) => write!(f, "{scheme}://{address}"),
-            Endpoint::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
-
-/// The sources of a plan that cannot reach its target.
-pub(crate) fn misfit(source: &IpAddr, endpoint: &Endpoint) -> bool {
-    match endpoint {
-        Endpoint::Tcp(address) => address.is_ipv4() != source.is_ipv4(),
-        Endpoint::Unix(_) => true,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -556,6 +519,46 @@ mod tests {
         assert!(session.window().is_none());
         assert!(session.collect().is_none());
         let error = session.join().expect_err("a panic").to_string();
-        assert!(error.ends_with("panicked: no such lane"), "{error}");
+        assert_eq!(
+            error,
+            "thread load-0 of the load generator panicked: no such lane: this load has no result; \
+             please report it with the command"
+        );
+    }
+
+    /// The other worker has counted and answers; what is waited for is the one that does not.
+    #[test]
+    fn a_worker_that_panics_under_load_ends_every_wait() {
+        use std::io::{Read, Write};
+        const EMPTY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/", listener.local_addr().expect("an address"));
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                std::thread::spawn(move || {
+                    while stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {
+                        let _ = stream.write_all(EMPTY);
+                    }
+                });
+            }
+        });
+        let target = Target::resolve(&url).expect("a target").target;
+        let mut plan = Plan::new(target, Request::get("/", "test"));
+        (plan.connections, plan.threads) = (2, 2);
+        let waits: [fn(&Session) -> bool; 2] = [
+            |session| session.collect().is_none(),
+            |session| !session.pause(Duration::from_secs(3600)),
+        ];
+        for ends in waits {
+            let session = Session::hold(&plan).expect("a load");
+            assert!(session.window().is_some());
+            let _ = session.turn(Duration::ZERO, Duration::from_secs(60));
+            session.shared.panics.store(1, Ordering::Relaxed);
+            session.shared.wake();
+            assert!(ends(&session));
+            let error = session.join().expect_err("a panic").to_string();
+            assert!(error.starts_with("thread load-1 of "), "{error}");
+            assert!(error.contains("a planted panic"), "{error}");
+        }
     }
 }

@@ -17,7 +17,7 @@ const TICK_NS: u64 = 100_000_000;
 const TICKS: usize = 864_000;
 
 /// All failures, in the order of their numbers.
-const FAILURES: [Failure; 9] = [
+const FAILURES: [Failure; 10] = [
     Failure::Refused,
     Failure::Reset,
     Failure::ClosedEarly,
@@ -26,6 +26,7 @@ const FAILURES: [Failure; 9] = [
     Failure::WrongAnswer,
     Failure::WrongStatus,
     Failure::Tls,
+    Failure::Truncated,
     Failure::Other,
 ];
 
@@ -295,6 +296,42 @@ mod tests {
         let outcome = tally.into_outcome(77 * TICK_NS, "none");
         assert_eq!(outcome.window_ns, TICK_NS / 2 + TICK_NS / 4);
         assert_eq!(outcome.series.iter().map(|t| t.failures).collect::<Vec<_>>(), [3]);
+    }
+
+    /// So many right responses, one each microsecond, that take 1 ms, and 5 ms after a million.
+    fn responses(count: u64) -> Outcome {
+        let mut tally = Tally::new(0);
+        for number in 0..count {
+            let (now, took) = (number * 1_000, if number < 1_000_000 { MS } else { 5 * MS });
+            let sent_ns = now + 10 * MS - took;
+            let flight = Flight { request: 0, due_ns: sent_ns, sent_ns };
+            tally.right(flight, 200, 100, now + 10 * MS, true);
+        }
+        tally.into_outcome(count * 1_000 + 10 * MS, "none")
+    }
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn hey_keeps_the_first_million_responses() {
+        let outcome = responses(1_500_000);
+        assert_eq!((outcome.answers, outcome.service.len()), (1_500_000, 1_500_000));
+        let at = |q| (outcome.service.quantile(q) as f64 / MS as f64).round();
+        assert_eq!((at(0.5), at(0.66), at(0.67), at(0.99)), (1.0, 1.0, 5.0, 5.0));
+        assert_eq!(outcome.statuses.into_iter().collect::<Vec<_>>(), [(200, 1_500_000)]);
+        assert_eq!(outcome.series.iter().map(|tick| tick.answers).sum::<u64>(), 1_500_000);
+    }
+
+    #[test]
+    fn oha_keeps_every_response() {
+        let size = |outcome: Outcome| {
+            // A tick is a tenth of a second, whatever happens in it.
+            let outcome = Outcome { series: Vec::new(), ..outcome };
+            serde_json::to_vec(&outcome).expect("plain data").len()
+        };
+        // A hundred times as many responses: as many numbers, some of which have more digits.
+        let (few, many) = (size(responses(10_000)), size(responses(1_000_000)));
+        assert!(many < few + 100, "{few} bytes for 10,000, {many} for a million");
     }
 
     #[test]

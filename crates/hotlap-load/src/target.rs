@@ -1,4 +1,5 @@
-//! From what a user types to a socket's address: `http://`, `https://` and `unix:` URLs.
+//! From what a user types to a socket's address: `http://`, `https://` and `unix:` URLs, and
+//! `host:port` without a scheme, which is taken for `http://`.
 
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
@@ -25,7 +26,8 @@ pub struct Resolved {
 pub enum BadUrl {
     /// No scheme, or none that is spoken here.
     #[error(
-        "{0:?} is no URL that can be loaded: write http://…, https://… or unix:/path/to/socket"
+        "{0:?} is not a URL that can be loaded: write http://…, https://…, host:port or \
+         unix:/path/to/socket"
     )]
     Scheme(String),
     /// Nothing between the scheme and the path.
@@ -71,10 +73,45 @@ impl Target {
     /// # Errors
     /// When the URL is none, or its host unknown.
     pub fn resolve(url: &str) -> Result<Resolved, BadUrl> {
+        Url::parse(url)?.resolve()
+    }
+}
+
+/// A URL, taken apart; nothing is looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Url {
+    /// Whether TLS is spoken.
+    pub is_tls: bool,
+    /// Where the server is.
+    pub place: Place,
+    /// What the `Host` header says: name and port, the scheme's own port left out.
+    pub host: String,
+    /// Path and query, at least `/`.
+    pub path: String,
+}
+
+/// Where a URL's server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A name or an address, without brackets, and a port.
+    Tcp(String, u16),
+    /// A unix socket.
+    Unix(PathBuf),
+}
+
+impl Url {
+    /// Takes a URL, or `host:port`, apart.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn parse(url: &str) -> Result<Self, BadUrl> {
+        if is_address(url) {
+            return Self::parse(&format!("http://{url}"));
+        }
         if let Some(rest) = url.strip_prefix("unix:") {
             return unix(url, rest);
         }
-        let (tls, rest) = match url.split_once("://") {
+        let (is_tls, rest) = match url.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
             _ => return Err(BadUrl::Scheme(url.to_owned())),
@@ -85,26 +122,51 @@ impl Target {
             None => (rest, ""),
         };
         let (host, port) = host_and_port(url, authority)?;
-        let own_port = if tls { 443 } else { 80 };
+        let own_port = if is_tls { 443 } else { 80 };
         let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let address = address(bare, port.unwrap_or(own_port))?;
         let header = match port {
             Some(port) if port != own_port => format!("{host}:{port}"),
             _ => host.to_owned(),
         };
-        Ok(Resolved {
-            target: Target {
-                endpoint: Endpoint::Tcp(address),
-                tls: tls.then(|| Tls { server_name: bare.to_owned(), insecure: false }),
-            },
+        Ok(Self {
+            is_tls,
+            place: Place::Tcp(bare.to_owned(), port.unwrap_or(own_port)),
             host: header,
-            path: checked_path(url, path)?,
+            path: request_path(url, path)?,
         })
+    }
+
+    fn resolve(self) -> Result<Resolved, BadUrl> {
+        let Self { is_tls, place, host, path } = self;
+        let (endpoint, server_name) = match place {
+            Place::Tcp(name, port) => (Endpoint::Tcp(address(&name, port)?), name),
+            Place::Unix(socket) => (Endpoint::Unix(socket), String::new()),
+        };
+        let tls = is_tls.then_some(Tls { server_name, insecure: false });
+        Ok(Resolved { target: Target { endpoint, tls }, host, path })
     }
 }
 
+/// Whether a text without a scheme names a server by its address: `localhost:8080/path`,
+/// `127.0.0.1:80`, `[::1]:8080`, or `localhost` alone. Such a text is taken for an `http://` URL.
+#[must_use]
+pub fn is_address(text: &str) -> bool {
+    let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
+    let is_bare = authority == "localhost" || authority.parse::<std::net::Ipv4Addr>().is_ok();
+    is_bare
+        || authority.rsplit_once(':').is_some_and(|(host, port)| {
+            let is_name = |c: char| c.is_ascii_alphanumeric() || "-._[]:".contains(c);
+            let is_bracketed = host.starts_with('[') && host.ends_with(']');
+            host.chars().all(is_name)
+                && !host.is_empty()
+                && (is_bracketed || !host.contains(['[', ']', ':']))
+                && !port.is_empty()
+                && port.bytes().all(|b| b.is_ascii_digit())
+        })
+}
+
 /// `unix:/path/to/socket`, or `unix:/path/to/socket:/path/of/request`; `unix://` is taken as well.
-fn unix(url: &str, rest: &str) -> Result<Resolved, BadUrl> {
+fn unix(url: &str, rest: &str) -> Result<Url, BadUrl> {
     let rest = rest.strip_prefix("//").unwrap_or(rest);
     let (socket, path) = match rest.find(":/") {
         Some(at) => (&rest[..at], &rest[at + 1..]),
@@ -113,10 +175,11 @@ fn unix(url: &str, rest: &str) -> Result<Resolved, BadUrl> {
     if socket.is_empty() {
         return Err(BadUrl::NoHost(url.to_owned()));
     }
-    Ok(Resolved {
-        target: Target { endpoint: Endpoint::Unix(PathBuf::from(socket)), tls: None },
+    Ok(Url {
+        is_tls: false,
+        place: Place::Unix(PathBuf::from(socket)),
         host: "localhost".to_owned(),
-        path: checked_path(url, path)?,
+        path: request_path(url, path)?,
     })
 }
 
@@ -157,7 +220,11 @@ fn host_and_port<'a>(url: &str, authority: &'a str) -> Result<(&'a str, Option<u
     }
 }
 
-fn checked_path(url: &str, path: &str) -> Result<String, BadUrl> {
+/// The path of a request to `url`, at least `/`.
+///
+/// # Errors
+/// When it has a space or a control character in it, which would end the request line.
+pub fn request_path(url: &str, path: &str) -> Result<String, BadUrl> {
     if path.bytes().any(|b| b <= b' ' || b == 0x7f) {
         return Err(BadUrl::Path(url.to_owned()));
     }
@@ -220,6 +287,23 @@ mod tests {
     }
 
     #[test]
+    fn host_and_port_without_a_scheme_are_http() {
+        assert_eq!(resolved("127.0.0.1:8080"), parts("127.0.0.1:8080", "127.0.0.1:8080", "/"));
+        assert_eq!(resolved("[::1]:81/a?b"), parts("[::1]:81", "[::1]:81", "/a?b"));
+        assert_eq!(resolved("127.0.0.1/a"), parts("127.0.0.1:80", "127.0.0.1", "/a"));
+        assert!(resolved("localhost:8080/a").0.ends_with(":8080"));
+        for no in ["go/net-http", "clojure/ring-jetty:handler", "unix:/tmp/s", "node app.js", "a:"]
+        {
+            assert!(!is_address(no), "{no}");
+        }
+        let why = Target::resolve("localhost:70000").expect_err("no port").to_string();
+        assert_eq!(
+            why,
+            "\"http://localhost:70000\": \"70000\" is no port: use a number from 1 to 65535"
+        );
+    }
+
+    #[test]
     fn a_name_with_two_addresses_is_the_one_that_listens() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -231,9 +315,9 @@ mod tests {
     fn what_is_wrong_with_a_url_is_told() {
         let why = |url: &str| Target::resolve(url).expect_err(url).to_string();
         assert_eq!(
-            why("localhost:80"),
-            "\"localhost:80\" is no URL that can be loaded: write http://…, https://… or \
-             unix:/path/to/socket"
+            why("example.org"),
+            "\"example.org\" is not a URL that can be loaded: write http://…, https://…, host:port \
+             or unix:/path/to/socket"
         );
         assert_eq!(why("http:///x"), "\"http:///x\" names no host");
         assert_eq!(

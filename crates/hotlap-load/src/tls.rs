@@ -67,7 +67,7 @@ impl Secure {
     pub fn open(&self) -> Option<Box<Channel>> {
         let mut client = ClientConnection::new(self.config.clone(), self.name.clone()).ok()?;
         client.set_buffer_limit(None);
-        Some(Box::new(Channel(client)))
+        Some(Box::new(Channel(client, false)))
     }
 }
 
@@ -92,15 +92,21 @@ fn roots() -> Result<RootCertStore, Error> {
     if store.is_empty() { Err(missing()) } else { Ok(store) }
 }
 
-/// One connection's side of TLS.
+/// One connection's side of TLS, and whether the server has sent `close_notify`.
 #[derive(Debug)]
-pub struct Channel(ClientConnection);
+pub struct Channel(ClientConnection, bool);
 
 impl Channel {
     /// Whether the handshake is under way.
     #[must_use]
     pub fn is_shaking(&self) -> bool {
         self.0.is_handshaking()
+    }
+
+    /// Whether the server has said that it sends no more (`close_notify`, RFC 8446 section 6.1).
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.1
     }
 
     /// Takes bytes from the wire, and appends what they say to `plain`.
@@ -111,6 +117,7 @@ impl Channel {
         while !wire.is_empty() {
             self.0.read_tls(&mut wire).map_err(|e| e.to_string())?;
             let state = self.0.process_new_packets().map_err(|e| e.to_string())?;
+            self.1 |= state.peer_has_closed();
             let count = state.plaintext_bytes_to_read();
             let at = plain.len();
             plain.resize(at + count, 0);

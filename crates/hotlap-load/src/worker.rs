@@ -240,6 +240,8 @@ impl Worker {
             let sleeps = self.sleeps_until(until, now);
             self.io.wait(sleeps, &mut round);
             self.tally.wakeups += u64::from(sleeps.is_some());
+            #[cfg(test)]
+            self.shared.planted_panic(self.number);
             now = clock::now();
             if now >= until || self.stage <= Stage::Ready || self.is_called() {
                 self.keep_time(now);
@@ -419,6 +421,7 @@ impl Worker {
                 for lane in &mut self.lanes {
                     lane.talk.shift(pause_ns, now);
                     lane.since_ns = (lane.since_ns + pause_ns).min(now);
+                    lane.busy_since_ns = lane.busy_since_ns.map(|ns| (ns + pause_ns).min(now));
                 }
             }
             // What is overdue before the window opens counts in it.
@@ -526,23 +529,6 @@ impl Worker {
         outcome.threads[0].cpu_ns = self.cpu_ns;
         outcome.threads[0].cpu = cpu;
         outcome
-    }
-
-    /// How many requests were due within the window, and how many of all that were due were not
-    /// sent.
-    fn count_due(&mut self, now: u64, sent: u64) -> (u64, u64) {
-        let Some(mut schedule) = self.schedule.take() else { return (0, 0) };
-        let (threads, pace) = (self.plan.threads, self.plan.pace);
-        let queued = schedule.drain(now).min(self.left);
-        let fresh = Schedule::new(pace, self.number, threads, self.go_ns);
-        let due = fresh.map_or(0, |mut all| {
-            all.drain(self.opens_ns.min(now));
-            all.drain(now)
-        });
-        match self.plan.stop {
-            Stop::After(_) => (due, queued),
-            Stop::Requests(_) => (due.min(sent), queued),
-        }
     }
 
     fn is_closing(&self) -> bool {

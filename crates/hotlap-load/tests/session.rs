@@ -54,6 +54,46 @@ fn a_full_queue_is_knocked_at_again() {
     assert!(outcome.connections.opened > 12, "{}", outcome.connections.opened);
 }
 
+/// After a timeout each further attempt failed at once, and the one that succeeded was said to have
+/// taken as long as all of them together.
+#[test]
+fn a_connection_takes_as_long_as_its_own_attempt() {
+    const TIMEOUT: Duration = Duration::from_millis(400);
+    const FULL: Duration = Duration::from_millis(1_600);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("s");
+    let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&socket2::SockAddr::unix(&path).unwrap()).unwrap();
+    // A queue of one: the first connection is in it, the others find it full.
+    socket.listen(0).unwrap();
+    std::thread::spawn(move || {
+        std::thread::sleep(FULL);
+        let listener = std::os::unix::net::UnixListener::from(std::os::fd::OwnedFd::from(socket));
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                use std::io::{Read, Write};
+                while stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0)
+                    && stream.write_all(HELLO).is_ok()
+                {}
+            });
+        }
+    });
+    let mut plan = polite().plan(3, 1);
+    plan.target.endpoint = Endpoint::Unix(path);
+    plan.timeout = TIMEOUT;
+    plan.ramp = Duration::ZERO;
+    plan.reuse = Reuse::Close;
+    plan.stop = Stop::After(Duration::from_millis(2_500));
+    let outcome = run(&plan).expect("a load");
+    assert!(outcome.answers > 0);
+    let longest = Duration::from_nanos(outcome.connect.max());
+    assert!(longest < FULL - TIMEOUT, "an attempt of at most {TIMEOUT:?} took {longest:?}");
+    // Each connection's attempts fail once a timeout while the queue is full.
+    let most = 3 * (outcome.window_ns / TIMEOUT.as_nanos() as u64 + 1);
+    let timeouts = outcome.failures.of(Failure::Timeout);
+    assert!(timeouts <= most, "{timeouts} timeouts, and at most {most} are possible");
+}
+
 /// wrk divides connections by threads and drops the remainder (wrk#157).
 #[test]
 fn a_remainder_of_connections_is_not_lost() {
@@ -115,6 +155,15 @@ fn of_a_held_load_its_windows_count() {
     let _ = session.turn(Duration::ZERO, Duration::from_secs(60));
     session.stop();
     assert!(session.collect().is_none());
+}
+
+/// Its schedule was gone once its counts were asked for, and nothing more was sent.
+#[test]
+fn a_load_that_is_held_keeps_no_rate() {
+    let mut plan = polite().plan(2, 1);
+    plan.pace = Pace::Constant { rate: 100.0 };
+    let error = Session::hold(&plan).expect_err("an open loop").to_string();
+    assert!(error.contains("cannot keep a rate"), "{error}");
 }
 
 #[test]
@@ -403,6 +452,7 @@ fn a_plan_that_makes_no_sense_is_refused_with_the_reason() {
     let rate = |rate| move |p: &mut Plan| p.pace = Pace::Constant { rate };
     assert!(why(&rate(0.0)).contains("positive"));
     assert!(why(&rate(f64::NAN)).contains("NaN"));
+    assert_eq!(why(&rate(1e12)), "1000000000000 requests/s: at most 10000000");
     assert!(why(&|p| p.pipeline = 0).contains("1 to 1024"));
     assert!(why(&|p| p.timeout = Duration::ZERO).contains("timeout"));
     assert!(why(&|p| p.stop = Stop::Requests(0)).contains("at least 1"));

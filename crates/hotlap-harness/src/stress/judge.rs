@@ -316,6 +316,7 @@ pub fn words(failure: Failure) -> &'static str {
         Failure::WrongAnswer => "wrong answer",
         Failure::WrongStatus => "wrong status",
         Failure::Tls => "TLS",
+        Failure::Truncated => "closed without TLS close_notify",
         Failure::Other => "the system refused",
     }
 }

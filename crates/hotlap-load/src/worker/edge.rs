@@ -4,6 +4,8 @@
 //! closes, and nothing per request.
 
 use super::Worker;
+use crate::pace::Schedule;
+use crate::plan::Stop;
 
 impl Worker {
     /// Records the requests that are under way as the window opens; returns the time since they
@@ -46,6 +48,23 @@ impl Worker {
         }
         self.oldest_ns = now - first_ns;
         sum_ns
+    }
+
+    /// How many requests were due within the window, and how many of all that were due were not
+    /// sent.
+    pub(super) fn count_due(&mut self, now: u64, sent: u64) -> (u64, u64) {
+        let Some(mut schedule) = self.schedule.take() else { return (0, 0) };
+        let (threads, pace) = (self.plan.threads, self.plan.pace);
+        let queued = schedule.drain(now).min(self.left);
+        let fresh = Schedule::new(pace, self.number, threads, self.go_ns);
+        let due = fresh.map_or(0, |mut all| {
+            all.drain(self.opens_ns.min(now));
+            all.drain(now)
+        });
+        match self.plan.stop {
+            Stop::After(_) => (due, queued),
+            Stop::Requests(_) => (due.min(sent), queued),
+        }
     }
 }
 

@@ -35,7 +35,8 @@ pub(super) struct Lane {
     pub(super) generation: u32,
     /// How often it failed in a row, without an answer in between.
     pub(super) failed: u32,
-    /// Since when the other side's queue is full.
+    /// When the attempt to connect began that found the server's queue full and is being repeated;
+    /// `None` once it has succeeded or was counted as a failure.
     pub(super) busy_since_ns: Option<u64>,
     /// Whether it is among the free ones.
     pub(super) is_listed: bool,
@@ -101,6 +102,13 @@ impl Lane {
 
     pub(super) fn channel(&mut self) -> Option<&mut Channel> {
         self.channel.as_deref_mut()
+    }
+
+    /// Whether the connection ended within a response that its end delimits, and TLS did not
+    /// confirm that end with `close_notify`: anyone on the way can cut such a response (RFC 8446
+    /// section 6.1, RFC 9112 section 9.8).
+    pub(super) fn is_truncated(&self) -> bool {
+        self.talk.is_until_close() && self.channel.as_ref().is_some_and(|c| !c.is_closed())
     }
 
     /// Whether a request is waiting for room in the socket.

@@ -368,8 +368,15 @@ impl Worker {
                 self.tally.handshake.record(now - lane.since_ns);
                 self.opened(number, now);
             }
+            let generation = self.lanes[number].generation;
             if !plain.is_empty() {
                 self.hear(number, &plain, now);
+            }
+            // RFC 8446 section 6.1: after close_notify the server sends no more, whether or not
+            // it closes the TCP connection.
+            let lane = &mut self.lanes[number];
+            if lane.generation == generation && lane.channel().is_some_and(|c| c.is_closed()) {
+                self.ended(number, now);
             }
         }
         self.plain = plain;
@@ -460,6 +467,10 @@ impl Worker {
             }
             _ => return self.fail(number, Failure::Reset, now, "closed while connecting"),
         }
+        if lane.is_truncated() {
+            let why = "the connection ended without TLS's close_notify: the response may be cut";
+            return self.fail_in(number, Failure::Truncated, Phase::Body, now, why);
+        }
         match lane.talk.close(&mut self.book) {
             Ok(Some(answer)) => {
                 self.in_flight -= 1;
@@ -501,6 +512,8 @@ impl Worker {
     fn fail_in(&mut self, number: usize, failure: Failure, phase: Phase, now: u64, why: &str) {
         let lane = &mut self.lanes[number];
         let in_flight = lane.talk.in_flight() as u64;
+        // Before the last byte of a request has left, its response is not being waited for.
+        let phase = if phase == Phase::FirstByte && lane.is_stuck() { Phase::Send } else { phase };
         match lane.state {
             State::Open => self.connected -= 1,
             State::Connecting | State::Handshaking => self.opening -= 1,
@@ -510,9 +523,11 @@ impl Worker {
             self.tally.reopened += u64::from(!matches!(self.plan.reuse, Reuse::Close));
         }
         // A server that takes connections and answers nothing is not hammered, either.
-        if lane.state != State::Open || phase == Phase::FirstByte {
+        if lane.state != State::Open || matches!(phase, Phase::FirstByte | Phase::Send) {
             lane.failed += 1;
         }
+        // The next attempt has the whole timeout, and its own time to connect.
+        lane.busy_since_ns = None;
         self.in_flight -= in_flight;
         let is_paced = !matches!(self.plan.pace, Pace::Closed);
         lane.talk.flights().for_each(|flight| self.tally.open(flight, now, is_paced));

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::Loaded;
 use crate::report::csv;
-use crate::report::figure::{count, grouped, rate, time};
+use crate::report::figure::{count, grouped, plural, rate, time};
 use crate::report::latency::{self, known};
 
 /// For people, short.
@@ -140,7 +140,7 @@ fn grouped_share(q: f64) -> String {
 }
 
 fn shape(plan: &Plan, outcome: &Outcome) -> String {
-    let mut parts = vec![format!("{} connections", count(plan.connections as u64))];
+    let mut parts = vec![plural(plan.connections, "connection")];
     parts.push(match plan.reuse {
         Reuse::KeepAlive => "keep-alive".to_owned(),
         Reuse::Close => "a new one for each request".to_owned(),
@@ -242,7 +242,8 @@ pub fn wrk(loaded: &Loaded) -> String {
     let rates: Vec<f64> =
         outcome.series.iter().map(|t| t.answers as f64 * 10.0 / threads).collect();
     let n = rates.len().max(1) as f64;
-    let mean = rates.iter().sum::<f64>() / n;
+    // The sum of nothing is −0.
+    let mean = rates.iter().fold(0.0, |sum, rate| sum + rate) / n;
     let stdev = (rates.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0)).sqrt();
     let max = rates.iter().copied().fold(0.0, f64::max);
     let within = rates.iter().filter(|r| (**r - mean).abs() <= stdev).count() as f64 / n;
@@ -265,7 +266,13 @@ fn wrk_totals(outcome: &Outcome) -> String {
         let counts = failures.0.iter().filter(|c| c.phase == phase && of.contains(&c.failure));
         counts.map(|c| c.count).sum()
     };
-    let broken = [Failure::Reset, Failure::ClosedEarly, Failure::BadFraming, Failure::Other];
+    let broken = [
+        Failure::Reset,
+        Failure::ClosedEarly,
+        Failure::Truncated,
+        Failure::BadFraming,
+        Failure::Other,
+    ];
     let failed_to_connect: Vec<Failure> =
         [&broken[..], &[Failure::Refused, Failure::Tls, Failure::Timeout]].concat();
     let missing = outcome.connections.asked.saturating_sub(outcome.connections.established);
@@ -505,6 +512,9 @@ fn seen_by_users(outcome: &Outcome) -> Survival {
 fn users(outcome: &Outcome) -> &Histogram {
     if outcome.response.is_empty() { &outcome.service } else { &outcome.response }
 }
+
+#[cfg(test)]
+mod peers;
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,64 @@
+//! Known defects of what other tools print, each with the test that this one passes; those of their
+//! engines are in `hotlap-load`'s `tests/peers.rs`.
+
+use hotlap_load::plan::{Request, Target};
+
+use super::*;
+
+/// A load of one connection whose responses took 1 to 1,000,000 µs, each once.
+fn loaded() -> Loaded {
+    let mut service = Histogram::new();
+    (1..=1_000_000).for_each(|us| service.record(us * 1_000));
+    let empty = Histogram::new();
+    let outcome = json!({
+        "backend": "none", "window_ns": 1_000_000_000, "answers": 1_000_000,
+        "service": service, "response": empty, "lag": empty, "connect": empty,
+        "handshake": empty, "failures": [], "statuses": {"200": 1_000_000},
+        "first_wrong": null,
+        "connections": {"asked": 1, "established": 1, "reopened": 0, "opened": 1},
+        "bytes": {"received": 0, "answered": 0, "sent": 0}, "in_flight": 0, "queued": 0,
+        "unanswered": 0, "series": [], "threads": [], "due": 0,
+        "whole": {"answers": 1_000_000, "sent": 1_000_000},
+    });
+    let target = Target::resolve("http://127.0.0.1:1/").unwrap().target;
+    let mut plan = Plan::new(target, Request::get("/", "test"));
+    plan.connections = 1;
+    Loaded {
+        url: "http://127.0.0.1:1/".to_owned(),
+        plan,
+        outcome: serde_json::from_value(outcome).unwrap(),
+        opened: std::time::SystemTime::UNIX_EPOCH,
+        latency: true,
+    }
+}
+
+/// The value of a line of the CSV.
+fn value(csv: &str, name: &str) -> f64 {
+    let line = csv.lines().find_map(|line| line.strip_prefix(&format!("{name},"))).unwrap();
+    line.split(',').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_benchmarker_prints_p9999_as_p99999() {
+    let loaded = loaded();
+    let service = &serde_json::from_str::<serde_json::Value>(&json(&loaded)).unwrap();
+    let service = &service["figures"]["service"];
+    let csv = csv(&loaded);
+    for (name, ms) in [("p50", 500.0), ("p90", 900.0), ("p99", 990.0), ("p999", 999.0)] {
+        let near = |found: f64| (found / ms - 1.0).abs() < 0.001;
+        assert!(near(service[format!("{name}_ms")].as_f64().unwrap()), "{name}: {service}");
+        assert!(near(value(&csv, &format!("service_{name}"))), "{name}: {csv}");
+    }
+    let ms = service["p9999_ms"].as_f64().unwrap();
+    assert!((ms / 999.9 - 1.0).abs() < 0.001, "{service}");
+    assert!(wrk(&loaded).contains("     99%    0.99s"), "{}", wrk(&loaded));
+}
+
+#[test]
+fn httparena_prints_the_mean_as_p99() {
+    let loaded = loaded();
+    let (csv, human) = (csv(&loaded), human(&loaded, 80));
+    assert!((value(&csv, "service_mean") / 500.0 - 1.0).abs() < 0.001, "{csv}");
+    assert!((value(&csv, "service_p99") / 990.0 - 1.0).abs() < 0.001, "{csv}");
+    assert!(human.contains("p50 500.2 ms  p90 900.2 ms  p99 990.4 ms  max 1.0 s"), "{human}");
+}
