@@ -42,6 +42,12 @@ pub struct Cli {
     /// Say only what was asked for: no live line, no hints, no warnings.
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// Redact the values of this header too, as those of Authorization, Cookie and X-Api-Key are:
+    /// they are sent, but neither stored, exported nor shown; repeat it for more.
+    ///
+    /// A run that is repeated or resumed needs the true values on its command line again.
+    #[arg(long, value_name = "NAME", global = true, hide_short_help = true)]
+    pub redact: Vec<String>,
     /// Leave the file with my defaults unread.
     #[arg(long, global = true, hide_short_help = true)]
     pub no_config: bool,
@@ -67,6 +73,7 @@ Defaults of your own (what is typed, and what a suite says, wins):
     precision = "1%"        how sure is sure enough to end before that
     cpus = 2                how many cores of this machine are the server's
     connections = 64        how your servers are usually loaded
+    redact = ["X-Token"]    headers whose values are secrets, beside the usual ones
 
 Exit codes:
     0  all went well

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
 use crate::exit::Exit;
@@ -26,6 +26,8 @@ impl Interrupt {
             flag::register_conditional_shutdown(signal, code, Arc::clone(&asked))?;
             flag::register(signal, Arc::clone(&asked))?;
         }
+        // Beyond `ulimit -f`, a write is to fail like one to a full disk, and not to end hotlap.
+        flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
         Ok(Self(asked))
     }
 

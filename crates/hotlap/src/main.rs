@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use hotlap::console::Console;
 use hotlap::settings::Settings;
-use hotlap::{cli, cmd};
+use hotlap::{cli, cmd, redact};
 
 fn main() -> ExitCode {
     let mut typed = cli::parse();
     let settled = Settings::fill(&mut typed);
+    redact::names(&typed.redact);
     let console = Console::new(typed.color.unwrap_or_default(), typed.quiet);
     match settled.and_then(|()| cmd::run(typed.command, &console)) {
         Ok(exit) => exit.into(),
