@@ -14,6 +14,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
 use crate::quantity;
+use crate::text::is_hidden;
 
 pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
 
@@ -542,7 +543,7 @@ fn baseline(text: &str) -> Result<String, String> {
     match text {
         "" => Err("a baseline has a name".to_owned()),
         t if t.parse::<u64>().is_ok() => Err("a number means a run: use another name".to_owned()),
-        t if t.chars().any(char::is_control) => Err("a name has no control characters".to_owned()),
+        t if t.chars().any(is_hidden) => Err("a name has no control characters".to_owned()),
         t => Ok(t.to_owned()),
     }
 }

@@ -9,6 +9,14 @@ use signal_hook::flag;
 
 use crate::exit::Exit;
 
+/// Makes a write beyond `ulimit -f` fail like one to a full disk, instead of ending hotlap.
+///
+/// # Errors
+/// When the system refuses the handler.
+pub fn outlive_limits() -> std::io::Result<()> {
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
+}
+
 /// Set once an end is asked for.
 #[derive(Debug, Clone)]
 pub struct Interrupt(Arc<AtomicBool>);
@@ -26,8 +34,6 @@ impl Interrupt {
             flag::register_conditional_shutdown(signal, code, Arc::clone(&asked))?;
             flag::register(signal, Arc::clone(&asked))?;
         }
-        // Beyond `ulimit -f`, a write is to fail like one to a full disk, and not to end hotlap.
-        flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
         Ok(Self(asked))
     }
 

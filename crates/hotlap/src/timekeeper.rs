@@ -64,12 +64,9 @@ impl<'a> Timekeeper<'a> {
             Role::Contestant | Role::Reference | Role::Ceiling => server.name.clone(),
         };
         let names = run.servers.iter().map(shown).collect();
-        run.number = match (store.as_mut(), run.number) {
-            (None, _) => None,
-            (Some(store), None) => Some(store.begin(&run)?),
-            // It goes on.
-            (Some(store), Some(number)) => store.reopen(number).map(|()| Some(number))?,
-        };
+        if let Some(open) = store.take() {
+            store = Some(begun(open, &mut run)?);
+        }
         Ok(Self {
             run,
             store,
@@ -258,6 +255,22 @@ impl<'a> Timekeeper<'a> {
         }
         self.rewritten = Instant::now();
     }
+}
+
+/// Begins a run in a store, or goes on with one that has a number. A store that was removed since it
+/// was opened is made again.
+fn begun(mut store: Store, run: &mut Run) -> Result<Store, StoreError> {
+    if store.is_gone() {
+        let path = store.path().to_owned();
+        // Its locks would be in the way of the new one.
+        drop(store);
+        return saved(&path, run);
+    }
+    match run.number {
+        Some(number) => store.reopen(number)?,
+        None => run.number = Some(store.begin(run)?),
+    }
+    Ok(store)
 }
 
 /// Opens a store and puts the whole run into it, under the number that it then has.

@@ -8,6 +8,8 @@ pub mod rule;
 pub mod stress;
 
 use std::collections::BTreeMap;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -145,8 +147,9 @@ pub fn conclude(
     if kept.store_failed {
         console.warn(&match &kept.rescued {
             Some(path) => format!(
-                "Warning: the store failed. The run is in {0}: hotlap report --store {0}",
-                path.display()
+                "Warning: the store failed. The run is in a store of its own: hotlap report --store \
+                 {}",
+                shell_words::quote(&path.to_string_lossy())
             ),
             None => "Warning: the store failed, and no other place took the run: what is printed \
                      and exported here is all that is left of it"
@@ -334,7 +337,9 @@ impl Logs {
     /// When the cache cannot be written.
     pub fn new() -> anyhow::Result<Self> {
         let folder = shelf::cache()?.join("logs").join(std::process::id().to_string());
-        std::fs::create_dir_all(&folder).with_context(|| {
+        // What servers print may hold what only their user is to see.
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.with_context(|| {
             format!("cannot make {}: set HOTLAP_CACHE to a folder of yours", folder.display())
         })?;
         Ok(Self(folder))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hotlap_harness::gate;
-use hotlap_load::plan::{Pace, Plan, Reuse, Stop};
+use hotlap_load::plan::{Body, Pace, Plan, Reuse, Stop};
 use hotlap_load::{Failure, OpenLoop, Outcome, Phase};
 use hotlap_stats::histogram::interval_log;
 use hotlap_stats::percentile::Together;
@@ -361,6 +361,13 @@ pub fn json(loaded: &Loaded) -> String {
     let (mut plan, mut outcome) = (loaded.plan.clone(), outcome.clone());
     for request in &mut plan.requests {
         request.bytes = redact::message(&request.bytes);
+        if let Body::Bytes { bytes, varies } = &mut request.expect.body {
+            let redacted = redact::bytes_of(bytes);
+            if redacted != *bytes {
+                // The ranges were those of the true body.
+                (*bytes, *varies) = (redacted, Vec::new());
+            }
+        }
     }
     if let Some(wrong) = &mut outcome.first_wrong {
         wrong.head = redact::message(&wrong.head);
