@@ -257,8 +257,8 @@ impl<'a> Timekeeper<'a> {
     }
 }
 
-/// Begins a run in a store, or goes on with one that has a number. A store that was removed since it
-/// was opened is made again.
+/// Begins a run in a store, or goes on with one that has a number. A store that was removed since
+/// it was opened is made again.
 fn begun(mut store: Store, run: &mut Run) -> Result<Store, StoreError> {
     if store.is_gone() {
         let path = store.path().to_owned();
