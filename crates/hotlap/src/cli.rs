@@ -14,6 +14,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
 use crate::quantity;
+use crate::text::is_hidden;
 
 pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
 
@@ -42,6 +43,12 @@ pub struct Cli {
     /// Say only what was asked for: no live line, no hints, no warnings.
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// Redact the values of this header too, as those of Authorization, Cookie and X-Api-Key are:
+    /// they are sent, but neither stored, exported nor shown; repeat it for more.
+    ///
+    /// A run that is repeated or resumed needs the true values on its command line again.
+    #[arg(long, value_name = "NAME", global = true, hide_short_help = true)]
+    pub redact: Vec<String>,
     /// Leave the file with my defaults unread.
     #[arg(long, global = true, hide_short_help = true)]
     pub no_config: bool,
@@ -67,6 +74,7 @@ Defaults of your own (what is typed, and what a suite says, wins):
     precision = "1%"        how sure is sure enough to end before that
     cpus = 2                how many cores of this machine are the server's
     connections = 64        how your servers are usually loaded
+    redact = ["X-Token"]    headers whose values are secrets, beside the usual ones
 
 Exit codes:
     0  all went well
@@ -540,7 +548,7 @@ fn baseline(text: &str) -> Result<String, String> {
     match text {
         "" => Err("a baseline has a name".to_owned()),
         t if t.parse::<u64>().is_ok() => Err("a number means a run: use another name".to_owned()),
-        t if t.chars().any(char::is_control) => Err("a name has no control characters".to_owned()),
+        t if t.chars().any(is_hidden) => Err("a name has no control characters".to_owned()),
         t => Ok(t.to_owned()),
     }
 }

@@ -35,7 +35,7 @@ pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
         Command::Completions(args) => {
             let mut script = Vec::new();
             cli::completions(args.shell, &mut script);
-            console.print(&String::from_utf8_lossy(&script))?;
+            console.data(&String::from_utf8_lossy(&script))?;
             Ok(Exit::Ok)
         }
         Command::Warden(_) => hidden::warden(),

@@ -1,12 +1,16 @@
 //! What the user looks at: standard output for results, standard error for all else.
 //!
 //! Knows whether there is a terminal, how wide it is, and whether colours are wanted, so that
-//! nobody else has to ask. A closed pipe (`hotlap list | head -1`) is an end, not an error.
+//! nobody else has to ask. A closed pipe (`hotlap list | head -1`) is an end, not an error. Nothing
+//! leaves through here with a secret in it ([`crate::redact`]), or with characters that a terminal
+//! obeys ([`crate::text`]), hotlap's own colours excepted.
 
 use std::io::{self, IsTerminal, Write};
 
 use crate::cli::When;
 use crate::exit::{Exit, ServerError, UsageError};
+use crate::redact;
+use crate::text;
 
 /// Columns where there is no terminal: enough for the widest table, so that a file loses nothing.
 const WIDE: usize = 120;
@@ -53,21 +57,68 @@ impl Console {
         Self { color: false, color_err: false, quiet: false, live: false, width }
     }
 
-    /// Prints to standard output.
+    /// Prints a result for people to standard output.
     ///
     /// # Errors
     /// When it cannot be written, for instance to a closed pipe.
     pub fn print(&self, text: &str) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()
+        write(io::stdout().lock(), &self.shown(text, self.color))
+    }
+
+    /// Prints a result for people: to standard output, or to standard error while standard output
+    /// carries an export. `render` is told whether to colour. Quiet leaves out what would go to
+    /// standard error.
+    ///
+    /// # Errors
+    /// When standard output cannot be written, for instance to a closed pipe.
+    pub fn result(
+        &self,
+        exports_to_stdout: bool,
+        render: impl FnOnce(bool) -> String,
+    ) -> io::Result<()> {
+        if !exports_to_stdout {
+            return self.print(&render(self.color));
+        }
+        if !self.quiet {
+            let text = self.shown(&render(self.color_err), self.color_err);
+            // Nobody reading it must not keep the export from being written.
+            let _ = write(io::stderr().lock(), &text);
+        }
+        Ok(())
+    }
+
+    /// Prints a result for programs to standard output, as it is: CSV, a completion script.
+    ///
+    /// # Errors
+    /// When it cannot be written, for instance to a closed pipe.
+    pub fn data(&self, text: &str) -> io::Result<()> {
+        write(io::stdout().lock(), text)
+    }
+
+    /// Prints a value as JSON to standard output.
+    ///
+    /// # Errors
+    /// When it cannot be written, for instance to a closed pipe.
+    pub fn json(&self, value: &impl serde::Serialize) -> anyhow::Result<()> {
+        let text = text::visible_json(&redact::text(&serde_json::to_string_pretty(value)?));
+        Ok(self.data(&(text + "\n"))?)
+    }
+
+    fn shown(&self, text: &str, color: bool) -> String {
+        let text = redact::text(text);
+        if color { text::visible_ink(&text) } else { text::visible_lines(&text) }
     }
 
     /// A warning or a hint, on standard error; nothing when quiet. Nobody reading it is no error.
     pub fn note(&self, text: &str) {
         if !self.quiet {
-            let _ = writeln!(io::stderr().lock(), "{text}");
+            let _ = write(io::stderr().lock(), &format!("{}\n", self.shown(text, false)));
         }
+    }
+
+    /// A warning that is about what the user gets, on standard error, even when quiet.
+    pub fn warn(&self, text: &str) {
+        Self { quiet: false, ..*self }.note(text);
     }
 
     /// Reports an error that ends hotlap, and says with which code.
@@ -78,13 +129,19 @@ impl Console {
             return Exit::Ok;
         }
         let red = if self.color_err { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
-        let _ = writeln!(io::stderr().lock(), "{}error{}: {error:#}", red.0, red.1);
+        let message = self.shown(&format!("{error:#}"), false);
+        let _ = writeln!(io::stderr().lock(), "{}error{}: {message}", red.0, red.1);
         match error {
             e if e.chain().any(|e| e.is::<UsageError>()) => Exit::Usage,
             e if e.chain().any(|e| e.is::<ServerError>()) => Exit::ServerFailed,
             _ => Exit::Error,
         }
     }
+}
+
+fn write(mut to: impl Write, text: &str) -> io::Result<()> {
+    to.write_all(text.as_bytes())?;
+    to.flush()
 }
 
 /// `COLUMNS`, or the terminal's width, or enough.

@@ -1,14 +1,15 @@
-//! Files that a report is written to: opened before anything is measured, so that a bad path fails
-//! early, and rewritten while a run goes on, so that a crash loses nothing.
+//! Files that a report is written to: looked at before anything is measured, so that a bad path
+//! fails early, and rewritten while a run goes on, so that a crash loses nothing. How each of them
+//! is written is in [`sink`].
 
-use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
+pub mod sink;
+
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-
 use crate::cli::ExportArgs;
+use crate::exit::usage;
 use crate::report::{Form, Report};
+use sink::Sink;
 
 /// The exports of one run or report.
 #[derive(Debug, Default)]
@@ -21,17 +22,11 @@ struct Export {
     sink: Sink,
 }
 
-#[derive(Debug)]
-enum Sink {
-    Stdout,
-    File(PathBuf, File),
-}
-
 impl Exports {
-    /// Opens every file that was asked for.
+    /// Makes sure that every file that was asked for can be written.
     ///
     /// # Errors
-    /// Names the file that cannot be opened.
+    /// Names the file that cannot, or that two exports would share.
     pub fn open(args: &ExportArgs) -> anyhow::Result<Self> {
         let asked = [
             (Form::Json, &args.export_json),
@@ -48,13 +43,14 @@ impl Exports {
                 exports.push(Export { form, sink: Sink::open(path)? });
             }
         }
+        distinct(exports.iter().map(|e| &e.sink))?;
         Ok(Self(exports))
     }
 
     /// Whether one of them is standard output, so that nothing else may be printed there.
     #[must_use]
     pub fn to_stdout(&self) -> bool {
-        self.0.iter().any(|e| matches!(e.sink, Sink::Stdout))
+        self.0.iter().any(|e| e.sink.is_stdout())
     }
 
     /// Whether there are none.
@@ -63,7 +59,8 @@ impl Exports {
         self.0.is_empty()
     }
 
-    /// Rewrites the files with what there is by now; standard output waits for the end.
+    /// Rewrites the files with what there is by now; standard output, pipes and devices, which keep
+    /// all that is written to them, wait for the end.
     ///
     /// # Errors
     /// Names the file that cannot be written.
@@ -88,12 +85,8 @@ impl Exports {
     }
 
     fn write(&mut self, render: &dyn Fn(Form) -> String, last: bool) -> anyhow::Result<()> {
-        for export in &mut self.0 {
-            if last || !matches!(export.sink, Sink::Stdout) {
-                export.sink.write(&render(export.form))?;
-            }
-        }
-        Ok(())
+        let due = self.0.iter_mut().filter(|e| last || e.sink.can_be_rewritten());
+        all(due.map(|export| export.sink.write(&render(export.form))))
     }
 }
 
@@ -110,19 +103,19 @@ impl<T> Default for Texts<T> {
 }
 
 impl<T> Texts<T> {
-    /// Opens a file for one form, if it was asked for.
+    /// Makes sure that a file can be written in one form, if it was asked for.
     ///
     /// # Errors
-    /// Names the file that cannot be opened.
+    /// Names the file that cannot, or that two exports would share.
     pub fn open(&mut self, path: Option<&Path>, form: fn(&T) -> String) -> anyhow::Result<()> {
         self.0.extend(path.map(Sink::open).transpose()?.map(|sink| (sink, form)));
-        Ok(())
+        distinct(self.0.iter().map(|(sink, _)| sink))
     }
 
-    /// Whether one of them is standard output.
+    /// Whether one of them is standard output, so that nothing else may be printed there.
     #[must_use]
     pub fn to_stdout(&self) -> bool {
-        self.0.iter().any(|(sink, _)| matches!(sink, Sink::Stdout))
+        self.0.iter().any(|(sink, _)| sink.is_stdout())
     }
 
     /// Writes all of them.
@@ -130,48 +123,31 @@ impl<T> Texts<T> {
     /// # Errors
     /// Names the file that cannot be written.
     pub fn write(&mut self, of: &T) -> anyhow::Result<()> {
-        self.0.iter_mut().try_for_each(|(sink, form)| sink.write(&form(of)))
+        all(self.0.iter_mut().map(|(sink, form)| sink.write(&form(of))))
     }
 }
 
-impl Sink {
-    fn write(&mut self, text: &str) -> anyhow::Result<()> {
-        match self {
-            Self::Stdout => {
-                let mut out = std::io::stdout().lock();
-                out.write_all(text.as_bytes())?;
-                Ok(out.flush()?)
-            }
-            Self::File(path, file) => {
-                overwrite(file, text).with_context(|| format!("cannot write {}", path.display()))
-            }
+/// The first error of all writes: none of them is left out because another failed.
+fn all(written: impl Iterator<Item = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let failed: Vec<anyhow::Error> = written.filter_map(Result::err).collect();
+    failed.into_iter().next().map_or(Ok(()), Err)
+}
+
+/// Two exports to one place would mix there, or the second would replace the first.
+fn distinct<'a>(sinks: impl Iterator<Item = &'a Sink>) -> anyhow::Result<()> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    let mut to_stdout = false;
+    for sink in sinks {
+        if sink.is_stdout() && std::mem::replace(&mut to_stdout, true) {
+            return usage("two exports go to standard output: name a file for one of them");
         }
-    }
-
-    fn open(path: &Path) -> anyhow::Result<Self> {
-        if path == Path::new("-") {
-            return Ok(Self::Stdout);
+        let Some(file) = sink.file().map(|f| std::path::absolute(f).unwrap_or(f.to_owned())) else {
+            continue;
+        };
+        if files.contains(&file) {
+            return usage(format!("two exports go to {}: name another file", file.display()));
         }
-        Ok(Self::File(path.to_owned(), create(path)?))
+        files.push(file);
     }
-}
-
-/// Opens a file for writing without emptying it yet: if the run fails early, what was there stays.
-///
-/// # Errors
-/// Names the file, the cause and the cure.
-pub fn create(path: &Path) -> anyhow::Result<File> {
-    let open = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-    open.with_context(|| {
-        format!("cannot write {}: name a file in a folder that exists and is yours", path.display())
-    })
-}
-
-/// Replaces what a file holds. What cannot seek (a pipe, /dev/stdout) is appended to.
-fn overwrite(file: &mut File, text: &str) -> std::io::Result<()> {
-    if file.seek(SeekFrom::Start(0)).is_ok() {
-        let _ = file.set_len(0);
-    }
-    file.write_all(text.as_bytes())?;
-    file.flush()
+    Ok(())
 }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hotlap_harness::process::is_ignored;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 use crate::exit::Exit;
@@ -16,6 +17,14 @@ use crate::exit::Exit;
 /// command and again to the process group; npm and cargo pass on the Ctrl-C that a terminal has sent
 /// to the whole group already.
 const SAME: Duration = Duration::from_secs(1);
+
+/// Makes a write beyond `ulimit -f` fail like one to a full disk, instead of ending hotlap.
+///
+/// # Errors
+/// When the system refuses the handler.
+pub fn outlive_limits() -> io::Result<()> {
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
+}
 
 /// Set once an end is asked for.
 #[derive(Debug, Clone)]

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::console::Console;
+use crate::{redact, text};
 
 pub use board::{Board, Seen};
 
@@ -99,6 +100,7 @@ impl Live {
 
     /// What is done now.
     pub fn phase(&self, phase: String) {
+        let phase = text::visible(&redact::text(&phase));
         self.change(|status| status.phase = phase);
     }
 
@@ -110,7 +112,9 @@ impl Live {
     /// Says something above the line, to stay.
     pub fn say(&self, text: &str) {
         match &self.drawing {
-            Some(drawing) => drawing.bar.println(text),
+            Some(drawing) => {
+                drawing.bar.println(text::visible_lines(&redact::text(text)));
+            }
             None => self.console.note(text),
         }
     }

@@ -1,7 +1,8 @@
 //! What is kept: a run, its servers, its starts and its laps.
 //!
-//! The words of the harness, flattened in this one place into plain figures. `store` writes them,
-//! `report` reads them, and neither knows the other. A field that is added here is added to the
+//! The words of the harness, flattened in this one place into plain figures, and without the
+//! secrets that requests carry ([`crate::redact`]). `store` writes them, `report` reads them, and
+//! neither knows the other. A field that is added here is added to the
 //! schema of the store and of the JSON report.
 
 use hotlap_harness::lap::{self as measured, Share};
@@ -11,6 +12,8 @@ use hotlap_load::outcome::{FailureCount, Tick};
 use hotlap_load::plan::Reuse;
 use hotlap_stats::{Censored, Histogram};
 use serde::{Deserialize, Serialize};
+
+use crate::redact;
 
 pub use hotlap_harness::entrant::Role;
 pub use hotlap_harness::lap::{Count, Gate};
@@ -336,10 +339,12 @@ pub struct Lap {
     pub failed: Vec<Gate>,
 }
 
-/// The words of this command line, as they can be typed again: wherever it lies, it is `hotlap`.
+/// The words of this command line, as they can be typed again but for secrets, which are redacted:
+/// wherever it lies, it is `hotlap`.
 #[must_use]
 pub fn typed() -> Vec<String> {
-    std::iter::once("hotlap".to_owned()).chain(std::env::args().skip(1)).collect()
+    let typed = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    redact::words(&std::iter::once("hotlap".to_owned()).chain(typed).collect::<Vec<_>>())
 }
 
 impl From<&hotlap_harness::host::Host> for Host {
@@ -398,8 +403,8 @@ impl From<&entrant::Entrant> for Server {
         Self {
             name: entrant.name.clone(),
             role: entrant.role,
-            command,
-            version: entrant.version.clone(),
+            command: redact::text(&command),
+            version: redact::text(&entrant.version),
             about: String::new(),
             published: Vec::new(),
             part: Part::default(),
@@ -412,9 +417,9 @@ impl From<&track::Retired> for Retired {
     fn from(retired: &track::Retired) -> Self {
         Self {
             phase: retired.phase.clone(),
-            cause: retired.cause.clone(),
-            last_words: retired.last_words.clone(),
-            cure: retired.cure.clone(),
+            cause: redact::text(&retired.cause),
+            last_words: retired.last_words.iter().map(|line| redact::text(line)).collect(),
+            cure: redact::text(&retired.cure),
         }
     }
 }
@@ -429,7 +434,7 @@ impl Start {
             ready_ms: ready.ready_ms,
             badges: ready.badges,
             rss_bytes: ready.rss_bytes,
-            notes: ready.notes.clone(),
+            notes: ready.notes.iter().map(|note| redact::text(note)).collect(),
             warmups: Vec::new(),
         }
     }
@@ -488,7 +493,7 @@ impl From<&measured::Lap> for Lap {
             backend: outcome.backend.clone(),
             generator: (outcome.threads.iter().map(|t| t.cpu_ns).sum(), busiest),
             usage: lap.usage,
-            failed: lap.failed.clone(),
+            failed: lap.failed.iter().cloned().map(redact::record).collect(),
         }
     }
 }

@@ -34,6 +34,9 @@ pub struct Settings {
     pub cpus: Option<usize>,
     /// How many connections this user's servers usually have.
     pub connections: Option<usize>,
+    /// Headers whose values are secrets, beside the usual ones.
+    #[serde(default)]
+    pub redact: Vec<String>,
 }
 
 impl Settings {
@@ -96,6 +99,7 @@ impl Settings {
     /// Fills in what was not typed.
     pub fn apply(&self, cli: &mut Cli) {
         cli.color = cli.color.or(self.color);
+        cli.redact.extend(self.redact.iter().cloned());
         match &mut cli.command {
             Command::Run(args) => self.apply_to_run(args),
             Command::Report(args) => self.keep(&mut args.store),

@@ -4,104 +4,40 @@
 //! has ended, so that a crash loses at most the lap under way. What is read back is what was put
 //! in: [`crate::record`], nothing computed.
 
+mod error;
+mod migrations;
 mod row;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, params};
+use rusqlite::{
+    Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params,
+};
 use serde::Serialize;
 
 use crate::record::{Lap, Retired, Run, Schedule, Start, State, Subject};
+pub use error::StoreError;
+use error::{explain, refused};
+use migrations::Refused;
 use row::{
-    json, put_lap, put_server, read_lap, read_run, read_server, read_start, read_subject,
-    read_word, unsigned, word,
+    json, put_lap, put_run, put_start, put_subject, read_lap, read_run, read_server, read_start,
+    read_subject, read_word, unsigned, word,
 };
 
-/// The version of the schema that this hotlap writes.
-const VERSION: i64 = 5;
+/// How long to wait for another process that writes to the store: far longer than any of hotlap's
+/// own transactions takes.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A store, open.
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
     db: Connection,
-}
-
-/// Why the store cannot be used, and what to do about it.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// Written by a hotlap that knows more.
-    #[error(
-        "the store {path} is of version {found}, and this hotlap knows versions up to {known}: update hotlap, or name another file with --store"
-    )]
-    Newer {
-        /// The file.
-        path: String,
-        /// Its version.
-        found: i64,
-        /// The newest version that is known.
-        known: i64,
-    },
-    /// Not a store.
-    #[error(
-        "the store {path} is damaged or no store of hotlap ({cause}): move it away, or name another file with --store"
-    )]
-    Damaged {
-        /// The file.
-        path: String,
-        /// SQLite's word.
-        cause: String,
-    },
-    /// No space left.
-    #[error(
-        "no space left for the store {path}: free some, or name a file on another disk with --store"
-    )]
-    Full {
-        /// The file.
-        path: String,
-    },
-    /// No permission.
-    #[error(
-        "the store {path} cannot be written ({cause}): see to its permissions, or name another file with --store"
-    )]
-    Unwritable {
-        /// The file.
-        path: String,
-        /// The system's or SQLite's word.
-        cause: String,
-    },
-    /// Nothing is there.
-    #[error(
-        "no store at {path}: `hotlap run` makes one, or name the file that has the runs with --store"
-    )]
-    Missing {
-        /// The file.
-        path: String,
-    },
-    /// No such run.
-    #[error("no run {number} in {path}: {there}")]
-    NoSuchRun {
-        /// The number asked for.
-        number: u64,
-        /// The file.
-        path: String,
-        /// What is there instead.
-        there: String,
-    },
-    /// Nothing was stored yet.
-    #[error("no run is stored in {path} yet: `hotlap run` stores one")]
-    Empty {
-        /// The file.
-        path: String,
-    },
-    /// Anything else that SQLite says.
-    #[error("the store {path} failed: {cause}")]
-    Other {
-        /// The file.
-        path: String,
-        /// SQLite's word.
-        cause: String,
-    },
+    /// Which file it is, as [`file`] tells.
+    file: Option<(u64, u64)>,
 }
 
 /// One line of the list of runs.
@@ -129,18 +65,19 @@ pub struct Line {
 
 impl Store {
     /// Where runs are kept unless told otherwise: `hotlap/hotlap.db` in `$XDG_DATA_HOME` or
-    /// `~/.local/share`.
+    /// `~/.local/share`; `None` where neither `XDG_DATA_HOME` nor `HOME` is set.
     #[must_use]
-    pub fn usual_path() -> PathBuf {
+    pub fn usual_path() -> Option<PathBuf> {
         let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        let data = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share")));
-        data.unwrap_or_else(|| PathBuf::from(".")).join("hotlap").join("hotlap.db")
+        let data = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share")))?;
+        Some(data.join("hotlap").join("hotlap.db"))
     }
 
-    /// Opens the store to write to, makes it where there is none, and brings it up to date.
+    /// Opens the store to write to, makes it where there is none, and brings it up to date. What is
+    /// no store of hotlap, or a newer one, is left as it is.
     ///
     /// # Errors
-    /// Names the file, the cause and the cure.
+    /// Names the file, the cause and the remedy.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let unwritable = |cause: std::io::Error| StoreError::Unwritable {
             path: path.display().to_string(),
@@ -149,20 +86,18 @@ impl Store {
         if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(unwritable)?;
         }
-        let db = Connection::open(path).map_err(|e| explain(path, &e))?;
-        let mut store = Self { path: path.to_owned(), db };
+        let mut db = Connection::open(path).map_err(|e| explain(path, &e))?;
+        db.busy_timeout(PATIENCE).map_err(|e| explain(path, &e))?;
+        migrations::bring_up_to_date(&mut db).map_err(|why| refused(path, why))?;
+        let store = Self { path: path.to_owned(), db, file: file(path) };
         store.prepare().map_err(|e| store.explain(&e))?;
-        let version = store.version()?;
-        if version < VERSION {
-            store.upgrade(version).map_err(|e| store.explain(&e))?;
-        }
         Ok(store)
     }
 
     /// Opens a store that is there, to read from.
     ///
     /// # Errors
-    /// Names the file, the cause and the cure.
+    /// Names the file, the cause and the remedy.
     pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
         if !path.exists() {
             return Err(StoreError::Missing { path: path.display().to_string() });
@@ -172,16 +107,17 @@ impl Store {
         }
         let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
         let db = Connection::open_with_flags(path, flags).map_err(|e| explain(path, &e))?;
-        let mut store = Self { path: path.to_owned(), db };
-        if store.version().is_err() && !has_log(path) {
+        let mut store = Self { path: path.to_owned(), db, file: file(path) };
+        let version = migrations::checked(&store.db);
+        if matches!(version, Err(Refused::Sql(_))) && !has_log(path) {
             // Even a reader of a store with a write-ahead log makes files beside it. In a folder
             // that is not its own it may not, and where nothing waits in a log it need not.
             let flags = flags | rusqlite::OpenFlags::SQLITE_OPEN_URI;
             let unchanging = Connection::open_with_flags(unchanging(path), flags);
             store.db = unchanging.map_err(|e| explain(path, &e))?;
         }
-        match store.version()? {
-            VERSION => Ok(store),
+        match migrations::checked(&store.db).map_err(|why| refused(path, why))? {
+            migrations::VERSION => Ok(store),
             older => Err(StoreError::Unwritable {
                 path: store.shown(),
                 cause: format!("it is of version {older} and has to be brought up to date once"),
@@ -189,123 +125,85 @@ impl Store {
         }
     }
 
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether its file was removed or replaced since it was opened: what is written is lost.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.file.is_none() || file(&self.path) != self.file
+    }
+
     fn prepare(&self) -> rusqlite::Result<()> {
-        self.db.busy_timeout(std::time::Duration::from_secs(5))?;
         self.db.pragma_update(None, "foreign_keys", true)?;
-        self.db.pragma_update(None, "journal_mode", "wal")?;
         // A lap that is lost to a power cut is no loss; one that is lost to a crash of hotlap
         // would be, and WAL with NORMAL keeps that one.
-        self.db.pragma_update(None, "synchronous", "normal")
-    }
-
-    fn version(&self) -> Result<i64, StoreError> {
-        let asked = self.db.pragma_query_value(None, "user_version", |row| row.get(0));
-        let found: i64 = asked.map_err(|e| self.explain(&e))?;
-        if found > VERSION {
-            return Err(StoreError::Newer { path: self.shown(), found, known: VERSION });
+        self.db.pragma_update(None, "synchronous", "normal")?;
+        let is_wal = || {
+            self.db.pragma_query_value(None, "journal_mode", |row| {
+                Ok(row.get::<_, String>(0)? == "wal")
+            })
+        };
+        // Where another process opens the store too, SQLite may refuse to change the mode at once,
+        // whatever the busy timeout is (sqlite.org/c3ref/busy_handler.html).
+        let until = Instant::now() + PATIENCE;
+        while !is_wal()? {
+            match self.db.pragma_update(None, "journal_mode", "wal") {
+                Err(e) if is_busy(&e) && Instant::now() < until => sleep(Duration::from_millis(5)),
+                done => return done,
+            }
         }
-        Ok(found)
-    }
-
-    fn upgrade(&mut self, from: i64) -> rusqlite::Result<()> {
-        let step = self.db.transaction()?;
-        if from < 1 {
-            step.execute_batch(include_str!("schema.sql"))?;
-        }
-        if from < 2 {
-            step.execute_batch(
-                "ALTER TABLE run ADD COLUMN absent_json TEXT NOT NULL DEFAULT '[]';
-                 ALTER TABLE server ADD COLUMN part_json TEXT NOT NULL DEFAULT '{}';",
-            )?;
-        }
-        if from < 3 {
-            step.execute_batch("ALTER TABLE run ADD COLUMN baseline TEXT;")?;
-        }
-        if from < 4 {
-            step.execute_batch(
-                "CREATE TABLE stress (
-                     run          INTEGER NOT NULL REFERENCES run (number) ON DELETE CASCADE,
-                     sequence     INTEGER NOT NULL,
-                     subject_json TEXT    NOT NULL,
-                     PRIMARY KEY (run, sequence)
-                 ) STRICT;",
-            )?;
-        }
-        if from < 5 {
-            step.execute_batch(
-                "ALTER TABLE lap ADD COLUMN service_censored_json TEXT NOT NULL DEFAULT '{}';
-                 ALTER TABLE lap ADD COLUMN response_censored_json TEXT NOT NULL DEFAULT '{}';",
-            )?;
-        }
-        step.pragma_update(None, "user_version", VERSION)?;
-        step.commit()
+        Ok(())
     }
 
     /// Stores a run that begins, and returns its number.
     ///
     /// # Errors
-    /// Names the file, the cause and the cure.
+    /// Names the file, the cause and the remedy.
     pub fn begin(&mut self, run: &Run) -> Result<u64, StoreError> {
+        self.write(|tx| put_run(tx, run, None))
+    }
+
+    /// Stores a run as a whole, as far as it has come: in place of its record, where the store has
+    /// it under its number, else under a new number. For a store that failed on the way.
+    ///
+    /// # Errors
+    /// Names the file, the cause and the remedy; the store is left as it was.
+    pub fn save(&mut self, run: &Run) -> Result<u64, StoreError> {
         self.write(|tx| {
-            tx.execute(
-                "INSERT INTO run (began_ms, took_ms, state, command_json, hotlap, suite, question,
-                                  about, contract, seed, schedule_json, host_json, loads_json,
-                                  absent_json, baseline)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
-                params![
-                    run.began_ms as i64,
-                    run.took_ms as i64,
-                    word(&run.state),
-                    json(&run.command),
-                    run.hotlap,
-                    run.suite,
-                    word(&run.question),
-                    run.about,
-                    run.contract,
-                    run.seed as i64,
-                    json(&run.schedule),
-                    json(&run.host),
-                    json(&run.loads),
-                    json(&run.absent),
-                    run.baseline,
-                ],
-            )?;
-            let number = tx.last_insert_rowid();
-            for (place, server) in run.servers.iter().enumerate() {
-                put_server(tx, number, place, server)?;
-            }
-            Ok(number as u64)
+            let same = "DELETE FROM run WHERE number = ?1 AND began_ms = ?2 AND seed = ?3";
+            let known = match run.number {
+                Some(number) => {
+                    let key = params![number as i64, run.began_ms as i64, run.seed as i64];
+                    (tx.execute(same, key)? > 0).then_some(number as i64)
+                }
+                None => None,
+            };
+            let number = put_run(tx, run, known)?;
+            run.starts.iter().try_for_each(|start| put_start(tx, number, start))?;
+            let mut laps = run.laps.iter().enumerate();
+            laps.try_for_each(|(sequence, lap)| put_lap(tx, number, sequence, lap))?;
+            let mut stress = run.stress.iter().enumerate();
+            stress.try_for_each(|(sequence, found)| put_subject(tx, number, sequence, found))?;
+            Ok(number)
         })
     }
 
     /// Stores a fresh start, or what is new about it.
     ///
     /// # Errors
-    /// Names the file, the cause and the cure.
+    /// Names the file, the cause and the remedy.
     pub fn start(&mut self, run: u64, start: &Start) -> Result<(), StoreError> {
-        self.write(|tx| {
-            tx.execute(
-                "INSERT OR REPLACE INTO start VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-                params![
-                    run as i64,
-                    start.server as i64,
-                    start.heat,
-                    start.ready_ms.unwrap_or(0.0),
-                    start.badges.0,
-                    start.badges.1,
-                    start.rss_bytes.unwrap_or(0) as i64,
-                    json(&start.notes),
-                    json(&start.warmups),
-                ],
-            )
-            .map(drop)
-        })
+        self.write(|tx| put_start(tx, run, start))
     }
 
     /// Stores a lap, as the `sequence`-th of its run.
     ///
     /// # Errors
-    /// Names the file, the cause and the cure.
+    /// Names the file, the cause and the remedy.
     pub fn lap(&mut self, run: u64, sequence: usize, lap: &Lap) -> Result<(), StoreError> {
         self.write(|tx| put_lap(tx, run, sequence, lap))
     }
@@ -313,18 +211,15 @@ impl Store {
     /// Stores what became of a server under stress so far, as the `sequence`-th of its run.
     ///
     /// # Errors
-    /// Names the file, the cause and the cure.
+    /// Names the file, the cause and the remedy.
     pub fn stress(&mut self, run: u64, sequence: usize, found: &Subject) -> Result<(), StoreError> {
-        self.write(|tx| {
-            let values = params![run as i64, sequence as i64, json(found)];
-            tx.execute("INSERT OR REPLACE INTO stress VALUES (?1, ?2, ?3)", values).map(drop)
-        })
+        self.write(|tx| put_subject(tx, run, sequence, found))
     }
 
     /// Stores that a server is out.
     ///
     /// # Errors
-    /// Names the file, the cause and the cure.
+    /// Names the file, the cause and the remedy.
     pub fn retire(&mut self, run: u64, server: usize, why: &Retired) -> Result<(), StoreError> {
         self.write(|tx| {
             tx.execute(
@@ -338,7 +233,7 @@ impl Store {
     /// Stores how a run ended.
     ///
     /// # Errors
-    /// Names the file, the cause and the cure.
+    /// Names the file, the cause and the remedy.
     pub fn end(&mut self, run: u64, state: State, took_ms: u64) -> Result<(), StoreError> {
         self.write(|tx| {
             tx.execute(
@@ -352,7 +247,7 @@ impl Store {
     /// The schedule of a run, once more of it is settled.
     ///
     /// # Errors
-    /// Names the file, the cause and the cure.
+    /// Names the file, the cause and the remedy.
     pub fn schedule(&mut self, run: u64, schedule: &Schedule) -> Result<(), StoreError> {
         self.write(|tx| {
             tx.execute(
@@ -366,7 +261,7 @@ impl Store {
     /// A run that had stopped goes on.
     ///
     /// # Errors
-    /// Names the file, the cause and the cure.
+    /// Names the file, the cause and the remedy.
     pub fn reopen(&mut self, run: u64) -> Result<(), StoreError> {
         self.end(run, State::UnderWay, 0)
     }
@@ -509,7 +404,8 @@ impl Store {
         &mut self,
         act: impl FnOnce(&Transaction) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        let done = self.db.transaction().and_then(|tx| {
+        let begun = self.db.transaction_with_behavior(TransactionBehavior::Immediate);
+        let done = begun.and_then(|tx| {
             let value = act(&tx)?;
             tx.commit()?;
             Ok(value)
@@ -526,6 +422,15 @@ impl Store {
     }
 }
 
+/// Which file a path means: its device and inode.
+fn file(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|m| (m.dev(), m.ino()))
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
 /// Whether laps may wait in the log beside a store.
 fn has_log(path: &Path) -> bool {
     let mut log = path.as_os_str().to_owned();
@@ -538,22 +443,4 @@ fn unchanging(path: &Path) -> String {
     let path = path.display().to_string();
     let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     format!("file:{path}?immutable=1")
-}
-
-/// What an error of SQLite means for the user.
-fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
-    let path = path.display().to_string();
-    let cause = error.to_string();
-    match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-            StoreError::Damaged { path, cause }
-        }
-        Some(ErrorCode::DiskFull) => StoreError::Full { path },
-        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-            StoreError::Unwritable { path, cause }
-        }
-        Some(_) => StoreError::Other { path, cause },
-        // A column that is missing or holds what cannot be read: written by something else.
-        None => StoreError::Damaged { path, cause },
-    }
 }

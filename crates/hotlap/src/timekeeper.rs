@@ -1,9 +1,12 @@
 //! Stands between a race and all that is kept of it: each event becomes a record, each record goes
 //! to the store at once, exports are rewritten, the live line is told.
 //!
-//! What fails here (a full disk) is told once and never ends a race: its table is printed all the
-//! same.
+//! What fails here (a full disk) is reported once and never ends a race: its table is printed all
+//! the same. A store that fails on the way is opened afresh and given the whole run, at once and,
+//! if that fails, at the end; where it cannot be used again, the run goes to a file of its own.
 
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hotlap_harness::race::{self, Event, Over, Race};
@@ -12,7 +15,8 @@ use hotlap_harness::track::Track;
 use crate::console::Console;
 use crate::export::Exports;
 use crate::live::{Live, Seen};
-use crate::record::{Lap, Role, Run, Server, Start, State, Subject, Warmup};
+use crate::record::{Lap, Retired, Role, Run, Server, Start, State, Subject, Warmup};
+use crate::redact;
 use crate::report::Report;
 use crate::store::{Store, StoreError};
 
@@ -27,7 +31,8 @@ pub struct Timekeeper<'a> {
     console: &'a Console,
     live: Live,
     rewritten: Instant,
-    store_failed: bool,
+    /// The store that failed, while nothing is stored.
+    failed: Option<PathBuf>,
 }
 
 /// What is left when a race is over.
@@ -37,8 +42,10 @@ pub struct Kept {
     pub run: Run,
     /// Why it is over.
     pub over: Over,
-    /// Whether the store failed on the way.
+    /// Whether the store failed on the way, and has not got the run.
     pub store_failed: bool,
+    /// The store of its own that the run is in, where the one that it was meant for failed.
+    pub rescued: Option<PathBuf>,
 }
 
 impl<'a> Timekeeper<'a> {
@@ -57,12 +64,9 @@ impl<'a> Timekeeper<'a> {
             Role::Contestant | Role::Reference | Role::Ceiling => server.name.clone(),
         };
         let names = run.servers.iter().map(shown).collect();
-        run.number = match (store.as_mut(), run.number) {
-            (None, _) => None,
-            (Some(store), None) => Some(store.begin(&run)?),
-            // It goes on.
-            (Some(store), Some(number)) => store.reopen(number).map(|()| Some(number))?,
-        };
+        if let Some(open) = store.take() {
+            store = Some(begun(open, &mut run)?);
+        }
         Ok(Self {
             run,
             store,
@@ -70,7 +74,7 @@ impl<'a> Timekeeper<'a> {
             console,
             live: Live::race(console, names),
             rewritten: Instant::now(),
-            store_failed: false,
+            failed: None,
         })
     }
 
@@ -99,11 +103,12 @@ impl<'a> Timekeeper<'a> {
         let stress = &self.run.stress;
         let known = stress.iter().position(|s| s.name == subject.name);
         let sequence = known.unwrap_or(stress.len());
-        self.stored(|store, number| store.stress(number, sequence, &subject));
+        let subject = redact::record(subject);
         match self.run.stress.get_mut(sequence) {
-            Some(place) => *place = subject,
-            None => self.run.stress.push(subject),
+            Some(place) => place.clone_from(&subject),
+            None => self.run.stress.push(subject.clone()),
         }
+        self.stored(|store, number| store.stress(number, sequence, &subject));
         self.rewrite();
     }
 
@@ -118,7 +123,14 @@ impl<'a> Timekeeper<'a> {
         let (state, took_ms) = (self.run.state, self.run.took_ms);
         self.stored(|store, number| store.end(number, state, took_ms));
         self.live.clear();
-        Kept { run: self.run, over, store_failed: self.store_failed }
+        let (mut store_failed, mut rescued) = (false, None);
+        if let Some(store) = self.failed.take() {
+            store_failed = saved(&store, &mut self.run).is_err();
+            if store_failed {
+                rescued = self.rescue(&store);
+            }
+        }
+        Kept { run: self.run, over, store_failed, rescued }
     }
 
     fn watch(&mut self, event: &Event) {
@@ -131,8 +143,8 @@ impl<'a> Timekeeper<'a> {
             Event::Verifying => self.live.phase("checking their answers".to_owned()),
             Event::Started { entrant, heat, ready } => {
                 let start = Start::new(entrant, heat, ready);
+                self.run.starts.push(start.clone());
                 self.stored(|store, number| store.start(number, &start));
-                self.run.starts.push(start);
             }
             Event::Warming { entrant, .. } => {
                 self.live.phase(format!("warming up {}", name(&self.run, entrant)));
@@ -160,18 +172,18 @@ impl<'a> Timekeeper<'a> {
                     self.live.lap(seen(&lap));
                 }
                 let sequence = self.run.laps.len();
+                self.run.laps.push(lap.clone());
                 self.stored(|store, number| store.lap(number, sequence, &lap));
-                self.run.laps.push(lap);
             }
             Event::Block { left, .. } => {
                 self.live.left(left);
                 self.rewrite();
             }
             Event::Retired { entrant, why } => {
-                let retired = why.into();
+                let retired: Retired = why.into();
+                self.run.servers[entrant].retired = Some(retired.clone());
                 self.stored(|store, number| store.retire(number, entrant, &retired));
                 self.live.say(&format!("{} is out: {why}", name(&self.run, entrant)));
-                self.run.servers[entrant].retired = Some(retired);
             }
             Event::Unclean { entrant, ref what } => {
                 self.live.say(&format!("{}: {what}", name(&self.run, entrant)));
@@ -187,13 +199,51 @@ impl<'a> Timekeeper<'a> {
         self.stored(|store, number| store.start(number, &start));
     }
 
+    /// Stores what is new, which is in the run already.
     fn stored(&mut self, act: impl FnOnce(&mut Store, u64) -> Result<(), StoreError>) {
         let (Some(store), Some(number)) = (self.store.as_mut(), self.run.number) else { return };
-        if let Err(error) = act(store, number) {
-            self.live.say(&format!("{error}. The race goes on, but is no longer stored."));
-            self.store = None;
-            self.store_failed = true;
+        let path = store.path().to_owned();
+        let error = match store.is_gone() {
+            true => format!("the store {} was removed or replaced", path.display()),
+            false => match act(store, number) {
+                Ok(()) => return,
+                Err(error) => error.to_string(),
+            },
+        };
+        // The old connection goes first: its locks would be in the way of the new one.
+        self.store = None;
+        match saved(&path, &mut self.run) {
+            Ok(store) => {
+                self.live
+                    .say(&format!("Warning: {error}. It was opened again, and nothing is lost."));
+                self.store = Some(store);
+            }
+            Err(_) => {
+                self.live.say(&format!(
+                    "Warning: {error}. The run goes on, and is kept in memory until it ends."
+                ));
+                self.failed = Some(path);
+            }
         }
+    }
+
+    /// Puts a run whose store failed into a store of its own: in the same folder, in the current
+    /// one, or in the one for temporary files, whichever takes it first.
+    fn rescue(&mut self, store: &Path) -> Option<PathBuf> {
+        let name = format!("hotlap-run-{}-{}.db", self.run.began_ms, std::process::id());
+        let beside = store.parent().unwrap_or(Path::new("")).to_owned();
+        for folder in [beside, PathBuf::new(), std::env::temp_dir()] {
+            let path = folder.join(&name);
+            // Nobody else's file, and nothing that a link in a shared folder points to.
+            let fresh = OpenOptions::new().write(true).create_new(true).open(&path);
+            if fresh.is_ok() && saved(&path, &mut self.run).is_ok() {
+                return Some(path);
+            }
+            if fresh.is_ok() {
+                let _ = std::fs::remove_file(&path);
+            }
+        }
+        None
     }
 
     fn rewrite(&mut self) {
@@ -205,6 +255,29 @@ impl<'a> Timekeeper<'a> {
         }
         self.rewritten = Instant::now();
     }
+}
+
+/// Begins a run in a store, or goes on with one that has a number. A store that was removed since
+/// it was opened is made again.
+fn begun(mut store: Store, run: &mut Run) -> Result<Store, StoreError> {
+    if store.is_gone() {
+        let path = store.path().to_owned();
+        // Its locks would be in the way of the new one.
+        drop(store);
+        return saved(&path, run);
+    }
+    match run.number {
+        Some(number) => store.reopen(number)?,
+        None => run.number = Some(store.begin(run)?),
+    }
+    Ok(store)
+}
+
+/// Opens a store and puts the whole run into it, under the number that it then has.
+fn saved(path: &Path, run: &mut Run) -> Result<Store, StoreError> {
+    let mut store = Store::open(path)?;
+    run.number = Some(store.save(run)?);
+    Ok(store)
 }
 
 /// What a lap says to the one who looks on.

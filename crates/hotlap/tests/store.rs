@@ -106,42 +106,6 @@ fn what_became_of_servers_under_stress_is_kept_and_shown_again() {
 }
 
 #[test]
-fn a_store_of_an_older_version_is_brought_up_to_date_and_loses_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("hotlap.db");
-    hold(&three(), Some(Store::open(&path).unwrap()));
-    let db = rusqlite::Connection::open(&path).unwrap();
-    // As version 3 was: nobody was stressed in it.
-    // And of requests that were not answered it knew nothing but their number.
-    db.execute_batch(
-        "DROP TABLE stress;
-         ALTER TABLE lap DROP COLUMN service_censored_json;
-         ALTER TABLE lap DROP COLUMN response_censored_json;
-         PRAGMA user_version = 3",
-    )
-    .unwrap();
-    drop(db);
-    let mut store = Store::open(&path).unwrap();
-    assert_eq!(store.run(1).unwrap().laps.len(), 3 * 6 * 10);
-    store.stress(1, 0, &stressed("go/net-http")).unwrap();
-    assert_eq!(store.run(1).unwrap().stress.len(), 1);
-}
-
-#[test]
-fn a_store_of_a_newer_version_is_left_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("hotlap.db");
-    drop(Store::open(&path).unwrap());
-    let db = rusqlite::Connection::open(&path).unwrap();
-    db.pragma_update(None, "user_version", 99).unwrap();
-    drop(db);
-    for opened in [Store::open(&path), Store::open_existing(&path)] {
-        let error = opened.unwrap_err().to_string();
-        assert!(error.contains("version 99") && error.contains("update hotlap"), "{error}");
-    }
-}
-
-#[test]
 fn what_is_no_store_is_said_to_be_none() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes.txt");
@@ -174,19 +138,6 @@ fn a_store_that_may_only_be_read_is_read() {
     let read = Store::open_existing(&path).unwrap().run(1);
     permit(0o755).unwrap();
     assert_eq!(read.unwrap().laps.len(), 3 * 6 * 10);
-}
-
-#[test]
-fn a_store_that_fails_on_the_way_does_not_end_the_race() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("hotlap.db");
-    let store = Store::open(&path).unwrap();
-    // A table goes missing under the feet of a run: every further write fails.
-    let db = rusqlite::Connection::open(&path).unwrap();
-    db.execute_batch("DROP TABLE lap").unwrap();
-    let kept = hold(&three(), Some(store));
-    assert!(kept.store_failed);
-    assert_eq!(kept.run.laps.len(), 3 * 6 * 10);
 }
 
 #[test]

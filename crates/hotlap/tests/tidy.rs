@@ -217,6 +217,20 @@ fn libraries_do_not_print() {
     none("only the tool prints", breaches);
 }
 
+/// All that is printed passes the one place that shows control characters as escapes and leaves
+/// secrets out.
+#[test]
+fn only_the_console_and_exports_write_to_the_terminal() {
+    let breaches = lines_with(&files("crates/hotlap/src", &[".rs"]), |name, line| {
+        let ways = ["io::stdout()", "io::stderr()", "println!", "eprint!"];
+        !name.ends_with("/console.rs")
+            && !name.ends_with("/export/sink.rs")
+            && !line.trim_start().starts_with("//")
+            && ways.iter().any(|way| line.contains(way))
+    });
+    none("what is printed goes through console", breaches);
+}
+
 #[test]
 fn no_file_is_a_junk_drawer() {
     let junk = ["util", "utils", "helper", "helpers", "common", "manager", "misc"];

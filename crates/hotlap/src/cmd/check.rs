@@ -20,6 +20,7 @@ use crate::exit::{Exit, usage};
 use crate::interrupt::Interrupt;
 use crate::report::figure::{megabytes, time};
 use crate::shelf;
+use crate::text::{visible, visible_lines};
 
 /// Checks servers, one line each.
 ///
@@ -30,11 +31,11 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     let (servers, strangers) = chosen(args)?;
     let servers: Vec<&Server> = servers.iter().collect();
     let warden = Warden::this_program("__warden").context("cannot find hotlap's own program")?;
-    let built = build_all(&servers, &warden, &interrupt, console);
+    let built = build_all(&servers, &warden, &interrupt, console)?;
     if args.build_only {
         return built_only(&servers, &built, console);
     }
-    let cache = shelf::cache();
+    let cache = shelf::cache()?;
     let checker = Checker {
         builder: Builder { cache: &cache, warden: &warden, stop: interrupt.flag(), on: &|_| {} },
         start_limit: START_LIMIT,
@@ -56,7 +57,7 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     }
     if args.json {
         let rows: Vec<_> = rows.iter().map(as_json).collect();
-        console.print(&(serde_json::to_string_pretty(&rows)? + "\n"))?;
+        console.json(&rows)?;
     }
     Ok(if interrupt.asked() { Exit::Interrupted } else { verdict(args, &rows, console) })
 }
@@ -118,7 +119,7 @@ fn built_only(
                 format!("NOT     {}  {why}", server.id)
             }
         };
-        console.print(&format!("{state}\n"))?;
+        console.print(&format!("{}\n", visible_lines(&state)))?;
     }
     Ok(exit)
 }
@@ -152,13 +153,14 @@ fn line(row: &Row, width: usize, console: &Console) -> String {
     };
     let contracts = contracts.join(" ");
     let (color, plain) = (ink(color), ink("\x1b[0m"));
-    let mut out = format!("{color}{word:<6}{plain}  {:<width$}  {contracts:<14}  {rest}", row.id);
+    let (id, rest) = (visible(&row.id), visible_lines(&rest));
+    let mut out = format!("{color}{word:<6}{plain}  {id:<width$}  {contracts:<14}  {rest}");
     out.truncate(out.trim_end().len());
     out.push('\n');
     for below in below(row, console.quiet) {
         for words in below.lines() {
             out += "          ";
-            out.extend(words.chars().map(|c| if c.is_control() { ' ' } else { c }));
+            out += &visible(words);
             out.push('\n');
         }
     }

@@ -25,14 +25,20 @@ pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
     let mut exports = Texts::default();
     exports.open(args.export_json.as_deref(), Comparison::json)?;
     exports.open(args.export_markdown.as_deref(), markdown::render)?;
+    if args.json && exports.to_stdout() {
+        return usage("--json and an export both write to standard output: leave one out");
+    }
     let (before, after) = both(args)?;
     let comparison = Comparison::of((&before.0, &before.1), (&after.0, &after.1))?;
-    match args.json {
-        true => console.print(&comparison.json())?,
-        false if exports.to_stdout() => {}
-        false => console.print(&terminal::render(&comparison, console.width, console.color))?,
-    }
+    let printed = match args.json {
+        true => console.json(&comparison),
+        false => {
+            let render = |color| terminal::render(&comparison, console.width, color);
+            console.result(exports.to_stdout(), render).map_err(Into::into)
+        }
+    };
     exports.write(&comparison)?;
+    printed?;
     let measured = comparison.tables.iter().flat_map(|t| &t.servers);
     let any = measured.flat_map(|s| &s.changes).any(|c| c.ratio.is_some());
     let ruling = Ruling::on_change(&comparison, &rules);

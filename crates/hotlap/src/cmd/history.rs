@@ -21,7 +21,7 @@ pub fn run(args: &HistoryArgs, console: &Console) -> anyhow::Result<Exit> {
         return course(&store, &lines, server, args.json, console);
     }
     if args.json {
-        console.print(&(serde_json::to_string_pretty(&lines)? + "\n"))?;
+        console.json(&lines)?;
         return Ok(Exit::Ok);
     }
     if lines.is_empty() {
@@ -45,7 +45,7 @@ fn course(
     let runs = lines.iter().map(|l| store.outline(l.number)).collect::<Result<Vec<_>, _>>()?;
     let Some(course) = Course::of(&runs, server) else { return Ok(Exit::Ok) };
     match json {
-        true => console.print(&(serde_json::to_string_pretty(&course)? + "\n"))?,
+        true => console.json(&course)?,
         false => console.print(&drawn(&course, console.width))?,
     }
     Ok(Exit::Ok)

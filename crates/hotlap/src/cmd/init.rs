@@ -89,7 +89,7 @@ connections = 64
 /// # Errors
 /// When standard output cannot be written.
 pub fn run(args: &InitArgs, console: &Console) -> anyhow::Result<Exit> {
-    console.print(&suite(&args.servers))?;
+    console.data(&suite(&args.servers))?;
     Ok(Exit::Ok)
 }
 

@@ -32,7 +32,7 @@ pub fn run(args: &ListArgs, console: &Console) -> anyhow::Result<Exit> {
         rows.retain(|(_, probed)| probed.is_ok());
     }
     if args.json {
-        console.print(&(serde_json::to_string_pretty(&as_json(&rows))? + "\n"))?;
+        console.json(&as_json(&rows))?;
     } else if console.quiet {
         console.print(&rows.iter().map(|(s, _)| format!("{}\n", s.id)).collect::<String>())?;
     } else {

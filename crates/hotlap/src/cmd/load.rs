@@ -3,22 +3,20 @@
 mod form;
 pub mod requests;
 
-use std::fs::File;
-use std::io::Write;
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use anyhow::Context;
 use hotlap_load::plan::{Pace, Plan, Reuse, Stop};
 use hotlap_load::{Error, Failure, Outcome, Session};
 
 use crate::cli::{Form, LoadArgs};
 use crate::console::Console;
 use crate::exit::{Exit, usage};
-use crate::export;
+use crate::export::Texts;
 use crate::interrupt::Interrupt;
 use crate::live::Live;
+use crate::redact;
 use crate::report::figure;
+use crate::text::visible;
 
 /// A load that was run, and what is needed to print it.
 pub struct Loaded {
@@ -46,51 +44,50 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
             script.display()
         ));
     }
-    let files = open(&args)?;
+    let mut exports = exports(&args)?;
     let interrupt = Interrupt::listen()?;
     let (plan, notes) = plan(&args)?;
     notes.iter().for_each(|note| console.note(&format!("Note: {note}")));
     let url = args.url.clone().unwrap_or_else(|| "several requests".to_owned());
     if args.format == Form::Wrk {
-        console.print(&form::wrk_head(&url, &plan))?;
+        console.data(&form::wrk_head(&visible(&url), &plan))?;
     }
     let outcome = drive(&plan, &interrupt, console)?;
     let opened = SystemTime::now() - Duration::from_nanos(outcome.window_ns);
     let loaded = Loaded { url, plan, outcome, opened, latency: args.latency };
-    let text = match args.format {
-        Form::Human => form::human(&loaded, console.width),
-        Form::Wrk => form::wrk(&loaded),
-        Form::Json => form::json(&loaded),
-        Form::Csv => form::csv(&loaded),
-        Form::Hgrm => form::hgrm(&loaded),
-        Form::Hlog => form::hlog(&loaded),
+    let data = match args.format {
+        Form::Human => None,
+        Form::Wrk => Some(form::wrk(&loaded)),
+        Form::Json => Some(form::json(&loaded)),
+        Form::Csv => Some(form::csv(&loaded)),
+        Form::Hgrm => Some(form::hgrm(&loaded)),
+        Form::Hlog => Some(form::hlog(&loaded)),
     };
-    console.print(&text)?;
-    for (mut file, form) in files {
-        file.set_len(0).ok();
-        file.write_all(form(&loaded).as_bytes()).context("cannot write an export")?;
-    }
+    let printed = match data {
+        Some(data) => console.data(&data),
+        None => console.result(exports.to_stdout(), |_| form::human(&loaded, console.width)),
+    };
+    // A reader of standard output that has gone takes no file from its user.
+    exports.write(&loaded)?;
+    printed?;
     Ok(verdict(&loaded, &interrupt, console))
 }
 
-type Printer = fn(&Loaded) -> String;
-
-/// Opens the exports first, so that a bad path fails before anything is sent.
-fn open(args: &LoadArgs) -> anyhow::Result<Vec<(File, Printer)>> {
-    let asked: [(&Option<std::path::PathBuf>, Printer); 4] = [
-        (&args.exports.export_json, form::json),
-        (&args.exports.export_csv, form::csv),
-        (&args.exports.export_hgrm, form::hgrm),
-        (&args.exports.export_hlog, form::hlog),
-    ];
-    let mut files = Vec::new();
-    for (path, form) in asked {
-        if let Some(path) = path {
-            let path = if path == Path::new("-") { Path::new("/dev/stdout") } else { path };
-            files.push((export::create(path)?, form));
-        }
+/// Looks at the exports first, so that a bad path fails before anything is sent.
+fn exports(args: &LoadArgs) -> anyhow::Result<Texts<Loaded>> {
+    let asked = &args.exports;
+    let mut exports = Texts::default();
+    exports.open(asked.export_json.as_deref(), form::json)?;
+    exports.open(asked.export_csv.as_deref(), form::csv)?;
+    exports.open(asked.export_hgrm.as_deref(), form::hgrm)?;
+    exports.open(asked.export_hlog.as_deref(), form::hlog)?;
+    if args.format != Form::Human && exports.to_stdout() {
+        return usage(
+            "--format and an export both write to standard output: leave out --format, or name a \
+             file for the export",
+        );
     }
-    Ok(files)
+    Ok(exports)
 }
 
 /// What was typed becomes what is meant.
@@ -162,11 +159,10 @@ fn drive(plan: &Plan, interrupt: &Interrupt, console: &Console) -> anyhow::Resul
 fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
     let outcome = &loaded.outcome;
     if let Some(wrong) = &outcome.first_wrong {
-        let head = String::from_utf8_lossy(&wrong.head);
+        let head = redact::message(&wrong.head);
         console.note(&format!("\nThe first wrong answer: {}", wrong.why));
-        for line in head.lines().take(8) {
-            let tame: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-            console.note(&format!("  | {tame}"));
+        for line in String::from_utf8_lossy(&head).lines().take(8) {
+            console.note(&format!("  | {}", visible(line)));
         }
         if outcome.failures.of(Failure::WrongStatus) > 0 {
             console.note("Only right answers are timed: --expect-status makes another one right.");

@@ -79,7 +79,7 @@ fn tell(args: &ProveArgs, claims: &[Claim], console: &Console) -> anyhow::Result
             .iter()
             .map(|claim| serde_json::json!({ "claim": claim, "verdict": claim.judge() }))
             .collect();
-        console.print(&(serde_json::to_string_pretty(&judged)? + "\n"))?;
+        console.json(&judged)?;
         return Ok(());
     }
     console.print(&format!("\n{}", claim::table(claims)))?;

@@ -2,10 +2,10 @@
 
 use crate::cli::{ReportArgs, StoreArgs};
 use crate::console::Console;
-use crate::exit::Exit;
+use crate::exit::{Exit, usage};
 use crate::export::Exports;
 use crate::report::{Report, date, terminal};
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 
 /// Shows a run, or writes it to files.
 ///
@@ -17,15 +17,15 @@ pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
     let number = args.run.map_or_else(|| store.last(), Ok)?;
     let run = store.run(number)?;
     let report = Report::of(&run);
-    if !exports.to_stdout() {
+    let printed = console.result(exports.to_stdout(), |color| {
         let began = date::short(run.began_ms);
         let took = run.took_ms.div_ceil(1000);
         let head = format!("Run {number}, {began} UTC, {took} s: {}", report.run.command);
         let head = terminal::wrap(&head, 2, console.width);
-        let text = terminal::render(&report, console.width, console.color);
-        console.print(&format!("\n{head}{text}"))?;
-    }
+        format!("\n{head}{}", terminal::render(&report, console.width, color))
+    });
     exports.finish(&report)?;
+    printed?;
     Ok(Exit::Ok)
 }
 
@@ -33,6 +33,9 @@ pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
 ///
 /// # Errors
 /// When it is not there or cannot be read.
-pub fn open(args: &StoreArgs) -> Result<Store, StoreError> {
-    Store::open_existing(&args.store.clone().unwrap_or_else(Store::usual_path))
+pub fn open(args: &StoreArgs) -> anyhow::Result<Store> {
+    let Some(path) = args.store.clone().or_else(Store::usual_path) else {
+        return usage("neither HOME nor XDG_DATA_HOME says where runs are kept: use --store FILE");
+    };
+    Ok(Store::open_existing(&path)?)
 }

@@ -8,6 +8,8 @@ pub mod rule;
 pub mod stress;
 
 use std::collections::BTreeMap;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -71,7 +73,7 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
     if args.stress || card.question == suite::Question::Stress {
         return stress::run(&card, &args, console);
     }
-    let mut meant = meant(&args, card)?;
+    let mut meant = meant(&args, card, console)?;
     let earlier = resume::asked(args.resume, &meant.card, meant.store.as_ref())?;
     let interrupt = Interrupt::listen()?;
     let grid = Grid::of(&meant.card, &args, &interrupt, console)?;
@@ -131,20 +133,33 @@ pub fn conclude(
     let mut report = Report::of(&kept.run);
     let ruling = Ruling::on(&report, rules);
     report.broken.clone_from(&ruling.broken);
-    let mut printed = Ok(());
-    if !exports.to_stdout() {
-        let mut text = terminal::render(&report, console.width, console.color);
+    let printed = console.result(exports.to_stdout(), |color| {
+        let mut text = terminal::render(&report, console.width, color);
         if let Some(number) = kept.run.number.filter(|_| !kept.store_failed && !console.quiet) {
             text += &format!(
                 "  Run {number} stored. Look at it: hotlap report {number} --export-html \
                  report.html\n"
             );
         }
-        printed = console.print(&text);
+        text
+    });
+    // Each of these is tried, whatever becomes of the others.
+    let exported = exports.finish(&report);
+    if kept.store_failed {
+        console.warn(&match &kept.rescued {
+            Some(path) => format!(
+                "Warning: the store failed. The run is in a store of its own: hotlap report --store \
+                 {}",
+                shell_words::quote(&path.to_string_lossy())
+            ),
+            None => "Warning: the store failed, and no other place took the run: what is printed \
+                     and exported here is all that is left of it"
+                .to_owned(),
+        });
     }
-    exports.finish(&report)?;
-    // Nobody reads the table: `hotlap run | head`, or a terminal that was closed. Exports and the
-    // exit code are as they would have been.
+    exported?;
+    // With `hotlap run | head`, or a terminal that was closed, nobody reads the table. Exports and
+    // the exit code are as they would have been.
     if let Err(error) = printed
         && error.kind() != std::io::ErrorKind::BrokenPipe
         && kept.over != Over::Interrupted
@@ -173,7 +188,7 @@ fn is_measured(report: &Report) -> bool {
 }
 
 /// Everything that can be wrong with the command line is found here, before anything is started.
-fn meant(args: &RunArgs, card: Card) -> anyhow::Result<Meant> {
+fn meant(args: &RunArgs, card: Card, console: &Console) -> anyhow::Result<Meant> {
     let schedule = &args.schedule;
     let split = if schedule.no_pin { unpinned() } else { cores::split_here(card.cpus) };
     if schedule.heats == Some(0) || schedule.blocks == Some(0) {
@@ -195,15 +210,35 @@ fn meant(args: &RunArgs, card: Card) -> anyhow::Result<Meant> {
     };
     let rules = args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<_>>()?;
     let exports = Exports::open(&args.exports)?;
-    let store = match args.no_store {
-        true => None,
-        false => {
-            let path = args.store.store.clone().unwrap_or_else(Store::usual_path);
-            let opened = Store::open(&path);
-            Some(opened.map_err(|e| anyhow::anyhow!("{e}; --no-store runs without one"))?)
-        }
-    };
+    let store = store(args, console)?;
     Ok(Meant { card, race, split, rules, exports, store })
+}
+
+/// The store of a run, unless it is to have none. The usual one is a convenience: where it cannot
+/// be written (no home, a read-only home), the run goes on without it. One that was named must
+/// work.
+///
+/// # Errors
+/// When the store was named and cannot be used, or is damaged or of a newer hotlap.
+fn store(args: &RunArgs, console: &Console) -> anyhow::Result<Option<Store>> {
+    if args.no_store {
+        return Ok(None);
+    }
+    let Some(path) = args.store.store.clone().or_else(Store::usual_path) else {
+        console.warn(
+            "Warning: this run will not be stored, as neither HOME nor XDG_DATA_HOME says where: \
+             name a file with --store",
+        );
+        return Ok(None);
+    };
+    match Store::open(&path) {
+        Ok(store) => Ok(Some(store)),
+        Err(why) if args.store.store.is_none() && why.is_about_its_place() => {
+            console.warn(&format!("Warning: this run will not be stored: {why}"));
+            Ok(None)
+        }
+        Err(why) => Err(anyhow::anyhow!("{why}; --no-store runs without one")),
+    }
 }
 
 /// What a race takes that nobody gave a budget.
@@ -309,8 +344,10 @@ impl Logs {
     /// # Errors
     /// When the cache cannot be written.
     pub fn new() -> anyhow::Result<Self> {
-        let folder = shelf::cache().join("logs").join(std::process::id().to_string());
-        std::fs::create_dir_all(&folder).with_context(|| {
+        let folder = shelf::cache()?.join("logs").join(std::process::id().to_string());
+        // What servers print may hold what only their user is to see.
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.with_context(|| {
             format!("cannot make {}: set HOTLAP_CACHE to a folder of yours", folder.display())
         })?;
         Ok(Self(folder))

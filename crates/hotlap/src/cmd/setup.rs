@@ -19,6 +19,7 @@ use crate::live::Live;
 use crate::report::figure::megabytes;
 use crate::report::figure::plural;
 use crate::shelf;
+use crate::text::visible;
 
 /// Prints the commands, or runs them and builds.
 ///
@@ -34,7 +35,7 @@ pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
     }
     let began = Instant::now();
     let warden = Warden::this_program("__warden").context("cannot find hotlap's own program")?;
-    let built = build_all(&servers, &warden, &interrupt, console);
+    let built = build_all(&servers, &warden, &interrupt, console)?;
     let ready = built.iter().filter(|b| b.is_ok()).count();
     let took = began.elapsed().as_secs();
     console.print(&format!("{ready} of {} servers are built, in {took} s.\n", built.len()))?;
@@ -87,14 +88,15 @@ pub fn install(
             plural(missing.servers.len(), "server"),
         ))?;
         for command in missing.commands(!yes) {
-            console.print(&format!("{}\n", shell_words::join(&command)))?;
+            console.print(&format!("{}\n", visible(&shell_words::join(&command))))?;
         }
     }
     for package in &missing.unknown {
-        console.print(&format!("# {package}: no such package here\n"))?;
+        console.print(&format!("# {}: no such package here\n", visible(package)))?;
     }
     for (id, absence) in &missing.other {
-        console.print(&format!("# {id}: {}\n#   {}\n", absence.why, absence.cure))?;
+        let [id, why, cure] = [id.as_str(), &absence.why, &absence.cure].map(visible);
+        console.print(&format!("# {id}: {why}\n#   {cure}\n"))?;
     }
     if !yes {
         console.note("\n`hotlap setup --yes` runs it, and builds what can then run.");

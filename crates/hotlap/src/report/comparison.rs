@@ -13,6 +13,7 @@ use super::standing::{Against, Measure, Standing, confidence, families, is_compa
 use super::summary::{load_words, state_note, verdict};
 use super::{Figure, date, sentence};
 use crate::record::{Load, Run};
+use crate::text::visible_json;
 
 /// What every comparison of two runs must say of itself.
 const APART: &str = "The two runs are not paired: what the machine did meanwhile is part of the \
@@ -178,7 +179,8 @@ impl Comparison {
     /// The comparison as JSON.
     #[must_use]
     pub fn json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("a comparison is plain data") + "\n"
+        let text = serde_json::to_string_pretty(self).expect("a comparison is plain data") + "\n";
+        visible_json(&text)
     }
 }
 

@@ -1,6 +1,11 @@
 //! One line a server and load, for spreadsheets (RFC 4180). Units are in the heads and fixed.
+//!
+//! A spreadsheet takes a field that begins with `=`, `+`, `-` or `@` for a formula, and a name or a
+//! version comes from outside. Such a text has an apostrophe in front, which spreadsheets do not
+//! show; figures are left alone. The exact names are in the JSON export.
 
 use super::{Figure, Latency, Report, Row};
+use crate::text::visible;
 
 const HEADS: [&str; 35] = [
     "load",
@@ -51,7 +56,7 @@ pub fn render(report: &Report) -> String {
     }
     for failed in &report.failed {
         let mut fields = vec![String::new(); HEADS.len()];
-        fields[2] = failed.name.clone();
+        fields[2] = text(&failed.name);
         fields[3] = "failed".to_owned();
         out += &line(fields.into_iter());
     }
@@ -63,11 +68,11 @@ fn fields(load: &str, row: &Row) -> Vec<String> {
     let (service, response) = (&row.service, row.response.as_ref().unwrap_or(&empty));
     let role = serde_json::json!(row.role).as_str().unwrap_or_default().to_owned();
     let mut fields = vec![
-        load.to_owned(),
+        text(load),
         row.rank.map_or_else(String::new, |r| r.to_string()),
-        row.name.clone(),
+        text(&row.name),
         role,
-        row.version.clone(),
+        text(&row.version),
     ];
     fields.extend(interval(row.requests_per_s.as_ref()));
     fields.push(row.is_bound.to_string());
@@ -115,6 +120,15 @@ fn value(figure: Option<&Figure>) -> String {
     figure.map_or_else(String::new, |f| f.value.to_string())
 }
 
+/// A text from outside as a field: on one line, and not a formula.
+fn text(from: &str) -> String {
+    let shown = visible(from);
+    match shown.starts_with(['=', '+', '-', '@']) {
+        true => format!("'{shown}"),
+        false => shown,
+    }
+}
+
 /// One line, each field quoted where it must be.
 pub(crate) fn line(fields: impl Iterator<Item = String>) -> String {
     let quoted = fields.map(|field| match field.contains([',', '"', '\n', '\r']) {
@@ -127,6 +141,14 @@ pub(crate) fn line(fields: impl Iterator<Item = String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_neither_a_formula_nor_a_second_line() {
+        assert_eq!(text("=HYPERLINK(\"http://x\")"), "'=HYPERLINK(\"http://x\")");
+        assert_eq!(text("@SUM(1+1)|cmd"), "'@SUM(1+1)|cmd");
+        assert_eq!(text("go 1.24\r\n=1\x1b"), "go 1.24\\r\\n=1\\x1b");
+        assert_eq!(text("go/net-http"), "go/net-http");
+    }
 
     #[test]
     fn fields_are_quoted_where_they_must_be() {

@@ -10,6 +10,7 @@ use super::figure::count;
 use super::plot::{COLOURS, Chart, colour};
 use super::plots::{self, Cast};
 use super::{Failed, Figure, Report, Role, Row, Table, stress};
+use crate::text::visible_lines;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -57,15 +58,13 @@ pub fn render(report: &Report) -> String {
 #[must_use]
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in visible_lines(text).chars() {
         match c {
             '&' => out += "&amp;",
             '<' => out += "&lt;",
             '>' => out += "&gt;",
             '"' => out += "&quot;",
             '\'' => out += "&#39;",
-            '\n' => out.push('\n'),
-            c if c.is_control() => out.push(' '),
             c => out.push(c),
         }
     }
@@ -588,7 +587,7 @@ mod tests {
     fn text_cannot_become_a_tag_or_leave_its_quotes() {
         assert_eq!(
             escaped("<script>alert(\"1\")</script> & 'x'\u{7}"),
-            "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &amp; &#39;x&#39; "
+            "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &amp; &#39;x&#39;\\x07"
         );
         assert!(!script_safe("[\"</script>\"]").contains('<'));
     }

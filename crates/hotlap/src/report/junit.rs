@@ -1,6 +1,7 @@
 //! The report as JUnit XML, which every CI shows as a list of tests: one case a server and load.
 
 use super::{INCONCLUSIVE, Measure, Report, Role, Row, Table};
+use crate::text::visible_lines;
 
 /// Before the suite's last line.
 const INDENT: &str = "  ";
@@ -97,17 +98,17 @@ fn said(row: &Row) -> String {
     known.collect::<Vec<_>>().join(", ")
 }
 
-/// Text that cannot leave its element; what XML 1.0 has no way to write is left out.
+/// Text that cannot leave its element. Hidden characters, most of which XML 1.0 has no way to
+/// write (section 2.2), are shown as escapes.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in visible_lines(text).chars() {
         match c {
             '<' => out += "&lt;",
             '>' => out += "&gt;",
             '&' => out += "&amp;",
             '"' => out += "&quot;",
-            '\n' | '\t' => out.push(c),
-            c if c.is_control() || c == '\u{fffe}' || c == '\u{ffff}' => {}
+            '\u{fffe}' | '\u{ffff}' => {}
             c => out.push(c),
         }
     }
@@ -120,6 +121,6 @@ mod tests {
 
     #[test]
     fn a_name_cannot_leave_its_attribute() {
-        assert_eq!(escape("a\"<script>&\u{1b}[1m"), "a&quot;&lt;script&gt;&amp;[1m");
+        assert_eq!(escape("a\"<script>&\u{1b}[1m"), "a&quot;&lt;script&gt;&amp;\\x1b[1m");
     }
 }

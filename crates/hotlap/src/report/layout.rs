@@ -1,4 +1,7 @@
 //! Columns of text: how wide each is, which go when there is no room, and where a line ends.
+//! Heads and cells may come from outside: hidden characters in them are shown as escapes.
+
+use crate::text::{visible, visible_lines};
 
 /// One column.
 #[derive(Debug, Clone)]
@@ -33,7 +36,8 @@ impl Column {
     /// Words, set to the left.
     #[must_use]
     pub fn left(head: &str, folded: &str, cells: Vec<String>) -> Self {
-        let (head, folded) = (head.to_owned(), folded.to_owned());
+        let (head, folded) = (visible(head), visible_lines(folded));
+        let cells = cells.iter().map(|cell| visible(cell)).collect();
         Self { head, folded, cells, right: false, is_name: false, is_prose: false, goes: None }
     }
 
@@ -148,7 +152,7 @@ fn measure(text: &str) -> usize {
             0x1100..=0x115F | 0x2E80..=0xA4CF | 0xAC00..=0xD7A3 | 0xF900..=0xFAFF
             | 0xFE30..=0xFE6F | 0xFF00..=0xFF60 | 0x1F300..=0x1FAFF | 0x20000..=0x3FFFD)
     };
-    text.chars().filter(|c| !c.is_control()).map(|c| if wide(c) { 2 } else { 1 }).sum()
+    text.chars().map(|c| if wide(c) { 2 } else { 1 }).sum()
 }
 
 /// Ends a text early.

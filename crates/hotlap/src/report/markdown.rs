@@ -3,6 +3,7 @@
 use super::published::{Page, pages};
 use super::summary::asked;
 use super::{Figure, Report, Role, Row, Table, stress};
+use crate::text::visible;
 
 /// The report as Markdown.
 #[must_use]
@@ -55,7 +56,7 @@ pub fn render(report: &Report) -> String {
         out.push('\n');
         if !failed.last_words.is_empty() {
             let lines: Vec<String> =
-                failed.last_words.iter().map(|l| format!("      {l}\n")).collect();
+                failed.last_words.iter().map(|l| format!("      {}\n", visible(l))).collect();
             out += &format!("\n{}\n", lines.concat());
         }
         for then in &failed.published {
@@ -256,27 +257,27 @@ fn provenance(report: &Report) -> String {
     if !versions.is_empty() {
         out += &format!("{}\n", versions.join(", "));
     }
-    out + &format!("\n    {}\n", run.command)
+    out + &format!("\n    {}\n", visible(&run.command))
 }
 
 fn text(figure: Option<&Figure>) -> String {
     figure.map_or_else(String::new, |f| f.text.clone())
 }
 
-/// Keeps what a name holds from being read as Markdown or HTML.
+/// Keeps what a name holds from being read as Markdown or HTML (CommonMark section 2.4, and the
+/// `~`, `|` and `$` of GitHub's dialect); hidden characters are shown as escapes.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in visible(text).chars() {
         match c {
             '<' => out += "&lt;",
             '>' => out += "&gt;",
             '&' => out += "&amp;",
-            '|' | '*' | '_' | '`' | '[' | ']' | '\\' | '#' => {
+            '|' | '*' | '_' | '`' | '[' | ']' | '\\' | '#' | '~' | '$' => {
                 out.push('\\');
                 out.push(c);
             }
-            c if c.is_control() => out.push(' '),
             c => out.push(c),
         }
     }
@@ -289,6 +290,6 @@ mod tests {
 
     #[test]
     fn a_name_cannot_break_out_of_its_cell() {
-        assert_eq!(escape("<script>|x|\n*y*"), "&lt;script&gt;\\|x\\| \\*y\\*");
+        assert_eq!(escape("<script>|x|\n*y*"), "&lt;script&gt;\\|x\\|\\\\n\\*y\\*");
     }
 }

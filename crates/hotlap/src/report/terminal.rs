@@ -8,6 +8,7 @@ use super::layout::{Column, Layout};
 use super::published::{Page, pages};
 use super::summary::asked;
 use super::{Absent, Failed, Figure, Report, Role, Row, Step, Table, sentence, stress};
+use crate::text::visible;
 
 /// Escape codes, or nothing.
 #[derive(Debug, Clone, Copy)]
@@ -102,7 +103,7 @@ fn response_times(table: &Table, width: usize, ink: Ink) -> String {
     let times = table.rows.iter().filter_map(|row| {
         let at = row.response.as_ref().filter(|_| row.role != Role::Ceiling)?;
         let p99 = at.p99.as_ref().map_or_else(|| "not known".to_owned(), |p| p.text.clone());
-        Some([tame(&row.name), at.p50.as_ref()?.text.clone(), p99])
+        Some([visible(&row.name), at.p50.as_ref()?.text.clone(), p99])
     });
     let times: Vec<[String; 3]> = times.collect();
     let rate = table.rows.iter().find_map(|row| row.response.as_ref()?.rate);
@@ -135,8 +136,8 @@ fn ladder(report: &Report, table: &Table, width: usize, ink: Ink) -> String {
     let cells = |of: &dyn Fn(&Step) -> String| steps.iter().map(|s| of(s)).collect::<Vec<_>>();
     let figure = |f: &Option<Figure>| f.as_ref().map_or_else(|| "–".to_owned(), Figure::full);
     let columns = vec![
-        Column::name("step", "step", cells(&|s| tame(sentence::short(&s.to, &s.from)))),
-        Column::name("on", "on", cells(&|s| tame(sentence::short(&s.from, &s.to)))),
+        Column::name("step", "step", cells(&|s| visible(sentence::short(&s.to, &s.from)))),
+        Column::name("on", "on", cells(&|s| visible(sentence::short(&s.from, &s.to)))),
         Column::right("CPU a request", "CPU\na request", cells(&|s| figure(&s.cpu_us))),
         Column::right("wall time", "wall\ntime", cells(&|s| figure(&s.wall_us))).goes(1),
         Column::left("", "", cells(&|s| s.caution.to_owned())),
@@ -160,7 +161,7 @@ fn standings(table: &Table, width: usize, ink: Ink) -> String {
     let cells = |of: fn(&Row) -> String| table.rows.iter().map(of).collect::<Vec<_>>();
     let mut columns = vec![
         Column::left("", "", cells(rank)),
-        Column::name("", "", cells(|r| tame(&r.name))),
+        Column::name("", "", cells(|r| visible(&r.name))),
         Column::right("requests/s", "requests/s", cells(requests)),
         Column::right("CPU µs/request", "CPU µs\n/request", cells(cost)),
         Column::right("p50", "p50", cells(|r| text(r.service.p50.as_ref()))).goes(4),
@@ -217,9 +218,9 @@ fn failure(failed: &Failed, width: usize, ink: Ink) -> String {
     let mut out = String::from("\n");
     let lead = format!("{} failed ({}): {}", failed.name, failed.phase, failed.cause);
     out += &painted(&wrap(&lead, 2, width), ink.red, ink.off);
-    out += &format!("    $ {}\n", tame(&failed.command));
+    out += &format!("    $ {}\n", visible(&failed.command));
     for line in &failed.last_words {
-        out += &format!("    {}| {}{}\n", ink.dim, tame(line), ink.off);
+        out += &format!("    {}| {}{}\n", ink.dim, visible(line), ink.off);
     }
     if !failed.cure.is_empty() {
         out += &wrap(&failed.cure, 4, width);
@@ -241,7 +242,7 @@ fn published(page: &Page, width: usize, ink: Ink) -> String {
             true => String::new(),
             false => format!(" (“{}”)", then.called),
         };
-        out += &hung(&format!("{}{called} · {}", tame(server), then.said()), 4, width);
+        out += &hung(&format!("{}{called} · {}", visible(server), then.said()), 4, width);
     }
     out.push('\n');
     out
@@ -255,11 +256,6 @@ fn absence(absent: &Absent) -> String {
     format!("Not here: {}{figure}: {}", absent.name, absent.why)
 }
 
-/// What a server says must not move the cursor: control characters become blanks.
-fn tame(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
 /// Paints each line on its own, so that a pager that cuts lines leaves none open.
 fn painted(text: &str, on: &str, off: &str) -> String {
     if on.is_empty() {
@@ -271,7 +267,7 @@ fn painted(text: &str, on: &str, off: &str) -> String {
 /// Text in lines of at most `width`, indented; one word longer than a line stays whole.
 #[must_use]
 pub fn wrap(text: &str, indent: usize, width: usize) -> String {
-    let words: Vec<String> = text.split_whitespace().map(tame).collect();
+    let words: Vec<String> = text.split_whitespace().map(visible).collect();
     flow(&words, " ", indent, width)
 }
 

@@ -6,13 +6,70 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::record::{Lap, Run, Server, Start, Subject};
+use crate::redact;
 
-pub(super) fn put_server(
+/// Stores a run with its servers and none of its laps, under `number` or the next one that is free.
+pub(super) fn put_run(tx: &Transaction, run: &Run, number: Option<i64>) -> rusqlite::Result<u64> {
+    tx.execute(
+        "INSERT INTO run (began_ms, took_ms, state, command_json, hotlap, suite, question, about,
+                          contract, seed, schedule_json, host_json, loads_json, absent_json,
+                          baseline, number)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+        params![
+            run.began_ms as i64,
+            run.took_ms as i64,
+            word(&run.state),
+            json(&run.command),
+            run.hotlap,
+            run.suite,
+            word(&run.question),
+            run.about,
+            run.contract,
+            run.seed as i64,
+            json(&run.schedule),
+            json(&run.host),
+            json(&run.loads),
+            json(&run.absent),
+            run.baseline,
+            number,
+        ],
+    )?;
+    let number = tx.last_insert_rowid();
+    for (place, server) in run.servers.iter().enumerate() {
+        put_server(tx, number, place, server)?;
+    }
+    Ok(number as u64)
+}
+
+pub(super) fn put_start(tx: &Transaction, run: u64, start: &Start) -> rusqlite::Result<()> {
+    tx.execute(
+        "INSERT OR REPLACE INTO start VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        params![
+            run as i64,
+            start.server as i64,
+            start.heat,
+            start.ready_ms.unwrap_or(0.0),
+            start.badges.0,
+            start.badges.1,
+            start.rss_bytes.unwrap_or(0) as i64,
+            json(&start.notes),
+            json(&start.warmups),
+        ],
+    )
+    .map(drop)
+}
+
+pub(super) fn put_subject(
     tx: &Transaction,
-    run: i64,
-    place: usize,
-    server: &Server,
+    run: u64,
+    sequence: usize,
+    found: &Subject,
 ) -> rusqlite::Result<()> {
+    let values = params![run as i64, sequence as i64, json(found)];
+    tx.execute("INSERT OR REPLACE INTO stress VALUES (?1, ?2, ?3)", values).map(drop)
+}
+
+fn put_server(tx: &Transaction, run: i64, place: usize, server: &Server) -> rusqlite::Result<()> {
     tx.execute(
         "INSERT INTO server VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         params![
@@ -88,7 +145,8 @@ pub(super) fn read_run(row: &Row) -> rusqlite::Result<Run> {
         began_ms: unsigned(row, "began_ms")?,
         took_ms: unsigned(row, "took_ms")?,
         state: read_word(row, "state")?,
-        command: read_json(row, "command_json")?,
+        // Runs that were stored before secrets were redacted may hold some.
+        command: redact::words(&read_json::<Vec<String>>(row, "command_json")?),
         hotlap: row.get("hotlap")?,
         baseline: row.get("baseline")?,
         suite: row.get("suite")?,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hotlap_harness::gate;
-use hotlap_load::plan::{Pace, Plan, Reuse, Stop};
+use hotlap_load::plan::{Body, Pace, Plan, Reuse, Stop};
 use hotlap_load::{Failure, OpenLoop, Outcome, Phase};
 use hotlap_stats::histogram::interval_log;
 use hotlap_stats::percentile::Together;
@@ -11,15 +11,17 @@ use hotlap_stats::{Censored, Histogram, Percentile, Survival};
 use serde_json::json;
 
 use super::Loaded;
+use crate::redact;
 use crate::report::csv;
 use crate::report::figure::{count, grouped, plural, rate, time};
 use crate::report::latency::{self, known};
+use crate::text::{visible, visible_json};
 
 /// For people, short.
 #[must_use]
 pub fn human(loaded: &Loaded, width: usize) -> String {
     let (plan, outcome) = (&loaded.plan, &loaded.outcome);
-    let mut out = format!("\n  {}\n  {}\n\n", loaded.url, shape(plan, outcome));
+    let mut out = format!("\n  {}\n  {}\n\n", visible(&loaded.url), shape(plan, outcome));
     let failures = outcome.failures.total();
     out += &format!(
         "  requests/s  {:<12}{} right answers, {} errors\n",
@@ -345,7 +347,8 @@ fn scaled(value: f64, units: &Units, decimals: usize) -> String {
     format!("{value:.decimals$}{name}")
 }
 
-/// The whole outcome, and the figures that people look at.
+/// The whole outcome, and the figures that people look at. Secrets in requests and in the first
+/// wrong response are redacted.
 #[must_use]
 pub fn json(loaded: &Loaded) -> String {
     let outcome = &loaded.outcome;
@@ -362,6 +365,20 @@ pub fn json(loaded: &Loaded) -> String {
         })
     });
     let [service, response, lag, connect, handshake] = Times::all(loaded);
+    let (mut plan, mut outcome) = (loaded.plan.clone(), outcome.clone());
+    for request in &mut plan.requests {
+        request.bytes = redact::message(&request.bytes);
+        if let Body::Bytes { bytes, varies } = &mut request.expect.body {
+            let redacted = redact::bytes_of(bytes);
+            if redacted != *bytes {
+                // The ranges were those of the true body.
+                (*bytes, *varies) = (redacted, Vec::new());
+            }
+        }
+    }
+    if let Some(wrong) = &mut outcome.first_wrong {
+        wrong.head = redact::message(&wrong.head);
+    }
     let value = json!({
         "url": loaded.url,
         "figures": {
@@ -376,10 +393,11 @@ pub fn json(loaded: &Loaded) -> String {
             "connect": latency(connect),
             "handshake": latency(handshake),
         },
-        "plan": loaded.plan,
+        "plan": plan,
         "outcome": outcome,
     });
-    serde_json::to_string(&value).expect("an outcome is plain data") + "\n"
+    let text = serde_json::to_string(&value).expect("an outcome is plain data") + "\n";
+    visible_json(&redact::text(&text))
 }
 
 /// A line a figure: name, value, unit.

@@ -13,6 +13,7 @@ use hotlap_load::target::Resolved;
 
 use crate::cli::LoadArgs;
 use crate::exit::{server_failed, usage};
+use crate::redact;
 
 /// Whom to ask for what.
 #[derive(Debug)]
@@ -117,15 +118,23 @@ pub fn resolve(url: &str) -> anyhow::Result<Resolved> {
 pub fn headers(typed: &[String]) -> anyhow::Result<Vec<(String, String)>> {
     let mut headers = Vec::new();
     for header in typed {
+        // What may be a secret is not repeated.
         let Some((name, value)) = header.split_once(':') else {
-            return usage(format!("{header:?} is no header: write 'Name: value'"));
+            return usage(format!(
+                "a header has no colon ({} characters): write 'Name: value'",
+                header.chars().count()
+            ));
         };
         let (name, value) = (name.trim(), value.trim());
         // RFC 9110 section 5.1: a name is a token; section 5.5: a value has no control characters.
         let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
         if name.is_empty() || !name.chars().all(token) || value.chars().any(char::is_control) {
-            return usage(format!("{header:?} is no header: write 'Name: value'"));
+            return usage(format!(
+                "the header {name:?} is none, or its value has control characters: write 'Name: \
+                 value'"
+            ));
         }
+        redact::header(name, value);
         headers.push((name.to_owned(), value.to_owned()));
     }
     Ok(headers)

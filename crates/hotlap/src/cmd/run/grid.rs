@@ -24,7 +24,9 @@ use crate::exit::usage;
 use crate::interrupt::Interrupt;
 use crate::live::Live;
 use crate::record::{Part, Published, Retired, Server, Than};
+use crate::redact;
 use crate::shelf;
+use crate::text::is_hidden;
 
 /// What the ceiling is called in tables.
 const CEILING: &str = "ceiling";
@@ -188,7 +190,8 @@ impl Grid {
         let first = (!self.entrants.is_empty()).then_some(0);
         let found = match (&card.reference, &card.suite) {
             (Some(name), _) => {
-                let found = self.entrants.iter().position(|e| &e.name == name);
+                let known = redact::text(name);
+                let found = self.entrants.iter().position(|e| e.name == known);
                 if found.is_none() && !absent.contains(&name.as_str()) {
                     return usage(format!(
                         "--reference names {name}, which is none of the servers"
@@ -311,8 +314,9 @@ fn names(named: &[Named], runners: &[Runner], given: &[String]) -> anyhow::Resul
         // A suite's name is for one server; those of a pattern keep their own.
         let alone = named.iter().filter(|n| n.runner == *runner).count() == 1;
         let told = runners[*runner].name.as_ref().filter(|_| alone);
-        let wanted = given.get(i).or(told).unwrap_or(own).trim();
-        let wanted: String = wanted.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        // A name is stored and shown: without the credentials of a URL that it may be.
+        let wanted = redact::text(given.get(i).or(told).unwrap_or(own).trim());
+        let wanted: String = wanted.chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect();
         if given.get(i).is_some() && names.contains(&wanted) {
             return usage(format!("two servers are called {wanted}: give each a name of its own"));
         }
@@ -351,7 +355,7 @@ fn build(
         crate::cmd::setup::install(&servers, true, interrupt, console)?;
     }
     let warden = Warden::this_program("__warden").context("cannot find hotlap's own program")?;
-    let results = build_all(&servers, &warden, interrupt, console);
+    let results = build_all(&servers, &warden, interrupt, console)?;
     let launched = servers.iter().zip(results).map(|(server, result)| {
         let ready = result.map(|built| (built.launch(server), built.version.clone()));
         (server.id.clone(), ready)
@@ -360,20 +364,22 @@ fn build(
 }
 
 /// Builds servers; results in their order. A live line names what is under way.
-#[must_use]
+///
+/// # Errors
+/// When there is no folder to build in.
 pub fn build_all(
     servers: &[&manifest::Server],
     warden: &Warden,
     interrupt: &Interrupt,
     console: &Console,
-) -> Vec<Result<hotlap_harness::toolchain::Built, Unready>> {
+) -> anyhow::Result<Vec<Result<hotlap_harness::toolchain::Built, Unready>>> {
     let live = Mutex::new(Live::start(console));
     let say = |act: &dyn Fn(&Live)| {
         if let Ok(live) = live.lock() {
             act(&live);
         }
     };
-    let cache = shelf::cache();
+    let cache = shelf::cache()?;
     let on = |event: Event<'_>| match event {
         Event::Built { server, built } if built.fresh => {
             let took = built.took.as_secs_f64();
@@ -384,7 +390,7 @@ pub fn build_all(
         }
         _ => {}
     };
-    Builder { cache: &cache, warden, stop: interrupt.flag(), on: &on }.build_all(servers)
+    Ok(Builder { cache: &cache, warden, stop: interrupt.flag(), on: &on }.build_all(servers))
 }
 
 /// An entrant from the catalogue, under `wanted` or its usual contract.

@@ -14,7 +14,7 @@ use hotlap_harness::stress::{Event, Scenario, Setting, Subject, Timing, stress};
 
 use super::card::Card;
 use super::grid::Grid;
-use super::{GRACE, Logs, conclude, resume, unpinned};
+use super::{GRACE, Logs, conclude, resume, store, unpinned};
 use crate::cli::RunArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
@@ -23,7 +23,6 @@ use crate::interrupt::Interrupt;
 use crate::live::Live;
 use crate::record::{self, Question, Run, State};
 use crate::report::figure::plural;
-use crate::store::Store;
 use crate::timekeeper::Timekeeper;
 
 /// The good clients' connections: enough to keep a server of one thread at work all the time, and
@@ -78,13 +77,7 @@ pub fn run(card: &Card, args: &RunArgs, console: &Console) -> anyhow::Result<Exi
         return usage("a stress is exported with --export-json, --export-markdown, --export-html");
     }
     let mut exports = Exports::open(&args.exports)?;
-    let store = match args.no_store {
-        true => None,
-        false => {
-            let path = args.store.store.clone().unwrap_or_else(Store::usual_path);
-            Some(Store::open(&path).context("--no-store runs without it")?)
-        }
-    };
+    let store = store(args, console)?;
     let earlier = resume::asked(args.resume, card, store.as_ref())?;
     let interrupt = Interrupt::listen()?;
     let grid = Grid::of(card, args, &interrupt, console)?;

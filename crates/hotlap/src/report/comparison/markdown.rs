@@ -15,7 +15,8 @@ pub fn render(comparison: &Comparison) -> String {
     let full = |figure: &Option<Figure>| figure.as_ref().map_or("–".to_owned(), Figure::full);
     for table in &comparison.tables {
         out += &format!("{}\n\n", escape(&table.title));
-        out += &format!("| server |  | {} | {} | ratio |  |\n", before.name, after.name);
+        let heads = [escape(&before.name), escape(&after.name)];
+        out += &format!("| server |  | {} | {} | ratio |  |\n", heads[0], heads[1]);
         out += "| :-- | :-- | --: | --: | --: | :-- |\n";
         for server in &table.servers {
             for change in &server.changes {

@@ -1,7 +1,5 @@
--- The store, version 1. A change adds a step to `store.rs` and raises `user_version`; it never
--- edits what is below. Times are in the units that the names end in; `*_json` columns hold what is
--- read as a whole or not at all; histograms are HdrHistogram's V2 form, deflated, and NULL when
--- empty.
+-- Version 1. Times are in the units that the names end in; `*_json` columns hold what is read as a
+-- whole or not at all; histograms are HdrHistogram's V2 form, deflated, and NULL when empty.
 
 CREATE TABLE run (
     number        INTEGER PRIMARY KEY,

@@ -1,0 +1,333 @@
+//! Where one export goes: standard output, a device or a pipe, or a file that is replaced as a
+//! whole.
+//!
+//! A file is written under another name in the same folder, synced to disk and renamed, so that a
+//! reader, a crash or a full disk never meets half of it and what was there before stays until the
+//! new content is complete. Nothing is left behind: the other name exists only while it is written.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::Context;
+
+use crate::redact;
+
+/// How many symbolic links are followed to a file that does not exist yet; the kernel's limit.
+const LINKS: usize = 40;
+
+/// Where one export goes.
+#[derive(Debug)]
+pub enum Sink {
+    /// Standard output, as the process got it: a file that it appends to is appended to.
+    Stdout,
+    /// A device, a pipe, a terminal, or a descriptor that the process got: written once.
+    Stream(PathBuf, File),
+    /// A file that is replaced.
+    File(PathBuf, Replaced),
+}
+
+/// A file that is replaced.
+#[derive(Debug)]
+pub struct Replaced {
+    /// Where it is, symbolic links resolved.
+    path: PathBuf,
+    /// It cannot be replaced by another, as it has further names or belongs to somebody else: its
+    /// content is.
+    in_place: Option<File>,
+}
+
+impl Sink {
+    /// Makes sure that it can be written to, without changing what is there.
+    ///
+    /// # Errors
+    /// Names the file, the cause and the remedy.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        let stdout = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+        if stdout.iter().any(|name| path == Path::new(name)) {
+            return Ok(Self::Stdout);
+        }
+        opened(path).map_err(|cause| {
+            anyhow::anyhow!(
+                "cannot write {}: {cause}. Name a file in a folder that exists and that you may \
+                 write to",
+                path.display()
+            )
+        })
+    }
+
+    /// Whether this is standard output.
+    #[must_use]
+    pub fn is_stdout(&self) -> bool {
+        matches!(self, Self::Stdout)
+    }
+
+    /// Whether it can be written more than once, each time replacing what was written before.
+    #[must_use]
+    pub fn can_be_rewritten(&self) -> bool {
+        matches!(self, Self::File(_, Replaced { in_place: None, .. }))
+    }
+
+    /// The file that is written; `None` for standard output and streams.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(_, replaced) => Some(&replaced.path),
+            Self::Stdout | Self::Stream(..) => None,
+        }
+    }
+
+    /// Writes all of it.
+    ///
+    /// # Errors
+    /// Names the file and the cause; a file keeps what it held.
+    pub fn write(&mut self, text: &str) -> anyhow::Result<()> {
+        let text = redact::text(text);
+        let (path, written) = match self {
+            Self::Stdout => {
+                let mut out = io::stdout().lock();
+                out.write_all(text.as_bytes())?;
+                return Ok(out.flush()?);
+            }
+            Self::Stream(path, file) => (path, file.write_all(text.as_bytes())),
+            Self::File(path, replaced) => (path, replaced.write(text.as_bytes())),
+        };
+        written.with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+fn opened(path: &Path) -> io::Result<Sink> {
+    let is_descriptor = path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd");
+    let kind = match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => {
+            return Err(io::Error::new(ErrorKind::IsADirectory, "it is a folder"));
+        }
+        Ok(metadata) => Some(metadata),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    if is_descriptor || path == Path::new("/dev/stderr") {
+        // Another process may be writing to the same file: never truncate, always append.
+        let file = OpenOptions::new().append(true).open(path)?;
+        return Ok(Sink::Stream(path.to_owned(), file));
+    }
+    let is_stream = |m: &fs::Metadata| {
+        let kind = m.file_type();
+        kind.is_fifo() || kind.is_char_device() || kind.is_block_device() || kind.is_socket()
+    };
+    if kind.as_ref().is_some_and(is_stream) {
+        let file = OpenOptions::new().write(true).open(path)?;
+        return Ok(Sink::Stream(path.to_owned(), file));
+    }
+    let replaced = Replaced::new(path, kind.as_ref())?;
+    Ok(Sink::File(path.to_owned(), replaced))
+}
+
+impl Replaced {
+    fn new(path: &Path, there: Option<&fs::Metadata>) -> io::Result<Self> {
+        let path = target(path)?;
+        let Some(there) = there else {
+            Draft::new(&path, None)?;
+            return Ok(Self { path, in_place: None });
+        };
+        // A file that may not be written is not replaced either.
+        let file = OpenOptions::new().write(true).open(&path)?;
+        let can_replace = there.nlink() == 1 && Draft::new(&path, Some(there)).is_ok();
+        Ok(Self { path, in_place: (!can_replace).then_some(file) })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Some(file) = &mut self.in_place {
+            return overwrite(file, bytes);
+        }
+        let there = fs::metadata(&self.path).ok();
+        let mut draft = Draft::new(&self.path, there.as_ref())?;
+        draft.file.write_all(bytes)?;
+        synced(&draft.file)?;
+        match draft.replace(&self.path) {
+            // A single file that is mounted into a container cannot be renamed over.
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => {
+                overwrite(&mut OpenOptions::new().write(true).open(&self.path)?, bytes)
+            }
+            replaced => replaced,
+        }
+    }
+}
+
+/// The file that a path means, which need not exist yet: a symbolic link stays a link.
+fn target(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS {
+        match fs::read_link(&path) {
+            Ok(next) => path = path.parent().unwrap_or(Path::new("")).join(next),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::new(ErrorKind::InvalidInput, "too many symbolic links"))
+}
+
+/// Replaces what a file holds, where nothing better can be done.
+fn overwrite(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    file.seek(SeekFrom::Start(0))?;
+    file.set_len(0)?;
+    file.write_all(bytes)?;
+    synced(file)
+}
+
+/// Syncs a file to disk; some file systems have no such thing.
+fn synced(file: &File) -> io::Result<()> {
+    match file.sync_all() {
+        Err(e) if [ErrorKind::InvalidInput, ErrorKind::Unsupported].contains(&e.kind()) => Ok(()),
+        done => done,
+    }
+}
+
+/// A file under another name, which is gone unless it replaces the one that it is for.
+struct Draft {
+    path: PathBuf,
+    file: File,
+}
+
+impl Draft {
+    /// A draft beside `of`, with the owner and the mode of the file that it will replace.
+    fn new(of: &Path, there: Option<&fs::Metadata>) -> io::Result<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!(".hotlap-{}-{number}.tmp", std::process::id());
+        let path = of.parent().unwrap_or(Path::new("")).join(name);
+        let mut open = OpenOptions::new();
+        open.write(true).create_new(true).mode(if there.is_some() { 0o600 } else { 0o666 });
+        let draft = Self { file: open.open(&path)?, path };
+        if let Some(there) = there {
+            let own = draft.file.metadata()?;
+            if (own.uid(), own.gid()) != (there.uid(), there.gid()) {
+                fchown(&draft.file, Some(there.uid()), Some(there.gid()))?;
+            }
+            draft.file.set_permissions(Permissions::from_mode(there.mode() & 0o7777))?;
+        }
+        Ok(draft)
+    }
+
+    fn replace(self, path: &Path) -> io::Result<()> {
+        fs::rename(&self.path, path)?;
+        // The name is on disk once the folder is; not every file system can sync one.
+        let folder = path.parent().filter(|f| !f.as_os_str().is_empty());
+        if let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) {
+            let _ = folder.sync_all();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // After it was renamed, there is nothing under this name any more.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn written(path: &Path, text: &str) {
+        Sink::open(path).unwrap().write(text).unwrap();
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap().flatten();
+        let mut names: Vec<String> =
+            entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_keeps_its_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.md");
+        fs::write(&path, "before").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        let mut sink = Sink::open(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "before", "opening changes nothing");
+        let reader = File::open(&path).unwrap();
+        sink.write("after").unwrap();
+        sink.write("after all").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "after all");
+        assert_eq!(io::read_to_string(reader).unwrap(), "before", "a reader sees one content");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
+        assert_eq!(names(folder.path()), ["report.md"]);
+    }
+
+    #[test]
+    fn a_target_that_cannot_be_written_is_said_first_and_nothing_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        for path in [folder.path().join("none/x"), file.join("x"), folder.path().to_owned()] {
+            let error = format!("{:#}", Sink::open(&path).unwrap_err());
+            assert!(error.starts_with(&format!("cannot write {}: ", path.display())), "{error}");
+            assert!(error.ends_with("that you may write to"), "{error}");
+        }
+        drop(Sink::open(&folder.path().join("new")).unwrap());
+        assert_eq!(names(folder.path()), ["file"], "a run that fails early leaves no empty file");
+    }
+
+    #[test]
+    fn a_symbolic_link_stays_one_whether_or_not_its_file_exists() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("real")).unwrap();
+        symlink("real/page.html", path("link")).unwrap();
+        for text in ["first", "second"] {
+            written(&path("link"), text);
+            assert_eq!(fs::read_to_string(path("real/page.html")).unwrap(), text);
+            assert!(fs::symlink_metadata(path("link")).unwrap().is_symlink());
+        }
+        symlink("loop", path("loop")).unwrap();
+        assert!(Sink::open(&path("loop")).is_err());
+    }
+
+    #[test]
+    fn a_file_with_two_names_keeps_both() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+        fs::write(&one, "a long text before").unwrap();
+        fs::hard_link(&one, &two).unwrap();
+        written(&one, "after");
+        assert_eq!(fs::read_to_string(&two).unwrap(), "after");
+    }
+
+    #[test]
+    fn devices_and_pipes_are_written_to_and_not_replaced() {
+        written(Path::new("/dev/null"), "gone");
+        assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read_to_string(pipe).unwrap()
+        });
+        let mut sink = Sink::open(&pipe).unwrap();
+        assert!(!sink.can_be_rewritten(), "a reader of a pipe gets one document");
+        sink.write("through the pipe").unwrap();
+        drop(sink);
+        assert_eq!(reader.join().unwrap(), "through the pipe");
+        assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    }
+
+    #[test]
+    fn a_descriptor_that_appends_is_appended_to() {
+        use std::os::fd::AsRawFd;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.csv");
+        fs::write(&path, "kept\n").unwrap();
+        let file = OpenOptions::new().append(true).open(&path).unwrap();
+        written(Path::new(&format!("/dev/fd/{}", file.as_raw_fd())), "added\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "kept\nadded\n");
+    }
+}

@@ -1,0 +1,255 @@
+//! Secrets that requests carry, kept out of everything that outlives a run or is shown: the store,
+//! exports, pages, the stored command line, and messages.
+//!
+//! A header's value is a secret if its name is one of [`USUAL`] or one that `--redact` or the
+//! config file names; so are user name and password in a URL. What is recorded and printed has
+//! [`MARK`] in their place, wherever they turn up: also where a server logs a header or sends it
+//! back. What is sent is not touched. A run that is repeated or resumed takes the true values from
+//! its own command line or suite again.
+//!
+//! The list belongs to the process, not to a command, because every way out must know it.
+
+use std::sync::{PoisonError, RwLock};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// What stands in place of a secret: a word that means the same in a shell, in a URL and on a page.
+pub const MARK: &str = "REDACTED";
+
+/// Headers whose values are always redacted.
+pub const USUAL: [&str; 10] = [
+    "authorization",
+    "proxy-authorization",
+    "cookie",
+    "set-cookie",
+    "x-api-key",
+    "api-key",
+    "x-auth-token",
+    "x-access-token",
+    "x-csrf-token",
+    "x-amz-security-token",
+];
+
+/// The shortest secret that is looked for in free text. Shorter ones are redacted where they stand
+/// as a header's value; in free text they would match by chance.
+const SHORTEST: usize = 6;
+
+#[derive(Debug, Default)]
+struct Secrets {
+    /// Names of headers, in lower case, beside the usual ones.
+    names: Vec<String>,
+    /// Values, the longest first, so that one that is part of another does not leave the rest.
+    values: Vec<String>,
+}
+
+static SECRETS: RwLock<Secrets> = RwLock::new(Secrets { names: Vec::new(), values: Vec::new() });
+
+/// Adds headers whose values are secrets.
+pub fn names(names: &[String]) {
+    let mut secrets = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
+    secrets.names.extend(names.iter().map(|name| name.trim().to_lowercase()));
+}
+
+/// Notes a header of a request: from now on, its value is redacted everywhere if it is a secret.
+pub fn header(name: &str, value: &str) {
+    if !is_secret(name) {
+        return;
+    }
+    // `Bearer abc`: the token is a secret without its scheme too. `a=1; session=abc`: so is each.
+    let parts = value.split([' ', ';', ',']).map(|part| part.split_once('=').map_or(part, |p| p.1));
+    let mut secrets = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
+    for secret in std::iter::once(value).chain(parts).map(str::trim) {
+        let known = secrets.values.iter().any(|v| v == secret);
+        let scheme = ["bearer", "basic", "digest", "negotiate"];
+        if secret.len() >= SHORTEST && !known && !scheme.contains(&&*secret.to_lowercase()) {
+            secrets.values.push(secret.to_owned());
+        }
+    }
+    secrets.values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+}
+
+/// Whether the values of this header are secrets.
+#[must_use]
+pub fn is_secret(name: &str) -> bool {
+    let name = name.trim().to_lowercase();
+    let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
+    USUAL.contains(&name.as_str()) || secrets.names.contains(&name)
+}
+
+/// Text without the secrets that are known, and without the credentials of URLs in it.
+#[must_use]
+pub fn text(text: &str) -> String {
+    let mut out = urls(text);
+    let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
+    for value in &secrets.values {
+        if out.contains(value.as_str()) {
+            out = out.replace(value.as_str(), MARK);
+        }
+        // As it stands within a string of JSON.
+        let quoted = Value::from(value.as_str()).to_string();
+        let quoted = &quoted[1..quoted.len() - 1];
+        if quoted != value && out.contains(quoted) {
+            out = out.replace(quoted, MARK);
+        }
+    }
+    out
+}
+
+/// A command line of hotlap without secrets.
+#[must_use]
+pub fn words(words: &[String]) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut is_header = false;
+    for word in words {
+        let (option, value) = match word.strip_prefix("--header=") {
+            Some(value) => ("--header=", value),
+            None if is_header => ("", word.as_str()),
+            None => match word.split_once('H') {
+                // Short options in one word: -H'Name: value', -kH'Name: value'.
+                Some((before, value)) if is_short(before) => (&word[..before.len() + 1], value),
+                _ => ("", ""),
+            },
+        };
+        let redacted = match value.split_once(':') {
+            Some((name, _)) if is_secret(name) => format!("{option}{name}: {MARK}"),
+            _ => word.clone(),
+        };
+        is_header =
+            !is_header && (word == "--header" || word.strip_suffix('H').is_some_and(is_short));
+        out.push(text(&redacted));
+    }
+    out
+}
+
+/// A request or a response without the secrets in its head; the body is redacted as text, if it is
+/// text.
+#[must_use]
+pub fn message(bytes: &[u8]) -> Vec<u8> {
+    let end = bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap_or(bytes.len());
+    let mut out = Vec::with_capacity(bytes.len());
+    for (number, line) in bytes[..end].split(|b| *b == b'\n').enumerate() {
+        if number > 0 {
+            out.push(b'\n');
+        }
+        let colon = line.iter().position(|b| *b == b':');
+        let name = colon.map(|at| String::from_utf8_lossy(&line[..at]));
+        match name.filter(|name| is_secret(name)) {
+            Some(name) => {
+                out.extend(format!("{name}: {MARK}").bytes());
+                out.extend(line.ends_with(b"\r").then_some(b'\r'));
+            }
+            None => out.extend(bytes_of(line)),
+        }
+    }
+    out.extend(bytes_of(&bytes[end..]));
+    out
+}
+
+/// Bytes without the secrets that are known, if they are text.
+#[must_use]
+pub fn bytes_of(bytes: &[u8]) -> Vec<u8> {
+    match std::str::from_utf8(bytes) {
+        Ok(readable) => text(readable).into_bytes(),
+        Err(_) => bytes.to_vec(),
+    }
+}
+
+/// A record without secrets in any of its texts.
+#[must_use]
+pub fn record<T: Serialize + DeserializeOwned>(record: T) -> T {
+    let Ok(whole) = serde_json::to_value(&record) else { return record };
+    let mut redacted = whole.clone();
+    walk(&mut redacted);
+    if redacted == whole {
+        return record;
+    }
+    serde_json::from_value(redacted).unwrap_or(record)
+}
+
+fn walk(value: &mut Value) {
+    match value {
+        Value::String(found) => *found = text(found),
+        Value::Array(values) => values.iter_mut().for_each(walk),
+        Value::Object(values) => values.values_mut().for_each(walk),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Whether a word is a dash and short options that take no value.
+fn is_short(word: &str) -> bool {
+    word.strip_prefix('-').is_some_and(|rest| rest.chars().all(|c| c.is_ascii_lowercase()))
+}
+
+/// Text whose URLs have no user names and passwords (RFC 3986 section 3.2.1).
+fn urls(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, after) = rest.split_at(at + 3);
+        out += before;
+        let ends = |c: char| c.is_whitespace() || "/?#\"'`<>\\".contains(c);
+        let authority = &after[..after.find(ends).unwrap_or(after.len())];
+        rest = match authority.rfind('@') {
+            Some(end) if &authority[..end] != MARK => {
+                out += MARK;
+                &after[end..]
+            }
+            _ => after,
+        };
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(words_of: &str) -> String {
+        let typed: Vec<String> = words_of.split('|').map(str::to_owned).collect();
+        words(&typed).join("|")
+    }
+
+    #[test]
+    fn a_command_line_keeps_its_form_and_loses_its_secrets() {
+        let secrets = [
+            ("run|-H|Authorization: Bearer a1|u", "run|-H|Authorization: REDACTED|u"),
+            ("run|-HCookie: a=b|u", "run|-HCookie: REDACTED|u"),
+            ("run|-qH|cookie:a|u", "run|-qH|cookie: REDACTED|u"),
+            ("run|--header|X-Api-Key: k|u", "run|--header|X-Api-Key: REDACTED|u"),
+            ("run|--header=X-API-KEY: k|u", "run|--header=X-API-KEY: REDACTED|u"),
+            ("run|-H|Accept: text/plain|u", "run|-H|Accept: text/plain|u"),
+            ("run|--HOST: x|Authorization", "run|--HOST: x|Authorization"),
+            ("run|http://me:pw@h:1/p?q", "run|http://REDACTED@h:1/p?q"),
+            ("run|./app --db postgres://me:p@ss@db/x", "run|./app --db postgres://REDACTED@db/x"),
+            ("run|http://h/me@home|a@b", "run|http://h/me@home|a@b"),
+        ];
+        for (typed, expected) in secrets {
+            assert_eq!(line(typed), expected);
+        }
+    }
+
+    #[test]
+    fn a_secret_is_found_wherever_it_turns_up() {
+        header("Authorization", "Bearer tok\"en-4711");
+        header("Accept", "text/plain");
+        header("Cookie", "lang=en; session=sid-0815-x");
+        assert_eq!(text("GET: got tok\"en-4711 back"), "GET: got REDACTED back");
+        assert_eq!(text(r#"{"got":"Bearer tok\"en-4711"}"#), r#"{"got":"REDACTED"}"#);
+        assert_eq!(text("a line of a log: sid-0815-x"), "a line of a log: REDACTED");
+        assert_eq!(text("text/plain, Bearer, lang=en"), "text/plain, Bearer, lang=en");
+        let found = record(vec![("sid-0815-x".to_owned(), 1.5)]);
+        assert_eq!(found, [("REDACTED".to_owned(), 1.5)]);
+    }
+
+    #[test]
+    fn a_message_keeps_all_but_its_secrets() {
+        names(&["X-Mine".to_owned()]);
+        let sent = "GET / HTTP/1.1\r\nHost: h\r\nx-mine: 1\r\nSet-Cookie: a\r\n\r\nbody: x-mine: 1";
+        let shown = "GET / HTTP/1.1\r\nHost: h\r\nx-mine: REDACTED\r\nSet-Cookie: REDACTED\r\n\r\n\
+                     body: x-mine: 1";
+        assert_eq!(String::from_utf8(message(sent.as_bytes())).unwrap(), shown);
+        assert_eq!(message(b"\xff\x00\r\n\r\n\xfe"), b"\xff\x00\r\n\r\n\xfe");
+    }
+}

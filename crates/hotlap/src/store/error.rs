@@ -1,0 +1,126 @@
+//! Why the store cannot be used, and what to do about it.
+
+use std::path::Path;
+
+use rusqlite::ErrorCode;
+
+use super::migrations::{Refused, VERSION};
+
+/// Why the store cannot be used, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Written by a hotlap that knows more.
+    #[error(
+        "the store {path} is of version {found}, and this hotlap knows versions up to {known}: update hotlap, or name another file with --store"
+    )]
+    Newer {
+        /// The file.
+        path: String,
+        /// Its version.
+        found: i64,
+        /// The newest version that is known.
+        known: i64,
+    },
+    /// Not a store.
+    #[error(
+        "the store {path} is damaged or no store of hotlap ({cause}): move it away, or name another file with --store"
+    )]
+    Damaged {
+        /// The file.
+        path: String,
+        /// SQLite's word.
+        cause: String,
+    },
+    /// No space left.
+    #[error(
+        "no space left for the store {path}: free some, or name a file on another disk with --store"
+    )]
+    Full {
+        /// The file.
+        path: String,
+    },
+    /// No permission.
+    #[error(
+        "the store {path} cannot be written ({cause}): see to its permissions, or name another file with --store"
+    )]
+    Unwritable {
+        /// The file.
+        path: String,
+        /// The system's or SQLite's word.
+        cause: String,
+    },
+    /// Nothing is there.
+    #[error(
+        "no store at {path}: `hotlap run` makes one, or name the file that has the runs with --store"
+    )]
+    Missing {
+        /// The file.
+        path: String,
+    },
+    /// No such run.
+    #[error("no run {number} in {path}: {there}")]
+    NoSuchRun {
+        /// The number asked for.
+        number: u64,
+        /// The file.
+        path: String,
+        /// What is there instead.
+        there: String,
+    },
+    /// Nothing was stored yet.
+    #[error("no run is stored in {path} yet: `hotlap run` stores one")]
+    Empty {
+        /// The file.
+        path: String,
+    },
+    /// Anything else that SQLite says.
+    #[error("the store {path} failed: {cause}; name another file with --store")]
+    Other {
+        /// The file.
+        path: String,
+        /// SQLite's word.
+        cause: String,
+    },
+}
+
+impl StoreError {
+    /// Whether another place for the store would do: this one cannot be written.
+    #[must_use]
+    pub fn is_about_its_place(&self) -> bool {
+        matches!(self, Self::Unwritable { .. } | Self::Full { .. })
+    }
+}
+
+/// What keeps a store from being opened, for the user.
+pub(super) fn refused(path: &Path, why: Refused) -> StoreError {
+    let shown = path.display().to_string();
+    match why {
+        Refused::Newer(found) => StoreError::Newer { path: shown, found, known: VERSION },
+        Refused::Foreign => {
+            StoreError::Damaged { path: shown, cause: "another program wrote it".to_owned() }
+        }
+        Refused::Sql(error) => explain(path, &error),
+    }
+}
+
+/// What an error of SQLite means for the user.
+pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
+    let path = path.display().to_string();
+    let cause = error.to_string();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            StoreError::Damaged { path, cause }
+        }
+        Some(ErrorCode::DiskFull) => StoreError::Full { path },
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            StoreError::Unwritable { path, cause }
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            let cause = "another program has kept it locked for 30 s".to_owned();
+            StoreError::Unwritable { path, cause }
+        }
+        Some(_) => StoreError::Other { path, cause },
+        // A column that is missing or holds what cannot be read: written by something else.
+        None => StoreError::Damaged { path, cause },
+    }
+}

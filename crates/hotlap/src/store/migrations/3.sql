@@ -1,0 +1,3 @@
+-- Version 3: runs are kept as baselines.
+
+ALTER TABLE run ADD COLUMN baseline TEXT;

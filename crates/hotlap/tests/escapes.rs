@@ -1,0 +1,184 @@
+//! Text of servers, builds and other people never reaches a terminal raw: what a terminal would
+//! obey is shown as an escape, in every command and on both streams.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use hotlap::store::Store;
+use hotlap::text::{is_hidden, visible};
+use serde_json::Value;
+
+/// Sets the title, clears the screen, colours (as C1 too), reverses the order, rings the bell.
+const EVIL: &str = "\x1b]0;owned\x07\x1b[2J\x1b[31m\u{9b}31m\u{202e}gnp.exe\x7f\x08";
+
+/// A catalogue of three servers: one works, one does not start, one cannot be built. All say
+/// [`EVIL`] wherever a server can say something.
+struct Bench(tempfile::TempDir);
+
+impl Bench {
+    fn new() -> Self {
+        let bench = Self(tempfile::tempdir().unwrap());
+        let evil = format!("printf '%s\\n' '{EVIL}'");
+        let sh = |script: &str| Value::from(vec!["sh", "-c", script]).to_string();
+        let serves = Value::from(vec![env!("CARGO_BIN_EXE_hotlap"), "__ceiling"]).to_string();
+        let fails = sh(&format!("{evil}; {evil} >&2; exit 3"));
+        for (name, build, command) in [
+            ("works", sh("true"), serves.as_str()),
+            ("ends", sh("true"), fails.as_str()),
+            ("unbuilt", fails.clone(), serves.as_str()),
+        ] {
+            let about = Value::from(format!("A server {EVIL}")).to_string();
+            let manifest = format!(
+                "about = {about}\nurl = 'https://example.org'\nkind = 'hand-written'\n\
+                 contracts = ['hello']\n[toolchain]\nprobe = ['true']\n\
+                 install = {{ apt = [], brew = [] }}\nbuild = [{build}]\nversion = {}\n\
+                 [run]\ncommand = {command}\n",
+                sh(&evil)
+            );
+            let folder = bench.path(&format!("servers/sh/{name}"));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("server.toml"), toml_strings(&manifest)).unwrap();
+        }
+        bench
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Runs hotlap with and without colours, and checks all that it prints. What it printed last.
+    fn says(&self, arguments: &[&str]) -> String {
+        let mut said = String::new();
+        for color in ["always", "never"] {
+            let output = Command::new(env!("CARGO_BIN_EXE_hotlap"))
+                .args(arguments)
+                .args(["--color", color])
+                .current_dir(self.0.path())
+                .env("HOTLAP_SERVERS", self.path("servers"))
+                .env("HOTLAP_CACHE", self.path("cache"))
+                .env("HOTLAP_CONFIG", "/dev/null")
+                .env("COLUMNS", "200")
+                .stdin(Stdio::null())
+                .output()
+                .unwrap();
+            let text =
+                [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+            said = text.concat();
+            assert!(!said.contains("panicked"), "{said}");
+            harmless(&said, arguments);
+        }
+        said
+    }
+}
+
+/// TOML has no `\u001b` in the form in which JSON writes some characters: `\b` and the like it has.
+fn toml_strings(manifest: &str) -> String {
+    let escape = |c: char| match c {
+        '\n' => c.to_string(),
+        c if is_hidden(c) => format!("\\u{:04x}", u32::from(c)),
+        c => c.to_string(),
+    };
+    manifest.chars().map(escape).collect()
+}
+
+/// hotlap's own colours are the only characters that a terminal obeys.
+fn harmless(text: &str, whence: &[&str]) {
+    let mut rest = text.to_owned();
+    for own in ["0", "1", "2", "31", "32", "33", "1;31"] {
+        // The evil text has a colour of its own: an own one is never followed by these.
+        assert!(!text.contains(&format!("\x1b[{own}m\u{9b}")), "{whence:?}: {text:?}");
+        rest = rest.replace(&format!("\x1b[{own}m"), "");
+    }
+    let raw: String = rest.chars().filter(|c| is_hidden(*c) && *c != '\n').collect();
+    assert_eq!(visible(&raw), "", "{whence:?} printed {text:?}");
+}
+
+const SHORT: [&str; 10] =
+    ["--heats", "1", "--blocks", "1", "--slice", "12ms", "--budget", "1s", "--no-ceiling", "-c4"];
+
+#[test]
+fn no_command_lets_text_from_outside_reach_a_terminal_raw() {
+    let bench = Bench::new();
+    let shown = "\\x1b]0;owned\\x07\\x1b[2J";
+
+    let said = bench.says(&["check"]);
+    assert!(said.matches(shown).count() >= 3, "version, log and build output: {said}");
+    harmless(&bench.says(&["check", "--json"]), &["check --json"]);
+    let said = bench.says(&["check", "--build-only"]);
+    assert!(said.contains(shown), "{said}");
+    bench.says(&["list"]);
+    bench.says(&["list", "--json"]);
+    bench.says(&["setup"]);
+    bench.says(&["setup", "--yes"]);
+
+    let store = bench.path("hotlap.db").display().to_string();
+    let name = format!("mine {EVIL}");
+    let fails = format!("sh -c 'printf \"%s\\n\" \"{EVIL}\"; exit 3'");
+    let page = |form: &str| bench.path(&format!("page.{form}")).display().to_string();
+    let [json, markdown, csv, html, junit] = ["json", "md", "csv", "html", "xml"].map(page);
+    let mut run = vec!["run", "sh/works", "sh/ends", "sh/unbuilt", &fails, "--name", &name];
+    run.extend(SHORT);
+    run.extend(["--store", &store, "--export-json", &json, "--export-markdown", &markdown]);
+    run.extend(["--export-csv", &csv, "--export-html", &html, "--export-junit", &junit]);
+    let said = bench.says(&run);
+    assert!(said.contains(shown) && said.contains("exited"), "{said}");
+    for form in [&json, &markdown, &csv, &html, &junit] {
+        harmless(&fs::read_to_string(form).unwrap().replace('\t', " "), &[form]);
+    }
+
+    let stored = Store::open_existing(Path::new(&store)).unwrap().run(2).unwrap();
+    assert!(stored.servers[0].version.contains(EVIL), "the store keeps what it was told");
+    for arguments in [
+        &["report", "2"][..],
+        &["report", "2", "--export-json", "-"],
+        &["history"],
+        &["history", "--json"],
+        &["history", &stored.servers[0].name],
+        &["history", EVIL],
+        &["compare", "1", "2"],
+        &["compare", "1", "2", "--json"],
+        &["compare", "--baseline", EVIL],
+        &["report", "--store", EVIL],
+        &["run", EVIL],
+        &["run", "--suite", EVIL],
+        &["check", EVIL],
+    ] {
+        let mut arguments = arguments.to_vec();
+        let knows_stores = ["report", "history", "compare"].contains(&arguments[0]);
+        if knows_stores && !arguments.contains(&"--store") {
+            arguments.extend(["--store", &store]);
+        }
+        bench.says(&arguments);
+    }
+}
+
+#[test]
+fn a_response_cannot_reach_a_terminal_raw() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                let head = format!("HTTP/1.1 500 {EVIL}\r\nX-Evil: {EVIL}\r\n");
+                let answer = format!("{head}Content-Length: {}\r\n\r\n{EVIL}", EVIL.len());
+                while stream.read(&mut buffer).is_ok_and(|count| count > 0) {
+                    if stream.write_all(answer.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let bench = Bench::new();
+    for form in ["human", "wrk", "json", "csv", "hgrm", "hlog"] {
+        bench.says(&["load", "--no-check", "-n20", "-c1", "--format", form, &url]);
+    }
+    bench.says(&["load", "-n20", "-c1", &url]);
+    let mut run = vec!["run", &url, "--no-store"];
+    run.extend(SHORT);
+    bench.says(&run);
+}
