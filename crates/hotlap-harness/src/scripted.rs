@@ -132,7 +132,6 @@ impl Scripted {
             threads: 1,
             processes: 1,
             slices: Some(self.slices),
-            ..Usage::default()
         };
         let mut lap = Lap::new((entrant, load), kind, at_ms, outcome, Some(usage));
         lap.failed = gate::judge(&lap, &self.loads[load]);

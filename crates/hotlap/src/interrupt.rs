@@ -14,8 +14,8 @@ use signal_hook::iterator::Signals;
 use crate::exit::Exit;
 
 /// Signals within this time of the first are the same request. `timeout` sends SIGTERM to its
-/// command and again to the process group; npm and cargo pass on the Ctrl-C that a terminal has sent
-/// to the whole group already.
+/// command and again to the process group; npm and cargo pass on the Ctrl-C that a terminal has
+/// sent to the whole group already.
 const SAME: Duration = Duration::from_secs(1);
 
 /// Makes a write beyond `ulimit -f` fail like one to a full disk, instead of ending hotlap.
