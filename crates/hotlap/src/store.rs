@@ -5,6 +5,7 @@
 //! in: [`crate::record`], nothing computed.
 
 mod row;
+mod sound;
 
 use std::path::{Path, PathBuf};
 
@@ -502,6 +503,7 @@ impl Store {
         let mut stress =
             self.db.prepare("SELECT * FROM stress WHERE run = ?1 ORDER BY sequence")?;
         run.stress = stress.query_map([number], read_subject)?.collect::<Result<_, _>>()?;
+        sound::check(&run).map_err(row::damaged)?;
         Ok(Some(run))
     }
 
