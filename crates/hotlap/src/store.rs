@@ -7,6 +7,7 @@
 mod error;
 mod migrations;
 mod row;
+mod sound;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -397,6 +398,7 @@ impl Store {
         let mut stress =
             self.db.prepare("SELECT * FROM stress WHERE run = ?1 ORDER BY sequence")?;
         run.stress = stress.query_map([number], read_subject)?.collect::<Result<_, _>>()?;
+        sound::check(&run).map_err(row::damaged)?;
         Ok(Some(run))
     }
 

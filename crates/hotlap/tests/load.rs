@@ -112,3 +112,12 @@ fn a_rate_that_is_not_reached_is_told_with_its_queue() {
     let (_, wrk) = load(&["-c4", "-d1s", "-R", "1000", "--format", "wrk", "--latency", &slow()]);
     assert!(!wrk.contains('≥') && wrk.contains("Latency Distribution"), "{wrk}");
 }
+
+#[test]
+fn an_address_without_a_scheme_is_http() {
+    let url = serve(|| {});
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let (code, text) = load(&["-c2", "-n20", address]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(line(&text, "requests/s").ends_with("20 right answers, 0 errors"), "{text}");
+}

@@ -11,7 +11,7 @@ use crate::quantity;
 #[derive(Debug, Args)]
 #[command(after_long_help = LOAD)]
 pub struct LoadArgs {
-    /// What to load: http://, https://, or unix:/path/to/socket:/path
+    /// What to load: http://, https://, host:port, or unix:/path/to/socket:/path
     #[arg(required_unless_present_any = ["requests_file", "script"])]
     pub url: Option<String>,
     /// Generator threads (default: 1)
@@ -20,23 +20,23 @@ pub struct LoadArgs {
     /// Connections open at the same time
     #[arg(short, long, value_name = "N", default_value = "64", value_parser = quantity::count)]
     pub connections: usize,
-    /// How long
+    /// How long to measure
     #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = quantity::span)]
     #[arg(conflicts_with = "requests", allow_hyphen_values = true)]
     pub duration: Duration,
-    /// How many requests, instead of how long
+    /// How many requests to send, instead of how long to measure
     #[arg(short = 'n', long, value_name = "N", value_parser = quantity::count)]
     pub requests: Option<usize>,
-    /// What is sent before anything counts
+    /// Warm-up before the measurement, excluded from the results
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = quantity::duration)]
     pub ramp: Duration,
-    /// Open loop: requests per second, due whatever the server does
+    /// Open loop: send this many requests per second, however the server responds
     #[arg(short = 'R', long, value_name = "RATE", value_parser = quantity::rate)]
     pub rate: Option<f64>,
-    /// Open loop with exponential gaps, as independent users make them
+    /// Open loop with exponentially distributed gaps, as independent users produce them
     #[arg(long, requires = "rate")]
     pub poisson: bool,
-    /// Seed of the gaps
+    /// Seed of the gaps of --poisson
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
     /// A new connection for each request
@@ -57,22 +57,26 @@ pub struct LoadArgs {
     /// Check one body in so many (status and length are always checked)
     #[arg(long, value_name = "N", default_value = "1")]
     pub check_one_in: u32,
-    /// Send without a first look: no answer is learned, any 2xx is right
+    /// Skip the probes and accept any 2xx
+    ///
+    /// Without this, each request is sent a few times before the load, to learn its response. POST
+    /// and other unsafe methods are sent only once for that, and only their status is checked
+    /// afterwards.
     #[arg(long)]
     pub no_check: bool,
-    /// Cores to pin the generator's threads to: 1,2,3 (with --rate they hardly sleep)
+    /// Cores to pin the generator's threads to: 1,2,3 (with --rate they busy-wait)
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub cpus: Vec<usize>,
     /// Local addresses to connect from, in turn (beyond 28,000 connections)
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     pub sources: Vec<std::net::IpAddr>,
-    /// Start at this moment: Unix seconds, so that several generators start together
+    /// Start at this Unix time in seconds, so that several generators start together
     #[arg(long, value_name = "SECONDS")]
     pub start_at: Option<f64>,
-    /// Form of the result
+    /// Format of the result
     #[arg(long, value_name = "FORM", default_value = "human")]
     pub format: Form,
-    /// A Lua script, as wrk takes it: refused, with what to use instead
+    /// wrk's Lua scripts are not supported; the error says what to use instead
     #[arg(short, long, value_name = "FILE", hide_short_help = true)]
     pub script: Option<PathBuf>,
     /// Where it is written to.
@@ -82,7 +86,7 @@ pub struct LoadArgs {
 
 const LOAD: &str = "\
 Examples:
-  hotlap load http://localhost:8080/
+  hotlap load localhost:8080
   hotlap load -t4 -c100 -d30s --latency http://localhost:8080/
   hotlap load -R 5k --poisson http://localhost:8080/       an open loop
   hotlap load -n 10k --method POST --body @order.json -H 'Content-Type: \
@@ -105,13 +109,13 @@ pub struct LoadRequestArgs {
     /// Body of the request; @FILE reads it from a file
     #[arg(long, value_name = "TEXT|@FILE")]
     pub body: Option<String>,
-    /// Several requests: a line each, `[WEIGHT] [METHOD] URL [BODY]`
+    /// Several requests, one per line: `[WEIGHT] [METHOD] URL [BODY]`
     #[arg(long, value_name = "FILE")]
     pub requests_file: Option<PathBuf>,
-    /// Status that is right (default: 200 to 299)
+    /// Expected status (default: 200 to 299)
     #[arg(long, value_name = "N")]
     pub expect_status: Option<u16>,
-    /// Body that is right (default: what the first answer holds, but for what varies in it)
+    /// Expected body (default: that of the probes, except for the parts that vary)
     #[arg(long, value_name = "TEXT|@FILE")]
     pub expect_body: Option<String>,
     /// Take any certificate

@@ -279,6 +279,10 @@ fn unreadable(
     column: &str,
     error: impl std::error::Error + Send + Sync + 'static,
 ) -> rusqlite::Error {
-    let what = format!("{column}: {error}").into();
-    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, what)
+    damaged(format!("{column}: {error}"))
+}
+
+/// What was read makes no sense, for this reason.
+pub(super) fn damaged(why: String) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, why.into())
 }

@@ -9,7 +9,7 @@ use hotlap_harness::learn::learn;
 use hotlap_harness::verify::LIMIT;
 use hotlap_load::http;
 use hotlap_load::plan::{Body, Expect, Request, Target};
-use hotlap_load::target::Resolved;
+use hotlap_load::target::{Resolved, request_path};
 
 use crate::cli::LoadArgs;
 use crate::exit::{server_failed, usage};
@@ -162,8 +162,34 @@ pub fn method(typed: &str) -> anyhow::Result<String> {
     }
 }
 
-/// One request a line: `[WEIGHT] [METHOD] URL [BODY]`; a URL may be a path where the command line
-/// names the server.
+/// A line of a requests file: `[WEIGHT] [METHOD] URL [BODY]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// Which line of the file it is, from 1.
+    pub number: usize,
+    /// How often it is sent, relative to the others; at least 1.
+    pub weight: u32,
+    /// The method, if it names one.
+    pub method: Option<&'a str>,
+    /// The URL, or a path where the command line names the server.
+    pub url: &'a str,
+    /// The body, or `@` and the file that has it; may be empty.
+    pub body: &'a str,
+}
+
+/// The lines of a requests file, comments and blank lines left out.
+pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
+    let numbered = (1..).zip(text.lines().map(str::trim));
+    let told = numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    told.map(|(number, line)| {
+        let (weight, rest) = weight(line);
+        let (method, rest) = own_method(rest);
+        let (url, body) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        Line { number, weight, method, url, body: body.trim() }
+    })
+}
+
+/// The requests of a file, and the server that they go to.
 fn from_file(
     file: &Path,
     base: Option<Resolved>,
@@ -172,18 +198,10 @@ fn from_file(
     let text =
         fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let (mut base, mut asks) = (base, Vec::new());
-    for (number, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let wrong = |what: &str| format!("{}:{}: {what}", file.display(), number + 1);
-        let (weight, rest) = weight(line);
-        let (own_method, rest) = own_method(rest);
-        let (url, body) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-        let body = body.trim();
+    for Line { number, weight, method, url, body } in lines(&text) {
+        let wrong = |what: &str| format!("{}:{number}: {what}", file.display());
         let path = if url.starts_with('/') {
-            url.to_owned()
+            request_path(url, url).or_else(|e| usage(wrong(&e.to_string())))?
         } else {
             let found = Target::resolve(url).or_else(|e| usage(wrong(&e.to_string())))?;
             if base.as_ref().is_some_and(|b| b.target != found.target) {
@@ -195,7 +213,7 @@ fn from_file(
         };
         let body = if body.is_empty() { common.body.clone() } else { text_or_file(body)? };
         let usual = if body.is_empty() { common.method.as_str() } else { "POST" };
-        let method = own_method.unwrap_or(usual).to_owned();
+        let method = method.unwrap_or(usual).to_owned();
         asks.push((weight, Ask { method, path, body, ..common.clone() }));
     }
     match base {
@@ -205,18 +223,17 @@ fn from_file(
     }
 }
 
+/// A weight at the front of a line, if it has one, and the rest.
 fn weight(line: &str) -> (u32, &str) {
-    match line.split_once(char::is_whitespace) {
-        Some((first, rest)) if first.parse::<u32>().is_ok_and(|w| w > 0) => {
-            (first.parse().unwrap_or(1), rest.trim_start())
-        }
-        _ => (1, line),
-    }
+    let parted = line.split_once(char::is_whitespace);
+    let found = parted.and_then(|(first, rest)| Some((first.parse().ok()?, rest.trim_start())));
+    found.filter(|(weight, _)| *weight > 0).unwrap_or((1, line))
 }
 
+/// A method at the front of a line, if it has one, and the rest.
 fn own_method(line: &str) -> (Option<&str>, &str) {
     match line.split_once(char::is_whitespace) {
-        Some((first, rest)) if first.chars().all(|c| c.is_ascii_uppercase()) => {
+        Some((first, rest)) if first.bytes().all(|b| b.is_ascii_uppercase()) => {
             (Some(first), rest.trim_start())
         }
         _ => (None, line),
@@ -239,6 +256,15 @@ mod tests {
             .map(|(w, a)| (*w, a.method.as_str(), a.path.as_str(), a.body.len()))
             .collect();
         assert_eq!(told, [(3, "GET", "/a", 0), (1, "POST", "/b", 8), (2, "DELETE", "/c", 0)]);
+    }
+
+    /// It went into the request line as it was.
+    #[test]
+    fn a_path_with_a_control_character_is_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "http://127.0.0.1:1/\n/a\u{7f}b\n").unwrap();
+        let error = from_file(file.path(), None, &Ask::default()).unwrap_err().to_string();
+        assert!(error.contains(":2: ") && error.contains("control character"), "{error}");
     }
 
     #[test]

@@ -1,0 +1,46 @@
+//! Whether what was read makes a run: a value that a damaged disk or another program changed is an
+//! error when it is read, and neither a panic nor a figure later.
+
+use crate::record::Run;
+
+/// The highest count that is believed, of requests, bytes, nanoseconds and so on: two thousand of
+/// them still add up within 64 bits.
+const MOST: u64 = 1 << 53;
+
+/// What is wrong with a run, if something is.
+pub(super) fn check(run: &Run) -> Result<(), String> {
+    let (servers, loads) = (run.servers.len(), run.loads.len());
+    let within = |what: &str, index: usize, of: usize| match index < of {
+        true => Ok(()),
+        false => Err(format!("{what} {index} of {of}")),
+    };
+    let counts = |what: &str, counts: &[u64]| match counts.iter().find(|c| **c > MOST) {
+        None => Ok(()),
+        Some(count) => Err(format!("{what}: a count of {count}")),
+    };
+    let is_time = |what: &str, value: f64| match value.is_finite() && value >= 0.0 {
+        true => Ok(()),
+        false => Err(format!("{what} of {value}")),
+    };
+    counts("run", &[run.began_ms, run.took_ms])?;
+    for start in &run.starts {
+        within("start of server", start.server, servers)?;
+        is_time("a start", start.ready_ms)?;
+        counts("start", &[start.rss_bytes])?;
+        start.warmups.iter().try_for_each(|w| within("warm-up of load", w.load, loads))?;
+    }
+    for lap in &run.laps {
+        within("lap of server", lap.server, servers)?;
+        within("lap of load", lap.load, loads)?;
+        is_time("a lap's rate", lap.rate.unwrap_or_default())?;
+        is_time("a generator's load", lap.generator.1)?;
+        let (asked, up, again) = lap.connections;
+        counts("lap", &[lap.at_ms, lap.window_ns, lap.answers, lap.due, lap.in_flight])?;
+        counts("lap", &[asked, up, again, lap.bytes.0, lap.bytes.1, lap.generator.0])?;
+        lap.failures.iter().try_for_each(|f| counts("failures", &[f.count]))?;
+        lap.statuses.iter().try_for_each(|(_, count)| counts("statuses", &[*count]))?;
+        let mut ticks = lap.series.iter();
+        ticks.try_for_each(|t| counts("series", &[t.answers, t.failures, t.max_ns, t.sum_ns]))?;
+    }
+    Ok(())
+}
