@@ -320,7 +320,8 @@ pub struct RequestArgs {
     /// the status is checked, or the body too with --expect-body
     #[arg(long, value_name = "METHOD")]
     pub method: Option<String>,
-    /// A header of the request; repeat it for more
+    /// A header of the request; repeat it for more. Values of Authorization, Cookie, X-Api-Key and
+    /// those that --redact names are sent, and neither stored nor shown
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub headers: Vec<String>,
     /// Body of the request; @FILE reads it from a file

@@ -5,7 +5,7 @@ mod scene;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use hotlap::report::comparison::{Comparison, terminal};
+use hotlap::report::comparison::{Comparison, markdown, terminal};
 use hotlap::store::Store;
 use scene::{Scene, hold, hold_as, three};
 
@@ -40,6 +40,21 @@ fn what_changed_is_told_and_what_did_not_is_not() {
     assert!(flat.contains("dearer"), "{text}");
     assert!(flat.contains("Note: The two runs are not paired"), "{text}");
     assert!(flat.contains("The ceiling, the same program in both runs"), "{text}");
+}
+
+/// A baseline's name added columns to the table, and tags to the page.
+#[test]
+fn the_name_of_a_baseline_stays_in_its_cell() {
+    let run = hold(&three(), None).run;
+    let name = "a|b <i>\n\x1b[2J~$x$~ (run 1)";
+    let comparison = Comparison::of((&run, name), (&run, "run 2")).unwrap();
+    let text = markdown::render(&comparison);
+    let cell = "a\\|b &lt;i&gt;\\\\n\\\\x1b\\[2J\\~\\$x\\$\\~ (run 1)";
+    assert!(text.starts_with(&format!("# run 2 against {cell}\n")), "{text}");
+    assert!(text.contains(&format!("| server |  | {cell} | run 2 | ratio |  |\n")), "{text}");
+    assert!(!text.contains("<i>") && !text.contains('\x1b'), "{text}");
+    let text = terminal::render(&comparison, 120, false);
+    assert!(!text.contains('\x1b') && text.contains("\\x1b[2J"), "{text}");
 }
 
 #[test]

@@ -118,14 +118,16 @@ fn no_command_lets_text_from_outside_reach_a_terminal_raw() {
     let name = format!("mine {EVIL}");
     let fails = format!("sh -c 'printf \"%s\\n\" \"{EVIL}\"; exit 3'");
     let page = |form: &str| bench.path(&format!("page.{form}")).display().to_string();
-    let [json, markdown, csv, html, junit] = ["json", "md", "csv", "html", "xml"].map(page);
+    let [json, markdown, csv, html, junit, gab, bmf] =
+        ["json", "md", "csv", "html", "xml", "gab", "bmf"].map(page);
     let mut run = vec!["run", "sh/works", "sh/ends", "sh/unbuilt", &fails, "--name", &name];
     run.extend(SHORT);
     run.extend(["--store", &store, "--export-json", &json, "--export-markdown", &markdown]);
     run.extend(["--export-csv", &csv, "--export-html", &html, "--export-junit", &junit]);
+    run.extend(["--export-gab", &gab, "--export-bmf", &bmf]);
     let said = bench.says(&run);
     assert!(said.contains(shown) && said.contains("exited"), "{said}");
-    for form in [&json, &markdown, &csv, &html, &junit] {
+    for form in [&json, &markdown, &csv, &html, &junit, &gab, &bmf] {
         harmless(&fs::read_to_string(form).unwrap().replace('\t', " "), &[form]);
     }
 
@@ -175,7 +177,8 @@ fn a_response_cannot_reach_a_terminal_raw() {
     });
     let bench = Bench::new();
     for form in ["human", "wrk", "json", "csv", "hgrm", "hlog"] {
-        bench.says(&["load", "--no-check", "-n20", "-c1", "--format", form, &url]);
+        let said = bench.says(&["load", "--no-check", "-n20", "-c1", "--format", form, &url]);
+        assert!(said.contains("\\x1b]0;owned\\x07"), "{said}");
     }
     bench.says(&["load", "-n20", "-c1", &url]);
     let mut run = vec!["run", &url, "--no-store"];

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Figure, INCONCLUSIVE, Report, Role, Row, Table};
+use crate::text::visible_json;
 
 /// For github-action-benchmark, tool `customSmallerIsBetter`: a list of figures of which less is
 /// better. Requests/s is not among them, since one file has one direction: CPU time a request says
@@ -86,5 +87,5 @@ fn extra(report: &Report, row: &Row) -> String {
 }
 
 fn text(value: &Value) -> String {
-    serde_json::to_string_pretty(value).expect("it is plain data") + "\n"
+    visible_json(&(serde_json::to_string_pretty(value).expect("it is plain data") + "\n"))
 }
