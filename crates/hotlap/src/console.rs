@@ -70,6 +70,11 @@ impl Console {
         }
     }
 
+    /// A warning about what was measured, on standard error, also when quiet.
+    pub fn warn(&self, text: &str) {
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+
     /// Reports an error that ends hotlap, and says with which code.
     #[must_use]
     pub fn last_words(&self, error: &anyhow::Error) -> Exit {

@@ -26,7 +26,8 @@ pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
     exports.open(args.export_json.as_deref(), Comparison::json)?;
     exports.open(args.export_markdown.as_deref(), markdown::render)?;
     let (before, after) = both(args)?;
-    let comparison = Comparison::of((&before.0, &before.1), (&after.0, &after.1))?;
+    let comparison = Comparison::of((&before.0, &before.1), (&after.0, &after.1))
+        .or_else(|error| usage(error.to_string()))?;
     match args.json {
         true => console.print(&comparison.json())?,
         false if exports.to_stdout() => {}
@@ -36,7 +37,7 @@ pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
     let measured = comparison.tables.iter().flat_map(|t| &t.servers);
     let any = measured.flat_map(|s| &s.changes).any(|c| c.ratio.is_some());
     let ruling = Ruling::on_change(&comparison, &rules);
-    ruling.sentences().for_each(|sentence| console.note(sentence));
+    ruling.sentences().for_each(|sentence| console.warn(sentence));
     Ok(if any { Exit::Ok } else { Exit::Invalid }.and(ruling.exit()))
 }
 
