@@ -26,6 +26,8 @@ top = helped()
 about, rest = top.split("Usage:", 1)
 commands = rest.split("Commands:", 1)[1].split("Options:", 1)[0].splitlines()
 names = [line.split()[0] for line in commands if line.startswith("  ") and line[2] != " "]
+# `hotlap help COMMAND` is `hotlap COMMAND --help`, and has no help of its own.
+names.remove("help")
 page = '.TH HOTLAP 1 "" "hotlap" "User Commands"\n'
 page += ".SH NAME\nhotlap \\- hyperfine for HTTP servers\n"
 page += ".SH SYNOPSIS\n.B hotlap\nCOMMAND [OPTION]...\n"

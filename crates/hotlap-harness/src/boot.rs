@@ -127,7 +127,7 @@ impl Boot<'_> {
         if let Endpoint::Tcp(address) = &target.endpoint
             && address.port() != port
         {
-            notes.push(format!("it listens on port {}, not on PORT ({port})", address.port()));
+            notes.push(format!("it listens on port {}, not on PORT", address.port()));
         }
         let owner = owner(&target.endpoint, &process.members().unwrap_or_default());
         notes.extend(owner.note());

@@ -189,6 +189,14 @@ pub enum Over {
     Nobody,
 }
 
+impl Race {
+    /// The first load without a rate of its own: laps at a common rate follow its laps.
+    #[must_use]
+    pub fn closed_loop(&self) -> Option<usize> {
+        self.loads.iter().position(|load| load.rate.is_none())
+    }
+}
+
 /// The order of a step of a block, in which every server runs for two slices: a random order, and
 /// the same mirrored.
 #[must_use]

@@ -43,7 +43,7 @@ pub struct Timetable {
     paced: Vec<Duration>,
     /// Heat, block and share of the cost of every lap that counts, by entrant and load.
     costs: Vec<Vec<Vec<(u32, u32, Share)>>>,
-    /// Requests/s of every lap that counts under the first load, by entrant.
+    /// Requests/s of every lap that counts under the first closed loop, by entrant.
     rates: Vec<Vec<f64>>,
     out: Vec<bool>,
 }
@@ -72,7 +72,7 @@ impl Timetable {
         for lap in &race.past.laps {
             let share = lap.cost.unwrap_or(lap.rate);
             timetable.costs[lap.entrant][lap.load].push((lap.at.heat, lap.at.block, share));
-            if lap.load == 0 {
+            if Some(lap.load) == race.closed_loop() {
                 timetable.rates[lap.entrant].extend(lap.rate.value());
             }
         }
@@ -102,10 +102,13 @@ impl Timetable {
 
     /// A lap is run.
     pub fn lap(&mut self, lap: &Lap) {
-        if lap.kind != Kind::Flat || !lap.counts() {
+        // Laps at a common rate say nothing of the cost under their load; those of a load that has
+        // a rate of its own do.
+        let is_paced = lap.kind != Kind::Flat;
+        if is_paced != self.race.loads[lap.load].rate.is_some() || !lap.counts() {
             return;
         }
-        if lap.load == 0 {
+        if Some(lap.load) == self.race.closed_loop() {
             self.rates[lap.entrant].push(lap.outcome.rate());
         }
         // Servers whose cost cannot be seen are compared by their rate.
@@ -132,7 +135,8 @@ impl Timetable {
     #[must_use]
     pub fn is_paced(&self, heat: u32) -> bool {
         let paid = self.race.budget.as_secs() / BUDGET_A_PACED_HEAT.as_secs();
-        self.race.paced && u64::from(heat) < paid.clamp(1, u64::from(PACED_HEATS))
+        let is_asked = self.race.paced && self.race.closed_loop().is_some();
+        is_asked && u64::from(heat) < paid.clamp(1, u64::from(PACED_HEATS))
     }
 
     /// What comes next, `next` being the first place that is not run yet.

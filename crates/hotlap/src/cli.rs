@@ -30,7 +30,6 @@ pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
     help_expected = true,
     subcommand_required = true,
     arg_required_else_help = true,
-    disable_help_subcommand = true,
     after_long_help = TOP
 )]
 pub struct Cli {
@@ -40,7 +39,7 @@ pub struct Cli {
     /// When to use colours (default: auto).
     #[arg(long, value_name = "WHEN", global = true, hide_short_help = true)]
     pub color: Option<When>,
-    /// Say only what was asked for: no live line, no hints, no warnings.
+    /// Suppress progress and hints; warnings about validity stay.
     #[arg(short, long, global = true)]
     pub quiet: bool,
     /// Redact the values of this header too, as those of Authorization, Cookie and X-Api-Key are:
@@ -61,7 +60,7 @@ const STYLES: Styles = Styles::styled()
     .placeholder(AnsiColor::Cyan.on_default());
 
 const TOP: &str = r#"Examples:
-  hotlap run                                     the quick suite, about a minute
+  hotlap run                                     the quick suite, two minutes
   hotlap run go/net-http 'node app.js'           a catalogue's server, a command
   hotlap load -t2 -c100 -d10s http://localhost:8080/
   hotlap report --export-html page.html          the last run, as a page
@@ -202,14 +201,14 @@ pub struct RunArgs {
     pub request: RequestArgs,
     /// Exit with code 5 where a server is worse than the reference by more than this, outside of
     /// the noise: "cost +3%", "rps -5%", "p50 +10%", "p99 +10%", "memory +10%"
-    #[arg(long, value_name = "RULE")]
+    #[arg(long, value_name = "RULE", help_heading = None::<&'static str>)]
     pub fail_if: Vec<String>,
     /// Keep the run as the baseline of this name: `hotlap compare --baseline NAME` finds the newest
     #[arg(long, value_name = "NAME", conflicts_with_all = ["no_store", "stress", "resume"],
-        value_parser = baseline)]
+        value_parser = baseline, help_heading = "Store and exports")]
     pub save_baseline: Option<String>,
     /// Do not store the run
-    #[arg(long, conflicts_with = "store")]
+    #[arg(long, conflicts_with = "store", help_heading = "Store and exports")]
     pub no_store: bool,
     /// Options that the file with the user's defaults added to what was typed.
     #[arg(skip)]
@@ -232,7 +231,7 @@ Examples:
   hotlap run --suite app-servers --setup
   hotlap run --stress 'node app.js' --scenario garbage --scenario 'slow headers'
   hotlap run go/net-http --save-baseline main
-  hotlap run base pr --fail-if 'cost +3%' --export-markdown summary.md";
+  hotlap run -n base -n pr './base' './pr' --fail-if 'cost +3%'";
 
 /// How a server is loaded.
 #[derive(Debug, Args)]
@@ -351,6 +350,9 @@ pub struct ListArgs {
     /// Only what can run now
     #[arg(long)]
     pub ready: bool,
+    /// Also what cannot run here (the default)
+    #[arg(long, conflicts_with = "ready")]
+    pub all: bool,
     /// As JSON
     #[arg(long)]
     pub json: bool,

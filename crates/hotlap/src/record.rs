@@ -77,6 +77,8 @@ pub enum State {
     Finished,
     /// By Ctrl-C or a signal.
     Interrupted,
+    /// By its own rule, but no lap of it passed its validity checks.
+    Invalid,
     /// By an error of hotlap itself.
     Failed,
 }
@@ -142,9 +144,10 @@ pub struct Load {
     pub keep_alive: bool,
     /// Requests in flight a connection.
     pub pipeline: usize,
-    /// The request, in words: `GET /`.
+    /// The request, in words: `GET /`, `POST /x (request 1f0c3a55)`; empty in runs that were stored
+    /// before it was kept.
     pub request: String,
-    /// Requests/s that are due; `None`: a closed loop.
+    /// Requests/s that are offered; `None`: a closed loop.
     #[serde(default)]
     pub rate: Option<f64>,
 }
@@ -495,6 +498,34 @@ impl From<&measured::Lap> for Lap {
             usage: lap.usage,
             failed: lap.failed.iter().cloned().map(redact::record).collect(),
         }
+    }
+}
+
+impl Load {
+    /// Whether both are the same load, whatever they are called. What versions before did not keep,
+    /// the request of a command, fits any.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let shape = |l: &Self| (l.connections, l.threads, l.keep_alive, l.pipeline, l.rate);
+        let is_unknown = self.request.is_empty() || other.request.is_empty();
+        shape(self) == shape(other) && (is_unknown || self.request == other.request)
+    }
+}
+
+impl Run {
+    /// Whether a lap is of the kind that its load asks for: in a closed loop, or at the load's own
+    /// rate. Laps at a common rate, which follow those in a closed loop for their response times,
+    /// are not.
+    #[must_use]
+    pub fn is_main(&self, lap: &Lap) -> bool {
+        let own = self.loads.get(lap.load).and_then(|load| load.rate);
+        lap.rate.is_some() == own.is_some()
+    }
+
+    /// Whether any lap passed its validity checks.
+    #[must_use]
+    pub fn has_valid_laps(&self) -> bool {
+        self.laps.iter().any(|lap| self.is_main(lap) && lap.counts())
     }
 }
 

@@ -15,6 +15,7 @@ pub mod html;
 pub mod json;
 pub mod junit;
 mod ladder;
+mod laps;
 pub mod latency;
 pub mod layout;
 pub mod markdown;
@@ -34,6 +35,7 @@ use serde::Serialize;
 use crate::record;
 
 pub use crate::record::{Absent, Role};
+pub use laps::{Lap, Start, Warmup};
 pub use standing::Measure;
 
 /// The verdict that a server's requests/s are less than the reference's.
@@ -47,6 +49,9 @@ pub const LONGER: &str = "longer";
 
 /// The verdict that a server's memory is more than the reference's.
 pub const MORE: &str = "more";
+
+/// In place of a verdict on requests/s, where both servers serve the rate that the load offers.
+pub const KEEP_UP: &str = "both serve the rate that is offered";
 
 /// What a verdict begins with where the data do not permit one; the reason follows.
 pub const INCONCLUSIVE: &str = "inconclusive";
@@ -107,9 +112,20 @@ pub struct Report {
     pub starts: Vec<Start>,
     /// Every lap, in the order in which they were run.
     pub laps: Vec<Lap>,
-    /// Servers that break a rule of `--fail-if`, and the sentence that says so.
+    /// Rules of `--fail-if` that servers break.
     #[serde(skip)]
-    pub broken: Vec<(String, String)>,
+    pub broken: Vec<Broken>,
+}
+
+/// A rule of `--fail-if` that a server breaks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// What tables call the server.
+    pub server: String,
+    /// Under which load, as an index.
+    pub load: usize,
+    /// It said in a sentence.
+    pub sentence: String,
 }
 
 /// Which run it is.
@@ -124,7 +140,8 @@ pub struct Heading {
     /// When it began: `2026-11-21T20:15:00Z`.
     pub began: String,
     /// How long it took, in seconds.
-    pub took_s: f64,
+    /// `None` while it is under way, and where hotlap was killed.
+    pub took_s: Option<f64>,
     /// How it ended.
     pub state: record::State,
     /// What the state means for the reader; empty when it finished.
@@ -141,10 +158,16 @@ pub struct Heading {
     pub about: String,
     /// What was asked.
     pub question: record::Question,
+    /// The question, in words.
+    #[serde(skip)]
+    pub asked: &'static str,
     /// The seed of the order.
     pub seed: u64,
     /// The loads, as planned.
     pub loads: Vec<record::Load>,
+    /// The same in words, with their requests.
+    #[serde(skip)]
+    pub loads_in_words: Vec<String>,
     /// The schedule, as planned.
     pub schedule: record::Schedule,
 }
@@ -204,6 +227,14 @@ pub struct Table {
     pub load: usize,
     /// What the load is, in words; empty where it is the only one.
     pub title: String,
+    /// ` under POST /bla`, for a sentence about one of several loads; empty for the only one.
+    #[serde(skip)]
+    pub under: String,
+    /// The rate that the load offers, in requests/s; `None` in a closed loop.
+    pub rate: Option<f64>,
+    /// Whether any server has a lap that counts.
+    #[serde(skip)]
+    pub is_measured: bool,
     /// Name of the reference.
     pub reference: Option<String>,
     /// What separates the reference from itself under this load.
@@ -250,9 +281,16 @@ pub struct Row {
     pub switches: Option<Figure>,
     /// Against the reference.
     pub against: Option<Against>,
-    /// At saturation, from sending.
+    /// Which laps do not count, by which validity checks, and what to do; empty where all count.
+    #[serde(skip)]
+    pub refused: String,
+    /// Wrong responses in all laps. A server with any is neither compared nor ranked.
+    pub wrong_responses: u64,
+    /// In a closed loop: at saturation, from sending. Under a load that offers a rate (`rate`):
+    /// from the moment each request was due.
     pub service: Latency,
-    /// At a common rate, from the moment it was due.
+    /// In laps at a common rate that follow those of a closed loop: from the moment each request
+    /// was due.
     pub response: Option<Latency>,
     /// Most resident memory of the tree, in MB.
     pub rss_mb: Option<Figure>,
@@ -411,6 +449,9 @@ pub struct Step {
     pub from: String,
     /// The upper rung.
     pub to: String,
+    /// Both as a table calls them, the upper one first: variants of one server without its name.
+    #[serde(skip)]
+    pub short: (String, String),
     /// What the step costs, in microseconds of CPU a request.
     pub cpu_us: Option<Figure>,
     /// What the step costs, in microseconds of wall time a request (1/rate).
@@ -456,92 +497,6 @@ pub struct ScalePoint {
     pub efficiency: Option<f64>,
     /// What is to be told of it: where the machine ends; else empty.
     pub note: String,
-}
-
-/// A fresh start.
-#[derive(Debug, Clone, Serialize)]
-pub struct Start {
-    /// Name of the server.
-    pub server: String,
-    /// Which heat, from 1.
-    pub heat: u32,
-    /// Time to the first right answer, in milliseconds.
-    pub ready_ms: Option<f64>,
-    /// Memory before any load, in MB.
-    pub rss_mb: Option<f64>,
-    /// Its warm-ups.
-    pub warmups: Vec<Warmup>,
-}
-
-/// One warm-up.
-#[derive(Debug, Clone, Serialize)]
-pub struct Warmup {
-    /// Which load, as an index.
-    pub load: usize,
-    /// Which way it went, in words.
-    pub class: String,
-    /// Time to steady, in milliseconds.
-    pub steady_ms: f64,
-    /// Length of one window of the curve, in milliseconds.
-    pub window_ms: f64,
-    /// Answers per second in each window.
-    pub curve: Vec<f64>,
-}
-
-/// One lap.
-#[derive(Debug, Clone, Serialize)]
-pub struct Lap {
-    /// Name of the server.
-    pub server: String,
-    /// Which load, as an index.
-    pub load: usize,
-    /// Which heat, from 1.
-    pub heat: u32,
-    /// Which block, from 1.
-    pub block: u32,
-    /// Which place in the block, from 1.
-    pub place: u32,
-    /// The rate at which requests were due; `None` for a closed loop.
-    pub rate: Option<f64>,
-    /// When it began, in seconds since the run began.
-    pub at_s: f64,
-    /// How long its window was, in seconds.
-    pub window_s: f64,
-    /// Right answers.
-    pub answers: u64,
-    /// Failures.
-    pub errors: u64,
-    /// Right answers per second.
-    pub requests_per_s: f64,
-    /// CPU time a request, in microseconds.
-    pub cpu_us: Option<f64>,
-    /// Median latency, in milliseconds (from the due moment where there is one).
-    pub p50_ms: f64,
-    /// 99th percentile, in milliseconds; `None` where there are too few samples.
-    pub p99_ms: Option<f64>,
-    /// The longest, in milliseconds.
-    pub max_ms: f64,
-    /// Which of `p50`, `p99` and `max` are lower bounds, because they depend on requests that were
-    /// unanswered when the window closed.
-    pub lower_bounds: Vec<String>,
-    /// Resident memory of the tree, in MB.
-    pub rss_mb: Option<f64>,
-    /// Proportional memory of the tree, in MB.
-    pub pss_mb: Option<f64>,
-    /// CPU use of the tree, in per cent of one core.
-    pub cpu_percent: Option<f64>,
-    /// The busiest generator thread, in per cent of its time.
-    pub generator_percent: f64,
-    /// Right answers in each tenth of a second.
-    pub series_answers: Vec<u64>,
-    /// The mean latency in each tenth of a second, in milliseconds.
-    pub series_mean_ms: Vec<f64>,
-    /// The longest latency in each tenth of a second, in milliseconds.
-    pub series_max_ms: Vec<f64>,
-    /// Why it is left out, or only a lower bound; empty when it counts.
-    pub doubts: Vec<String>,
-    /// Whether it takes part in the estimates.
-    pub counts: bool,
 }
 
 impl Against {

@@ -112,13 +112,23 @@ impl<'a> Timekeeper<'a> {
         self.rewrite();
     }
 
+    /// Ends the record of a run that an error of hotlap itself ends; what was measured is kept.
+    pub fn fail(mut self, took: Duration) {
+        self.run.state = State::Failed;
+        let took_ms = took.as_millis() as u64;
+        self.stored(|store, number| store.end(number, State::Failed, took_ms));
+        self.live.clear();
+    }
+
     /// Ends the record.
     #[must_use]
     pub fn end(mut self, over: Over, took: Duration) -> Kept {
         self.run.took_ms = took.as_millis() as u64;
         self.run.state = match over {
             Over::Interrupted => State::Interrupted,
-            Over::Precise | Over::Budget | Over::Done | Over::Nobody => State::Finished,
+            // A stress alone has no laps.
+            _ if self.run.laps.is_empty() || self.run.has_valid_laps() => State::Finished,
+            Over::Precise | Over::Budget | Over::Done | Over::Nobody => State::Invalid,
         };
         let (state, took_ms) = (self.run.state, self.run.took_ms);
         self.stored(|store, number| store.end(number, state, took_ms));

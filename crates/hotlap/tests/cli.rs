@@ -98,6 +98,22 @@ fn a_load_that_makes_no_sense_says_what_does() {
         (vec!["run", "http://192.0.2.1/"], "--target-is-mine"),
         (vec!["run", "echo 'open"], "cannot be split"),
         (vec!["frobnicate"], "unrecognized subcommand"),
+        (vec!["help", "frobnicate"], "unrecognized subcommand"),
+        // What is about servers on the command line, without any.
+        (vec!["run", "--ladder"], "--ladder needs servers"),
+        (vec!["run", "--name", "a"], "--name needs servers"),
+        (vec!["run", "--stress"], "--stress needs servers"),
+        (vec!["run", "--stress", "--scenario", "garbage"], "--scenario needs servers"),
+        // What servers of the catalogue would ignore.
+        (vec!["run", "go/net-http", "--path", "/x"], "--path is for commands and URLs"),
+        (vec!["run", "go/net-http", "-H", "a: b"], "--header is for commands and URLs"),
+        (vec!["run", "go/net-http", "--shell"], "--shell is for commands"),
+        (vec!["run", "go/net-http", "--fail-if", "cost +3%"], "name at least two"),
+        (vec!["run", "no-such-server"], "no-such-server is not in the catalogue"),
+        (vec!["run", "no-such-server"], "write its path (./no-such-server), or quote it"),
+        (vec!["run", "./no-such-server"], "./no-such-server: there is no such file"),
+        (vec!["check", "no-such-server"], "no-such-server is not in the catalogue"),
+        (vec!["list", "--all", "--ready"], "cannot be used with"),
     ] {
         let said = shell.fails(2, &arguments);
         assert!(said.contains(word), "{arguments:?}: {said}");
@@ -150,6 +166,65 @@ fn the_catalogue_is_listed_within_80_columns_without_colours() {
     assert!(text.contains("go/net-http") && text.contains("ready"), "{text}");
     assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
     assert!(!text.contains('\x1b'));
+}
+
+#[test]
+fn help_is_a_command_too() {
+    let shell = Shell::new();
+    assert!(shell.says(&["help"]).contains("Commands:"));
+    assert!(shell.says(&["help", "run"]).contains("--fail-if"));
+    assert_eq!(shell.says(&["help", "run"]), shell.says(&["run", "--help"]));
+    assert_eq!(shell.says(&["list", "--all", "-q"]), shell.says(&["list", "-q"]));
+}
+
+/// `run -h` listed --fail-if, --save-baseline and --no-store under Request.
+#[test]
+fn the_help_has_each_option_under_its_heading() {
+    let help = Shell::new().says(&["run", "-h"]);
+    let under = |heading: &str| {
+        let section = help.split(&format!("\n{heading}:\n")).nth(1).unwrap();
+        section.split("\n\n").next().unwrap().to_owned()
+    };
+    assert!(!under("Request").contains("--fail-if") && under("Options").contains("--fail-if"));
+    for option in ["--save-baseline", "--no-store", "--store", "--export-json"] {
+        assert!(under("Store and exports").contains(option), "{option}: {help}");
+        assert!(!under("Request").contains(option), "{option}");
+    }
+}
+
+/// Every run of a suite whose load offers a rate ended with exit code 4.
+#[test]
+fn a_suite_whose_load_offers_a_rate_is_measured_at_it() {
+    let shell = Shell::new();
+    let stub = format!("{} __ceiling", env!("CARGO_BIN_EXE_hotlap"));
+    let text = format!(
+        "servers = [{{ run = '{stub}', name = 'a' }}, {{ run = '{stub}', name = 'b' }}]\n[[load]]\n\
+         connections = 2\nrate = 200\n"
+    );
+    std::fs::write(shell.folder.path().join("mine.toml"), text).unwrap();
+    let run = ["run", "--suite", "./mine.toml", "--heats", "1", "--blocks", "2", "--slice", "48ms"];
+    let rest = ["--no-pin", "--no-store", "--no-ceiling", "--export-json", "run.json"];
+    let output = shell.run(&[&run[..], &rest[..]].concat());
+    let said = [output.stdout, output.stderr].map(|s| String::from_utf8(s).unwrap()).concat();
+    let report = std::fs::read_to_string(shell.folder.path().join("run.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let laps = report["laps"].as_array().unwrap();
+    // Two servers and the control, twice in each of two blocks.
+    assert_eq!(laps.len(), 3 * 2 * 2, "{said}");
+    assert!(laps.iter().all(|lap| lap["rate"] == 200.0), "{said}");
+    assert_eq!(report["run"]["loads"][0]["request"], "GET /");
+    // On a machine that is busy with something else, all laps may be late.
+    if laps.iter().any(|lap| lap["counts"] == true) {
+        assert!(said.contains("Open loop at 200 requests/s"), "{said}");
+        let row = &report["tables"][0]["rows"][0];
+        assert!(row["requests_per_s"]["value"].as_f64() > Some(100.0), "{said}");
+        assert!(row["service"]["rate"] == 200.0 && row["service"]["p50"].is_object(), "{said}");
+    } else {
+        assert_eq!(output.status.code(), Some(4), "{said}");
+    }
+    if laps.iter().all(|lap| lap["counts"] == true) {
+        assert_eq!(output.status.code(), Some(0), "{said}");
+    }
 }
 
 #[test]

@@ -58,15 +58,14 @@ fn the_name_of_a_baseline_stays_in_its_cell() {
 }
 
 #[test]
-fn another_machine_version_load_or_slice_is_a_warning() {
+fn another_machine_version_or_slice_is_a_warning() {
     let (before, mut after) = (hold(&three(), None).run, hold(&three(), None).run);
     after.host.facts.push(("fingerprint".to_owned(), "other".to_owned()));
     after.servers[0].version = "go/net-http 2.0".to_owned();
-    after.loads[0].connections = 128;
     after.schedule.slice_ms = Some(250.0);
     let comparison = Comparison::of((&before, "run 1"), (&after, "run 2")).unwrap();
     let told = comparison.warnings.join("\n");
-    for part in ["The machine differs", "The version of go/net-http", "The load", "of a slice"] {
+    for part in ["The machine differs", "The version of go/net-http", "of a slice"] {
         assert!(told.contains(part), "{part}: {told}");
     }
 }
@@ -145,6 +144,88 @@ fn runs_without_a_server_in_common_are_refused() {
     after.servers.iter_mut().for_each(|s| s.name += " too");
     let error = Comparison::of((&before, "run 1"), (&after, "run 2")).unwrap_err().to_string();
     assert!(error.contains("no server in common (go/net-http, node"), "{error}");
+}
+
+/// Two loads that differ in their request alone, as those of a suite for an API do.
+fn of_two_requests(first: &str, second: &str) -> hotlap::record::Run {
+    let mut scene = three();
+    scene.race.loads.push(scene.race.loads[0].clone());
+    let mut run = hold(&scene, None).run;
+    for (load, request) in run.loads.iter_mut().zip([first, second]) {
+        load.request = request.to_owned();
+    }
+    run
+}
+
+/// `POST /bla` of one run was compared with `GET /bla` of the other, since the two had as many
+/// connections.
+#[test]
+fn loads_are_compared_with_those_of_the_same_request() {
+    let before = of_two_requests("GET /bla", "POST /bla");
+    let after = of_two_requests("POST /bla", "GET /other");
+    let comparison = Comparison::of((&before, "run 1"), (&after, "run 2")).unwrap();
+    let titles: Vec<&str> = comparison.tables.iter().map(|t| t.title.as_str()).collect();
+    assert_eq!(titles, ["64 connections, keep-alive, POST /bla"]);
+    let alone: Vec<&String> =
+        comparison.warnings.iter().filter(|w| w.starts_with("Only run")).collect();
+    assert_eq!(
+        alone,
+        [
+            "Only run 1 has GET /bla with 64 connections, keep-alive: run 2 has nothing like it.",
+            "Only run 2 has GET /other with 64 connections, keep-alive: run 1 has nothing like it.",
+        ]
+    );
+}
+
+#[test]
+fn sentences_about_one_of_several_loads_name_it() {
+    let (before, mut after) =
+        (of_two_requests("GET /a", "GET /b"), of_two_requests("GET /a", "GET /b"));
+    for lap in after.laps.iter_mut().filter(|lap| lap.load == 1) {
+        let cpu_ns = lap.usage.as_mut().and_then(|usage| usage.cpu_ns.as_mut());
+        cpu_ns.into_iter().for_each(|ns| *ns = *ns * 3 / 2);
+    }
+    let comparison = Comparison::of((&before, "run 1"), (&after, "run 2")).unwrap();
+    let dearer: Vec<&String> =
+        comparison.sentences.iter().filter(|s| s.contains("go/net-http of run 1 spends")).collect();
+    assert_eq!(dearer.len(), 1, "{:?}", comparison.sentences);
+    assert!(dearer[0].starts_with("64 connections, keep-alive, GET /b: go/net-http"), "{dearer:?}");
+    let rules = [hotlap::cmd::run::rule::Rule::parse("cost +3%").unwrap()];
+    let ruling = hotlap::cmd::run::rule::Ruling::on_change(&comparison, &rules);
+    let under = "Regression under 64 connections, keep-alive, GET /b: go/net-http has 1.5";
+    assert!(ruling.broken[0].sentence.starts_with(under), "{ruling:?}");
+}
+
+/// The first loads of both runs were compared where none was the same.
+#[test]
+fn runs_without_a_load_in_common_are_refused() {
+    type Change = fn(&mut hotlap::record::Load);
+    let changes: [Change; 6] = [
+        |load| load.connections = 128,
+        |load| load.threads = 2,
+        |load| load.keep_alive = false,
+        |load| load.pipeline = 4,
+        |load| load.rate = Some(1_000.0),
+        |load| load.request = "GET /other".to_owned(),
+    ];
+    for change in changes {
+        let (mut before, mut after) = (hold(&three(), None).run, hold(&three(), None).run);
+        before.loads[0].request = "GET /".to_owned();
+        after.loads[0].request = "GET /".to_owned();
+        change(&mut after.loads[0]);
+        let error = Comparison::of((&before, "run 1"), (&after, "run 2")).unwrap_err().to_string();
+        assert!(error.contains("no load in common: GET / with 64 connections"), "{error}");
+    }
+}
+
+/// Runs that were stored before requests were kept are held to their contracts.
+#[test]
+fn a_run_without_its_request_is_compared_by_its_contract() {
+    let (before, mut after) = (hold(&three(), None).run, hold(&three(), None).run);
+    after.loads[0].request = "GET /".to_owned();
+    assert!(Comparison::of((&before, "run 1"), (&after, "run 2")).is_ok());
+    after.contract = "GET /health".to_owned();
+    assert!(Comparison::of((&before, "run 1"), (&after, "run 2")).is_err());
 }
 
 #[test]

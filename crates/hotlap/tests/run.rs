@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hotlap::record::{Gate, Published, Question, State, Than};
 use hotlap::report::standing::{Measure, Standing};
-use hotlap::report::{Form, Report, terminal};
+use hotlap::report::{Broken, Form, Report, terminal};
 use hotlap_harness::entrant::Role;
 use hotlap_harness::scripted::Script;
 use scene::{Scene, hold, scene, script, stressed, three};
@@ -553,7 +553,11 @@ fn the_forms_for_ci_hold_every_server_and_no_ceiling() {
     let mut scene = three();
     scene.scripts[1].dies_at = Some(0);
     let mut report = Report::of(&hold(&scene, None).run);
-    report.broken.push(("python3 app.py".to_owned(), "Regression: <slow> & \"late\"".to_owned()));
+    report.broken.push(Broken {
+        server: "python3 app.py".to_owned(),
+        load: 0,
+        sentence: "Regression: <slow> & \"late\"".to_owned(),
+    });
     let junit = report.render(Form::Junit);
     assert!(junit.contains("tests=\"3\" failures=\"2\" errors=\"0\""), "{junit}");
     assert!(

@@ -187,13 +187,24 @@ fn report_and_store_do_not_know_each_other() {
 
 #[test]
 fn renderers_cannot_compute() {
-    let renderers = ["terminal", "markdown", "csv", "json", "html", "plot", "junit", "bench"];
-    let breaches = lines_with(&files("crates/hotlap/src/report", &[".rs"]), |name, line| {
-        let is_renderer = renderers.iter().any(|r| {
-            name.ends_with(&format!("/report/{r}.rs")) || name.contains(&format!("/report/{r}/"))
-        });
-        let sees = ["hotlap_stats", "hotlap_load", "hotlap_harness", "standing::", "crate::record"];
-        is_renderer && sees.iter().any(|s| line.contains(s)) && !line.trim_start().starts_with("//")
+    // Whatever folder below `report` they are in, and what is in a folder of their name.
+    let names = ["terminal", "markdown", "csv", "json", "html", "plot", "plots", "junit", "bench"];
+    let is_renderer = |name: &str| {
+        let below = name.strip_prefix("crates/hotlap/src/report/").unwrap_or_default();
+        below.split('/').any(|part| names.contains(&part.trim_end_matches(".rs")))
+    };
+    let sees = [
+        ["hotlap_stats", "hotlap_load", "hotlap_harness", "crate::record"],
+        ["standing::", "summary::", "sentence::", "warning::"],
+    ]
+    .concat();
+    let files = files("crates/hotlap/src/report", &[".rs"]);
+    let renderers = files.iter().filter(|(name, _)| is_renderer(name)).count();
+    assert!(renderers >= 14, "only {renderers} renderers are found");
+    let breaches = lines_with(&files, |name, line| {
+        is_renderer(name)
+            && sees.iter().any(|s| line.contains(s))
+            && !line.trim_start().starts_with("//")
     });
     none("renderers see the finished report only", breaches);
 }
@@ -272,11 +283,39 @@ fn every_folder_of_the_catalogue_is_read() {
 #[test]
 fn the_version_is_in_the_changelog() {
     let changes = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
-    let version = env!("CARGO_PKG_VERSION");
-    assert!(
-        changes.contains(version) || changes.contains("Unreleased"),
-        "CHANGELOG.md says nothing of {version}"
-    );
+    if let Err(wrong) = first_section(&changes, env!("CARGO_PKG_VERSION")) {
+        panic!("CHANGELOG.md: {wrong}");
+    }
+}
+
+/// The first section is of this version, released or not: `## 0.1.0`, `## Unreleased (0.1.0)`, and
+/// has entries.
+fn first_section(changes: &str, version: &str) -> Result<(), String> {
+    let mut sections = changes.split("\n## ").skip(1);
+    let section = sections.next().ok_or("there is no section")?;
+    let (head, entries) = section.split_once('\n').ok_or("the first section is empty")?;
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-';
+    if !head.split(|c| !word(c)).any(|part| part == version) {
+        return Err(format!("the first section, {head:?}, is not of version {version}"));
+    }
+    match entries.lines().any(|line| line.starts_with("- ")) {
+        true => Ok(()),
+        false => Err(format!("{head:?} has no entries")),
+    }
+}
+
+/// The test above passed whatever the version was, as long as the word Unreleased was somewhere.
+#[test]
+fn a_changelog_of_another_version_is_noticed() {
+    let of = |head: &str, entries: &str| {
+        first_section(&format!("# Changelog\n\n## {head}\n\n{entries}\n"), "0.2.0")
+    };
+    assert_eq!(of("Unreleased (0.2.0)", "- a change"), Ok(()));
+    assert_eq!(of("0.2.0 (2026-12-01)", "- a change"), Ok(()));
+    for head in ["Unreleased (0.1.0)", "Unreleased", "0.1.0", "0.12.0"] {
+        assert!(of(head, "- a change").is_err(), "{head}");
+    }
+    assert!(of("0.2.0", "").is_err());
 }
 
 #[test]

@@ -135,15 +135,16 @@ impl Schedule<'_> {
     /// not paired, but merged over the heats, each of which has an order of its own.
     fn paced_laps(&mut self, place: Place) -> Result<(), Over> {
         let began = self.elapsed();
+        // The first closed loop stands for all: one rate, one question.
+        let Some(load) = self.race.closed_loop() else { return Ok(()) };
         let rate = match self.rate.or_else(|| self.timetable.common_rate()) {
             Some(rate) => *self.rate.insert(rate),
             None => return Ok(()),
         };
-        // The first load stands for all: one rate, one question.
         let salt = self.race.loads.len() as u64 + 1;
         let order = shuffled(self.race.seed, place, salt, self.running.len());
         for (nth, entrant) in (0..).zip(order) {
-            self.paced_lap(place, nth, entrant, (0, rate))?;
+            self.paced_lap(place, nth, entrant, (load, rate))?;
         }
         self.timetable.paced_run(self.elapsed().saturating_sub(began));
         Ok(())

@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::run::START_LIMIT;
 use super::run::grid::{self, build_all};
+use super::run::named;
 use crate::cli::CheckArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
@@ -72,7 +73,7 @@ fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<Server>, Vec<String>)> {
         wanted => wanted.and_then(|(_, of)| of),
     };
     let (strangers, patterns): (Vec<String>, Vec<String>) =
-        args.servers.iter().cloned().partition(|s| grid::is_stranger(s));
+        args.servers.iter().cloned().partition(|s| named::is_stranger(s));
     let mut servers = Vec::new();
     if strangers.is_empty() || !patterns.is_empty() {
         let catalogue = Catalogue::open(&shelf::servers()?)?;
@@ -80,7 +81,9 @@ fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<Server>, Vec<String>)> {
             return usage(broken.to_string());
         }
         for pattern in &patterns {
-            servers.extend(super::list::select(&catalogue, Some(pattern))?.into_iter().cloned());
+            let found = super::list::select(&catalogue, Some(pattern));
+            let found = found.or_else(|error| usage(named::unknown(&error)))?;
+            servers.extend(found.into_iter().cloned());
         }
         if patterns.is_empty() {
             servers = catalogue.servers;

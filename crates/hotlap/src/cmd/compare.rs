@@ -29,7 +29,8 @@ pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
         return usage("--json and an export both write to standard output: leave one out");
     }
     let (before, after) = both(args)?;
-    let comparison = Comparison::of((&before.0, &before.1), (&after.0, &after.1))?;
+    let comparison = Comparison::of((&before.0, &before.1), (&after.0, &after.1))
+        .or_else(|error| usage(error.to_string()))?;
     let printed = match args.json {
         true => console.json(&comparison),
         false => {
@@ -42,7 +43,7 @@ pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
     let measured = comparison.tables.iter().flat_map(|t| &t.servers);
     let any = measured.flat_map(|s| &s.changes).any(|c| c.ratio.is_some());
     let ruling = Ruling::on_change(&comparison, &rules);
-    ruling.sentences().for_each(|sentence| console.note(sentence));
+    ruling.sentences().for_each(|sentence| console.warn(sentence));
     Ok(if any { Exit::Ok } else { Exit::Invalid }.and(ruling.exit()))
 }
 

@@ -137,6 +137,7 @@ fn state(state: State) -> &'static str {
         State::Finished => "",
         State::Interrupted => "interrupted",
         State::UnderWay => "not ended",
+        State::Invalid => "no valid laps",
         State::Failed => "failed",
     }
 }

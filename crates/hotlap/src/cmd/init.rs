@@ -25,8 +25,8 @@ question = "compare"
 budget = "2m"
 # precision = "1%"
 
-# Length of a slice; without it the shortest at which every server has recovered
-# from being frozen: 12ms, 48ms, 300ms or 1s.
+# How long a server runs before it is frozen and the others run; without it the shortest of 12ms,
+# 48ms, 300ms and 1s at which every server costs what it costs when left running.
 # slice = "48ms"
 
 # What each server meets alone once all is measured: overload, churn, slow headers, ...
@@ -50,8 +50,9 @@ servers = [
 /// What stands after them.
 const TAIL: &str = r#"]
 
-# A load: each value may be a list, and lists are crossed. Repeat [[load]] for more. A load that has
-# a rate (requests/s) is measured at that rate alone.
+# A load: each value may be a list, and lists are crossed. Repeat [[load]] for more. A load with a
+# rate (requests/s) is an open loop: it is measured at that rate alone, by response time and CPU
+# time per request.
 [[load]]
 connections = 64
 # threads   = 1

@@ -1,13 +1,13 @@
 //! `hotlap list`: the catalogue, and what of it can run here.
 
-use hotlap_harness::catalogue::Catalogue;
+use hotlap_harness::catalogue::{Catalogue, CatalogueError};
 use hotlap_harness::manifest::Server;
 use hotlap_harness::toolchain::{Absence, AbsenceKind, probe_all};
 use serde_json::json;
 
 use crate::cli::ListArgs;
 use crate::console::Console;
-use crate::exit::Exit;
+use crate::exit::{Exit, usage};
 use crate::interrupt::Interrupt;
 use crate::report::layout::{Column, Layout};
 use crate::shelf;
@@ -18,7 +18,7 @@ use crate::shelf;
 /// When the catalogue cannot be read or nothing matches.
 pub fn run(args: &ListArgs, console: &Console) -> anyhow::Result<Exit> {
     let catalogue = Catalogue::open(&shelf::servers()?)?;
-    let servers = select(&catalogue, args.pattern.as_deref())?;
+    let servers = select(&catalogue, args.pattern.as_deref()).or_else(|e| usage(e.to_string()))?;
     let interrupt = Interrupt::listen()?;
     let probed = probe_all(&servers, interrupt.flag());
     if interrupt.asked() {
@@ -52,15 +52,11 @@ pub fn run(args: &ListArgs, console: &Console) -> anyhow::Result<Exit> {
 pub fn select<'a>(
     catalogue: &'a Catalogue,
     pattern: Option<&str>,
-) -> anyhow::Result<Vec<&'a Server>> {
+) -> Result<Vec<&'a Server>, CatalogueError> {
     let Some(pattern) = pattern else { return Ok(catalogue.servers.iter().collect()) };
     let within: Vec<&Server> =
         catalogue.servers.iter().filter(|s| s.id.contains(pattern)).collect();
-    match catalogue.select(pattern) {
-        _ if !within.is_empty() => Ok(within),
-        Ok(found) => Ok(found),
-        Err(error) => crate::exit::usage(error.to_string()),
-    }
+    if within.is_empty() { catalogue.select(pattern) } else { Ok(within) }
 }
 
 fn as_json(rows: &[(&Server, Result<String, Absence>)]) -> serde_json::Value {

@@ -3,6 +3,7 @@
 pub mod announcement;
 pub mod card;
 pub mod grid;
+pub mod named;
 pub mod resume;
 pub mod rule;
 pub mod stress;
@@ -15,6 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use hotlap_harness::cores::{self, Split};
+use hotlap_harness::entrant::Role;
 use hotlap_harness::host;
 use hotlap_harness::live::{Live, Setting};
 use hotlap_harness::process::Warden;
@@ -80,6 +82,10 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
     if interrupt.asked() {
         return Ok(Exit::Interrupted);
     }
+    let is_named = |s: &&record::Server| !matches!(s.role, Role::Double | Role::Ceiling);
+    if !meant.rules.is_empty() && grid.servers.iter().filter(is_named).count() < 2 {
+        return usage("--fail-if compares servers with each other: name at least two");
+    }
     let host = host::Host::describe();
     let (pinned, anyone) = (!grid.all_run_already(), !grid.entrants.is_empty());
     if !pinned {
@@ -112,8 +118,14 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
         logs: logs.0.clone(),
     };
     if over != Over::Interrupted && !then.scenarios.is_empty() {
-        let whole = stress::hold(&then, &grid.entrants, &mut keeper, &interrupt, console)?;
-        over = if whole { over } else { Over::Interrupted };
+        match stress::hold(&then, &grid.entrants, &mut keeper, &interrupt, console) {
+            Ok(true) => {}
+            Ok(false) => over = Over::Interrupted,
+            Err(error) => {
+                keeper.fail(meant.race.past.spent + track.elapsed());
+                return Err(error);
+            }
+        }
     }
     let took = meant.race.past.spent + track.elapsed();
     let kept = keeper.end(over, took);
@@ -169,6 +181,7 @@ pub fn conclude(
     let mut exit = match () {
         () if kept.over == Over::Interrupted => Exit::Interrupted,
         () if kept.run.servers.iter().any(|s| s.retired.is_some()) => Exit::ServerFailed,
+        () if has_wrong_responses(&report) => Exit::ServerFailed,
         () if report.stress.as_ref().is_some_and(|s| !s.all_stand()) => Exit::ServerFailed,
         () if kept.run.question == suite::Question::Stress => Exit::Ok,
         () if !is_measured(&report) => Exit::Invalid,
@@ -177,8 +190,13 @@ pub fn conclude(
     if kept.store_failed {
         exit = exit.and(Exit::Error);
     }
-    ruling.sentences().for_each(|sentence| console.note(sentence));
+    ruling.sentences().for_each(|sentence| console.warn(sentence));
     Ok(exit.and(ruling.exit()))
+}
+
+/// Whether a server sent wrong responses.
+fn has_wrong_responses(report: &Report) -> bool {
+    report.tables.iter().flat_map(|t| &t.rows).any(|row| row.wrong_responses > 0)
 }
 
 /// Whether every server that took part has a figure under every load.
@@ -208,7 +226,13 @@ fn meant(args: &RunArgs, card: Card, console: &Console) -> anyhow::Result<Meant>
         from: Place::default(),
         past: hotlap_harness::race::Past::default(),
     };
-    let rules = args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<_>>()?;
+    let is_rated = race.loads.iter().all(|load| load.rate.is_some());
+    if race.rate.is_some() && is_rated {
+        return usage(
+            "--rate is for closed loops, and the suite gives each load a rate: leave it out",
+        );
+    }
+    let rules = args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<Vec<_>>>()?;
     let exports = Exports::open(&args.exports)?;
     let store = store(args, console)?;
     Ok(Meant { card, race, split, rules, exports, store })
@@ -326,7 +350,7 @@ fn record(args: &RunArgs, meant: &Meant, grid: &Grid, host: &host::Host) -> Run 
             freeze: !args.schedule.no_freeze,
         },
         host,
-        loads: meant.card.described(&race.loads),
+        loads: meant.card.described(&race.loads, &race.entrants),
         servers: grid.servers.clone(),
         starts: Vec::new(),
         laps: Vec::new(),

@@ -13,7 +13,7 @@ use hotlap_harness::toolchain::{Absence, AbsenceKind, probe_all};
 use super::run::grid::build_all;
 use crate::cli::SetupArgs;
 use crate::console::Console;
-use crate::exit::Exit;
+use crate::exit::{Exit, usage};
 use crate::interrupt::Interrupt;
 use crate::live::Live;
 use crate::report::figure::megabytes;
@@ -27,7 +27,8 @@ use crate::text::visible;
 /// When the catalogue cannot be read, or a command cannot be started or fails.
 pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
     let catalogue = Catalogue::open(&shelf::servers()?)?;
-    let servers = super::list::select(&catalogue, args.pattern.as_deref())?;
+    let servers = super::list::select(&catalogue, args.pattern.as_deref());
+    let servers = servers.or_else(|error| usage(error.to_string()))?;
     let interrupt = Interrupt::listen()?;
     let exit = install(&servers, args.yes, &interrupt, console)?;
     if !args.yes || interrupt.asked() {

@@ -24,6 +24,11 @@ const NAMED: f64 = 0.03;
 /// Cost in laps over cost alone, a reading a restart, from the laps that count.
 #[must_use]
 pub fn readings(run: &Run, (server, load): (usize, usize), laps: &[&Lap]) -> Vec<Reading> {
+    // Warm-ups end in a closed loop: at a rate, where a server sleeps between requests, it may cost
+    // something else.
+    if run.loads.get(load).is_some_and(|load| load.rate.is_some()) {
+        return Vec::new();
+    }
     let mut costs = BTreeMap::<u32, Share>::new();
     for lap in laps {
         if let Some(share) = lap.cost_share() {

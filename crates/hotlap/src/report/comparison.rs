@@ -9,9 +9,9 @@ use hotlap_stats::{Bar, Effect, Estimate, Floor, Verdict};
 use serde::Serialize;
 
 use super::figure::{megabytes, micros, millis, per_second, ratio};
-use super::standing::{Against, Measure, Standing, confidence, families, is_compared};
-use super::summary::{load_words, state_note, verdict};
-use super::{Figure, date, sentence};
+use super::standing::{Against, Limited, Measure, Standing, confidence, families, is_compared};
+use super::summary::{load_name, load_title, load_words, state_note, verdict};
+use super::{Figure, KEEP_UP, date, sentence};
 use crate::record::{Load, Run};
 use crate::text::visible_json;
 
@@ -56,6 +56,12 @@ pub struct Side {
 pub struct Table {
     /// The load, in words.
     pub title: String,
+    /// ` under POST /bla`, for a sentence about one of several loads; empty for the only one.
+    #[serde(skip)]
+    pub under: String,
+    /// Whether the load offers a rate, so that latency is response time.
+    #[serde(skip)]
+    pub is_offered: bool,
     /// The servers that both runs have.
     pub servers: Vec<Server>,
 }
@@ -105,6 +111,20 @@ pub enum Incomparable {
         /// Servers of the other.
         ours: String,
     },
+    /// No load is in both.
+    #[error(
+        "{before} and {after} have no load in common: {theirs} in {before}, {ours} in {after}. Runs are compared under the same requests, connections, threads and rate: repeat one of the two with the load of the other"
+    )]
+    NoLoad {
+        /// The one run.
+        before: String,
+        /// The other.
+        after: String,
+        /// Loads of the one.
+        theirs: String,
+        /// Loads of the other.
+        ours: String,
+    },
 }
 
 /// A server or a load in both runs, as indices.
@@ -126,6 +146,17 @@ impl Comparison {
                 ours: named(after.0),
             });
         }
+        let loads = loads(before.0, after.0);
+        if loads.is_empty() {
+            let told =
+                |run: &Run| run.loads.iter().map(|l| asked(run, l)).collect::<Vec<_>>().join("; ");
+            return Err(Incomparable::NoLoad {
+                before: before.1.to_owned(),
+                after: after.1.to_owned(),
+                theirs: told(before.0),
+                ours: told(after.0),
+            });
+        }
         let mut comparison = Self {
             schema: 1,
             before: side(before),
@@ -135,24 +166,42 @@ impl Comparison {
             control: String::new(),
             warnings: warnings(before, after, &servers),
         };
-        for load in loads(before.0, after.0) {
-            comparison.load(before, after, load, &servers);
+        comparison.warnings.extend(alone(before, after, &loads));
+        let titles = Titles::of(before.0, after.0, &loads);
+        for load in loads {
+            comparison.load(before, after, load, &servers, &titles);
         }
         Ok(comparison)
     }
 
-    fn load(&mut self, before: (&Run, &str), after: (&Run, &str), load: Both, servers: &[Both]) {
+    fn load(
+        &mut self,
+        before: (&Run, &str),
+        after: (&Run, &str),
+        load: Both,
+        servers: &[Both],
+        titles: &Titles,
+    ) {
         let sides = (Standing::of(before.0, load.0), Standing::of(after.0, load.1));
         let confidence = confidence(before.0).max(confidence(after.0));
-        let mut table = Table { title: load_words(&after.0.loads[load.1]), servers: Vec::new() };
+        let mut table = Table {
+            title: titles.title(load.1),
+            under: titles.under(load.1),
+            is_offered: after.0.loads[load.1].rate.is_some(),
+            servers: Vec::new(),
+        };
         let found = compared(&sides, servers, confidence);
         for (&(old, new), against) in servers.iter().zip(&found) {
             let name = &after.0.servers[new].name;
-            self.sentences.push(sentence::verdict(
+            let said = sentence::verdict(
                 &format!("{name} of {}", after.1),
                 &format!("{} of {}", before.0.servers[old].name, before.1),
                 against,
-            ));
+            );
+            self.sentences.push(match table.under.strip_prefix(" under ") {
+                Some(load) => format!("{load}: {said}"),
+                None => said,
+            });
             table.servers.push(Server {
                 name: name.clone(),
                 versions: (
@@ -191,8 +240,12 @@ fn compared(sides: &(Standing, Standing), servers: &[Both], confidence: f64) -> 
         let effects = servers.iter().map(|pair| effect(sides, *pair, measure, confidence));
         effects.map(|e| Some((bar, e?.into()))).collect()
     }));
-    let of = |place: usize| Against::by(|measure| found[measure as usize][place]);
-    (0..servers.len()).map(of).collect()
+    let of = |(place, (old, new)): (usize, &Both)| {
+        let keep_up = sides.0.servers[*old].keeps_up && sides.1.servers[*new].keeps_up;
+        let limited = keep_up.then_some(Limited::Both);
+        Against { limited, ..Against::by(|measure| found[measure as usize][place]) }
+    };
+    servers.iter().enumerate().map(of).collect()
 }
 
 /// One server in both runs; none where the generator hides what the measure would say.
@@ -204,6 +257,10 @@ fn effect(
 ) -> Option<Effect> {
     let (old, new) = (&before.servers[old], &after.servers[new]);
     let is_bound = measure.is_bound_by_generator() && (old.is_bound || new.is_bound);
+    let is_offered = measure == Measure::Rate && old.keeps_up && new.keeps_up;
+    if is_offered || old.wrong + new.wrong > 0 {
+        return None;
+    }
     let found = || unpaired(new.readings(measure), old.readings(measure), confidence);
     if is_bound { None } else { found() }
 }
@@ -240,7 +297,10 @@ fn changes(
         before: level(before, old, measure),
         after: level(after, new, measure),
         ratio: against.of(measure).map(|(e, _)| ratio(&e.ratio)),
-        verdict: verdict(measure, against.of(measure).map(|(_, v)| v)).to_owned(),
+        verdict: match (measure, against.limited) {
+            (Measure::Rate, Some(Limited::Both)) => KEEP_UP.to_owned(),
+            _ => verdict(measure, against.of(measure).map(|(_, v)| v)).to_owned(),
+        },
         is_worse: against.of(measure).is_some_and(|(_, v)| v == Verdict::Worse),
     };
     Measure::ALL
@@ -306,18 +366,71 @@ fn servers(before: &Run, after: &Run) -> Vec<Both> {
     new.iter().filter_map(same).collect()
 }
 
-/// Loads of the same shape in both; where no shape is the same, the first of each.
+/// Loads that both runs have, by all that defines a load: see [`Load::is_same`].
 fn loads(before: &Run, after: &Run) -> Vec<Both> {
-    let shape = |load: &Load| (load.connections, load.keep_alive, load.pipeline);
     let mut both: Vec<Both> = Vec::new();
     for (new, load) in after.loads.iter().enumerate() {
-        let same = before.loads.iter().position(|l| shape(l) == shape(load));
-        both.extend(same.map(|old| (old, new)));
-    }
-    if both.is_empty() && !before.loads.is_empty() && !after.loads.is_empty() {
-        both.push((0, 0));
+        let is_same = |(old, other): &(usize, &Load)| {
+            let is_asked = load.request.is_empty() || other.request.is_empty();
+            let is_taken = both.iter().any(|(taken, _)| taken == old);
+            load.is_same(other) && !is_taken && (!is_asked || share_a_contract(before, after))
+        };
+        let same = before.loads.iter().enumerate().find(is_same);
+        both.extend(same.map(|(old, _)| (old, new)));
     }
     both
+}
+
+/// Whether some server of both runs was asked for the same contract, or the same path.
+fn share_a_contract(before: &Run, after: &Run) -> bool {
+    let theirs = || before.contract.split(", ");
+    after.contract.split(", ").any(|own| theirs().any(|other| other == own))
+}
+
+/// A load in words, with what it requests.
+fn asked(run: &Run, load: &Load) -> String {
+    let request = if load.request.is_empty() { &run.contract } else { &load.request };
+    format!("{request} with {}", load_words(load))
+}
+
+/// What the loads of two runs are called: with their requests, where these differ.
+struct Titles<'a> {
+    loads: &'a [Load],
+    all: Vec<&'a Load>,
+    are_many: bool,
+}
+
+impl<'a> Titles<'a> {
+    fn of(before: &'a Run, after: &'a Run, both: &[Both]) -> Self {
+        let all = before.loads.iter().chain(&after.loads).filter(|l| !l.request.is_empty());
+        Self { loads: &after.loads, all: all.collect(), are_many: both.len() > 1 }
+    }
+
+    fn title(&self, load: usize) -> String {
+        load_title(&self.loads[load], &self.all)
+    }
+
+    fn under(&self, load: usize) -> String {
+        match self.are_many {
+            true => format!(" under {}", load_name(&self.loads[load], &self.all)),
+            false => String::new(),
+        }
+    }
+}
+
+/// Loads that only one of the two runs has.
+fn alone(before: (&Run, &str), after: (&Run, &str), both: &[Both]) -> Vec<String> {
+    let only = |(run, name): (&Run, &str), of: fn(&Both) -> usize, other: &str| {
+        let loads = run.loads.iter().enumerate();
+        let left = loads.filter(|(place, _)| !both.iter().any(|pair| of(pair) == *place));
+        let said: Vec<String> = left.map(|(_, load)| asked(run, load)).collect();
+        (!said.is_empty())
+            .then(|| format!("Only {name} has {}: {other} has nothing like it.", said.join("; ")))
+    };
+    [only(before, |pair| pair.0, after.1), only(after, |pair| pair.1, before.1)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// What differs between the two runs beside the servers' own change.
@@ -339,8 +452,6 @@ fn warnings(before: (&Run, &str), after: (&Run, &str), servers: &[Both]) -> Vec<
     differ("The kernel", old.host.kernel.clone(), new.host.kernel.clone());
     differ("hotlap", old.hotlap.clone(), new.hotlap.clone());
     differ("The contract", old.contract.clone(), new.contract.clone());
-    let words = |run: &Run| run.loads.iter().map(load_words).collect::<Vec<_>>().join("; ");
-    differ("The load", words(old), words(new));
     let slice_words = super::summary::slice;
     let slice = |run: &Run| run.schedule.slice_ms.map_or("unknown".to_owned(), slice_words);
     differ("The length of a slice", slice(old), slice(new));

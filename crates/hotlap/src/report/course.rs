@@ -65,7 +65,11 @@ impl Course {
         let place = |run: &Run| run.servers.iter().position(|s| s.name == server);
         let own: Vec<&Run> = runs.iter().filter(|run| place(run).is_some()).collect();
         let last = *own.last()?;
-        let alike: Vec<&Run> = own.iter().copied().filter(|run| key(run) == key(last)).collect();
+        let is_alike = |run: &&Run| {
+            let loads = run.loads.first().zip(last.loads.first());
+            key(run) == key(last) && loads.is_none_or(|(load, other)| load.is_same(other))
+        };
+        let alike: Vec<&Run> = own.iter().copied().filter(is_alike).collect();
         let mut course = Self {
             server: server.to_owned(),
             title: title(last),
@@ -138,7 +142,6 @@ impl Course {
 #[derive(PartialEq)]
 struct Key<'a> {
     contract: &'a str,
-    load: Option<(usize, bool, usize)>,
     server_cpus: &'a [usize],
     cpu: &'a str,
     fingerprint: Option<&'a str>,
@@ -148,7 +151,6 @@ fn key(run: &Run) -> Key<'_> {
     let print = run.host.facts.iter().find(|(name, _)| name == "fingerprint");
     Key {
         contract: &run.contract,
-        load: run.loads.first().map(|l| (l.connections, l.keep_alive, l.pipeline)),
         server_cpus: &run.schedule.server_cpus,
         cpu: &run.host.cpu,
         fingerprint: print.map(|(_, print)| print.as_str()),

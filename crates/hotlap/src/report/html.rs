@@ -487,10 +487,10 @@ fn about(report: &Report) -> String {
     item("suite", run.suite.as_deref().unwrap_or_default());
     item("about", &run.about);
     item("began", &run.began);
-    item("took", &format!("{} s", run.took_s));
+    item("took", &run.took_s.map_or_else(String::new, |took_s| format!("{took_s} s")));
     item("seed of the order", &run.seed.to_string());
-    for load in &run.loads {
-        item("load", &format!("{} {}", load.request, super::summary::load_words(load)));
+    for load in &run.loads_in_words {
+        item("load", load);
     }
     let schedule = &run.schedule;
     let frozen = if schedule.freeze { ", servers out of their slice frozen" } else { "" };

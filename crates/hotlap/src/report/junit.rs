@@ -1,6 +1,6 @@
 //! The report as JUnit XML, which every CI shows as a list of tests: one case a server and load.
 
-use super::{INCONCLUSIVE, Measure, Report, Role, Row, Table};
+use super::{Failed, INCONCLUSIVE, Measure, Report, Role, Row, Table};
 use crate::text::visible_lines;
 
 /// Before the suite's last line.
@@ -12,33 +12,45 @@ const INDENT: &str = "  ";
 #[must_use]
 pub fn render(report: &Report) -> String {
     let mut cases: Vec<String> = Vec::new();
-    let (mut failures, mut errors, mut skipped) = (report.failed.len(), 0, 0);
-    for failed in &report.failed {
+    let (mut failures, mut errors, mut skipped) = (0, 0, 0);
+    // One that is out has results under no load.
+    let names = |failed: &Failed| match report.tables.len() {
+        0 => vec![failed.name.clone()],
+        _ => report.tables.iter().map(|table| name(table, &failed.name)).collect(),
+    };
+    let cases_of = |failed| names(failed).into_iter().map(move |name| (failed, name));
+    for (failed, name) in report.failed.iter().flat_map(cases_of) {
+        failures += 1;
         let text = format!("{}\n{}\n{}", failed.command, failed.last_words.join("\n"), failed.cure);
         let message = format!("{}: {}", failed.phase, failed.cause);
-        cases.push(case(&failed.name, "", &fault("failure", &message, &text)));
+        cases.push(case(&name, "", &fault("failure", &message, &text)));
     }
     for (table, row) in report.tables.iter().flat_map(|t| t.rows.iter().map(move |r| (t, r))) {
         if row.role == Role::Ceiling {
             continue;
         }
-        let broken: Vec<&str> =
-            report.broken.iter().filter(|b| b.0 == row.name).map(|b| b.1.as_str()).collect();
+        let own = report.broken.iter().filter(|b| b.server == row.name && b.load == table.load);
+        let broken: Vec<&str> = own.map(|b| b.sentence.as_str()).collect();
         let fault = match () {
             () if !broken.is_empty() => {
                 failures += 1;
                 fault("failure", broken[0], &broken.join("\n"))
             }
+            () if row.wrong_responses > 0 => {
+                failures += 1;
+                let message = format!("{} wrong responses", row.wrong_responses);
+                fault("failure", &message, &row.refused)
+            }
             () if row.requests_per_s.is_none() => {
                 errors += 1;
-                fault("error", "no lap counts", &report.warnings.join("\n"))
+                fault("error", "no lap counts", &row.refused)
             }
             () => undecided(row).map_or_else(String::new, |why| {
                 skipped += 1;
                 fault("skipped", why, &table.sentences.join("\n"))
             }),
         };
-        cases.push(case(&name(table, row), &said(row), &fault));
+        cases.push(case(&name(table, &row.name), &said(row), &fault));
     }
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"hotlap\" \
@@ -46,7 +58,7 @@ pub fn render(report: &Report) -> String {
          time=\"{}\" timestamp=\"{}\">\n{}\
          {INDENT}</testsuite>\n</testsuites>\n",
         cases.len(),
-        report.run.took_s,
+        report.run.took_s.unwrap_or(0.0),
         report.run.began.trim_end_matches('Z'),
         cases.concat()
     )
@@ -62,10 +74,11 @@ fn undecided(row: &Row) -> Option<&str> {
     known.all(|v| v.starts_with(INCONCLUSIVE)).then_some(first)
 }
 
-fn name(table: &Table, row: &Row) -> String {
+/// A server under a load: one case each.
+fn name(table: &Table, server: &str) -> String {
     match table.title.is_empty() {
-        true => row.name.clone(),
-        false => format!("{} ({})", row.name, table.title),
+        true => server.to_owned(),
+        false => format!("{server} ({})", table.title),
     }
 }
 

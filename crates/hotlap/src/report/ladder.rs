@@ -47,7 +47,13 @@ fn step(run: &Run, standing: &Standing, (to, from): Pair, found: &Against) -> St
         (difference(1e6 / level.value, &inverse), v)
     });
     let name = run.servers[to].name.clone();
-    let side_effect = side_effect(run, standing.load, to);
+    let other = &run.servers[from].name;
+    let short =
+        (sentence::short(&name, other).to_owned(), sentence::short(other, &name).to_owned());
+    let side_effect = match standing.servers[to].wrong {
+        0 => side_effect(run, standing.load, to),
+        n => format!("{} of its responses were wrong, so that its step has no price", count(n)),
+    };
     Step {
         load: standing.load,
         from: run.servers[from].name.clone(),
@@ -56,6 +62,7 @@ fn step(run: &Run, standing: &Standing, (to, from): Pair, found: &Against) -> St
             false => format!("{name}: {side_effect}."),
         },
         to: name,
+        short,
         caution: match side_effect.is_empty() {
             true => cpu.map_or("too few laps", |(d, v)| sentence::caution(&d, v)),
             false => "no rung: see below",

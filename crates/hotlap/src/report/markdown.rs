@@ -1,7 +1,6 @@
 //! The report as Markdown: a page of its own, or the summary of a job.
 
 use super::published::{Page, pages};
-use super::summary::asked;
 use super::{Figure, Report, Role, Row, Table, stress};
 use crate::text::visible;
 
@@ -13,7 +12,7 @@ pub fn render(report: &Report) -> String {
     let name = run.suite.as_ref().unwrap_or(&run.contract);
     let mut out = format!("# {number}{}\n\n", escape(name));
     if run.suite.is_some() {
-        out += &format!("*{}*\n\n", capital(asked(run.question)));
+        out += &format!("*{}*\n\n", capital(run.asked));
     }
     out += &paragraph(&run.about);
     out += &paragraph(&run.title.join(" · "));
@@ -86,7 +85,7 @@ fn paragraph(text: &str) -> String {
 }
 
 fn standings(table: &Table) -> String {
-    if table.rows.is_empty() {
+    if !table.is_measured {
         return String::new();
     }
     let has = |of: fn(&Row) -> bool| table.rows.iter().any(of);
@@ -128,6 +127,12 @@ fn standings(table: &Table) -> String {
         out += &format!("| {} |\n", cells.join(" | "));
     }
     out.push('\n');
+    if let Some(rate) = table.rate {
+        out += &format!(
+            "Open loop at {} requests/s: latency is counted from the moment a request was due.\n\n",
+            super::figure::rate(rate)
+        );
+    }
     let rates: Vec<f64> = table.rows.iter().filter_map(|r| r.response.as_ref()?.rate).collect();
     if let Some(rate) = rates.first() {
         out += &format!(

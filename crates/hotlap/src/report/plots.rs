@@ -72,7 +72,11 @@ pub fn of_table(report: &Report, table: &Table, cast: &Cast) -> Vec<Chart> {
     ];
     charts.push(staircase(report, table, cast));
     charts.push(steps(report, table, cast));
-    charts.push(percentiles("Service time at saturation", table, cast, |r| Some(&r.service)));
+    let service = match table.rate {
+        None => "Service time at saturation",
+        Some(_) => "Response time at the rate offered",
+    };
+    charts.push(percentiles(service, table, cast, |r| Some(&r.service)));
     charts.push(percentiles("Response time at a rate that all of them carry", table, cast, |r| {
         r.response.as_ref()
     }));

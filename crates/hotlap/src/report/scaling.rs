@@ -64,9 +64,10 @@ fn varied(loads: &[Load]) -> Option<Parameter> {
     let differs = |(_, of): &Parameter| loads.iter().any(|l| of(l) != of(&loads[0]));
     let mut varied = PARAMETERS.into_iter().filter(differs);
     let (one, others) = (varied.next()?, varied.next());
-    let alike = loads
-        .iter()
-        .all(|l| (l.keep_alive, l.request.as_str()) == (loads[0].keep_alive, &loads[0].request));
+    let alike = loads.iter().all(|l| {
+        (l.keep_alive, &l.request, l.rate)
+            == (loads[0].keep_alive, &loads[0].request, loads[0].rate)
+    });
     (alike && others.is_none()).then_some(one)
 }
 

@@ -4,10 +4,11 @@ use hotlap_stats::verdict::{CONTROL_DIFFERS, LEAST_RESTARTS};
 use hotlap_stats::{Effect, Estimate, Verdict, Why};
 
 use super::Figure;
-use super::figure::{bare, grouped, plural, ratio, rounded};
+use super::figure::{bare, count, grouped, plural, ratio, rounded};
 use super::standing::{Against, Found, Limited, Standing, is_compared};
 use super::summary::{in_order, is_measured};
-use crate::record::{Question, Run};
+use super::warning;
+use crate::record::{Question, Role, Run};
 
 /// More comparisons than this are read better in the table.
 const MOST: usize = 8;
@@ -21,9 +22,40 @@ pub fn sentences(run: &Run, standing: &Standing) -> Vec<String> {
         Question::Ladder => Vec::new(),
         _ => verdicts(run, standing).into_iter().chain(limited(run, standing)).collect(),
     };
+    sentences.extend(unfit(run, standing));
     let found = standing.servers.iter().filter_map(|s| s.against.as_ref());
     sentences.extend(needed((run, "this run", standing.load), found));
     sentences
+}
+
+/// Servers that sent wrong responses, and what follows; and why there is no figure at all, where
+/// no lap counts.
+fn unfit(run: &Run, standing: &Standing) -> Vec<String> {
+    let named =
+        |i: &usize| run.servers[*i].role != Role::Double && run.servers[*i].retired.is_none();
+    let all = || (0..run.servers.len()).filter(named);
+    let mut said = Vec::new();
+    for i in all().filter(|&i| standing.servers[i].wrong > 0) {
+        let wrong = match standing.servers[i].wrong {
+            1 => "1 of its responses was".to_owned(),
+            n => format!("{} of its responses were", count(n)),
+        };
+        let then = match Some(i) == standing.reference {
+            true => "so nothing is compared with it",
+            false => "so it is neither compared nor ranked",
+        };
+        said.push(format!("{}: {wrong} wrong, {then}.", run.servers[i].name));
+    }
+    let had = standing.servers.iter().map(|s| s.laps.1).sum::<u32>();
+    if all().next().is_some() && !standing.servers.iter().any(is_measured) {
+        said.push(match had {
+            0 => "No lap was finished, so there are no figures.".to_owned(),
+            1 => "The only lap failed a validity check, so there are no figures.".to_owned(),
+            n => format!("All {n} laps failed a validity check, so there are no figures."),
+        });
+        said.extend(all().filter_map(|i| warning::refused(run, standing.load, i, true)));
+    }
+    said
 }
 
 fn verdicts(run: &Run, standing: &Standing) -> Vec<String> {

@@ -11,11 +11,13 @@ use hotlap_stats::estimate::level;
 use hotlap_stats::percentile::Together;
 use hotlap_stats::stop::Goal;
 use hotlap_stats::verdict::{LEAST_RESTARTS, ranks, verdicts};
-use hotlap_stats::{Bar, Better, Comparison, Effect, Estimate, Floor, Reading, Verdict};
+use hotlap_stats::{
+    Bar, Better, Censored, Comparison, Effect, Estimate, Floor, Histogram, Reading, Verdict,
+};
 
 use super::bias;
 use super::latency::{Times, known};
-use crate::record::{Lap, Role, Run};
+use crate::record::{Gate, Lap, Role, Run};
 
 /// The confidence of every interval of a run, and 1 - the share of false alarms that is accepted
 /// over all comparisons of one table together. It is higher where the run was to end once it looked
@@ -49,6 +51,8 @@ pub enum Measure {
 pub struct Standing {
     /// Which load, as an index.
     pub load: usize,
+    /// The rate that the load offers; `None` in a closed loop.
+    pub offered: Option<f64>,
     /// Of every interval.
     pub confidence: f64,
     /// One a server of the run, in its order.
@@ -76,14 +80,18 @@ pub struct Measured {
     pub laps: (u32, u32),
     /// The generator was the limit in most of its laps.
     pub is_bound: bool,
+    /// It serves the rate that the load offers; never in a closed loop.
+    pub keeps_up: bool,
+    /// Wrong responses, in all of its laps: with any it is neither compared nor ranked.
+    pub wrong: u64,
     /// Requests/s, a reading a block.
     pub rates: Vec<Reading>,
     /// CPU time a request in nanoseconds, a reading a block.
     pub costs: Vec<Reading>,
-    /// The median service time in nanoseconds, a reading a block.
+    /// The median service time in nanoseconds, a reading a block; at a rate, response time.
     pub p50s: Vec<Reading>,
-    /// The 99th percentile of service time in nanoseconds, a reading a block whose laps have
-    /// answers enough to know it.
+    /// The 99th percentile of the same, a reading a block whose laps have answers enough to know
+    /// it.
     pub p99s: Vec<Reading>,
     /// Resident memory in bytes, a reading a block.
     pub memories: Vec<Reading>,
@@ -97,7 +105,8 @@ pub struct Measured {
     pub silent_rounds: u32,
     /// Against the reference.
     pub against: Option<Against>,
-    /// Service time at saturation, all counting laps merged.
+    /// Service time at saturation, all counting laps merged; response time under a load that offers
+    /// a rate.
     pub service: Times,
     /// Response time at the common rate, all counting laps merged, and the rate.
     pub response: Option<(Times, f64)>,
@@ -135,7 +144,7 @@ pub enum Limited {
     /// The generator limits the other. The requests/s over its lower bound, if they are lower by a
     /// verdict.
     Other(Option<Effect>),
-    /// The generator limits both.
+    /// The generator limits both, or both serve the rate that the load offers.
     Both,
 }
 
@@ -195,6 +204,7 @@ impl Standing {
         let reference = role(Role::Reference);
         let mut standing = Self {
             load,
+            offered: run.loads.get(load).and_then(|load| load.rate),
             confidence: confidence(run),
             probed: run.schedule.probed.iter().filter(|p| p.load == load).copied().collect(),
             reference,
@@ -238,8 +248,10 @@ impl Standing {
 
     /// Compares everyone with the reference.
     fn compare(&mut self, run: &Run) {
-        let Some(reference) = self.reference else { return };
-        let others = (0..self.servers.len()).filter(|&i| i != reference && is_compared(run, i));
+        let is_right = |i: usize| self.servers[i].wrong == 0;
+        let Some(reference) = self.reference.filter(|&i| is_right(i)) else { return };
+        let others = (0..self.servers.len())
+            .filter(|&i| i != reference && is_compared(run, i) && is_right(i));
         let pairs: Vec<Pair> = others.map(|i| (i, reference)).collect();
         for ((server, _), against) in pairs.iter().zip(self.compared(&pairs)) {
             self.servers[*server].against = Some(against);
@@ -272,11 +284,12 @@ impl Standing {
     ) -> Option<(Bar, Comparison)> {
         let bound = [server, other].iter().filter(|i| self.servers[**i].is_bound).count();
         let is_hidden = match measure {
-            Measure::Rate => bound == 2,
+            Measure::Rate => bound == 2 || self.keep_up(server, other),
             Measure::P50 | Measure::P99 => bound > 0,
             Measure::Cost | Measure::Memory => false,
         };
-        if is_hidden {
+        let is_wrong = [server, other].iter().any(|i| self.servers[*i].wrong > 0);
+        if is_hidden || is_wrong {
             return None;
         }
         let pairs = pairs(&self.side(server, measure), &self.side(other, measure));
@@ -290,12 +303,18 @@ impl Standing {
     fn with_bounds(&self, against: Against, (server, other): Pair) -> Against {
         let higher = |verdict| against.rate.filter(|(_, v)| *v == verdict).map(|(e, _)| e);
         let limited = match (self.servers[server].is_bound, self.servers[other].is_bound) {
+            (false, false) if self.keep_up(server, other) => Limited::Both,
             (false, false) => return against,
             (true, false) => Limited::Server(higher(Verdict::Better)),
             (false, true) => Limited::Other(higher(Verdict::Worse)),
             (true, true) => Limited::Both,
         };
         Against { rate: None, limited: Some(limited), ..against }
+    }
+
+    /// Whether two servers serve the rate that the load offers: their requests/s say nothing then.
+    fn keep_up(&self, server: usize, other: usize) -> bool {
+        self.servers[server].keeps_up && self.servers[other].keeps_up
     }
 
     /// By how much the way of measuring may have shifted `server` against `other`, in log units:
@@ -308,8 +327,10 @@ impl Standing {
     }
 
     /// Ranks the servers, see [`ranks`]: of two servers, that one is better which has more
-    /// requests/s by a verdict. Where the generator limits both, it is the one that costs less CPU
-    /// time per request; where it limits one, that one is better if even its lower bound is higher.
+    /// requests/s by a verdict. Where the generator limits both, or both serve the rate that is
+    /// offered, it is the one that costs less CPU time per request; where the generator limits one,
+    /// that one is better if even its lower bound is higher. Servers that sent wrong responses are
+    /// not ranked.
     ///
     /// A server that is compared with the reference keeps that verdict, so that a rank never
     /// contradicts a sentence. All other pairs are a family of their own.
@@ -335,7 +356,8 @@ impl Standing {
         }
         let contests = others.iter().map(|&(a, b)| {
             let (a, b) = (fit[a], fit[b]);
-            let is_by_cost = self.servers[a].is_bound && self.servers[b].is_bound;
+            let are_bound = self.servers[a].is_bound && self.servers[b].is_bound;
+            let is_by_cost = are_bound || self.keep_up(a, b);
             self.compared_in(a, b, if is_by_cost { Measure::Cost } else { Measure::Rate })
         });
         for (&(a, b), found) in others.iter().zip(judged(contests.collect())) {
@@ -352,13 +374,16 @@ impl Standing {
         }
     }
 
-    /// Whether a server has enough restarts, and a noise floor to be ranked beside.
+    /// Whether a server answers correctly, and has enough restarts and a noise floor to be ranked.
     fn can_rank(&self, server: usize) -> bool {
         let measured = &self.servers[server];
-        let by = if measured.is_bound { Measure::Cost } else { Measure::Rate };
+        let is_by_cost = measured.is_bound || measured.keeps_up;
+        let by = if is_by_cost { Measure::Cost } else { Measure::Rate };
         let mut restarts: Vec<u32> = measured.readings(by).iter().map(|r| r.heat).collect();
         restarts.dedup();
-        restarts.len() >= LEAST_RESTARTS as usize && !matches!(self.floor(by), Floor::Unusable(_))
+        measured.wrong == 0
+            && restarts.len() >= LEAST_RESTARTS as usize
+            && !matches!(self.floor(by), Floor::Unusable(_))
     }
 
     /// Which of two servers is better, as [`Self::rank`] orders them.
@@ -406,13 +431,14 @@ impl Measured {
 
     fn of(run: &Run, load: usize, server: usize) -> Self {
         let own = |lap: &&Lap| lap.server == server && lap.load == load;
-        let flat: Vec<&Lap> = run.laps.iter().filter(own).filter(|l| l.rate.is_none()).collect();
-        let good: Vec<&Lap> = flat.iter().copied().filter(|l| l.counts()).collect();
+        let offered = run.loads.get(load).and_then(|load| load.rate);
+        let main: Vec<&Lap> = run.laps.iter().filter(own).filter(|l| run.is_main(l)).collect();
+        let good: Vec<&Lap> = main.iter().copied().filter(|l| l.counts()).collect();
         let paced: Vec<&Lap> = run
             .laps
             .iter()
             .filter(own)
-            .filter(|l| l.rate.is_some() && l.counts() && has_responses(l))
+            .filter(|l| !run.is_main(l) && l.counts() && has_responses(l))
             .collect();
         let blocks = blocks(&good);
         let spent = |lap: &&Lap| Some((lap.heat, lap.block, lap.cost_share()?));
@@ -421,7 +447,7 @@ impl Measured {
         let costs = readings(good.iter().filter_map(spent));
         let quantile = |q: f64| {
             move |laps: &[&Lap]| {
-                let times = Times::merged(laps.iter().map(|l| (&l.service, &l.service_censored)));
+                let times = Times::merged(laps.iter().map(|lap| times(lap, offered)));
                 // Rounds and restarts are the units of the interval, so that samples of one round
                 // may depend on each other: it is enough that they reach the percentile.
                 known(&times.survival(), q, Together::ONE).map(|found| found.ns as f64)
@@ -435,8 +461,10 @@ impl Measured {
         let confidence = confidence(run);
         Self {
             rank: None,
-            laps: (good.len() as u32, flat.len() as u32),
+            laps: (good.len() as u32, main.len() as u32),
             is_bound: bound * 2 > good.len(),
+            keeps_up: offered.is_some() && keeps_up(&good),
+            wrong: run.laps.iter().filter(own).map(wrong).sum(),
             rate: level(&rates, confidence),
             cost: level(&costs, confidence),
             rates,
@@ -447,7 +475,7 @@ impl Measured {
             memories: each(&blocks, memory),
             silent_rounds: silent_blocks(answered()),
             against: None,
-            service: Times::merged(good.iter().map(|l| (&l.service, &l.service_censored))),
+            service: Times::merged(good.iter().map(|lap| times(lap, offered))),
             response: paced.last().and_then(|l| l.rate).map(|rate| {
                 let laps = paced.iter().map(|l| (&l.response, &l.response_censored));
                 (Times::merged(laps), rate)
@@ -501,6 +529,33 @@ fn blocks<'a>(laps: &[&'a Lap]) -> Blocks<'a> {
         blocks.entry((lap.heat, lap.block)).or_default().push(lap);
     }
     blocks
+}
+
+/// Response times of a lap where its load offers a rate, else service times.
+fn times(lap: &Lap, offered: Option<f64>) -> (&Histogram, &Censored) {
+    match offered {
+        None => (&lap.service, &lap.service_censored),
+        Some(_) => (&lap.response, &lap.response_censored),
+    }
+}
+
+/// The least share of the requests that are offered which a server answers that keeps up with them.
+const KEEPS_UP: f64 = 0.98;
+
+/// Whether laps at a rate answered what was offered, but for one request that each lap's edge cuts.
+fn keeps_up(laps: &[&Lap]) -> bool {
+    let due: u64 = laps.iter().map(|lap| lap.due).sum();
+    let answers: u64 = laps.iter().map(|lap| lap.answers + 1).sum();
+    !laps.is_empty() && answers as f64 >= KEEPS_UP * due as f64
+}
+
+/// Wrong responses of a lap.
+fn wrong(lap: &Lap) -> u64 {
+    let of = |gate: &Gate| match gate {
+        Gate::WrongAnswers { wrong, .. } => *wrong,
+        _ => 0,
+    };
+    lap.failed.iter().map(of).sum()
 }
 
 /// Whether anything is known of the response times of a lap, answered or not.

@@ -3,18 +3,18 @@
 
 use hotlap_stats::estimate::{level, median};
 use hotlap_stats::percentile::Together;
-use hotlap_stats::{Effect, Estimate, Floor, Percentile, Survival, Verdict, Why};
+use hotlap_stats::{Effect, Estimate, Floor, Verdict, Why};
 
 use super::bias;
 use super::figure::{
     self, bare, megabytes, micros, millis, per_second, percent, plural, ratio, rounded,
 };
-use super::latency::{known, latency};
-use super::standing::{Measure, Measured, Standing};
+use super::latency::latency;
+use super::standing::{Limited, Measure, Measured, Standing};
 use super::stress::Stress;
 use super::{
-    Against, DEARER, ErrorCount, Failed, Figure, Heading, Host, LONGER, Lap, MORE, Noise, Report,
-    Row, SLOWER, Start, Table, Warmup, date, ladder, published, scaling, sentence, warning,
+    Against, DEARER, ErrorCount, Failed, Figure, Heading, Host, KEEP_UP, LONGER, Lap, MORE, Noise,
+    Report, Row, SLOWER, Start, Table, date, ladder, published, scaling, sentence, warning,
 };
 use crate::record::{self, Question, Role, Run, State};
 
@@ -44,8 +44,8 @@ impl Report {
             scaling,
             absent: run.absent.clone(),
             stress: Stress::of(run),
-            starts: run.starts.iter().map(|s| start(run, s)).collect(),
-            laps: run.laps.iter().map(|l| lap(run, l)).collect(),
+            starts: run.starts.iter().map(|s| Start::of(run, s)).collect(),
+            laps: run.laps.iter().map(|l| Lap::of(run, l)).collect(),
             broken: Vec::new(),
         }
     }
@@ -57,7 +57,7 @@ fn heading(run: &Run) -> Heading {
         contract: run.contract.clone(),
         title: title(run),
         began: date::utc(run.began_ms),
-        took_s: rounded(run.took_ms as f64 / 1e3),
+        took_s: (run.took_ms > 0).then(|| rounded(run.took_ms as f64 / 1e3)),
         state: run.state,
         state_note: state_note(run),
         command: shell_words::join(&run.command),
@@ -66,14 +66,16 @@ fn heading(run: &Run) -> Heading {
         suite: run.suite.clone(),
         about: run.about.clone(),
         question: run.question,
+        asked: asked(run.question),
         seed: run.seed,
         loads: run.loads.clone(),
+        loads_in_words: run.loads.iter().map(request_and_load).collect(),
         schedule: run.schedule.clone(),
     }
 }
 
 /// What is asked, as a question.
-pub(super) fn asked(question: Question) -> &'static str {
+fn asked(question: Question) -> &'static str {
     match question {
         Question::Compare => "which is faster?",
         Question::Ladder => "what does each step cost?",
@@ -98,6 +100,9 @@ pub(super) fn state_note(run: &Run) -> String {
         State::Interrupted => {
             format!("This run was interrupted. These are the {laps} laps until then.")
         }
+        State::Invalid => {
+            "No lap of this run passed its validity checks: it measured nothing.".to_owned()
+        }
         State::Failed => format!(
             "This run was ended by an error of hotlap itself. These are the {laps} laps until then."
         ),
@@ -119,7 +124,7 @@ fn title(run: &Run) -> Vec<String> {
         parts.push(format!("server on {server}, generator on {generator}"));
     }
     let heats = run.laps.iter().map(|l| l.heat + 1).max().unwrap_or(0);
-    let blocks = run.laps.iter().filter(|l| l.rate.is_none()).map(|l| l.block + 1).max();
+    let blocks = run.laps.iter().filter(|l| run.is_main(l)).map(|l| l.block + 1).max();
     if let Some(blocks) = blocks {
         let (heats, blocks) = (plural(heats as usize, "heat"), plural(blocks as usize, "block"));
         parts.push(format!("{heats} × {blocks}"));
@@ -146,7 +151,40 @@ pub(super) fn load_words(load: &record::Load) -> String {
     if load.threads > 1 {
         words += &format!(", {} generator threads", load.threads);
     }
+    if let Some(rate) = load.rate {
+        words += &format!(", {} requests/s offered", figure::rate(rate));
+    }
     words
+}
+
+fn request_and_load(load: &record::Load) -> String {
+    format!("{} {}", load.request, load_words(load)).trim_start().to_owned()
+}
+
+/// What a load among several is called in a sentence: its name, or what it is; with its request,
+/// where the loads differ in it.
+pub(super) fn load_name(load: &record::Load, among: &[&record::Load]) -> String {
+    let name = if load.name.is_empty() { load_words(load) } else { load.name.clone() };
+    let differ = among.iter().any(|other| other.request != load.request);
+    match differ && !load.request.is_empty() && name != load.request {
+        true => format!("{name}, {}", load.request),
+        false => name,
+    }
+}
+
+/// The same as a title: with what it is in any case.
+pub(super) fn load_title(load: &record::Load, among: &[&record::Load]) -> String {
+    let (name, words) = (load_name(load, among), load_words(load));
+    if load.name.is_empty() { name } else { format!("{name}: {words}") }
+}
+
+/// ` under POST /bla`, for a sentence about one of several loads; empty for the only one.
+pub(super) fn under(run: &Run, load: usize) -> String {
+    let all: Vec<&record::Load> = run.loads.iter().collect();
+    match run.loads.get(load).filter(|_| run.loads.len() > 1) {
+        Some(load) => format!(" under {}", load_name(load, &all)),
+        None => String::new(),
+    }
 }
 
 /// `core 0`, `cores 0–3`, `cores 0, 2`.
@@ -178,13 +216,16 @@ fn table(run: &Run, standing: &Standing) -> Table {
         |i: &usize| run.servers[*i].role != Role::Double && run.servers[*i].retired.is_none();
     let mut order: Vec<usize> = (0..run.servers.len()).filter(shown).collect();
     in_order(run, standing, &mut order);
+    let all: Vec<&record::Load> = run.loads.iter().collect();
     Table {
         load: standing.load,
-        title: match run.loads.len() {
+        title: match all.len() {
             1 => String::new(),
-            _ if load.name.is_empty() => load_words(load),
-            _ => format!("{}: {}", load.name, load_words(load)),
+            _ => load_title(load, &all),
         },
+        under: under(run, standing.load),
+        rate: load.rate.map(rounded),
+        is_measured: standing.servers.iter().any(is_measured),
         reference: standing.reference.map(|r| run.servers[r].name.clone()),
         noise: noise(run, standing),
         rows: order.into_iter().map(|server| row(run, standing, server)).collect(),
@@ -221,7 +262,8 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
     let (server, measured) = (&run.servers[index], &standing.servers[index]);
     let laps: Vec<&record::Lap> =
         run.laps.iter().filter(|l| l.server == index && l.load == standing.load).collect();
-    let usages = || laps.iter().filter(|l| l.rate.is_none()).filter_map(|l| l.usage.as_ref());
+    let main: Vec<&record::Lap> = laps.iter().copied().filter(|l| run.is_main(l)).collect();
+    let usages = || main.iter().filter_map(|l| l.usage.as_ref());
     let most = |bytes: fn(&hotlap_harness::lap::Usage) -> u64| {
         usages().map(bytes).filter(|b| *b > 0).max().map(|b| megabytes(b as f64))
     };
@@ -244,16 +286,18 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
         of_alone: level(&measured.of_alone, standing.confidence).as_ref().map(ratio),
         instructions_user: instructions(run, standing.load, index, |c| Some(c.instructions_user)),
         instructions_kernel: instructions(run, standing.load, index, |c| c.instructions_kernel),
-        switches: switches(&laps),
+        switches: switches(&main),
         against: measured.against.and_then(|a| against(run, standing, &a)),
-        service: latency(&measured.service, together(None)),
+        refused: warning::refused(run, standing.load, index, true).unwrap_or_default(),
+        wrong_responses: measured.wrong,
+        service: latency(&measured.service, together(load.rate)),
         response: measured
             .response
             .as_ref()
             .map(|(times, rate)| latency(times, together(Some(*rate)))),
         rss_mb: most(|u| u.rss_bytes),
         pss_mb: most(|u| u.pss_bytes.unwrap_or(0)),
-        cpu_percent: cpu_percent(&laps),
+        cpu_percent: cpu_percent(&main),
         errors: errors_by_kind.iter().map(|e| e.count).sum(),
         errors_by_kind,
         ready_ms: middle(
@@ -299,11 +343,7 @@ fn notes(run: &Run, load: usize, server: usize) -> Vec<String> {
     notes.extend(run.servers[server].part.cpus.map(|n| scaling::beyond(run, n)));
     notes.push(ladder::side_effect(run, load, server));
     notes.retain(|note| !note.is_empty());
-    for note in run.starts.iter().filter(|s| s.server == server).flat_map(|s| &s.notes) {
-        if !notes.contains(note) {
-            notes.push(note.clone());
-        }
-    }
+    notes.extend(warning::notes_of(run, server));
     notes
 }
 
@@ -326,12 +366,12 @@ fn errors(laps: &[&record::Lap]) -> Vec<ErrorCount> {
     counts
 }
 
-/// A sum over laps that count, per request.
+/// A sum over those laps that count, per request.
 fn per_request(
     laps: &[&record::Lap],
     figure: impl Fn(&hotlap_harness::lap::Usage) -> Option<u64>,
 ) -> Option<f64> {
-    let usages = laps.iter().filter(|l| l.counts() && l.rate.is_none()).filter_map(|l| l.usage);
+    let usages = laps.iter().filter(|l| l.counts()).filter_map(|l| l.usage);
     let (sum, requests) = usages
         .filter_map(|u| Some((figure(&u)?, u.requests)))
         .fold((0, 0), |(s, r), (n, requests)| (s + n, r + requests));
@@ -357,7 +397,7 @@ fn switches(laps: &[&record::Lap]) -> Option<Figure> {
 }
 
 fn cpu_percent(laps: &[&record::Lap]) -> Option<Figure> {
-    let usages = laps.iter().filter(|l| l.counts() && l.rate.is_none()).filter_map(|l| l.usage);
+    let usages = laps.iter().filter(|l| l.counts()).filter_map(|l| l.usage);
     let known = usages.filter_map(|u| Some((u.cpu_ns?, u.wall_ns)));
     let (cpu, wall) = known.fold((0, 0), |(c, w), (cpu, wall)| (c + cpu, w + wall));
     (wall > 0).then(|| {
@@ -368,7 +408,11 @@ fn cpu_percent(laps: &[&record::Lap]) -> Option<Figure> {
 
 fn against(run: &Run, standing: &Standing, found: &super::standing::Against) -> Option<Against> {
     let ratio_of = |measure| found.of(measure).map(|(e, _)| ratio(&e.ratio));
-    let said = |measure| verdict(measure, found.of(measure).map(|(_, v)| v)).to_owned();
+    let is_offered = standing.offered.is_some() && matches!(found.limited, Some(Limited::Both));
+    let said = |measure| match measure {
+        Measure::Rate if is_offered => KEEP_UP.to_owned(),
+        _ => verdict(measure, found.of(measure).map(|(_, v)| v)).to_owned(),
+    };
     Some(Against {
         reference: run.servers[standing.reference?].name.clone(),
         requests_per_s: ratio_of(Measure::Rate),
@@ -464,75 +508,6 @@ fn failed(run: &Run, standings: &[Standing], index: usize) -> Option<Failed> {
         cure: why.cure.clone(),
         published: standings.iter().flat_map(|s| published::published(run, s, index)).collect(),
     })
-}
-
-fn start(run: &Run, start: &record::Start) -> Start {
-    Start {
-        server: run.servers[start.server].name.clone(),
-        heat: start.heat + 1,
-        ready_ms: start.ready_ms.map(rounded),
-        rss_mb: start.rss_bytes.map(|bytes| rounded(bytes as f64 / 1e6)),
-        warmups: start
-            .warmups
-            .iter()
-            .map(|w| Warmup {
-                load: w.load,
-                class: warning::class(w.class).to_owned(),
-                steady_ms: rounded(w.steady_ms),
-                window_ms: rounded(w.window_ms),
-                curve: w.curve.iter().map(|r| rounded(*r)).collect(),
-            })
-            .collect(),
-    }
-}
-
-fn lap(run: &Run, lap: &record::Lap) -> Lap {
-    let times = match lap.rate {
-        Some(_) => Survival::new(&lap.response, &lap.response_censored),
-        None => Survival::new(&lap.service, &lap.service_censored),
-    };
-    let (p50, p99, longest) =
-        (times.quantile(0.5), known(&times, 0.99, Together::ONE), times.longest());
-    let bound = |name: &str, of: Option<Percentile>| {
-        of.filter(|found| found.is_lower_bound).map(|_| name.to_owned())
-    };
-    let bounds = [bound("p50", Some(p50)), bound("p99", p99), bound("max", Some(longest))];
-    let usage = lap.usage.as_ref();
-    let megabytes = |bytes: u64| (bytes > 0).then(|| rounded(bytes as f64 / 1e6));
-    let ms = |ns: f64| rounded(ns / 1e6);
-    Lap {
-        server: run.servers[lap.server].name.clone(),
-        load: lap.load,
-        heat: lap.heat + 1,
-        block: lap.block + 1,
-        place: lap.place + 1,
-        rate: lap.rate.map(rounded),
-        at_s: lap.at_ms as f64 / 1e3,
-        window_s: rounded(lap.window_ns as f64 / 1e9),
-        answers: lap.answers,
-        errors: lap.failures(),
-        requests_per_s: rounded(lap.requests_per_s()),
-        cpu_us: lap.cost_ns().map(|ns| rounded(ns / 1e3)),
-        p50_ms: ms(p50.ns as f64),
-        p99_ms: p99.map(|found| ms(found.ns as f64)),
-        max_ms: ms(longest.ns as f64),
-        lower_bounds: bounds.into_iter().flatten().collect(),
-        rss_mb: usage.and_then(|u| megabytes(u.rss_bytes)),
-        pss_mb: usage.and_then(|u| megabytes(u.pss_bytes?)),
-        cpu_percent: usage
-            .filter(|u| u.wall_ns > 0)
-            .and_then(|u| Some(rounded(u.cpu_ns? as f64 / u.wall_ns as f64 * 100.0))),
-        generator_percent: rounded(lap.generator.1 * 100.0),
-        series_answers: lap.series.iter().map(|t| t.answers).collect(),
-        series_mean_ms: lap
-            .series
-            .iter()
-            .map(|t| ms(t.sum_ns as f64 / t.answers.max(1) as f64))
-            .collect(),
-        series_max_ms: lap.series.iter().map(|t| ms(t.max_ns as f64)).collect(),
-        doubts: lap.failed.iter().map(warning::gate).collect(),
-        counts: lap.counts(),
-    }
 }
 
 /// For sentences: whether a server was measured at all.

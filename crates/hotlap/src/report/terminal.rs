@@ -6,8 +6,7 @@
 
 use super::layout::{Column, Layout};
 use super::published::{Page, pages};
-use super::summary::asked;
-use super::{Absent, Failed, Figure, Report, Role, Row, Step, Table, sentence, stress};
+use super::{Absent, Failed, Figure, Report, Role, Row, Step, Table, stress};
 use crate::text::visible;
 
 /// Escape codes, or nothing.
@@ -38,7 +37,7 @@ pub fn render(report: &Report, width: usize, color: bool) -> String {
     let ink = if color { COLOR } else { PLAIN };
     let mut out = String::from("\n");
     if let Some(suite) = &report.run.suite {
-        let asks = format!("{suite}: {}", asked(report.run.question));
+        let asks = format!("{suite}: {}", report.run.asked);
         out += &painted(&wrap(&asks, 2, width), ink.bold, ink.off);
         out += &wrap(&report.run.about, 2, width);
         out.push('\n');
@@ -53,9 +52,10 @@ pub fn render(report: &Report, width: usize, color: bool) -> String {
         if !table.title.is_empty() {
             out += &painted(&wrap(&table.title, 2, width), ink.bold, ink.off);
         }
-        if !table.rows.is_empty() {
+        if table.is_measured {
             out += &standings(table, width, ink);
             out.push('\n');
+            out += &at_rate(table, width);
         }
         for sentence in &table.sentences {
             out += &painted(&wrap(sentence, 2, width), ink.bold, ink.off);
@@ -92,6 +92,20 @@ pub fn render(report: &Report, width: usize, color: bool) -> String {
         out = out.replace("\n\n\n", "\n\n");
     }
     out
+}
+
+/// What latencies at a load's own rate are; empty for a closed loop.
+fn at_rate(table: &Table, width: usize) -> String {
+    let Some(rate) = table.rate else { return String::new() };
+    let rate = super::figure::rate(rate);
+    wrap(
+        &format!(
+            "Open loop at {rate} requests/s: p50 and p99 are counted from the moment a request was \
+             due."
+        ),
+        2,
+        width,
+    )
 }
 
 /// From so many servers on, what a sentence would say of each is set as a table.
@@ -136,8 +150,8 @@ fn ladder(report: &Report, table: &Table, width: usize, ink: Ink) -> String {
     let cells = |of: &dyn Fn(&Step) -> String| steps.iter().map(|s| of(s)).collect::<Vec<_>>();
     let figure = |f: &Option<Figure>| f.as_ref().map_or_else(|| "–".to_owned(), Figure::full);
     let columns = vec![
-        Column::name("step", "step", cells(&|s| visible(sentence::short(&s.to, &s.from)))),
-        Column::name("on", "on", cells(&|s| visible(sentence::short(&s.from, &s.to)))),
+        Column::name("step", "step", cells(&|s| visible(&s.short.0))),
+        Column::name("on", "on", cells(&|s| visible(&s.short.1))),
         Column::right("CPU a request", "CPU\na request", cells(&|s| figure(&s.cpu_us))),
         Column::right("wall time", "wall\ntime", cells(&|s| figure(&s.wall_us))).goes(1),
         Column::left("", "", cells(&|s| s.caution.to_owned())),

@@ -6,9 +6,10 @@ use hotlap_stats::Reading;
 use hotlap_stats::estimate::{level, median};
 
 use super::bias;
-use super::figure::{count, grouped, plural};
+use super::figure::{count, grouped, plural, rate};
 use super::standing::{Measured, Standing};
-use crate::record::{Class, Gate, Role, Run};
+use super::summary::{is_measured, under};
+use crate::record::{self, Class, Gate, Lap, Role, Run};
 
 /// Everything that a reader must know before trusting the table.
 #[must_use]
@@ -21,7 +22,7 @@ pub fn warnings(run: &Run, standings: &[Standing]) -> Vec<String> {
             if run.servers[server].retired.is_some() || role == Role::Double {
                 continue;
             }
-            let name = &run.servers[server].name;
+            let name = &format!("{}{}", run.servers[server].name, under(run, standing.load));
             if let Some(moved) = moved(&measured.costs) {
                 let percent = grouped(100.0 * moved.abs(), 0);
                 let which = if moved < 0.0 { "cheaper" } else { "dearer" };
@@ -43,8 +44,12 @@ pub fn warnings(run: &Run, standings: &[Standing]) -> Vec<String> {
                 of_alone.and_then(|of_alone| bias::warning(name, &of_alone, run.schedule.slice_ms)),
             );
             warnings.extend(silent(name, measured));
-            warnings.extend(left_out(run, standing.load, server, false));
-            warnings.extend(left_out(run, standing.load, server, true));
+            warnings.extend(behind(name, measured, standing.offered));
+            // Where nothing counts, the table itself says why.
+            if standing.servers.iter().any(is_measured) {
+                warnings.extend(refused(run, standing.load, server, true));
+            }
+            warnings.extend(refused(run, standing.load, server, false));
         }
     }
     warnings.extend(never_steady(run));
@@ -64,15 +69,25 @@ fn bound(run: &Run, standing: &Standing) -> Option<String> {
     if names.is_empty() {
         return None;
     }
-    let load = match run.loads.get(standing.load) {
-        Some(load) if run.loads.len() > 1 => format!(" (load {})", load.name),
-        _ => String::new(),
-    };
     Some(format!(
-        "{}{load}: requests/s is a lower bound (≥), because the load generator was busy. Give it \
+        "{}{}: requests/s is a lower bound (≥), because the load generator was busy. Give it \
          more cores (-t 2), or the server fewer (--cpus 1).",
-        names.join(", ")
+        names.join(", "),
+        under(run, standing.load)
     ))
+}
+
+/// That a server does not serve the rate that its load offers.
+fn behind(name: &str, measured: &Measured, offered: Option<f64>) -> Option<String> {
+    let (offered, reached) = (offered?, measured.rate.as_ref()?);
+    (!measured.keeps_up).then(|| {
+        format!(
+            "{name} served {} of the {} requests/s that were offered: requests queued, and response \
+             times grew for as long as a lap took. Offer less to measure them.",
+            rate(reached.value),
+            rate(offered)
+        )
+    })
 }
 
 /// Rounds in which a server sent no response.
@@ -122,23 +137,79 @@ fn waits_for_acknowledgements(measured: &Measured) -> bool {
     busy < 0.5 && ms(0.1) >= 39.5 && ms(0.5) < 60.0
 }
 
-/// Laps of a server that do not count, and the reason of the first: those in a closed loop, or
-/// those at a rate, which no other figure but the response time rests on.
-fn left_out(run: &Run, load: usize, server: usize, paced: bool) -> Option<String> {
-    let own =
-        |l: &&crate::record::Lap| l.server == server && l.load == load && l.rate.is_some() == paced;
-    let laps: Vec<_> = run.laps.iter().filter(own).collect();
-    let out: Vec<_> = laps.iter().filter(|l| !l.counts()).collect();
-    let first = out.first()?.failed.iter().find(|g| g.invalidates())?;
-    let (name, all) = (&run.servers[server].name, plural(laps.len(), "lap"));
-    let (out, why) = (out.len(), gate(first));
-    Some(match paced {
-        false => format!("{name}: {out} of {all} left out, the first because {why}."),
-        true => format!(
-            "{name}: {out} of {all} at a rate left out of the response time, the first because \
-             {why}; requests/s and cost do not rest on them."
+/// Laps of a server that do not count, the validity checks that they failed, and what to do; of the
+/// main laps of a load, or else of those at a common rate, on which response times alone rest.
+#[must_use]
+pub fn refused(run: &Run, load: usize, server: usize, main: bool) -> Option<String> {
+    let own = |l: &&Lap| l.server == server && l.load == load && run.is_main(l) == main;
+    let laps: Vec<&Lap> = run.laps.iter().filter(own).collect();
+    let first = |lap: &&Lap| lap.failed.iter().find(|g| g.invalidates()).cloned();
+    let gates: Vec<Gate> = laps.iter().filter_map(first).collect();
+    let mut checks: Vec<(&Gate, usize)> = Vec::new();
+    for failed in &gates {
+        match checks.iter_mut().find(|(known, _)| check(known).0 == check(failed).0) {
+            Some((_, times)) => *times += 1,
+            None => checks.push((failed, 1)),
+        }
+    }
+    checks.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
+    let (most, _) = checks.first()?;
+    let name = format!("{}{}", run.servers[server].name, under(run, load));
+    let out = match (laps.len(), gates.len()) {
+        (1, 1) => "its only lap does".to_owned(),
+        (all, out) if all == out => format!("all {all} laps do"),
+        (all, 1) => format!("1 of {} does", plural(all, "lap")),
+        (all, out) => format!("{out} of {} do", plural(all, "lap")),
+    };
+    let which = if main { "" } else { " at a common rate" };
+    let why = match checks.as_slice() {
+        [(only, 1)] => gate(only),
+        [(only, _)] => format!("{} in the first of them", gate(only)),
+        many => {
+            let each = |(failed, times): &(&Gate, usize)| {
+                format!("{times} × {} (first: {})", check(failed).0, gate(failed))
+            };
+            many.iter().map(each).collect::<Vec<_>>().join(", ")
+        }
+    };
+    let rest = match main {
+        true => "",
+        false => " Requests/s and CPU time do not rest on them.",
+    };
+    Some(format!("{name}: {out} not count{which}: {why}. {}{rest}", check(most).1))
+}
+
+/// A validity check in a word or two, and what to do about laps that fail it.
+fn check(gate: &Gate) -> (&'static str, &'static str) {
+    match gate {
+        Gate::LittlesLaw { .. } => (
+            "Little's law",
+            "Something delayed requests outside of the server: repeat the run while nothing else is \
+             at work on the machine.",
         ),
-    })
+        Gate::Connections { .. } => (
+            "connections",
+            "See whether the server limits its connections (backlog, `ulimit -n`), or use fewer (-c).",
+        ),
+        Gate::Bytes { .. } => (
+            "bytes",
+            "The server sends more or less than its responses: `hotlap check` shows them.",
+        ),
+        Gate::Generator { .. } => ("generator", "Give the generator more cores (-t)."),
+        Gate::Failures { .. } => (
+            "failed requests",
+            "Look into the server's log, and try fewer connections (-c) or a longer --timeout.",
+        ),
+        Gate::WrongAnswers { .. } => (
+            "wrong responses",
+            "If that response is right, say so with --expect-status and --expect-body.",
+        ),
+        Gate::Late { .. } => ("lateness", "Give the generator more cores (-t), or lower the rate."),
+        Gate::SideEffect { .. } => (
+            "side effect",
+            "See whether the server drops work, and whether `counts` names the right file.",
+        ),
+    }
 }
 
 fn never_steady(run: &Run) -> Option<String> {
@@ -161,27 +232,50 @@ fn never_steady(run: &Run) -> Option<String> {
     })
 }
 
-/// What was noted at the starts; the same note of several servers is told once.
+/// What was noted at the starts, each note once.
 fn notes(run: &Run) -> Vec<String> {
-    let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
-    for start in &run.starts {
-        let server = &run.servers[start.server];
-        if server.role == Role::Double {
-            continue;
-        }
-        for note in &start.notes {
-            match said.iter_mut().find(|(told, _)| told == note) {
-                None => said.push((note, vec![&server.name])),
-                Some((_, names)) if names.contains(&server.name.as_str()) => {}
-                Some((_, names)) => names.push(&server.name),
+    let mut said: Vec<(String, Vec<usize>)> = Vec::new();
+    let is_shown = |server: usize| run.servers[server].role != Role::Double;
+    for server in (0..run.servers.len()).filter(|server| is_shown(*server)) {
+        for note in notes_of(run, server) {
+            match said.iter_mut().find(|(known, _)| *known == note) {
+                None => said.push((note, vec![server])),
+                Some((_, servers)) => servers.push(server),
             }
         }
     }
-    let line = |(note, names): (&str, Vec<&str>)| match names.len() {
+    said.into_iter().map(|(note, servers)| noted(run, &note, servers)).collect()
+}
+
+/// A note with the servers that it is about. The ceiling, which nobody named, is not counted among
+/// others.
+fn noted(run: &Run, note: &str, mut servers: Vec<usize>) -> String {
+    let is_named = |server: &usize| run.servers[*server].role != Role::Ceiling;
+    if servers.iter().any(is_named) {
+        servers.retain(is_named);
+    }
+    let named = |server: &record::Server| !matches!(server.role, Role::Ceiling | Role::Double);
+    let all = run.servers.iter().filter(|s| named(s) && s.retired.is_none()).count();
+    let names: Vec<&str> = servers.iter().map(|i| run.servers[*i].name.as_str()).collect();
+    match names.len() {
         0..=3 => format!("{}: {note}", names.join(", ")),
+        n if n >= all => format!("All {n} servers: {note}"),
         n => format!("{n} servers: {note}"),
-    };
-    said.into_iter().map(line).collect()
+    }
+}
+
+/// What was noted at the starts of one server. Notes that differ in their numbers alone, as in a
+/// port that each start chooses anew, are one: the first.
+#[must_use]
+pub fn notes_of(run: &Run, server: usize) -> Vec<String> {
+    let numberless = |note: &str| note.replace(|c: char| c.is_ascii_digit(), "");
+    let mut notes: Vec<String> = Vec::new();
+    for note in run.starts.iter().filter(|s| s.server == server).flat_map(|s| &s.notes) {
+        if !notes.iter().any(|known| numberless(known) == numberless(note)) {
+            notes.push(note.clone());
+        }
+    }
+    notes
 }
 
 /// How a warm-up went, in words.

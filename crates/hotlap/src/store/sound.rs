@@ -25,8 +25,8 @@ pub(super) fn check(run: &Run) -> Result<(), String> {
     counts("run", &[run.began_ms, run.took_ms])?;
     for start in &run.starts {
         within("start of server", start.server, servers)?;
-        is_time("a start", start.ready_ms)?;
-        counts("start", &[start.rss_bytes])?;
+        is_time("a start", start.ready_ms.unwrap_or_default())?;
+        counts("start", &[start.rss_bytes.unwrap_or_default()])?;
         start.warmups.iter().try_for_each(|w| within("warm-up of load", w.load, loads))?;
     }
     for lap in &run.laps {

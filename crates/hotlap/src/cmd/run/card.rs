@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use hotlap_harness::contract::{Ask, Contract, Name};
-use hotlap_harness::entrant::{Counts, Load};
+use hotlap_harness::contract::{Ask, Contract, Exchange, Name};
+use hotlap_harness::entrant::{Counts, Entrant, Load, Role};
 use hotlap_harness::stress::Scenario;
 use hotlap_harness::suite::{Absent, Figure, Loading, Question, Source, Suite, Written};
 use hotlap_load::plan::Reuse;
@@ -80,7 +80,10 @@ impl Card {
     pub fn of(args: &RunArgs) -> anyhow::Result<Self> {
         let named = match (&args.suite, args.servers.is_empty()) {
             (Some(suite), _) => suite,
-            (None, true) => QUICK,
+            (None, true) => {
+                needs_servers(args)?;
+                QUICK
+            }
             (None, false) => return Self::typed(args),
         };
         match Suite::open(named, &shelf::suites()?) {
@@ -210,14 +213,23 @@ impl Card {
         self.loads.iter().map(load).collect()
     }
 
-    /// The loads as they are kept.
+    /// The loads as they are kept, with the requests that they send to these servers.
     #[must_use]
-    pub fn described(&self, loads: &[Load]) -> Vec<record::Load> {
-        let exchanges = self.contract.map(|name| Contract::of(name, None).exchanges);
-        let request = |load: &Load| Some(exchanges.as_ref()?.get(load.request)?.name.clone());
-        let both = loads.iter().map(|load| (record::Load::from(load), request(load)));
-        both.map(|(load, request)| record::Load { request: request.unwrap_or_default(), ..load })
-            .collect()
+    pub fn described(&self, loads: &[Load], entrants: &[Entrant]) -> Vec<record::Load> {
+        let request = |load: &Load| {
+            let mut requests: Vec<String> = Vec::new();
+            for entrant in entrants.iter().filter(|e| e.role != Role::Ceiling) {
+                let exchange = entrant.contract.exchanges.get(load.request);
+                let request = exchange.map(|exchange| match entrant.contract.name {
+                    Some(_) => exchange.name.clone(),
+                    None => described(exchange),
+                });
+                requests.extend(request.filter(|request| !requests.contains(request)));
+            }
+            requests.join(", ")
+        };
+        let described = |load| record::Load { request: request(load), ..record::Load::from(load) };
+        loads.iter().map(described).collect()
     }
 
     /// Which request of the contract a load means: its index, and its name where it was named.
@@ -239,6 +251,50 @@ impl Card {
                 usage(suite.wrong(loading.line, what).to_string())
             }
         }
+    }
+}
+
+/// A request to a command or URL: method and path, and a digest where it has headers or a body, so
+/// that loads of two runs can be told apart. Of headers that may hold a secret only the name is in
+/// it.
+fn described(exchange: &Exchange) -> String {
+    if exchange.headers.is_empty() && exchange.body.is_empty() {
+        return exchange.name.clone();
+    }
+    let is_secret = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        ["auth", "cookie", "key", "secret", "token"].iter().any(|part| name.contains(part))
+    };
+    // FNV-1a of 32 bits: Fowler, Noll, Vo, "The FNV Non-Cryptographic Hash Algorithm".
+    let mut digest = 0x811c_9dc5_u32;
+    let mut add = |bytes: &[u8]| {
+        for byte in bytes.iter().chain(b"\n") {
+            digest = (digest ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+        }
+    };
+    for (name, value) in &exchange.headers {
+        add(name.to_ascii_lowercase().as_bytes());
+        add(if is_secret(name) { b"" } else { value.as_bytes() });
+    }
+    add(&exchange.body);
+    format!("{} (request {digest:08x})", exchange.name)
+}
+
+/// Refuses options that are about the servers on the command line where there are none: the quick
+/// suite would run in their place.
+fn needs_servers(args: &RunArgs) -> anyhow::Result<()> {
+    let given = [
+        ("--ladder", args.ladder),
+        ("--scenario", !args.scenarios.is_empty()),
+        ("--stress", args.stress),
+        ("--name", !args.names.is_empty()),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some((option, _)) => usage(format!(
+            "{option} needs servers, and none is named: add them, for instance \
+             `hotlap run go/net-http 'node app.js' {option} ...`"
+        )),
     }
 }
 

@@ -2,11 +2,10 @@
 //! probed and built, URLs resolved, commands split; who cannot take part is kept, with the reason.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use anyhow::Context;
-use hotlap_harness::catalogue::Catalogue;
 use hotlap_harness::contract::{Ask, Contract, Name};
 use hotlap_harness::entrant::{Entrant, Launch, Role, Start};
 use hotlap_harness::manifest::{self, Kind};
@@ -16,7 +15,8 @@ use hotlap_harness::toolchain::{Builder, Event, Unready};
 use hotlap_harness::verify::Demand;
 use hotlap_load::plan::Endpoint;
 
-use super::card::{Card, Runner};
+use super::card::Card;
+use super::named::{CEILING, Named, What, is_url, must_apply, named, names};
 use crate::cli::RunArgs;
 use crate::cmd::load::requests::resolve;
 use crate::console::Console;
@@ -26,10 +26,6 @@ use crate::live::Live;
 use crate::record::{Part, Published, Retired, Server, Than};
 use crate::redact;
 use crate::shelf;
-use crate::text::is_hidden;
-
-/// What the ceiling is called in tables.
-const CEILING: &str = "ceiling";
 
 /// Who takes part.
 #[derive(Debug)]
@@ -40,19 +36,6 @@ pub struct Grid {
     pub servers: Vec<Server>,
     /// The contract's name, or what is asked.
     pub contract: String,
-}
-
-/// One of the servers named, before it is known whether it can be started.
-struct Named {
-    /// Who it is on the card.
-    runner: usize,
-    what: What,
-}
-
-enum What {
-    Catalogue(Box<manifest::Server>),
-    Command(String),
-    Url(String),
 }
 
 impl Grid {
@@ -67,6 +50,7 @@ impl Grid {
         console: &Console,
     ) -> anyhow::Result<Self> {
         let named = named(card)?;
+        must_apply(&named, args)?;
         let names = names(&named, &card.runners, &card.names)?;
         let mut grid = Self { entrants: Vec::new(), servers: Vec::new(), contract: String::new() };
         let (mut out, mut runners) = (Vec::new(), Vec::new());
@@ -213,49 +197,6 @@ impl Grid {
     }
 }
 
-/// What each runner means: a pattern may mean several servers.
-fn named(card: &Card) -> anyhow::Result<Vec<Named>> {
-    let mut catalogue = None;
-    let mut named = Vec::new();
-    for (runner, told) in card.runners.iter().enumerate() {
-        let argument = &told.run;
-        let mut push = |what| named.push(Named { runner, what });
-        if is_url(argument) {
-            push(What::Url(argument.clone()));
-        } else if is_command(argument) {
-            push(What::Command(argument.clone()));
-        } else {
-            let catalogue = match &mut catalogue {
-                Some(catalogue) => catalogue,
-                none => none.insert(Catalogue::open(&shelf::servers()?)?),
-            };
-            match catalogue.select(argument) {
-                Ok(found) => {
-                    found.into_iter().for_each(|s| push(What::Catalogue(Box::new(s.clone()))));
-                }
-                Err(_) if is_program(argument) => push(What::Command(argument.clone())),
-                Err(error) => {
-                    return usage(match &card.suite {
-                        Some(suite) => suite.wrong(told.line, error.to_string()).to_string(),
-                        None => error.to_string(),
-                    });
-                }
-            }
-        }
-    }
-    Ok(named)
-}
-
-fn is_url(argument: &str) -> bool {
-    argument.contains("://") || argument.starts_with("unix:")
-}
-
-/// Whether an argument names no server of the catalogue: a command or a URL.
-#[must_use]
-pub fn is_stranger(argument: &str) -> bool {
-    is_url(argument) || is_command(argument)
-}
-
 /// A command or a URL as an entrant, asked for `/` or the URL's own path.
 ///
 /// # Errors
@@ -280,55 +221,6 @@ pub fn stranger(argument: &str, shell: bool) -> anyhow::Result<Entrant> {
         counts: None,
         cpus: None,
     })
-}
-
-/// Whether an argument can be nothing but a command: several words, or a path to a file.
-fn is_command(argument: &str) -> bool {
-    let is_path = argument.starts_with(['/', '.', '~']) && Path::new(argument).is_file();
-    argument.trim().contains(char::is_whitespace) || is_path
-}
-
-/// Whether a single word is a program.
-fn is_program(word: &str) -> bool {
-    if word.contains('/') {
-        return Path::new(word).is_file();
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(word).is_file())
-}
-
-/// What tables call them: given names first, then their own, each once.
-fn names(named: &[Named], runners: &[Runner], given: &[String]) -> anyhow::Result<Vec<String>> {
-    if given.len() > named.len() {
-        let (given, servers) = (given.len(), named.len());
-        return usage(format!(
-            "{given} names for {servers} servers: give one each, in their order"
-        ));
-    }
-    let mut names: Vec<String> = Vec::new();
-    for (i, Named { runner, what }) in named.iter().enumerate() {
-        let own = match what {
-            What::Catalogue(server) => &server.id,
-            What::Command(text) | What::Url(text) => text,
-        };
-        // A suite's name is for one server; those of a pattern keep their own.
-        let alone = named.iter().filter(|n| n.runner == *runner).count() == 1;
-        let told = runners[*runner].name.as_ref().filter(|_| alone);
-        // A name is stored and shown: without the credentials of a URL that it may be.
-        let wanted = redact::text(given.get(i).or(told).unwrap_or(own).trim());
-        let wanted: String = wanted.chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect();
-        if given.get(i).is_some() && names.contains(&wanted) {
-            return usage(format!("two servers are called {wanted}: give each a name of its own"));
-        }
-        let mut name = wanted.clone();
-        let mut again = 2;
-        while names.contains(&name) || name == CEILING {
-            name = format!("{wanted} ({again})");
-            again += 1;
-        }
-        names.push(name);
-    }
-    Ok(names)
 }
 
 type Readied = Result<(Launch, String), Unready>;
@@ -519,44 +411,6 @@ fn absent(name: &str, server: &manifest::Server, why: &Unready) -> Server {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn commands(texts: &[&str]) -> (Vec<Named>, Vec<Runner>) {
-        let command = |t: &&str| What::Command((*t).to_owned());
-        let named = texts.iter().enumerate();
-        let named = named.map(|(runner, t)| Named { runner, what: command(t) }).collect();
-        let runner = |t: &&str| Runner {
-            run: (*t).to_owned(),
-            name: None,
-            cpus: None,
-            on: None,
-            counts: None,
-            published: Vec::new(),
-            line: 0,
-        };
-        (named, texts.iter().map(runner).collect())
-    }
-
-    #[test]
-    fn equal_commands_get_names_of_their_own() {
-        let (named, mut runners) =
-            commands(&["node app.js", "node app.js", "node app.js", "ceiling"]);
-        let expected = ["node app.js", "node app.js (2)", "node app.js (3)", "ceiling (2)"];
-        assert_eq!(names(&named, &runners, &[]).unwrap(), expected);
-        assert_eq!(
-            names(&named[..2], &runners, &["old".to_owned()]).unwrap(),
-            ["old", "node app.js"]
-        );
-        runners[1].name = Some("mine (4 threads)".to_owned());
-        assert_eq!(names(&named[..2], &runners, &[]).unwrap(), ["node app.js", "mine (4 threads)"]);
-    }
-
-    #[test]
-    fn given_names_must_tell_servers_apart() {
-        let (named, runners) = commands(&["a", "b"]);
-        let given = ["x", "x"].map(str::to_owned);
-        assert!(names(&named, &runners, &given).is_err());
-        assert!(names(&named[..1], &runners, &given).is_err());
-    }
 
     #[test]
     fn a_command_is_split_as_a_shell_would() {

@@ -39,7 +39,7 @@ pub fn earlier(store: &Store, suite: &str) -> anyhow::Result<Run> {
         ));
     };
     let run = store.run(number)?;
-    if run.state == State::Finished {
+    if matches!(run.state, State::Finished | State::Invalid) {
         return usage(format!(
             "run {number}, the last of the suite {suite}, is finished: leave out --resume to run \
              it again"
@@ -113,20 +113,20 @@ pub fn go_on(race: &mut Race, earlier: &Run, now: &Run) -> anyhow::Result<()> {
 /// The restart after the last one that was begun: the servers of that one have ended, and those of
 /// another start may differ from them.
 fn from(earlier: &Run) -> Place {
-    let last = earlier.laps.iter().filter(|l| l.rate.is_none()).map(|l| l.heat).max();
+    let last = earlier.laps.iter().filter(|l| earlier.is_main(l)).map(|l| l.heat).max();
     Place { heat: last.map_or(0, |heat| heat + 1), block: 0 }
 }
 
 /// Restarts that were begun and not finished: the last one, if it lacks blocks.
 fn unfinished(earlier: &Run) -> u32 {
-    let flat = || earlier.laps.iter().filter(|l| l.rate.is_none());
+    let flat = || earlier.laps.iter().filter(|l| earlier.is_main(l));
     let last = flat().map(|l| l.heat).max();
     let blocks = flat().filter(|l| Some(l.heat) == last).map(|l| l.block + 1).max();
     u32::from(blocks.is_some_and(|blocks| blocks < earlier.schedule.blocks))
 }
 
 fn past(earlier: &Run) -> Past {
-    let good = earlier.laps.iter().filter(|l| l.rate.is_none() && l.counts());
+    let good = earlier.laps.iter().filter(|l| earlier.is_main(l) && l.counts());
     let ended = earlier.laps.last().map_or(0, |l| l.at_ms + l.window_ns / 1_000_000);
     let retired = |(i, server): (usize, &Server)| server.retired.as_ref().map(|_| i);
     Past {
@@ -140,7 +140,7 @@ fn past(earlier: &Run) -> Past {
             })
             .collect(),
         out: earlier.servers.iter().enumerate().filter_map(retired).collect(),
-        rate: earlier.laps.iter().find_map(|l| l.rate),
+        rate: earlier.laps.iter().find(|l| !earlier.is_main(l)).and_then(|l| l.rate),
         spent: Duration::from_millis(ended),
     }
 }

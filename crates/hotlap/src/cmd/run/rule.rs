@@ -3,7 +3,7 @@
 use crate::exit::{Exit, usage};
 use crate::quantity;
 use crate::report::comparison::Comparison;
-use crate::report::{Figure, INCONCLUSIVE, Measure, Report, is_worse};
+use crate::report::{Broken, Figure, INCONCLUSIVE, KEEP_UP, Measure, Report, Role, Row, is_worse};
 
 /// One rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -16,10 +16,20 @@ pub struct Rule {
 /// What rules say of a report, a sentence each.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Ruling {
-    /// Who breaks one, and the sentence.
-    pub broken: Vec<(String, String)>,
-    /// Of whom it cannot be said, since there is no interval.
+    /// Rules that servers break.
+    pub broken: Vec<Broken>,
+    /// Why a rule cannot be decided for a server.
     pub unknown: Vec<String>,
+}
+
+/// Whom a rule is applied to: a server, the one that it is compared with, and under which load.
+struct Compared<'a> {
+    server: &'a str,
+    other: &'a str,
+    load: usize,
+    /// ` under POST /bla` where there are several loads.
+    under: &'a str,
+    is_offered: bool,
 }
 
 impl Rule {
@@ -53,9 +63,19 @@ impl Rule {
 
     /// Holds the servers of a run against its reference.
     fn judge(self, report: &Report, ruling: &mut Ruling) {
-        for row in report.tables.iter().flat_map(|t| &t.rows) {
-            if let Some(against) = &row.against {
-                self.hold((&row.name, &against.reference), against.of(self.measure), ruling);
+        for (table, row) in report.tables.iter().flat_map(|t| t.rows.iter().map(move |r| (t, r))) {
+            let Some(other) = table.reference.as_deref() else { continue };
+            let compared = Compared {
+                server: &row.name,
+                other,
+                load: table.load,
+                under: &table.under,
+                is_offered: table.rate.is_some(),
+            };
+            match &row.against {
+                Some(against) => self.hold(&compared, against.of(self.measure), ruling),
+                None if is_a_contestant(row) => self.hold(&compared, (None, ""), ruling),
+                None => {}
             }
         }
     }
@@ -63,10 +83,19 @@ impl Rule {
     /// Holds the servers of one run against themselves in another.
     fn judge_change(self, comparison: &Comparison, ruling: &mut Ruling) {
         let title = crate::report::comparison::title(self.measure);
-        for server in comparison.tables.iter().flat_map(|t| &t.servers) {
-            let change = server.changes.iter().find(|c| c.measure == title);
-            let found = change.map_or((None, ""), |c| (c.ratio.as_ref(), c.verdict.as_str()));
-            self.hold((&server.name, &comparison.before.name), found, ruling);
+        for (load, table) in comparison.tables.iter().enumerate() {
+            for server in &table.servers {
+                let change = server.changes.iter().find(|c| c.measure == title);
+                let found = change.map_or((None, ""), |c| (c.ratio.as_ref(), c.verdict.as_str()));
+                let compared = Compared {
+                    server: &server.name,
+                    other: &comparison.before.name,
+                    load,
+                    under: &table.under,
+                    is_offered: table.is_offered,
+                };
+                self.hold(&compared, found, ruling);
+            }
         }
     }
 
@@ -74,23 +103,27 @@ impl Rule {
     /// no verdict the rule neither holds nor is broken: that is no pass, see [`Ruling::exit`].
     fn hold(
         self,
-        (server, other): (&str, &str),
+        &Compared { server, other, load, under, is_offered }: &Compared,
         (ratio, verdict): (Option<&Figure>, &str),
         ruling: &mut Ruling,
     ) {
-        let what = self.what();
+        let what = self.what(is_offered);
+        // A server that serves what is offered has no fewer requests/s than the other.
+        if self.measure == Measure::Rate && verdict == KEEP_UP {
+            return;
+        }
         let Some(ratio) = ratio.filter(|r| r.low.is_some()) else {
             ruling.unknown.push(format!(
-                "--fail-if cannot be decided: the {what} of {server} has no interval here, because \
-                 too few laps count or the load generator limits it. More laps (--budget) may give \
-                 one{}.",
+                "--fail-if cannot be decided{under}: the {what} of {server} cannot be compared with \
+                 that of {other}, because too few laps count, responses were wrong, or the load \
+                 generator limits it. More laps (--budget) may give an interval{}.",
                 if self.measure == Measure::P99 { ", and longer slices (--slice 1s)" } else { "" }
             ));
             return;
         };
         if let Some(why) = verdict.strip_prefix(INCONCLUSIVE) {
             ruling.unknown.push(format!(
-                "--fail-if cannot be decided: {} the {what} of {other} for {server} is \
+                "--fail-if cannot be decided{under}: {} the {what} of {other} for {server} is \
                  inconclusive{why}.",
                 ratio.full()
             ));
@@ -102,20 +135,23 @@ impl Rule {
         };
         if is_worse(verdict) && beyond {
             let sentence = format!(
-                "Regression: {server} has {} the {what} of {other} (--fail-if).",
+                "Regression{under}: {server} has {} the {what} of {other} (--fail-if).",
                 ratio.full()
             );
-            ruling.broken.push((server.to_owned(), sentence));
+            ruling.broken.push(Broken { server: server.to_owned(), load, sentence });
         }
     }
 
-    fn what(self) -> &'static str {
-        match self.measure {
-            Measure::Rate => "requests/s",
-            Measure::Cost => "CPU time per request",
-            Measure::P50 => "median service time",
-            Measure::P99 => "p99 of service time",
-            Measure::Memory => "memory",
+    /// What it is about; latency is response time under a load that offers a rate.
+    fn what(self, is_offered: bool) -> &'static str {
+        match (self.measure, is_offered) {
+            (Measure::Rate, _) => "requests/s",
+            (Measure::Cost, _) => "CPU time per request",
+            (Measure::P50, false) => "median service time",
+            (Measure::P50, true) => "median response time",
+            (Measure::P99, false) => "p99 of service time",
+            (Measure::P99, true) => "p99 of response time",
+            (Measure::Memory, _) => "memory",
         }
     }
 }
@@ -126,6 +162,8 @@ impl Ruling {
     pub fn on(report: &Report, rules: &[Rule]) -> Self {
         let mut ruling = Self::default();
         rules.iter().for_each(|rule| rule.judge(report, &mut ruling));
+        let mut compared = report.tables.iter().filter(|table| table.reference.is_some());
+        ruling.sees_any(rules, compared.any(|table| table.rows.iter().any(is_a_contestant)));
         ruling
     }
 
@@ -137,9 +175,18 @@ impl Ruling {
         ruling
     }
 
+    /// A rule that nothing was compared by is no pass.
+    fn sees_any(&mut self, rules: &[Rule], any: bool) {
+        if !rules.is_empty() && !any {
+            self.unknown.push(
+                "--fail-if cannot be decided: no server is compared with another here.".to_owned(),
+            );
+        }
+    }
+
     /// Everything that is to be said.
     pub fn sentences(&self) -> impl Iterator<Item = &String> {
-        self.broken.iter().map(|(_, sentence)| sentence).chain(&self.unknown)
+        self.broken.iter().map(|broken| &broken.sentence).chain(&self.unknown)
     }
 
     /// The exit code: a rule that cannot be held is no pass.
@@ -153,12 +200,21 @@ impl Ruling {
     }
 }
 
+/// Whether a row is of a server that is compared with the reference.
+fn is_a_contestant(row: &Row) -> bool {
+    row.role == Role::Contestant
+}
+
 #[cfg(test)]
 mod tests {
     use hotlap_stats::Estimate;
 
     use super::*;
     use crate::report::figure::ratio;
+
+    fn compared(under: &str) -> Compared<'_> {
+        Compared { server: "new", other: "old", load: 0, under, is_offered: false }
+    }
 
     #[test]
     fn rules_are_read() {
@@ -174,9 +230,9 @@ mod tests {
     #[test]
     fn a_rule_without_an_interval_is_refused_and_no_pass() {
         let (mut ruling, rule) = (Ruling::default(), Rule::parse("p99 +10%").unwrap());
-        rule.hold(("new", "old"), (None, "not to be told"), &mut ruling);
+        rule.hold(&compared(""), (None, "not to be told"), &mut ruling);
         assert_eq!(ruling.exit(), Exit::Invalid);
-        assert!(ruling.unknown[0].contains("p99 of service time of new has no interval"));
+        assert!(ruling.unknown[0].contains("p99 of service time of new cannot be compared"));
     }
 
     /// Two restarts at three times the cost passed as "no difference".
@@ -185,14 +241,14 @@ mod tests {
         let ratio = ratio(&Estimate { value: 3.0, low: 2.9, high: 3.1 });
         let exit = |verdict: &str| {
             let (mut ruling, rule) = (Ruling::default(), Rule::parse("cost +3%").unwrap());
-            rule.hold(("new", "old"), (Some(&ratio), verdict), &mut ruling);
+            rule.hold(&compared(" under POST /x"), (Some(&ratio), verdict), &mut ruling);
             (ruling.exit(), ruling.sentences().cloned().collect::<String>())
         };
         let (code, said) = exit("inconclusive: fewer than three restarts");
         assert_eq!(code, Exit::Invalid);
         assert_eq!(
             said,
-            "--fail-if cannot be decided: 3.00× [2.90, 3.10] the CPU time per request of old for \
+            "--fail-if cannot be decided under POST /x: 3.00× [2.90, 3.10] the CPU time per request of old for \
              new is inconclusive: fewer than three restarts."
         );
         assert_eq!(exit("dearer").0, Exit::Regression);

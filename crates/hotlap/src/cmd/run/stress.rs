@@ -109,9 +109,13 @@ pub fn run(card: &Card, args: &RunArgs, console: &Console) -> anyhow::Result<Exi
         takes(&grid.entrants, &run.stress, &order.scenarios).as_secs()
     ));
     let mut keeper = Timekeeper::new(run, store, &mut exports, console)?;
-    let over = match hold(&order, &grid.entrants, &mut keeper, &interrupt, console)? {
-        true => Over::Done,
-        false => Over::Interrupted,
+    let over = match hold(&order, &grid.entrants, &mut keeper, &interrupt, console) {
+        Ok(true) => Over::Done,
+        Ok(false) => Over::Interrupted,
+        Err(error) => {
+            keeper.fail(spent + began.elapsed());
+            return Err(error);
+        }
     };
     let kept = keeper.end(over, spent + began.elapsed());
     conclude(&kept, &[], &mut exports, console)

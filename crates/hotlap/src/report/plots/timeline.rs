@@ -18,7 +18,8 @@ const POINTS_OF_MANY: usize = 2_500;
 pub(super) fn over_time(report: &Report, table: &Table, cast: &Cast) -> Vec<Chart> {
     type Words = fn(f64) -> String;
     let counting = report.laps.iter().filter(|l| l.load == table.load && l.counts);
-    let laps: Vec<&Lap> = counting.filter(|l| l.rate.is_none()).collect();
+    // Those at a common rate follow laps in a closed loop, and are of another kind.
+    let laps: Vec<&Lap> = counting.filter(|l| l.rate.is_some() == table.rate.is_some()).collect();
     let room = match report.tables.len() {
         0 | 1 => POINTS,
         many => POINTS_OF_MANY / many,
@@ -63,16 +64,18 @@ fn within(
     (laps, room): (&[&Lap], usize),
     cast: &Cast,
     title: &str,
-    of: fn(&Lap) -> &[f64],
+    of: fn(&Lap) -> &[Option<f64>],
 ) -> Chart {
     let ticks: usize = laps.iter().map(|l| of(l).len()).sum();
     let every = ticks.div_ceil(room).max(1);
     let line = |own: &[&Lap]| {
         let mut points = Vec::new();
         for lap in own.iter().step_by(every) {
-            let worst = of(lap).iter().copied().fold(0.0, f64::max);
+            let worst = of(lap).iter().copied().flatten().fold(0.0, f64::max);
             let told = format!("{} in, up to {} in this lap", seconds(lap.at_s), time(worst));
-            for (tick, &y) in of(lap).iter().enumerate() {
+            for (tick, y) in of(lap).iter().enumerate() {
+                // Nothing was answered there: the line breaks off.
+                let y = y.unwrap_or(f64::NAN);
                 let text = if tick == 0 { told.clone() } else { String::new() };
                 points.push(Point { x: lap.at_s + tick as f64 / 10.0, y, span: None, text });
             }

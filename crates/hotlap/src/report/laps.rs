@@ -1,0 +1,180 @@
+//! Every start and every lap of a run, as they are exported.
+
+use hotlap_stats::percentile::Together;
+use hotlap_stats::{Percentile, Survival};
+use serde::Serialize;
+
+use super::figure::rounded;
+use super::latency::known;
+use super::warning;
+use crate::record::{self, Run};
+
+/// A fresh start.
+#[derive(Debug, Clone, Serialize)]
+pub struct Start {
+    /// Name of the server.
+    pub server: String,
+    /// Which heat, from 1.
+    pub heat: u32,
+    /// Time to the first right answer, in milliseconds; `None` for a server that ran already.
+    pub ready_ms: Option<f64>,
+    /// Memory before any load, in MB; `None` where it is not known.
+    pub rss_mb: Option<f64>,
+    /// Its warm-ups.
+    pub warmups: Vec<Warmup>,
+}
+
+/// One warm-up.
+#[derive(Debug, Clone, Serialize)]
+pub struct Warmup {
+    /// Which load, as an index.
+    pub load: usize,
+    /// Which way it went, in words.
+    pub class: String,
+    /// Time to steady, in milliseconds.
+    pub steady_ms: f64,
+    /// Length of one window of the curve, in milliseconds.
+    pub window_ms: f64,
+    /// Answers per second in each window.
+    pub curve: Vec<f64>,
+}
+
+/// One lap.
+#[derive(Debug, Clone, Serialize)]
+pub struct Lap {
+    /// Name of the server.
+    pub server: String,
+    /// Which load, as an index.
+    pub load: usize,
+    /// Which heat, from 1.
+    pub heat: u32,
+    /// Which block, from 1.
+    pub block: u32,
+    /// Which place in the block, from 1.
+    pub place: u32,
+    /// The rate at which requests were due; `None` for a closed loop.
+    pub rate: Option<f64>,
+    /// When it began, in seconds since the run began.
+    pub at_s: f64,
+    /// How long its window was, in seconds.
+    pub window_s: f64,
+    /// Right answers.
+    pub answers: u64,
+    /// Failures.
+    pub errors: u64,
+    /// Right answers per second.
+    pub requests_per_s: f64,
+    /// CPU time a request, in microseconds.
+    pub cpu_us: Option<f64>,
+    /// Median latency, in milliseconds (from the due moment where there is one); `None` where there
+    /// were no requests.
+    pub p50_ms: Option<f64>,
+    /// 99th percentile, in milliseconds; `None` where there are too few samples.
+    pub p99_ms: Option<f64>,
+    /// The longest, in milliseconds; `None` where there were no requests.
+    pub max_ms: Option<f64>,
+    /// Which of `p50`, `p99` and `max` are lower bounds, because they depend on requests that were
+    /// unanswered when the window closed.
+    pub lower_bounds: Vec<String>,
+    /// Resident memory of the tree, in MB.
+    pub rss_mb: Option<f64>,
+    /// Proportional memory of the tree, in MB.
+    pub pss_mb: Option<f64>,
+    /// CPU use of the tree, in per cent of one core.
+    pub cpu_percent: Option<f64>,
+    /// The busiest generator thread, in per cent of its time.
+    pub generator_percent: f64,
+    /// Right answers in each tenth of a second.
+    pub series_answers: Vec<u64>,
+    /// The mean latency in each tenth of a second, in milliseconds; `None` where nothing was
+    /// answered.
+    pub series_mean_ms: Vec<Option<f64>>,
+    /// The longest latency in each tenth of a second, in milliseconds; `None` likewise.
+    pub series_max_ms: Vec<Option<f64>>,
+    /// Why it is left out, or only a lower bound; empty when it counts.
+    pub doubts: Vec<String>,
+    /// Whether it takes part in the estimates.
+    pub counts: bool,
+}
+
+impl Start {
+    /// A start of a run, rounded.
+    #[must_use]
+    pub fn of(run: &Run, start: &record::Start) -> Self {
+        Self {
+            server: run.servers[start.server].name.clone(),
+            heat: start.heat + 1,
+            ready_ms: start.ready_ms.map(rounded),
+            rss_mb: start.rss_bytes.map(|bytes| rounded(bytes as f64 / 1e6)),
+            warmups: start
+                .warmups
+                .iter()
+                .map(|w| Warmup {
+                    load: w.load,
+                    class: warning::class(w.class).to_owned(),
+                    steady_ms: rounded(w.steady_ms),
+                    window_ms: rounded(w.window_ms),
+                    curve: w.curve.iter().map(|r| rounded(*r)).collect(),
+                })
+                .collect(),
+        }
+    }
+}
+
+impl Lap {
+    /// A lap of a run, rounded.
+    #[must_use]
+    pub fn of(run: &Run, lap: &record::Lap) -> Self {
+        let times = match lap.rate {
+            Some(_) => Survival::new(&lap.response, &lap.response_censored),
+            None => Survival::new(&lap.service, &lap.service_censored),
+        };
+        let (p50, p99, longest) =
+            (times.quantile(0.5), known(&times, 0.99, Together::ONE), times.longest());
+        let bound = |name: &str, of: Option<Percentile>| {
+            of.filter(|found| found.is_lower_bound).map(|_| name.to_owned())
+        };
+        let bounds = [bound("p50", Some(p50)), bound("p99", p99), bound("max", Some(longest))];
+        let some = |found: Percentile| (!times.is_empty()).then(|| rounded(found.ns as f64 / 1e6));
+        let usage = lap.usage.as_ref();
+        let megabytes = |bytes: u64| (bytes > 0).then(|| rounded(bytes as f64 / 1e6));
+        let ms = |ns: f64| rounded(ns / 1e6);
+        Self {
+            server: run.servers[lap.server].name.clone(),
+            load: lap.load,
+            heat: lap.heat + 1,
+            block: lap.block + 1,
+            place: lap.place + 1,
+            rate: lap.rate.map(rounded),
+            at_s: lap.at_ms as f64 / 1e3,
+            window_s: rounded(lap.window_ns as f64 / 1e9),
+            answers: lap.answers,
+            errors: lap.failures(),
+            requests_per_s: rounded(lap.requests_per_s()),
+            cpu_us: lap.cost_ns().map(|ns| rounded(ns / 1e3)),
+            p50_ms: some(p50),
+            p99_ms: p99.map(|found| ms(found.ns as f64)),
+            max_ms: some(longest),
+            lower_bounds: bounds.into_iter().flatten().collect(),
+            rss_mb: usage.and_then(|u| megabytes(u.rss_bytes)),
+            pss_mb: usage.and_then(|u| megabytes(u.pss_bytes?)),
+            cpu_percent: usage
+                .filter(|u| u.wall_ns > 0)
+                .and_then(|u| Some(rounded(u.cpu_ns? as f64 / u.wall_ns as f64 * 100.0))),
+            generator_percent: rounded(lap.generator.1 * 100.0),
+            series_answers: lap.series.iter().map(|t| t.answers).collect(),
+            series_mean_ms: lap
+                .series
+                .iter()
+                .map(|t| (t.answers > 0).then(|| ms(t.sum_ns as f64 / t.answers as f64)))
+                .collect(),
+            series_max_ms: lap
+                .series
+                .iter()
+                .map(|t| (t.answers > 0).then(|| ms(t.max_ns as f64)))
+                .collect(),
+            doubts: lap.failed.iter().map(warning::gate).collect(),
+            counts: lap.counts(),
+        }
+    }
+}
