@@ -8,8 +8,9 @@
 //! The servers are hotlap's ceiling, which spends nearly all of its time in the kernel; with
 //! `--data`, ones that spend most of it in user space on 10 MB of data. Each run is a whole race as
 //! `hotlap run` holds it (fresh starts, warm-ups, mirrored blocks, the reference's double, the same
-//! verdicts) of four processes: the reference, its double, its twin, and one that does some arithmetic more on each request. The first `--best-runs` of them also
-//! measure reference and twin as best of three, one after the other, to compare the errors. Every
+//! verdicts) of four processes: the reference, its double, its twin, and one that does some
+//! arithmetic more on each request. The first `--best-runs` of them also measure reference and twin
+//! as best of three, one after the other, to compare the errors. Every
 //! run is written to the kept file when it ends; the same command goes on where it was left, and
 //! one with a smaller `--runs` only tells what is there. Run N has the seed N.
 
