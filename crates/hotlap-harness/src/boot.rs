@@ -98,8 +98,8 @@ pub const LAST_LINES: usize = 12;
 const LOOPBACKS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 impl Boot<'_> {
-    /// Starts it and waits until `answers` says that it answers where it listens. `answers` is given
-    /// the time for which it may wait.
+    /// Starts it and waits until `answers` says that it answers where it listens. `answers` is
+    /// given the time for which it may wait.
     ///
     /// # Errors
     /// What went wrong, the last lines that the server printed, and the remedy.

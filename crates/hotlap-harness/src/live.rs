@@ -25,11 +25,13 @@ use seat::{Acquaintance, Between, Held, Sample, Seat};
 use slices::{Needs, Next, Slices, WHOLE};
 
 mod bring_up;
+mod files;
 mod lines;
 mod seat;
 mod slices;
 
 pub(crate) use bring_up::{ask, is_up};
+pub use files::allow_files;
 pub use slices::LENGTHS;
 
 /// How servers are run and laps are measured.

@@ -56,6 +56,17 @@ pub enum Demand {
     Stranger,
 }
 
+impl Demand {
+    /// How often a request is sent before its answer counts as wrong: somebody's server that fails
+    /// now and then is measured, and its errors are counted.
+    pub(crate) fn tries(self) -> usize {
+        match self {
+            Self::Catalogue { .. } => 1,
+            Self::Stranger => 8,
+        }
+    }
+}
+
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Report {

@@ -186,3 +186,22 @@ fn many_requests_are_learned_in_the_time_of_one() {
     assert_eq!(asked.len(), 50);
     assert!(asked.values().all(|times| (1..=6).contains(times)), "{asked:?}");
 }
+
+/// `run` refused a server that gave one wrong response to its checks.
+#[test]
+fn a_server_that_fails_now_and_then_passes_verification() {
+    // Six probes, a look whether it is silent, and the first check.
+    let (target, _) = unsteady(&[200, 200, 200, 200, 200, 200, 200, 500, 200]);
+    let contract = Contract::stranger(&Ask::default());
+    let learned = learn(&target, "localhost", LIMIT, &contract).unwrap();
+    let report = verify::verify(&Verifier {
+        target: &target,
+        host: "localhost",
+        contract: &learned.contract,
+        demand: Demand::Stranger,
+        rude: false,
+        limit: LIMIT,
+    });
+    assert!(report.passed(), "{:#?}", report.required);
+    assert_eq!(report.answers[0].status, 200);
+}

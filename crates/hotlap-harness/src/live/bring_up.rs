@@ -26,10 +26,6 @@ use crate::verify::{Demand, LIMIT, Verifier, verify};
 /// bytes in every heat.
 const HOST: &str = "localhost";
 
-/// How often a request is sent before a server without a contract counts as answering it wrongly: a
-/// server that fails now and then is measured, and its errors are counted.
-const TRIES: usize = 8;
-
 /// Sends a request, which must be answered within `limit`; returns the response if it is right.
 pub(crate) fn ask(
     target: &Target,
@@ -77,7 +73,7 @@ impl Seat {
     /// repeat is not sent again.
     fn examine_again(&self, target: &Target, limit: Duration) -> Result<Examined, Retired> {
         let is_stranger = self.entrant.contract.name.is_none();
-        let tries = if is_stranger { TRIES } else { 1 };
+        let tries = self.entrant.demand.tries();
         let exchanges = self.entrant.contract.exchanges.iter();
         for exchange in exchanges.filter(|exchange| !is_stranger || exchange.is_safe()) {
             let mut asked = ask(target, &self.host, limit, exchange);

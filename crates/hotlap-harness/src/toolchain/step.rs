@@ -1,4 +1,4 @@
-//! One command of a probe or a build, and an end of all that it started when the user wants to stop.
+//! One command of a probe or a build; when the user wants to stop, all that it started ends.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -18,7 +18,7 @@ use anyhow::Context;
 use hotlap_harness::cores::{self, Split};
 use hotlap_harness::entrant::Role;
 use hotlap_harness::host;
-use hotlap_harness::live::{Live, Setting};
+use hotlap_harness::live::{Live, Setting, allow_files};
 use hotlap_harness::process::Warden;
 use hotlap_harness::race::{Over, Place, Race};
 use hotlap_harness::suite;
@@ -92,6 +92,7 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
         meant.split = unpinned();
     }
     meant.race.entrants = grid.entrants.clone();
+    allow_files(meant.race.entrants.len(), &meant.race.loads).map_err(anyhow::Error::msg)?;
     meant.race.budget = meant.card.budget.unwrap_or_else(|| usual_budget(&meant.race));
     let mut run = record(&args, &meant, &grid, &host);
     if let Some(earlier) = earlier {
