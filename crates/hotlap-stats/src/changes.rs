@@ -27,9 +27,6 @@ fn price(n: usize) -> f64 {
 pub fn changes(values: &[f64]) -> Vec<usize> {
     let values = filled(values);
     let n = values.len();
-    if n < 2 * SHORTEST {
-        return Vec::new();
-    }
     let steps: Vec<f64> = values.windows(2).map(|w| (w[1] - w[0]).abs()).collect();
     let noise = NORMAL_PER_MEDIAN * median(&steps).unwrap_or(0.0) / std::f64::consts::SQRT_2;
     // Without noise any step counts; a rounding of the values must not.
@@ -130,6 +127,7 @@ mod tests {
         assert_eq!(changes(&history), [4, 8]);
         assert_eq!(changes(&[5.0; 30]), [0; 0]);
         assert_eq!(changes(&[1.0, 2.0]), [0; 0]);
+        assert_eq!(changes(&[]), [0; 0]);
     }
 
     /// Values that alternate by ± 1 around two levels, 6 (or 12) each. Without a cut the distances

@@ -117,11 +117,8 @@ impl Centre {
 
     /// Two-sided p-value of "the centre is 0".
     pub fn p(&self) -> f64 {
-        match self.standard_error {
-            se if se.is_infinite() => 1.0,
-            0.0 if self.value == 0.0 => 1.0,
-            se => student::two_sided_p(self.value / se, self.df),
-        }
+        // Without an error this is infinite, or not a number where the centre is 0: p = 0, or 1.
+        student::two_sided_p(self.value / self.standard_error, self.df)
     }
 
     /// This centre less another that was measured apart from it: their errors add as independent
@@ -173,10 +170,9 @@ fn biweight_t(values: &[f64], scale: f64) -> (f64, f64, f64) {
     let (mut squares, mut slope) = (0.0, 0.0);
     for v in values {
         let u2 = ((v - centre) / scale / BIWEIGHT_REACH).powi(2);
-        if u2 < 1.0 {
-            squares += ((v - centre) * (1.0 - u2).powi(2)).powi(2);
-            slope += (1.0 - u2) * (1.0 - 5.0 * u2);
-        }
+        let within = (1.0 - u2).max(0.0);
+        squares += ((v - centre) * within.powi(2)).powi(2);
+        slope += within * (1.0 - 5.0 * u2);
     }
     if slope <= 1.0 {
         return student_t(values);
@@ -199,7 +195,7 @@ fn biweight(values: &[f64], mut centre: f64, scale: f64) -> f64 {
         let (mut sum, mut weights) = (0.0, 0.0);
         for v in values {
             let u2 = ((v - centre) / scale / BIWEIGHT_REACH).powi(2);
-            let weight = if u2 < 1.0 { (1.0 - u2).powi(2) } else { 0.0 };
+            let weight = (1.0 - u2).max(0.0).powi(2);
             // The distance and not the value is averaged: equal values must stay exactly equal.
             sum += weight * (v - centre);
             weights += weight;
@@ -352,6 +348,7 @@ mod tests {
         let of = |one: &[f64]| heats(&[one, &[3.0; 9]]).locations(0.0)[0];
         assert_eq!(of(&[2.0, 5.0]), 2.0);
         assert_eq!(of(&[0.0, 4.0]), 4.0);
+        assert_eq!(of(&[1.0, 5.5]), 1.0);
         assert_eq!(of(&[2.0, 4.0]), 2.0, "as near: the lower one");
         assert_eq!(of(&[1.0, 9.0, 8.0]), 8.0);
         assert_eq!(of(&[0.0, 1.0, 4.0, 9.0]), 4.0);

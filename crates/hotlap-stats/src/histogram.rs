@@ -305,6 +305,17 @@ mod tests {
     }
 
     #[test]
+    fn a_histogram_is_read_from_the_bytes_of_a_document() {
+        use serde::de::value::{Error, SeqDeserializer};
+        let read = |bytes: Vec<u8>| {
+            Histogram::deserialize(SeqDeserializer::<_, Error>::new(bytes.into_iter()))
+        };
+        let histogram = of([1_000, 2_000, 2_000]);
+        assert_eq!(read(histogram.to_bytes()), Ok(histogram));
+        assert!(read(b"not one".to_vec()).is_err());
+    }
+
+    #[test]
     fn bytes_of_another_kind_are_an_error_that_says_so() {
         let error = Histogram::from_bytes(b"not one").unwrap_err();
         assert!(error.to_string().starts_with("not a stored histogram: "), "{error}");

@@ -259,14 +259,13 @@ impl Warmup {
         let last_off =
             (0..self.windows.len() - n / 2).rev().find(|&i| (smooth(i) - level).abs() > band);
         let begun = median(&self.windows[..self.windows.len().min(5)]).unwrap_or(0.0);
-        let is_off = (begun - level).abs() > band;
         match last_off {
             // Whatever the noise: who began so far off is not flat, and another start is as slow.
             None if begun < BEGUN * level => (self.windows.len() - n, Class::WarmedUp),
             None if begun * BEGUN > level => (self.windows.len() - n, Class::SlowingDown),
-            Some(i) if is_off && begun < level => (i + 1, Class::WarmedUp),
-            Some(i) if is_off => (i + 1, Class::SlowingDown),
-            // Who began at the level and came back to it was disturbed.
+            Some(i) if level - begun > band => (i + 1, Class::WarmedUp),
+            Some(i) if begun - level > band => (i + 1, Class::SlowingDown),
+            // A server that began at the level and came back to it was disturbed.
             _ => (0, Class::Flat),
         }
     }
@@ -367,7 +366,8 @@ mod tests {
     fn nothing_is_settled_before_the_least_number_of_windows() {
         let mut warmup = Warmup::new(Test { least: 30, ..Test::default() });
         let settled = (1..).find(|i| warmup.push(1000.0 * wobble(*i, 0.001)) != State::NotYet);
-        assert_eq!(settled, Some(30));
+        assert_eq!((settled, warmup.windows().len()), (Some(30), 30));
+        assert_eq!(warmup.windows()[0], 1000.0 * wobble(1, 0.001));
     }
 
     #[test]
@@ -538,6 +538,13 @@ mod tests {
         // Four windows of nine do not move their median, five do.
         assert_eq!(after(&[959.0; 4]), (0, Class::Flat));
         assert_eq!(after(&[959.0; 5]), (5, Class::WarmedUp));
+        // As far off as that, before and after windows that are further off.
+        assert_eq!(after(&[[950.0; 9], [960.0; 9]].concat()), (9, Class::WarmedUp));
+        assert_eq!(after(&[[960.0; 9], [950.0; 9]].concat()), (0, Class::Flat));
+        assert_eq!(after(&[[1040.0; 9], [1050.0; 9]].concat()), (0, Class::Flat));
+        // The newer half of the steady part is not asked.
+        let late = [&[900.0; 9][..], &[1000.0; 11], &[900.0; 9]].concat();
+        assert_eq!(warmup(late).look_back(20), (9, Class::WarmedUp));
         // At the level first, then not: disturbed.
         assert_eq!(after(&[[1000.0; 9], [500.0; 9]].concat()), (0, Class::Flat));
         // Windows in the older half of the steady part that are off are left out.
@@ -554,6 +561,9 @@ mod tests {
         let after = |first: f64| warmup([&[first; 9][..], &steady].concat()).look_back(20);
         assert_eq!(after(370.0), (9, Class::WarmedUp));
         assert_eq!(after(1630.0), (9, Class::SlowingDown));
+        // Some windows of the steady part are older than the last 20.
+        let off = [&[370.0; 9][..], &steady, &[1000.0; 4]].concat();
+        assert_eq!(warmup(off).look_back(20), (9, Class::WarmedUp));
         // Within the noise, and still less than 0.7 of the level or more than 1 / 0.7.
         assert_eq!(after(690.0), (9, Class::WarmedUp));
         assert_eq!(after(710.0), (0, Class::Flat));
@@ -582,12 +592,5 @@ mod tests {
             (0..30).map(|i| 0.01 * f64::from(if i < 20 { i } else { i - 10 })).collect();
         assert!(!climbs(&saw) && !Line::through(&saw).is_level());
         assert_ne!(class(saw), Class::NeverSteady);
-    }
-
-    #[test]
-    fn the_curve_is_what_was_pushed() {
-        let mut warmup = Warmup::new(Test::default());
-        [3.0, 1.0, 2.0].iter().for_each(|speed| _ = warmup.push(*speed));
-        assert_eq!(warmup.windows(), [3.0, 1.0, 2.0]);
     }
 }

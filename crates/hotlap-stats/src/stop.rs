@@ -429,20 +429,25 @@ mod tests {
         // A lone block counts with three times its deviation: √((0.25 + 9) / 3).
         let lone = Plan { heats: 3, blocks: 1 }.half_width(&Spread::default(), 0);
         assert!((lone - 4.302_653 * f64::sqrt(9.25 / 3.0)).abs() < 1e-5);
+        let spread = Spread { sd_heat: 0.5, sd_block: 2.0 };
+        let lone = Plan { heats: 3, blocks: 1 }.half_width(&spread, 0);
+        assert!((lone - 4.302_653 * f64::sqrt(36.25 / 3.0)).abs() < 1e-5);
     }
 
     #[test]
     fn a_heat_gets_the_same_plan_whenever_it_is_made() {
-        // The first of 60 s: at its start, and after two blocks of it.
+        // The first heat of 140 s: at its start, and after some blocks of it.
+        let costs = Costs { heat_s: 20.0, block_s: 2.0 };
         let asked = |blocks: u32| {
-            let mut rule = Rule::new(Goal::default());
-            let spent_s = CHEAP.heat_s + CHEAP.block_s * f64::from(blocks);
-            let progress = Progress { spent_s, costs: CHEAP, heats: 1, blocks, contestants: &[] };
+            let mut rule = Rule::new(Goal { budget_s: 140.0, ..Goal::default() });
+            let spent_s = costs.heat_s + costs.block_s * f64::from(blocks);
+            let progress = Progress { spent_s, costs, heats: 1, blocks, contestants: &[] };
             let _ = rule.next(&progress);
             rule.blocks
         };
-        let planned = Plan::within(60.0, &CHEAP, &Spread::default(), 0).blocks;
-        assert_eq!([asked(0), asked(1), asked(2)], [planned; 3]);
+        let planned = Plan::within(140.0, &costs, &Spread::default(), 0);
+        assert_eq!(planned, Plan { heats: 5, blocks: 4 });
+        assert_eq!([asked(0), asked(1), asked(3), asked(4)], [4; 4]);
     }
 
     #[test]

@@ -173,8 +173,8 @@ impl Bar {
         let differs = p <= self.alpha && log_ratio.abs() > noise + bias;
         match self.better {
             _ if !differs => Verdict::NoDifference,
-            Better::Higher if log_ratio > 0.0 => Verdict::Better,
-            Better::Lower if log_ratio < 0.0 => Verdict::Better,
+            Better::Higher if log_ratio.is_sign_positive() => Verdict::Better,
+            Better::Lower if log_ratio.is_sign_negative() => Verdict::Better,
             _ => Verdict::Worse,
         }
     }
@@ -295,6 +295,9 @@ mod tests {
         let effect = compared(&other(110.0), &server(100.0));
         assert_eq!(verdict(bar(Better::Higher), effect), Verdict::Better);
         assert_eq!(verdict(bar(Better::Lower), effect), Verdict::Worse);
+        let effect = compared(&other(90.0), &server(100.0));
+        assert_eq!(verdict(bar(Better::Higher), effect), Verdict::Worse);
+        assert_eq!(verdict(bar(Better::Lower), effect), Verdict::Better);
     }
 
     #[test]

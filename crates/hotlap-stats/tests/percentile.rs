@@ -142,3 +142,13 @@ fn a_request_that_spans_windows_is_seen_once_at_its_last_age() {
     assert_eq!(survival.quantile(0.5), bound(100));
     assert_eq!(survival.quantile(0.51), bound(300));
 }
+
+/// Without requests that were never sent there is nothing to compare: requests in flight are
+/// censored at random, and the product-limit estimate holds, however far it is from all ages.
+#[test]
+fn young_requests_in_flight_make_no_bound_however_many_there_are() {
+    let others = Censored { open: ages([50, 50, 50]), ..Censored::default() };
+    let survival = Survival::new(&of([100, 1_000]), &others);
+    assert_eq!(survival.quantile(0.5), exact(100));
+    assert_eq!(survival.quantile(0.6), exact(1_000));
+}

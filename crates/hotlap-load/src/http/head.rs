@@ -248,6 +248,7 @@ mod tests {
             let rest = size - with("HTTP/1.1 200 OK", "X: \r\n").len();
             with("HTTP/1.1 200 OK", &format!("X: {}\r\n", "a".repeat(rest)))
         };
+        assert_eq!(HEAD_LIMIT, 65_536);
         let too_long = Err(Broken::Framing("the head is over 64 KiB"));
         assert_eq!(head_end(&of(HEAD_LIMIT), 0), Ok(Some(HEAD_LIMIT)));
         assert_eq!(head_end(&of(HEAD_LIMIT + 1), 0), too_long);

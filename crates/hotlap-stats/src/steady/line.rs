@@ -45,14 +45,16 @@ impl Line {
 pub(super) fn climbs(values: &[f64]) -> bool {
     let third = (values.len() / 3).max(1);
     let [first, middle, last] = [0, (values.len() - third) / 2, values.len() - third];
+    // The share of pairs that rise, less the share of those that fall.
     let rising = |from: usize, to: usize| {
         let later = &values[to..to + third];
-        let pairs =
-            values[from..from + third].iter().flat_map(|a| later.iter().map(move |b| a < b));
-        pairs.filter(|rises| *rises).count() as f64 / (third * third) as f64
+        let pairs = values[from..from + third]
+            .iter()
+            .flat_map(|a| later.iter().map(move |b| f64::from(b.total_cmp(a) as i8)));
+        pairs.sum::<f64>() / (third * third) as f64
     };
     let steps = [rising(first, middle), rising(middle, last)];
-    steps.iter().all(|step| *step >= 0.75) || steps.iter().all(|step| *step <= 0.25)
+    steps.iter().all(|step| *step >= 0.5) || steps.iter().all(|step| *step <= -0.5)
 }
 
 /// Alternating logarithms, one step of `rise` a window.
@@ -100,6 +102,7 @@ mod tests {
         assert!(!thirds(low, middle, [3.0, 3.0, 1.5, 1.5]));
         // Up and down again.
         assert!(!thirds([1.0; 4], [2.0; 4], [1.0; 4]));
+        assert!(!climbs(&[1.0; 12]));
         // What is left of thirds lies between them.
         assert!(climbs(&[1.0, 1.0, 9.0, 2.0, 2.0, 0.0, 3.0, 3.0]));
         assert!(climbs(&[1.0, 2.0, 3.0]) && climbs(&[3.0, 2.0, 1.0]));
