@@ -64,7 +64,8 @@ impl Behaviour for Hello {
 pub fn greet(request: &Request, out: &mut Vec<u8>) {
     out.extend_from_slice(match (request.ask, request.close) {
         (Ask::Get, false) => {
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!"
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\n\
+              Hello, World!"
         }
         (Ask::Get, true) => {
             b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\

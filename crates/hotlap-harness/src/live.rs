@@ -188,7 +188,7 @@ impl Live {
             edge += WARM_WINDOW;
             if !self.wait(&session, edge) {
                 // What an interrupted warm-up looked like says nothing of the server.
-                return Err(self.seats[entrant].out("warm-up", "it was ended".to_owned(), ""));
+                return Err(self.cut_short(entrant, "warm-up", session));
             }
             let after = self.seats[entrant].sample(&session);
             let window = after.since(&before);
@@ -288,7 +288,7 @@ impl Live {
         for edge in edges {
             // A slice that is cut short is none.
             if !self.wait(&held.session, began + *edge) {
-                return Err(self.seats[entrant].out("lap", "it was ended".to_owned(), ""));
+                return Err(self.cut_short(entrant, "lap", held.session));
             }
             samples.push(self.seats[entrant].sample(&held.session));
         }
@@ -314,20 +314,33 @@ impl Live {
 
     /// What a server's slices were together.
     fn gather(&mut self, entrant: usize) -> Result<Run, Retired> {
-        let seat = &mut self.seats[entrant];
-        seat.still_there("lap")?;
-        let gathered = seat.held.as_mut().and_then(|held| {
+        self.seats[entrant].still_there("lap")?;
+        let mut held = self.seats[entrant].held.take();
+        let gathered = held.as_mut().and_then(|held| {
             let outcome = held.session.collect()?;
             Some((outcome, held.end_lap()?))
         });
         let Some((outcome, (driven, requests))) = gathered else {
-            return Err(seat.out("lap", "it was ended".to_owned(), ""));
+            return Err(match held {
+                Some(held) => self.cut_short(entrant, "lap", held.session),
+                None => self.seats[entrant].out("lap", "it was ended".to_owned(), ""),
+            });
         };
+        self.seats[entrant].held = held;
+        let seat = &mut self.seats[entrant];
         let switches = seat.switches_of_lap();
         let usage = seat.usage(&driven.between, switches, requests);
         let side_effect = seat.side_effect(&outcome.whole);
         let outcome = self.unless_it_hangs(entrant, outcome)?;
         Ok(Run { at: driven.at, outcome, usage, side_effect })
+    }
+
+    /// Why a load ended before its time: the user ended it, or one of its threads failed.
+    fn cut_short(&mut self, entrant: usize, phase: &'static str, session: Session) -> Retired {
+        if self.stop.load(Ordering::Relaxed) {
+            return self.seats[entrant].out(phase, "it was ended".to_owned(), "");
+        }
+        self.seats[entrant].unanswered(phase, session.join())
     }
 
     /// A lap without a response counts: the server stood still. Once its requests time out, it is
@@ -368,7 +381,7 @@ impl Live {
         let before = self.seats[entrant].sample(&session);
         // A lap that is cut short is none.
         if window.closes.is_some_and(|closes| !self.wait(&session, closes)) {
-            return Err(self.seats[entrant].out("lap", "it was ended".to_owned(), ""));
+            return Err(self.cut_short(entrant, "lap", session));
         }
         let after = self.seats[entrant].sample(&session);
         let last = self.seats[entrant].switches();

@@ -85,8 +85,8 @@ mod platform {
     /// Where these processes listen, in order: TCP by address, then unix sockets.
     ///
     /// # Errors
-    /// The kernel's tables of sockets cannot be read. A process that cannot be looked into, for it is
-    /// gone or another user's, is passed over.
+    /// The kernel's tables of sockets cannot be read. A process that is gone or another user's is
+    /// passed over.
     pub fn listening(pids: &[u32]) -> io::Result<Vec<Listening>> {
         let mut found = Vec::new();
         for &pid in pids {

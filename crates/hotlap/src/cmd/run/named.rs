@@ -5,6 +5,7 @@ use std::path::Path;
 
 use hotlap_harness::catalogue::{Catalogue, CatalogueError};
 use hotlap_harness::manifest;
+use hotlap_load::target::is_address;
 
 use super::card::{Card, Runner};
 use crate::cli::RunArgs;
@@ -123,7 +124,7 @@ pub fn must_apply(named: &[Named], args: &RunArgs) -> anyhow::Result<()> {
 /// Whether an argument is a URL.
 #[must_use]
 pub fn is_url(argument: &str) -> bool {
-    argument.contains("://") || argument.starts_with("unix:")
+    argument.contains("://") || argument.starts_with("unix:") || is_address(argument)
 }
 
 /// Whether an argument names no server of the catalogue: a command or a URL.
