@@ -97,8 +97,8 @@ mod tests {
         let (low, middle, high) = ([1.0, 1.0, 1.0, 5.0], [2.0; 4], [3.0, 3.0, 3.0, 1.5]);
         assert!(thirds(low, middle, high));
         assert!(thirds(high, middle, low));
-        // 11 of 16 pairs in one of the two.
-        assert!(!thirds([1.0, 1.0, 1.0, 5.0], [2.0, 2.0, 2.0, 0.5], high));
+        // 9 of 16 pairs rise and 4 fall in one of the two.
+        assert!(!thirds([1.0, 1.0, 1.0, 5.0], [2.0, 2.0, 2.0, 1.0], high));
         assert!(!thirds(low, middle, [3.0, 3.0, 1.5, 1.5]));
         // Up and down again.
         assert!(!thirds([1.0; 4], [2.0; 4], [1.0; 4]));
