@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn a_step_counts_once_it_saves_more_than_the_penalty() {
         let history = |half: usize, step: f64| -> Vec<f64> {
-            let wobble = |i: usize| if i % 2 == 0 { 1.0 } else { -1.0 };
+            let wobble = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -1.0 };
             (0..2 * half).map(|i| wobble(i) + if i < half { 0.0 } else { step }).collect()
         };
         assert_eq!(changes(&history(6, 4.75)), [0; 0]);

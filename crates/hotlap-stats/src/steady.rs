@@ -557,7 +557,8 @@ mod tests {
     /// what differs by less than 5 × 0.42 × 297 = 623 is not off.
     #[test]
     fn noise_hides_where_the_steady_part_began_and_not_that_it_began_slowly() {
-        let steady: Vec<f64> = (0..20).map(|i| if i % 2 == 0 { 800.0 } else { 1200.0 }).collect();
+        let steady: Vec<f64> =
+            (0..20_usize).map(|i| if i.is_multiple_of(2) { 800.0 } else { 1200.0 }).collect();
         let after = |first: f64| warmup([&[first; 9][..], &steady].concat()).look_back(20);
         assert_eq!(after(370.0), (9, Class::WarmedUp));
         assert_eq!(after(1630.0), (9, Class::SlowingDown));

@@ -266,6 +266,8 @@ fn spread(contestants: &[Vec<Pair>]) -> Spread {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
+
     use super::*;
 
     const CHEAP: Costs = Costs { heat_s: 1.0, block_s: 3.0 };
@@ -344,7 +346,7 @@ mod tests {
     /// Pairs of this many heats of two blocks: each heat around 0 by ± `heat`, each block by
     /// ± `block`.
     fn pairs(heats: u32, heat: f64, block: f64) -> Vec<Pair> {
-        let sign = |i: u32| if i % 2 == 0 { -1.0 } else { 1.0 };
+        let sign = |i: u32| if i.is_multiple_of(2) { -1.0 } else { 1.0 };
         let pair = |i: u32| Pair {
             heat: i / 2,
             block: i % 2,
@@ -362,13 +364,13 @@ mod tests {
     #[test]
     fn a_run_ends_once_every_interval_is_narrow_enough() {
         let (close, apart) = (pairs(6, 0.001, 0.001), pairs(6, 0.02, 0.001));
-        assert!(ended(&[close.clone()], 0.01) && ended(&[close.clone(), close.clone()], 0.01));
+        assert!(ended(from_ref(&close), 0.01) && ended(&[close.clone(), close.clone()], 0.01));
         assert!(!ended(&[close.clone(), apart.clone()], 0.01));
         assert!(!ended(&[close, Vec::new()], 0.01));
         assert!(!ended(&[], 0.01));
         // The half width of the one that decides, at the confidence of the run.
         let half = effect(&apart, 0.975).unwrap().ratio.relative_half_width();
-        assert!(ended(&[apart.clone()], half) && !ended(&[apart], half * 0.999));
+        assert!(ended(from_ref(&apart), half) && !ended(&[apart], half * 0.999));
     }
 
     #[test]

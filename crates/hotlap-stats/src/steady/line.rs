@@ -60,7 +60,7 @@ pub(super) fn climbs(values: &[f64]) -> bool {
 /// Alternating logarithms, one step of `rise` a window.
 #[cfg(test)]
 pub(super) fn zigzag(n: usize, half: f64, rise: f64) -> Vec<f64> {
-    let sign = |i: usize| if i % 2 == 0 { -half } else { half };
+    let sign = |i: usize| if i.is_multiple_of(2) { -half } else { half };
     (0..n).map(|i| sign(i) + rise * i as f64).collect()
 }
 
