@@ -28,6 +28,8 @@ pub struct Timekeeper<'a> {
     live: Live,
     rewritten: Instant,
     store_failed: bool,
+    /// What was said of servers that did not stop as they should have, without its numbers.
+    told: Vec<(usize, String)>,
 }
 
 /// What is left when a race is over.
@@ -71,6 +73,7 @@ impl<'a> Timekeeper<'a> {
             live: Live::race(console, names),
             rewritten: Instant::now(),
             store_failed: false,
+            told: Vec::new(),
         })
     }
 
@@ -184,7 +187,12 @@ impl<'a> Timekeeper<'a> {
                 self.run.servers[entrant].retired = Some(retired);
             }
             Event::Unclean { entrant, ref what } => {
-                self.live.say(&format!("{}: {what}", name(&self.run, entrant)));
+                // It ends the same way in every restart: once is enough.
+                let told = (entrant, what.replace(|c: char| c.is_ascii_digit(), ""));
+                if !self.told.contains(&told) {
+                    self.live.say(&format!("{}: {what}", name(&self.run, entrant)));
+                    self.told.push(told);
+                }
             }
         }
     }
