@@ -502,13 +502,16 @@ impl From<&measured::Lap> for Lap {
 }
 
 impl Load {
-    /// Whether both are the same load, whatever they are called. What versions before did not keep,
-    /// the request of a command, fits any.
+    /// Whether both are the same load, whatever they are called. Servers of a run may be sent
+    /// requests of their own, and one of them may be missing in the other run, so one request in
+    /// common is enough. An unknown request, as in runs that were stored before it was kept, fits
+    /// any.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let shape = |l: &Self| (l.connections, l.threads, l.keep_alive, l.pipeline, l.rate);
         let is_unknown = self.request.is_empty() || other.request.is_empty();
-        shape(self) == shape(other) && (is_unknown || self.request == other.request)
+        let has = |request: &str| other.request.split(", ").any(|theirs| theirs == request);
+        shape(self) == shape(other) && (is_unknown || self.request.split(", ").any(has))
     }
 }
 

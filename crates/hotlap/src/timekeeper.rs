@@ -33,6 +33,8 @@ pub struct Timekeeper<'a> {
     rewritten: Instant,
     /// The store that failed, while nothing is stored.
     failed: Option<PathBuf>,
+    /// What was said of servers that did not stop as they should have, without its numbers.
+    told: Vec<(usize, String)>,
 }
 
 /// What is left when a race is over.
@@ -75,6 +77,7 @@ impl<'a> Timekeeper<'a> {
             live: Live::race(console, names),
             rewritten: Instant::now(),
             failed: None,
+            told: Vec::new(),
         })
     }
 
@@ -196,7 +199,12 @@ impl<'a> Timekeeper<'a> {
                 self.live.say(&format!("{} is out: {why}", name(&self.run, entrant)));
             }
             Event::Unclean { entrant, ref what } => {
-                self.live.say(&format!("{}: {what}", name(&self.run, entrant)));
+                // It ends the same way in every restart: once is enough.
+                let told = (entrant, what.replace(|c: char| c.is_ascii_digit(), ""));
+                if !self.told.contains(&told) {
+                    self.live.say(&format!("{}: {what}", name(&self.run, entrant)));
+                    self.told.push(told);
+                }
             }
         }
     }

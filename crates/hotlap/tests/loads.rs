@@ -146,6 +146,13 @@ fn a_regression_under_one_of_two_loads_names_it_and_fails_there_alone() {
 }
 
 #[test]
+fn each_sentence_of_a_report_on_several_loads_names_its_load() {
+    let report = Report::of(&under_two_loads());
+    let of = |load: &str| report.sentences.iter().filter(|s| s.starts_with(load)).count();
+    assert_eq!((of("GET /: "), of("POST /x: ")), (2, 2), "{:?}", report.sentences);
+}
+
+#[test]
 fn a_server_that_is_out_fails_under_each_load() {
     let mut scene = three();
     scene.race.loads.push(scene.race.loads[0].clone());

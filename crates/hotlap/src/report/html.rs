@@ -128,8 +128,9 @@ fn ways(report: &Report) -> String {
 /// The sentences of the run; where it compares nothing, what it found. Of several loads it is the
 /// first sentence alone: each load has its own.
 fn headline(report: &Report) -> Vec<String> {
-    if let ([table, _, ..], Some(first)) = (&report.tables[..], report.sentences.first()) {
-        return vec![format!("{}: {first}", table.title)];
+    let first = |table: &Table| Some(format!("{}: {}", table.title, table.sentences.first()?));
+    if let (2.., Some(first)) = (report.tables.len(), report.tables.iter().find_map(first)) {
+        return vec![first];
     }
     let steps = report.ladder.iter().map(|step| &step.sentence);
     let said: Vec<String> = steps.chain(&report.sentences).cloned().collect();

@@ -35,7 +35,7 @@ impl Report {
             schema: 1,
             run: heading(run),
             host: host(&run.host),
-            sentences: tables.iter().flat_map(|t| t.sentences.iter().cloned()).collect(),
+            sentences: tables.iter().flat_map(sentences).collect(),
             noise,
             warnings: warning::warnings(run, &standings),
             tables,
@@ -49,6 +49,14 @@ impl Report {
             broken: Vec::new(),
         }
     }
+}
+
+/// The sentences of a table, each with its load where there are several.
+fn sentences(table: &Table) -> impl Iterator<Item = String> {
+    table.sentences.iter().map(|said| match table.under.strip_prefix(" under ") {
+        Some(load) => format!("{load}: {said}"),
+        None => said.clone(),
+    })
 }
 
 fn heading(run: &Run) -> Heading {

@@ -155,13 +155,13 @@ pub fn refused(run: &Run, load: usize, server: usize, main: bool) -> Option<Stri
     checks.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
     let (most, _) = checks.first()?;
     let name = format!("{}{}", run.servers[server].name, under(run, load));
-    let out = match (laps.len(), gates.len()) {
-        (1, 1) => "its only lap does".to_owned(),
-        (all, out) if all == out => format!("all {all} laps do"),
-        (all, 1) => format!("1 of {} does", plural(all, "lap")),
-        (all, out) => format!("{out} of {} do", plural(all, "lap")),
-    };
     let which = if main { "" } else { " at a common rate" };
+    let out = match (laps.len(), gates.len()) {
+        (1, 1) => format!("its only lap{which} does"),
+        (all, out) if all == out => format!("all {all} laps{which} do"),
+        (all, 1) => format!("1 of {all} laps{which} does"),
+        (all, out) => format!("{out} of {all} laps{which} do"),
+    };
     let why = match checks.as_slice() {
         [(only, 1)] => gate(only),
         [(only, _)] => format!("{} in the first of them", gate(only)),
@@ -176,7 +176,7 @@ pub fn refused(run: &Run, load: usize, server: usize, main: bool) -> Option<Stri
         true => "",
         false => " Requests/s and CPU time do not rest on them.",
     };
-    Some(format!("{name}: {out} not count{which}: {why}. {}{rest}", check(most).1))
+    Some(format!("{name}: {out} not count: {why}. {}{rest}", check(most).1))
 }
 
 /// A validity check in a word or two, and what to do about laps that fail it.

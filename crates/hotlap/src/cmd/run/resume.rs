@@ -53,7 +53,10 @@ pub fn earlier(store: &Store, suite: &str) -> anyhow::Result<Run> {
 /// # Errors
 /// When it did not.
 pub fn same_suite(earlier: &Run, now: &Run) -> anyhow::Result<()> {
-    if earlier.loads == now.loads && earlier.question == now.question {
+    let both = || earlier.loads.iter().zip(&now.loads);
+    let are_same = both().all(|(load, other)| load.name == other.name && load.is_same(other));
+    let is_alike = earlier.loads.len() == now.loads.len() && are_same;
+    if is_alike && earlier.question == now.question {
         return Ok(());
     }
     let number = earlier.number.unwrap_or(0);
