@@ -28,9 +28,9 @@ pub struct Timekeeper<'a> {
     run: Run,
     store: Option<Store>,
     exports: &'a mut Exports,
-    console: &'a Console,
     live: Live,
     rewritten: Instant,
+    rewriting_failed: bool,
     /// The store that failed, while nothing is stored.
     failed: Option<PathBuf>,
     /// What was said of servers that did not stop as they should have, without its numbers.
@@ -73,9 +73,9 @@ impl<'a> Timekeeper<'a> {
             run,
             store,
             exports,
-            console,
             live: Live::race(console, names),
             rewritten: Instant::now(),
+            rewriting_failed: false,
             failed: None,
             told: Vec::new(),
         })
@@ -268,8 +268,11 @@ impl<'a> Timekeeper<'a> {
         if self.exports.is_empty() || self.rewritten.elapsed() < REWRITE {
             return;
         }
-        if let Err(error) = self.exports.rewrite(&Report::of(&self.run)) {
-            self.console.note(&format!("{error:#}"));
+        // Said once: it is tried again, and reported again, at the end.
+        if let Err(error) = self.exports.rewrite(&Report::of(&self.run))
+            && !std::mem::replace(&mut self.rewriting_failed, true)
+        {
+            self.live.say(&format!("Warning: {error:#}"));
         }
         self.rewritten = Instant::now();
     }
