@@ -133,19 +133,28 @@ fn absence(server: &Server, command: &[String], kind: AbsenceKind, why: String) 
             why: format!("{why}; {}", upstream.why),
             cure: format!("its true source: {}", upstream.install),
         },
-        None => Absence { kind, command, why, cure: cure(server) },
+        None => Absence { kind, command, why, cure: cure(server, Manager::here()) },
     }
 }
 
-/// What installs a server's toolchain on this machine.
-fn cure(server: &Server) -> String {
+/// What installs a server's toolchain: the command of the machine's package manager, or, without
+/// one that is known, the names that the packages have in Debian.
+fn cure(server: &Server, manager: Option<Manager>) -> String {
     let install = &server.toolchain.install;
-    let manager = Manager::here().unwrap_or(Manager::Apt);
-    let packages = manager.packages(install);
+    let packages = manager.unwrap_or(Manager::Apt).packages(install);
     if packages.is_empty() {
         return format!("see {}", server.url);
     }
-    format!("install it: {}", shell_words::join(manager.command(packages, true)))
+    match manager {
+        Some(manager) => {
+            format!("install it: {}", shell_words::join(manager.command(packages, true)))
+        }
+        None => format!(
+            "this system has neither apt-get nor brew; install what Debian calls {}, or see {}",
+            packages.join(", "),
+            server.url
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -168,6 +177,20 @@ mod tests {
     #[test]
     fn a_probe_that_succeeds_hands_back_what_it_said() {
         assert_eq!(probed("probe = [[\"echo\", \"a\"], [\"echo\", \"b\"]]").unwrap(), "a\nb\n");
+    }
+
+    #[test]
+    fn without_a_package_manager_the_packages_are_named() {
+        let server = server("probe = [\"x\"]\ninstall = { apt = [\"gcc\", \"make\"], brew = [] }");
+        assert_eq!(
+            cure(&server, None),
+            "this system has neither apt-get nor brew; install what Debian calls gcc, make, or see \
+             https://example.org"
+        );
+        assert!(
+            cure(&server, Some(Manager::Apt)).ends_with("install --no-install-recommends gcc make")
+        );
+        assert_eq!(cure(&server, Some(Manager::Brew)), "see https://example.org");
     }
 
     #[test]
