@@ -1,14 +1,15 @@
 //! Text of servers, builds and other people never reaches a terminal raw: what a terminal would
 //! obey is shown as an escape, in every command and on both streams.
 
+mod scene;
+
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use hotlap::store::Store;
 use hotlap::text::{is_hidden, visible};
+use scene::serve;
 use serde_json::Value;
 
 /// Sets the title, clears the screen, colours (as C1 too), reverses the order, rings the bell.
@@ -159,22 +160,8 @@ fn no_command_lets_text_from_outside_reach_a_terminal_raw() {
 
 #[test]
 fn a_response_cannot_reach_a_terminal_raw() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().map_while(Result::ok) {
-            std::thread::spawn(move || {
-                let mut buffer = [0; 4096];
-                let head = format!("HTTP/1.1 500 {EVIL}\r\nX-Evil: {EVIL}\r\n");
-                let answer = format!("{head}Content-Length: {}\r\n\r\n{EVIL}", EVIL.len());
-                while stream.read(&mut buffer).is_ok_and(|count| count > 0) {
-                    if stream.write_all(answer.as_bytes()).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
+    let head = format!("HTTP/1.1 500 {EVIL}\r\nX-Evil: {EVIL}\r\n");
+    let url = serve(format!("{head}Content-Length: {}\r\n\r\n{EVIL}", EVIL.len()));
     let bench = Bench::new();
     for form in ["human", "wrk", "json", "csv", "hgrm", "hlog"] {
         let said = bench.says(&["load", "--no-check", "-n20", "-c1", "--format", form, &url]);

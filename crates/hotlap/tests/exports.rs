@@ -3,34 +3,15 @@
 mod scene;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use hotlap::store::Store;
-use scene::{hold, three};
+use scene::{hold, serve, three};
 use serde_json::Value;
 
-/// A server that answers every request; its URL.
-fn server() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().map_while(Result::ok) {
-            std::thread::spawn(move || {
-                let mut buffer = [0; 4096];
-                while stream.read(&mut buffer).is_ok_and(|count| count > 0) {
-                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
-                    if stream.write_all(answer).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    url
-}
+/// A response to every request.
+const HI: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
 fn hotlap(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotlap"));
@@ -57,7 +38,7 @@ fn store(folder: &Path) -> String {
 /// `hotlap load --export-csv - >> results.csv` erased the file.
 #[test]
 fn an_export_to_standard_output_is_appended_where_the_shell_appends() {
-    let (folder, url) = (tempfile::tempdir().unwrap(), server());
+    let (folder, url) = (tempfile::tempdir().unwrap(), serve(HI));
     let path = folder.path().join("results.csv");
     for dash in ["-", "/dev/stdout"] {
         fs::write(&path, "kept\n").unwrap();
@@ -73,7 +54,7 @@ fn an_export_to_standard_output_is_appended_where_the_shell_appends() {
 
 #[test]
 fn what_people_read_goes_to_standard_error_while_data_go_to_standard_output() {
-    let (folder, url) = (tempfile::tempdir().unwrap(), server());
+    let (folder, url) = (tempfile::tempdir().unwrap(), serve(HI));
     let store = store(folder.path());
     let commands: [&[&str]; 3] = [
         &["load", "-n", "20", "-c", "1", &url, "--export-json", "-"],
@@ -195,7 +176,7 @@ fn an_export_that_does_not_fit_leaves_the_one_before_it() {
 
 #[test]
 fn an_interrupted_load_writes_its_exports_and_leaves_nothing_else() {
-    let (folder, url) = (tempfile::tempdir().unwrap(), server());
+    let (folder, url) = (tempfile::tempdir().unwrap(), serve(HI));
     let path = folder.path().join("load.json");
     let mut command = hotlap(&["load", "-d", "60s", "-c", "1", &url, "--export-json"]);
     let mut child = command.arg(&path).stdout(Stdio::piped()).spawn().unwrap();

@@ -4,8 +4,6 @@
 mod scene;
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -14,7 +12,10 @@ use std::sync::Barrier;
 
 use hotlap::record::{Run, State};
 use hotlap::store::Store;
-use scene::{hold, record, three};
+use scene::{hold, record, serve, three};
+
+/// A response to every request.
+const HI: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
 /// Laps of the run that [`three`] tells.
 const LAPS: usize = 3 * 6 * 10;
@@ -137,26 +138,6 @@ fn ten_connections_at_once_make_one_store() {
     }
 }
 
-/// A server that answers every request; its URL.
-fn server() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().map_while(Result::ok) {
-            std::thread::spawn(move || {
-                let mut buffer = [0; 4096];
-                while stream.read(&mut buffer).is_ok_and(|count| count > 0) {
-                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
-                    if stream.write_all(answer).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    url
-}
-
 /// The shortest run that there is, with nothing in its environment that says where anything goes.
 fn run(url: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotlap"));
@@ -180,7 +161,7 @@ fn measured(output: &Output, url: &str) -> String {
 
 #[test]
 fn ten_first_runs_at_once_are_all_stored() {
-    let (folder, url) = (tempfile::tempdir().unwrap(), server());
+    let (folder, url) = (tempfile::tempdir().unwrap(), serve(HI));
     let path = folder.path().join("hotlap.db");
     let begin = |_| {
         let mut command = run(&url);
@@ -198,7 +179,7 @@ fn ten_first_runs_at_once_are_all_stored() {
 
 #[test]
 fn without_a_home_a_run_says_that_it_is_not_stored_and_uses_a_private_cache() {
-    let (folder, url) = (tempfile::tempdir().unwrap(), server());
+    let (folder, url) = (tempfile::tempdir().unwrap(), serve(HI));
     let temporary = folder.path().join("tmp");
     fs::create_dir(&temporary).unwrap();
     let here = folder.path().join("here");
@@ -217,7 +198,7 @@ fn without_a_home_a_run_says_that_it_is_not_stored_and_uses_a_private_cache() {
 
 #[test]
 fn a_cache_that_somebody_else_may_have_made_is_refused() {
-    let (folder, url) = (tempfile::tempdir().unwrap(), server());
+    let (folder, url) = (tempfile::tempdir().unwrap(), serve(HI));
     let open = folder.path().join("open");
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
@@ -238,7 +219,7 @@ fn a_cache_that_somebody_else_may_have_made_is_refused() {
 
 #[test]
 fn with_a_home_that_cannot_be_written_a_run_works() {
-    let (folder, url) = (tempfile::tempdir().unwrap(), server());
+    let (folder, url) = (tempfile::tempdir().unwrap(), serve(HI));
     let (home, temporary) = (folder.path().join("home"), folder.path().join("tmp"));
     for (path, mode) in [(&home, 0o555), (&temporary, 0o1777), (&folder.path().into(), 0o755)] {
         fs::create_dir_all(path).unwrap();
