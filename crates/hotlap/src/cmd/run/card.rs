@@ -17,6 +17,7 @@ use crate::cmd::load::requests::{headers, method, text_or_file};
 use crate::exit::usage;
 use crate::quantity;
 use crate::record::{self, Published, Than};
+use crate::redact;
 use crate::shelf;
 
 /// Raced when nothing is named.
@@ -263,7 +264,8 @@ fn described(exchange: &Exchange) -> String {
     }
     let is_secret = |name: &str| {
         let name = name.to_ascii_lowercase();
-        ["auth", "cookie", "key", "secret", "token"].iter().any(|part| name.contains(part))
+        redact::is_secret(&name)
+            || ["auth", "cookie", "key", "secret", "token"].iter().any(|part| name.contains(part))
     };
     // FNV-1a of 32 bits: Fowler, Noll, Vo, "The FNV Non-Cryptographic Hash Algorithm".
     let mut digest = 0x811c_9dc5_u32;
