@@ -103,7 +103,7 @@ pub(crate) struct Shared {
     start_at: Option<SystemTime>,
     story: Mutex<Story>,
     told: Condvar,
-    /// The worker that is to panic at its next wake-up; `usize::MAX`: none.
+    /// The worker that panics instead of giving its counts or pausing; `usize::MAX`: none.
     #[cfg(test)]
     panics: AtomicUsize,
 }
@@ -552,9 +552,7 @@ mod tests {
         for ends in waits {
             let session = Session::hold(&plan).expect("a load");
             assert!(session.window().is_some());
-            let _ = session.turn(Duration::ZERO, Duration::from_secs(60));
             session.shared.panics.store(1, Ordering::Relaxed);
-            session.shared.wake();
             assert!(ends(&session));
             let error = session.join().expect_err("a panic").to_string();
             assert!(error.starts_with("thread load-1 of "), "{error}");

@@ -240,8 +240,6 @@ impl Worker {
             let sleeps = self.sleeps_until(until, now);
             self.io.wait(sleeps, &mut round);
             self.tally.wakeups += u64::from(sleeps.is_some());
-            #[cfg(test)]
-            self.shared.planted_panic(self.number);
             now = clock::now();
             if now >= until || self.stage <= Stage::Ready || self.is_called() {
                 self.keep_time(now);
@@ -396,6 +394,10 @@ impl Worker {
     /// ready for the next.
     fn hold(&mut self, now: u64) {
         let (turn, asked, pause) = self.shared.calls();
+        #[cfg(test)]
+        if (self.asked, self.pause) != (asked, pause) {
+            self.shared.planted_panic(self.number);
+        }
         if self.pause != pause {
             (self.pause, self.draining, self.left) = (pause, true, 0);
         }
