@@ -5,7 +5,9 @@
 //! leaves through here with a secret in it ([`crate::redact`]), or with characters that a terminal
 //! obeys ([`crate::text`]), hotlap's own colours excepted.
 
+use std::io::ErrorKind::BrokenPipe;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use crate::cli::When;
 use crate::exit::{Exit, ServerError, UsageError};
@@ -124,7 +126,7 @@ impl Console {
     /// Reports an error that ends hotlap, and says with which code.
     #[must_use]
     pub fn last_words(&self, error: &anyhow::Error) -> Exit {
-        let broken = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;
+        let broken = |e: &io::Error| e.kind() == BrokenPipe;
         if error.chain().filter_map(|e| e.downcast_ref()).any(broken) {
             return Exit::Ok;
         }
@@ -139,9 +141,19 @@ impl Console {
     }
 }
 
-fn write(mut to: impl Write, text: &str) -> io::Result<()> {
-    to.write_all(text.as_bytes())?;
-    to.flush()
+fn write(mut to: impl Write + AsFd, text: &str) -> io::Result<()> {
+    let written = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+    written.map_err(|error| if is_closed_terminal(&to, &error) { BrokenPipe.into() } else { error })
+}
+
+/// Whether it could not be written because the terminal was closed. Nothing distinguishes that
+/// from a disk that fails but the kind of file, since a closed terminal is no longer a tty.
+fn is_closed_terminal(to: &impl AsFd, error: &io::Error) -> bool {
+    use rustix::fs::{FileType, fstat};
+    let is_device =
+        |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice;
+    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+        && fstat(to).is_ok_and(is_device)
 }
 
 /// `COLUMNS`, or the terminal's width, or enough.

@@ -7,12 +7,14 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
@@ -72,12 +74,21 @@ impl Scene {
             .stderr(File::create(self.path("stderr")).unwrap());
     }
 
-    fn run(&self, servers: &[&str], rest: &[&str]) -> Command {
-        let schedule = "--heats 2 --blocks 2 --slice 12ms --no-pin --store store.db \
-                        --export-json out.json";
-        let arguments: Vec<&str> =
-            ["run"].iter().chain(servers).copied().chain(schedule.split(' ')).collect();
-        self.command(&[&arguments[..], rest].concat())
+    /// A run of a few seconds.
+    fn run(&self, servers: &[&str]) -> Command {
+        self.run_with_heats("2", servers)
+    }
+
+    /// A run that outlasts its test, on however busy a machine.
+    fn long_run(&self, servers: &[&str]) -> Command {
+        self.run_with_heats("200", servers)
+    }
+
+    fn run_with_heats(&self, heats: &str, servers: &[&str]) -> Command {
+        let schedule = "--blocks 2 --slice 12ms --no-pin --store store.db --export-json out.json";
+        let servers = servers.iter().copied();
+        let arguments = ["run", "--heats", heats].into_iter().chain(schedule.split(' '));
+        self.command(&arguments.chain(servers).collect::<Vec<_>>())
     }
 
     /// The processes of this scene that still run.
@@ -182,7 +193,7 @@ fn killed_at_any_moment_it_leaves_no_process_and_a_whole_store() {
     let whole = {
         let scene = Scene::new();
         let began = Instant::now();
-        let status = scene.run(&["sh/one", "sh/two"], &[]).status().unwrap();
+        let status = scene.run(&["sh/one", "sh/two"]).status().unwrap();
         let said = fs::read_to_string(scene.path("stderr")).unwrap();
         assert!(status.success(), "{status:?}: {said}");
         assert!(scene.path("out.json").exists());
@@ -198,7 +209,7 @@ fn killed_at_any_moment_it_leaves_no_process_and_a_whole_store() {
         let moment = whole.mul_f64(part / f64::from(kills));
         let when = format!("after {moment:?} of {whole:?}");
         let scene = Scene::new();
-        let mut child = scene.run(&["sh/one", "sh/two"], &[]).spawn().unwrap();
+        let mut child = scene.run(&["sh/one", "sh/two"]).spawn().unwrap();
         let began = Instant::now();
         until(&mut child, "the moment", |_| began.elapsed() >= moment);
         let laps = scene.laps();
@@ -213,7 +224,7 @@ fn killed_at_any_moment_it_leaves_no_process_and_a_whole_store() {
 #[test]
 fn a_signal_that_is_sent_twice_at_once_is_one_request() {
     let scene = Scene::new();
-    let mut command = scene.run(&["sh/one", "sh/two"], &[]);
+    let mut command = scene.long_run(&["sh/one", "sh/two"]);
     let table = File::create(scene.path("table")).unwrap();
     let mut child = command.stdout(table).spawn().unwrap();
     let laps = until_it_laps(&scene, &mut child);
@@ -235,7 +246,7 @@ fn a_second_ctrl_c_ends_it_at_once_and_leaves_nothing() {
     let scene = Scene::new();
     // It takes its whole time to end.
     let deaf = format!("sh -c \"trap '' TERM; {HOTLAP} __ceiling; sleep 100\"");
-    let mut child = scene.run(&[&deaf, "sh/one"], &[]).spawn().unwrap();
+    let mut child = scene.long_run(&[&deaf, "sh/one"]).spawn().unwrap();
     let laps = until_it_laps(&scene, &mut child);
     let own = pid(child.id());
     kill_process(own, Signal::INT).unwrap();
@@ -256,7 +267,7 @@ fn a_terminal_that_is_closed_loses_nothing() {
     unlockpt(&terminal).unwrap();
     let name = ptsname(&terminal, Vec::new()).unwrap();
     let theirs = OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-    let hotlap = scene.run(&["sh/one", "sh/two"], &[]);
+    let hotlap = scene.long_run(&["sh/one", "sh/two"]);
     let mut command = Command::new("setsid");
     command.arg("--ctty").arg(HOTLAP).args(hotlap.get_args());
     scene.prepare(&mut command);
@@ -281,10 +292,31 @@ fn a_terminal_that_is_closed_loses_nothing() {
     assert!(export.contains("\"laps\""), "{export}");
 }
 
+/// The write fails with EIO there, where it fails with EPIPE on a pipe: it was an error.
+#[test]
+fn a_terminal_that_was_closed_is_an_end_like_a_closed_pipe() {
+    let scene = Scene::new();
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap();
+    let theirs = OpenOptions::new()
+        .write(true)
+        .custom_flags(OFlags::NOCTTY.bits().cast_signed())
+        .open(name.to_str().unwrap())
+        .unwrap();
+    drop(terminal);
+    let mut command = scene.command(&["list"]);
+    assert_eq!(command.stdout(theirs).status().unwrap().code(), Some(0));
+    assert_eq!(fs::read_to_string(scene.path("stderr")).unwrap(), "");
+    let disk = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    assert_eq!(command.stdout(disk).status().unwrap().code(), Some(1));
+}
+
 #[test]
 fn under_nohup_a_closed_terminal_is_ignored() {
     let scene = Scene::new();
-    let hotlap = scene.run(&["sh/one"], &[]);
+    let hotlap = scene.run(&["sh/one"]);
     let mut command = Command::new("nohup");
     command.arg(HOTLAP).args(hotlap.get_args());
     scene.prepare(&mut command);
@@ -300,7 +332,7 @@ fn under_nohup_a_closed_terminal_is_ignored() {
 #[test]
 fn a_pipe_that_nobody_reads_changes_neither_exports_nor_exit_code() {
     let scene = Scene::new();
-    let mut command = scene.run(&["sh/one", "false"], &[]);
+    let mut command = scene.run(&["sh/one", "false"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     assert_eq!(ended(&mut child).code(), Some(3), "a server failed");
@@ -314,7 +346,7 @@ fn a_pipe_that_nobody_reads_changes_neither_exports_nor_exit_code() {
 #[test]
 fn ctrl_c_during_a_build_leaves_nothing() {
     let scene = Scene::new();
-    let mut child = scene.run(&["sh/one", "sh/two"], &[]).process_group(0).spawn().unwrap();
+    let mut child = scene.long_run(&["sh/one", "sh/two"]).process_group(0).spawn().unwrap();
     let builds = |path: &Path| path.join("cache/builds").exists();
     until(&mut child, "it builds", |_| builds(scene.folder.path()));
     rustix::process::kill_process_group(pid(child.id()), Signal::INT).unwrap();
