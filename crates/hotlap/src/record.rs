@@ -5,20 +5,21 @@
 //! neither knows the other. A field that is added here is added to the
 //! schema of the store and of the JSON report.
 
-use hotlap_harness::lap::{self as measured, Share};
-use hotlap_harness::track::Probed;
-use hotlap_harness::{entrant, track};
+use hotlap_bench::lap::{self as measured, Share};
+use hotlap_bench::runner::Probed;
+use hotlap_bench::{participant, runner};
 use hotlap_load::outcome::{FailureCount, Tick};
 use hotlap_load::plan::Reuse;
+use hotlap_servers::failure;
 use hotlap_stats::{Censored, Histogram};
 use serde::{Deserialize, Serialize};
 
 use crate::redact;
 
-pub use hotlap_harness::entrant::Role;
-pub use hotlap_harness::lap::{Count, Gate};
-pub use hotlap_harness::stress::Subject;
-pub use hotlap_harness::suite::{Absent, Question};
+pub use hotlap_bench::lap::{Count, Gate};
+pub use hotlap_bench::participant::Role;
+pub use hotlap_bench::stress::Subject;
+pub use hotlap_bench::suite::{Absent, Question};
 pub use hotlap_stats::steady::Class;
 
 /// One `hotlap run`.
@@ -350,8 +351,8 @@ pub fn typed() -> Vec<String> {
     redact::words(&std::iter::once("hotlap".to_owned()).chain(typed).collect::<Vec<_>>())
 }
 
-impl From<&hotlap_harness::host::Host> for Host {
-    fn from(host: &hotlap_harness::host::Host) -> Self {
+impl From<&hotlap_servers::machine::Host> for Host {
+    fn from(host: &hotlap_servers::machine::Host) -> Self {
         let mut facts = Vec::new();
         let mut fact = |name: &str, value: Option<String>| {
             facts.extend(value.map(|value| (name.to_owned(), value)));
@@ -383,8 +384,8 @@ impl From<&hotlap_harness::host::Host> for Host {
     }
 }
 
-impl From<&entrant::Load> for Load {
-    fn from(load: &entrant::Load) -> Self {
+impl From<&participant::Load> for Load {
+    fn from(load: &participant::Load) -> Self {
         Self {
             name: load.name.clone(),
             connections: load.connections,
@@ -397,11 +398,11 @@ impl From<&entrant::Load> for Load {
     }
 }
 
-impl From<&entrant::Entrant> for Server {
-    fn from(entrant: &entrant::Entrant) -> Self {
+impl From<&participant::Entrant> for Server {
+    fn from(entrant: &participant::Entrant) -> Self {
         let command = match &entrant.start {
-            entrant::Start::Launch(launch) => shell_words::join(&launch.argv),
-            entrant::Start::Running { url, .. } => url.clone(),
+            participant::Start::Launch(launch) => shell_words::join(&launch.argv),
+            participant::Start::Running { url, .. } => url.clone(),
         };
         Self {
             name: entrant.name.clone(),
@@ -416,8 +417,8 @@ impl From<&entrant::Entrant> for Server {
     }
 }
 
-impl From<&track::Retired> for Retired {
-    fn from(retired: &track::Retired) -> Self {
+impl From<&failure::Retired> for Retired {
+    fn from(retired: &failure::Retired) -> Self {
         Self {
             phase: retired.phase.clone(),
             cause: redact::text(&retired.cause),
@@ -430,7 +431,7 @@ impl From<&track::Retired> for Retired {
 impl Start {
     /// A start that is ready and not yet warm.
     #[must_use]
-    pub fn new(server: usize, heat: u32, ready: &track::Ready) -> Self {
+    pub fn new(server: usize, heat: u32, ready: &runner::Ready) -> Self {
         Self {
             server,
             heat,
@@ -446,7 +447,7 @@ impl Start {
 impl Warmup {
     /// The warm-up under one load.
     #[must_use]
-    pub fn new(load: usize, warmup: &track::Warmup) -> Self {
+    pub fn new(load: usize, warmup: &runner::Warmup) -> Self {
         Self {
             load,
             class: warmup.class,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use hotlap::record::{Gate, Published, Question, State, Than};
 use hotlap::report::standing::{Measure, Standing};
 use hotlap::report::{Broken, Form, Report, terminal};
-use hotlap_harness::entrant::Role;
-use hotlap_harness::scripted::Script;
+use hotlap_bench::participant::Role;
+use hotlap_bench::scripted::Script;
 use scene::{Scene, hold, scene, script, stressed, three};
 use serde_json::Value;
 

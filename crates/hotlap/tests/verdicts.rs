@@ -7,8 +7,8 @@ use hotlap::exit::Exit;
 use hotlap::record::{Question, Run};
 use hotlap::report::standing::Standing;
 use hotlap::report::{Form, Report, terminal};
-use hotlap_harness::entrant::Role;
-use hotlap_harness::scripted::Script;
+use hotlap_bench::participant::Role;
+use hotlap_bench::scripted::Script;
 use scene::{Scene, hold, scene, script, three};
 use serde_json::Value;
 

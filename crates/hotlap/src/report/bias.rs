@@ -10,9 +10,9 @@
 
 use std::collections::BTreeMap;
 
-use hotlap_harness::lap::Share;
-use hotlap_harness::live::LENGTHS;
-use hotlap_harness::track::Probed;
+use hotlap_bench::lap::Share;
+use hotlap_bench::local::LENGTHS;
+use hotlap_bench::runner::Probed;
 use hotlap_stats::{Estimate, Reading};
 
 use super::figure::{grouped, ratio};

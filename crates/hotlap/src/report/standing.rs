@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use hotlap_harness::lap::{rates, readings, silent_blocks};
-use hotlap_harness::track::Probed;
+use hotlap_bench::lap::{rates, readings, silent_blocks};
+use hotlap_bench::runner::Probed;
 use hotlap_stats::compare::{effect, pairs, pooled};
 use hotlap_stats::estimate::level;
 use hotlap_stats::percentile::Together;

@@ -8,7 +8,7 @@ pub mod html;
 pub mod markdown;
 pub mod terminal;
 
-use hotlap_harness::stress::{
+use hotlap_bench::stress::{
     ERRORS, Fate, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed, P99_LEAST_NS, P99_TIMES, PACE, Pace,
     Subject, THREADS_LEAST, THREADS_TIMES, Trial, Verdict, words,
 };
@@ -297,7 +297,7 @@ fn rules() -> Vec<String> {
 pub(super) mod tests {
     use std::collections::BTreeMap;
 
-    use hotlap_harness::stress::{Held, judge};
+    use hotlap_bench::stress::{Held, judge};
     use hotlap_load::Failure;
     use hotlap_load::outcome::FailureCount;
 

@@ -272,7 +272,7 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
         run.laps.iter().filter(|l| l.server == index && l.load == standing.load).collect();
     let main: Vec<&record::Lap> = laps.iter().copied().filter(|l| run.is_main(l)).collect();
     let usages = || main.iter().filter_map(|l| l.usage.as_ref());
-    let most = |bytes: fn(&hotlap_harness::lap::Usage) -> u64| {
+    let most = |bytes: fn(&hotlap_bench::lap::Usage) -> u64| {
         usages().map(bytes).filter(|b| *b > 0).max().map(|b| megabytes(b as f64))
     };
     let errors_by_kind = errors(&laps);
@@ -377,7 +377,7 @@ fn errors(laps: &[&record::Lap]) -> Vec<ErrorCount> {
 /// A sum over those laps that count, per request.
 fn per_request(
     laps: &[&record::Lap],
-    figure: impl Fn(&hotlap_harness::lap::Usage) -> Option<u64>,
+    figure: impl Fn(&hotlap_bench::lap::Usage) -> Option<u64>,
 ) -> Option<f64> {
     let usages = laps.iter().filter(|l| l.counts()).filter_map(|l| l.usage);
     let (sum, requests) = usages
@@ -391,7 +391,7 @@ fn instructions(
     run: &Run,
     load: usize,
     server: usize,
-    mode: impl Fn(&hotlap_harness::lap::Counted) -> Option<u64>,
+    mode: impl Fn(&hotlap_servers::counters::Counted) -> Option<u64>,
 ) -> Option<Figure> {
     let counts = warmups(run, load, server).filter_map(|w| w.count).filter(|c| c.requests > 0);
     let per = |c: record::Count| Some(mode(&c.counted)? as f64 / c.requests as f64);

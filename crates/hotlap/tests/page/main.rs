@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hotlap::record::Question;
 use hotlap::report::{Form, Report};
-use hotlap_harness::scripted::Script;
+use hotlap_bench::scripted::Script;
 use scenes::Scene;
 
 const EVIL: &str = "</script><script>alert('1')</script>";
