@@ -249,7 +249,7 @@ mod tests {
 
     use hotlap_load::plan::Reuse;
 
-    use super::super::Past;
+    use crate::experiment::Past;
     use super::*;
     use crate::lap::Kind;
     use crate::participant::{Load, Start};

@@ -1,7 +1,7 @@
 //! What it costs to read the CPU clock of a busy process, and how exact it is: as it is, after
 //! moving to one of its cores after the other, and after a [`Visit`].
 //!
-//!     cargo bench -p hotlap-harness --bench clock_read
+//!     cargo bench -p hotlap-servers --bench clock_read
 //!
 //! A child process spins in one thread a core. Every 12 ms its clock is read, and at once it is
 //! stopped and read again: now the clock is exact, and the difference is by how much it was behind,

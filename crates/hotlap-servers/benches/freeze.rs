@@ -1,6 +1,6 @@
 //! How long it takes to stop a busy server, until the stop is seen to hold, and to let it go on.
 //!
-//!     cargo bench -p hotlap-harness --bench freeze
+//!     cargo bench -p hotlap-servers --bench freeze
 #![allow(clippy::print_stdout, reason = "a bench reports to its terminal")]
 
 use std::process::ExitCode;
