@@ -34,8 +34,8 @@ impl Exports {
             (Form::Csv, &args.export_csv),
             (Form::Html, &args.export_html),
             (Form::Junit, &args.export_junit),
-            (Form::Github, &args.export_gab),
-            (Form::Bencher, &args.export_bmf),
+            (Form::Github, &args.export_github_benchmark),
+            (Form::Bencher, &args.export_bencher),
         ];
         let mut exports = Vec::new();
         for (form, path) in asked {

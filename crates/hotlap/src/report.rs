@@ -14,9 +14,9 @@ pub mod figure;
 pub mod html;
 pub mod json;
 pub mod junit;
-mod ladder;
 mod laps;
 pub mod latency;
+mod layers;
 pub mod layout;
 pub mod markdown;
 mod plot;
@@ -101,7 +101,7 @@ pub struct Report {
     /// Servers that failed, and why.
     pub failed: Vec<Failed>,
     /// Each step of a ladder; empty for other questions.
-    pub ladder: Vec<Step>,
+    pub layers: Vec<Step>,
     /// How each server scales; empty where neither threads nor loads form a scale.
     pub scaling: Vec<Scaling>,
     /// Whom the suite's sources published, and who takes no part, with the reason.
@@ -204,9 +204,9 @@ pub struct Figure {
 pub struct Noise {
     /// Which server was run twice.
     pub server: String,
-    /// The double's requests/s over the reference's.
+    /// The control's requests/s over the reference's.
     pub requests_per_s: Option<Figure>,
-    /// The double's CPU time per request over the reference's.
+    /// The control's CPU time per request over the reference's.
     pub cost: Option<Figure>,
     /// The least difference that is told from noise, as a share, in requests/s.
     pub requests_per_s_band: Option<f64>,
@@ -309,7 +309,7 @@ pub struct Row {
     /// How it warmed up, in words.
     pub warmup: String,
     /// Reported checks that it passes: `11/14`; empty where none were made.
-    pub badges: String,
+    pub conformance: String,
     /// What else should be told.
     pub notes: Vec<String>,
     /// What was published for it elsewhere, beside what was measured here.
@@ -433,9 +433,9 @@ pub struct Failed {
     /// What happened.
     pub cause: String,
     /// The last lines that it printed.
-    pub last_words: Vec<String>,
+    pub log_tail: Vec<String>,
     /// What to do about it.
-    pub cure: String,
+    pub remedy: String,
     /// What was published for it elsewhere.
     pub published: Vec<Published>,
 }
@@ -445,9 +445,9 @@ pub struct Failed {
 pub struct Step {
     /// Which load, as an index.
     pub load: usize,
-    /// The lower rung.
+    /// The lower step.
     pub from: String,
-    /// The upper rung.
+    /// The upper step.
     pub to: String,
     /// Both as a table calls them, the upper one first: variants of one server without its name.
     #[serde(skip)]
@@ -456,11 +456,11 @@ pub struct Step {
     pub cpu_us: Option<Figure>,
     /// What the step costs, in microseconds of wall time a request (1/rate).
     pub wall_us: Option<Figure>,
-    /// The upper rung's requests/s over the lower's.
+    /// The upper step's requests/s over the lower's.
     pub requests_per_s: Option<Figure>,
-    /// The upper rung's CPU time a request over the lower's.
+    /// The upper step's CPU time a request over the lower's.
     pub cost: Option<Figure>,
-    /// What is wrong with the upper rung's side effect; empty where nothing is.
+    /// What is wrong with the upper step's side effect; empty where nothing is.
     pub side_effect: String,
     /// What the CPU time is to be taken for, in a word or two; empty where it is to be believed.
     #[serde(skip)]

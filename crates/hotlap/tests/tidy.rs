@@ -194,8 +194,8 @@ fn renderers_cannot_compute() {
         below.split('/').any(|part| names.contains(&part.trim_end_matches(".rs")))
     };
     let sees = [
-        ["hotlap_stats", "hotlap_load", "hotlap_servers", "hotlap_bench", "crate::record"],
-        ["standing::", "summary::", "sentence::", "warning::"],
+        &["hotlap_stats", "hotlap_load", "hotlap_servers", "hotlap_bench", "crate::record"][..],
+        &["standing::", "summary::", "sentence::", "warning::"],
     ]
     .concat();
     let files = files("crates/hotlap/src/report", &[".rs"]);

@@ -4,7 +4,7 @@ use hotlap_stats::Estimate;
 
 use super::Figure;
 
-/// The factor beyond which the end of a ratio's interval is no figure any more: with two heats an
+/// The factor beyond which the end of a ratio's interval is no figure any more: with two restarts an
 /// interval reaches over thousands of it.
 const BEYOND: f64 = 10.0;
 

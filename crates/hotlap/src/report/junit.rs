@@ -21,7 +21,7 @@ pub fn render(report: &Report) -> String {
     let cases_of = |failed| names(failed).into_iter().map(move |name| (failed, name));
     for (failed, name) in report.failed.iter().flat_map(cases_of) {
         failures += 1;
-        let text = format!("{}\n{}\n{}", failed.command, failed.last_words.join("\n"), failed.cure);
+        let text = format!("{}\n{}\n{}", failed.command, failed.log_tail.join("\n"), failed.remedy);
         let message = format!("{}: {}", failed.phase, failed.cause);
         cases.push(case(&name, "", &fault("failure", &message, &text)));
     }

@@ -28,7 +28,7 @@ pub fn render(report: &Report) -> String {
         }
         out += &standings(table);
         out += &published(table);
-        out += &ladder(report, table.load);
+        out += &layers(report, table.load);
     }
     for scaling in &report.scaling {
         out += &format!("- {}\n", escape(&scaling.sentence));
@@ -49,13 +49,13 @@ pub fn render(report: &Report) -> String {
             escape(&failed.phase),
             escape(&failed.cause)
         );
-        if !failed.cure.is_empty() {
-            out += &format!(": {}", escape(&failed.cure));
+        if !failed.remedy.is_empty() {
+            out += &format!(": {}", escape(&failed.remedy));
         }
         out.push('\n');
-        if !failed.last_words.is_empty() {
+        if !failed.log_tail.is_empty() {
             let lines: Vec<String> =
-                failed.last_words.iter().map(|l| format!("      {}\n", visible(l))).collect();
+                failed.log_tail.iter().map(|l| format!("      {}\n", visible(l))).collect();
             out += &format!("\n{}\n", lines.concat());
         }
         for then in &failed.published {
@@ -89,7 +89,7 @@ fn standings(table: &Table) -> String {
         return String::new();
     }
     let has = |of: fn(&Row) -> bool| table.rows.iter().any(of);
-    let (rated, badged) = (has(|r| r.response.is_some()), has(|r| !r.badges.is_empty()));
+    let (rated, badged) = (has(|r| r.response.is_some()), has(|r| !r.conformance.is_empty()));
     let mut heads = vec![
         "",
         "server",
@@ -122,7 +122,7 @@ fn standings(table: &Table) -> String {
             cells.push(text(at.and_then(|l| l.p99.as_ref())));
         }
         if badged {
-            cells.push(row.badges.clone());
+            cells.push(row.conformance.clone());
         }
         out += &format!("| {} |\n", cells.join(" | "));
     }
@@ -221,8 +221,8 @@ fn absent(report: &Report) -> String {
     out
 }
 
-fn ladder(report: &Report, load: usize) -> String {
-    let steps: Vec<_> = report.ladder.iter().filter(|s| s.load == load).collect();
+fn layers(report: &Report, load: usize) -> String {
+    let steps: Vec<_> = report.layers.iter().filter(|s| s.load == load).collect();
     if steps.is_empty() {
         return String::new();
     }

@@ -46,7 +46,7 @@ pub fn scaling(run: &Run, tables: &[Table]) -> Vec<Scaling> {
 /// Servers that differ in their number of threads alone: their names, the fewest threads first.
 fn families(run: &Run) -> Vec<Vec<(&str, usize)>> {
     let mut families: Vec<(&str, Vec<(&str, usize)>)> = Vec::new();
-    for server in run.servers.iter().filter(|s| s.retired.is_none()) {
+    for server in run.servers.iter().filter(|s| s.failure.is_none()) {
         let Some(cpus) = server.part.cpus else { continue };
         let member = (server.name.as_str(), cpus);
         match families.iter_mut().find(|(base, _)| *base == server.part.base) {

@@ -19,7 +19,7 @@ const MOST: usize = 8;
 #[must_use]
 pub fn sentences(run: &Run, standing: &Standing) -> Vec<String> {
     let mut sentences = match run.question {
-        Question::Ladder => Vec::new(),
+        Question::Layers => Vec::new(),
         _ => verdicts(run, standing).into_iter().chain(limited(run, standing)).collect(),
     };
     sentences.extend(unfit(run, standing));
@@ -32,7 +32,7 @@ pub fn sentences(run: &Run, standing: &Standing) -> Vec<String> {
 /// no lap counts.
 fn unfit(run: &Run, standing: &Standing) -> Vec<String> {
     let named =
-        |i: &usize| run.servers[*i].role != Role::Double && run.servers[*i].retired.is_none();
+        |i: &usize| run.servers[*i].role != Role::Control && run.servers[*i].failure.is_none();
     let all = || (0..run.servers.len()).filter(named);
     let mut said = Vec::new();
     for i in all().filter(|&i| standing.servers[i].wrong > 0) {
@@ -128,14 +128,14 @@ pub fn needed<'a>(
 /// How many restarts have laps under a load.
 #[must_use]
 pub fn restarts(run: &Run, load: usize) -> u32 {
-    run.laps.iter().filter(|l| l.load == load).map(|l| l.heat + 1).max().unwrap_or(0)
+    run.laps.iter().filter(|l| l.load == load).map(|l| l.restart + 1).max().unwrap_or(0)
 }
 
 /// How a run gets enough restarts; the budget by what the restarts so far took.
 fn remedy(run: &Run, restarts: u32) -> String {
-    let option = format!("--heats {LEAST_RESTARTS}");
+    let option = format!("--restarts {LEAST_RESTARTS}");
     if restarts == 0 || restarts >= LEAST_RESTARTS || run.took_ms == 0 {
-        return format!("A longer --budget, or {option}, gives more.");
+        return format!("A longer --duration, or {option}, gives more.");
     }
     let least_s = run.took_ms as f64 / 1e3 / f64::from(restarts) * f64::from(LEAST_RESTARTS);
     // Rounded up to what somebody would type.
@@ -143,7 +143,7 @@ fn remedy(run: &Run, restarts: u32) -> String {
         seconds if seconds < 120.0 => format!("{seconds}s"),
         seconds => format!("{}m", (seconds / 60.0).ceil()),
     };
-    format!("A --budget of about {budget}, or {option}, gives enough.")
+    format!("A --duration of about {budget}, or {option}, gives enough.")
 }
 
 /// What separates a server from another.
@@ -345,7 +345,7 @@ mod tests {
 
     fn effect(value: f64, low: f64, high: f64) -> Effect {
         let ratio = Estimate { value, low, high };
-        Effect { ratio, p: 0.001, sd_heat: 0.0, sd_block: 0.0, heats: 3, blocks: 18 }
+        Effect { ratio, p: 0.001, sd_restart: 0.0, sd_round: 0.0, restarts: 3, rounds: 18 }
     }
 
     fn against(rate: (f64, Verdict), cost: (f64, Verdict)) -> Against {

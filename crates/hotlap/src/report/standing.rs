@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use hotlap_bench::lap::{rates, readings, silent_blocks};
+use hotlap_bench::lap::{rates, readings, silent_rounds};
 use hotlap_bench::runner::Probed;
 use hotlap_stats::compare::{effect, pairs, pooled};
 use hotlap_stats::estimate::level;
@@ -17,7 +17,7 @@ use hotlap_stats::{
 
 use super::bias;
 use super::latency::{Times, known};
-use crate::record::{Gate, Lap, Role, Run};
+use crate::record::{Lap, Role, Run, Violation};
 
 /// The confidence of every interval of a run, and 1 - the share of false alarms that is accepted
 /// over all comparisons of one table together. It is higher where the run was to end once it looked
@@ -42,7 +42,7 @@ pub enum Measure {
     P50,
     /// 99 % of the service times are shorter.
     P99,
-    /// Resident memory, the most of a block.
+    /// Resident memory, the most of a round.
     Memory,
 }
 
@@ -65,9 +65,9 @@ pub struct Standing {
     double: Option<usize>,
     /// The ceiling, as an index.
     pub ceiling: Option<usize>,
-    /// The double against the reference, requests/s.
+    /// The control against the reference, requests/s.
     pub rate_noise: Option<Effect>,
-    /// The double against the reference, CPU time a request.
+    /// The control against the reference, CPU time a request.
     pub cost_noise: Option<Effect>,
 }
 
@@ -84,16 +84,16 @@ pub struct Measured {
     pub keeps_up: bool,
     /// Wrong responses, in all of its laps: with any it is neither compared nor ranked.
     pub wrong: u64,
-    /// Requests/s, a reading a block.
+    /// Requests/s, a reading a round.
     pub rates: Vec<Reading>,
-    /// CPU time a request in nanoseconds, a reading a block.
+    /// CPU time a request in nanoseconds, a reading a round.
     pub costs: Vec<Reading>,
-    /// The median service time in nanoseconds, a reading a block; at a rate, response time.
+    /// The median service time in nanoseconds, a reading a round; at a rate, response time.
     pub p50s: Vec<Reading>,
-    /// The 99th percentile of the same, a reading a block whose laps have answers enough to know
+    /// The 99th percentile of the same, a reading a round whose laps have answers enough to know
     /// it.
     pub p99s: Vec<Reading>,
-    /// Resident memory in bytes, a reading a block.
+    /// Resident memory in bytes, a reading a round.
     pub memories: Vec<Reading>,
     /// Cost in laps over cost alone, a reading a restart.
     pub of_alone: Vec<Reading>,
@@ -208,7 +208,7 @@ impl Standing {
             confidence: confidence(run),
             probed: run.schedule.probed.iter().filter(|p| p.load == load).copied().collect(),
             reference,
-            double: role(Role::Double),
+            double: role(Role::Control),
             ceiling: role(Role::Ceiling),
             rate_noise: None,
             cost_noise: None,
@@ -221,7 +221,7 @@ impl Standing {
         standing
     }
 
-    /// The double against the reference: what no difference looks like here.
+    /// The control against the reference: what no difference looks like here.
     #[must_use]
     pub fn noise(&self, measure: Measure) -> Option<Effect> {
         let (reference, double) = (&self.servers[self.reference?], &self.servers[self.double?]);
@@ -238,7 +238,7 @@ impl Standing {
     }
 
     /// For servers that are compared with `other`: the noise floor is that of one server against
-    /// another, but the reference counts together with its double, see [`Self::side`].
+    /// another, but the reference counts together with its control, see [`Self::side`].
     #[must_use]
     pub fn bar_against(&self, other: usize, measure: Measure) -> Bar {
         let is_pooled = Some(other) == self.reference && self.double.is_some();
@@ -379,7 +379,7 @@ impl Standing {
         let measured = &self.servers[server];
         let is_by_cost = measured.is_bound || measured.keeps_up;
         let by = if is_by_cost { Measure::Cost } else { Measure::Rate };
-        let mut restarts: Vec<u32> = measured.readings(by).iter().map(|r| r.heat).collect();
+        let mut restarts: Vec<u32> = measured.readings(by).iter().map(|r| r.restart).collect();
         restarts.dedup();
         measured.wrong == 0
             && restarts.len() >= LEAST_RESTARTS as usize
@@ -396,7 +396,7 @@ impl Standing {
         }
     }
 
-    /// A server's readings as one side of a comparison: the reference's double is the same program
+    /// A server's readings as one side of a comparison: the reference's control is the same program
     /// and counts as its second half.
     #[must_use]
     pub fn side(&self, server: usize, measure: Measure) -> Cow<'_, [Reading]> {
@@ -440,9 +440,9 @@ impl Measured {
             .filter(own)
             .filter(|l| !run.is_main(l) && l.counts() && has_responses(l))
             .collect();
-        let blocks = blocks(&good);
-        let spent = |lap: &&Lap| Some((lap.heat, lap.block, lap.cost_share()?));
-        let answered = || good.iter().map(|lap| (lap.heat, lap.block, lap.rate_share()));
+        let rounds = rounds(&good);
+        let spent = |lap: &&Lap| Some((lap.restart, lap.round, lap.cost_share()?));
+        let answered = || good.iter().map(|lap| (lap.restart, lap.round, lap.rate_share()));
         let rates = rates(answered());
         let costs = readings(good.iter().filter_map(spent));
         let quantile = |q: f64| {
@@ -470,10 +470,10 @@ impl Measured {
             rates,
             costs,
             of_alone: bias::readings(run, (server, load), &good),
-            p50s: each(&blocks, quantile(0.5)),
-            p99s: each(&blocks, quantile(0.99)),
-            memories: each(&blocks, memory),
-            silent_rounds: silent_blocks(answered()),
+            p50s: each(&rounds, quantile(0.5)),
+            p99s: each(&rounds, quantile(0.99)),
+            memories: each(&rounds, memory),
+            silent_rounds: silent_rounds(answered()),
             against: None,
             service: Times::merged(good.iter().map(|lap| times(lap, offered))),
             response: paced.last().and_then(|l| l.rate).map(|rate| {
@@ -512,23 +512,23 @@ fn judged(compared: Vec<Option<(Bar, Comparison)>>) -> Vec<Found> {
     compared.into_iter().map(|c| c.and_then(|(_, c)| Some((c.effect, verdicts.next()?)))).collect()
 }
 
-/// Whether a server takes part in comparisons: not the ceiling, not the hidden double, not one that
+/// Whether a server takes part in comparisons: not the ceiling, not the hidden control, not one that
 /// is out.
 #[must_use]
 pub fn is_compared(run: &Run, server: usize) -> bool {
     let server = &run.servers[server];
-    matches!(server.role, Role::Contestant | Role::Reference) && server.retired.is_none()
+    matches!(server.role, Role::Plain | Role::Reference) && server.failure.is_none()
 }
 
-/// A server's laps of each block.
-type Blocks<'a> = BTreeMap<(u32, u32), Vec<&'a Lap>>;
+/// A server's laps of each round.
+type Rounds<'a> = BTreeMap<(u32, u32), Vec<&'a Lap>>;
 
-fn blocks<'a>(laps: &[&'a Lap]) -> Blocks<'a> {
-    let mut blocks = Blocks::new();
+fn rounds<'a>(laps: &[&'a Lap]) -> Rounds<'a> {
+    let mut rounds = Rounds::new();
     for lap in laps {
-        blocks.entry((lap.heat, lap.block)).or_default().push(lap);
+        rounds.entry((lap.restart, lap.round)).or_default().push(lap);
     }
-    blocks
+    rounds
 }
 
 /// Response times of a lap where its load offers a rate, else service times.
@@ -551,8 +551,8 @@ fn keeps_up(laps: &[&Lap]) -> bool {
 
 /// Wrong responses of a lap.
 fn wrong(lap: &Lap) -> u64 {
-    let of = |gate: &Gate| match gate {
-        Gate::WrongAnswers { wrong, .. } => *wrong,
+    let of = |violation: &Violation| match violation {
+        Violation::WrongAnswers { wrong, .. } => *wrong,
         _ => 0,
     };
     lap.failed.iter().map(of).sum()
@@ -563,10 +563,10 @@ fn has_responses(lap: &Lap) -> bool {
     !lap.response.is_empty() || !lap.response_censored.is_empty()
 }
 
-/// One reading a block, of its laps together, where they have one.
-fn each(blocks: &Blocks, figure: impl Fn(&[&Lap]) -> Option<f64>) -> Vec<Reading> {
+/// One reading a round, of its laps together, where they have one.
+fn each(rounds: &Rounds, figure: impl Fn(&[&Lap]) -> Option<f64>) -> Vec<Reading> {
     let reading = |(at, laps): (&(u32, u32), &Vec<&Lap>)| {
-        Some(Reading { heat: at.0, block: at.1, value: figure(laps)? })
+        Some(Reading { restart: at.0, round: at.1, value: figure(laps)? })
     };
-    blocks.iter().filter_map(reading).collect()
+    rounds.iter().filter_map(reading).collect()
 }

@@ -15,7 +15,7 @@ use hotlap_bench::stress::{
 use serde::Serialize;
 
 use super::figure;
-use crate::record::{Retired, Run};
+use crate::record::{Run, ServerFailure};
 
 /// Everything that is said of a stress.
 #[derive(Debug, Clone, Serialize)]
@@ -42,7 +42,7 @@ pub struct Stressed {
     /// A line a scenario.
     pub lines: Vec<Line>,
     /// Why there is no more, if there is not.
-    pub retired: Option<Retired>,
+    pub failure: Option<ServerFailure>,
     /// What should be told.
     pub notes: Vec<String>,
     /// Its socket errors under overload as they were published: `2016: 38 read, 21 write`.
@@ -77,7 +77,7 @@ pub struct Line {
     /// What speaks against it.
     pub reasons: Vec<String>,
     /// The last lines that it printed, if it ended.
-    pub last_words: Vec<String>,
+    pub log_tail: Vec<String>,
 }
 
 impl Line {
@@ -129,7 +129,7 @@ impl Stress {
     #[must_use]
     pub fn all_stand(&self) -> bool {
         let stands = |s: &Stressed| {
-            s.retired.is_none() && s.measured.iter().all(|t| t.judgement.verdict != Verdict::Down)
+            s.failure.is_none() && s.measured.iter().all(|t| t.judgement.verdict != Verdict::Down)
         };
         self.servers.iter().all(stands)
     }
@@ -152,7 +152,7 @@ impl Stressed {
             name: subject.name.clone(),
             version: subject.version.clone(),
             lines: subject.trials.iter().map(Line::of).collect(),
-            retired: subject.retired.as_ref().map(Retired::from),
+            failure: subject.failure.as_ref().map(ServerFailure::from),
             notes: subject.notes.clone(),
             published: published
                 .filter_map(|p| Some(format!("{}: {}", p.year, socket_errors(p.socket_errors?))))
@@ -226,7 +226,7 @@ impl Line {
             }),
             recovered: recovered_ms.map_or_else(|| "never".to_owned(), figure::time),
             reasons: trial.judgement.reasons.iter().map(ToString::to_string).collect(),
-            last_words: trial.last_words.clone(),
+            log_tail: trial.log_tail.clone(),
         }
     }
 }
@@ -316,7 +316,7 @@ pub(super) mod tests {
             about: "somebody comes".to_owned(),
             judgement: judge(&observed),
             observed,
-            last_words: Vec::new(),
+            log_tail: Vec::new(),
         }
     }
 
@@ -349,13 +349,13 @@ pub(super) mod tests {
             ..garbage.clone()
         };
         let mut idle = trial("2,000 idle", idle);
-        idle.last_words = vec!["too many open files".to_owned()];
+        idle.log_tail = vec!["too many open files".to_owned()];
         let subject = Subject {
             name: "go/net-http".to_owned(),
             version: "go1.24".to_owned(),
             good: 8,
             trials: vec![trial("garbage", garbage), idle],
-            retired: None,
+            failure: None,
             notes: Vec::new(),
         };
         Stress::of(&run(vec![subject])).unwrap()
@@ -383,7 +383,7 @@ pub(super) mod tests {
             version: String::new(),
             good: 8,
             trials: vec![trial("overload", observed(failures))],
-            retired: None,
+            failure: None,
             notes: Vec::new(),
         };
         let mut run = run(vec![subject("node", &failures), subject("go", &[])]);
@@ -396,19 +396,19 @@ pub(super) mod tests {
     fn server(name: &str) -> Server {
         Server {
             name: name.to_owned(),
-            role: crate::record::Role::Contestant,
+            role: crate::record::Role::Plain,
             command: String::new(),
             version: String::new(),
             about: String::new(),
             published: Vec::new(),
             part: crate::record::Part::default(),
-            retired: None,
+            failure: None,
         }
     }
 
     fn run(stress: Vec<Subject>) -> Run {
         let schedule = serde_json::json!({
-            "heats": 0, "blocks": 0, "slice_ms": null, "budget_s": 0.0, "precision": null,
+            "restarts": 0, "rounds": 0, "slice_ms": null, "budget_s": 0.0, "precision": null,
             "server_cpus": [0], "generator_cpus": [1], "freeze": false
         });
         Run {

@@ -14,7 +14,7 @@ use super::standing::{Limited, Measure, Measured, Standing};
 use super::stress::Stress;
 use super::{
     Against, DEARER, ErrorCount, Failed, Figure, Heading, Host, KEEP_UP, LONGER, Lap, MORE, Noise,
-    Report, Row, SLOWER, Start, Table, date, ladder, published, scaling, sentence, warning,
+    Report, Row, SLOWER, Start, Table, date, layers, published, scaling, sentence, warning,
 };
 use crate::record::{self, Question, Role, Run, State};
 
@@ -27,8 +27,8 @@ impl Report {
         let tables: Vec<Table> = standings.iter().map(|s| table(run, s)).collect();
         let noise = tables.first().and_then(|t| t.noise.clone());
         let scaling = scaling::scaling(run, &tables);
-        let ladder = match run.question {
-            Question::Ladder => standings.iter().flat_map(|s| ladder::steps(run, s)).collect(),
+        let layers = match run.question {
+            Question::Layers => standings.iter().flat_map(|s| layers::steps(run, s)).collect(),
             _ => Vec::new(),
         };
         Self {
@@ -40,7 +40,7 @@ impl Report {
             warnings: warning::warnings(run, &standings),
             tables,
             failed: (0..run.servers.len()).filter_map(|i| failed(run, &standings, i)).collect(),
-            ladder,
+            layers,
             scaling,
             absent: run.absent.clone(),
             stress: Stress::of(run),
@@ -86,7 +86,7 @@ fn heading(run: &Run) -> Heading {
 fn asked(question: Question) -> &'static str {
     match question {
         Question::Compare => "which is faster?",
-        Question::Ladder => "what does each step cost?",
+        Question::Layers => "what does each step cost?",
         Question::Scale => "how does it scale?",
         Question::Stress => "what becomes of it when others misbehave?",
     }
@@ -131,11 +131,12 @@ fn title(run: &Run) -> Vec<String> {
     {
         parts.push(format!("server on {server}, generator on {generator}"));
     }
-    let heats = run.laps.iter().map(|l| l.heat + 1).max().unwrap_or(0);
-    let blocks = run.laps.iter().filter(|l| run.is_main(l)).map(|l| l.block + 1).max();
-    if let Some(blocks) = blocks {
-        let (heats, blocks) = (plural(heats as usize, "heat"), plural(blocks as usize, "block"));
-        parts.push(format!("{heats} × {blocks}"));
+    let restarts = run.laps.iter().map(|l| l.restart + 1).max().unwrap_or(0);
+    let rounds = run.laps.iter().filter(|l| run.is_main(l)).map(|l| l.round + 1).max();
+    if let Some(rounds) = rounds {
+        let (restarts, rounds) =
+            (plural(restarts as usize, "restart"), plural(rounds as usize, "round"));
+        parts.push(format!("{restarts} × {rounds}"));
         parts.extend(schedule.slice_ms.map(|ms| format!("slices of {}", slice(ms))));
     }
     parts
@@ -221,7 +222,7 @@ fn host(host: &record::Host) -> Host {
 fn table(run: &Run, standing: &Standing) -> Table {
     let load = &run.loads[standing.load];
     let shown =
-        |i: &usize| run.servers[*i].role != Role::Double && run.servers[*i].retired.is_none();
+        |i: &usize| run.servers[*i].role != Role::Control && run.servers[*i].failure.is_none();
     let mut order: Vec<usize> = (0..run.servers.len()).filter(shown).collect();
     in_order(run, standing, &mut order);
     let all: Vec<&record::Load> = run.loads.iter().collect();
@@ -257,7 +258,7 @@ fn place(run: &Run, standing: &Standing, server: usize) -> ((u32, u32), f64) {
     let rank = measured.rank.unwrap_or(u32::MAX - 1);
     match (run.servers[server].role, &measured.rate) {
         (Role::Ceiling, _) => ((u32::MAX, 0), 0.0),
-        _ if run.question == Question::Ladder => ((0, 0), server as f64),
+        _ if run.question == Question::Layers => ((0, 0), server as f64),
         (_, Some(_)) if measured.is_bound => {
             ((rank, 0), measured.cost.map_or(f64::MAX, |cost| cost.value))
         }
@@ -315,7 +316,7 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
         warmup: warmups(run, standing.load, index)
             .last()
             .map_or_else(String::new, |w| warning::class(w.class).to_owned()),
-        badges: badges(run, index),
+        conformance: conformance(run, index),
         notes: notes(run, standing.load, index),
         published: published::published(run, standing, index),
     }
@@ -341,15 +342,15 @@ fn warmups(run: &Run, load: usize, server: usize) -> impl Iterator<Item = &recor
     starts.flat_map(|s| &s.warmups).filter(move |w| w.load == load)
 }
 
-fn badges(run: &Run, server: usize) -> String {
-    let start = run.starts.iter().rev().find(|s| s.server == server && s.badges.1 > 0);
-    start.map_or_else(String::new, |s| format!("{}/{}", s.badges.0, s.badges.1))
+fn conformance(run: &Run, server: usize) -> String {
+    let start = run.starts.iter().rev().find(|s| s.server == server && s.conformance.1 > 0);
+    start.map_or_else(String::new, |s| format!("{}/{}", s.conformance.0, s.conformance.1))
 }
 
 fn notes(run: &Run, load: usize, server: usize) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     notes.extend(run.servers[server].part.cpus.map(|n| scaling::beyond(run, n)));
-    notes.push(ladder::side_effect(run, load, server));
+    notes.push(layers::side_effect(run, load, server));
     notes.retain(|note| !note.is_empty());
     notes.extend(warning::notes_of(run, server));
     notes
@@ -501,10 +502,10 @@ fn noise(run: &Run, standing: &Standing) -> Option<Noise> {
 
 fn failed(run: &Run, standings: &[Standing], index: usize) -> Option<Failed> {
     let server = &run.servers[index];
-    let why = server.retired.as_ref()?;
-    // Where the reference fails its double does: nobody named it, and it is told once.
-    let is_out = |s: &record::Server| s.role == Role::Reference && s.retired.is_some();
-    if server.role == Role::Double && run.servers.iter().any(is_out) {
+    let why = server.failure.as_ref()?;
+    // Where the reference fails its control does: nobody named it, and it is told once.
+    let is_out = |s: &record::Server| s.role == Role::Reference && s.failure.is_some();
+    if server.role == Role::Control && run.servers.iter().any(is_out) {
         return None;
     }
     Some(Failed {
@@ -512,8 +513,8 @@ fn failed(run: &Run, standings: &[Standing], index: usize) -> Option<Failed> {
         phase: why.phase.clone(),
         command: server.command.clone(),
         cause: why.cause.clone(),
-        last_words: why.last_words.clone(),
-        cure: why.cure.clone(),
+        log_tail: why.log_tail.clone(),
+        remedy: why.remedy.clone(),
         published: standings.iter().flat_map(|s| published::published(run, s, index)).collect(),
     })
 }

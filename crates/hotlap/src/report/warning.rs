@@ -9,7 +9,7 @@ use super::bias;
 use super::figure::{count, grouped, plural, rate};
 use super::standing::{Measured, Standing};
 use super::summary::{is_measured, under};
-use crate::record::{self, Class, Gate, Lap, Role, Run};
+use crate::record::{self, Class, Lap, Role, Run, Violation};
 
 /// Everything that a reader must know before trusting the table.
 #[must_use]
@@ -19,7 +19,7 @@ pub fn warnings(run: &Run, standings: &[Standing]) -> Vec<String> {
         warnings.extend(bound(run, standing));
         for (server, measured) in standing.servers.iter().enumerate() {
             let role = run.servers[server].role;
-            if run.servers[server].retired.is_some() || role == Role::Double {
+            if run.servers[server].failure.is_some() || role == Role::Control {
                 continue;
             }
             let name = &format!("{}{}", run.servers[server].name, under(run, standing.load));
@@ -28,7 +28,7 @@ pub fn warnings(run: &Run, standings: &[Standing]) -> Vec<String> {
                 let which = if moved < 0.0 { "cheaper" } else { "dearer" };
                 warnings.push(format!(
                     "{name} became {percent} % {which} while it was measured, so its figures are of \
-                     no steady state. A longer --budget warms it up for longer."
+                     no steady state. A longer --duration warms it up for longer."
                 ));
             }
             if waits_for_acknowledgements(measured) {
@@ -36,7 +36,7 @@ pub fn warnings(run: &Run, standings: &[Standing]) -> Vec<String> {
                     "{name}: next to no answer takes under 40 ms, though the server mostly waits. \
                      So it looks where an answer is sent in two pieces, of which the second waits \
                      until the first is acknowledged (Nagle's algorithm); one write for each \
-                     answer, or TCP_NODELAY, is the cure."
+                     answer, or TCP_NODELAY, is the remedy."
                 ));
             }
             let of_alone = level(&measured.of_alone, standing.confidence);
@@ -61,8 +61,8 @@ pub fn warnings(run: &Run, standings: &[Standing]) -> Vec<String> {
 fn bound(run: &Run, standing: &Standing) -> Option<String> {
     let is_told = |(server, measured): &(usize, &Measured)| {
         let server = &run.servers[*server];
-        let is_named = !matches!(server.role, Role::Double | Role::Ceiling);
-        measured.is_bound && is_named && server.retired.is_none()
+        let is_named = !matches!(server.role, Role::Control | Role::Ceiling);
+        measured.is_bound && is_named && server.failure.is_none()
     };
     let told = standing.servers.iter().enumerate().filter(is_told);
     let names: Vec<&str> = told.map(|(server, _)| run.servers[server].name.as_str()).collect();
@@ -71,7 +71,7 @@ fn bound(run: &Run, standing: &Standing) -> Option<String> {
     }
     Some(format!(
         "{}{}: requests/s is a lower bound (≥), because the load generator was busy. Give it \
-         more cores (-t 2), or the server fewer (--cpus 1).",
+         more cores (-t 2), or the server fewer (--server-cpus 1).",
         names.join(", "),
         under(run, standing.load)
     ))
@@ -102,26 +102,26 @@ fn silent(name: &str, measured: &Measured) -> Option<String> {
     ))
 }
 
-/// Blocks of a heat before it is asked whether a server moved in it.
-const BLOCKS_THAT_MOVE: usize = 6;
+/// Rounds of a restart before it is asked whether a server moved in it.
+const ROUNDS_THAT_MOVE: usize = 6;
 
-/// A change within a heat that is told of: no machine's drift is as large.
+/// A change within a restart that is told of: no machine's drift is as large.
 const MOVED: f64 = 0.1;
 
-/// By how much the last third of the blocks of a heat is above the first third, in the middle of
-/// the heats that have blocks enough, where that is worth telling: a program that goes on compiling
+/// By how much the last third of the rounds of a restart is above the first third, in the middle of
+/// the restarts that have rounds enough, where that is worth telling: a program that goes on compiling
 /// itself, or a leak.
 fn moved(costs: &[Reading]) -> Option<f64> {
-    let mut heats = BTreeMap::<u32, Vec<f64>>::new();
+    let mut restarts = BTreeMap::<u32, Vec<f64>>::new();
     for reading in costs {
-        heats.entry(reading.heat).or_default().push(reading.value);
+        restarts.entry(reading.restart).or_default().push(reading.value);
     }
-    let change = |blocks: &Vec<f64>| {
-        let third = blocks.len() / 3;
-        let (first, last) = (median(&blocks[..third])?, median(&blocks[blocks.len() - third..])?);
+    let change = |rounds: &Vec<f64>| {
+        let third = rounds.len() / 3;
+        let (first, last) = (median(&rounds[..third])?, median(&rounds[rounds.len() - third..])?);
         Some(last / first - 1.0)
     };
-    let long = heats.values().filter(|blocks| blocks.len() >= BLOCKS_THAT_MOVE);
+    let long = restarts.values().filter(|rounds| rounds.len() >= ROUNDS_THAT_MOVE);
     let changes: Vec<f64> = long.filter_map(change).collect();
     median(&changes).filter(|moved| moved.abs() >= MOVED)
 }
@@ -144,9 +144,9 @@ pub fn refused(run: &Run, load: usize, server: usize, main: bool) -> Option<Stri
     let own = |l: &&Lap| l.server == server && l.load == load && run.is_main(l) == main;
     let laps: Vec<&Lap> = run.laps.iter().filter(own).collect();
     let first = |lap: &&Lap| lap.failed.iter().find(|g| g.invalidates()).cloned();
-    let gates: Vec<Gate> = laps.iter().filter_map(first).collect();
-    let mut checks: Vec<(&Gate, usize)> = Vec::new();
-    for failed in &gates {
+    let violations: Vec<Violation> = laps.iter().filter_map(first).collect();
+    let mut checks: Vec<(&Violation, usize)> = Vec::new();
+    for failed in &violations {
         match checks.iter_mut().find(|(known, _)| check(known).0 == check(failed).0) {
             Some((_, times)) => *times += 1,
             None => checks.push((failed, 1)),
@@ -156,18 +156,18 @@ pub fn refused(run: &Run, load: usize, server: usize, main: bool) -> Option<Stri
     let (most, _) = checks.first()?;
     let name = format!("{}{}", run.servers[server].name, under(run, load));
     let which = if main { "" } else { " at a common rate" };
-    let out = match (laps.len(), gates.len()) {
+    let out = match (laps.len(), violations.len()) {
         (1, 1) => format!("its only lap{which} does"),
         (all, out) if all == out => format!("all {all} laps{which} do"),
         (all, 1) => format!("1 of {all} laps{which} does"),
         (all, out) => format!("{out} of {all} laps{which} do"),
     };
     let why = match checks.as_slice() {
-        [(only, 1)] => gate(only),
-        [(only, _)] => format!("{} in the first of them", gate(only)),
+        [(only, 1)] => violation(only),
+        [(only, _)] => format!("{} in the first of them", violation(only)),
         many => {
-            let each = |(failed, times): &(&Gate, usize)| {
-                format!("{times} × {} (first: {})", check(failed).0, gate(failed))
+            let each = |(failed, times): &(&Violation, usize)| {
+                format!("{times} × {} (first: {})", check(failed).0, violation(failed))
             };
             many.iter().map(each).collect::<Vec<_>>().join(", ")
         }
@@ -180,32 +180,34 @@ pub fn refused(run: &Run, load: usize, server: usize, main: bool) -> Option<Stri
 }
 
 /// A validity check in a word or two, and what to do about laps that fail it.
-fn check(gate: &Gate) -> (&'static str, &'static str) {
-    match gate {
-        Gate::LittlesLaw { .. } => (
+fn check(violation: &Violation) -> (&'static str, &'static str) {
+    match violation {
+        Violation::LittlesLaw { .. } => (
             "Little's law",
             "Something delayed requests outside of the server: repeat the run while nothing else is \
              at work on the machine.",
         ),
-        Gate::Connections { .. } => (
+        Violation::Connections { .. } => (
             "connections",
             "See whether the server limits its connections (backlog, `ulimit -n`), or use fewer (-c).",
         ),
-        Gate::Bytes { .. } => (
+        Violation::Bytes { .. } => (
             "bytes",
             "The server sends more or less than its responses: `hotlap check` shows them.",
         ),
-        Gate::Generator { .. } => ("generator", "Give the generator more cores (-t)."),
-        Gate::Failures { .. } => (
+        Violation::Generator { .. } => ("generator", "Give the generator more cores (-t)."),
+        Violation::Failures { .. } => (
             "failed requests",
             "Look into the server's log, and try fewer connections (-c) or a longer --timeout.",
         ),
-        Gate::WrongAnswers { .. } => (
+        Violation::WrongAnswers { .. } => (
             "wrong responses",
             "If that response is right, say so with --expect-status and --expect-body.",
         ),
-        Gate::Late { .. } => ("lateness", "Give the generator more cores (-t), or lower the rate."),
-        Gate::SideEffect { .. } => (
+        Violation::Late { .. } => {
+            ("lateness", "Give the generator more cores (-t), or lower the rate.")
+        }
+        Violation::SideEffect { .. } => (
             "side effect",
             "See whether the server drops work, and whether `counts` names the right file.",
         ),
@@ -219,14 +221,14 @@ fn never_steady(run: &Run) -> Option<String> {
         let classes: Vec<Class> = own.map(|w| w.class).collect();
         let never = classes.iter().filter(|c| **c == Class::NeverSteady).count();
         // One start among many that a neighbour disturbed says nothing of the server.
-        if never * 2 > classes.len() && server.role != Role::Double {
+        if never * 2 > classes.len() && server.role != Role::Control {
             names.push(&server.name);
         }
     }
     (!names.is_empty()).then(|| {
         format!(
             "{} never became steady within the warm-up's limit: what is measured may still be \
-             moving. A longer --budget gives it more time; a quieter machine helps.",
+             moving. A longer --duration gives it more time; a quieter machine helps.",
             names.join(", ")
         )
     })
@@ -235,7 +237,7 @@ fn never_steady(run: &Run) -> Option<String> {
 /// What was noted at the starts, each note once.
 fn notes(run: &Run) -> Vec<String> {
     let mut said: Vec<(String, Vec<usize>)> = Vec::new();
-    let is_shown = |server: usize| run.servers[server].role != Role::Double;
+    let is_shown = |server: usize| run.servers[server].role != Role::Control;
     for server in (0..run.servers.len()).filter(|server| is_shown(*server)) {
         for note in notes_of(run, server) {
             match said.iter_mut().find(|(known, _)| *known == note) {
@@ -254,8 +256,8 @@ fn noted(run: &Run, note: &str, mut servers: Vec<usize>) -> String {
     if servers.iter().any(is_named) {
         servers.retain(is_named);
     }
-    let named = |server: &record::Server| !matches!(server.role, Role::Ceiling | Role::Double);
-    let all = run.servers.iter().filter(|s| named(s) && s.retired.is_none()).count();
+    let named = |server: &record::Server| !matches!(server.role, Role::Ceiling | Role::Control);
+    let all = run.servers.iter().filter(|s| named(s) && s.failure.is_none()).count();
     let names: Vec<&str> = servers.iter().map(|i| run.servers[*i].name.as_str()).collect();
     match names.len() {
         0..=3 => format!("{}: {note}", names.join(", ")),
@@ -289,33 +291,33 @@ pub fn class(class: Class) -> &'static str {
     }
 }
 
-/// A failed gate, as a clause that reads after "because".
+/// A failed validity check, as a clause that reads after "because".
 #[must_use]
-pub fn gate(gate: &Gate) -> String {
-    match gate {
-        Gate::LittlesLaw { off } => format!(
+pub fn violation(violation: &Violation) -> String {
+    match violation {
+        Violation::LittlesLaw { off } => format!(
             "connections = rate × latency does not hold (Little's law, {} % off)",
             grouped(*off, 1)
         ),
-        Gate::Connections { asked, up } => {
+        Violation::Connections { asked, up } => {
             format!("only {} of {} connections were up", count(*up), count(*asked))
         }
-        Gate::Bytes { expected, received } => {
+        Violation::Bytes { expected, received } => {
             format!("{} bytes came where the answers make {}", count(*received), count(*expected))
         }
-        Gate::Generator { busy } => {
+        Violation::Generator { busy } => {
             format!("the generator was busy {} % of the time", grouped(*busy, 0))
         }
-        Gate::Failures { failures, requests } => {
+        Violation::Failures { failures, requests } => {
             format!("{} of {} requests failed", count(*failures), count(*requests))
         }
-        Gate::WrongAnswers { wrong, example } => {
+        Violation::WrongAnswers { wrong, example } => {
             format!("{} answers were wrong ({example})", count(*wrong))
         }
-        Gate::Late { lag_us } => {
+        Violation::Late { lag_us } => {
             format!("the generator sent {} µs late (p99)", grouped(*lag_us, 0))
         }
-        Gate::SideEffect { expected, counted } => format!(
+        Violation::SideEffect { expected, counted } => format!(
             "its side effect happened {} times where {} requests were answered",
             count(*counted),
             count(*expected)

@@ -1,32 +1,32 @@
-//! What each step of a ladder costs: a rung against the one that it stands on.
+//! What each step of a ladder costs: a step against the one that it stands on.
 
 use hotlap_stats::Estimate;
 
 use super::figure::{count, ratio};
 use super::standing::{Against, Pair, Standing, is_compared};
 use super::{Step, sentence};
-use crate::record::{Gate, Lap, Run};
+use crate::record::{Lap, Run, Violation};
 
-/// Each rung that stands on another.
+/// Each step that stands on another.
 #[must_use]
 pub fn steps(run: &Run, standing: &Standing) -> Vec<Step> {
-    let rungs = (0..run.servers.len()).filter(|&i| is_compared(run, i));
+    let steps = (0..run.servers.len()).filter(|&i| is_compared(run, i));
     // The steps under one load are one family of comparisons.
-    let pairs: Vec<Pair> = rungs.filter_map(|to| Some((to, below(run, to)?))).collect();
+    let pairs: Vec<Pair> = steps.filter_map(|to| Some((to, below(run, to)?))).collect();
     let found = standing.compared(&pairs);
     pairs.iter().zip(found).map(|(pair, found)| step(run, standing, *pair, &found)).collect()
 }
 
-/// The rung that one stands on; where that one is out, the next below it. Where nothing is said of
+/// The step that one stands on; where that one is out, the next below it. Where nothing is said of
 /// who stands on whom, it is the one before.
-fn below(run: &Run, rung: usize) -> Option<usize> {
+fn below(run: &Run, step: usize) -> Option<usize> {
     if run.servers.iter().all(|s| s.part.on.is_none()) {
-        return (0..rung).rev().find(|&i| is_compared(run, i));
+        return (0..step).rev().find(|&i| is_compared(run, i));
     }
-    let mut on = run.servers[rung].part.on;
+    let mut on = run.servers[step].part.on;
     for _ in 0..run.servers.len() {
         match on {
-            Some(below) if below != rung && is_compared(run, below) => return Some(below),
+            Some(below) if below != step && is_compared(run, below) => return Some(below),
             Some(below) => on = run.servers.get(below)?.part.on,
             None => return None,
         }
@@ -34,8 +34,8 @@ fn below(run: &Run, rung: usize) -> Option<usize> {
     None
 }
 
-/// The difference is the lower rung's level times (ratio - 1), its interval that of the ratio: what
-/// the level's own interval adds is the same for both rungs and cancels in their comparison.
+/// The difference is the lower step's level times (ratio - 1), its interval that of the ratio: what
+/// the level's own interval adds is the same for both steps and cancels in their comparison.
 fn step(run: &Run, standing: &Standing, (to, from): Pair, found: &Against) -> Step {
     let below = &standing.servers[from];
     let cpu = found
@@ -65,7 +65,7 @@ fn step(run: &Run, standing: &Standing, (to, from): Pair, found: &Against) -> St
         short,
         caution: match side_effect.is_empty() {
             true => cpu.map_or("too few laps", |(d, v)| sentence::caution(&d, v)),
-            false => "no rung: see below",
+            false => "no step: see below",
         },
         cpu_us: cpu.map(|(d, _)| sentence::difference(&d)),
         wall_us: wall.map(|(d, _)| sentence::difference(&d)),
@@ -91,19 +91,19 @@ pub fn side_effect(run: &Run, load: usize, server: usize) -> String {
     let own = |l: &&Lap| l.server == server && l.load == load && l.rate == rate;
     let laps = || run.laps.iter().filter(own);
     let (mut failed, mut must, mut did) = (0, 0, 0);
-    for gate in laps().flat_map(|l| &l.failed) {
-        if let Gate::SideEffect { expected, counted } = gate {
+    for violation in laps().flat_map(|l| &l.failed) {
+        if let Violation::SideEffect { expected, counted } = violation {
             (failed, must, did) = (failed + 1, must + expected, did + counted);
         }
     }
-    // One lap that fails is left out, as with any gate; a rung whose laps do is none.
+    // One lap that fails is left out, as with any validity check; a step whose laps do is none.
     if failed * 2 <= laps().count() {
         return String::new();
     }
     let less = if did < must { "work was dropped" } else { "work was done twice" };
     format!(
         "its side effect happened {} times where it had to {} times ({less}), so that it is no \
-         rung to be priced",
+         step to be priced",
         count(did),
         count(must)
     )
