@@ -3,8 +3,8 @@
 //! Rooms: [`cli`] says what can be typed, and [`settings`] what it leaves open; [`cmd`] holds one
 //! verb a file; [`record`] is what is kept; [`store`] keeps it (the only SQL); [`report`] makes
 //! finished words and figures of it, which its renderers only lay out; [`timekeeper`] stands
-//! between an experiment and all of these; [`console`] and [`live`] are what the user looks at. This is
-//! the only crate that prints.
+//! between an experiment and all of these; [`console`] and [`live`] are what the user looks at.
+//! This is the only crate that prints.
 
 pub mod cli;
 pub mod cmd;

@@ -42,7 +42,7 @@ pub use standing::Measure;
 pub const SLOWER: &str = "slower";
 
 /// The verdict that a server's CPU time a request is more than the reference's.
-pub const DEARER: &str = "dearer";
+pub const COSTS_MORE: &str = "costs more";
 
 /// The verdict that a server's service time is more than the reference's.
 pub const LONGER: &str = "longer";
@@ -59,7 +59,7 @@ pub const INCONCLUSIVE: &str = "inconclusive";
 /// Whether a verdict, in words, is that a server is worse than the other.
 #[must_use]
 pub fn is_worse(verdict: &str) -> bool {
-    [SLOWER, DEARER, LONGER, MORE].contains(&verdict)
+    [SLOWER, COSTS_MORE, LONGER, MORE].contains(&verdict)
 }
 
 /// How a report can be written.
@@ -100,7 +100,7 @@ pub struct Report {
     pub tables: Vec<Table>,
     /// Servers that failed, and why.
     pub failed: Vec<Failed>,
-    /// Each step of a ladder; empty for other questions.
+    /// Each step of a suite about layers; empty for other questions.
     pub layers: Vec<Step>,
     /// How each server scales; empty where neither threads nor loads form a scale.
     pub scaling: Vec<Scaling>,
@@ -327,7 +327,8 @@ pub struct Against {
     pub requests_per_s_verdict: String,
     /// CPU time a request over the reference's.
     pub cost: Option<Figure>,
-    /// `cheaper`, `dearer`, `no difference that could be measured`, or `inconclusive: ` and why.
+    /// `costs less`, `costs more`, `no difference that could be measured`, or `inconclusive: ` and
+    /// why.
     pub cost_verdict: String,
     /// The median service time over the reference's.
     pub p50: Option<Figure>,
@@ -440,7 +441,7 @@ pub struct Failed {
     pub published: Vec<Published>,
 }
 
-/// One step of a ladder: a server and the one that it stands on.
+/// One step of a suite about layers: a server and the one that it stands on.
 #[derive(Debug, Clone, Serialize)]
 pub struct Step {
     /// Which load, as an index.

@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(lines.count(), 7);
     }
 
-    /// Two steps of a ladder that log were counted in one file: the later one's.
+    /// Two steps that log were counted in one file: the later one's.
     #[test]
     fn two_that_write_files_of_one_name_in_a_build_folder_are_told_apart() {
         let folder = tempfile::tempdir().unwrap();

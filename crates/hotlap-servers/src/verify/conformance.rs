@@ -13,7 +13,8 @@ use crate::contract::{Exchange, described};
 /// second.
 const DATE_SLACK_S: i64 = 2;
 
-/// How long a conformance check waits for an answer; a server that has none is told from a slow one elsewhere.
+/// How long a conformance check waits for an answer; a server that has none is told from a slow one
+/// elsewhere.
 const LIMIT: Duration = Duration::from_secs(1);
 
 type Outcome = Result<(), String>;

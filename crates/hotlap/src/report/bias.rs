@@ -93,7 +93,7 @@ pub fn warning(name: &str, of_alone: &Estimate, slice_ms: Option<f64>) -> Option
         ),
         false => format!(
             "{name} costs {percent} % less CPU per request in its laps than at the end of its \
-             warm-up ({found}): it was still warming up. A longer --duration warms it up for longer."
+             warm-up ({found}): it was still warming up. A longer --duration gives it more time."
         ),
     })
 }
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(
             of(0.90, 0.85, 0.95).unwrap(),
             "a costs 10 % less CPU per request in its laps than at the end of its warm-up ([0.85, \
-             0.95]): it was still warming up. A longer --duration warms it up for longer."
+             0.95]): it was still warming up. A longer --duration gives it more time."
         );
         assert_eq!(of(1.02, 1.01, 1.03), None);
         assert_eq!(of(1.12, 0.99, 1.25), None);

@@ -88,7 +88,7 @@ pub struct Change {
     pub after: Option<Figure>,
     /// The second over the first.
     pub ratio: Option<Figure>,
-    /// `faster`, `dearer`, `no difference that could be measured`, …
+    /// `faster`, `costs more`, `no difference that could be measured`, …
     pub verdict: String,
     /// Whether the verdict is that it became worse.
     pub is_worse: bool,

@@ -4,8 +4,8 @@ use hotlap_stats::Estimate;
 
 use super::Figure;
 
-/// The factor beyond which the end of a ratio's interval is no figure any more: with two restarts an
-/// interval reaches over thousands of it.
+/// The factor beyond which the end of a ratio's interval is no figure any more: with two restarts
+/// an interval reaches over thousands of it.
 const BEYOND: f64 = 10.0;
 
 /// Requests per second: three digits that mean something, four after a leading 1.

@@ -1,4 +1,4 @@
-//! What each step of a ladder costs: a step against the one that it stands on.
+//! What each layer costs: a step against the one that it stands on.
 
 use hotlap_stats::Estimate;
 

@@ -156,7 +156,7 @@ pub fn verdict(server: &str, other: &str, against: &Against) -> String {
             faster(server, other, &rate, cost(against.cost, false))
         }
         (Some(rate), _) => faster(other, server, &inverse(&rate), cost(against.cost, true)),
-        (None, Some(cost)) => cheaper(server, other, &cost, against),
+        (None, Some(cost)) => costs_less(server, other, &cost, against),
         (None, None) => no_difference(server, other, against),
     }
 }
@@ -178,7 +178,7 @@ fn faster(fast: &str, slow: &str, rate: &Estimate, cost: Option<(Estimate, Verdi
     }
 }
 
-fn cheaper(server: &str, other: &str, cost: &Estimate, against: &Against) -> String {
+fn costs_less(server: &str, other: &str, cost: &Estimate, against: &Against) -> String {
     let (cheap, dear, cost) = match cost.value <= 1.0 {
         true => (server, other, *cost),
         false => (other, server, inverse(cost)),
@@ -279,7 +279,7 @@ pub fn inverse(ratio: &Estimate) -> Estimate {
     Estimate { value: 1.0 / ratio.value, low: 1.0 / ratio.high, high: 1.0 / ratio.low }
 }
 
-/// What one step of a ladder costs.
+/// What one layer costs.
 #[must_use]
 pub fn step(
     to: &str,

@@ -512,8 +512,8 @@ fn judged(compared: Vec<Option<(Bar, Comparison)>>) -> Vec<Found> {
     compared.into_iter().map(|c| c.and_then(|(_, c)| Some((c.effect, verdicts.next()?)))).collect()
 }
 
-/// Whether a server takes part in comparisons: not the ceiling, not the hidden control, not one that
-/// is out.
+/// Whether a server takes part in comparisons: not the ceiling, not the hidden control, not one
+/// that is out.
 #[must_use]
 pub fn is_compared(run: &Run, server: usize) -> bool {
     let server = &run.servers[server];

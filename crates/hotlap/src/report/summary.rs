@@ -13,8 +13,8 @@ use super::latency::latency;
 use super::standing::{Limited, Measure, Measured, Standing};
 use super::stress::Stress;
 use super::{
-    Against, DEARER, ErrorCount, Failed, Figure, Heading, Host, KEEP_UP, LONGER, Lap, MORE, Noise,
-    Report, Row, SLOWER, Start, Table, date, layers, published, scaling, sentence, warning,
+    Against, COSTS_MORE, ErrorCount, Failed, Figure, Heading, Host, KEEP_UP, LONGER, Lap, MORE,
+    Noise, Report, Row, SLOWER, Start, Table, date, layers, published, scaling, sentence, warning,
 };
 use crate::record::{self, Question, Role, Run, State};
 
@@ -441,7 +441,7 @@ fn against(run: &Run, standing: &Standing, found: &super::standing::Against) -> 
 pub(super) fn verdict(measure: Measure, found: Option<Verdict>) -> &'static str {
     let (better, worse) = match measure {
         Measure::Rate => ("faster", SLOWER),
-        Measure::Cost => ("cheaper", DEARER),
+        Measure::Cost => ("costs less", COSTS_MORE),
         Measure::P50 | Measure::P99 => ("shorter", LONGER),
         Measure::Memory => ("less", MORE),
     };

@@ -25,10 +25,10 @@ pub fn warnings(run: &Run, standings: &[Standing]) -> Vec<String> {
             let name = &format!("{}{}", run.servers[server].name, under(run, standing.load));
             if let Some(moved) = moved(&measured.costs) {
                 let percent = grouped(100.0 * moved.abs(), 0);
-                let which = if moved < 0.0 { "cheaper" } else { "dearer" };
+                let how = if moved < 0.0 { "fell" } else { "rose" };
                 warnings.push(format!(
-                    "{name} became {percent} % {which} while it was measured, so its figures are of \
-                     no steady state. A longer --duration warms it up for longer."
+                    "{name}: CPU time per request {how} by {percent} % during the measurement, so it \
+                     was not in a steady state. A longer --duration gives it more time to warm up."
                 ));
             }
             if waits_for_acknowledgements(measured) {
@@ -109,8 +109,8 @@ const ROUNDS_THAT_MOVE: usize = 6;
 const MOVED: f64 = 0.1;
 
 /// By how much the last third of the rounds of a restart is above the first third, in the middle of
-/// the restarts that have rounds enough, where that is worth telling: a program that goes on compiling
-/// itself, or a leak.
+/// the restarts that have rounds enough, where that is worth telling: a program that goes on
+/// compiling itself, or a leak.
 fn moved(costs: &[Reading]) -> Option<f64> {
     let mut restarts = BTreeMap::<u32, Vec<f64>>::new();
     for reading in costs {
