@@ -29,9 +29,9 @@ use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::export::Exports;
 use crate::interrupt::Interrupt;
+use crate::paths;
 use crate::record::{self, Run, State};
 use crate::report::{Report, terminal};
-use crate::shelf;
 use crate::store::Store;
 use crate::timekeeper::{Kept, Timekeeper};
 use card::Card;
@@ -255,7 +255,7 @@ fn store(args: &RunArgs, console: &Console) -> anyhow::Result<Option<Store>> {
     if args.no_store {
         return Ok(None);
     }
-    let Some(path) = args.store.store.clone().or_else(Store::usual_path) else {
+    let Some(path) = args.store.store.clone().or_else(paths::store) else {
         console.warn(
             "Warning: this run will not be stored, as neither HOME nor XDG_DATA_HOME says where: \
              name a file with --store",
@@ -376,7 +376,7 @@ impl Logs {
     /// # Errors
     /// When the cache cannot be written.
     pub fn new() -> anyhow::Result<Self> {
-        let folder = shelf::cache()?.join("logs").join(std::process::id().to_string());
+        let folder = paths::cache()?.join("logs").join(std::process::id().to_string());
         // What servers print may hold what only their user is to see.
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         made.with_context(|| {

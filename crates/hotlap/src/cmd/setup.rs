@@ -11,6 +11,7 @@ use hotlap_servers::process::Supervisor;
 use hotlap_servers::toolchain::{MissingKind, MissingToolchain, probe_all};
 
 use super::run::grid::build_all;
+use crate::assets;
 use crate::cli::SetupArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
@@ -18,7 +19,6 @@ use crate::interrupt::Interrupt;
 use crate::live::Live;
 use crate::report::figure::megabytes;
 use crate::report::figure::plural;
-use crate::shelf;
 use crate::text::visible;
 
 /// Prints the commands, or runs them and builds.
@@ -26,7 +26,7 @@ use crate::text::visible;
 /// # Errors
 /// When the catalogue cannot be read, or a command cannot be started or fails.
 pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
-    let catalogue = Catalogue::open(&shelf::servers()?)?;
+    let catalogue = Catalogue::open(&assets::servers()?)?;
     let servers = super::list::select(&catalogue, args.pattern.as_deref());
     let servers = servers.or_else(|error| usage(error.to_string()))?;
     let interrupt = Interrupt::listen()?;

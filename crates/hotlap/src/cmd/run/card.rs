@@ -13,13 +13,13 @@ use hotlap_load::plan::Reuse;
 use hotlap_servers::contract::{Ask, Contract, Exchange, Name};
 use hotlap_servers::launch::Counts;
 
+use crate::assets;
 use crate::cli::{RequestArgs, RunArgs, Shape};
 use crate::cmd::load::requests::{headers, method, text_or_file};
 use crate::exit::usage;
 use crate::quantity;
 use crate::record::{self, Published, Than};
 use crate::redact;
-use crate::shelf;
 
 /// Raced when nothing is named.
 const QUICK: &str = "quick";
@@ -88,7 +88,7 @@ impl Card {
             }
             (None, false) => return Self::typed(args),
         };
-        match Suite::open(named, &shelf::suites()?) {
+        match Suite::open(named, &assets::suites()?) {
             Ok(suite) => Self::read(args, suite),
             Err(error) => usage(error.to_string()),
         }
