@@ -322,5 +322,5 @@ fn a_changelog_of_another_version_is_noticed() {
 fn the_lockfile_stays_small() {
     let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
     let packages = lock.lines().filter(|l| *l == "[[package]]").count();
-    assert!(packages < 150, "{packages} packages");
+    assert!(packages < 200, "{packages} packages");
 }
