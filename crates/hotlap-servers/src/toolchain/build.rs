@@ -4,22 +4,22 @@
 //! itself), so that nothing is built twice and nothing stale is ever run. Two builds of one server
 //! at the same time are safe: the second waits for the first and takes what it made.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::hash::Hasher;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use fnv::FnvHasher;
 
 use super::step::{self, Ended};
 use super::{MissingToolchain, probe};
+use crate::interrupt;
 use crate::launch::Launch;
 use crate::manifest::{FILE_NAME, Server};
+use crate::pool;
 use crate::process::Supervisor;
 
 /// Written into a build's folder when all of it succeeded; holds the receipt.
@@ -153,35 +153,15 @@ impl Builder<'_> {
         result
     }
 
-    /// Builds many, as many at a time as cores and memory allow; results in the order given.
+    /// Builds many, as many at a time as cores and memory allow. The results are in the order of
+    /// the servers.
     #[must_use]
     pub fn build_all(&self, servers: &[&Server]) -> Vec<Result<Built, Unready>> {
-        // Variants that share a build would only wait for each other: one worker does them in turn.
-        let mut groups: BTreeMap<(&Path, Vec<&[String]>), Vec<usize>> = BTreeMap::new();
-        for (index, server) in servers.iter().enumerate() {
-            let steps = server.toolchain.build.iter().map(Vec::as_slice).collect();
-            groups.entry((&server.folder, steps)).or_default().push(index);
-        }
-        let groups: Vec<Vec<usize>> = groups.into_values().collect();
-        let results = Mutex::new(vec![None; servers.len()]);
-        let next = AtomicUsize::new(0);
-        let work = || {
-            while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
-                for &index in group {
-                    let result = self.build(servers[index]);
-                    let mut results = results.lock().unwrap_or_else(|p| p.into_inner());
-                    results[index] = Some(result);
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..at_a_time().min(groups.len()) {
-                scope.spawn(work);
-            }
-            work();
-        });
-        let results = results.into_inner().unwrap_or_else(|p| p.into_inner());
-        results.into_iter().flatten().collect()
+        // Variants that share a build would only wait for each other: one thread builds them all.
+        let key = |server: &&Server| (server.folder.clone(), server.toolchain.build.clone());
+        pool::map_groups(servers, key, at_a_time(), |group| {
+            group.iter().map(|server| self.build(server)).collect()
+        })
     }
 
     fn build_quietly(&self, server: &Server) -> Result<Built, Unready> {
@@ -363,13 +343,12 @@ impl Builder<'_> {
                 Err(fs::TryLockError::Error(error)) => return Err(refused(error)),
                 Err(fs::TryLockError::WouldBlock) => {}
             }
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(refused(io::Error::new(io::ErrorKind::Interrupted, "interrupted")));
-            }
             if !std::mem::replace(&mut told, true) {
                 (self.on)(Event::Waiting { server: &server.id });
             }
-            std::thread::sleep(Duration::from_millis(50));
+            if !interrupt::sleep(interrupt::LOOK, self.stop) {
+                return Err(refused(io::Error::new(io::ErrorKind::Interrupted, "interrupted")));
+            }
         }
     }
 }
@@ -426,7 +405,7 @@ fn last_lines(file: &mut File, begin: u64) -> Vec<String> {
 
 fn at_a_time() -> usize {
     let by_memory = memory_available().map_or(2, |bytes| bytes / MEMORY_PER_BUILD);
-    super::threads().min(usize::try_from(by_memory).unwrap_or(1)).max(1)
+    pool::threads().min(usize::try_from(by_memory).unwrap_or(1)).max(1)
 }
 
 #[cfg(target_os = "linux")]
