@@ -37,10 +37,9 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Of the file that a server will write to. Call it before the server starts, and again [count]
-    /// before another server of the same folder starts and puts a file of its own there.
-    ///
-    /// [count]: Self::count
+    /// The lines of the file that a server will write to. Call this before the server starts, and
+    /// [`count`](Self::count) before another server of the same folder starts, which replaces the
+    /// file.
     #[must_use]
     pub fn of(counts: &Counts, launch: &Launch, requirements: Requirements) -> Self {
         let is_within = Path::new(&counts.file).components().all(|c| {
