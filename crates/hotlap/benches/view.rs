@@ -29,11 +29,11 @@ mod unix {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::time::{Duration, Instant};
 
+    use hotlap::analysis::{Analysis, Measure};
     use hotlap::cmd::prove::arena::Arena;
     use hotlap::console::Console;
     use hotlap::export::Exports;
-    use hotlap::report::standing::{Measure, Standing};
-    use hotlap::timekeeper::Timekeeper;
+    use hotlap::recorder::Recorder;
     use hotlap_ceiling::Known;
     use hotlap_harness::entrant::Role;
     use hotlap_harness::live::Live;
@@ -135,11 +135,11 @@ mod unix {
         let mut track = Live::new(setting, &race.entrants, &race.loads, stop);
         let mut exports = Exports::default();
         let console = Console { quiet: !is_on, live: is_on, ..Console::plain(80) };
-        let keeper = Timekeeper::new(arena.record(&race), None, &mut exports, &console);
+        let keeper = Recorder::new(arena.record(&race), None, &mut exports, &console);
         let kept = keeper.expect("a record").keep(&race, &mut track).run;
-        let standing = Standing::of(&kept, 0);
+        let analysis = Analysis::of(&kept, 0);
         let level = |measure| {
-            let readings = standing.servers[0].readings(measure);
+            let readings = &analysis.servers[0].readings[measure];
             readings.iter().map(|r| r.value).sum::<f64>() / readings.len().max(1) as f64
         };
         (level(Measure::Rate), level(Measure::Cost))

@@ -19,8 +19,8 @@ use crate::cli::CheckArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::interrupt::Interrupt;
-use crate::report::figure::{megabytes, time};
 use crate::shelf;
+use crate::text::number::{megabytes, time};
 use crate::text::{visible, visible_lines};
 
 /// Checks servers, one line each.
@@ -137,7 +137,7 @@ fn line(row: &Row, width: usize, console: &Console) -> String {
             let (passed, made) = row.badges();
             let rss = match row.rss_bytes {
                 0 => String::new(),
-                bytes => megabytes(bytes as f64).text,
+                bytes => megabytes(bytes as f64),
             };
             let ready = match row.ready {
                 Duration::ZERO => String::new(),

@@ -9,8 +9,8 @@ use crate::cli::ListArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::interrupt::Interrupt;
-use crate::report::layout::{Column, Layout};
 use crate::shelf;
+use crate::text::layout::{Column, Layout};
 
 /// Lists the servers.
 ///

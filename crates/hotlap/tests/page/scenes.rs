@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::record::{Host, Load, Published, Question, Run, Schedule, Server, State, Than};
-use hotlap::timekeeper::Timekeeper;
+use hotlap::model::{Host, Load, Published, Question, Run, Schedule, Server, State, Than};
+use hotlap::recorder::Recorder;
 use hotlap_harness::contract::{Contract, Name};
 use hotlap_harness::entrant::{self, Entrant, Launch, Role};
 use hotlap_harness::race::{Place, Race};
@@ -74,7 +74,7 @@ impl Scene {
         track.interrupted_at = self.interrupted_at;
         let (mut exports, console) =
             (Exports::default(), Console { quiet: true, ..Console::plain(80) });
-        let keeper = Timekeeper::new(self.record(&race), None, &mut exports, &console).unwrap();
+        let keeper = Recorder::new(self.record(&race), None, &mut exports, &console).unwrap();
         let mut run = keeper.keep(&race, &mut track).run;
         // As many ticks as a lap of half a second has, so that a page is as large as a real one.
         for lap in &mut run.laps {

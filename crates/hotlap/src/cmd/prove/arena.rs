@@ -16,7 +16,7 @@ use hotlap_harness::verify::Demand;
 use hotlap_load::plan::Reuse;
 
 use crate::cmd::run::{GRACE, Logs, START_LIMIT};
-use crate::record::{self, Question, Run, State};
+use crate::model::{self, Question, Run, State};
 
 /// How long one request may take: longer than the longest pause.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -129,7 +129,7 @@ impl Arena {
             began_ms: began.as_millis() as u64,
             took_ms: 0,
             state: State::UnderWay,
-            command: record::typed(),
+            command: model::typed(),
             hotlap: env!("CARGO_PKG_VERSION").to_owned(),
             baseline: None,
             suite: None,
@@ -137,7 +137,7 @@ impl Arena {
             about: String::new(),
             contract: Name::Hello.to_string(),
             seed: race.seed,
-            schedule: record::Schedule {
+            schedule: model::Schedule {
                 heats: 0,
                 blocks: 0,
                 slice_ms: race.slice.map(|slice| slice.as_secs_f64() * 1e3),
@@ -148,9 +148,9 @@ impl Arena {
                 generator_cpus: self.cores.generator.clone(),
                 freeze: true,
             },
-            host: record::Host::default(),
-            loads: race.loads.iter().map(record::Load::from).collect(),
-            servers: race.entrants.iter().map(record::Server::from).collect(),
+            host: model::Host::default(),
+            loads: race.loads.iter().map(model::Load::from).collect(),
+            servers: race.entrants.iter().map(model::Server::from).collect(),
             starts: Vec::new(),
             laps: Vec::new(),
             absent: Vec::new(),

@@ -15,8 +15,8 @@ use hotlap_load::plan::Reuse;
 use crate::cli::{RequestArgs, RunArgs, Shape};
 use crate::cmd::load::requests::{headers, method, text_or_file};
 use crate::exit::usage;
+use crate::model::{self, Published, Than};
 use crate::quantity;
-use crate::record::{self, Published, Than};
 use crate::redact;
 use crate::shelf;
 
@@ -216,7 +216,7 @@ impl Card {
 
     /// The loads as they are kept, with the requests that they send to these servers.
     #[must_use]
-    pub fn described(&self, loads: &[Load], entrants: &[Entrant]) -> Vec<record::Load> {
+    pub fn described(&self, loads: &[Load], entrants: &[Entrant]) -> Vec<model::Load> {
         let request = |load: &Load| {
             let mut requests: Vec<String> = Vec::new();
             for entrant in entrants.iter().filter(|e| e.role != Role::Ceiling) {
@@ -229,7 +229,7 @@ impl Card {
             }
             requests.join(", ")
         };
-        let described = |load| record::Load { request: request(load), ..record::Load::from(load) };
+        let described = |load| model::Load { request: request(load), ..model::Load::from(load) };
         loads.iter().map(described).collect()
     }
 

@@ -23,7 +23,7 @@ use crate::console::Console;
 use crate::exit::usage;
 use crate::interrupt::Interrupt;
 use crate::live::Live;
-use crate::record::{Part, Published, Retired, Server, Than};
+use crate::model::{Part, Published, Retired, Server, Than};
 use crate::redact;
 use crate::shelf;
 
