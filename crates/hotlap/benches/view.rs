@@ -34,9 +34,9 @@ mod unix {
     use hotlap::console::Console;
     use hotlap::export::Exports;
     use hotlap::recorder::Recorder;
+    use hotlap_bench::local::Live;
+    use hotlap_bench::participant::Role;
     use hotlap_ceiling::Known;
-    use hotlap_harness::entrant::Role;
-    use hotlap_harness::live::Live;
     use hotlap_stats::Reading;
     use hotlap_stats::compare::{effect, pairs};
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};

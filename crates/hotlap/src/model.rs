@@ -4,8 +4,8 @@
 //! [`crate::store`] writes and reads it, [`crate::analysis`] makes figures of it; neither knows the
 //! other.
 
-use hotlap_harness::lap::{self as measured, Share};
-use hotlap_harness::{entrant, track};
+use hotlap_bench::lap::{self as measured, Share};
+use hotlap_bench::{participant, runner};
 use hotlap_load::outcome::{FailureCount, Tick};
 use hotlap_load::plan::Reuse;
 use hotlap_stats::{Censored, Histogram};
@@ -13,11 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::redact;
 
-pub use hotlap_harness::entrant::Role;
-pub use hotlap_harness::lap::{Count, Gate};
-pub use hotlap_harness::stress::Subject;
-pub use hotlap_harness::suite::{Absent, Question};
-pub use hotlap_harness::track::{Probed, Retired};
+pub use hotlap_bench::lap::{Count, Gate};
+pub use hotlap_bench::participant::Role;
+pub use hotlap_bench::runner::Probed;
+pub use hotlap_bench::stress::Subject;
+pub use hotlap_bench::suite::{Absent, Question};
+pub use hotlap_servers::failure::Retired;
 pub use hotlap_stats::steady::Class;
 
 /// One `hotlap run`.
@@ -336,8 +337,8 @@ pub fn typed() -> Vec<String> {
     redact::words(&std::iter::once("hotlap".to_owned()).chain(typed).collect::<Vec<_>>())
 }
 
-impl From<&hotlap_harness::host::Host> for Host {
-    fn from(host: &hotlap_harness::host::Host) -> Self {
+impl From<&hotlap_servers::machine::Host> for Host {
+    fn from(host: &hotlap_servers::machine::Host) -> Self {
         let mut facts = Vec::new();
         let mut fact = |name: &str, value: Option<String>| {
             facts.extend(value.map(|value| (name.to_owned(), value)));
@@ -369,8 +370,8 @@ impl From<&hotlap_harness::host::Host> for Host {
     }
 }
 
-impl From<&entrant::Load> for Load {
-    fn from(load: &entrant::Load) -> Self {
+impl From<&participant::Load> for Load {
+    fn from(load: &participant::Load) -> Self {
         Self {
             name: load.name.clone(),
             connections: load.connections,
@@ -383,11 +384,11 @@ impl From<&entrant::Load> for Load {
     }
 }
 
-impl From<&entrant::Entrant> for Server {
-    fn from(entrant: &entrant::Entrant) -> Self {
+impl From<&participant::Entrant> for Server {
+    fn from(entrant: &participant::Entrant) -> Self {
         let command = match &entrant.start {
-            entrant::Start::Launch(launch) => shell_words::join(&launch.argv),
-            entrant::Start::Running { url, .. } => url.clone(),
+            participant::Start::Launch(launch) => shell_words::join(&launch.argv),
+            participant::Start::Running { url, .. } => url.clone(),
         };
         Self {
             name: entrant.name.clone(),
@@ -405,7 +406,7 @@ impl From<&entrant::Entrant> for Server {
 impl Start {
     /// A start that is ready and not yet warm.
     #[must_use]
-    pub fn new(server: usize, heat: u32, ready: &track::Ready) -> Self {
+    pub fn new(server: usize, heat: u32, ready: &runner::Ready) -> Self {
         Self {
             server,
             heat,
@@ -421,7 +422,7 @@ impl Start {
 impl Warmup {
     /// The warm-up under one load.
     #[must_use]
-    pub fn new(load: usize, warmup: &track::Warmup) -> Self {
+    pub fn new(load: usize, warmup: &runner::Warmup) -> Self {
         Self {
             load,
             class: warmup.class,

@@ -9,8 +9,9 @@ use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hotlap_harness::race::{self, Event, Over, Race};
-use hotlap_harness::track::Track;
+use hotlap_bench::experiment::{Event, Over, Race};
+use hotlap_bench::runner::Track;
+use hotlap_bench::schedule;
 
 use crate::console::Console;
 use crate::export::Exports;
@@ -89,7 +90,7 @@ impl<'a> Recorder<'a> {
 
     /// Runs the race, and leaves the record open for what follows it.
     pub fn race(&mut self, race: &Race, track: &mut dyn Track) -> Over {
-        let over = race::run(race, track, &mut |event| self.watch(&event));
+        let over = schedule::run(race, track, &mut |event| self.watch(&event));
         self.run.schedule.heats = self.run.laps.iter().map(|l| l.heat + 1).max().unwrap_or(0);
         self.live.clear();
         over

@@ -14,8 +14,8 @@ use hotlap::recorder::Recorder;
 use hotlap::render::{Format, render, terminal};
 use hotlap::report::Report;
 use hotlap::store::Store;
-use hotlap_harness::entrant::Role;
-use hotlap_harness::race::Over;
+use hotlap_bench::experiment::Over;
+use hotlap_bench::participant::Role;
 use scene::{Scene, hold, record, scene, script, three};
 use serde_json::Value;
 
@@ -91,7 +91,7 @@ fn a_server_that_does_not_serve_the_rate_is_ranked_last_and_named() {
 #[test]
 fn a_closed_loop_and_a_rate_in_one_run_keep_their_laps_apart() {
     let mut scene = at_a_rate();
-    let closed = hotlap_harness::entrant::Load { rate: None, ..scene.race.loads[0].clone() };
+    let closed = hotlap_bench::participant::Load { rate: None, ..scene.race.loads[0].clone() };
     scene.race.loads.push(closed);
     let run = hold(&scene, None).run;
     let main = |load| run.laps.iter().filter(|l| l.load == load && run.is_main(l)).count();
@@ -110,8 +110,10 @@ fn a_closed_loop_and_a_rate_in_one_run_keep_their_laps_apart() {
 fn under_two_loads() -> Run {
     let mut scene = three();
     scene.race.loads[0].name = "GET /".to_owned();
-    let second =
-        hotlap_harness::entrant::Load { name: "POST /x".to_owned(), ..scene.race.loads[0].clone() };
+    let second = hotlap_bench::participant::Load {
+        name: "POST /x".to_owned(),
+        ..scene.race.loads[0].clone()
+    };
     scene.race.loads.push(second);
     let mut run = hold(&scene, None).run;
     for (load, factor) in [(0, 0.5), (1, 2.0)] {
@@ -284,7 +286,7 @@ fn a_note_of_every_start_is_told_once_and_the_ceiling_is_not_counted() {
     assert_eq!(told(&run), [expected]);
     let mut scene = three();
     for nth in 0..2 {
-        scene.race.entrants.push(hotlap_harness::entrant::Entrant {
+        scene.race.entrants.push(hotlap_bench::participant::Entrant {
             name: format!("further {nth}"),
             ..scene.race.entrants[1].clone()
         });

@@ -11,9 +11,9 @@ use hotlap::export::Exports;
 use hotlap::model::{Run, State};
 use hotlap::recorder::{Kept, Recorder};
 use hotlap::store::Store;
-use hotlap_harness::race::Over;
-use hotlap_harness::scripted::Scripted;
-use hotlap_harness::stress::Scenario;
+use hotlap_bench::experiment::Over;
+use hotlap_bench::scripted::Scripted;
+use hotlap_bench::stress::Scenario;
 use scene::{Scene, record, stressed, three};
 
 fn hold(scene: &Scene, run: Run, store: &Path, interrupted_at: Option<Duration>) -> Kept {

@@ -8,8 +8,8 @@ use hotlap::analysis::{Analysis, Measure};
 use hotlap::model::{Gate, Published, Question, State, Than};
 use hotlap::render::{Format, render, terminal};
 use hotlap::report::{BrokenRule, Report};
-use hotlap_harness::entrant::Role;
-use hotlap_harness::scripted::Script;
+use hotlap_bench::participant::Role;
+use hotlap_bench::scripted::Script;
 use scene::{Scene, hold, scene, script, stressed, three};
 use serde_json::Value;
 

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use hotlap_harness::catalogue::Catalogue;
-use hotlap_harness::contract::Contract;
-use hotlap_harness::suite::{self, Suite};
+use hotlap_bench::suite::{self, Suite};
+use hotlap_servers::catalogue::Catalogue;
+use hotlap_servers::contract::Contract;
 
 fn root(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder)

@@ -303,7 +303,7 @@ fn public_names_have_no_get() {
 
 #[test]
 fn every_folder_of_the_catalogue_is_read() {
-    let catalogue = hotlap_harness::catalogue::Catalogue::open(&root().join("servers")).unwrap();
+    let catalogue = hotlap_servers::catalogue::Catalogue::open(&root().join("servers")).unwrap();
     let broken = catalogue.broken.iter().map(ToString::to_string).collect();
     none("every server.toml parses", broken);
     assert!(!catalogue.servers.is_empty());

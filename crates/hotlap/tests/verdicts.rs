@@ -8,8 +8,8 @@ use hotlap::exit::Exit;
 use hotlap::model::{Question, Run};
 use hotlap::render::{Format, render, terminal};
 use hotlap::report::Report;
-use hotlap_harness::entrant::Role;
-use hotlap_harness::scripted::Script;
+use hotlap_bench::participant::Role;
+use hotlap_bench::scripted::Script;
 use scene::{Scene, hold, scene, script, three};
 use serde_json::Value;
 

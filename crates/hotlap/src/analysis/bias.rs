@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use hotlap_harness::lap::Share;
+use hotlap_bench::lap::Share;
 use hotlap_stats::{Estimate, Reading};
 
 use crate::model::{Lap, Probed, Run};

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use hotlap_harness::lap::{Counted, Share, Usage, rates, readings, silent_blocks};
+use hotlap_bench::lap::{Share, Usage, rates, readings, silent_blocks};
 use hotlap_load::Failures;
+use hotlap_servers::counters::Counted;
 use hotlap_stats::estimate::{level, median};
 use hotlap_stats::percentile::Together;
 use hotlap_stats::{Estimate, Reading};

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use hotlap_harness::catalogue::Catalogue;
-use hotlap_harness::check::{Checker, Row, Standing};
-use hotlap_harness::contract::{Ask, Name};
-use hotlap_harness::entrant::Start;
-use hotlap_harness::manifest::Server;
-use hotlap_harness::process::Warden;
-use hotlap_harness::toolchain::Builder;
+use hotlap_bench::participant::Start;
+use hotlap_servers::catalogue::Catalogue;
+use hotlap_servers::check::{Checker, Row, Standing};
+use hotlap_servers::contract::{Ask, Name};
+use hotlap_servers::manifest::Server;
+use hotlap_servers::process::Warden;
+use hotlap_servers::toolchain::Builder;
 use serde_json::json;
 
 use super::run::START_LIMIT;
@@ -110,7 +110,7 @@ fn stranger(checker: &Checker, text: &str, shell: bool) -> anyhow::Result<Row> {
 
 fn built_only(
     servers: &[&Server],
-    built: &[Result<hotlap_harness::toolchain::Built, hotlap_harness::toolchain::Unready>],
+    built: &[Result<hotlap_servers::toolchain::Built, hotlap_servers::toolchain::Unready>],
     console: &Console,
 ) -> anyhow::Result<Exit> {
     let mut exit = Exit::Ok;
@@ -197,7 +197,7 @@ fn as_json(row: &Row) -> serde_json::Value {
         Standing::Retired(retired) => ("failed", retired.to_string()),
         Standing::Failed => ("failed", "it answers wrongly".to_owned()),
     };
-    let checks = |checks: &[hotlap_harness::verify::Check]| -> Vec<serde_json::Value> {
+    let checks = |checks: &[hotlap_servers::verify::Check]| -> Vec<serde_json::Value> {
         checks
             .iter()
             .map(
@@ -231,7 +231,7 @@ fn as_json(row: &Row) -> serde_json::Value {
 
 /// A missing toolchain skips a row; with `--strict` that fails, unless no registry in reach has it.
 fn verdict(args: &CheckArgs, rows: &[Row], console: &Console) -> Exit {
-    use hotlap_harness::toolchain::AbsenceKind::Unreachable;
+    use hotlap_servers::toolchain::AbsenceKind::Unreachable;
     let count = |is: &dyn Fn(&Standing) -> bool| rows.iter().filter(|r| is(&r.standing)).count();
     let passed = count(&|s| *s == Standing::Passed);
     let skipped = count(&|s| matches!(s, Standing::Skipped(_)));

@@ -14,7 +14,7 @@ use crate::exit::Exit;
 /// # Errors
 /// None: how it ends is its exit code.
 pub fn warden() -> anyhow::Result<Exit> {
-    match hotlap_harness::process::warden::main() {
+    match hotlap_servers::process::supervisor::main() {
         code if code == ExitCode::SUCCESS => Ok(Exit::Ok),
         _ => Ok(Exit::Error),
     }

@@ -1,8 +1,8 @@
 //! `hotlap list`: the catalogue, and what of it can run here.
 
-use hotlap_harness::catalogue::{Catalogue, CatalogueError};
-use hotlap_harness::manifest::Server;
-use hotlap_harness::toolchain::{Absence, AbsenceKind, probe_all};
+use hotlap_servers::catalogue::{Catalogue, CatalogueError};
+use hotlap_servers::manifest::Server;
+use hotlap_servers::toolchain::{Absence, AbsenceKind, probe_all};
 use serde_json::json;
 
 use crate::cli::ListArgs;

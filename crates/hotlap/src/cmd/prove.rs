@@ -11,7 +11,7 @@ mod trials;
 use std::time::Duration;
 
 use anyhow::Context;
-use hotlap_harness::host::Host;
+use hotlap_servers::machine::Host;
 
 use crate::cli::ProveArgs;
 use crate::console::Console;

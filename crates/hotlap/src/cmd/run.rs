@@ -15,14 +15,14 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use hotlap_harness::cores::{self, Split};
-use hotlap_harness::entrant::Role;
-use hotlap_harness::host;
-use hotlap_harness::live::{Live, Setting, allow_files};
-use hotlap_harness::process::Warden;
-use hotlap_harness::race::{Over, Place, Race};
-use hotlap_harness::suite;
-use hotlap_harness::track::Track;
+use hotlap_bench::experiment::{Over, Place, Race};
+use hotlap_bench::local::{Live, Setting, allow_files};
+use hotlap_bench::participant::Role;
+use hotlap_bench::runner::Track;
+use hotlap_bench::suite;
+use hotlap_servers::cores::{self, Split};
+use hotlap_servers::machine;
+use hotlap_servers::process::Warden;
 
 use crate::cli::RunArgs;
 use crate::console::Console;
@@ -87,7 +87,7 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
     if !meant.rules.is_empty() && grid.servers.iter().filter(is_named).count() < 2 {
         return usage("--fail-if compares servers with each other: name at least two");
     }
-    let host = host::Host::describe();
+    let host = machine::Host::describe();
     let (pinned, anyone) = (!grid.all_run_already(), !grid.entrants.is_empty());
     if !pinned {
         meant.split = unpinned();
@@ -226,7 +226,7 @@ fn meant(args: &RunArgs, card: Card, console: &Console) -> anyhow::Result<Meant>
         rate: args.shape.rate,
         seed: schedule.seed.unwrap_or_else(fresh_seed),
         from: Place::default(),
-        past: hotlap_harness::race::Past::default(),
+        past: hotlap_bench::experiment::Past::default(),
     };
     let is_rated = race.loads.iter().all(|load| load.rate.is_some());
     if race.rate.is_some() && is_rated {
@@ -322,7 +322,7 @@ fn against(run: &Run) -> BTreeMap<usize, usize> {
     rungs.filter_map(|(n, server)| Some((n, server.part.on?))).collect()
 }
 
-fn record(args: &RunArgs, meant: &Meant, grid: &Grid, host: &host::Host) -> Run {
+fn record(args: &RunArgs, meant: &Meant, grid: &Grid, host: &machine::Host) -> Run {
     let race = &meant.race;
     let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut host = model::Host::from(host);

@@ -4,11 +4,11 @@
 use std::time::Instant;
 
 use anyhow::Context;
-use hotlap_harness::catalogue::Catalogue;
-use hotlap_harness::install::{InstallError, Manager, Missing};
-use hotlap_harness::manifest::Server;
-use hotlap_harness::process::Warden;
-use hotlap_harness::toolchain::{Absence, AbsenceKind, probe_all};
+use hotlap_servers::catalogue::Catalogue;
+use hotlap_servers::install::{InstallError, Manager, Missing};
+use hotlap_servers::manifest::Server;
+use hotlap_servers::process::Warden;
+use hotlap_servers::toolchain::{Absence, AbsenceKind, probe_all};
 
 use super::run::grid::build_all;
 use crate::cli::SetupArgs;
@@ -41,7 +41,7 @@ pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
     console.print(&format!("{ready} of {} servers are built, in {took} s.\n", built.len()))?;
     let mut exit = exit;
     for (server, why) in servers.iter().zip(&built) {
-        if let Err(hotlap_harness::toolchain::Unready::Failed(error)) = why {
+        if let Err(hotlap_servers::toolchain::Unready::Failed(error)) = why {
             console.note(&format!("{}: {error}", server.id));
             error.last_words.iter().for_each(|line| console.note(&format!("    | {line}")));
             exit = exit.and(Exit::ServerFailed);

@@ -3,7 +3,7 @@
 //! Nothing is compared between servers here: each scenario has a verdict of its own, not a figure
 //! with an interval.
 
-use hotlap_harness::stress::{
+use hotlap_bench::stress::{
     ERRORS, Fate, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed, P99_LEAST_NS, P99_TIMES, PACE, Pace,
     Subject, THREADS_LEAST, THREADS_TIMES, Trial, Verdict, words,
 };
@@ -293,7 +293,7 @@ fn rules() -> Vec<String> {
 pub(crate) mod tests {
     use std::collections::BTreeMap;
 
-    use hotlap_harness::stress::{Held, judge};
+    use hotlap_bench::stress::{Held, judge};
     use hotlap_load::Failure;
     use hotlap_load::outcome::FailureCount;
 

@@ -1,6 +1,6 @@
 //! What speaks against the figures, in words, each with what to do about it.
 
-use hotlap_harness::live::LENGTHS;
+use hotlap_bench::local::LENGTHS;
 use hotlap_stats::Estimate;
 
 use super::figure::ratio;

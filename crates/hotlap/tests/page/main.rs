@@ -10,7 +10,7 @@ use std::time::Duration;
 use hotlap::model::Question;
 use hotlap::render::{Format, render};
 use hotlap::report::Report;
-use hotlap_harness::scripted::Script;
+use hotlap_bench::scripted::Script;
 use scenes::Scene;
 
 const EVIL: &str = "</script><script>alert('1')</script>";

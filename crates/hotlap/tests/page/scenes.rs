@@ -8,13 +8,14 @@ use hotlap::console::Console;
 use hotlap::export::Exports;
 use hotlap::model::{Host, Load, Published, Question, Run, Schedule, Server, State, Than};
 use hotlap::recorder::Recorder;
-use hotlap_harness::contract::{Contract, Name};
-use hotlap_harness::entrant::{self, Entrant, Launch, Role};
-use hotlap_harness::race::{Place, Race};
-use hotlap_harness::scripted::{Script, Scripted};
-use hotlap_harness::verify::Demand;
+use hotlap_bench::experiment::{Place, Race};
+use hotlap_bench::participant::{self, Entrant, Role};
+use hotlap_bench::scripted::{Script, Scripted};
 use hotlap_load::outcome::Tick;
 use hotlap_load::plan::Reuse;
+use hotlap_servers::contract::{Contract, Name};
+use hotlap_servers::launch::Launch;
+use hotlap_servers::verify::Demand;
 
 /// A run before it is held.
 pub struct Scene {
@@ -125,7 +126,7 @@ impl Scene {
             cast.push(("ceiling".to_owned(), Role::Ceiling));
         }
         let entrant = |(name, role): (String, Role)| Entrant {
-            start: entrant::Start::Launch(Launch {
+            start: participant::Start::Launch(Launch {
                 argv: vec!["./serve".to_owned(), name.clone()],
                 env: [].into(),
                 cwd: PathBuf::from("."),
@@ -138,7 +139,7 @@ impl Scene {
             counts: None,
             cpus: None,
         };
-        let load = |connections: &usize| entrant::Load {
+        let load = |connections: &usize| participant::Load {
             name: String::new(),
             connections: *connections,
             threads: 1,
@@ -159,7 +160,7 @@ impl Scene {
             rate: None,
             seed: 7,
             from: Place::default(),
-            past: hotlap_harness::race::Past::default(),
+            past: hotlap_bench::experiment::Past::default(),
         }
     }
 

@@ -11,13 +11,14 @@ use hotlap::export::Exports;
 use hotlap::model::{Host, Load, Question, Run, Schedule, Server, State};
 use hotlap::recorder::{Kept, Recorder};
 use hotlap::store::Store;
-use hotlap_harness::contract::{Contract, Name};
-use hotlap_harness::entrant::{self, Entrant, Launch, Role};
-use hotlap_harness::race::{Place, Race};
-use hotlap_harness::scripted::{Script, Scripted};
-use hotlap_harness::stress::{Observed, Pace, Subject, Trial, judge};
-use hotlap_harness::verify::Demand;
+use hotlap_bench::experiment::{Place, Race};
+use hotlap_bench::participant::{self, Entrant, Role};
+use hotlap_bench::scripted::{Script, Scripted};
+use hotlap_bench::stress::{Observed, Pace, Subject, Trial, judge};
 use hotlap_load::plan::Reuse;
+use hotlap_servers::contract::{Contract, Name};
+use hotlap_servers::launch::Launch;
+use hotlap_servers::verify::Demand;
 
 /// A run as a test tells it.
 pub struct Scene {
@@ -30,7 +31,7 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
     let entrant = |(name, role, _): &(&str, Role, Script)| Entrant {
         name: (*name).to_owned(),
         role: *role,
-        start: entrant::Start::Launch(Launch {
+        start: participant::Start::Launch(Launch {
             argv: vec!["./serve".to_owned(), (*name).to_owned()],
             env: [].into(),
             cwd: PathBuf::from("."),
@@ -41,7 +42,7 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
         counts: None,
         cpus: None,
     };
-    let load = entrant::Load {
+    let load = participant::Load {
         name: String::new(),
         connections: 64,
         threads: 1,
@@ -63,7 +64,7 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
             rate: None,
             seed: 7,
             from: Place::default(),
-            past: hotlap_harness::race::Past::default(),
+            past: hotlap_bench::experiment::Past::default(),
         },
         scripts: servers.iter().map(|s| s.2.clone()).collect(),
         question: Question::Compare,

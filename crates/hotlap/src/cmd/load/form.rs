@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hotlap_harness::gate;
+use hotlap_bench::validity;
 use hotlap_load::plan::{Body, Pace, Plan, Reuse, Stop};
 use hotlap_load::{Failure, OpenLoop, Outcome, Phase};
 use hotlap_stats::histogram::interval_log;
@@ -127,7 +127,7 @@ fn is_late(loaded: &Loaded) -> bool {
     match plan.pace {
         Pace::Closed => false,
         Pace::Constant { rate } | Pace::Poisson { rate, .. } => {
-            gate::is_late(lag, plan.connections, rate)
+            validity::is_late(lag, plan.connections, rate)
         }
     }
 }

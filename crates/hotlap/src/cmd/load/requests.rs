@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use hotlap_harness::contract::{Ask, Content, Contract, Exchange};
-use hotlap_harness::learn::learn;
-use hotlap_harness::verify::LIMIT;
 use hotlap_load::http;
 use hotlap_load::plan::{Body, Expect, Request, Target};
 use hotlap_load::target::{Resolved, request_path};
+use hotlap_servers::contract::{Ask, Content, Contract, Exchange};
+use hotlap_servers::infer::learn;
+use hotlap_servers::verify::LIMIT;
 
 use crate::cli::LoadArgs;
 use crate::exit::{server_failed, usage};

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use hotlap_bench::experiment::{Place, Race};
+use hotlap_bench::local::Setting;
+use hotlap_bench::participant::{Entrant, Load, Role, Start};
 use hotlap_ceiling::Known;
-use hotlap_harness::contract::{Contract, Name};
-use hotlap_harness::cores::{self, Split};
-use hotlap_harness::entrant::{Entrant, Launch, Load, Role, Start};
-use hotlap_harness::live::Setting;
-use hotlap_harness::process::Warden;
-use hotlap_harness::race::{Place, Race};
-use hotlap_harness::verify::Demand;
 use hotlap_load::plan::Reuse;
+use hotlap_servers::contract::{Contract, Name};
+use hotlap_servers::cores::{self, Split};
+use hotlap_servers::launch::Launch;
+use hotlap_servers::process::Warden;
+use hotlap_servers::verify::Demand;
 
 use crate::cmd::run::{GRACE, Logs, START_LIMIT};
 use crate::model::{self, Question, Run, State};
@@ -116,7 +117,7 @@ impl Arena {
             rate: None,
             seed,
             from: Place::default(),
-            past: hotlap_harness::race::Past::default(),
+            past: hotlap_bench::experiment::Past::default(),
         }
     }
 

@@ -11,8 +11,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use hotlap_harness::cores;
 use hotlap_load::plan::{Endpoint, Target};
+use hotlap_servers::cores;
 use hotlap_stats::estimate::median;
 
 /// How long it asks.

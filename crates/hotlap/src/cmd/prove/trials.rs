@@ -6,12 +6,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use hotlap_bench::lap::{Kind, Lap};
+use hotlap_bench::local::Live;
+use hotlap_bench::participant::Role;
+use hotlap_bench::runner::Track;
 use hotlap_ceiling::Known;
-use hotlap_harness::entrant::Role;
-use hotlap_harness::lap::{Kind, Lap};
-use hotlap_harness::live::Live;
-use hotlap_harness::track::{Retired, Track};
 use hotlap_load::Failure;
+use hotlap_servers::failure::Retired;
 use hotlap_stats::percentile::is_known;
 use hotlap_stats::{Histogram, Verdict};
 
@@ -64,7 +65,7 @@ impl<'a> Alone<'a> {
         let entrants = [arena.entrant(&known.to_string(), known, Role::Contestant)];
         // Nobody else is there for whom it would be frozen, and the bare client wants it awake.
         let setting =
-            hotlap_harness::live::Setting { freeze: false, ..arena.setting(Some(lap), WARM) };
+            hotlap_bench::local::Setting { freeze: false, ..arena.setting(Some(lap), WARM) };
         let mut live = Live::new(setting, &entrants, &[arena.load(CONNECTIONS)], Arc::clone(stop));
         live.bring_up(0).map_err(|why| told(&known, &why))?;
         live.warm(0, 0).map_err(|why| told(&known, &why))?;

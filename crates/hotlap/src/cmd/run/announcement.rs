@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use hotlap_harness::entrant::Entrant;
-use hotlap_harness::race::Race;
-use hotlap_harness::stress::Scenario;
+use hotlap_bench::experiment::Race;
+use hotlap_bench::participant::Entrant;
+use hotlap_bench::stress::Scenario;
 
 use super::stress;
 use crate::model::{Run, Warmup};

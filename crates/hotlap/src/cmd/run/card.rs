@@ -6,11 +6,12 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use hotlap_harness::contract::{Ask, Contract, Exchange, Name};
-use hotlap_harness::entrant::{Counts, Entrant, Load, Role};
-use hotlap_harness::stress::Scenario;
-use hotlap_harness::suite::{Absent, Figure, Loading, Question, Source, Suite, Written};
+use hotlap_bench::participant::{Entrant, Load, Role};
+use hotlap_bench::stress::Scenario;
+use hotlap_bench::suite::{Absent, Figure, Loading, Question, Source, Suite, Written};
 use hotlap_load::plan::Reuse;
+use hotlap_servers::contract::{Ask, Contract, Exchange, Name};
+use hotlap_servers::launch::Counts;
 
 use crate::cli::{RequestArgs, RunArgs, Shape};
 use crate::cmd::load::requests::{headers, method, text_or_file};
@@ -329,7 +330,7 @@ fn shaped(shape: &Shape) -> Loading {
 
 fn runners(suite: &Suite) -> Vec<Runner> {
     let entries = suite.servers.iter().enumerate();
-    let runner = |(index, entry): (usize, &hotlap_harness::suite::Entry)| Runner {
+    let runner = |(index, entry): (usize, &hotlap_bench::suite::Entry)| Runner {
         run: entry.run.clone(),
         name: (entry.name.is_some() || entry.cpus.is_some()).then(|| entry.title()),
         cpus: entry.cpus.map(|n| (n, entry.name.clone().unwrap_or_else(|| entry.run.clone()))),

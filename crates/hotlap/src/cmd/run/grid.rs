@@ -6,14 +6,15 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use anyhow::Context;
-use hotlap_harness::contract::{Ask, Contract, Name};
-use hotlap_harness::entrant::{Entrant, Launch, Role, Start};
-use hotlap_harness::manifest::{self, Kind};
-use hotlap_harness::process::Warden;
-use hotlap_harness::suite::Question;
-use hotlap_harness::toolchain::{Builder, Event, Unready};
-use hotlap_harness::verify::Demand;
+use hotlap_bench::participant::{Entrant, Role, Start};
+use hotlap_bench::suite::Question;
 use hotlap_load::plan::Endpoint;
+use hotlap_servers::contract::{Ask, Contract, Name};
+use hotlap_servers::launch::Launch;
+use hotlap_servers::manifest::{self, Kind};
+use hotlap_servers::process::Warden;
+use hotlap_servers::toolchain::{Builder, Event, Unready};
+use hotlap_servers::verify::Demand;
 
 use super::card::Card;
 use super::named::{CEILING, Named, What, is_url, must_apply, named, names};
@@ -264,7 +265,7 @@ pub fn build_all(
     warden: &Warden,
     interrupt: &Interrupt,
     console: &Console,
-) -> anyhow::Result<Vec<Result<hotlap_harness::toolchain::Built, Unready>>> {
+) -> anyhow::Result<Vec<Result<hotlap_servers::toolchain::Built, Unready>>> {
     let live = Mutex::new(Live::start(console));
     let say = |act: &dyn Fn(&Live)| {
         if let Ok(live) = live.lock() {

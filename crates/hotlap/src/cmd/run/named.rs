@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use hotlap_harness::catalogue::{Catalogue, CatalogueError};
-use hotlap_harness::manifest;
 use hotlap_load::target::is_address;
+use hotlap_servers::catalogue::{Catalogue, CatalogueError};
+use hotlap_servers::manifest;
 
 use super::card::{Card, Runner};
 use crate::cli::RunArgs;

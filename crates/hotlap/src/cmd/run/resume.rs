@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use hotlap_harness::entrant::Entrant;
-use hotlap_harness::race::{Past, PastLap, Place, Race};
+use hotlap_bench::experiment::{Past, PastLap, Place, Race};
+use hotlap_bench::participant::Entrant;
 
 use super::card::Card;
 use crate::exit::usage;

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
-use hotlap_harness::cores::{self, Split};
-use hotlap_harness::entrant::{Entrant, Role};
-use hotlap_harness::host::Host;
-use hotlap_harness::process::Warden;
-use hotlap_harness::race::Over;
-use hotlap_harness::stress::{Event, Scenario, Setting, Subject, Timing, stress};
+use hotlap_bench::experiment::Over;
+use hotlap_bench::participant::{Entrant, Role};
+use hotlap_bench::stress::{Event, Scenario, Setting, Subject, Timing, stress};
+use hotlap_servers::cores::{self, Split};
+use hotlap_servers::machine::Host;
+use hotlap_servers::process::Warden;
 
 use super::card::Card;
 use super::grid::Grid;

@@ -1,0 +1,385 @@
+//! A server checked: built, started, held against each of its contracts, stopped; a line a server.
+//!
+//! This is the catalogue's test, and what a contributor runs first. Nothing here is an error: what
+//! goes wrong is the row's own state, so one server never keeps the others from being checked.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use hotlap_load::plan::Target;
+
+use crate::contract::{Ask, Contract, Name};
+use crate::cores;
+use crate::failure::Retired;
+use crate::infer;
+use crate::launch::{Counts, Launch};
+use crate::manifest::Server;
+use crate::process::Stopped;
+use crate::start::is_up;
+use crate::start::{Boot, Booted, NotYet, UNREADY};
+use crate::toolchain::{Absence, BuildError, Builder, Unready};
+use crate::verify::client::Wire;
+use crate::verify::{Check, Demand, LIMIT, Report, Verifier, verify};
+
+/// What the `Host` header says.
+const HOST: &str = "localhost";
+
+/// How long a server may take to end in peace.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Requests whose side effects are counted.
+const COUNTED: u32 = 50;
+
+/// How long side effects may take to arrive after their answers.
+const EFFECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// Checks servers.
+#[derive(Clone, Copy)]
+pub struct Checker<'a> {
+    /// Builds what is to be checked.
+    pub builder: Builder<'a>,
+    /// How long a server may take from its start to its first answer.
+    pub start_limit: Duration,
+}
+
+/// What was found of one server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Its id, or the command.
+    pub id: String,
+    /// How it stands.
+    pub standing: Standing,
+    /// What really runs: the version receipt; empty when unknown.
+    pub version: String,
+    /// From its start to its first answer; 0 when there was none.
+    pub ready: Duration,
+    /// Resident memory of its whole tree before any load, in bytes; 0 when unknown.
+    pub rss_bytes: u64,
+    /// A report for each contract (`None`: its own first answer), as far as they came.
+    pub reports: Vec<(Option<Name>, Report)>,
+    /// What should be told.
+    pub notes: Vec<String>,
+}
+
+/// How a server stands after its check.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Standing {
+    /// It may be raced.
+    Passed,
+    /// Its toolchain is not here.
+    Skipped(Absence),
+    /// It could not be built.
+    Unbuilt(BuildError),
+    /// It did not start, or stay.
+    Retired(Retired),
+    /// It answers wrongly: its reports say where.
+    Failed,
+}
+
+impl Row {
+    fn new(id: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            standing: Standing::Passed,
+            version: String::new(),
+            ready: Duration::ZERO,
+            rss_bytes: 0,
+            reports: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Badges of the first contract: passed, and made.
+    #[must_use]
+    pub fn badges(&self) -> (u32, u32) {
+        self.reports.first().map_or((0, 0), |(_, report)| report.badge_count())
+    }
+
+    /// The required checks that failed, each with its contract.
+    pub fn failures(&self) -> impl Iterator<Item = (Option<Name>, &Check)> {
+        self.reports
+            .iter()
+            .flat_map(|(contract, report)| report.failures().map(|check| (*contract, check)))
+    }
+}
+
+impl Checker<'_> {
+    /// Checks many, `at_a_time` of them at a time; `on` is told each row as it comes, from any
+    /// thread. Rows are returned in the order of the servers.
+    #[must_use]
+    pub fn check_all(
+        &self,
+        servers: &[&Server],
+        at_a_time: usize,
+        on: &(dyn Fn(&Row) + Sync),
+    ) -> Vec<Row> {
+        let rows = Mutex::new(vec![None; servers.len()]);
+        let next = AtomicUsize::new(0);
+        // Variants of one build run in one folder: those whose lines are counted take turns.
+        let counted = Mutex::new(());
+        let work = || {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(server) = servers.get(index) else { return };
+                if self.stop().load(Ordering::Relaxed) {
+                    return;
+                }
+                let alone = server.counts.as_ref().map(|_| counted.lock());
+                let row = self.check(server);
+                drop(alone);
+                on(&row);
+                rows.lock().unwrap_or_else(|p| p.into_inner())[index] = Some(row);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..at_a_time.min(servers.len()) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let rows = rows.into_inner().unwrap_or_else(|p| p.into_inner());
+        rows.into_iter().flatten().collect()
+    }
+
+    /// Checks a server of the catalogue against each of its contracts.
+    #[must_use]
+    pub fn check(&self, server: &Server) -> Row {
+        let mut row = Row::new(&server.id);
+        let built = match self.builder.build(server) {
+            Ok(built) => built,
+            Err(Unready::Absent(absence)) => {
+                return Row { standing: Standing::Skipped(absence), ..row };
+            }
+            Err(Unready::Failed(error)) => {
+                return Row { standing: Standing::Unbuilt(error), ..row };
+            }
+        };
+        row.version.clone_from(&built.version);
+        let contracts: Vec<Contract> =
+            server.contracts.iter().map(|name| Contract::of(*name, server.api.as_ref())).collect();
+        let demand = Demand::Catalogue { kind: server.kind, keep_alive: server.keep_alive };
+        let launch = built.launch(server);
+        self.on_stage(&mut row, &launch, contracts, demand, server.counts.as_ref());
+        row
+    }
+
+    /// Checks somebody's command against its own first answer.
+    #[must_use]
+    pub fn check_command(&self, name: &str, launch: &Launch, ask: &Ask) -> Row {
+        let mut row = Row::new(name);
+        self.on_stage(&mut row, launch, vec![Contract::stranger(ask)], Demand::Stranger, None);
+        row
+    }
+
+    /// Checks what runs already; `rude` only where it is one's own.
+    #[must_use]
+    pub fn check_running(
+        &self,
+        name: &str,
+        target: &Target,
+        host: &str,
+        ask: &Ask,
+        rude: bool,
+    ) -> Row {
+        let mut row = Row::new(name);
+        hold(&mut row, target, host, vec![Contract::stranger(ask)], Demand::Stranger, rude);
+        row
+    }
+
+    fn stop(&self) -> &AtomicBool {
+        self.builder.stop
+    }
+
+    fn on_stage(
+        &self,
+        row: &mut Row,
+        launch: &Launch,
+        contracts: Vec<Contract>,
+        demand: Demand,
+        counts: Option<&Counts>,
+    ) {
+        let mut booted = match self.boot(row, launch, &contracts[0], demand) {
+            Ok(booted) => booted,
+            Err(retired) => {
+                row.standing = Standing::Retired(retired);
+                return;
+            }
+        };
+        row.ready = booted.ready;
+        row.notes.append(&mut booted.notes);
+        let memory = booted.sampler.as_mut().and_then(|sampler| sampler.resident().ok());
+        row.rss_bytes = memory.map_or(0, |memory| memory.rss_bytes);
+        let main = contracts[0].clone();
+        hold(row, &booted.target, HOST, contracts, demand, true);
+        if let (Some(counts), Standing::Passed) = (counts, &row.standing) {
+            let outcome =
+                side_effect(&booted.target, &main, &launch.cwd.join(&counts.file), counts);
+            let check = Check {
+                name: "side effect".to_owned(),
+                expected: format!("{} lines a request in {}", counts.per_request, counts.file),
+                pass: outcome.is_ok(),
+                got: outcome.err().unwrap_or_default(),
+            };
+            if !check.pass {
+                row.standing = Standing::Failed;
+            }
+            row.reports[0].1.required.push(check);
+        }
+        self.off_stage(row, booted);
+    }
+
+    fn boot(
+        &self,
+        row: &Row,
+        launch: &Launch,
+        contract: &Contract,
+        demand: Demand,
+    ) -> Result<Booted, Retired> {
+        let logs = self.builder.cache.join("logs");
+        let log = logs.join(format!("check-{}.log", file_name(&row.id).display()));
+        std::fs::create_dir_all(&logs).map_err(|error| Retired {
+            phase: "start".to_owned(),
+            cause: format!("{}: {error}", logs.display()),
+            last_words: Vec::new(),
+            cure: "name a folder that you may write to in HOTLAP_CACHE".to_owned(),
+        })?;
+        let split = cores::split_here(None);
+        let boot = Boot {
+            launch,
+            cpus: split.server_cpus(cores::available()),
+            // Nothing is timed here, so a server that starts may have every core.
+            cores: &[],
+            warden: self.builder.warden,
+            log,
+            limit: self.start_limit,
+            counters: false,
+            elsewhere: demand == Demand::Stranger,
+            stop: self.stop(),
+        };
+        // The verifier describes a wrong answer better, so in the end any answer will do.
+        let patience = self.start_limit / (2 * UNREADY);
+        let mut first_wrong: Option<Instant> = None;
+        boot.run(&mut |target, limit| match is_up(
+            target,
+            &contract.exchanges[0],
+            limit,
+            self.stop(),
+        ) {
+            Err(NotYet::Wrong(what)) => {
+                let since = *first_wrong.get_or_insert_with(Instant::now);
+                if since.elapsed() > patience { Ok(()) } else { Err(NotYet::Wrong(what)) }
+            }
+            other => other,
+        })
+    }
+
+    /// Stops it, and tells how it went.
+    fn off_stage(&self, row: &mut Row, mut booted: Booted) {
+        let exit = booted.process.exited();
+        if let (Some(exit), false) = (exit, row.standing == Standing::Passed) {
+            row.notes.push(format!("it {} during the check", crate::start::ending(exit)));
+        }
+        let last_words = booted.process.tail(crate::start::LAST_LINES);
+        if row.standing != Standing::Passed && !last_words.is_empty() {
+            row.notes.push(format!("its last words: {}", last_words.join("\n")));
+        }
+        let Stopped { ignored_sigterm, left_behind, survivors, .. } = booted.process.stop(GRACE);
+        if ignored_sigterm {
+            row.notes.push(format!("it ignored SIGTERM for {} s and was killed", GRACE.as_secs()));
+        }
+        if !left_behind.is_empty() {
+            row.notes.push(format!("it left children behind: {}", left_behind.join(", ")));
+        }
+        if !survivors.is_empty() {
+            row.notes.push(format!("cannot be ended, even by SIGKILL: {}", survivors.join(", ")));
+        }
+    }
+}
+
+/// Holds a running server against its contracts, one after the other.
+fn hold(
+    row: &mut Row,
+    target: &Target,
+    host: &str,
+    contracts: Vec<Contract>,
+    demand: Demand,
+    rude: bool,
+) {
+    for mut contract in contracts {
+        if contract.name.is_none() {
+            match infer::learn(target, host, LIMIT, &contract) {
+                Ok(learned) => {
+                    contract = learned.contract;
+                    row.notes.extend(learned.notes);
+                }
+                Err(cause) => {
+                    row.standing = Standing::Retired(Retired {
+                        phase: "verify".to_owned(),
+                        cause,
+                        last_words: Vec::new(),
+                        cure: "start it by hand and ask it with curl".to_owned(),
+                    });
+                    return;
+                }
+            }
+        }
+        let verifier = Verifier { target, host, contract: &contract, demand, rude, limit: LIMIT };
+        let report = verify(&verifier);
+        if !report.passed() {
+            row.standing = Standing::Failed;
+        }
+        row.reports.push((contract.name, report));
+    }
+}
+
+/// Counts what a known number of requests left in a file.
+fn side_effect(
+    target: &Target,
+    contract: &Contract,
+    file: &Path,
+    counts: &Counts,
+) -> Result<(), String> {
+    let exchange = &contract.exchanges[0];
+    let before = settled(file);
+    for _ in 0..COUNTED {
+        let mut wire = Wire::open(target, LIMIT)?;
+        wire.send(&exchange.bytes(HOST))?;
+        wire.answer(exchange.is_head())?;
+    }
+    let expected = u64::from(COUNTED) * u64::from(counts.per_request);
+    let until = Instant::now() + EFFECT_LIMIT;
+    while Instant::now() < until && lines(file).saturating_sub(before) < expected {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    match settled(file).saturating_sub(before) {
+        counted if counted == expected => Ok(()),
+        counted => Err(format!("{counted} lines for {COUNTED} requests")),
+    }
+}
+
+/// Lines of a file once it no longer grows: earlier requests may still be on their way into it.
+fn settled(file: &Path) -> u64 {
+    let mut before = lines(file);
+    let until = Instant::now() + EFFECT_LIMIT;
+    loop {
+        std::thread::sleep(Duration::from_millis(200));
+        let now = lines(file);
+        if now == before || Instant::now() > until {
+            return now;
+        }
+        before = now;
+    }
+}
+
+fn lines(file: &Path) -> u64 {
+    let bytes = std::fs::read(file).unwrap_or_default();
+    bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
+}
+
+/// An id or a command as the name of a file.
+fn file_name(id: &str) -> PathBuf {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || "-._".contains(c) { c } else { '-' };
+    id.chars().take(80).map(safe).collect::<String>().into()
+}
