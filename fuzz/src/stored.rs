@@ -46,7 +46,7 @@ impl Kept {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("hotlap.db");
         let mut three = scene::three();
-        (three.race.heats, three.race.blocks) = (Some(2), Some(1));
+        (three.experiment.restarts, three.experiment.rounds) = (Some(2), Some(1));
         scene::hold(&three, Some(Store::open(&path).expect("a store")));
         let db = Connection::open(&path).expect("a database");
         db.pragma_update(None, "synchronous", "off").expect("a setting");

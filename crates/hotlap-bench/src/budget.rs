@@ -1,4 +1,4 @@
-//! How many heats and blocks: what has been run, what it took, and what is still worth running.
+//! How many restarts and rounds: what has been run, what it took, and what is still worth running.
 //!
 //! Apart from the schedule because it only counts: it starts nothing and asks nobody the time. The
 //! rule itself is the statistics'; here it is fed, and the counts that a user asked for override
@@ -11,93 +11,93 @@ use hotlap_stats::compare::{pairs, pooled};
 use hotlap_stats::estimate::median;
 use hotlap_stats::stop::{self, Costs, Goal, Progress, Rule, Why};
 
-use crate::experiment::{Over, Place, Race};
+use crate::experiment::{Experiment, Over, Place};
 use crate::lap::{Kind, Lap, Share, readings};
 use crate::participant::Role;
 
-/// Heats that end with paced laps: the first ones, at most so many, and one for each of these parts
+/// Restarts that end with paced laps: the first ones, at most so many, and one for each of these parts
 /// of the budget.
-const PACED_HEATS: u32 = 4;
-const BUDGET_A_PACED_HEAT: Duration = Duration::from_secs(15);
+const PACED_RESTARTS: u32 = 4;
+const BUDGET_A_PACED_RESTART: Duration = Duration::from_secs(15);
 
 /// What to run next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Another block of this heat.
-    Block,
-    /// Another heat.
-    Heat,
+    /// Another round of this restart.
+    Round,
+    /// Another restart.
+    Restart,
     /// Nothing.
     Stop(Over),
 }
 
 /// What has been run and what it took.
 #[derive(Debug)]
-pub struct Timetable {
-    race: Race,
+pub struct Budget {
+    experiment: Experiment,
     rule: Rule,
     started: Vec<Duration>,
     /// What a second start of all is expected to take.
     again: Duration,
-    blocks: Vec<Duration>,
+    rounds: Vec<Duration>,
     paced: Vec<Duration>,
-    /// Heat, block and share of the cost of every lap that counts, by entrant and load.
+    /// Restart, round and share of the cost of every lap that counts, by participant and load.
     costs: Vec<Vec<Vec<(u32, u32, Share)>>>,
-    /// Requests/s of every lap that counts under the first closed loop, by entrant.
+    /// Requests/s of every lap that counts under the first closed loop, by participant.
     rates: Vec<Vec<f64>>,
     out: Vec<bool>,
 }
 
-impl Timetable {
+impl Budget {
     /// An empty one.
     #[must_use]
-    pub fn new(race: &Race) -> Self {
-        let n = race.entrants.len();
+    pub fn new(experiment: &Experiment) -> Self {
+        let n = experiment.participants.len();
         let goal = Goal {
-            budget_s: race.budget.as_secs_f64(),
-            precision: race.precision,
+            budget_s: experiment.budget.as_secs_f64(),
+            precision: experiment.precision,
             ..Goal::default()
         };
-        let mut timetable = Self {
+        let mut budget = Self {
             rule: Rule::new(goal),
             started: Vec::new(),
             again: Duration::ZERO,
-            blocks: Vec::new(),
+            rounds: Vec::new(),
             paced: Vec::new(),
-            costs: vec![vec![Vec::new(); race.loads.len()]; n],
+            costs: vec![vec![Vec::new(); experiment.loads.len()]; n],
             rates: vec![Vec::new(); n],
-            out: (0..n).map(|i| race.past.out.contains(&i)).collect(),
-            race: race.clone(),
+            out: (0..n).map(|i| experiment.past.out.contains(&i)).collect(),
+            experiment: experiment.clone(),
         };
-        for lap in &race.past.laps {
+        for lap in &experiment.past.laps {
             let share = lap.cost.unwrap_or(lap.rate);
-            timetable.costs[lap.entrant][lap.load].push((lap.at.heat, lap.at.block, share));
-            if Some(lap.load) == race.closed_loop() {
-                timetable.rates[lap.entrant].extend(lap.rate.value());
+            budget.costs[lap.participant][lap.load].push((lap.at.restart, lap.at.round, share));
+            if Some(lap.load) == experiment.closed_loop() {
+                budget.rates[lap.participant].extend(lap.rate.value());
             }
         }
-        timetable
+        budget
     }
 
-    /// A heat's servers are started and warm; `again` is what of that the next heat will take too.
-    pub fn heat_started(&mut self, took: Duration, again: Duration) {
+    /// A restart's servers are started and warm; `again` is what of that the next restart will take too.
+    pub fn restart_started(&mut self, took: Duration, again: Duration) {
         self.started.push(took);
         self.again = again;
     }
 
-    /// A block is run.
-    pub fn block_run(&mut self, took: Duration) {
-        self.blocks.push(took);
+    /// A round is run.
+    pub fn round_run(&mut self, took: Duration) {
+        self.rounds.push(took);
     }
 
-    /// A heat's paced laps are run.
+    /// A restart's paced laps are run.
     pub fn paced_run(&mut self, took: Duration) {
         self.paced.push(took);
     }
 
     /// A server is out.
-    pub fn retired(&mut self, entrant: usize) {
-        self.out[entrant] = true;
+    pub fn failure(&mut self, participant: usize) {
+        self.out[participant] = true;
     }
 
     /// A lap is run.
@@ -105,15 +105,15 @@ impl Timetable {
         // Laps at a common rate say nothing of the cost under their load; those of a load that has
         // a rate of its own do.
         let is_paced = lap.kind != Kind::Flat;
-        if is_paced != self.race.loads[lap.load].rate.is_some() || !lap.counts() {
+        if is_paced != self.experiment.loads[lap.load].rate.is_some() || !lap.counts() {
             return;
         }
-        if Some(lap.load) == self.race.closed_loop() {
-            self.rates[lap.entrant].push(lap.outcome.rate());
+        if Some(lap.load) == self.experiment.closed_loop() {
+            self.rates[lap.participant].push(lap.outcome.rate());
         }
         // Servers whose cost cannot be seen are compared by their rate.
         let share = lap.cost_share().unwrap_or_else(|| lap.rate_share());
-        self.costs[lap.entrant][lap.load].push((lap.heat, lap.block, share));
+        self.costs[lap.participant][lap.load].push((lap.restart, lap.round, share));
     }
 
     /// Half of what the slowest reaches: a rate that all can carry, in requests/s.
@@ -129,47 +129,47 @@ impl Timetable {
             .map(|rate| rate / 2.0)
     }
 
-    /// Whether a heat ends with paced laps. Their histograms are merged and not paired, so four
+    /// Whether a restart ends with paced laps. Their histograms are merged and not paired, so four
     /// laps of each server, of four starts, tell what more would tell, and the time is better spent
     /// on pairs.
     #[must_use]
-    pub fn is_paced(&self, heat: u32) -> bool {
-        let paid = self.race.budget.as_secs() / BUDGET_A_PACED_HEAT.as_secs();
-        let is_asked = self.race.paced && self.race.closed_loop().is_some();
-        is_asked && u64::from(heat) < paid.clamp(1, u64::from(PACED_HEATS))
+    pub fn is_paced(&self, restart: u32) -> bool {
+        let paid = self.experiment.budget.as_secs() / BUDGET_A_PACED_RESTART.as_secs();
+        let is_asked = self.experiment.paced && self.experiment.closed_loop().is_some();
+        is_asked && u64::from(restart) < paid.clamp(1, u64::from(PACED_RESTARTS))
     }
 
     /// What comes next, `next` being the first place that is not run yet.
     pub fn next(&mut self, next: Place, elapsed: Duration) -> Next {
         let elapsed = self.of_the_budget(elapsed);
-        let begun = next.heat + 1;
-        match (self.race.heats, self.race.blocks) {
-            (Some(heats), Some(blocks)) => {
-                if next.block < blocks {
-                    Next::Block
-                } else if begun < heats {
-                    Next::Heat
+        let begun = next.restart + 1;
+        match (self.experiment.restarts, self.experiment.rounds) {
+            (Some(restarts), Some(rounds)) => {
+                if next.round < rounds {
+                    Next::Round
+                } else if begun < restarts {
+                    Next::Restart
                 } else {
                     Next::Stop(Over::Done)
                 }
             }
-            (Some(heats), None) => {
-                let share = self.race.budget * begun / heats.max(1);
-                if elapsed + self.paced_takes(next.heat) + mean(&self.blocks) <= share {
-                    Next::Block
-                } else if begun < heats {
-                    Next::Heat
+            (Some(restarts), None) => {
+                let share = self.experiment.budget * begun / restarts.max(1);
+                if elapsed + self.paced_takes(next.restart) + mean(&self.rounds) <= share {
+                    Next::Round
+                } else if begun < restarts {
+                    Next::Restart
                 } else {
                     Next::Stop(Over::Budget)
                 }
             }
-            (None, Some(blocks)) if next.block < blocks => Next::Block,
-            (None, Some(blocks)) => {
-                // This heat's paced laps, and all of the next.
-                let paced = self.paced_takes(next.heat) + self.paced_takes(begun);
-                let heat = self.start_takes() + mean(&self.blocks) * blocks;
-                let fits = elapsed + heat + paced <= self.race.budget;
-                if fits { Next::Heat } else { Next::Stop(Over::Budget) }
+            (None, Some(rounds)) if next.round < rounds => Next::Round,
+            (None, Some(rounds)) => {
+                // This restart's paced laps, and all of the next.
+                let paced = self.paced_takes(next.restart) + self.paced_takes(begun);
+                let restart = self.start_takes() + mean(&self.rounds) * rounds;
+                let fits = elapsed + restart + paced <= self.experiment.budget;
+                if fits { Next::Restart } else { Next::Stop(Over::Budget) }
             }
             (None, None) => self.by_rule(next, elapsed),
         }
@@ -178,33 +178,35 @@ impl Timetable {
     fn by_rule(&mut self, next: Place, elapsed: Duration) -> Next {
         let contestants = self.contestants();
         let progress = Progress {
-            // What ends this heat is as good as spent.
-            spent_s: (elapsed + self.paced_takes(next.heat)).as_secs_f64(),
-            costs: self.what_time_buys(next.heat + 1),
-            heats: next.heat + 1,
-            blocks: next.block,
+            // What ends this restart is as good as spent.
+            spent_s: (elapsed + self.paced_takes(next.restart)).as_secs_f64(),
+            costs: self.what_time_buys(next.restart + 1),
+            restarts: next.restart + 1,
+            rounds: next.round,
             contestants: &contestants,
         };
         match self.rule.next(&progress) {
-            stop::Next::Block => Next::Block,
-            stop::Next::Heat => Next::Heat,
+            stop::Next::Round => Next::Round,
+            stop::Next::Restart => Next::Restart,
             stop::Next::Stop(Why::Precise) => Next::Stop(Over::Precise),
             stop::Next::Stop(Why::Budget) => Next::Stop(Over::Budget),
         }
     }
 
-    /// What the race will probably still take.
+    /// What the experiment will probably still take.
     #[must_use]
     pub fn left(&self, next: Place, elapsed: Duration) -> Duration {
-        let (Some(heats), Some(blocks)) = (self.race.heats, self.race.blocks) else {
-            return self.race.budget.saturating_sub(self.of_the_budget(elapsed));
+        let (Some(restarts), Some(rounds)) = (self.experiment.restarts, self.experiment.rounds)
+        else {
+            return self.experiment.budget.saturating_sub(self.of_the_budget(elapsed));
         };
-        let blocks_here = blocks.saturating_sub(next.block);
-        let heats_after = heats.saturating_sub(next.heat + 1);
-        let paced: Duration =
-            (next.heat..next.heat + 1 + heats_after).map(|heat| self.paced_takes(heat)).sum();
-        let heat = self.start_takes() + mean(&self.blocks) * blocks;
-        mean(&self.blocks) * blocks_here + paced + heat * heats_after
+        let rounds_here = rounds.saturating_sub(next.round);
+        let restarts_after = restarts.saturating_sub(next.restart + 1);
+        let paced: Duration = (next.restart..next.restart + 1 + restarts_after)
+            .map(|restart| self.paced_takes(restart))
+            .sum();
+        let restart = self.start_takes() + mean(&self.rounds) * rounds;
+        mean(&self.rounds) * rounds_here + paced + restart * restarts_after
     }
 
     /// What of the time so far is the budget's: the first start is not, in which contracts are
@@ -221,32 +223,32 @@ impl Timetable {
         }
     }
 
-    /// What the paced laps of a heat take; half of a load's block, before there are any.
-    fn paced_takes(&self, heat: u32) -> Duration {
-        match (self.is_paced(heat), &self.paced[..]) {
+    /// What the paced laps of a restart take; half of a load's round, before there are any.
+    fn paced_takes(&self, restart: u32) -> Duration {
+        match (self.is_paced(restart), &self.paced[..]) {
             (false, _) => Duration::ZERO,
             (true, []) => {
-                mean(&self.blocks) / 2 / u32::try_from(self.race.loads.len()).unwrap_or(1)
+                mean(&self.rounds) / 2 / u32::try_from(self.experiment.loads.len()).unwrap_or(1)
             }
             (true, paced) => mean(paced),
         }
     }
 
-    /// What the next heat and a block cost. Paced laps end a heat, so each heat pays for its own.
-    fn what_time_buys(&self, heat: u32) -> Costs {
-        let block_s = mean(&self.blocks).as_secs_f64().max(1e-3);
-        Costs { heat_s: (self.start_takes() + self.paced_takes(heat)).as_secs_f64(), block_s }
+    /// What the next restart and a round cost. Paced laps end a restart, so each restart pays for its own.
+    fn what_time_buys(&self, restart: u32) -> Costs {
+        let round_s = mean(&self.rounds).as_secs_f64().max(1e-3);
+        Costs { restart_s: (self.start_takes() + self.paced_takes(restart)).as_secs_f64(), round_s }
     }
 
     /// The pairs of every server and load against the reference, as the report will have them: the
-    /// reference and its double are one side, but for the double itself.
+    /// reference and its control are one side, but for the control itself.
     fn contestants(&self) -> Vec<Vec<Pair>> {
-        let role = |role| self.race.entrants.iter().position(|e| e.role == role);
+        let role = |role| self.experiment.participants.iter().position(|e| e.role == role);
         let Some(reference) = role(Role::Reference) else { return Vec::new() };
-        let double = role(Role::Double);
-        (0..self.race.entrants.len())
+        let double = role(Role::Control);
+        (0..self.experiment.participants.len())
             .filter(|n| *n != reference && !self.out[*n])
-            .flat_map(|n| (0..self.race.loads.len()).map(move |load| (n, load)))
+            .flat_map(|n| (0..self.experiment.loads.len()).map(move |load| (n, load)))
             .map(|(n, load)| {
                 let of = |n: usize| readings(self.costs[n][load].iter().copied());
                 let against = match double.filter(|double| *double != n) {

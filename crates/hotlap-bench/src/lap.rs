@@ -10,26 +10,26 @@ use serde::{Deserialize, Serialize};
 /// A lap, measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lap {
-    /// Which entrant, as an index into the race's list.
-    pub entrant: usize,
-    /// Which load, as an index into the race's list.
+    /// Which participant, as an index into the experiment's list.
+    pub participant: usize,
+    /// Which load, as an index into the experiment's list.
     pub load: usize,
     /// Which fresh start, from 0.
-    pub heat: u32,
-    /// Which block of the heat, from 0.
-    pub block: u32,
-    /// Which place in the block, from 0: the order in which laps were run.
+    pub restart: u32,
+    /// Which round of the restart, from 0.
+    pub round: u32,
+    /// Which place in the round, from 0: the order in which laps were run.
     pub place: u32,
     /// What was asked of the server.
     pub kind: Kind,
-    /// When its window opened, in milliseconds since the race began.
+    /// When its window opened, in milliseconds since the experiment began.
     pub at_ms: u64,
     /// What the generator saw.
     pub outcome: Outcome,
     /// What the server used meanwhile; `None` where it cannot be seen (a URL).
     pub usage: Option<Usage>,
-    /// The gates that it failed; a lap with any is kept, and left out of every estimate.
-    pub failed: Vec<Gate>,
+    /// The validity checks that it failed; a lap with any is kept, and left out of every estimate.
+    pub failed: Vec<Violation>,
 }
 
 /// What a lap asks of a server.
@@ -85,8 +85,8 @@ pub struct Count {
 
 /// A check on a lap's own consistency, failed: why it is left out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "gate")]
-pub enum Gate {
+#[serde(rename_all = "kebab-case", tag = "check")]
+pub enum Violation {
     /// Connections = rate × mean latency does not hold (Little's law): percent off.
     LittlesLaw {
         /// How far off, in per cent.
@@ -140,7 +140,7 @@ pub enum Gate {
     },
 }
 
-impl Gate {
+impl Violation {
     /// Whether the lap is left out of every estimate; a busy generator only makes it a lower bound.
     #[must_use]
     pub fn invalidates(&self) -> bool {
@@ -157,24 +157,24 @@ impl Usage {
 }
 
 impl Lap {
-    /// A lap of an entrant under a load, not judged yet; the race fills in heat, block and place.
+    /// A lap of a participant under a load, not judged yet; the experiment fills in restart, round and place.
     #[must_use]
     pub fn new(
-        (entrant, load): (usize, usize),
+        (participant, load): (usize, usize),
         kind: Kind,
         at_ms: u64,
         outcome: Outcome,
         usage: Option<Usage>,
     ) -> Self {
-        let (heat, block, place) = (0, 0, 0);
+        let (restart, round, place) = (0, 0, 0);
         let failed = Vec::new();
-        Self { entrant, load, heat, block, place, kind, at_ms, outcome, usage, failed }
+        Self { participant, load, restart, round, place, kind, at_ms, outcome, usage, failed }
     }
 
     /// Whether it takes part in estimates.
     #[must_use]
     pub fn counts(&self) -> bool {
-        !self.failed.iter().any(Gate::invalidates)
+        !self.failed.iter().any(Violation::invalidates)
     }
 
     /// CPU time of the server's tree per request, in nanoseconds.
@@ -183,13 +183,13 @@ impl Lap {
         self.cost_share().and_then(Share::value)
     }
 
-    /// What it adds to the CPU time per request of its block, in nanoseconds.
+    /// What it adds to the CPU time per request of its round, in nanoseconds.
     #[must_use]
     pub fn cost_share(&self) -> Option<Share> {
         self.usage.as_ref()?.cost_share()
     }
 
-    /// What it adds to the requests/s of its block.
+    /// What it adds to the requests/s of its round.
     #[must_use]
     pub fn rate_share(&self) -> Share {
         Share::rate(self.outcome.answers, self.outcome.window_ns)
@@ -227,68 +227,68 @@ impl Share {
     }
 }
 
-/// One reading a block of an amount per request: the sum over its mirrored laps, each given as
-/// heat, block and share, so that a drift that is linear in time cancels within the block.
+/// One reading a round of an amount per request: the sum over its mirrored laps, each given as
+/// restart, round and share, so that a drift that is linear in time cancels within the round.
 ///
-/// A block without a request has no figure of its own. It counts all the same: the server was
-/// measured, and what it spent belongs to the requests before and after. So every block of that
-/// heat reads what the whole heat says, all amounts over all requests. A heat without any request
+/// A round without a request has no figure of its own. It counts all the same: the server was
+/// measured, and what it spent belongs to the requests before and after. So every round of that
+/// restart reads what the whole restart says, all amounts over all requests. A restart without any request
 /// has no reading.
 #[must_use]
 pub fn readings(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Reading> {
     per_request(laps, 0.0)
 }
 
-/// One reading a block of requests/s, as [`readings`] makes them.
+/// One reading a round of requests/s, as [`readings`] makes them.
 ///
-/// A block without a response cannot be compared as a ratio, and leaving it out would make a server
-/// that stalls look better. So every block of that heat reads what the whole heat says, all
-/// responses over all time, which is exactly what the server served. A heat without any response
+/// A round without a response cannot be compared as a ratio, and leaving it out would make a server
+/// that stalls look better. So every round of that restart reads what the whole restart says, all
+/// responses over all time, which is exactly what the server served. A restart without any response
 /// reads as half a response: too few to be seen, and more than none.
 #[must_use]
 pub fn rates(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Reading> {
     let inverse = |share: Share| Share { amount: share.of, of: share.amount };
-    let laps = laps.into_iter().map(|(heat, block, share)| (heat, block, inverse(share)));
+    let laps = laps.into_iter().map(|(restart, round, share)| (restart, round, inverse(share)));
     let mut readings = per_request(laps, 0.5);
     readings.iter_mut().for_each(|reading| reading.value = 1.0 / reading.value);
     readings
 }
 
-/// How many blocks have no request at all.
+/// How many rounds have no request at all.
 #[must_use]
-pub fn silent_blocks(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> u32 {
-    let (blocks, _) = sums(laps);
-    blocks.values().filter(|sum| sum.amount <= 0.0).count() as u32
+pub fn silent_rounds(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> u32 {
+    let (rounds, _) = sums(laps);
+    rounds.values().filter(|sum| sum.amount <= 0.0).count() as u32
 }
 
-/// Shares summed up by block, and by heat.
+/// Shares summed up by round, and by restart.
 type Sums = (BTreeMap<(u32, u32), Share>, BTreeMap<u32, Share>);
 
 fn sums(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Sums {
-    let (mut blocks, mut heats) = Sums::default();
-    for (heat, block, share) in laps {
-        let block = blocks.entry((heat, block)).or_default();
-        *block = block.and(share);
-        let heat = heats.entry(heat).or_default();
-        *heat = heat.and(share);
+    let (mut rounds, mut restarts) = Sums::default();
+    for (restart, round, share) in laps {
+        let round = rounds.entry((restart, round)).or_default();
+        *round = round.and(share);
+        let restart = restarts.entry(restart).or_default();
+        *restart = restart.and(share);
     }
-    (blocks, heats)
+    (rounds, restarts)
 }
 
-/// Readings of shares that are divided by requests; a heat counts as at least `least` requests.
+/// Readings of shares that are divided by requests; a restart counts as at least `least` requests.
 fn per_request(laps: impl IntoIterator<Item = (u32, u32, Share)>, least: f64) -> Vec<Reading> {
-    let (blocks, heats) = sums(laps);
+    let (rounds, restarts) = sums(laps);
     let is_silent = |sum: &Share| sum.of <= 0.0;
     let stalled: BTreeSet<u32> =
-        blocks.iter().filter(|(_, sum)| is_silent(sum)).map(|((heat, _), _)| *heat).collect();
-    let reading = |((heat, block), sum): ((u32, u32), Share)| {
-        let sum = match stalled.contains(&heat) {
-            true => Share { of: heats[&heat].of.max(least), ..heats[&heat] },
+        rounds.iter().filter(|(_, sum)| is_silent(sum)).map(|((restart, _), _)| *restart).collect();
+    let reading = |((restart, round), sum): ((u32, u32), Share)| {
+        let sum = match stalled.contains(&restart) {
+            true => Share { of: restarts[&restart].of.max(least), ..restarts[&restart] },
             false => sum,
         };
-        Some(Reading { heat, block, value: sum.value()? })
+        Some(Reading { restart, round, value: sum.value()? })
     };
-    blocks.into_iter().filter_map(reading).filter(|reading| reading.value > 0.0).collect()
+    rounds.into_iter().filter_map(reading).filter(|reading| reading.value > 0.0).collect()
 }
 
 #[cfg(test)]
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drift_that_is_linear_in_time_cancels_within_a_mirrored_block() {
+    fn a_drift_that_is_linear_in_time_cancels_within_a_mirrored_round() {
         // Order A B · B A, and the machine grows slower by a tenth from lap to lap.
         let slow = |place: f64| 1.0 + 0.1 * place;
         let lap = |cost: f64, place| (0, 0, share(cost * slow(place)));
@@ -324,7 +324,7 @@ mod tests {
     /// A round without a response was left out, so that a server that stalls looked better.
     #[test]
     fn a_round_without_a_response_counts() {
-        let lap = |heat, block, answers| (heat, block, Share { amount: answers, of: 0.1 });
+        let lap = |restart, round, answers| (restart, round, Share { amount: answers, of: 0.1 });
         let laps = [
             lap(0, 0, 900.0),
             lap(0, 1, 0.0),
@@ -339,12 +339,12 @@ mod tests {
         for (value, expected) in values.iter().zip(expected) {
             assert!((value / expected - 1.0).abs() < 1e-12, "{values:?}");
         }
-        assert_eq!(silent_blocks(laps), 3);
+        assert_eq!(silent_rounds(laps), 3);
     }
 
     #[test]
     fn what_a_server_spends_in_a_round_without_a_response_is_part_of_its_cost() {
-        let lap = |block, cpu, requests| (0, block, Share { amount: cpu, of: requests });
+        let lap = |round, cpu, requests| (0, round, Share { amount: cpu, of: requests });
         let values: Vec<f64> =
             readings([lap(0, 50.0, 10.0), lap(1, 50.0, 0.0)]).iter().map(|r| r.value).collect();
         assert_eq!(values, [10.0, 10.0]);

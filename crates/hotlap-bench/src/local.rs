@@ -1,4 +1,4 @@
-//! The real track: servers as processes, loaded by the generator and sampled from outside.
+//! The real runner: servers as processes, loaded by the generator and sampled from outside.
 //!
 //! All servers of a restart are alive at the same time. Each runs for a slice, in which it is
 //! loaded and measured, and is then frozen while the others run theirs, so that its background
@@ -15,21 +15,21 @@ use hotlap_load::{Failure, Outcome, Session};
 use hotlap_stats::steady::{Class, State, Test, Warmup as WarmupTest};
 
 use crate::lap::{Kind, Lap, Usage};
-use crate::participant::{Entrant, Load, Role};
-use crate::runner::{Probed, Ready, Track, Warmup};
+use crate::participant::{Load, Participant, Role};
+use crate::runner::{Probed, Ready, Runner, Warmup};
 use crate::validity;
-use hotlap_servers::cores::Split;
-use hotlap_servers::failure::Retired;
-use hotlap_servers::process::Warden;
+use hotlap_servers::cores::CpuAllocation;
+use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::process::Supervisor;
 use hotlap_servers::verify::LIMIT;
-use seat::{Acquaintance, Between, Held, Sample, Seat};
+use instance::{Between, Held, Instance, Sample, WarmupProfile};
 use slices::{Needs, Next, Slices, WHOLE};
 
-mod bring_up;
 mod files;
+mod instance;
 mod lines;
-mod seat;
 mod slices;
+mod start;
 
 pub use files::allow_files;
 pub use slices::LENGTHS;
@@ -56,9 +56,9 @@ pub struct Setting {
     /// Count instructions where the kernel permits it.
     pub counters: bool,
     /// Who runs on which cores.
-    pub cores: Split,
-    /// How a warden is started.
-    pub warden: Warden,
+    pub cores: CpuAllocation,
+    /// How a supervisor is started.
+    pub supervisor: Supervisor,
     /// Where what servers print is kept.
     pub logs: PathBuf,
     /// Whom each server is held against, and is to do the same work as; those that are not named
@@ -88,42 +88,44 @@ const SERVICE_TIMES: u32 = 8;
 const VERIFIED_AT_ONCE: usize = 4;
 
 /// Where real laps are run.
-pub struct Live {
+pub struct LocalRunner {
     setting: Setting,
     loads: Vec<Load>,
-    seats: Vec<Seat>,
+    instances: Vec<Instance>,
     slices: Slices,
     began: Instant,
     stop: Arc<AtomicBool>,
 }
 
-impl Live {
-    /// A track for these entrants. Once `stop` is set, what is under way ends at once.
+impl LocalRunner {
+    /// A runner for these participants. Once `stop` is set, what is under way ends at once.
     #[must_use]
     pub fn new(
         setting: Setting,
-        entrants: &[Entrant],
+        participants: &[Participant],
         loads: &[Load],
         stop: Arc<AtomicBool>,
     ) -> Self {
-        let seats = entrants.iter().map(|e| Seat::new(e.clone(), loads.len())).collect();
+        let instances =
+            participants.iter().map(|e| Instance::new(e.clone(), loads.len())).collect();
         let slices = Slices::new(setting.slice, setting.probe_limit);
-        Self { setting, loads: loads.to_vec(), seats, slices, began: Instant::now(), stop }
+        Self { setting, loads: loads.to_vec(), instances, slices, began: Instant::now(), stop }
     }
 
     /// Where a server that is started answers: for those who ask it by other means.
     #[must_use]
-    pub fn target(&self, entrant: usize) -> Option<&Target> {
-        self.seats[entrant].target.as_ref()
+    pub fn target(&self, participant: usize) -> Option<&Target> {
+        self.instances[participant].target.as_ref()
     }
 
     /// The plan of a load on a server.
-    fn plan(&self, entrant: usize, load: usize) -> Result<Plan, Retired> {
-        let seat = &self.seats[entrant];
+    fn plan(&self, participant: usize, load: usize) -> Result<Plan, ServerFailure> {
+        let instance = &self.instances[participant];
         let load = &self.loads[load];
-        let target = seat.target.clone();
-        let target = target.ok_or_else(|| seat.out("lap", "it is not started".to_owned(), ""))?;
-        let mut plan = Plan::new(target, seat.request(load));
+        let target = instance.target.clone();
+        let target =
+            target.ok_or_else(|| instance.out("lap", "it is not started".to_owned(), ""))?;
+        let mut plan = Plan::new(target, instance.request(load));
         plan.connections = load.connections;
         plan.threads = load.threads;
         plan.reuse = load.reuse;
@@ -144,43 +146,50 @@ impl Live {
         self.setting.warm_limit.max(self.setting.timeout) + WARM_WINDOW
     }
 
-    /// What earlier warm-ups tell of a server; the reference and its double are one program.
-    fn known(&self, entrant: usize, load: usize) -> Option<Acquaintance> {
-        let is_reference = |role| matches!(role, Role::Reference | Role::Double);
-        let role = self.seats[entrant].entrant.role;
-        let same = |seat: &&Seat| is_reference(role) && is_reference(seat.entrant.role);
-        let of = |seat: &Seat| seat.known[load];
-        of(&self.seats[entrant]).or_else(|| self.seats.iter().filter(same).find_map(of))
+    /// What earlier warm-ups tell of a server; the reference and its control are one program.
+    fn known(&self, participant: usize, load: usize) -> Option<WarmupProfile> {
+        let is_reference = |role| matches!(role, Role::Reference | Role::Control);
+        let role = self.instances[participant].participant.role;
+        let same =
+            |instance: &&Instance| is_reference(role) && is_reference(instance.participant.role);
+        let of = |instance: &Instance| instance.known[load];
+        of(&self.instances[participant]).or_else(|| self.instances.iter().filter(same).find_map(of))
     }
 
     /// A server's mean service time; none before it was warmed up.
-    fn service(&self, entrant: usize, load: usize) -> Duration {
-        self.seats[entrant].known[load].map_or(Duration::ZERO, |known| known.service)
+    fn service(&self, participant: usize, load: usize) -> Duration {
+        self.instances[participant].known[load].map_or(Duration::ZERO, |known| known.service)
     }
 
-    /// The entrant that stands for a program: the reference for its double.
-    fn program(&self, entrant: usize) -> usize {
-        let is = |role| move |seat: &Seat| seat.entrant.role == role;
-        let reference = || self.seats.iter().position(is(Role::Reference));
-        let is_double = is(Role::Double)(&self.seats[entrant]);
-        is_double.then(reference).flatten().unwrap_or(entrant)
+    /// The participant that stands for a program: the reference for its control.
+    fn program(&self, participant: usize) -> usize {
+        let is = |role| move |instance: &Instance| instance.participant.role == role;
+        let reference = || self.instances.iter().position(is(Role::Reference));
+        let is_control = is(Role::Control)(&self.instances[participant]);
+        is_control.then(reference).flatten().unwrap_or(participant)
     }
 
     /// Loads a server until its windows are steady; the windows are answers per second.
-    fn warm_up(&mut self, entrant: usize, load: usize, plan: &Plan) -> Result<Warmup, Retired> {
-        let session = Session::start(plan).map_err(|e| self.seats[entrant].failed("warm-up", e))?;
+    fn warm_up(
+        &mut self,
+        participant: usize,
+        load: usize,
+        plan: &Plan,
+    ) -> Result<Warmup, ServerFailure> {
+        let session =
+            Session::start(plan).map_err(|e| self.instances[participant].failed("warm-up", e))?;
         let limit = self.setting.warm_limit.as_nanos() / WARM_WINDOW.as_nanos();
         let limit = usize::try_from(limit).unwrap_or(usize::MAX).max(Test::default().stretch);
         let test = Test { limit, ..Test::default() };
-        let known = self.known(entrant, load);
+        let known = self.known(participant, load);
         let test = known.map_or(test, |before| test.again(&before.steady));
         let mut test = WarmupTest::new(test);
         let Some(window) = session.window() else {
-            return Err(self.seats[entrant].unanswered("warm-up", session.join()));
+            return Err(self.instances[participant].unanswered("warm-up", session.join()));
         };
         let mut edge = window.opens;
         self.wait(&session, edge);
-        let mut before = self.seats[entrant].sample(&session);
+        let mut before = self.instances[participant].sample(&session);
         let (mut since, mut class) = (0, Class::NeverSteady);
         let mut windows: Vec<Between> = Vec::new();
         let patience = edge + self.longest_warm_up();
@@ -188,9 +197,9 @@ impl Live {
             edge += WARM_WINDOW;
             if !self.wait(&session, edge) {
                 // What an interrupted warm-up looked like says nothing of the server.
-                return Err(self.cut_short(entrant, "warm-up", session));
+                return Err(self.cut_short(participant, "warm-up", session));
             }
-            let after = self.seats[entrant].sample(&session);
+            let after = self.instances[participant].sample(&session);
             let window = after.since(&before);
             before = after;
             windows.push(window);
@@ -204,13 +213,15 @@ impl Live {
         }
         let until = Instant::now() + COUNTED;
         let stop = Arc::clone(&self.stop);
-        let count = self.seats[entrant].counted(&session, || _ = wait(&session, until, &stop));
+        let count =
+            self.instances[participant].counted(&session, || _ = wait(&session, until, &stop));
         session.stop();
-        let outcome = session.join().map_err(|e| self.seats[entrant].failed("warm-up", e))?;
+        let outcome =
+            session.join().map_err(|e| self.instances[participant].failed("warm-up", e))?;
         if outcome.answers == 0 && !self.stop.load(Ordering::Relaxed) {
-            return Err(self.seats[entrant].unanswered("warm-up", Ok(outcome)));
+            return Err(self.instances[participant].unanswered("warm-up", Ok(outcome)));
         }
-        let found = Acquaintance {
+        let found = WarmupProfile {
             steady: test.precedent(class),
             service: Duration::from_secs_f64(outcome.service.mean() / 1e9),
         };
@@ -219,7 +230,7 @@ impl Live {
             Some(before) if before.steady.class == Class::Flat => before,
             // What compiles does so at every start, wherever this one's noise says that it began.
             Some(before) if before.steady.compiles && before.steady.class != Class::NeverSteady => {
-                Acquaintance { steady: before.steady, ..found }
+                WarmupProfile { steady: before.steady, ..found }
             }
             _ => found,
         };
@@ -227,7 +238,7 @@ impl Live {
             since = 0;
         }
         class = now.steady.class;
-        self.seats[entrant].known[load] = Some(now);
+        self.instances[participant].known[load] = Some(now);
         let window_ms = WARM_WINDOW.as_secs_f64() * 1e3;
         let steady_ms = since as f64 * window_ms;
         let per_second = |w: &Between| w.requests as f64 * 1e9 / w.wall_ns.max(1) as f64;
@@ -239,12 +250,15 @@ impl Live {
     /// What the servers that run need of a slice, by program and load.
     fn needs(&self) -> BTreeMap<(usize, usize), Needs> {
         let mut needs = BTreeMap::new();
-        for (entrant, seat) in self.seats.iter().enumerate().filter(|(_, s)| s.target.is_some()) {
-            for (load, known) in seat.known.iter().enumerate() {
+        for (participant, instance) in
+            self.instances.iter().enumerate().filter(|(_, s)| s.target.is_some())
+        {
+            for (load, known) in instance.known.iter().enumerate() {
                 let Some(known) = known else { continue };
-                let whole = self.loads[load].rate.is_some() || seat.lines.is_some();
-                let own = Needs { service: known.service, whole, known: seat.sampler.is_some() };
-                needs.entry((self.program(entrant), load)).or_insert(own);
+                let whole = self.loads[load].rate.is_some() || instance.lines.is_some();
+                let own =
+                    Needs { service: known.service, whole, known: instance.sampler.is_some() };
+                needs.entry((self.program(participant), load)).or_insert(own);
             }
         }
         needs
@@ -252,8 +266,9 @@ impl Live {
 
     /// How many slices a lap has.
     fn slices_a_lap(&self, load: usize) -> u32 {
-        let running = self.seats.iter().filter(|seat| seat.target.is_some());
-        let service = running.filter_map(|seat| seat.known[load]).map(|known| known.service).max();
+        let running = self.instances.iter().filter(|instance| instance.target.is_some());
+        let service =
+            running.filter_map(|instance| instance.known[load]).map(|known| known.service).max();
         let lap = LAP.max(service.unwrap_or_default() * SERVICE_TIMES).as_secs_f64();
         (lap / self.slices.length().as_secs_f64()).round().clamp(1.0, 1e3) as u32
     }
@@ -262,136 +277,147 @@ impl Live {
     /// and freezes it.
     fn drive(
         &mut self,
-        entrant: usize,
+        participant: usize,
         load: usize,
         edges: &[Duration],
-    ) -> Result<Vec<Sample>, Retired> {
-        let mut held = match self.seats[entrant].held.take().filter(|held| held.goes_on(load)) {
-            Some(held) => held,
-            None => {
-                let plan = self.plan(entrant, load)?;
-                self.seats[entrant].thaw();
-                let session =
-                    Session::hold(&plan).map_err(|e| self.seats[entrant].failed("lap", e))?;
-                if session.window().is_none() {
-                    return Err(self.seats[entrant].unanswered("lap", session.join()));
+    ) -> Result<Vec<Sample>, ServerFailure> {
+        let mut held =
+            match self.instances[participant].held.take().filter(|held| held.goes_on(load)) {
+                Some(held) => held,
+                None => {
+                    let plan = self.plan(participant, load)?;
+                    self.instances[participant].thaw();
+                    let session = Session::hold(&plan)
+                        .map_err(|e| self.instances[participant].failed("lap", e))?;
+                    if session.window().is_none() {
+                        return Err(self.instances[participant].unanswered("lap", session.join()));
+                    }
+                    Held::new(load, session)
                 }
-                Held::new(load, session)
-            }
-        };
+            };
         let [opens, closes, ..] = *edges else { return Ok(Vec::new()) };
         // The load first: a server that was just thawed may take the core that this runs on.
         let began = Instant::now();
         let _ = held.session.turn(opens, closes - opens);
-        self.seats[entrant].thaw();
+        self.instances[participant].thaw();
         let mut samples = Vec::with_capacity(edges.len());
         for edge in edges {
             // A slice that is cut short is none.
             if !self.wait(&held.session, began + *edge) {
-                return Err(self.cut_short(entrant, "lap", held.session));
+                return Err(self.cut_short(participant, "lap", held.session));
             }
-            samples.push(self.seats[entrant].sample(&held.session));
+            samples.push(self.instances[participant].sample(&held.session));
         }
         held.pause(slices::lead_in(self.slices.length()));
-        self.seats[entrant].held = Some(held);
+        self.instances[participant].held = Some(held);
         Ok(samples)
     }
 
     /// Freezes a server after its slice. If one cannot be frozen, none is from then on: it would
     /// cost the others something in their slices, and they would cost it nothing.
-    fn freeze(&mut self, entrant: usize) {
+    fn freeze(&mut self, participant: usize) {
         if !self.setting.freeze {
             return;
         }
-        if let Err(why) = self.seats[entrant].freeze() {
+        if let Err(why) = self.instances[participant].freeze() {
             self.setting.freeze = false;
-            self.seats.iter_mut().for_each(Seat::thaw);
-            self.seats[entrant].notes.push(format!(
+            self.instances.iter_mut().for_each(Instance::thaw);
+            self.instances[participant].notes.push(format!(
                 "it cannot be frozen, so this run goes on as with --no-freeze: {why}"
             ));
         }
     }
 
     /// What a server's slices were together.
-    fn gather(&mut self, entrant: usize) -> Result<Run, Retired> {
-        self.seats[entrant].still_there("lap")?;
-        let mut held = self.seats[entrant].held.take();
+    fn gather(&mut self, participant: usize) -> Result<Run, ServerFailure> {
+        self.instances[participant].still_there("lap")?;
+        let mut held = self.instances[participant].held.take();
         let gathered = held.as_mut().and_then(|held| {
             let outcome = held.session.collect()?;
             Some((outcome, held.end_lap()?))
         });
         let Some((outcome, (driven, requests))) = gathered else {
             return Err(match held {
-                Some(held) => self.cut_short(entrant, "lap", held.session),
-                None => self.seats[entrant].out("lap", "it was ended".to_owned(), ""),
+                Some(held) => self.cut_short(participant, "lap", held.session),
+                None => self.instances[participant].out("lap", "it was ended".to_owned(), ""),
             });
         };
-        self.seats[entrant].held = held;
-        let seat = &mut self.seats[entrant];
-        let switches = seat.switches_of_lap();
-        let usage = seat.usage(&driven.between, switches, requests);
-        let side_effect = seat.side_effect(&outcome.whole);
-        let outcome = self.unless_it_hangs(entrant, outcome)?;
+        self.instances[participant].held = held;
+        let instance = &mut self.instances[participant];
+        let switches = instance.switches_of_lap();
+        let usage = instance.usage(&driven.between, switches, requests);
+        let side_effect = instance.side_effect(&outcome.whole);
+        let outcome = self.unless_it_hangs(participant, outcome)?;
         Ok(Run { at: driven.at, outcome, usage, side_effect })
     }
 
     /// Why a load ended before its time: the user ended it, or one of its threads failed.
-    fn cut_short(&mut self, entrant: usize, phase: &'static str, session: Session) -> Retired {
+    fn cut_short(
+        &mut self,
+        participant: usize,
+        phase: &'static str,
+        session: Session,
+    ) -> ServerFailure {
         if self.stop.load(Ordering::Relaxed) {
-            return self.seats[entrant].out(phase, "it was ended".to_owned(), "");
+            return self.instances[participant].out(phase, "it was ended".to_owned(), "");
         }
-        self.seats[entrant].unanswered(phase, session.join())
+        self.instances[participant].unanswered(phase, session.join())
     }
 
     /// A lap without a response counts: the server stood still. Once its requests time out, it is
     /// out unless it answers a new one.
-    fn unless_it_hangs(&mut self, entrant: usize, outcome: Outcome) -> Result<Outcome, Retired> {
+    fn unless_it_hangs(
+        &mut self,
+        participant: usize,
+        outcome: Outcome,
+    ) -> Result<Outcome, ServerFailure> {
         let is_silent = outcome.answers == 0 && outcome.failures.of(Failure::Timeout) > 0;
         if !is_silent || self.stop.load(Ordering::Relaxed) {
             return Ok(outcome);
         }
-        let seat = &mut self.seats[entrant];
-        seat.held = None;
-        seat.thaw();
-        match seat.ask_again(self.setting.timeout.max(LIMIT)) {
+        let instance = &mut self.instances[participant];
+        instance.held = None;
+        instance.thaw();
+        match instance.ask_again(self.setting.timeout.max(LIMIT)) {
             Ok(_) => Ok(outcome),
-            Err(_) => Err(seat.unanswered("lap", Ok(outcome))),
+            Err(_) => Err(instance.unanswered("lap", Ok(outcome))),
         }
     }
 
     /// The lap that a run is.
-    fn judged(&self, entrant: usize, load: usize, kind: Kind, run: Run) -> Lap {
+    fn judged(&self, participant: usize, load: usize, kind: Kind, run: Run) -> Lap {
         let at_ms = run.at.saturating_duration_since(self.began).as_millis();
         let at_ms = u64::try_from(at_ms).unwrap_or(u64::MAX);
-        let mut lap = Lap::new((entrant, load), kind, at_ms, run.outcome, run.usage);
+        let mut lap = Lap::new((participant, load), kind, at_ms, run.outcome, run.usage);
         lap.failed = validity::judge(&lap, &self.loads[load]);
         lap.failed.extend(run.side_effect);
         lap
     }
 
     /// Runs one lap at a rate, on a server that is thawed.
-    fn measure_paced(&mut self, entrant: usize, plan: &Plan) -> Result<Run, Retired> {
-        let session = Session::start(plan).map_err(|e| self.seats[entrant].failed("lap", e))?;
+    fn measure_paced(&mut self, participant: usize, plan: &Plan) -> Result<Run, ServerFailure> {
+        let session =
+            Session::start(plan).map_err(|e| self.instances[participant].failed("lap", e))?;
         let Some(window) = session.window() else {
-            return Err(self.seats[entrant].unanswered("lap", session.join()));
+            return Err(self.instances[participant].unanswered("lap", session.join()));
         };
         self.wait(&session, window.opens);
         let at = Instant::now();
-        let first = self.seats[entrant].switches();
-        let before = self.seats[entrant].sample(&session);
+        let first = self.instances[participant].switches();
+        let before = self.instances[participant].sample(&session);
         // A lap that is cut short is none.
         if window.closes.is_some_and(|closes| !self.wait(&session, closes)) {
-            return Err(self.cut_short(entrant, "lap", session));
+            return Err(self.cut_short(participant, "lap", session));
         }
-        let after = self.seats[entrant].sample(&session);
-        let last = self.seats[entrant].switches();
-        let outcome = session.join().map_err(|e| self.seats[entrant].failed("lap", e))?;
-        self.seats[entrant].still_there("lap")?;
-        let outcome = self.unless_it_hangs(entrant, outcome)?;
-        let seat = &mut self.seats[entrant];
+        let after = self.instances[participant].sample(&session);
+        let last = self.instances[participant].switches();
+        let outcome = session.join().map_err(|e| self.instances[participant].failed("lap", e))?;
+        self.instances[participant].still_there("lap")?;
+        let outcome = self.unless_it_hangs(participant, outcome)?;
+        let instance = &mut self.instances[participant];
         let between = after.since(&before);
-        let usage = seat.usage(&between, first.zip(last), between.requests);
-        let side_effect = seat.side_effect(&outcome.whole);
+        let usage = instance.usage(&between, first.zip(last), between.requests);
+        let side_effect = instance.side_effect(&outcome.whole);
         Ok(Run { at, outcome, usage, side_effect })
     }
 }
@@ -432,26 +458,26 @@ struct Run {
     at: Instant,
     outcome: Outcome,
     usage: Option<Usage>,
-    side_effect: Option<crate::lap::Gate>,
+    side_effect: Option<crate::lap::Violation>,
 }
 
-impl Track for Live {
-    fn start(&mut self, entrant: usize) -> Result<(), Retired> {
-        let started = self.boot(entrant);
-        let seat = &mut self.seats[entrant];
+impl Runner for LocalRunner {
+    fn start(&mut self, participant: usize) -> Result<(), ServerFailure> {
+        let started = self.boot(participant);
+        let instance = &mut self.instances[participant];
         match started {
-            Err(_) => _ = seat.stop(Duration::ZERO),
-            Ok(()) => self.freeze(entrant),
+            Err(_) => _ = instance.stop(Duration::ZERO),
+            Ok(()) => self.freeze(participant),
         }
         started
     }
 
-    fn verify(&mut self, entrants: &[usize]) -> Vec<Result<Ready, Retired>> {
+    fn verify(&mut self, participants: &[usize]) -> Vec<Result<Ready, ServerFailure>> {
         let mut verified = Vec::new();
-        for some in entrants.chunks(VERIFIED_AT_ONCE) {
+        for some in participants.chunks(VERIFIED_AT_ONCE) {
             if self.interrupted() {
                 let ended = "it was not asked, since the run was ended";
-                let out = |&n: &usize| Err(self.seats[n].out("verify", ended.to_owned(), ""));
+                let out = |&n: &usize| Err(self.instances[n].out("verify", ended.to_owned(), ""));
                 verified.extend(some.iter().map(out));
             } else {
                 verified.extend(self.verify_some(some));
@@ -460,20 +486,20 @@ impl Track for Live {
         verified
     }
 
-    fn warm(&mut self, entrant: usize, load: usize) -> Result<Warmup, Retired> {
-        self.seats[entrant].held = None;
-        self.seats[entrant].thaw();
-        let mut plan = self.plan(entrant, load)?;
+    fn warm(&mut self, participant: usize, load: usize) -> Result<Warmup, ServerFailure> {
+        self.instances[participant].held = None;
+        self.instances[participant].thaw();
+        let mut plan = self.plan(participant, load)?;
         plan.ramp = Duration::ZERO;
         plan.stop = Stop::After(self.longest_warm_up() + Duration::from_secs(1));
-        let warmup = self.warm_up(entrant, load, &plan);
-        self.freeze(entrant);
+        let warmup = self.warm_up(participant, load, &plan);
+        self.freeze(participant);
         warmup
     }
 
     fn probes(&mut self) -> Vec<(usize, usize)> {
         // What was probed is no part of a lap.
-        self.seats.iter_mut().for_each(Seat::forget_lap);
+        self.instances.iter_mut().for_each(Instance::forget_lap);
         let needs = self.needs();
         let Next::Probe(mut next) = self.slices.next(&needs) else { return Vec::new() };
         // A server alone would find the caches as it left them.
@@ -485,12 +511,12 @@ impl Track for Live {
         next
     }
 
-    fn probe(&mut self, entrant: usize, load: usize) -> Result<(), Retired> {
+    fn probe(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure> {
         let edges = self.slices.probe_edges();
-        let driven = self.drive(entrant, load, &edges);
-        self.freeze(entrant);
+        let driven = self.drive(participant, load, &edges);
+        self.freeze(participant);
         if let [opens, closes, ends] = &driven?[..] {
-            let program = (self.program(entrant), load);
+            let program = (self.program(participant), load);
             self.slices.probed(program, &closes.since(opens), &ends.since(closes));
         }
         Ok(())
@@ -501,63 +527,70 @@ impl Track for Live {
     }
 
     fn probed(&self) -> Vec<Probed> {
-        let each = |entrant| (0..self.loads.len()).map(move |load| (entrant, load));
-        let found = |(entrant, load): (usize, usize)| {
-            let found = self.slices.found((self.program(entrant), load))?;
+        let each = |participant| (0..self.loads.len()).map(move |load| (participant, load));
+        let found = |(participant, load): (usize, usize)| {
+            let found = self.slices.found((self.program(participant), load))?;
             let slice_ms = found.slice.as_secs_f64() * 1e3;
-            Some(Probed { entrant, load, slice_ms, ratio: found.ratio })
+            Some(Probed { participant, load, slice_ms, ratio: found.ratio })
         };
-        (0..self.seats.len()).flat_map(each).filter_map(found).collect()
+        (0..self.instances.len()).flat_map(each).filter_map(found).collect()
     }
 
     fn slices(&self, load: usize) -> u32 {
         self.slices_a_lap(load)
     }
 
-    fn slice(&mut self, entrant: usize, load: usize) -> Result<(), Retired> {
-        self.seats[entrant].begin_lap();
-        let (window, service) = (self.slices.length(), self.service(entrant, load));
-        let opens = slices::spread_lead_in(window, self.seats[entrant].next_slice(), service);
-        let driven = self.drive(entrant, load, &[opens, opens + window]);
+    fn slice(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure> {
+        self.instances[participant].begin_lap();
+        let (window, service) = (self.slices.length(), self.service(participant, load));
+        let opens =
+            slices::spread_lead_in(window, self.instances[participant].next_slice(), service);
+        let driven = self.drive(participant, load, &[opens, opens + window]);
         // One whose side effect is counted has its log to write before it is frozen.
-        if self.seats[entrant].lines.is_none() || driven.is_err() {
-            self.freeze(entrant);
+        if self.instances[participant].lines.is_none() || driven.is_err() {
+            self.freeze(participant);
         }
-        if let ([before, after], Some(held)) = (&driven?[..], &mut self.seats[entrant].held) {
+        if let ([before, after], Some(held)) = (&driven?[..], &mut self.instances[participant].held)
+        {
             held.add(before.at, &after.since(before));
         }
         Ok(())
     }
 
-    fn lap(&mut self, entrant: usize, load: usize) -> Result<Lap, Retired> {
-        let run = self.gather(entrant);
+    fn lap(&mut self, participant: usize, load: usize) -> Result<Lap, ServerFailure> {
+        let run = self.gather(participant);
         // It may have been thawed to be asked why it is silent, or to write its log.
-        self.freeze(entrant);
-        Ok(self.judged(entrant, load, Kind::Flat, run?))
+        self.freeze(participant);
+        Ok(self.judged(participant, load, Kind::Flat, run?))
     }
 
-    fn paced_lap(&mut self, entrant: usize, load: usize, rate: f64) -> Result<Lap, Retired> {
-        let mut plan = self.plan(entrant, load)?;
+    fn paced_lap(
+        &mut self,
+        participant: usize,
+        load: usize,
+        rate: f64,
+    ) -> Result<Lap, ServerFailure> {
+        let mut plan = self.plan(participant, load)?;
         let window = WHOLE.max(self.slices.length() * self.slices_a_lap(load));
         plan.ramp = slices::lead_in(window);
         plan.stop = Stop::After(window);
         plan.pace = Pace::Constant { rate };
-        self.seats[entrant].forget_lap();
-        self.seats[entrant].thaw();
-        self.seats[entrant].begin_lap();
-        let run = self.measure_paced(entrant, &plan);
-        self.seats[entrant].forget_lap();
-        self.freeze(entrant);
-        Ok(self.judged(entrant, load, Kind::Paced { rate }, run?))
+        self.instances[participant].forget_lap();
+        self.instances[participant].thaw();
+        self.instances[participant].begin_lap();
+        let run = self.measure_paced(participant, &plan);
+        self.instances[participant].forget_lap();
+        self.freeze(participant);
+        Ok(self.judged(participant, load, Kind::Paced { rate }, run?))
     }
 
-    fn begin_stop(&mut self, entrant: usize) {
+    fn begin_stop(&mut self, participant: usize) {
         let grace = self.setting.grace;
-        self.seats[entrant].begin_stop(grace);
+        self.instances[participant].begin_stop(grace);
     }
 
-    fn stop(&mut self, entrant: usize) -> Option<String> {
-        self.seats[entrant].stop(self.setting.grace)
+    fn stop(&mut self, participant: usize) -> Option<String> {
+        self.instances[participant].stop(self.setting.grace)
     }
 
     fn elapsed(&self) -> Duration {

@@ -1,4 +1,4 @@
-//! Who takes part in a race.
+//! Who takes part in an experiment.
 
 use hotlap_servers::launch::{Counts, Launch};
 
@@ -6,22 +6,22 @@ use hotlap_load::plan::{Reuse, Target};
 use serde::{Deserialize, Serialize};
 
 use hotlap_servers::contract::Contract;
-use hotlap_servers::verify::Demand;
+use hotlap_servers::verify::Requirements;
 
 /// A server that takes part.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entrant {
+pub struct Participant {
     /// What tables call it; unique in its race.
     pub name: String,
     /// Why it takes part.
     pub role: Role,
     /// How it comes to life.
-    pub start: Start,
+    pub start: Origin,
     /// The contract that it is held to; an unnamed one for a command or a URL, whose first answer
     /// is learned.
     pub contract: Contract,
     /// What is required of it beyond its contract.
-    pub demand: Demand,
+    pub requirements: Requirements,
     /// What really runs: the version receipt, one line; empty when unknown.
     pub version: String,
     /// A side effect that must happen once a request.
@@ -35,11 +35,11 @@ pub struct Entrant {
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// To be compared.
-    Contestant,
+    Plain,
     /// To be compared with: the others' ratios are to this one.
     Reference,
     /// The reference again, under a hidden name: what separates the two is the noise.
-    Double,
+    Control,
     /// The least work with which a correct answer can be given here.
     Ceiling,
 }
@@ -47,7 +47,7 @@ pub enum Role {
 /// How a server comes to life.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Start {
+pub enum Origin {
     /// It is started as a process.
     Launch(Launch),
     /// It runs already; it is neither started nor stopped nor frozen nor sampled.
@@ -61,10 +61,10 @@ pub enum Start {
     },
 }
 
-/// How servers are loaded. A race has one or more of these.
+/// How servers are loaded. An experiment has one or more of these.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// For tables where a race has several: `close`, `POST /bla`; empty for the only one.
+    /// For tables where an experiment has several: `close`, `POST /bla`; empty for the only one.
     pub name: String,
     /// Open at the same time.
     pub connections: usize,

@@ -1,9 +1,9 @@
 //! The costly things behind one seam: servers that start, warm up, run laps and stop.
 //!
-//! [`crate::experiment`] knows only this. The real track starts processes; a scripted one returns what a
+//! [`crate::experiment`] knows only this. The real runner starts processes; a scripted one returns what a
 //! test wrote down.
 
-use hotlap_servers::failure::Retired;
+use hotlap_servers::failure::ServerFailure;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -13,96 +13,106 @@ use hotlap_stats::Estimate;
 use crate::lap::{Count, Kind, Lap};
 
 /// Where laps are run.
-pub trait Track {
-    /// Starts an entrant afresh and waits until it answers.
+pub trait Runner {
+    /// Starts a participant afresh and waits until it answers.
     ///
     /// # Errors
     /// Why it cannot take part (any more).
-    fn start(&mut self, entrant: usize) -> Result<(), Retired>;
+    fn start(&mut self, participant: usize) -> Result<(), ServerFailure>;
 
-    /// Holds entrants that were started against their contracts. For each of them, in order, what
+    /// Holds participants that were started against their contracts. For each of them, in order, what
     /// it is like, or why it cannot take part.
-    fn verify(&mut self, entrants: &[usize]) -> Vec<Result<Ready, Retired>>;
+    fn verify(&mut self, participants: &[usize]) -> Vec<Result<Ready, ServerFailure>>;
 
-    /// Starts one entrant and verifies it.
+    /// Starts one participant and verifies it.
     ///
     /// # Errors
     /// Why it cannot take part.
-    fn bring_up(&mut self, entrant: usize) -> Result<Ready, Retired> {
-        self.start(entrant)?;
-        self.verify(&[entrant]).remove(0)
+    fn bring_up(&mut self, participant: usize) -> Result<Ready, ServerFailure> {
+        self.start(participant)?;
+        self.verify(&[participant]).remove(0)
     }
 
-    /// Loads an entrant until it is steady, or a limit is reached.
+    /// Loads a participant until it is steady, or a limit is reached.
     ///
     /// # Errors
     /// Why it cannot take part any more.
-    fn warm(&mut self, entrant: usize, load: usize) -> Result<Warmup, Retired>;
+    fn warm(&mut self, participant: usize, load: usize) -> Result<Warmup, ServerFailure>;
 
-    /// What is to be probed next, so that it is known how long slices have to be: entrants with a
+    /// What is to be probed next, so that it is known how long slices have to be: participants with a
     /// load each, there and back. Asked again when they were probed, until there is nothing more.
     fn probes(&mut self) -> Vec<(usize, usize)> {
         Vec::new()
     }
 
-    /// Probes an entrant under a load. Nothing of it counts.
+    /// Probes a participant under a load. Nothing of it counts.
     ///
     /// # Errors
     /// Why it cannot take part any more.
-    fn probe(&mut self, _entrant: usize, _load: usize) -> Result<(), Retired> {
+    fn probe(&mut self, _participant: usize, _load: usize) -> Result<(), ServerFailure> {
         Ok(())
     }
 
     /// How long the window of a slice is.
     fn slice_length(&self) -> Duration;
 
-    /// What the probes found, for each entrant and load that was probed.
+    /// What the probes found, for each participant and load that was probed.
     fn probed(&self) -> Vec<Probed> {
         Vec::new()
     }
 
-    /// How many slices a lap has, the same for all entrants.
+    /// How many slices a lap has, the same for all participants.
     fn slices(&self, load: usize) -> u32;
 
-    /// Runs an entrant for a slice, in a closed loop. It is frozen before and after.
+    /// Runs a participant for a slice, in a closed loop. It is frozen before and after.
     ///
     /// # Errors
     /// Why it cannot take part any more.
-    fn slice(&mut self, entrant: usize, load: usize) -> Result<(), Retired>;
+    fn slice(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure>;
 
-    /// The lap that an entrant's slices since the last one make up. The race fills in heat, block
+    /// The lap that a participant's slices since the last one make up. The experiment fills in restart, round
     /// and place.
     ///
     /// # Errors
     /// Why it cannot take part any more.
-    fn lap(&mut self, entrant: usize, load: usize) -> Result<Lap, Retired>;
+    fn lap(&mut self, participant: usize, load: usize) -> Result<Lap, ServerFailure>;
 
     /// Runs one lap at a rate, in requests/s, in one slice.
     ///
     /// # Errors
     /// Why it cannot take part any more.
-    fn paced_lap(&mut self, entrant: usize, load: usize, rate: f64) -> Result<Lap, Retired>;
+    fn paced_lap(
+        &mut self,
+        participant: usize,
+        load: usize,
+        rate: f64,
+    ) -> Result<Lap, ServerFailure>;
 
-    /// Runs a whole lap at once, outside of a race.
+    /// Runs a whole lap at once, outside of an experiment.
     ///
     /// # Errors
     /// Why it cannot take part any more.
-    fn whole_lap(&mut self, entrant: usize, load: usize, kind: Kind) -> Result<Lap, Retired> {
+    fn whole_lap(
+        &mut self,
+        participant: usize,
+        load: usize,
+        kind: Kind,
+    ) -> Result<Lap, ServerFailure> {
         if let Kind::Paced { rate } = kind {
-            return self.paced_lap(entrant, load, rate);
+            return self.paced_lap(participant, load, rate);
         }
-        (0..self.slices(load)).try_for_each(|_| self.slice(entrant, load))?;
-        self.lap(entrant, load)
+        (0..self.slices(load)).try_for_each(|_| self.slice(participant, load))?;
+        self.lap(participant, load)
     }
 
-    /// Begins to stop an entrant that [`Track::stop`] will stop, so that several end at the same
+    /// Begins to stop a participant that [`Runner::stop`] will stop, so that several end at the same
     /// time.
-    fn begin_stop(&mut self, _entrant: usize) {}
+    fn begin_stop(&mut self, _participant: usize) {}
 
-    /// Stops an entrant. Never fails: what is wrong is in what it returns.
-    fn stop(&mut self, entrant: usize) -> Option<String>;
+    /// Stops a participant. Never fails: what is wrong is in what it returns.
+    fn stop(&mut self, participant: usize) -> Option<String>;
 
-    /// Time since the race began.
+    /// Time since the experiment began.
     fn elapsed(&self) -> Duration;
 
     /// Whether the user wants to end it now.
@@ -114,7 +124,7 @@ pub trait Track {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Probed {
     /// Which server, as an index.
-    pub entrant: usize,
+    pub participant: usize,
     /// Under which load, as an index.
     pub load: usize,
     /// Length of the slices, in milliseconds: that of the run, or a shorter one at which the server
@@ -131,7 +141,7 @@ pub struct Ready {
     /// server that runs already.
     pub ready_ms: Option<f64>,
     /// Badges: checks passed and made, of those that are reported and not required.
-    pub badges: (u32, u32),
+    pub conformance: (u32, u32),
     /// What should be told (answers that vary, a port found).
     pub notes: Vec<String>,
     /// Resident memory before any load, in bytes; `None` where it is not known.

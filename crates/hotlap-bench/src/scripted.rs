@@ -1,4 +1,4 @@
-//! A track without servers: laps come from a script, and the clock is the script's own.
+//! A runner without servers: laps come from a script, and the clock is the script's own.
 //!
 //! For tests, here and in the tool: a whole race in milliseconds, with figures that are known.
 
@@ -12,9 +12,9 @@ use hotlap_stats::steady::Class;
 
 use crate::lap::{Kind, Lap, Usage};
 use crate::participant::Load;
-use crate::runner::{Ready, Track, Warmup};
+use crate::runner::{Ready, Runner, Warmup};
 use crate::validity;
-use hotlap_servers::failure::Retired;
+use hotlap_servers::failure::ServerFailure;
 
 /// What a scripted server is like.
 #[derive(Debug, Clone)]
@@ -67,14 +67,14 @@ pub struct Scripted {
     pub slices: u32,
     /// How often each server is to be probed, there and back.
     pub probes: u32,
-    /// The race is interrupted once the clock is here.
+    /// The experiment is interrupted once the clock is here.
     pub interrupted_at: Option<Duration>,
     /// What was called, in order: `start 0`, `lap 0`, `stop 0`.
     pub log: Vec<String>,
 }
 
 impl Scripted {
-    /// A track for these servers, in the race's order.
+    /// A runner for these servers, in the experiment's order.
     #[must_use]
     pub fn new(scripts: Vec<Script>, loads: Vec<Load>, lap: Duration) -> Self {
         let n = scripts.len();
@@ -92,26 +92,26 @@ impl Scripted {
         }
     }
 
-    fn call(&mut self, phase: &str, entrant: usize) -> Result<(), Retired> {
-        self.log.push(format!("{phase} {entrant}"));
-        let nth = self.calls[entrant];
-        self.calls[entrant] += 1;
-        if self.scripts[entrant].dies_at == Some(nth) {
-            return Err(Retired {
+    fn call(&mut self, phase: &str, participant: usize) -> Result<(), ServerFailure> {
+        self.log.push(format!("{phase} {participant}"));
+        let nth = self.calls[participant];
+        self.calls[participant] += 1;
+        if self.scripts[participant].dies_at == Some(nth) {
+            return Err(ServerFailure {
                 phase: phase.to_owned(),
                 cause: "exited with code 3".to_owned(),
-                last_words: vec!["out of luck".to_owned()],
-                cure: "see its last lines".to_owned(),
+                log_tail: vec!["out of luck".to_owned()],
+                remedy: "see its last lines".to_owned(),
             });
         }
         Ok(())
     }
 
     /// The next lap of a script.
-    fn driven(&mut self, entrant: usize, load: usize, kind: Kind, at_ms: u64) -> Lap {
-        let script = self.scripts[entrant].clone();
-        let nth = self.laps[entrant];
-        self.laps[entrant] += 1;
+    fn driven(&mut self, participant: usize, load: usize, kind: Kind, at_ms: u64) -> Lap {
+        let script = self.scripts[participant].clone();
+        let nth = self.laps[participant];
+        self.laps[participant] += 1;
         let (faster, dearer) = match script.wobble.len() {
             0 => (1.0, 1.0),
             n => script.wobble[nth % n],
@@ -134,7 +134,7 @@ impl Scripted {
             processes: 1,
             slices: Some(self.slices),
         };
-        let mut lap = Lap::new((entrant, load), kind, at_ms, outcome, Some(usage));
+        let mut lap = Lap::new((participant, load), kind, at_ms, outcome, Some(usage));
         lap.failed = validity::judge(&lap, &self.loads[load]);
         lap
     }
@@ -195,35 +195,35 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl Track for Scripted {
-    fn start(&mut self, entrant: usize) -> Result<(), Retired> {
-        self.clock += self.scripts[entrant].ready;
-        self.call("start", entrant)
+impl Runner for Scripted {
+    fn start(&mut self, participant: usize) -> Result<(), ServerFailure> {
+        self.clock += self.scripts[participant].ready;
+        self.call("start", participant)
     }
 
-    fn verify(&mut self, entrants: &[usize]) -> Vec<Result<Ready, Retired>> {
-        let ready = |entrant: &usize| {
-            let script = &self.scripts[*entrant];
+    fn verify(&mut self, participants: &[usize]) -> Vec<Result<Ready, ServerFailure>> {
+        let ready = |participant: &usize| {
+            let script = &self.scripts[*participant];
             Ok(Ready {
                 ready_ms: Some(script.ready.as_secs_f64() * 1e3),
-                badges: (14, 14),
+                conformance: (14, 14),
                 notes: Vec::new(),
                 rss_bytes: Some(script.rss_bytes),
             })
         };
-        entrants.iter().map(ready).collect()
+        participants.iter().map(ready).collect()
     }
 
-    fn warm(&mut self, entrant: usize, _load: usize) -> Result<Warmup, Retired> {
+    fn warm(&mut self, participant: usize, _load: usize) -> Result<Warmup, ServerFailure> {
         self.clock += Duration::from_millis(300);
-        self.call("warm-up", entrant)?;
-        let rate = self.scripts[entrant].rate;
+        self.call("warm-up", participant)?;
+        let rate = self.scripts[participant].rate;
         Ok(Warmup {
             class: Class::Flat,
             steady_ms: 0.0,
             curve: vec![rate, rate, rate],
             window_ms: 100.0,
-            alone_cost_ns: Some(self.scripts[entrant].cost_ns),
+            alone_cost_ns: Some(self.scripts[participant].cost_ns),
             count: None,
         })
     }
@@ -233,12 +233,12 @@ impl Track for Scripted {
             return Vec::new();
         }
         self.probes -= 1;
-        (0..self.scripts.len()).map(|entrant| (entrant, 0)).collect()
+        (0..self.scripts.len()).map(|participant| (participant, 0)).collect()
     }
 
-    fn probe(&mut self, entrant: usize, _load: usize) -> Result<(), Retired> {
+    fn probe(&mut self, participant: usize, _load: usize) -> Result<(), ServerFailure> {
         self.clock += Duration::from_millis(52);
-        self.call("probe", entrant)
+        self.call("probe", participant)
     }
 
     fn slice_length(&self) -> Duration {
@@ -249,27 +249,32 @@ impl Track for Scripted {
         self.slices
     }
 
-    fn slice(&mut self, entrant: usize, _load: usize) -> Result<(), Retired> {
+    fn slice(&mut self, participant: usize, _load: usize) -> Result<(), ServerFailure> {
         self.clock += (self.lap + Duration::from_millis(110)) / self.slices;
-        let retired = |why| Retired { phase: "lap".to_owned(), ..why };
-        self.call("slice", entrant).map_err(retired)
+        let failure = |why| ServerFailure { phase: "lap".to_owned(), ..why };
+        self.call("slice", participant).map_err(failure)
     }
 
-    fn lap(&mut self, entrant: usize, load: usize) -> Result<Lap, Retired> {
-        self.log.push(format!("lap {entrant}"));
+    fn lap(&mut self, participant: usize, load: usize) -> Result<Lap, ServerFailure> {
+        self.log.push(format!("lap {participant}"));
         let begun = self.clock.saturating_sub(self.lap);
-        Ok(self.driven(entrant, load, Kind::Flat, millis(begun)))
+        Ok(self.driven(participant, load, Kind::Flat, millis(begun)))
     }
 
-    fn paced_lap(&mut self, entrant: usize, load: usize, rate: f64) -> Result<Lap, Retired> {
+    fn paced_lap(
+        &mut self,
+        participant: usize,
+        load: usize,
+        rate: f64,
+    ) -> Result<Lap, ServerFailure> {
         let begun = self.clock;
         self.clock += self.lap + Duration::from_millis(110);
-        self.call("paced lap", entrant)?;
-        Ok(self.driven(entrant, load, Kind::Paced { rate }, millis(begun)))
+        self.call("paced lap", participant)?;
+        Ok(self.driven(participant, load, Kind::Paced { rate }, millis(begun)))
     }
 
-    fn stop(&mut self, entrant: usize) -> Option<String> {
-        self.log.push(format!("stop {entrant}"));
+    fn stop(&mut self, participant: usize) -> Option<String> {
+        self.log.push(format!("stop {participant}"));
         None
     }
 

@@ -15,17 +15,17 @@ use hotlap_load::http::Answer;
 use hotlap_load::plan::{Endpoint, Request, Target};
 use serde::{Deserialize, Serialize};
 
-use crate::participant::{Entrant, Start};
+use crate::participant::{Origin, Participant};
 use hotlap_servers::contract::Exchange;
-use hotlap_servers::cores::{self, Split};
-use hotlap_servers::failure::Retired;
+use hotlap_servers::cores::{self, CpuAllocation};
+use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::infer;
 use hotlap_servers::launch::Launch;
-use hotlap_servers::process::{Process, Warden};
+use hotlap_servers::process::{Process, Supervisor};
 use hotlap_servers::sample::Sampler;
-use hotlap_servers::start::{Boot, Booted, LAST_LINES, ending};
+use hotlap_servers::start::{LAST_LINES, Started, Startup, ending};
 use hotlap_servers::start::{ask, is_up};
-use hotlap_servers::verify::{Demand, LIMIT};
+use hotlap_servers::verify::{LIMIT, Requirements};
 
 mod bout;
 mod crowd;
@@ -56,9 +56,9 @@ pub struct Setting {
     /// The good clients' connections; one generator thread.
     pub good: usize,
     /// Who runs on which cores.
-    pub cores: Split,
-    /// How a warden is started.
-    pub warden: Warden,
+    pub cores: CpuAllocation,
+    /// How a supervisor is started.
+    pub supervisor: Supervisor,
     /// Where what servers print is kept.
     pub logs: PathBuf,
     /// How long a server may take from its start to its first answer.
@@ -66,7 +66,7 @@ pub struct Setting {
     /// How long a server may take to end in peace.
     pub grace: Duration,
     /// A server on another machine may be stressed too.
-    pub target_is_mine: bool,
+    pub allow_remote: bool,
 }
 
 /// How long each part takes.
@@ -124,7 +124,7 @@ pub struct Subject {
     /// What became of it, a scenario each, as far as it came.
     pub trials: Vec<Trial>,
     /// Why there is no more, if it could not be started (again).
-    pub retired: Option<Retired>,
+    pub failure: Option<ServerFailure>,
     /// What should be told.
     pub notes: Vec<String>,
 }
@@ -141,19 +141,19 @@ pub struct Trial {
     /// What to think of it.
     pub judgement: Judgement,
     /// The last lines that the server printed, if it ended.
-    pub last_words: Vec<String>,
+    pub log_tail: Vec<String>,
 }
 
 impl Subject {
     /// One to whom nothing has happened yet.
     #[must_use]
-    pub fn new(entrant: &Entrant, good: usize) -> Self {
+    pub fn new(participant: &Participant, good: usize) -> Self {
         Self {
-            name: entrant.name.clone(),
-            version: entrant.version.clone(),
+            name: participant.name.clone(),
+            version: participant.version.clone(),
             good,
             trials: Vec::new(),
-            retired: None,
+            failure: None,
             notes: Vec::new(),
         }
     }
@@ -163,7 +163,7 @@ impl Subject {
     pub fn left<'a>(&self, scenarios: &'a [Scenario]) -> Vec<&'a Scenario> {
         let met = |s: &&Scenario| self.trials.iter().any(|trial| trial.scenario == s.name);
         let left = scenarios.iter().filter(|s| !met(s));
-        left.take_while(|_| self.retired.is_none()).collect()
+        left.take_while(|_| self.failure.is_none()).collect()
     }
 }
 
@@ -193,7 +193,7 @@ impl Trial {
 /// trial when it is over.
 #[must_use]
 pub fn stress(
-    entrant: &Entrant,
+    participant: &Participant,
     setting: &Setting,
     mut subject: Subject,
     stop: &AtomicBool,
@@ -204,14 +204,14 @@ pub fn stress(
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        on(&Event::Scenario { server: &entrant.name, scenario: &scenario.name });
+        on(&Event::Scenario { server: &participant.name, scenario: &scenario.name });
         let mut here = match stand
             .take()
-            .map_or_else(|| Stand::bring_up(entrant, setting, stop, &mut subject.notes), Ok)
+            .map_or_else(|| Stand::bring_up(participant, setting, stop, &mut subject.notes), Ok)
         {
             Ok(here) => here,
-            Err(retired) => {
-                subject.retired = (!stop.load(Ordering::Relaxed)).then_some(retired);
+            Err(failure) => {
+                subject.failure = (!stop.load(Ordering::Relaxed)).then_some(failure);
                 break;
             }
         };
@@ -231,8 +231,8 @@ pub fn stress(
                 here.take_down(setting);
                 break;
             }
-            Err(retired) => {
-                subject.retired = Some(retired);
+            Err(failure) => {
+                subject.failure = Some(failure);
                 here.take_down(setting);
                 break;
             }
@@ -275,29 +275,29 @@ struct Stand {
 
 impl Stand {
     fn bring_up(
-        entrant: &Entrant,
+        participant: &Participant,
         setting: &Setting,
         stop: &AtomicBool,
         notes: &mut Vec<String>,
-    ) -> Result<Self, Retired> {
-        let (target, host, process, sampler) = match &entrant.start {
-            Start::Running { target, host, .. } => (target.clone(), host.clone(), None, None),
-            Start::Launch(launch) => {
-                let booted = boot(entrant, launch, setting, stop)?;
-                notes.extend(booted.owner.note());
-                (booted.target, HOST.to_owned(), Some(booted.process), booted.sampler)
+    ) -> Result<Self, ServerFailure> {
+        let (target, host, process, sampler) = match &participant.start {
+            Origin::Running { target, host, .. } => (target.clone(), host.clone(), None, None),
+            Origin::Launch(launch) => {
+                let started = boot(participant, launch, setting, stop)?;
+                notes.extend(started.owner.note());
+                (started.target, HOST.to_owned(), Some(started.process), started.sampler)
             }
         };
         mine(&target, setting)?;
-        let (exchange, answer) = match entrant.contract.name {
+        let (exchange, answer) = match participant.contract.name {
             Some(_) => {
-                let exchange = entrant.contract.exchanges[0].clone();
+                let exchange = participant.contract.exchanges[0].clone();
                 let answer = ask(&target, &host, LIMIT, &exchange).map_err(|why| {
                     out("verify", format!("{}: {why}", exchange.name), "hotlap check says more")
                 })?;
                 (exchange, answer)
             }
-            None => settle(&target, &host, entrant, notes)?,
+            None => settle(&target, &host, participant, notes)?,
         };
         let request = exchange.request(&host, &answer);
         let mut stand = Self { process, sampler, target, host, exchange, request, idle: None };
@@ -306,7 +306,7 @@ impl Stand {
     }
 
     /// Some load before anything counts, and how idle it is then.
-    fn warm(&mut self, setting: &Setting, stop: &AtomicBool) -> Result<(), Retired> {
+    fn warm(&mut self, setting: &Setting, stop: &AtomicBool) -> Result<(), ServerFailure> {
         let mut warm = self.good(setting, setting.timing.warm);
         for _ in 1..WARM_LOOKS {
             if warm.answers > 0 || stop.load(Ordering::Relaxed) {
@@ -332,7 +332,7 @@ impl Stand {
         scenario: &Scenario,
         setting: &Setting,
         stop: &AtomicBool,
-    ) -> Result<Option<Trial>, Retired> {
+    ) -> Result<Option<Trial>, ServerFailure> {
         let Some(first) = self.meet(scenario, setting, stop)? else { return Ok(None) };
         if !first.is_doubtful() {
             return Ok(Some(first));
@@ -356,42 +356,42 @@ impl Stand {
 }
 
 fn boot(
-    entrant: &Entrant,
+    participant: &Participant,
     launch: &Launch,
     setting: &Setting,
     stop: &AtomicBool,
-) -> Result<Booted, Retired> {
-    let first = entrant.contract.exchanges[0].clone();
+) -> Result<Started, ServerFailure> {
+    let first = participant.contract.exchanges[0].clone();
     let split = &setting.cores;
     let usual = split.server_cpus(cores::available());
-    let cpus = entrant.cpus.unwrap_or(usual);
-    let boot = Boot {
+    let cpus = participant.cpus.unwrap_or(usual);
+    let boot = Startup {
         launch,
         cpus,
         cores: &split.server[..cpus.min(split.server.len())],
-        warden: &setting.warden,
+        supervisor: &setting.supervisor,
         log: setting.logs.join("stress.log"),
         limit: setting.start_limit,
         counters: false,
-        elsewhere: entrant.demand == Demand::Stranger,
+        elsewhere: participant.requirements == Requirements::Custom,
         stop,
     };
     boot.run(&mut |target, limit| is_up(target, &first, limit, stop))
 }
 
 /// Whether this target may be stressed, and speaks what rude clients speak.
-fn mine(target: &Target, setting: &Setting) -> Result<(), Retired> {
+fn mine(target: &Target, setting: &Setting) -> Result<(), ServerFailure> {
     let Endpoint::Tcp(address) = &target.endpoint else {
-        let cure = "let it listen on a port of 127.0.0.1";
-        return Err(out("start", "rude clients come over TCP only".to_owned(), cure));
+        let remedy = "let it listen on a port of 127.0.0.1";
+        return Err(out("start", "rude clients come over TCP only".to_owned(), remedy));
     };
     if target.tls.is_some() {
         let cause = "rude clients speak plain HTTP only".to_owned();
         return Err(out("start", cause, "stress what is behind the TLS"));
     }
-    if !address.ip().is_loopback() && !setting.target_is_mine {
+    if !address.ip().is_loopback() && !setting.allow_remote {
         let cause = format!("{} is not on this machine", address.ip());
-        return Err(out("start", cause, "say --target-is-mine if you may stress it"));
+        return Err(out("start", cause, "say --allow-remote if you may stress it"));
     }
     Ok(())
 }
@@ -401,21 +401,26 @@ fn mine(target: &Target, setting: &Setting) -> Result<(), Retired> {
 fn settle(
     target: &Target,
     host: &str,
-    entrant: &Entrant,
+    participant: &Participant,
     notes: &mut Vec<String>,
-) -> Result<(Exchange, Answer), Retired> {
-    let mut learned = infer::learn(target, host, LIMIT, &entrant.contract)
+) -> Result<(Exchange, Answer), ServerFailure> {
+    let mut inferred = infer::infer(target, host, LIMIT, &participant.contract)
         .map_err(|why| out("verify", why, "ask it with curl to see why"))?;
-    for note in learned.notes {
+    for note in inferred.notes {
         if !notes.contains(&note) {
             notes.push(note);
         }
     }
-    Ok((learned.contract.exchanges.swap_remove(0), learned.answers.swap_remove(0)))
+    Ok((inferred.contract.exchanges.swap_remove(0), inferred.answers.swap_remove(0)))
 }
 
-fn out(phase: &str, cause: String, cure: &str) -> Retired {
-    Retired { phase: phase.to_owned(), cause, last_words: Vec::new(), cure: cure.to_owned() }
+fn out(phase: &str, cause: String, remedy: &str) -> ServerFailure {
+    ServerFailure {
+        phase: phase.to_owned(),
+        cause,
+        log_tail: Vec::new(),
+        remedy: remedy.to_owned(),
+    }
 }
 
 /// How a process ended and what it said last, if it did.
@@ -465,7 +470,7 @@ mod tests {
             about: String::new(),
             judgement: judge(&observed),
             observed,
-            last_words: Vec::new(),
+            log_tail: Vec::new(),
         }
     }
 

@@ -24,7 +24,7 @@ pub enum Question {
     /// Which is faster?
     Compare,
     /// What does each step cost?
-    Ladder,
+    Layers,
     /// How does it scale with a parameter?
     Scale,
     /// What happens under overload?

@@ -1,12 +1,12 @@
 //! The checks that every lap passes or is left out for: its figures must agree with each other.
 //!
-//! Pure: a lap and its load in, failed gates out.
+//! Pure: a lap and its load in, failed validity checks out.
 
 use hotlap_load::plan::Reuse;
 use hotlap_load::{Failure, Outcome};
 use hotlap_stats::Histogram;
 
-use crate::lap::{Gate, Kind, Lap};
+use crate::lap::{Kind, Lap, Violation};
 use crate::participant::Load;
 
 /// How far Little's law may be off, as a share.
@@ -25,7 +25,7 @@ pub const LATE: (f64, u64) = (0.5, 200_000);
 /// The validity checks that a lap fails. The limits are part of the method and cannot be changed by
 /// options.
 #[must_use]
-pub fn judge(lap: &Lap, load: &Load) -> Vec<Gate> {
+pub fn judge(lap: &Lap, load: &Load) -> Vec<Violation> {
     [
         wrong_answers(lap),
         failures(lap),
@@ -44,12 +44,12 @@ pub fn judge(lap: &Lap, load: &Load) -> Vec<Gate> {
 /// of all that were sent, since some are under way when a lap ends. Apart from [`judge`], because
 /// they are counted outside of the lap.
 #[must_use]
-pub fn side_effect(counted: u64, (least, most): (u64, u64)) -> Option<Gate> {
+pub fn side_effect(counted: u64, (least, most): (u64, u64)) -> Option<Violation> {
     let right = (least..=most).contains(&counted);
-    (!right).then_some(Gate::SideEffect { expected: least, counted })
+    (!right).then_some(Violation::SideEffect { expected: least, counted })
 }
 
-fn wrong_answers(lap: &Lap) -> Option<Gate> {
+fn wrong_answers(lap: &Lap) -> Option<Violation> {
     let failures = &lap.outcome.failures;
     let wrong = failures.of(Failure::WrongAnswer)
         + failures.of(Failure::WrongStatus)
@@ -57,24 +57,25 @@ fn wrong_answers(lap: &Lap) -> Option<Gate> {
     let example = lap.outcome.first_wrong.as_ref().map_or_else(String::new, |w| {
         format!("{}: {}", w.why, String::from_utf8_lossy(&w.head).escape_debug())
     });
-    (wrong > 0).then_some(Gate::WrongAnswers { wrong, example })
+    (wrong > 0).then_some(Violation::WrongAnswers { wrong, example })
 }
 
-fn failures(lap: &Lap) -> Option<Gate> {
+fn failures(lap: &Lap) -> Option<Violation> {
     let failures = lap.outcome.failures.total();
     let requests = lap.outcome.answers + failures;
     // A lap in which nothing came back, and nothing failed, counts: the server stood still.
     let failed = failures as f64 > requests as f64 * FAILING;
-    failed.then_some(Gate::Failures { failures, requests })
+    failed.then_some(Violation::Failures { failures, requests })
 }
 
-fn connections(lap: &Lap) -> Option<Gate> {
+fn connections(lap: &Lap) -> Option<Violation> {
     let c = lap.outcome.connections;
     // What is up at a moment says nothing of a server that ends each connection after its answer.
     if is_reopened(&lap.outcome) {
         return None;
     }
-    (c.established < c.asked).then_some(Gate::Connections { asked: c.asked, up: c.established })
+    (c.established < c.asked)
+        .then_some(Violation::Connections { asked: c.asked, up: c.established })
 }
 
 /// Whether the server ends its connections, so that most requests came on a new one.
@@ -84,7 +85,7 @@ pub fn is_reopened(outcome: &Outcome) -> bool {
 }
 
 /// All bytes belong to right answers, but for what is under way at the window's two edges.
-fn bytes(lap: &Lap) -> Option<Gate> {
+fn bytes(lap: &Lap) -> Option<Violation> {
     let o = &lap.outcome;
     if o.answers == 0 || o.failures.total() > 0 {
         return None;
@@ -92,13 +93,13 @@ fn bytes(lap: &Lap) -> Option<Gate> {
     let (expected, received) = (o.bytes.answered, o.bytes.received);
     let one = expected.div_ceil(o.answers);
     let edges = one * o.connections.asked.max(1) * 2;
-    (expected.abs_diff(received) > edges).then_some(Gate::Bytes { expected, received })
+    (expected.abs_diff(received) > edges).then_some(Violation::Bytes { expected, received })
 }
 
 /// Little's law (Little 1961): in a closed loop, requests in flight × the window = the times in the
 /// system that lie within it. What was under way at an edge is counted for as long as it was so
 /// within the window, so a server that stood still at an edge breaks no law.
-fn littles_law(lap: &Lap, load: &Load) -> Option<Gate> {
+fn littles_law(lap: &Lap, load: &Load) -> Option<Violation> {
     let o = &lap.outcome;
     if lap.kind != Kind::Flat || o.failures.total() > 0 {
         return None;
@@ -115,20 +116,20 @@ fn littles_law(lap: &Lap, load: &Load) -> Option<Gate> {
     // With a new connection each, closing the old one is outside of what is timed.
     let is_new = load.reuse == Reuse::Close || is_reopened(o);
     let between = if is_new { 0.10 } else { 0.0 };
-    (off > LITTLE + between).then_some(Gate::LittlesLaw { off: off * 100.0 })
+    (off > LITTLE + between).then_some(Violation::LittlesLaw { off: off * 100.0 })
 }
 
-fn generator(lap: &Lap) -> Option<Gate> {
+fn generator(lap: &Lap) -> Option<Violation> {
     let busy = lap.outcome.threads.iter().map(|t| t.busy()).fold(0.0, f64::max);
     // A paced generator may wait actively; whether it was late says more.
-    (lap.kind == Kind::Flat && busy > BUSY).then_some(Gate::Generator { busy: busy * 100.0 })
+    (lap.kind == Kind::Flat && busy > BUSY).then_some(Violation::Generator { busy: busy * 100.0 })
 }
 
-fn late(lap: &Lap, load: &Load) -> Option<Gate> {
+fn late(lap: &Lap, load: &Load) -> Option<Violation> {
     let Kind::Paced { rate } = lap.kind else { return None };
     let lag = &lap.outcome.lag;
     is_late(lag, load.connections, rate)
-        .then(|| Gate::Late { lag_us: lag.quantile(0.99) as f64 / 1e3 })
+        .then(|| Violation::Late { lag_us: lag.quantile(0.99) as f64 / 1e3 })
 }
 
 /// Whether a generator sent too late for its times to be the server's, with so many connections at
@@ -148,7 +149,7 @@ mod tests {
     use hotlap_load::outcome::Wrong;
 
     use super::*;
-    use crate::runner::Track;
+    use crate::runner::Runner;
     use crate::scripted::{Script, Scripted};
 
     fn load() -> Load {
@@ -164,12 +165,12 @@ mod tests {
     }
 
     fn lap_of(script: Script, kind: Kind) -> Lap {
-        let mut track = Scripted::new(vec![script], vec![load()], Duration::from_millis(500));
-        track.whole_lap(0, 0, kind).unwrap()
+        let mut runner = Scripted::new(vec![script], vec![load()], Duration::from_millis(500));
+        runner.whole_lap(0, 0, kind).unwrap()
     }
 
-    /// A lap that passes all gates, and what `spoil` makes of it.
-    fn judged(spoil: impl FnOnce(&mut Lap)) -> Vec<Gate> {
+    /// A lap that passes all validity checks, and what `spoil` makes of it.
+    fn judged(spoil: impl FnOnce(&mut Lap)) -> Vec<Violation> {
         let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
         assert_eq!(judge(&lap, &load()), []);
         spoil(&mut lap);
@@ -177,7 +178,7 @@ mod tests {
     }
 
     /// A lap at 4,000 requests/s whose requests were all sent so late.
-    fn paced(lag_ns: u64) -> Vec<Gate> {
+    fn paced(lag_ns: u64) -> Vec<Violation> {
         let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Paced { rate: 4_000.0 });
         (0..2_000).for_each(|_| lap.outcome.lag.record(lag_ns));
         judge(&lap, &load())
@@ -185,30 +186,30 @@ mod tests {
 
     #[test]
     fn a_mean_that_rate_and_connections_contradict_fails_littles_law() {
-        let gates = judged(|lap| {
+        let violations = judged(|lap| {
             // As if a twentieth of the time in the system had not been seen.
             let mut seen = hotlap_stats::Histogram::new();
             (0..10_000).for_each(|_| seen.record(3_040_000));
             lap.outcome.service = seen;
         });
-        let [Gate::LittlesLaw { off }] = gates[..] else { panic!("{gates:?}") };
+        let [Violation::LittlesLaw { off }] = violations[..] else { panic!("{violations:?}") };
         assert!((4.5..5.5).contains(&off), "{off} %");
     }
 
     #[test]
     fn a_connection_that_never_came_up_fails_the_lap() {
-        let gates = judged(|lap| lap.outcome.connections.established = 63);
-        assert_eq!(gates, [Gate::Connections { asked: 64, up: 63 }]);
+        let violations = judged(|lap| lap.outcome.connections.established = 63);
+        assert_eq!(violations, [Violation::Connections { asked: 64, up: 63 }]);
     }
 
     /// A server that says `Connection: close` each time had no lap that counts.
     #[test]
     fn a_server_that_ends_its_connections_is_not_held_to_keep_them() {
-        let gates = judged(|lap| {
+        let violations = judged(|lap| {
             lap.outcome.connections.established = 50;
             lap.outcome.connections.reopened = 9_990;
         });
-        assert_eq!(gates, []);
+        assert_eq!(violations, []);
     }
 
     /// A server that takes one connection after the other leaves others in its queue: half
@@ -226,22 +227,22 @@ mod tests {
             })
         };
         assert_eq!(halved(1_600_000), []);
-        assert!(matches!(halved(800_000)[..], [Gate::LittlesLaw { .. }]));
+        assert!(matches!(halved(800_000)[..], [Violation::LittlesLaw { .. }]));
     }
 
     #[test]
     fn bytes_that_no_answer_accounts_for_fail_the_lap() {
         // Two answers a connection may be under way at the edges: 2 × 64 × 100 bytes.
         assert_eq!(judged(|lap| lap.outcome.bytes.received += 12_800), []);
-        let gates = judged(|lap| lap.outcome.bytes.received += 12_801);
-        assert_eq!(gates, [Gate::Bytes { expected: 1_000_000, received: 1_012_801 }]);
+        let violations = judged(|lap| lap.outcome.bytes.received += 12_801);
+        assert_eq!(violations, [Violation::Bytes { expected: 1_000_000, received: 1_012_801 }]);
     }
 
     #[test]
     fn a_busy_generator_makes_a_lap_a_lower_bound_and_does_not_throw_it_away() {
         assert_eq!(judge(&lap_of(Script { busy: 0.90, ..fast() }, Kind::Flat), &load()), []);
         let lap = lap_of(Script { busy: 0.96, ..fast() }, Kind::Flat);
-        assert_eq!(lap.failed, [Gate::Generator { busy: 96.0 }]);
+        assert_eq!(lap.failed, [Violation::Generator { busy: 96.0 }]);
         assert!(lap.counts());
     }
 
@@ -255,14 +256,14 @@ mod tests {
             judged(|lap| lap.outcome.failures.add(Failure::Timeout, Phase::FirstByte, count))
         };
         assert_eq!(failing(101), []);
-        assert_eq!(failing(102), [Gate::Failures { failures: 102, requests: 10_102 }]);
+        assert_eq!(failing(102), [Violation::Failures { failures: 102, requests: 10_102 }]);
     }
 
     /// Half a lap of standing still at its end used to break Little's law, and the lap was left
     /// out: whoever collected garbage for long enough was not charged for it.
     #[test]
     fn a_server_that_stood_still_at_an_edge_is_not_left_out() {
-        let gates = judged(|lap| {
+        let violations = judged(|lap| {
             let mut seen = hotlap_stats::Histogram::new();
             (0..5_000).for_each(|_| seen.record(3_200_000));
             lap.outcome.service = seen;
@@ -271,32 +272,32 @@ mod tests {
             lap.outcome.bytes.answered = 500_000;
             lap.outcome.edges.closes_ns = 64 * 250_000_000;
         });
-        assert_eq!(gates, []);
-        let gates = judged(|lap| {
+        assert_eq!(violations, []);
+        let violations = judged(|lap| {
             lap.outcome.service = hotlap_stats::Histogram::new();
             lap.outcome.answers = 0;
             lap.outcome.edges.closes_ns = 64 * 500_000_000;
         });
-        assert_eq!(gates, []);
+        assert_eq!(violations, []);
     }
 
     #[test]
     fn one_wrong_answer_fails_the_lap() {
-        let gates = judged(|lap| {
+        let violations = judged(|lap| {
             lap.outcome.failures.add(Failure::WrongAnswer, Phase::Body, 1);
             lap.outcome.first_wrong =
                 Some(Wrong { why: "another body".to_owned(), head: b"HTTP/1.1 200\r\n".to_vec() });
         });
         let example = "another body: HTTP/1.1 200\\r\\n".to_owned();
-        assert_eq!(gates, [Gate::WrongAnswers { wrong: 1, example }]);
-        assert!(gates[0].invalidates());
+        assert_eq!(violations, [Violation::WrongAnswers { wrong: 1, example }]);
+        assert!(violations[0].invalidates());
     }
 
     #[test]
     fn a_log_that_lacks_a_line_or_has_one_too_many_fails_the_lap() {
         assert_eq!(side_effect(1_000, (1_000, 1_064)), None);
         assert_eq!(side_effect(1_064, (1_000, 1_064)), None);
-        let failed = |counted| Some(Gate::SideEffect { expected: 1_000, counted });
+        let failed = |counted| Some(Violation::SideEffect { expected: 1_000, counted });
         assert_eq!(side_effect(999, (1_000, 1_064)), failed(999));
         assert_eq!(side_effect(1_065, (1_000, 1_064)), failed(1_065));
     }
@@ -305,8 +306,8 @@ mod tests {
     fn a_generator_that_sends_late_fails_a_paced_lap() {
         // 64 connections at 4,000/s: 16 ms between two requests of one; half of that is allowed.
         assert_eq!(paced(7_900_000), []);
-        let gates = paced(8_100_000);
-        let [Gate::Late { lag_us }] = gates[..] else { panic!("{gates:?}") };
+        let violations = paced(8_100_000);
+        let [Violation::Late { lag_us }] = violations[..] else { panic!("{violations:?}") };
         assert!((8_090.0..8_110.0).contains(&lag_us), "{lag_us} µs");
     }
 
@@ -328,9 +329,9 @@ mod tests {
             (ALL_NS / 1_000 * 1_029, false),
             (ALL_NS / 1_000 * 1_031, true),
         ] {
-            let gates = judged(|lap| in_system(lap, by_law_ns));
-            let failed = matches!(gates[..], [Gate::LittlesLaw { .. }]);
-            assert_eq!(failed, fails, "{by_law_ns} of {ALL_NS}: {gates:?}");
+            let violations = judged(|lap| in_system(lap, by_law_ns));
+            let failed = matches!(violations[..], [Violation::LittlesLaw { .. }]);
+            assert_eq!(failed, fails, "{by_law_ns} of {ALL_NS}: {violations:?}");
         }
     }
 
@@ -344,7 +345,7 @@ mod tests {
             })
         };
         assert_eq!(opened(9_000_000_000), []);
-        assert!(matches!(opened(0)[..], [Gate::LittlesLaw { .. }]));
+        assert!(matches!(opened(0)[..], [Violation::LittlesLaw { .. }]));
     }
 
     #[test]
@@ -357,12 +358,12 @@ mod tests {
         ] {
             let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
             in_system(&mut lap, by_law_ns);
-            let gates = judge(&lap, &Load { reuse: Reuse::Close, ..load() });
-            let failed = matches!(gates[..], [Gate::LittlesLaw { .. }]);
-            assert_eq!(failed, fails, "new by the load: {by_law_ns}: {gates:?}");
+            let violations = judge(&lap, &Load { reuse: Reuse::Close, ..load() });
+            let failed = matches!(violations[..], [Violation::LittlesLaw { .. }]);
+            assert_eq!(failed, fails, "new by the load: {by_law_ns}: {violations:?}");
             // Or where the server ends each connection; connecting took no time.
             lap.outcome.connections.reopened = 10_000;
-            assert_eq!(judge(&lap, &load()), gates, "new by the server: {by_law_ns}");
+            assert_eq!(judge(&lap, &load()), violations, "new by the server: {by_law_ns}");
         }
     }
 
@@ -371,7 +372,7 @@ mod tests {
         let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
         in_system(&mut lap, 4 * ALL_NS);
         assert_eq!(judge(&lap, &Load { pipeline: 4, ..load() }), []);
-        assert!(matches!(judge(&lap, &load())[..], [Gate::LittlesLaw { .. }]));
+        assert!(matches!(judge(&lap, &load())[..], [Violation::LittlesLaw { .. }]));
     }
 
     #[test]
@@ -379,11 +380,11 @@ mod tests {
         let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Paced { rate: 4_000.0 });
         in_system(&mut lap, 0);
         assert_eq!(judge(&lap, &load()), []);
-        let gates = judged(|lap| {
+        let violations = judged(|lap| {
             in_system(lap, 0);
             lap.outcome.failures.add(Failure::Timeout, Phase::FirstByte, 1);
         });
-        assert_eq!(gates, []);
+        assert_eq!(violations, []);
     }
 
     #[test]
@@ -406,7 +407,7 @@ mod tests {
                     (asked, asked);
             })
         };
-        let failed = |expected, received| vec![Gate::Bytes { expected, received }];
+        let failed = |expected, received| vec![Violation::Bytes { expected, received }];
         assert_eq!(of(1_000_000, 987_200, 64), []);
         assert_eq!(of(1_000_000, 987_199, 64), failed(1_000_000, 987_199));
         // 100.0001 bytes an answer are rounded up: 2 × 64 × 101.
@@ -419,16 +420,16 @@ mod tests {
 
     #[test]
     fn bytes_of_failed_requests_or_of_no_answer_are_not_compared() {
-        let gates = judged(|lap| {
+        let violations = judged(|lap| {
             lap.outcome.bytes.received *= 2;
             lap.outcome.failures.add(Failure::Timeout, Phase::FirstByte, 1);
         });
-        assert_eq!(gates, []);
-        let gates = judged(|lap| {
+        assert_eq!(violations, []);
+        let violations = judged(|lap| {
             in_system(lap, ALL_NS);
             lap.outcome.answers = 0;
         });
-        assert_eq!(gates, []);
+        assert_eq!(violations, []);
     }
 
     #[test]
@@ -440,7 +441,7 @@ mod tests {
             })
         };
         assert_eq!(failing(100), []);
-        assert_eq!(failing(101), [Gate::Failures { failures: 101, requests: 10_001 }]);
+        assert_eq!(failing(101), [Violation::Failures { failures: 101, requests: 10_001 }]);
         // A server that answered nothing at all, with and without failures.
         let silent = |failures| {
             judged(|lap| {
@@ -450,18 +451,18 @@ mod tests {
             })
         };
         assert_eq!(silent(0), []);
-        assert_eq!(silent(1), [Gate::Failures { failures: 1, requests: 1 }]);
+        assert_eq!(silent(1), [Violation::Failures { failures: 1, requests: 1 }]);
     }
 
     #[test]
     fn wrong_answers_are_those_of_body_status_and_framing() {
         let wrong = |failures: &[(Failure, u64)]| {
-            let gates = judged(|lap| {
+            let violations = judged(|lap| {
                 for (failure, count) in failures {
                     lap.outcome.failures.add(*failure, Phase::Body, *count);
                 }
             });
-            let [Gate::WrongAnswers { wrong, .. }] = gates[..] else { return 0 };
+            let [Violation::WrongAnswers { wrong, .. }] = violations[..] else { return 0 };
             wrong
         };
         let kinds =
@@ -481,7 +482,7 @@ mod tests {
         assert_eq!(judge(&lap, &load()), []);
         let busy = lap_of(script(), Kind::Flat).outcome.threads[0];
         lap.outcome.threads.insert(0, busy);
-        assert_eq!(judge(&lap, &load()), [Gate::Generator { busy: 96.0 }]);
+        assert_eq!(judge(&lap, &load()), [Violation::Generator { busy: 96.0 }]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The real track, on a server in the test's own process.
+//! The real runner, on a server in the test's own process.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hotlap_bench::lap::Kind;
-use hotlap_bench::local::Live;
-use hotlap_bench::participant::{Entrant, Role, Start};
-use hotlap_bench::runner::Track;
+use hotlap_bench::local::LocalRunner;
+use hotlap_bench::participant::{Origin, Participant, Role};
+use hotlap_bench::runner::Runner;
 use hotlap_load::plan::{Endpoint, Target};
 use hotlap_servers::contract::{Contract, Name};
-use hotlap_servers::verify::Demand;
+use hotlap_servers::verify::Requirements;
 
 mod setting;
 #[path = "../../hotlap-servers/tests/stand_in/mod.rs"]
@@ -60,24 +60,24 @@ fn serve(server: Arc<Server>) -> SocketAddr {
     address
 }
 
-fn track(address: SocketAddr, slice: Duration, stop: Arc<AtomicBool>) -> Live {
+fn runner(address: SocketAddr, slice: Duration, stop: Arc<AtomicBool>) -> LocalRunner {
     let target = Target { endpoint: Endpoint::Tcp(address), tls: None };
-    let entrant = Entrant {
+    let participant = Participant {
         name: "it".to_owned(),
         role: Role::Reference,
-        start: Start::Running {
+        start: Origin::Running {
             url: format!("http://{address}/"),
             target,
             host: "test".to_owned(),
         },
         contract: Contract::of(Name::Hello, None),
-        demand: Demand::Stranger,
+        requirements: Requirements::Custom,
         version: String::new(),
         counts: None,
         cpus: None,
     };
     let setting = setting(slice, Path::new(""));
-    Live::new(setting, &[entrant], &[load()], stop)
+    LocalRunner::new(setting, &[participant], &[load()], stop)
 }
 
 /// What was measured until then was stored as a lap, and counted.
@@ -86,9 +86,9 @@ fn a_lap_that_is_cut_short_is_none() {
     let stop = Arc::new(AtomicBool::new(false));
     let server = Arc::new(Server { due: AtomicU64::new(u64::MAX), stop: stop.clone() });
     let hour = Duration::from_secs(3_600);
-    let mut track = track(serve(server.clone()), hour, stop);
-    track.bring_up(0).expect("it answers");
+    let mut runner = runner(serve(server.clone()), hour, stop);
+    runner.bring_up(0).expect("it answers");
     server.due.store(1_000, Ordering::SeqCst);
-    let cut = track.whole_lap(0, 0, Kind::Flat).expect_err("it was ended");
+    let cut = runner.whole_lap(0, 0, Kind::Flat).expect_err("it was ended");
     assert_eq!((cut.phase.as_str(), cut.cause.as_str()), ("lap", "it was ended"));
 }

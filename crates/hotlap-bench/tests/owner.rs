@@ -11,22 +11,22 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hotlap_bench::lap::Kind;
-use hotlap_bench::local::Live;
-use hotlap_bench::participant::{Entrant, Role, Start};
-use hotlap_bench::runner::Track;
+use hotlap_bench::local::LocalRunner;
+use hotlap_bench::participant::{Origin, Participant, Role};
+use hotlap_bench::runner::Runner;
 use hotlap_load::plan::{Endpoint, Target};
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
 use hotlap_servers::owner::Owner;
-use hotlap_servers::start::{Boot, Booted, NotYet};
-use hotlap_servers::verify::Demand;
+use hotlap_servers::start::{NotYet, Started, Startup};
+use hotlap_servers::verify::Requirements;
 use rustix::process::{Pid, Signal, kill_process};
 
 mod setting;
 #[path = "../../hotlap-servers/tests/stand_in/mod.rs"]
 mod stand_in;
 use setting::{load, setting};
-use stand_in::{LIMIT, program, until, warden};
+use stand_in::{LIMIT, program, supervisor, until};
 
 /// What the stand-in's server spends on a response, in nanoseconds.
 const COST: f64 = 200_000.0;
@@ -64,7 +64,7 @@ fn ask(address: SocketAddr, times: u32) -> std::io::Result<()> {
     Ok(())
 }
 
-fn boot(folder: &Path, script: &str) -> Booted {
+fn boot(folder: &Path, script: &str) -> Started {
     let launch = Launch {
         argv: ["sh", "-c", script].map(str::to_owned).into(),
         env: BTreeMap::from([
@@ -73,11 +73,11 @@ fn boot(folder: &Path, script: &str) -> Booted {
         ]),
         cwd: folder.to_owned(),
     };
-    let boot = Boot {
+    let boot = Startup {
         launch: &launch,
         cpus: 1,
         cores: &[],
-        warden: &warden(),
+        supervisor: &supervisor(),
         log: folder.join("log"),
         limit: LIMIT,
         counters: false,
@@ -88,10 +88,10 @@ fn boot(folder: &Path, script: &str) -> Booted {
 }
 
 /// CPU time per request, in nanoseconds.
-fn cost(booted: &mut Booted) -> f64 {
+fn cost(started: &mut Started) -> f64 {
     const TIMES: u32 = 300;
-    let Endpoint::Tcp(address) = booted.target.endpoint else { panic!("TCP only") };
-    let sampler = booted.sampler.as_mut().expect("it is measured");
+    let Endpoint::Tcp(address) = started.target.endpoint else { panic!("TCP only") };
+    let sampler = started.sampler.as_mut().expect("it is measured");
     let before = sampler.cpu().unwrap().cpu_ns;
     ask(address, TIMES).unwrap();
     // A server that waits for requests has left its core, and its clock is exact.
@@ -107,9 +107,9 @@ fn assert_is_the_servers(cost: f64) {
 #[test]
 fn a_server_started_directly_is_measured() {
     let folder = tempfile::tempdir().unwrap();
-    let mut booted = boot(folder.path(), "exec $STAND_IN serve $PORT");
-    assert_eq!(booted.owner, Owner::Started);
-    assert_is_the_servers(cost(&mut booted));
+    let mut started = boot(folder.path(), "exec $STAND_IN serve $PORT");
+    assert_eq!(started.owner, Owner::Started);
+    assert_is_the_servers(cost(&mut started));
 }
 
 /// `docker run` and `systemd-run` do this. CPU time was the client's: nothing.
@@ -118,24 +118,24 @@ fn a_server_that_a_daemon_starts_is_measured_in_place_of_its_client() {
     let folder = tempfile::tempdir().unwrap();
     let mut daemon = Command::new(program());
     let daemon = Guard(daemon.arg("daemon").arg(folder.path()).spawn().unwrap());
-    let mut booted = boot(folder.path(), "echo $PORT > $FOLDER/request; exec sleep 1000");
-    let Owner::Others(tops) = booted.owner.clone() else { panic!("{:?}", booted.owner) };
+    let mut started = boot(folder.path(), "echo $PORT > $FOLDER/request; exec sleep 1000");
+    let Owner::Others(tops) = started.owner.clone() else { panic!("{:?}", started.owner) };
     // The daemon does not listen itself.
     assert_eq!((tops.len(), tops[0].parent), (1, daemon.0.id()));
-    assert!(booted.notes.iter().any(|note| note.contains("which hotlap did not start")));
-    assert_is_the_servers(cost(&mut booted));
+    assert!(started.notes.iter().any(|note| note.contains("which hotlap did not start")));
+    assert_is_the_servers(cost(&mut started));
     // Nothing is known of what may come in its place.
     kill_process(pid(tops[0].pid), Signal::KILL).unwrap();
-    until("it is gone", || booted.sampler.as_mut().unwrap().cpu().is_err());
+    until("it is gone", || started.sampler.as_mut().unwrap().cpu().is_err());
 }
 
 #[test]
 fn a_server_whose_launcher_exits_is_still_in_the_tree() {
     let folder = tempfile::tempdir().unwrap();
     let script = "(setsid $STAND_IN serve $PORT &); exit 0";
-    let mut booted = boot(folder.path(), script);
-    assert_eq!(booted.owner, Owner::Started);
-    assert_is_the_servers(cost(&mut booted));
+    let mut started = boot(folder.path(), script);
+    assert_eq!(started.owner, Owner::Started);
+    assert_is_the_servers(cost(&mut started));
 }
 
 /// CPU time of a URL was never known.
@@ -146,31 +146,31 @@ fn a_url_on_this_machine_has_a_cost() {
     let _server = Guard(server.args(["serve", &port.to_string()]).spawn().unwrap());
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     until("it answers", || ask(address, 1).is_ok());
-    let mut track = url(address);
-    let ready = track.bring_up(0).expect("it answers");
+    let mut runner = url(address);
+    let ready = runner.bring_up(0).expect("it answers");
     assert!(ready.notes.iter().any(|note| note.contains("stand-in, which hotlap did not start")));
-    let warmup = track.warm(0, 0).expect("it answers");
+    let warmup = runner.warm(0, 0).expect("it answers");
     assert_eq!(warmup.count, None, "nothing is counted without counters");
     assert_eq!(ready.ready_ms, None, "it ran already");
-    let lap = track.whole_lap(0, 0, Kind::Flat).expect("it answers");
+    let lap = runner.whole_lap(0, 0, Kind::Flat).expect("it answers");
     assert_is_the_servers(lap.cost_ns().expect("it is measured"));
 }
 
-fn url(address: SocketAddr) -> Live {
+fn url(address: SocketAddr) -> LocalRunner {
     let target = Target { endpoint: Endpoint::Tcp(address), tls: None };
     let url = format!("http://{address}/");
-    let entrant = Entrant {
+    let participant = Participant {
         name: "it".to_owned(),
         role: Role::Reference,
-        start: Start::Running { url, target, host: "test".to_owned() },
+        start: Origin::Running { url, target, host: "test".to_owned() },
         contract: Contract::of(Name::Hello, None),
-        demand: Demand::Stranger,
+        requirements: Requirements::Custom,
         version: String::new(),
         counts: None,
         cpus: None,
     };
     let setting = setting(Duration::from_millis(500), Path::new(""));
-    Live::new(setting, &[entrant], &[load()], Arc::new(AtomicBool::new(false)))
+    LocalRunner::new(setting, &[participant], &[load()], Arc::new(AtomicBool::new(false)))
 }
 
 /// Who may not look into a process is told as whom to run.

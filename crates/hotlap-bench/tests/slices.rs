@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hotlap_bench::experiment::{Event, Over, Past, Place, Race};
-use hotlap_bench::lap::{Gate, Lap};
-use hotlap_bench::local::Live;
-use hotlap_bench::participant::{Entrant, Role, Start};
+use hotlap_bench::experiment::{Event, Experiment, Over, Past, Place};
+use hotlap_bench::lap::{Lap, Violation};
+use hotlap_bench::local::LocalRunner;
+use hotlap_bench::participant::{Origin, Participant, Role};
 use hotlap_bench::schedule;
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
-use hotlap_servers::verify::Demand;
+use hotlap_servers::verify::Requirements;
 
 mod setting;
 #[path = "../../hotlap-servers/tests/stand_in/mod.rs"]
@@ -25,7 +25,7 @@ use stand_in::{program, until};
 /// What the stand-in's server spends on a response, in nanoseconds.
 const COST: f64 = 200_000.0;
 
-fn entrant(folder: &Path, name: &str, script: &str, role: Role) -> Entrant {
+fn participant(folder: &Path, name: &str, script: &str, role: Role) -> Participant {
     let launch = Launch {
         argv: ["sh", "-c", script].map(str::to_owned).into(),
         env: BTreeMap::from([
@@ -34,12 +34,12 @@ fn entrant(folder: &Path, name: &str, script: &str, role: Role) -> Entrant {
         ]),
         cwd: folder.to_owned(),
     };
-    Entrant {
+    Participant {
         name: name.to_owned(),
         role,
-        start: Start::Launch(launch),
+        start: Origin::Launch(launch),
         contract: Contract::of(Name::Hello, None),
-        demand: Demand::Stranger,
+        requirements: Requirements::Custom,
         version: String::new(),
         counts: None,
         cpus: None,
@@ -58,19 +58,19 @@ struct Ran {
 
 /// Runs these for a restart of so many rounds in slices of 12 ms; `watch` sees each slice begin.
 fn laps(folder: &Path, scripts: [&str; 2], rounds: u32, mut watch: impl FnMut()) -> Ran {
-    let roles = [Role::Reference, Role::Contestant];
-    let entrants: Vec<Entrant> = scripts
+    let roles = [Role::Reference, Role::Plain];
+    let participants: Vec<Participant> = scripts
         .iter()
         .zip(roles)
-        .map(|(script, role)| entrant(folder, script, script, role))
+        .map(|(script, role)| participant(folder, script, script, role))
         .collect();
-    let race = Race {
-        entrants,
+    let experiment = Experiment {
+        participants,
         loads: vec![load()],
         budget: Duration::from_secs(60),
         precision: None,
-        heats: Some(1),
-        blocks: Some(rounds),
+        restarts: Some(1),
+        rounds: Some(rounds),
         slice: Some(Duration::from_millis(12)),
         paced: false,
         rate: None,
@@ -80,13 +80,13 @@ fn laps(folder: &Path, scripts: [&str; 2], rounds: u32, mut watch: impl FnMut())
     };
     let setting = setting(Duration::from_millis(12), folder);
     let stop = Arc::new(AtomicBool::new(false));
-    let mut track = Live::new(setting, &race.entrants, &race.loads, stop);
+    let mut runner = LocalRunner::new(setting, &experiment.participants, &experiment.loads, stop);
     let (mut laps, mut notes) = (Vec::new(), Vec::new());
-    let over = schedule::run(&race, &mut track, &mut |event| match event {
+    let over = schedule::run(&experiment, &mut runner, &mut |event| match event {
         Event::Lapping { .. } => watch(),
         Event::Lap(lap) => laps.push(lap.clone()),
         Event::Started { ready, .. } => notes.extend(ready.notes.iter().cloned()),
-        Event::Retired { entrant, why } => panic!("{entrant} is out: {why:?}"),
+        Event::ServerFailure { participant, why } => panic!("{participant} is out: {why:?}"),
         _ => {}
     });
     Ran { laps, over, notes }
@@ -98,7 +98,7 @@ fn states(folder: &Path) -> Vec<char> {
     let is_server = |pid: &u32| {
         let read = |what| std::fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
         let has = |text: Vec<u8>, part: &[u8]| text.windows(part.len()).any(|bytes| bytes == part);
-        has(read("environ"), own.as_bytes()) && !has(read("cmdline"), b"warden")
+        has(read("environ"), own.as_bytes()) && !has(read("cmdline"), b"supervisor")
     };
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -126,7 +126,7 @@ fn servers_run_in_their_slices_only_and_cost_what_they_cost() {
         assert_eq!(usage.slices, Some(8));
         let cost = lap.cost_ns().expect("it answers");
         assert!((COST..2.5 * COST).contains(&cost), "{cost} ns a request");
-        let is_wrong = |gate: &Gate| !matches!(gate, Gate::Generator { .. });
+        let is_wrong = |violation: &Violation| !matches!(violation, Violation::Generator { .. });
         assert!(!lap.failed.iter().any(is_wrong), "{:?}", lap.failed);
     }
     assert_eq!(states(folder.path()), [], "all are stopped at the end");
@@ -140,7 +140,7 @@ fn a_hang_that_is_longer_than_a_slice_is_seen() {
     let Ran { laps, over, .. } = laps(folder.path(), [SERVE, hangs], 4, || {});
     assert_eq!(over, Over::Done);
     let longest_ms = |server: usize| {
-        let own = laps.iter().filter(|lap| lap.entrant == server);
+        let own = laps.iter().filter(|lap| lap.participant == server);
         let ages =
             own.map(|lap| lap.outcome.service_censored.open.max().max(lap.outcome.service.max()));
         ages.max().unwrap_or_default() as f64 / 1e6

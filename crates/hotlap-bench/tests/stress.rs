@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hotlap_bench::participant::{Entrant, Role, Start};
+use hotlap_bench::participant::{Origin, Participant, Role};
 use hotlap_bench::stress::{
     Event, Reason, Scenario, Setting, Subject, Timing, Trial, Verdict, stress,
 };
 use hotlap_load::plan::{Endpoint, Target};
 use hotlap_servers::contract::{Contract, Name};
-use hotlap_servers::cores::Split;
-use hotlap_servers::process::Warden;
-use hotlap_servers::verify::Demand;
+use hotlap_servers::cores::CpuAllocation;
+use hotlap_servers::process::Supervisor;
+use hotlap_servers::verify::Requirements;
 
 const HELLO: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!";
@@ -108,15 +108,15 @@ impl House {
     }
 }
 
-fn entrant(address: SocketAddr) -> Entrant {
+fn participant(address: SocketAddr) -> Participant {
     let target = Target { endpoint: Endpoint::Tcp(address), tls: None };
     let url = format!("http://{address}/");
-    Entrant {
+    Participant {
         name: "it".to_owned(),
-        role: Role::Contestant,
-        start: Start::Running { url, target, host: "test".to_owned() },
+        role: Role::Plain,
+        start: Origin::Running { url, target, host: "test".to_owned() },
         contract: Contract::of(Name::Hello, None),
-        demand: Demand::Stranger,
+        requirements: Requirements::Custom,
         version: String::new(),
         counts: None,
         cpus: None,
@@ -125,9 +125,9 @@ fn entrant(address: SocketAddr) -> Entrant {
 
 /// Stresses a server; `timeout_ms` is what good clients bear.
 fn stressed(address: SocketAddr, scenarios: &[&str], timeout_ms: u64) -> Subject {
-    let (entrant, setting) = (entrant(address), setting(scenarios, timeout_ms));
-    let subject = Subject::new(&entrant, setting.good);
-    stress(&entrant, &setting, subject, &AtomicBool::new(false), &mut |_| {})
+    let (participant, setting) = (participant(address), setting(scenarios, timeout_ms));
+    let subject = Subject::new(&participant, setting.good);
+    stress(&participant, &setting, subject, &AtomicBool::new(false), &mut |_| {})
 }
 
 fn setting(scenarios: &[&str], timeout_ms: u64) -> Setting {
@@ -149,12 +149,12 @@ fn setting(scenarios: &[&str], timeout_ms: u64) -> Setting {
             idle: ms(10),
         },
         good: 2,
-        cores: Split { server: vec![], generator: vec![], shared: true, notes: vec![] },
-        warden: Warden::new("/none", &[]),
+        cores: CpuAllocation { server: vec![], generator: vec![], shared: true, notes: vec![] },
+        supervisor: Supervisor::new("/none", &[]),
         logs: PathBuf::new(),
         start_limit: ms(30_000),
         grace: ms(1_000),
-        target_is_mine: false,
+        allow_remote: false,
     };
     assert_eq!(setting.scenarios.len(), scenarios.len());
     setting
@@ -169,10 +169,10 @@ fn only(subject: &Subject) -> &Trial {
 #[test]
 fn a_stress_that_was_ended_goes_on_with_what_is_left() {
     let setting = setting(&["half-open", "resets", "garbage"], 30_000);
-    let entrant = entrant(serve(Weakness::None));
+    let participant = participant(serve(Weakness::None));
     let run = |subject: Subject, trials: usize| {
         let stop = AtomicBool::new(false);
-        stress(&entrant, &setting, subject, &stop, &mut |event| {
+        stress(&participant, &setting, subject, &stop, &mut |event| {
             if let Event::Trial { subject } = event {
                 stop.store(subject.trials.len() >= trials, Ordering::SeqCst);
             }
@@ -180,7 +180,7 @@ fn a_stress_that_was_ended_goes_on_with_what_is_left() {
     };
     let names =
         |subject: &Subject| subject.trials.iter().map(|t| t.scenario.clone()).collect::<Vec<_>>();
-    let ended = run(Subject::new(&entrant, setting.good), 1);
+    let ended = run(Subject::new(&participant, setting.good), 1);
     assert_eq!(names(&ended), ["half-open"]);
     let whole = run(ended.clone(), 9);
     assert_eq!(names(&whole), ["half-open", "resets", "garbage"]);
@@ -193,7 +193,7 @@ fn a_stress_that_was_ended_goes_on_with_what_is_left() {
 fn an_honest_server_serves_its_good_clients_and_tells_the_rude_ones() {
     let scenarios = ["half-open", "resets", "garbage", "64 KiB header"];
     let subject = stressed(serve(Weakness::None), &scenarios, 30_000);
-    assert_eq!(subject.retired, None);
+    assert_eq!(subject.failure, None);
     for trial in &subject.trials {
         let Trial { scenario, observed, judgement, .. } = trial;
         assert!(judgement.verdict < Verdict::Hurt, "{scenario}: {:?}", judgement.reasons);
@@ -236,8 +236,8 @@ fn a_server_that_reads_one_head_at_a_time_hurts_its_good_clients_and_is_well_aft
 fn a_server_on_another_machine_is_left_alone() {
     // TEST-NET-1 (RFC 5737): nobody is there, and nothing is sent.
     let subject = stressed("192.0.2.1:80".parse().unwrap(), &["garbage"], 100);
-    let retired = subject.retired.unwrap();
-    assert_eq!(retired.cause, "192.0.2.1 is not on this machine");
-    assert!(retired.cure.contains("--target-is-mine"));
+    let failure = subject.failure.unwrap();
+    assert_eq!(failure.cause, "192.0.2.1 is not on this machine");
+    assert!(failure.remedy.contains("--allow-remote"));
     assert!(subject.trials.is_empty());
 }

@@ -1,6 +1,6 @@
 //! Servers whose true figures are known because they are made that way.
 //!
-//! Each is the ceiling's loop with one stated property. `prove` races them and holds what the
+//! Each is the ceiling's loop with one stated property. `prove` experiments them and holds what the
 //! instrument says against what is true. One that holds answers back is woken just before the
 //! moment, so it is late only where something else has its core.
 

@@ -1,5 +1,5 @@
 //! What it costs to read the CPU clock of a busy process, and how exact it is: as it is, after
-//! moving to one of its cores after the other, and after a [`Visit`].
+//! moving to one of its cores after the other, and after a [`ClockFlush`].
 //!
 //!     cargo bench -p hotlap-servers --bench clock_read
 //!
@@ -21,7 +21,7 @@ mod linux {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use hotlap_servers::cores::{Visit, allowed, pin};
+    use hotlap_servers::cores::{ClockFlush, allowed, pin};
     use hotlap_servers::owner::Owner;
     use hotlap_servers::sample::Sampler;
     use hotlap_servers::tree;
@@ -54,11 +54,11 @@ mod linux {
             let cpus = &all[..count];
             report(cpus, "as it is", cpus, &|_| ());
             report(cpus, "moves", cpus, &moves);
-            report(cpus, "visit", cpus, &|cpus| drop(Visit::to(cpus)));
+            report(cpus, "visit", cpus, &|cpus| drop(ClockFlush::to(cpus)));
         }
         let many: Vec<usize> = all.iter().copied().cycle().take(64).collect();
         report(&all[..1], "moves", &many, &moves);
-        report(&all[..1], "visit", &many, &|cpus| drop(Visit::to(cpus)));
+        report(&all[..1], "visit", &many, &|cpus| drop(ClockFlush::to(cpus)));
     }
 
     /// As it was done before: one core after the other, and home again.

@@ -6,12 +6,12 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use hotlap_servers::process::{Process, Setting, Warden, supervisor};
+use hotlap_servers::process::{Process, Setting, Supervisor, supervisor};
 
 const TIMES: usize = 200;
 
 fn main() -> ExitCode {
-    if std::env::args().nth(1).as_deref() == Some("warden") {
+    if std::env::args().nth(1).as_deref() == Some("supervisor") {
         return supervisor::main();
     }
     println!("                   freeze, µs              thaw, µs");
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
             cpus: vec![],
             log: std::env::temp_dir().join(format!("freeze-{}.log", std::process::id())),
         };
-        let supervisor = Warden::this_program("warden").expect("this program");
+        let supervisor = Supervisor::this_program("supervisor").expect("this program");
         let mut server = Process::start(&setting, &supervisor).expect("a server");
         std::thread::sleep(Duration::from_millis(100));
         let (mut freezes, mut thaws) = (Vec::new(), Vec::new());

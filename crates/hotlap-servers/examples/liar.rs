@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let (site, lie) = match words[..] {
-        ["warden"] => return hotlap_servers::process::supervisor::main(),
+        ["supervisor"] => return hotlap_servers::process::supervisor::main(),
         ["hello", "nothing"] => (Site::Hello, Lie::Nothing),
         ["hello", "logs"] => (Site::Hello, Lie::Logs),
         ["hello", "logs-half"] => (Site::Hello, Lie::LogsHalf),

@@ -1,4 +1,4 @@
-//! What the tests of processes need as programs: a warden, a hotlap to be killed, servers that use
+//! What the tests of processes need as programs: a supervisor, a hotlap to be killed, servers that use
 //! what is known.
 
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use hotlap_load::plan::Endpoint;
 use hotlap_servers::owner::owner;
-use hotlap_servers::process::{Process, Setting, Warden, supervisor};
+use hotlap_servers::process::{Process, Setting, Supervisor, supervisor};
 use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
-        ["warden"] => return supervisor::main(),
+        ["supervisor"] => return supervisor::main(),
         ["hold", folder, command] => {
             // Where a shell started the tests in the background, this signal is ignored.
             let always = Arc::new(AtomicBool::new(true));
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A hotlap in short: starts a server and tells its warden's process id.
+/// A hotlap in short: starts a server and tells its supervisor's process id.
 fn hold(folder: &Path, command: &str) -> Process {
     let setting = Setting {
         argv: ["sh", "-c", command].map(str::to_owned).into(),
@@ -61,14 +61,14 @@ fn hold(folder: &Path, command: &str) -> Process {
         cpus: vec![],
         log: folder.join("log"),
     };
-    let warden = Warden::this_program("warden").unwrap();
-    let server = Process::start(&setting, &warden).unwrap();
+    let supervisor = Supervisor::this_program("supervisor").unwrap();
+    let server = Process::start(&setting, &supervisor).unwrap();
     let wait = std::time::Instant::now();
     while !folder.join("ready").exists() && wait.elapsed() < Duration::from_secs(30) {
         std::thread::sleep(Duration::from_millis(5));
     }
-    std::fs::write(folder.join("warden.new"), server.warden_pid().to_string()).unwrap();
-    std::fs::rename(folder.join("warden.new"), folder.join("warden")).unwrap();
+    std::fs::write(folder.join("supervisor.new"), server.supervisor_pid().to_string()).unwrap();
+    std::fs::rename(folder.join("supervisor.new"), folder.join("supervisor")).unwrap();
     server
 }
 

@@ -12,16 +12,16 @@ use hotlap_load::plan::Target;
 
 use crate::contract::{Ask, Contract, Name};
 use crate::cores;
-use crate::failure::Retired;
+use crate::failure::ServerFailure;
 use crate::infer;
 use crate::launch::{Counts, Launch};
 use crate::manifest::Server;
 use crate::process::Stopped;
 use crate::start::is_up;
-use crate::start::{Boot, Booted, NotYet, UNREADY};
-use crate::toolchain::{Absence, BuildError, Builder, Unready};
+use crate::start::{NotYet, Started, Startup, UNREADY};
+use crate::toolchain::{BuildError, Builder, MissingToolchain, Unready};
 use crate::verify::client::Wire;
-use crate::verify::{Check, Demand, LIMIT, Report, Verifier, verify};
+use crate::verify::{Check, LIMIT, Report, Requirements, Verifier, verify};
 
 /// What the `Host` header says.
 const HOST: &str = "localhost";
@@ -69,11 +69,11 @@ pub enum Standing {
     /// It may be raced.
     Passed,
     /// Its toolchain is not here.
-    Skipped(Absence),
+    Skipped(MissingToolchain),
     /// It could not be built.
     Unbuilt(BuildError),
     /// It did not start, or stay.
-    Retired(Retired),
+    ServerFailure(ServerFailure),
     /// It answers wrongly: its reports say where.
     Failed,
 }
@@ -93,8 +93,8 @@ impl Row {
 
     /// Badges of the first contract: passed, and made.
     #[must_use]
-    pub fn badges(&self) -> (u32, u32) {
-        self.reports.first().map_or((0, 0), |(_, report)| report.badge_count())
+    pub fn conformance(&self) -> (u32, u32) {
+        self.reports.first().map_or((0, 0), |(_, report)| report.conformance_count())
     }
 
     /// The required checks that failed, each with its contract.
@@ -159,9 +159,10 @@ impl Checker<'_> {
         row.version.clone_from(&built.version);
         let contracts: Vec<Contract> =
             server.contracts.iter().map(|name| Contract::of(*name, server.api.as_ref())).collect();
-        let demand = Demand::Catalogue { kind: server.kind, keep_alive: server.keep_alive };
+        let requirements =
+            Requirements::Catalogue { kind: server.kind, keep_alive: server.keep_alive };
         let launch = built.launch(server);
-        self.on_stage(&mut row, &launch, contracts, demand, server.counts.as_ref());
+        self.on_stage(&mut row, &launch, contracts, requirements, server.counts.as_ref());
         row
     }
 
@@ -169,7 +170,7 @@ impl Checker<'_> {
     #[must_use]
     pub fn check_command(&self, name: &str, launch: &Launch, ask: &Ask) -> Row {
         let mut row = Row::new(name);
-        self.on_stage(&mut row, launch, vec![Contract::stranger(ask)], Demand::Stranger, None);
+        self.on_stage(&mut row, launch, vec![Contract::custom(ask)], Requirements::Custom, None);
         row
     }
 
@@ -184,7 +185,7 @@ impl Checker<'_> {
         rude: bool,
     ) -> Row {
         let mut row = Row::new(name);
-        hold(&mut row, target, host, vec![Contract::stranger(ask)], Demand::Stranger, rude);
+        hold(&mut row, target, host, vec![Contract::custom(ask)], Requirements::Custom, rude);
         row
     }
 
@@ -197,25 +198,25 @@ impl Checker<'_> {
         row: &mut Row,
         launch: &Launch,
         contracts: Vec<Contract>,
-        demand: Demand,
+        requirements: Requirements,
         counts: Option<&Counts>,
     ) {
-        let mut booted = match self.boot(row, launch, &contracts[0], demand) {
-            Ok(booted) => booted,
-            Err(retired) => {
-                row.standing = Standing::Retired(retired);
+        let mut started = match self.boot(row, launch, &contracts[0], requirements) {
+            Ok(started) => started,
+            Err(failure) => {
+                row.standing = Standing::ServerFailure(failure);
                 return;
             }
         };
-        row.ready = booted.ready;
-        row.notes.append(&mut booted.notes);
-        let memory = booted.sampler.as_mut().and_then(|sampler| sampler.resident().ok());
+        row.ready = started.ready;
+        row.notes.append(&mut started.notes);
+        let memory = started.sampler.as_mut().and_then(|sampler| sampler.resident().ok());
         row.rss_bytes = memory.map_or(0, |memory| memory.rss_bytes);
         let main = contracts[0].clone();
-        hold(row, &booted.target, HOST, contracts, demand, true);
+        hold(row, &started.target, HOST, contracts, requirements, true);
         if let (Some(counts), Standing::Passed) = (counts, &row.standing) {
             let outcome =
-                side_effect(&booted.target, &main, &launch.cwd.join(&counts.file), counts);
+                side_effect(&started.target, &main, &launch.cwd.join(&counts.file), counts);
             let check = Check {
                 name: "side effect".to_owned(),
                 expected: format!("{} lines a request in {}", counts.per_request, counts.file),
@@ -227,7 +228,7 @@ impl Checker<'_> {
             }
             row.reports[0].1.required.push(check);
         }
-        self.off_stage(row, booted);
+        self.off_stage(row, started);
     }
 
     fn boot(
@@ -235,27 +236,27 @@ impl Checker<'_> {
         row: &Row,
         launch: &Launch,
         contract: &Contract,
-        demand: Demand,
-    ) -> Result<Booted, Retired> {
+        requirements: Requirements,
+    ) -> Result<Started, ServerFailure> {
         let logs = self.builder.cache.join("logs");
         let log = logs.join(format!("check-{}.log", file_name(&row.id).display()));
-        std::fs::create_dir_all(&logs).map_err(|error| Retired {
+        std::fs::create_dir_all(&logs).map_err(|error| ServerFailure {
             phase: "start".to_owned(),
             cause: format!("{}: {error}", logs.display()),
-            last_words: Vec::new(),
-            cure: "name a folder that you may write to in HOTLAP_CACHE".to_owned(),
+            log_tail: Vec::new(),
+            remedy: "name a folder that you may write to in HOTLAP_CACHE".to_owned(),
         })?;
         let split = cores::split_here(None);
-        let boot = Boot {
+        let boot = Startup {
             launch,
             cpus: split.server_cpus(cores::available()),
             // Nothing is timed here, so a server that starts may have every core.
             cores: &[],
-            warden: self.builder.warden,
+            supervisor: self.builder.supervisor,
             log,
             limit: self.start_limit,
             counters: false,
-            elsewhere: demand == Demand::Stranger,
+            elsewhere: requirements == Requirements::Custom,
             stop: self.stop(),
         };
         // The verifier describes a wrong answer better, so in the end any answer will do.
@@ -276,16 +277,16 @@ impl Checker<'_> {
     }
 
     /// Stops it, and tells how it went.
-    fn off_stage(&self, row: &mut Row, mut booted: Booted) {
-        let exit = booted.process.exited();
+    fn off_stage(&self, row: &mut Row, mut started: Started) {
+        let exit = started.process.exited();
         if let (Some(exit), false) = (exit, row.standing == Standing::Passed) {
             row.notes.push(format!("it {} during the check", crate::start::ending(exit)));
         }
-        let last_words = booted.process.tail(crate::start::LAST_LINES);
-        if row.standing != Standing::Passed && !last_words.is_empty() {
-            row.notes.push(format!("its last words: {}", last_words.join("\n")));
+        let log_tail = started.process.tail(crate::start::LAST_LINES);
+        if row.standing != Standing::Passed && !log_tail.is_empty() {
+            row.notes.push(format!("its last lines: {}", log_tail.join("\n")));
         }
-        let Stopped { ignored_sigterm, left_behind, survivors, .. } = booted.process.stop(GRACE);
+        let Stopped { ignored_sigterm, left_behind, survivors, .. } = started.process.stop(GRACE);
         if ignored_sigterm {
             row.notes.push(format!("it ignored SIGTERM for {} s and was killed", GRACE.as_secs()));
         }
@@ -304,28 +305,29 @@ fn hold(
     target: &Target,
     host: &str,
     contracts: Vec<Contract>,
-    demand: Demand,
+    requirements: Requirements,
     rude: bool,
 ) {
     for mut contract in contracts {
         if contract.name.is_none() {
-            match infer::learn(target, host, LIMIT, &contract) {
-                Ok(learned) => {
-                    contract = learned.contract;
-                    row.notes.extend(learned.notes);
+            match infer::infer(target, host, LIMIT, &contract) {
+                Ok(inferred) => {
+                    contract = inferred.contract;
+                    row.notes.extend(inferred.notes);
                 }
                 Err(cause) => {
-                    row.standing = Standing::Retired(Retired {
+                    row.standing = Standing::ServerFailure(ServerFailure {
                         phase: "verify".to_owned(),
                         cause,
-                        last_words: Vec::new(),
-                        cure: "start it by hand and ask it with curl".to_owned(),
+                        log_tail: Vec::new(),
+                        remedy: "start it by hand and ask it with curl".to_owned(),
                     });
                     return;
                 }
             }
         }
-        let verifier = Verifier { target, host, contract: &contract, demand, rude, limit: LIMIT };
+        let verifier =
+            Verifier { target, host, contract: &contract, requirements, rude, limit: LIMIT };
         let report = verify(&verifier);
         if !report.passed() {
             row.standing = Standing::Failed;

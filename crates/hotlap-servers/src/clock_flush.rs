@@ -27,11 +27,11 @@ const LIMIT: Duration = Duration::from_micros(300);
 /// One move costs the same for any number of cores. Moving to one core after the other takes as
 /// many times as long, and by then the clocks of the first are behind again.
 #[derive(Debug)]
-pub struct Visit {
+pub struct ClockFlush {
     home: Option<Vec<usize>>,
 }
 
-impl Visit {
+impl ClockFlush {
     /// To these cores; to all that this thread may use where none are named. Where the system pins
     /// no threads, nothing happens.
     #[must_use]
@@ -51,7 +51,7 @@ impl Visit {
     }
 }
 
-impl Drop for Visit {
+impl Drop for ClockFlush {
     fn drop(&mut self) {
         if let Some(home) = &self.home {
             let _ = pin(home);
@@ -135,12 +135,12 @@ mod tests {
     fn a_visitor_is_on_the_last_core_and_goes_home() {
         let home = allowed().unwrap();
         for cpu in &home {
-            let visit = Visit::to(&[home[0], *cpu]);
+            let visit = ClockFlush::to(&[home[0], *cpu]);
             assert_eq!(rustix::thread::sched_getcpu(), *cpu);
             drop(visit);
             assert_eq!(allowed().unwrap(), home);
         }
-        let visit = Visit::to(&[]);
+        let visit = ClockFlush::to(&[]);
         assert_eq!(rustix::thread::sched_getcpu(), *home.last().unwrap());
         drop(visit);
         assert_eq!(allowed().unwrap(), home);

@@ -169,7 +169,7 @@ impl Contract {
 
     /// What somebody's command or URL is held to, before [`crate::infer`] knows more.
     #[must_use]
-    pub fn stranger(ask: &Ask) -> Self {
+    pub fn custom(ask: &Ask) -> Self {
         Self::strangers([ask])
     }
 

@@ -12,7 +12,7 @@ use crate::topology::{self, Topology};
 
 /// Who runs where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Split {
+pub struct CpuAllocation {
     /// The server's cores; none: not pinned.
     pub server: Vec<usize>,
     /// The generator's cores; none: not pinned.
@@ -23,7 +23,7 @@ pub struct Split {
     pub notes: Vec<String>,
 }
 
-impl Split {
+impl CpuAllocation {
     /// How many cores the server may use, for `CPUS`.
     #[must_use]
     pub fn server_cpus(&self, allowed: usize) -> usize {
@@ -37,7 +37,7 @@ impl Split {
 /// rounded down and all of the fastest kind, and the generator, which must not be the limit, the
 /// rest. The result depends on the arguments alone.
 #[must_use]
-pub fn split(topology: &Topology, asked: Option<usize>) -> Split {
+pub fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
     let cores = &topology.cores[..];
     let all: usize = cores.iter().map(Vec::len).sum();
     let mut notes = topology.notes.clone();
@@ -53,13 +53,13 @@ pub fn split(topology: &Topology, asked: Option<usize>) -> Split {
         );
         // Under a quota there are others, which both would be halted for using.
         let only = if topology.limited { cores.concat() } else { vec![] };
-        return Split { server: only.clone(), generator: only, shared: true, notes };
+        return CpuAllocation { server: only.clone(), generator: only, shared: true, notes };
     }
     if let Some(count) = asked.filter(|&count| count >= all) {
         notes.push(format!(
             "{count} cores for the server leave none of {all} for the generator; nothing is pinned"
         ));
-        return Split { server: vec![], generator: vec![], shared: true, notes };
+        return CpuAllocation { server: vec![], generator: vec![], shared: true, notes };
     }
     let (mut server, mut generator) = (Vec::new(), Vec::new());
     if let [only] = cores {
@@ -72,7 +72,7 @@ pub fn split(topology: &Topology, asked: Option<usize>) -> Split {
              down"
                 .to_owned(),
         );
-        return Split { server, generator, shared: true, notes };
+        return CpuAllocation { server, generator, shared: true, notes };
     }
     // Whole physical cores until the server has its share. What is left of the last one (asked for
     // 3, cores of 2) stays idle rather than serve the other side.
@@ -112,17 +112,17 @@ pub fn split(topology: &Topology, asked: Option<usize>) -> Split {
     }
     server.sort_unstable();
     generator.sort_unstable();
-    Split { server, generator, shared, notes }
+    CpuAllocation { server, generator, shared, notes }
 }
 
 /// Splits the cores that this process may use.
 ///
 /// Where the system does not say which those are, nothing is pinned, and the notes say so.
 #[must_use]
-pub fn split_here(asked: Option<usize>) -> Split {
+pub fn split_here(asked: Option<usize>) -> CpuAllocation {
     match allowed() {
         Ok(cpus) => split(&topology::read(Path::new("/"), &cpus, asked), asked),
-        Err(error) => Split {
+        Err(error) => CpuAllocation {
             server: vec![],
             generator: vec![],
             shared: true,
@@ -190,7 +190,7 @@ fn group(cpus: &[usize], siblings: impl Fn(usize) -> Option<Vec<usize>>) -> Vec<
     cores
 }
 
-pub use crate::clock_flush::Visit;
+pub use crate::clock_flush::ClockFlush;
 pub use platform::{allowed, pin};
 
 #[cfg(target_os = "linux")]

@@ -1,6 +1,6 @@
 //! What the hardware counts of a server: instructions and cycles, where the kernel permits it.
 //!
-//! The counters are attached to a warden before it starts its server, and inherited by every
+//! The counters are attached to a supervisor before it starts its server, and inherited by every
 //! process and thread that comes of it; what ended ones counted is kept. They are off until they
 //! are enabled, since a counter that is on is loaded and stored at every context switch, at the
 //! server's expense.
@@ -23,12 +23,12 @@ pub struct Counted {
 
 /// Why there are no counters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no hardware counters: {why}; {cure}")]
+#[error("no hardware counters: {why}; {remedy}")]
 pub struct Refused {
     /// The cause.
     pub why: String,
     /// What to do about it.
-    pub cure: String,
+    pub remedy: String,
 }
 
 /// A counter as it was read.
@@ -85,14 +85,14 @@ mod platform {
     }
 
     impl Counters {
-        /// Attaches counters, off, to all that a warden will start.
+        /// Attaches counters, off, to all that a supervisor will start.
         ///
         /// Where the kernel permits counting in user mode only, that is what is counted.
         ///
         /// # Errors
-        /// Why there are none, and the cure.
+        /// Why there are none, and the remedy.
         pub fn open(standby: &Standby) -> Result<Self, Refused> {
-            Self::of(standby.warden_pid(), Hardware::INSTRUCTIONS, Hardware::CPU_CYCLES)
+            Self::of(standby.supervisor_pid(), Hardware::INSTRUCTIONS, Hardware::CPU_CYCLES)
         }
 
         /// Of a process that has one thread so far, and all that comes of it.
@@ -203,7 +203,7 @@ mod platform {
 /// Tells the errors of perf_event_open(2) apart by what can be done about them.
 #[cfg(target_os = "linux")]
 fn refusal(error: &std::io::Error, paranoid: Option<i32>) -> Refused {
-    let (why, cure) = match (error.raw_os_error(), paranoid) {
+    let (why, remedy) = match (error.raw_os_error(), paranoid) {
         (Some(libc::EACCES | libc::EPERM), Some(level)) if level > 2 => (
             format!("the kernel keeps them for the administrator (perf_event_paranoid is {level})"),
             "permit them with: sudo sysctl kernel.perf_event_paranoid=1",
@@ -223,7 +223,7 @@ fn refusal(error: &std::io::Error, paranoid: Option<i32>) -> Refused {
         ),
         _ => (error.to_string(), "CPU time per request does without them"),
     };
-    Refused { why, cure: cure.to_owned() }
+    Refused { why, remedy: remedy.to_owned() }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -241,14 +241,14 @@ mod platform {
     pub struct Tally(Reading);
 
     impl Counters {
-        /// Attaches counters to all that a warden will start.
+        /// Attaches counters to all that a supervisor will start.
         ///
         /// # Errors
         /// Always.
         pub fn open(_standby: &Standby) -> Result<Self, Refused> {
             Err(Refused {
                 why: "they are read on Linux only".to_owned(),
-                cure: "CPU time per request does without them".to_owned(),
+                remedy: "CPU time per request does without them".to_owned(),
             })
         }
 

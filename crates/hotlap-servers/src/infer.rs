@@ -27,7 +27,7 @@ const DIGITS_THAT_STAY: usize = 10;
 
 /// A contract, learned.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Learned {
+pub struct Inferred {
     /// The same exchanges, now with the responses that are right.
     pub contract: Contract,
     /// A right response to each.
@@ -45,18 +45,18 @@ pub struct Learned {
 ///
 /// # Errors
 /// When no probe of a request gets a response that can be right.
-pub fn learn(
+pub fn infer(
     target: &Target,
     host: &str,
     limit: Duration,
     contract: &Contract,
-) -> Result<Learned, String> {
-    let mut learned = Learned { contract: contract.clone(), answers: vec![], notes: vec![] };
+) -> Result<Inferred, String> {
+    let mut inferred = Inferred { contract: contract.clone(), answers: vec![], notes: vec![] };
     let probes = Prober { target, host, limit, wire: None }.probe(&contract.exchanges);
     let mut notes: Vec<(String, Vec<String>)> = Vec::new();
-    for (exchange, probes) in learned.contract.exchanges.iter_mut().zip(&probes) {
+    for (exchange, probes) in inferred.contract.exchanges.iter_mut().zip(&probes) {
         let (answer, note) = settle(exchange, probes)?;
-        learned.answers.push(answer);
+        inferred.answers.push(answer);
         let Some(note) = note else { continue };
         match notes.iter_mut().find(|(known, _)| *known == note) {
             Some((_, names)) => names.push(exchange.name.clone()),
@@ -64,8 +64,8 @@ pub fn learn(
         }
     }
     let told = |(note, names): (String, Vec<String>)| format!("{}: {note}", list(&names));
-    learned.notes = notes.into_iter().map(told).collect();
-    Ok(learned)
+    inferred.notes = notes.into_iter().map(told).collect();
+    Ok(inferred)
 }
 
 /// The first names, and how many more there are.
@@ -290,21 +290,21 @@ mod tests {
     use super::*;
     use crate::contract::{Ask, Name};
 
-    fn learned(bodies: &[&str]) -> (Content, String) {
+    fn inferred(bodies: &[&str]) -> (Content, String) {
         let bodies: Vec<&[u8]> = bodies.iter().map(|body| body.as_bytes()).collect();
         let (content, note) = content(&bodies);
         (content, note.unwrap_or_default())
     }
 
     fn masked(bodies: &[&str]) -> Vec<String> {
-        let Content::Bytes { bytes, varies } = learned(bodies).0 else { return Vec::new() };
+        let Content::Bytes { bytes, varies } = inferred(bodies).0 else { return Vec::new() };
         let text = String::from_utf8(bytes).unwrap();
         varies.into_iter().map(|range| text[range].to_owned()).collect()
     }
 
     #[test]
     fn what_never_varies_is_compared_byte_for_byte() {
-        assert_eq!(learned(&["ab", "ab"]), (Content::exactly(b"ab"), String::new()));
+        assert_eq!(inferred(&["ab", "ab"]), (Content::exactly(b"ab"), String::new()));
     }
 
     #[test]
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_counter_that_may_grow_leaves_only_status_and_framing() {
-        let (content, note) = learned(&["visit 7", "visit 8"]);
+        let (content, note) = inferred(&["visit 7", "visit 8"]);
         assert_eq!(content, Content::Any);
         assert_eq!(
             note,
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_length_that_varies_is_told() {
-        let (content, note) = learned(&["a", "abc"]);
+        let (content, note) = inferred(&["a", "abc"]);
         assert_eq!(content, Content::Any);
         assert!(note.starts_with("the length of its answer varies (1 to 3 bytes)"));
     }
@@ -345,12 +345,12 @@ mod tests {
     #[test]
     fn servers_that_answer_otherwise_are_told() {
         let hello = Contract::of(Name::Hello, None);
-        let stranger = |content: Content| {
-            let mut contract = Contract::stranger(&Ask::default());
+        let custom = |content: Content| {
+            let mut contract = Contract::custom(&Ask::default());
             contract.exchanges[0].content = content;
             contract
         };
-        let told = |content| difference(&stranger(content), ("go/net-http", &hello));
+        let told = |content| difference(&custom(content), ("go/net-http", &hello));
         assert_eq!(
             told(Content::exactly(b"Hi")).unwrap(),
             "it answers \"Hi\", and go/net-http answers \"Hello, World!\": they do not do the same \

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use crate::manifest::{Install, Server};
-use crate::toolchain::{Absence, AbsenceKind};
+use crate::toolchain::{MissingKind, MissingToolchain};
 
 /// A system's package manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,7 +82,7 @@ pub struct Missing {
     /// Ids of the servers that they bring.
     pub servers: Vec<String>,
     /// Ids of servers that no package of this manager brings, each with what does.
-    pub other: Vec<(String, Absence)>,
+    pub other: Vec<(String, MissingToolchain)>,
     /// Packages that the manager does not know; found by [`Missing::measure`].
     pub unknown: Vec<String>,
 }
@@ -124,7 +124,7 @@ pub enum InstallError {
         /// How.
         ending: String,
         /// The last lines that it printed.
-        last_words: Vec<String>,
+        log_tail: Vec<String>,
     },
 }
 
@@ -133,14 +133,14 @@ impl Missing {
     #[must_use]
     pub fn of<'a>(
         manager: Option<Manager>,
-        states: impl IntoIterator<Item = (&'a Server, &'a Absence)>,
+        states: impl IntoIterator<Item = (&'a Server, &'a MissingToolchain)>,
     ) -> Self {
         let mut missing = Self { manager, ..Self::default() };
         let mut packages = BTreeSet::new();
         for (server, absence) in states {
             let install = &server.toolchain.install;
             let own = manager.map(|manager| manager.packages(install)).unwrap_or_default();
-            if own.is_empty() || absence.kind == AbsenceKind::Unreachable {
+            if own.is_empty() || absence.kind == MissingKind::Unreachable {
                 missing.other.push((server.id.clone(), absence.clone()));
             } else {
                 packages.extend(own.iter().cloned());
@@ -221,12 +221,12 @@ fn run(argv: &[String], on: &mut dyn FnMut(&str)) -> Result<(), InstallError> {
     let mut child = starter.spawn().map_err(failed)?;
     // It holds the pipe's other end, whose closing ends the loop below.
     drop(starter);
-    let mut last_words = Vec::new();
+    let mut log_tail = Vec::new();
     for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line).trim_end().to_owned();
         on(&line);
-        last_words.push(line);
-        last_words.drain(..last_words.len().saturating_sub(12));
+        log_tail.push(line);
+        log_tail.drain(..log_tail.len().saturating_sub(12));
     }
     let status = child.wait().map_err(failed)?;
     if status.success() {
@@ -234,7 +234,7 @@ fn run(argv: &[String], on: &mut dyn FnMut(&str)) -> Result<(), InstallError> {
     }
     let ending =
         status.code().map_or_else(|| status.to_string(), |code| format!("exit code {code}"));
-    Err(InstallError::Ended { command, ending, last_words })
+    Err(InstallError::Ended { command, ending, log_tail })
 }
 
 /// Packages that apt says it does not know.
@@ -290,9 +290,9 @@ mod tests {
         crate::manifest::parse(&text, Path::new("/"), id).unwrap().remove(0)
     }
 
-    fn absence(kind: AbsenceKind) -> Absence {
+    fn absence(kind: MissingKind) -> MissingToolchain {
         let text = String::new;
-        Absence { kind, command: text(), why: text(), cure: text() }
+        MissingToolchain { kind, command: text(), why: text(), remedy: text() }
     }
 
     #[test]
@@ -304,10 +304,10 @@ mod tests {
             server("x/y", "[]"),
         ];
         let kinds = [
-            AbsenceKind::Missing,
-            AbsenceKind::Unfit,
-            AbsenceKind::Unreachable,
-            AbsenceKind::Missing,
+            MissingKind::Missing,
+            MissingKind::Unfit,
+            MissingKind::Unreachable,
+            MissingKind::Missing,
         ];
         let absences = kinds.map(absence);
         let missing = Missing::of(Some(Manager::Apt), servers.iter().zip(&absences));
@@ -353,7 +353,7 @@ mod tests {
         let argv = ["sh", "-c", "echo one; echo two >&2; exit 100"].map(str::to_owned);
         let error = run(&argv, &mut |line| lines.push(line.to_owned())).unwrap_err();
         assert_eq!(lines, ["one", "two"]);
-        let InstallError::Ended { ending, last_words, .. } = error else { panic!() };
-        assert_eq!((ending.as_str(), last_words.len()), ("exit code 100", 2));
+        let InstallError::Ended { ending, log_tail, .. } = error else { panic!() };
+        assert_eq!((ending.as_str(), log_tail.len()), ("exit code 100", 2));
     }
 }

@@ -67,13 +67,13 @@ pub struct Host {
     pub fingerprint: String,
 }
 
-/// What makes figures doubtful, and the cure.
+/// What makes figures doubtful, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubt {
     /// A sentence without its full stop.
     pub what: String,
     /// What to do.
-    pub cure: String,
+    pub remedy: String,
 }
 
 /// How long all cores together were busy, stolen and either, in clock ticks since the machine was
@@ -96,7 +96,7 @@ pub struct Share {
 
 impl fmt::Display for Doubt {
     fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
-        write!(formatter, "{}; {}", self.what, self.cure)
+        write!(formatter, "{}; {}", self.what, self.remedy)
     }
 }
 
@@ -215,7 +215,7 @@ impl Host {
     pub fn doubts(&self) -> Vec<Doubt> {
         let mut doubts = Vec::new();
         let mut doubt =
-            |what: String, cure: &str| doubts.push(Doubt { what, cure: cure.to_owned() });
+            |what: String, remedy: &str| doubts.push(Doubt { what, remedy: remedy.to_owned() });
         if self.allowed == 1 {
             doubt(
                 "server and generator share the only core".to_owned(),

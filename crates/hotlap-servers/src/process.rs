@@ -1,6 +1,6 @@
 //! Servers as processes: started, frozen, thawed and stopped, with nothing left behind.
 //!
-//! Each server runs under a [`warden`], a small process that outlives hotlap for just as long as it
+//! Each server runs under a [`supervisor`], a small process that outlives hotlap for just as long as it
 //! takes to end the server. What this room promises: when a [`Process`] is gone, by
 //! [`Process::stop`], by being dropped in a panic, or because hotlap was killed, so is every
 //! process that its server ever started.
@@ -18,9 +18,9 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::{Deserialize, Serialize};
 
-use crate::tree::{self, Census, Member};
+use crate::tree::{self, Member, ProcessTree};
 use channel::{Heard, Order, Report, Wire};
-use error::cure;
+use error::remedy;
 
 mod channel;
 mod error;
@@ -29,8 +29,8 @@ pub mod supervisor;
 pub use error::{FreezeError, StartError};
 pub use supervisor::is_ignored;
 
-/// How long a warden may take to answer. It only waits for a core, so this is long.
-const WARDEN_LIMIT: Duration = Duration::from_secs(30);
+/// How long a supervisor may take to answer. It only waits for a core, so this is long.
+const SUPERVISOR_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long a server's processes may take to stop. They only wait for a core.
 const FREEZE_LIMIT: Duration = Duration::from_secs(2);
@@ -63,21 +63,21 @@ pub struct Setting {
     pub log: PathBuf,
 }
 
-/// The command that starts a warden: a program whose given arguments run [`supervisor::main`].
+/// The command that starts a supervisor: a program whose given arguments run [`supervisor::main`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Warden {
+pub struct Supervisor {
     program: PathBuf,
     arguments: Vec<String>,
     without: Vec<String>,
     limit: Duration,
 }
 
-/// A warden that is ready to start its server, and waits: the moment to attach counters.
+/// A supervisor that is ready to start its server, and waits: the moment to attach counters.
 #[derive(Debug)]
 pub struct Standby {
-    warden: Child,
+    supervisor: Child,
     wire: Wire,
-    /// How long the warden may be silent.
+    /// How long the supervisor may be silent.
     limit: Duration,
     notes: Vec<String>,
     setting: Setting,
@@ -88,10 +88,10 @@ pub struct Standby {
 pub struct Process {
     standby: Standby,
     server: Pid,
-    census: Census,
+    census: ProcessTree,
     exit: Option<Exit>,
     stopped: Option<Stopped>,
-    /// The warden was told to end it.
+    /// The supervisor was told to end it.
     is_ending: bool,
     frozen: bool,
 }
@@ -104,7 +104,7 @@ pub enum Exit {
     Code(i32),
     /// By this signal.
     Signal(i32),
-    /// Together with its warden, which somebody killed: how is not known.
+    /// Together with its supervisor, which somebody killed: how is not known.
     Lost,
 }
 
@@ -117,19 +117,19 @@ pub struct Stopped {
     pub ignored_sigterm: bool,
     /// Processes that outlived the server's first process and had to be ended: `name (pid)`.
     pub left_behind: Vec<String>,
-    /// Processes that not even SIGKILL ended: `name (pid)`. The warden goes on trying.
+    /// Processes that not even SIGKILL ended: `name (pid)`. The supervisor goes on trying.
     pub survivors: Vec<String>,
 }
 
-impl Warden {
-    /// A program and the arguments that make it a warden.
+impl Supervisor {
+    /// A program and the arguments that make it a supervisor.
     #[must_use]
     pub fn new(program: impl Into<PathBuf>, arguments: &[&str]) -> Self {
         Self {
             program: program.into(),
             arguments: arguments.iter().map(ToString::to_string).collect(),
             without: Vec::new(),
-            limit: WARDEN_LIMIT,
+            limit: SUPERVISOR_LIMIT,
         }
     }
 
@@ -146,7 +146,7 @@ impl Warden {
         Self { limit, ..self }
     }
 
-    /// This very program with a hidden command: `Warden::this_program("__warden")`.
+    /// This very program with a hidden command: `Supervisor::this_program("__supervisor")`.
     ///
     /// # Errors
     /// The system does not say what this program is.
@@ -170,62 +170,62 @@ impl Warden {
 }
 
 impl Standby {
-    /// Starts a warden that makes everything ready but does not start the server yet.
+    /// Starts a supervisor that makes everything ready but does not start the server yet.
     ///
     /// # Errors
-    /// The folder, the log or the warden.
-    pub fn new(setting: &Setting, warden: &Warden) -> Result<Self, StartError> {
+    /// The folder, the log or the supervisor.
+    pub fn new(setting: &Setting, supervisor: &Supervisor) -> Result<Self, StartError> {
         if setting.argv.first().is_none_or(String::is_empty) {
             return Err(StartError::Empty);
         }
         let log = open_log(&setting.log)
             .map_err(|cause| StartError::Log { path: setting.log.clone(), cause })?;
-        Self::with_log(setting, warden, log)
+        Self::with_log(setting, supervisor, log)
     }
 
     /// The same with a log that is open already.
-    fn with_log(setting: &Setting, warden: &Warden, log: File) -> Result<Self, StartError> {
+    fn with_log(setting: &Setting, supervisor: &Supervisor, log: File) -> Result<Self, StartError> {
         if setting.argv.first().is_none_or(String::is_empty) {
             return Err(StartError::Empty);
         }
         std::fs::read_dir(&setting.cwd)
             .map_err(|cause| StartError::Folder { path: setting.cwd.clone(), cause })?;
-        let failed = |cause| StartError::Warden { program: warden.program.clone(), cause };
+        let failed = |cause| StartError::Supervisor { program: supervisor.program.clone(), cause };
         let (near, far) = UnixStream::pair().map_err(failed)?;
-        let child = warden.spawn(log, far).map_err(failed)?;
+        let child = supervisor.spawn(log, far).map_err(failed)?;
         let mut standby = Self {
-            warden: child,
+            supervisor: child,
             wire: Wire::new(near),
-            limit: warden.limit,
+            limit: supervisor.limit,
             notes: vec![],
             setting: setting.clone(),
         };
         standby.wire.send(&Order::Prepare(setting.clone())).map_err(failed)?;
-        match standby.wire.hear(Some(warden.limit)) {
+        match standby.wire.hear(Some(supervisor.limit)) {
             Heard::Message(Report::Ready { notes }) => standby.notes = notes,
             _ => return Err(failed(io::ErrorKind::UnexpectedEof.into())),
         }
         Ok(standby)
     }
 
-    /// The warden's process id: what is attached to it now, the server and all that it starts
+    /// The supervisor's process id: what is attached to it now, the server and all that it starts
     /// inherit.
     #[must_use]
-    pub fn warden_pid(&self) -> u32 {
-        self.warden.id()
+    pub fn supervisor_pid(&self) -> u32 {
+        self.supervisor.id()
     }
 
     /// Starts the server.
     ///
     /// # Errors
-    /// The program, or the warden.
+    /// The program, or the supervisor.
     pub fn go(mut self) -> Result<Process, StartError> {
         let program = self.setting.argv[0].clone();
         let sent = self.wire.send(&Order::Go);
         match self.wire.hear(Some(self.limit)) {
             Heard::Message(Report::Started { pid }) => Ok(Process {
                 server: raw(pid).ok_or(StartError::Empty)?,
-                census: Census::new(Some(self.warden_pid()), Vec::new()),
+                census: ProcessTree::new(Some(self.supervisor_pid()), Vec::new()),
                 standby: self,
                 exit: None,
                 stopped: None,
@@ -233,11 +233,11 @@ impl Standby {
                 frozen: false,
             }),
             Heard::Message(Report::Failed { errno }) => Err(StartError::Program {
-                cure: cure(errno, &program, &self.setting.cwd),
+                remedy: remedy(errno, &program, &self.setting.cwd),
                 cause: io::Error::from_raw_os_error(errno),
                 program,
             }),
-            _ => Err(StartError::Warden {
+            _ => Err(StartError::Supervisor {
                 program: program.into(),
                 cause: sent.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()),
             }),
@@ -247,11 +247,11 @@ impl Standby {
 
 impl Drop for Standby {
     fn drop(&mut self) {
-        // Its end of the line closes after this; a warden with no server then ends by itself, and
+        // Its end of the line closes after this; a supervisor with no server then ends by itself, and
         // one that was stopped is ending. Whoever waits longer finds its process in a bad state.
         self.wire.close();
         for _ in 0..200 {
-            if !matches!(self.warden.try_wait(), Ok(None)) {
+            if !matches!(self.supervisor.try_wait(), Ok(None)) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -260,24 +260,24 @@ impl Drop for Standby {
 }
 
 impl Process {
-    /// Starts a server under a warden.
+    /// Starts a server under a supervisor.
     ///
     /// # Errors
-    /// The folder, the log, the program or the warden.
-    pub fn start(setting: &Setting, warden: &Warden) -> Result<Self, StartError> {
-        Standby::new(setting, warden)?.go()
+    /// The folder, the log, the program or the supervisor.
+    pub fn start(setting: &Setting, supervisor: &Supervisor) -> Result<Self, StartError> {
+        Standby::new(setting, supervisor)?.go()
     }
 
     /// Starts a program that writes to the end of an open log.
     ///
     /// # Errors
-    /// The folder, the program or the warden.
+    /// The folder, the program or the supervisor.
     pub(crate) fn start_with_log(
         setting: &Setting,
-        warden: &Warden,
+        supervisor: &Supervisor,
         log: File,
     ) -> Result<Self, StartError> {
-        Standby::with_log(setting, warden, log)?.go()
+        Standby::with_log(setting, supervisor, log)?.go()
     }
 
     /// The process id of the server's first process, which is its process group's too.
@@ -286,10 +286,10 @@ impl Process {
         self.server.as_raw_pid() as u32
     }
 
-    /// The warden's process id: the root of the tree, not itself a part of the server.
+    /// The supervisor's process id: the root of the tree, not itself a part of the server.
     #[must_use]
-    pub fn warden_pid(&self) -> u32 {
-        self.standby.warden_pid()
+    pub fn supervisor_pid(&self) -> u32 {
+        self.standby.supervisor_pid()
     }
 
     /// What could not be had when it was started: sentences.
@@ -322,7 +322,7 @@ impl Process {
     /// # Errors
     /// The process table cannot be read.
     pub fn members(&self) -> io::Result<Vec<Member>> {
-        tree::descendants(self.warden_pid())
+        tree::descendants(self.supervisor_pid())
     }
 
     /// Stops the server's whole tree (SIGSTOP), so that it uses no CPU time while other servers are
@@ -435,12 +435,12 @@ impl Process {
             }
         }
         let first = format!("{} ({})", self.standby.setting.argv[0], self.pid());
-        // Kept, so that a drop does not wait for the same warden again.
+        // Kept, so that a drop does not wait for the same supervisor again.
         let silent = || Stopped { survivors: vec![first], ..Stopped::default() };
         self.stopped.get_or_insert_with(silent).clone()
     }
 
-    /// Takes what the warden says. Whether something was heard.
+    /// Takes what the supervisor says. Whether something was heard.
     fn listen(&mut self, limit: Duration) -> bool {
         let mut limit = limit;
         let mut heard = false;
@@ -461,7 +461,7 @@ impl Process {
         heard
     }
 
-    /// The warden is gone, and with it, by the kernel's doing, the server's first process. What is
+    /// The supervisor is gone, and with it, by the kernel's doing, the server's first process. What is
     /// left in the server's group is killed; a daemon that left the group cannot be found any more.
     fn lose(&mut self) {
         let left: Vec<Member> = tree::all().unwrap_or_default();

@@ -2,7 +2,7 @@
 //!
 //! CPU time is read from each process's own CPU clock, which the scheduler keeps in nanoseconds,
 //! ended threads included. Processes that ended are counted too: a process that is waited for hands
-//! its CPU time to its parent, up to the warden. The kernel tells that share in clock ticks only
+//! its CPU time to its parent, up to the supervisor. The kernel tells that share in clock ticks only
 //! (10 ms), rounded down, so a server that starts a process for each request is known to a tick or
 //! two a parent; one whose processes stay is known exactly. Where parents don't wait for their
 //! children, what was last seen of each counts. Either way a sample is a lower bound that never
@@ -59,7 +59,7 @@ impl Sampler {
     /// Of a server.
     #[must_use]
     pub fn new(process: &Process) -> Self {
-        Self { tree: platform::Tree::new(Some(process.warden_pid()), Vec::new()) }
+        Self { tree: platform::Tree::new(Some(process.supervisor_pid()), Vec::new()) }
     }
 
     /// Of the processes that answer: those that hotlap started, if any, and the trees of others.
@@ -71,7 +71,7 @@ impl Sampler {
             Owner::Others(tops) => tops.clone(),
             Owner::Unknown(_) => return None,
         };
-        Some(Self { tree: platform::Tree::new(started.map(Process::warden_pid), tops) })
+        Some(Self { tree: platform::Tree::new(started.map(Process::supervisor_pid), tops) })
     }
 }
 
@@ -169,14 +169,14 @@ mod platform {
     use std::time::Instant;
 
     use super::{Cpu, Memory, Switches};
-    use crate::tree::{Census, Member, member};
+    use crate::tree::{Member, ProcessTree, member};
 
     /// A tree and what was seen of it.
     #[derive(Debug)]
     pub(super) struct Tree {
         root: Option<u32>,
-        census: Census,
-        ledger: Ledger,
+        census: ProcessTree,
+        ledger: CpuAccounting,
         /// Of each thread: its process, and what was last seen.
         switches: HashMap<u32, Switches>,
         /// Of threads that ended, as last seen.
@@ -186,7 +186,7 @@ mod platform {
 
     /// CPU time of the living and of the ended: the arithmetic, without the process table.
     #[derive(Debug, Default)]
-    pub(super) struct Ledger {
+    pub(super) struct CpuAccounting {
         /// Each living process by id and start, and its CPU time as last seen.
         pub(super) living: HashMap<(u32, u64), u64>,
         /// Of processes that ended while watched, as last seen.
@@ -198,7 +198,7 @@ mod platform {
         total_ns: u64,
     }
 
-    impl Ledger {
+    impl CpuAccounting {
         pub(super) fn end(&mut self, process: (u32, u64)) {
             self.gone_ns += self.living.remove(&process).unwrap_or(0);
         }
@@ -222,8 +222,8 @@ mod platform {
         pub(super) fn new(root: Option<u32>, tops: Vec<Member>) -> Self {
             Self {
                 root,
-                census: Census::new(root, tops),
-                ledger: Ledger::default(),
+                census: ProcessTree::new(root, tops),
+                ledger: CpuAccounting::default(),
                 switches: HashMap::new(),
                 switches_gone: Switches::default(),
                 ns_per_tick: 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1),
@@ -265,7 +265,7 @@ mod platform {
         }
 
         /// Moves those from the living to the ended who are no longer in the census, and sums what
-        /// parents, the warden among them, were handed by children that they waited for.
+        /// parents, the supervisor among them, were handed by children that they waited for.
         fn sum_reaped(&mut self) {
             let here: HashSet<(u32, u64)> =
                 self.census.members().map(|member| (member.pid, member.started)).collect();
@@ -274,9 +274,9 @@ mod platform {
             for key in gone {
                 self.ledger.end(key);
             }
-            let warden = self.root.and_then(member).map_or(0, |root| root.reaped_ticks);
+            let supervisor = self.root.and_then(member).map_or(0, |root| root.reaped_ticks);
             let ticks = self.census.members().map(|member| member.reaped_ticks).sum::<u64>();
-            self.ledger.reaped((warden + ticks) * self.ns_per_tick);
+            self.ledger.reaped((supervisor + ticks) * self.ns_per_tick);
         }
 
         pub(super) fn switches(&mut self) -> io::Result<Switches> {
@@ -379,11 +379,11 @@ mod platform {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::platform::{Ledger, clock, field};
+    use super::platform::{CpuAccounting, clock, field};
 
     #[test]
     fn what_an_ended_process_used_is_never_lost_and_never_counted_twice() {
-        let mut ledger = Ledger::default();
+        let mut ledger = CpuAccounting::default();
         ledger.reaped(500);
         ledger.living.insert((1, 1), 1_000);
         ledger.living.insert((2, 1), 70);
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn children_that_nobody_waits_for_count_as_last_seen() {
-        let mut ledger = Ledger::default();
+        let mut ledger = CpuAccounting::default();
         ledger.reaped(0);
         ledger.living.insert((2, 1), 70);
         assert_eq!(ledger.total(), 70);

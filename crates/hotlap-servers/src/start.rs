@@ -15,10 +15,10 @@ use hotlap_load::plan::{Endpoint, Target};
 
 use crate::contract::Exchange;
 use crate::counters::Counters;
-use crate::failure::Retired;
+use crate::failure::ServerFailure;
 use crate::launch::Launch;
 use crate::owner::{Owner, owner};
-use crate::process::{Exit, Process, Setting, Standby, Warden};
+use crate::process::{Exit, Process, Setting, Standby, Supervisor};
 use crate::sample::Sampler;
 use crate::tree::{self, Listening};
 use crate::verify::LIMIT;
@@ -26,15 +26,15 @@ use crate::verify::client::Wire;
 
 /// How a server is to be started.
 #[derive(Debug)]
-pub struct Boot<'a> {
+pub struct Startup<'a> {
     /// Its command.
     pub launch: &'a Launch,
     /// How many cores are its own, for `CPUS`.
     pub cpus: usize,
     /// The cores that it is pinned to; none: not pinned.
     pub cores: &'a [usize],
-    /// How its warden is started.
-    pub warden: &'a Warden,
+    /// How its supervisor is started.
+    pub supervisor: &'a Supervisor,
     /// Where what it prints goes.
     pub log: PathBuf,
     /// How long it may take until it answers ([`UNREADY`]).
@@ -49,7 +49,7 @@ pub struct Boot<'a> {
 
 /// A server that answers.
 #[derive(Debug)]
-pub struct Booted {
+pub struct Started {
     /// Its process.
     pub process: Process,
     /// Its hardware counters, off; or why there are none.
@@ -100,13 +100,13 @@ pub const LAST_LINES: usize = 12;
 /// Where a server may listen that was told a port, in the order in which it is tried.
 const LOOPBACKS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
-impl Boot<'_> {
+impl Startup<'_> {
     /// Starts it and waits until `answers` says that it answers where it listens. `answers` is
     /// given the time for which it may wait.
     ///
     /// # Errors
     /// What went wrong, the last lines that the server printed, and the remedy.
-    pub fn run(&self, answers: &mut Answers<'_>) -> Result<Booted, Retired> {
+    pub fn run(&self, answers: &mut Answers<'_>) -> Result<Started, ServerFailure> {
         let port = free_port().map_err(|e| self.failed(&format!("no free port: {e}"), ""))?;
         let (argv, env) = self.filled(port);
         let setting = Setting {
@@ -117,9 +117,9 @@ impl Boot<'_> {
             log: self.log.clone(),
         };
         let failed = |e: crate::process::StartError| self.failed(&e.to_string(), "");
-        let standby = Standby::new(&setting, self.warden).map_err(failed)?;
+        let standby = Standby::new(&setting, self.supervisor).map_err(failed)?;
         let counters = match self.counters {
-            true => Counters::open(&standby).map_err(|r| format!("{}; {}", r.why, r.cure)),
+            true => Counters::open(&standby).map_err(|r| format!("{}; {}", r.why, r.remedy)),
             false => Err("not asked for".to_owned()),
         };
         let began = Instant::now();
@@ -135,7 +135,7 @@ impl Boot<'_> {
         let owner = owner(&target.endpoint, &process.members().unwrap_or_default());
         notes.extend(owner.note());
         let sampler = Sampler::of(&owner, Some(&process));
-        Ok(Booted { process, counters, target, owner, sampler, ready, notes })
+        Ok(Started { process, counters, target, owner, sampler, ready, notes })
     }
 
     fn await_answer(
@@ -144,7 +144,7 @@ impl Boot<'_> {
         port: u16,
         began: Instant,
         answers: &mut Answers<'_>,
-    ) -> Result<Target, Retired> {
+    ) -> Result<Target, ServerFailure> {
         let mut addresses: Vec<SocketAddr> =
             LOOPBACKS.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
         let unready = self.limit / UNREADY;
@@ -201,7 +201,7 @@ impl Boot<'_> {
             }
             if began.elapsed() > self.limit {
                 let limit = self.limit.as_secs_f64();
-                let (cause, cure) = match wrong.map(|(_, what)| what).or(silence) {
+                let (cause, remedy) = match wrong.map(|(_, what)| what).or(silence) {
                     Some(what) => (
                         format!("it accepts connections, but does not answer in {limit} s: {what}"),
                         "--start-timeout gives it more time",
@@ -212,7 +212,7 @@ impl Boot<'_> {
                          gives it more time",
                     ),
                 };
-                return Err(self.out(process, &cause, cure));
+                return Err(self.out(process, &cause, remedy));
             }
             std::thread::sleep(TRY_AGAIN);
         }
@@ -227,22 +227,22 @@ impl Boot<'_> {
         (argv, env.chain(own).collect())
     }
 
-    fn failed(&self, cause: &str, cure: &str) -> Retired {
-        Retired {
+    fn failed(&self, cause: &str, remedy: &str) -> ServerFailure {
+        ServerFailure {
             phase: "start".to_owned(),
             cause: cause.to_owned(),
-            last_words: Vec::new(),
-            cure: cure.to_owned(),
+            log_tail: Vec::new(),
+            remedy: remedy.to_owned(),
         }
     }
 
-    fn out(&self, process: &Process, cause: &str, cure: &str) -> Retired {
-        Retired { last_words: process.tail(LAST_LINES), ..self.failed(cause, cure) }
+    fn out(&self, process: &Process, cause: &str, remedy: &str) -> ServerFailure {
+        ServerFailure { log_tail: process.tail(LAST_LINES), ..self.failed(cause, remedy) }
     }
 }
 
 /// What the `Host` header says to servers that are started here, whatever their port: the same
-/// bytes in every heat.
+/// bytes in every restart.
 pub const HOST: &str = "localhost";
 
 /// Sends a request, which must be answered within `limit`; returns the response if it is right.
@@ -282,7 +282,7 @@ pub fn ending(exit: Exit) -> String {
     match exit {
         Exit::Code(code) => format!("exited with code {code}"),
         Exit::Signal(signal) => format!("was ended by signal {signal}"),
-        Exit::Lost => "was lost together with its warden".to_owned(),
+        Exit::Lost => "was lost together with its supervisor".to_owned(),
     }
 }
 

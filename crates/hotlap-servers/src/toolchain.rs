@@ -22,21 +22,21 @@ const PROBE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Why a server's toolchain cannot be used here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{command}: {why}: {cure}")]
-pub struct Absence {
+#[error("{command}: {why}: {remedy}")]
+pub struct MissingToolchain {
     /// Which way it is absent.
-    pub kind: AbsenceKind,
+    pub kind: MissingKind,
     /// The probe's command that failed.
     pub command: String,
     /// What came of it.
     pub why: String,
     /// What makes it present.
-    pub cure: String,
+    pub remedy: String,
 }
 
 /// Which way a toolchain is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AbsenceKind {
+pub enum MissingKind {
     /// The program is not there.
     Missing,
     /// It is there, and the probe says no: another version, or half installed.
@@ -49,7 +49,7 @@ pub enum AbsenceKind {
 ///
 /// # Errors
 /// What is absent, and what installs it.
-pub fn probe(server: &Server, stop: &AtomicBool) -> Result<String, Absence> {
+pub fn probe(server: &Server, stop: &AtomicBool) -> Result<String, MissingToolchain> {
     let mut receipt = String::new();
     for command in &server.toolchain.probe {
         match run_probe(command, &server.folder, stop) {
@@ -62,7 +62,7 @@ pub fn probe(server: &Server, stop: &AtomicBool) -> Result<String, Absence> {
 
 /// Probes many servers, a few at a time; the same probe of one folder is run once.
 #[must_use]
-pub fn probe_all(servers: &[&Server], stop: &AtomicBool) -> Vec<Result<String, Absence>> {
+pub fn probe_all(servers: &[&Server], stop: &AtomicBool) -> Vec<Result<String, MissingToolchain>> {
     let mut groups: BTreeMap<(&Path, &[Vec<String>]), Vec<usize>> = BTreeMap::new();
     for (index, server) in servers.iter().enumerate() {
         let key = (server.folder.as_path(), server.toolchain.probe.as_slice());
@@ -76,7 +76,7 @@ pub fn probe_all(servers: &[&Server], stop: &AtomicBool) -> Vec<Result<String, A
             let output = probe(servers[group[0]], stop);
             let mut results = results.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             for &index in group {
-                // The cure differs between variants of one folder, the output does not.
+                // The remedy differs between variants of one folder, the output does not.
                 results[index] = Some(match &output {
                     Ok(receipt) => Ok(receipt.clone()),
                     Err(a) => {
@@ -108,38 +108,43 @@ fn run_probe(
     command: &[String],
     folder: &Path,
     stop: &AtomicBool,
-) -> Result<String, (AbsenceKind, String)> {
+) -> Result<String, (MissingKind, String)> {
     let captured =
         step::capture(command, folder, PROBE_LIMIT, stop).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => {
-                (AbsenceKind::Missing, format!("no program {:?} here", command[0]))
+                (MissingKind::Missing, format!("no program {:?} here", command[0]))
             }
-            _ => (AbsenceKind::Unfit, format!("cannot be started: {error}")),
+            _ => (MissingKind::Unfit, format!("cannot be started: {error}")),
         })?;
     let output = format!("{}{}", captured.stdout, captured.stderr);
     if captured.ended.success() {
         return Ok(output);
     }
     let last = output.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("no output");
-    Err((AbsenceKind::Unfit, format!("{}: {last}", captured.ended)))
+    Err((MissingKind::Unfit, format!("{}: {last}", captured.ended)))
 }
 
-fn absence(server: &Server, command: &[String], kind: AbsenceKind, why: String) -> Absence {
+fn absence(
+    server: &Server,
+    command: &[String],
+    kind: MissingKind,
+    why: String,
+) -> MissingToolchain {
     let command = shell_words::join(command);
     match &server.toolchain.upstream {
-        Some(upstream) => Absence {
-            kind: AbsenceKind::Unreachable,
+        Some(upstream) => MissingToolchain {
+            kind: MissingKind::Unreachable,
             command,
             why: format!("{why}; {}", upstream.why),
-            cure: format!("its true source: {}", upstream.install),
+            remedy: format!("its true source: {}", upstream.install),
         },
-        None => Absence { kind, command, why, cure: cure(server, Manager::here()) },
+        None => MissingToolchain { kind, command, why, remedy: remedy(server, Manager::here()) },
     }
 }
 
 /// What installs a server's toolchain: the command of the machine's package manager, or, without
 /// one that is known, the names that the packages have in Debian.
-fn cure(server: &Server, manager: Option<Manager>) -> String {
+fn remedy(server: &Server, manager: Option<Manager>) -> String {
     let install = &server.toolchain.install;
     let packages = manager.unwrap_or(Manager::Apt).packages(install);
     if packages.is_empty() {
@@ -170,7 +175,7 @@ mod tests {
         manifest::parse(&text, Path::new("/"), "x/y").unwrap().remove(0)
     }
 
-    fn probed(toolchain: &str) -> Result<String, Absence> {
+    fn probed(toolchain: &str) -> Result<String, MissingToolchain> {
         probe(&server(toolchain), &AtomicBool::new(false))
     }
 
@@ -183,14 +188,15 @@ mod tests {
     fn without_a_package_manager_the_packages_are_named() {
         let server = server("probe = [\"x\"]\ninstall = { apt = [\"gcc\", \"make\"], brew = [] }");
         assert_eq!(
-            cure(&server, None),
+            remedy(&server, None),
             "this system has neither apt-get nor brew; install what Debian calls gcc, make, or see \
              https://example.org"
         );
         assert!(
-            cure(&server, Some(Manager::Apt)).ends_with("install --no-install-recommends gcc make")
+            remedy(&server, Some(Manager::Apt))
+                .ends_with("install --no-install-recommends gcc make")
         );
-        assert_eq!(cure(&server, Some(Manager::Brew)), "see https://example.org");
+        assert_eq!(remedy(&server, Some(Manager::Brew)), "see https://example.org");
     }
 
     #[test]
@@ -200,11 +206,11 @@ mod tests {
              install = { apt = [\"gcc\"], brew = [\"gcc\"] }",
         )
         .unwrap_err();
-        assert_eq!(absence.kind, AbsenceKind::Missing);
+        assert_eq!(absence.kind, MissingKind::Missing);
         assert!(absence.to_string().starts_with(
             "no-such-compiler -v: no program \"no-such-compiler\" here: install it: "
         ));
-        assert!(absence.cure.ends_with(" gcc"), "{}", absence.cure);
+        assert!(absence.remedy.ends_with(" gcc"), "{}", absence.remedy);
     }
 
     #[test]
@@ -212,9 +218,9 @@ mod tests {
         let absence =
             probed("probe = [\"sh\", \"-c\", \"echo needs Java 25, found 17 >&2; exit 3\"]")
                 .unwrap_err();
-        assert_eq!(absence.kind, AbsenceKind::Unfit);
+        assert_eq!(absence.kind, MissingKind::Unfit);
         assert_eq!(absence.why, "exit code 3: needs Java 25, found 17");
-        assert_eq!(absence.cure, "see https://example.org");
+        assert_eq!(absence.remedy, "see https://example.org");
     }
 
     #[test]

@@ -123,7 +123,7 @@ fn one_node(root: &Path, cores: &mut Vec<Vec<usize>>, asked: Option<usize>) -> V
         )];
     }
     let note = format!(
-        "server and generator run on memory node {node}, one of {}; --cpus {} or more uses others \
+        "server and generator run on memory node {node}, one of {}; --server-cpus {} or more uses others \
          as well",
         nodes.len(),
         threads / 2 + 1

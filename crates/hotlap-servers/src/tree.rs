@@ -1,8 +1,8 @@
 //! Which processes a server consists of, and where they listen.
 //!
-//! A tree is everything below a warden, found by parents' ids in the process table. A process whose
-//! parent died becomes the warden's child (it is a subreaper), so whoever was once in a tree stays
-//! in it; that is what makes a [`Census`] cheap.
+//! A tree is everything below a supervisor, found by parents' ids in the process table. A process whose
+//! parent died becomes the supervisor's child (it is a subreaper), so whoever was once in a tree stays
+//! in it; that is what makes a [`ProcessTree`] cheap.
 
 use std::collections::HashMap;
 use std::io;
@@ -63,7 +63,7 @@ fn below(root: u32, table: Vec<Member>) -> Vec<Member> {
     found
 }
 
-pub use platform::{Census, all, listening};
+pub use platform::{ProcessTree, all, listening};
 
 #[cfg(target_os = "linux")]
 mod platform {
@@ -71,7 +71,7 @@ mod platform {
 
     use procfs::process::{FDTarget, Process};
 
-    pub use super::census::Census;
+    pub use super::census::ProcessTree;
     use super::{Listening, Member, io};
 
     /// The whole process table.
@@ -146,12 +146,12 @@ mod platform {
 
     /// The processes of a tree.
     #[derive(Debug)]
-    pub struct Census {
+    pub struct ProcessTree {
         root: Option<u32>,
         found: Vec<Member>,
     }
 
-    impl Census {
+    impl ProcessTree {
         /// Of the tree below one process. Other trees are not known here.
         #[must_use]
         pub fn new(root: Option<u32>, _tops: Vec<Member>) -> Self {
@@ -207,9 +207,9 @@ mod census {
     ///
     /// The kernel says which process or thread was created last (`/proc/loadavg`): while that does
     /// not change, nobody new can have come. When it does, only processes never seen before are
-    /// looked at, since a stranger does not become a member.
+    /// looked at, since a custom server does not become a member.
     #[derive(Debug)]
-    pub struct Census {
+    pub struct ProcessTree {
         root: Option<u32>,
         tops: Vec<Member>,
         newest: Option<u32>,
@@ -217,7 +217,7 @@ mod census {
         known: HashMap<u32, Option<Member>>,
     }
 
-    impl Census {
+    impl ProcessTree {
         /// Of the tree below one process, which is not a member itself, and of the trees of
         /// others, which are.
         #[must_use]
@@ -243,7 +243,7 @@ mod census {
         }
 
         /// Looks for new members, forgets the gone, and reads again what the kernel says of the
-        /// others. Whether everybody could be told to be a member or a stranger.
+        /// others. Whether everybody could be told to be a member or a custom server.
         ///
         /// # Errors
         /// The process table cannot be read.
@@ -403,7 +403,7 @@ mod tests {
     fn without_the_newest_process_every_look_finds_new_ones() {
         assert!(!census::changes(|| Some(7)), "gVisor's answer");
         assert!(!census::changes(|| None));
-        let mut census = Census::new(Some(std::process::id()), Vec::new());
+        let mut census = ProcessTree::new(Some(std::process::id()), Vec::new());
         assert!(census.refresh_by(None).unwrap());
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         assert!(census.refresh_by(None).unwrap());

@@ -3,7 +3,7 @@
 //! A server that answers wrongly, or without being asked, is fast for the wrong reason. So before
 //! it is raced, each request of its contract is held against the exact answer, and some twenty
 //! checks say whether it speaks HTTP/1.1 with clients that are slow, impatient, old or rude. What a
-//! server cannot be raced without is [`Report::required`]; the rest is told as badges.
+//! server cannot be raced without is [`Report::required`]; the rest is told as conformance checks.
 //!
 //! One connection at a time, closed before the next is opened, because a server that serves one at
 //! a time is slow and not wrong; every wait is bounded.
@@ -30,7 +30,7 @@ pub struct Verifier<'a> {
     /// What it is held to.
     pub contract: &'a Contract,
     /// What is required of it.
-    pub demand: Demand,
+    pub requirements: Requirements,
     /// Whether clients that send garbage, reset or go away halfway are tried: with servers of one's
     /// own.
     pub rude: bool,
@@ -42,9 +42,9 @@ pub struct Verifier<'a> {
 /// too; a shorter one does not, since first answers are slower.
 pub const LIMIT: Duration = Duration::from_secs(2);
 
-/// What is required; what is not becomes a badge.
+/// What is required; what is not becomes a conformance check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Demand {
+pub enum Requirements {
     /// All of it: a server of the catalogue.
     Catalogue {
         /// A framework must know an unknown path.
@@ -53,16 +53,16 @@ pub enum Demand {
         keep_alive: bool,
     },
     /// Silence before it is asked, and a framed answer: somebody's command or URL.
-    Stranger,
+    Custom,
 }
 
-impl Demand {
+impl Requirements {
     /// How often a request is sent before its answer counts as wrong: somebody's server that fails
     /// now and then is measured, and its errors are counted.
     pub fn tries(self) -> usize {
         match self {
             Self::Catalogue { .. } => 1,
-            Self::Stranger => 8,
+            Self::Custom => 8,
         }
     }
 }
@@ -73,7 +73,7 @@ pub struct Report {
     /// What it cannot be raced without.
     pub required: Vec<Check>,
     /// What is told.
-    pub badges: Vec<Check>,
+    pub conformance: Vec<Check>,
     /// Its answers to the contract's exchanges, in order, as far as they came.
     pub answers: Vec<Answer>,
     /// Why no further check was made: the server is gone, or nothing can be relied on.
@@ -107,9 +107,9 @@ impl Report {
 
     /// Badges: passed, and made.
     #[must_use]
-    pub fn badge_count(&self) -> (u32, u32) {
-        let passed = self.badges.iter().filter(|check| check.pass).count();
-        (u32::try_from(passed).unwrap_or(0), u32::try_from(self.badges.len()).unwrap_or(0))
+    pub fn conformance_count(&self) -> (u32, u32) {
+        let passed = self.conformance.iter().filter(|check| check.pass).count();
+        (u32::try_from(passed).unwrap_or(0), u32::try_from(self.conformance.len()).unwrap_or(0))
     }
 
     /// The contract's requests as they are sent under load, held against the answers found here.
@@ -138,8 +138,8 @@ pub fn verify(verifier: &Verifier<'_>) -> Report {
     let mut bench = checks::Bench::new(verifier);
     bench.run();
     if bench.report.ended.is_none() {
-        let badges = conformance::run(verifier, &bench);
-        bench.report.badges.splice(0..0, badges);
+        let conformance = conformance::run(verifier, &bench);
+        bench.report.conformance.splice(0..0, conformance);
     }
     bench.report
 }

@@ -10,7 +10,7 @@ use hotlap_servers::toolchain::{BuildError, Builder, Built, Event, Unready};
 
 #[allow(dead_code, reason = "builds need only the supervisor")]
 mod stand_in;
-use stand_in::warden;
+use stand_in::supervisor;
 
 struct Bench {
     root: tempfile::TempDir,
@@ -49,7 +49,8 @@ impl Bench {
             self.events.lock().unwrap().push(line);
         };
         let cache = self.root.path().join("cache");
-        Builder { cache: &cache, warden: &warden(), stop: &self.stop, on: &on }.build(server)
+        Builder { cache: &cache, supervisor: &supervisor(), stop: &self.stop, on: &on }
+            .build(server)
     }
 
     fn fails(&self, toolchain: &str) -> BuildError {
@@ -123,9 +124,9 @@ fn a_failed_build_tells_command_last_words_and_log_and_is_tried_again() {
         error.to_string(),
         "sh/x: sh -c 'seq 30; echo '\\''x.go:3: expected ;'\\'' >&2; exit 7': exit code 7"
     );
-    assert_eq!(error.last_words.len(), 12);
-    assert_eq!(error.last_words[11], "x.go:3: expected ;");
-    let log = error.cure.rsplit(' ').next().unwrap();
+    assert_eq!(error.log_tail.len(), 12);
+    assert_eq!(error.log_tail[11], "x.go:3: expected ;");
+    let log = error.remedy.rsplit(' ').next().unwrap();
     assert!(fs::read_to_string(log).unwrap().starts_with("$ echo fine\nfine\n$ sh -c"));
     assert!(!Path::new(&log.replace(".log", "")).exists());
     let again = bench.build(&bench.servers(COPIES)[0]).unwrap();
@@ -139,7 +140,7 @@ fn no_network_a_full_disk_and_a_stale_lockfile_are_told_apart() {
         let toolchain = format!(
             "build = [[\"sh\", \"-c\", \"echo '{words}'; exit 1\"]]\n[run]\ncommand = [\"true\"]"
         );
-        bench.fails(&toolchain).cure
+        bench.fails(&toolchain).remedy
     };
     assert!(says("npm error code EAI_AGAIN").starts_with("it could not fetch something"));
     assert!(says("x.o: No space left on device").starts_with("the disk is full: make room in "));
@@ -164,7 +165,7 @@ fn a_receipt_that_fails_is_a_build_that_failed() {
         "version = [\"sh\", \"-c\", \"echo needs a library; exit 127\"]\n\
          [run]\ncommand = [\"true\"]",
     );
-    assert_eq!((error.cause.as_str(), error.last_words.len()), ("exit code 127", 1));
+    assert_eq!((error.cause.as_str(), error.log_tail.len()), ("exit code 127", 1));
 }
 
 #[test]
@@ -200,8 +201,9 @@ fn many_are_built_in_the_order_asked() {
     servers.extend(bench.servers(&COPIES.replace("cp", "mv")));
     let servers: Vec<_> = servers.iter().collect();
     let cache = bench.root.path().join("cache");
-    let warden = warden();
-    let builder = Builder { cache: &cache, warden: &warden, stop: &bench.stop, on: &|_| {} };
+    let supervisor = supervisor();
+    let builder =
+        Builder { cache: &cache, supervisor: &supervisor, stop: &bench.stop, on: &|_| {} };
     let built = builder.build_all(&servers);
     assert_eq!(built.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
 }
@@ -219,7 +221,7 @@ fn a_stop_ends_a_build_with_all_of_its_children() {
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
         }
     };
-    match (Builder { cache: &cache, warden: &warden(), stop, on: &on }.build(server)) {
+    match (Builder { cache: &cache, supervisor: &supervisor(), stop, on: &on }.build(server)) {
         Err(Unready::Failed(error)) => assert_eq!(error.cause, "interrupted"),
         other => panic!("{other:?}"),
     }

@@ -10,8 +10,8 @@ use hotlap_servers::check::{Checker, Row, Standing};
 use hotlap_servers::contract::{Ask, Name};
 use hotlap_servers::launch::Launch;
 use hotlap_servers::manifest::{self, Server};
-use hotlap_servers::process::Warden;
-use hotlap_servers::toolchain::{AbsenceKind, Builder};
+use hotlap_servers::process::Supervisor;
+use hotlap_servers::toolchain::{Builder, MissingKind};
 
 /// The example that `cargo test` builds beside the tests.
 fn program() -> PathBuf {
@@ -52,9 +52,9 @@ impl Bench {
     fn with<R>(&self, f: impl FnOnce(&Checker<'_>) -> R) -> R {
         let cache = self.root.path().join("cache");
         let stop = AtomicBool::new(false);
-        let warden = Warden::new(program(), &["warden"]);
+        let supervisor = Supervisor::new(program(), &["supervisor"]);
         f(&Checker {
-            builder: Builder { cache: &cache, warden: &warden, stop: &stop, on: &|_| {} },
+            builder: Builder { cache: &cache, supervisor: &supervisor, stop: &stop, on: &|_| {} },
             start_limit: Duration::from_secs(30),
         })
     }
@@ -69,7 +69,7 @@ fn an_honest_server_passes_with_all_its_badges() {
     let bench = Bench::new();
     let row = bench.check(&bench.liar("liar/honest", "[\"hello\"]", "", "nothing"));
     assert_eq!(row.standing, Standing::Passed, "{row:#?}");
-    assert_eq!((row.version.as_str(), row.badges()), ("liar 1", (14, 14)));
+    assert_eq!((row.version.as_str(), row.conformance()), ("liar 1", (14, 14)));
     assert!(row.ready > Duration::ZERO);
     assert!(!cfg!(target_os = "linux") || row.rss_bytes > 0);
     assert_eq!(row.notes, [""; 0]);
@@ -140,13 +140,13 @@ fn what_is_absent_or_does_not_start_is_a_row_too() {
     });
     assert_eq!(*told.lock().unwrap(), 3);
     assert!(
-        matches!(&rows[0].standing, Standing::Skipped(a) if a.kind == AbsenceKind::Missing),
+        matches!(&rows[0].standing, Standing::Skipped(a) if a.kind == MissingKind::Missing),
         "{rows:#?}"
     );
     assert!(matches!(&rows[1].standing, Standing::Unbuilt(e) if e.what == "false"), "{rows:#?}");
-    let Standing::Retired(retired) = &rows[2].standing else { panic!("{rows:#?}") };
-    assert_eq!(retired.cause, "the server exited with code 3 before it answered");
-    assert_eq!(retired.last_words, ["no such port"]);
+    let Standing::ServerFailure(failure) = &rows[2].standing else { panic!("{rows:#?}") };
+    assert_eq!(failure.cause, "the server exited with code 3 before it answered");
+    assert_eq!(failure.log_tail, ["no such port"]);
 }
 
 #[test]

@@ -10,78 +10,78 @@ use std::sync::{Arc, Mutex};
 
 use hotlap_load::plan::{Body, Endpoint, Status, Target};
 use hotlap_servers::contract::{Ask, Content, Contract};
-use hotlap_servers::infer::{Learned, learn};
-use hotlap_servers::verify::{self, Demand, LIMIT, Verifier};
+use hotlap_servers::infer::{Inferred, infer};
+use hotlap_servers::verify::{self, LIMIT, Requirements, Verifier};
 use liar::{Liar, Lie, Site};
 
 fn target(liar: &Liar) -> Target {
     Target { endpoint: Endpoint::Tcp(liar.address), tls: None }
 }
 
-fn learned(site: Site, lie: Lie, ask: &Ask) -> Result<Learned, String> {
+fn inferred(site: Site, lie: Lie, ask: &Ask) -> Result<Inferred, String> {
     let liar = Liar::start(site, lie);
-    learn(&target(&liar), "localhost", LIMIT, &Contract::stranger(ask))
+    infer(&target(&liar), "localhost", LIMIT, &Contract::custom(ask))
 }
 
 #[test]
 fn a_fixed_answer_is_the_measure_of_the_next() {
-    let learned = learned(Site::Hello, Lie::Nothing, &Ask::default()).unwrap();
-    assert_eq!(learned.notes, [""; 0]);
-    let exchange = &learned.contract.exchanges[0];
+    let inferred = inferred(Site::Hello, Lie::Nothing, &Ask::default()).unwrap();
+    assert_eq!(inferred.notes, [""; 0]);
+    let exchange = &inferred.contract.exchanges[0];
     assert_eq!(exchange.status, Status::Exactly(200));
     assert_eq!(exchange.content, Content::exactly(b"Hello, World!"));
 }
 
 #[test]
 fn a_clock_is_left_out_of_the_comparison_and_told() {
-    let learned = learned(Site::Clock, Lie::Nothing, &Ask::default()).unwrap();
-    let Content::Bytes { varies, .. } = &learned.contract.exchanges[0].content else { panic!() };
+    let inferred = inferred(Site::Clock, Lie::Nothing, &Ask::default()).unwrap();
+    let Content::Bytes { varies, .. } = &inferred.contract.exchanges[0].content else { panic!() };
     assert_eq!(varies.len(), 1);
     assert_eq!((varies[0].start, varies[0].end), (12, 25));
-    assert!(learned.notes[0].starts_with("GET /: parts of its answer vary (\"17"));
+    assert!(inferred.notes[0].starts_with("GET /: parts of its answer vary (\"17"));
 }
 
 #[test]
 fn a_counter_is_told() {
-    let learned = learned(Site::Hello, Lie::Counts, &Ask::default()).unwrap();
-    assert_eq!(learned.contract.exchanges[0].content, Content::Any);
-    assert_eq!(learned.notes.len(), 1);
+    let inferred = inferred(Site::Hello, Lie::Counts, &Ask::default()).unwrap();
+    assert_eq!(inferred.contract.exchanges[0].content, Content::Any);
+    assert_eq!(inferred.notes.len(), 1);
 }
 
 #[test]
 fn a_refusal_is_an_error_unless_it_was_asked_for() {
     let ask = Ask { path: "/nowhere".to_owned(), ..Ask::default() };
     assert_eq!(
-        learned(Site::Hello, Lie::Nothing, &ask).unwrap_err(),
+        inferred(Site::Hello, Lie::Nothing, &ask).unwrap_err(),
         "GET /nowhere is answered 404 \"Not Found\": name the right path with --path, or this \
          status with --expect-status 404"
     );
     let ask = Ask { status: Some(404), ..ask };
-    assert!(learned(Site::Hello, Lie::Nothing, &ask).is_ok());
+    assert!(inferred(Site::Hello, Lie::Nothing, &ask).is_ok());
 }
 
 #[test]
 fn an_answer_that_was_named_is_not_learned() {
     let ask = Ask { answer: Some(b"Hi".to_vec()), ..Ask::default() };
-    let learned = learned(Site::Hello, Lie::Nothing, &ask).unwrap();
-    assert_eq!(learned.contract.exchanges[0].content, Content::exactly(b"Hi"));
+    let inferred = inferred(Site::Hello, Lie::Nothing, &ask).unwrap();
+    assert_eq!(inferred.contract.exchanges[0].content, Content::exactly(b"Hi"));
 }
 
 #[test]
 fn what_was_learned_verifies_and_loads() {
     let liar = Liar::start(Site::Clock, Lie::ClosesAfterOne);
     let target = target(&liar);
-    let learned = learn(&target, "localhost", LIMIT, &Contract::stranger(&Ask::default())).unwrap();
+    let inferred = infer(&target, "localhost", LIMIT, &Contract::custom(&Ask::default())).unwrap();
     let report = verify::verify(&Verifier {
         target: &target,
         host: "localhost",
-        contract: &learned.contract,
-        demand: Demand::Stranger,
+        contract: &inferred.contract,
+        requirements: Requirements::Custom,
         rude: false,
         limit: verify::LIMIT,
     });
     assert!(report.passed(), "{:#?}", report.required);
-    let requests = report.requests(&learned.contract, "localhost");
+    let requests = report.requests(&inferred.contract, "localhost");
     assert_eq!(requests.len(), 1);
     assert!(matches!(requests[0].expect.body, Body::Bytes { .. }));
 }
@@ -128,12 +128,12 @@ fn probes_that_disagree_leave_the_status_to_be_checked() {
     ];
     for (statuses, status, tally) in told {
         let (target, _) = unsteady(statuses);
-        let contract = Contract::stranger(&Ask::default());
-        let learned = learn(&target, "localhost", LIMIT, &contract).unwrap();
-        let exchange = &learned.contract.exchanges[0];
+        let contract = Contract::custom(&Ask::default());
+        let inferred = infer(&target, "localhost", LIMIT, &contract).unwrap();
+        let exchange = &inferred.contract.exchanges[0];
         assert_eq!((exchange.status, &exchange.content), (status, &Content::Any), "{statuses:?}");
-        assert_eq!(learned.notes.len(), 1);
-        let note = &learned.notes[0];
+        assert_eq!(inferred.notes.len(), 1);
+        let note = &inferred.notes[0];
         assert!(
             note.starts_with("GET /: its first 6 requests were answered differently"),
             "{note}"
@@ -146,12 +146,12 @@ fn probes_that_disagree_leave_the_status_to_be_checked() {
 fn a_server_that_never_gives_a_right_response_is_refused() {
     let (target, _) = unsteady(&[500]);
     let refused =
-        |ask: &Ask| learn(&target, "localhost", LIMIT, &Contract::stranger(ask)).unwrap_err();
+        |ask: &Ask| infer(&target, "localhost", LIMIT, &Contract::custom(ask)).unwrap_err();
     assert!(refused(&Ask::default()).starts_with("GET / is answered 500 \"ok\": name the right"));
     let ask = Ask { status: Some(200), ..Ask::default() };
     assert_eq!(refused(&ask), "GET / is answered 500 \"ok\", not with status 200");
     let (target, _) = unsteady(&[0]);
-    let silent = learn(&target, "localhost", LIMIT, &Contract::stranger(&ask)).unwrap_err();
+    let silent = infer(&target, "localhost", LIMIT, &Contract::custom(&ask)).unwrap_err();
     assert_eq!(silent, "GET /: the connection closed without an answer");
 }
 
@@ -160,12 +160,12 @@ fn a_server_that_never_gives_a_right_response_is_refused() {
 fn a_post_is_sent_once() {
     let (target, asked) = unsteady(&[201]);
     let ask = Ask { method: "POST".to_owned(), body: b"x".to_vec(), ..Ask::default() };
-    let learned = learn(&target, "localhost", LIMIT, &Contract::stranger(&ask)).unwrap();
+    let inferred = infer(&target, "localhost", LIMIT, &Contract::custom(&ask)).unwrap();
     assert_eq!(*asked.lock().unwrap(), BTreeMap::from([("POST / HTTP/1.1".to_owned(), 1)]));
-    let exchange = &learned.contract.exchanges[0];
+    let exchange = &inferred.contract.exchanges[0];
     assert_eq!((exchange.status, &exchange.content), (Status::Exactly(201), &Content::Any));
     assert_eq!(
-        learned.notes,
+        inferred.notes,
         ["POST /: POST is not safe to repeat, so it was sent once before the load, and only the \
           status is checked (--expect-body checks the body too)"]
     );
@@ -178,10 +178,10 @@ fn many_requests_are_learned_in_the_time_of_one() {
     let ask = |n| Ask { path: format!("/{n}"), ..Ask::default() };
     let asks: Vec<Ask> = (0..50).map(ask).collect();
     let began = std::time::Instant::now();
-    let learned = learn(&target, "localhost", LIMIT, &Contract::strangers(&asks)).unwrap();
+    let inferred = infer(&target, "localhost", LIMIT, &Contract::strangers(&asks)).unwrap();
     // One after the other they take 59 s; a busy machine may take some for 300 requests.
     assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
-    assert_eq!(learned.answers.len(), 50);
+    assert_eq!(inferred.answers.len(), 50);
     let asked = asked.lock().unwrap();
     assert_eq!(asked.len(), 50);
     assert!(asked.values().all(|times| (1..=6).contains(times)), "{asked:?}");
@@ -192,13 +192,13 @@ fn many_requests_are_learned_in_the_time_of_one() {
 fn a_server_that_fails_now_and_then_passes_verification() {
     // Six probes, a look whether it is silent, and the first check.
     let (target, _) = unsteady(&[200, 200, 200, 200, 200, 200, 200, 500, 200]);
-    let contract = Contract::stranger(&Ask::default());
-    let learned = learn(&target, "localhost", LIMIT, &contract).unwrap();
+    let contract = Contract::custom(&Ask::default());
+    let inferred = infer(&target, "localhost", LIMIT, &contract).unwrap();
     let report = verify::verify(&Verifier {
         target: &target,
         host: "localhost",
-        contract: &learned.contract,
-        demand: Demand::Stranger,
+        contract: &inferred.contract,
+        requirements: Requirements::Custom,
         rude: false,
         limit: LIMIT,
     });

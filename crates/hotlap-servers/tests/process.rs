@@ -11,7 +11,7 @@ use hotlap_servers::tree::{self, Member};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 mod stand_in;
-use stand_in::{LIMIT, gone, program, setting, shell, still_there, until, warden};
+use stand_in::{LIMIT, gone, program, setting, shell, still_there, supervisor, until};
 
 /// A server with a child, a grandchild, and two daemons that left its session, of which one ignores
 /// SIGTERM; says that it is ready in `$FOLDER/ready`.
@@ -35,7 +35,7 @@ fn a_server_runs_with_its_arguments_environment_and_folder() {
         &["sh", "-c", "echo \"$0 $1 $PORT\"; pwd; echo e >&2; ulimit -n", "a b", "$PORT"],
     );
     asked.env.insert("PORT".to_owned(), "8080".to_owned());
-    let mut server = Process::start(&asked, &warden()).unwrap();
+    let mut server = Process::start(&asked, &supervisor()).unwrap();
     assert_eq!(server.wait(LIMIT), Some(Exit::Code(0)));
     let lines = server.tail(10);
     assert_eq!(lines[0], "a b $PORT 8080");
@@ -69,7 +69,7 @@ fn a_server_inherits_no_descriptors_no_ignored_signals_and_no_terminal_input() {
 }
 
 #[test]
-fn server_and_warden_stand_in_groups_of_their_own_where_no_ctrl_c_reaches_them() {
+fn server_and_supervisor_stand_in_groups_of_their_own_where_no_ctrl_c_reaches_them() {
     let folder = tempfile::tempdir().unwrap();
     let server = shell(folder.path(), "touch $FOLDER/ready; sleep 1000");
     ready(folder.path());
@@ -77,11 +77,11 @@ fn server_and_warden_stand_in_groups_of_their_own_where_no_ctrl_c_reaches_them()
     let members = server.members().unwrap();
     assert!(members.iter().all(|member| member.group == server.pid()), "{members:?}");
     let table = tree::all().unwrap();
-    let warden = table.iter().find(|member| member.pid == server.warden_pid()).unwrap();
-    assert_eq!(warden.group, warden.pid);
+    let supervisor = table.iter().find(|member| member.pid == server.supervisor_pid()).unwrap();
+    assert_eq!(supervisor.group, supervisor.pid);
     assert_ne!(own, server.pid());
-    // Even a signal meant for everybody does not end the warden, only its server.
-    kill_process(pid(server.warden_pid()), Signal::TERM).unwrap();
+    // Even a signal meant for everybody does not end the supervisor, only its server.
+    kill_process(pid(server.supervisor_pid()), Signal::TERM).unwrap();
     let stopped = server.stop(LIMIT);
     assert_eq!(stopped.exit, Some(Exit::Signal(Signal::TERM.as_raw())));
 }
@@ -125,7 +125,7 @@ fn children_and_daemons_end_with_the_server_and_the_deaf_one_is_named() {
 }
 
 #[test]
-fn a_program_that_makes_itself_a_daemon_is_still_the_wardens() {
+fn a_program_that_makes_itself_a_daemon_is_still_the_supervisors() {
     let folder = tempfile::tempdir().unwrap();
     let script = "(setsid sh -c 'touch $FOLDER/ready; exec sleep 1000' &) ; exit 0";
     let mut server = shell(folder.path(), script);
@@ -153,7 +153,7 @@ fn a_server_that_dies_at_start_tells_its_code_and_its_last_lines() {
 fn what_cannot_be_executed_is_named_with_its_cause_and_its_cure() {
     let folder = tempfile::tempdir().unwrap();
     let start = |argv: &[&str]| {
-        Process::start(&setting(folder.path(), argv), &warden()).unwrap_err().to_string()
+        Process::start(&setting(folder.path(), argv), &supervisor()).unwrap_err().to_string()
     };
     assert_eq!(
         start(&["no-such-program-here"]),
@@ -168,15 +168,15 @@ fn what_cannot_be_executed_is_named_with_its_cause_and_its_cure() {
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     assert!(start(&["./script"]).contains("interpreter that its first line names"));
     assert!(matches!(
-        Process::start(&setting(folder.path(), &[]), &warden()),
+        Process::start(&setting(folder.path(), &[]), &supervisor()),
         Err(StartError::Empty)
     ));
     let mut nowhere = setting(folder.path(), &["true"]);
     nowhere.cwd = folder.path().join("missing");
-    assert!(matches!(Process::start(&nowhere, &warden()), Err(StartError::Folder { .. })));
+    assert!(matches!(Process::start(&nowhere, &supervisor()), Err(StartError::Folder { .. })));
     let mut mute = setting(folder.path(), &["true"]);
     mute.log = folder.path().join("missing/log");
-    assert!(matches!(Process::start(&mute, &warden()), Err(StartError::Log { .. })));
+    assert!(matches!(Process::start(&mute, &supervisor()), Err(StartError::Log { .. })));
 }
 
 #[cfg(target_os = "linux")]
@@ -245,10 +245,10 @@ fn a_silent_supervisor_is_waited_for_once() {
     let folder = tempfile::tempdir().unwrap();
     let limit = Duration::from_secs(4);
     let asked = setting(folder.path(), &["sh", "-c", "touch $FOLDER/ready; exec sleep 1000"]);
-    let server = Process::start(&asked, &warden().answers_within(limit)).unwrap();
+    let server = Process::start(&asked, &supervisor().answers_within(limit)).unwrap();
     ready(folder.path());
     let members = server.members().unwrap();
-    let supervisor = server.warden_pid();
+    let supervisor = server.supervisor_pid();
     kill_process(pid(supervisor), Signal::STOP).unwrap();
     let began = std::time::Instant::now();
     let stopped = server.stop(Duration::ZERO);
@@ -300,30 +300,30 @@ fn nothing_stays_behind_when_hotlap_panics() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_server_whose_warden_is_killed_dies_and_is_reported_lost() {
+fn a_server_whose_supervisor_is_killed_dies_and_is_reported_lost() {
     let folder = tempfile::tempdir().unwrap();
     let script = "sleep 1000 & sleep 1000 & touch $FOLDER/ready; wait";
     let mut server = shell(folder.path(), script);
     ready(folder.path());
     let members = server.members().unwrap();
-    kill_process(pid(server.warden_pid()), Signal::KILL).unwrap();
+    kill_process(pid(server.supervisor_pid()), Signal::KILL).unwrap();
     assert_eq!(server.wait(LIMIT), Some(Exit::Lost));
     gone(&members);
 }
 
-/// A process that started a family under a warden, in a group of its own, and what there is below.
+/// A process that started a family under a supervisor, in a group of its own, and what there is below.
 fn held(folder: &Path, how: &str) -> (Child, Vec<Member>) {
     let mut command = Command::new(program());
     command.arg(how).arg(folder).arg(FAMILY).process_group(0);
     command.stderr(fs::File::create(folder.join("stderr")).unwrap());
     let hotlap = command.spawn().unwrap();
     ready(folder);
-    until("hotlap holds its server", || folder.join("warden").exists());
-    let warden = fs::read_to_string(folder.join("warden")).unwrap().parse().unwrap();
+    until("hotlap holds its server", || folder.join("supervisor").exists());
+    let supervisor = fs::read_to_string(folder.join("supervisor")).unwrap().parse().unwrap();
     let table = tree::all().unwrap();
     let mut members: Vec<Member> =
-        table.into_iter().filter(|member| member.pid == warden).collect();
-    members.extend(tree::descendants(warden).unwrap());
+        table.into_iter().filter(|member| member.pid == supervisor).collect();
+    members.extend(tree::descendants(supervisor).unwrap());
     if how == "hold" {
         assert!(members.len() >= 8, "{members:?}");
     }

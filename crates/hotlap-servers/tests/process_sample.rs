@@ -10,7 +10,7 @@ use hotlap_servers::sample::Sampler;
 use hotlap_servers::tree::{Listening, listening};
 
 mod stand_in;
-use stand_in::{LIMIT, program, setting, shell, until, warden};
+use stand_in::{LIMIT, program, setting, shell, supervisor, until};
 
 const MS: u64 = 1_000_000;
 
@@ -20,7 +20,7 @@ fn burnt(children: &str) -> (Process, Sampler, u64) {
     let folder = tempfile::tempdir().unwrap();
     let path = program().display().to_string();
     let server =
-        Process::start(&setting(folder.path(), &[&path, "burn", "40", children]), &warden());
+        Process::start(&setting(folder.path(), &[&path, "burn", "40", children]), &supervisor());
     let server = server.unwrap();
     let mut sampler = Sampler::new(&server);
     let mut last = 0;
@@ -139,11 +139,11 @@ fn skipped(why: &str) {
 fn counters_count_the_server_or_say_why_they_cannot() {
     let folder = tempfile::tempdir().unwrap();
     let path = program().display().to_string();
-    let standby = Standby::new(&setting(folder.path(), &[&path, "burn", "20", "2"]), &warden());
+    let standby = Standby::new(&setting(folder.path(), &[&path, "burn", "20", "2"]), &supervisor());
     let standby = standby.unwrap();
     match Counters::open(&standby) {
         Err(refused) => {
-            assert!(!refused.why.is_empty() && !refused.cure.is_empty());
+            assert!(!refused.why.is_empty() && !refused.remedy.is_empty());
             skipped(&refused.to_string());
         }
         Ok(mut counters) => {
@@ -166,13 +166,13 @@ fn a_server_runs_on_the_cores_it_was_given() {
     let script = "grep Cpus_allowed_list /proc/self/status";
     let mut asked = setting(folder.path(), &["sh", "-c", script]);
     asked.cpus = vec![allowed[allowed.len() - 1]];
-    let mut server = Process::start(&asked, &warden()).unwrap();
+    let mut server = Process::start(&asked, &supervisor()).unwrap();
     server.wait(LIMIT);
     assert!(server.notes().is_empty(), "{:?}", server.notes());
     assert_eq!(server.tail(1)[0], format!("Cpus_allowed_list:\t{}", asked.cpus[0]));
     // A core that is not there is a note, not a failure.
     asked.cpus = vec![1023];
-    let mut server = Process::start(&asked, &warden()).unwrap();
+    let mut server = Process::start(&asked, &supervisor()).unwrap();
     assert!(server.notes()[0].contains("not pinned"), "{:?}", server.notes());
     assert!(server.wait(LIMIT).is_some());
 }

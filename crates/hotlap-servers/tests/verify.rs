@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use hotlap_load::plan::{Endpoint, Target};
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::manifest::Kind;
-use hotlap_servers::verify::{self, Demand, Report, Verifier};
+use hotlap_servers::verify::{self, Report, Requirements, Verifier};
 use liar::{Liar, Lie, Site};
 
-const FRAMEWORK: Demand = Demand::Catalogue { kind: Kind::Framework, keep_alive: true };
+const FRAMEWORK: Requirements = Requirements::Catalogue { kind: Kind::Framework, keep_alive: true };
 
-fn verified(site: Site, lie: Lie, demand: Demand) -> Report {
+fn verified(site: Site, lie: Lie, requirements: Requirements) -> Report {
     let liar = Liar::start(site, lie);
     let name = match site {
         Site::Hello => Name::Hello,
@@ -27,7 +27,7 @@ fn verified(site: Site, lie: Lie, demand: Demand) -> Report {
         target: &target,
         host: &host,
         contract: &contract,
-        demand,
+        requirements,
         rude: true,
         limit: verify::LIMIT,
     };
@@ -39,7 +39,7 @@ fn failed(report: &Report) -> Vec<&str> {
 }
 
 fn missed(report: &Report) -> Vec<&str> {
-    report.badges.iter().filter(|check| !check.pass).map(|check| check.name.as_str()).collect()
+    report.conformance.iter().filter(|check| !check.pass).map(|check| check.name.as_str()).collect()
 }
 
 /// Exactly this required check fails, and this is seen.
@@ -55,8 +55,8 @@ fn an_honest_server_passes_everything() {
     for site in [Site::Hello, Site::Clock, Site::Json] {
         let report = verified(site, Lie::Nothing, FRAMEWORK);
         assert_eq!(failed(&report), [""; 0], "{site:?}: {:#?}", report.required);
-        assert_eq!(missed(&report), [""; 0], "{site:?}: {:#?}", report.badges);
-        assert_eq!(report.badge_count(), (14, 14));
+        assert_eq!(missed(&report), [""; 0], "{site:?}: {:#?}", report.conformance);
+        assert_eq!(report.conformance_count(), (14, 14));
         assert_eq!(report.ended, None);
     }
 }
@@ -134,16 +134,16 @@ fn connections_that_are_not_kept_or_kept_too_long_are_found() {
 fn a_server_that_refuses_old_clients_in_words_has_a_badge_less() {
     let report = verified(Site::Hello, Lie::RefusesOldClients, FRAMEWORK);
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.required);
-    let refused = report.badges.iter().find(|badge| badge.name == "HTTP/1.0");
+    let refused = report.conformance.iter().find(|badge| badge.name == "HTTP/1.0");
     assert_eq!(refused.unwrap().got, "505, and a close");
 }
 
 #[test]
 fn a_server_that_closes_by_design_must_say_so() {
-    let by_design = Demand::Catalogue { kind: Kind::HandWritten, keep_alive: false };
+    let by_design = Requirements::Catalogue { kind: Kind::HandWritten, keep_alive: false };
     let report = verified(Site::Hello, Lie::ClosesAndSaysSo, by_design);
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.required);
-    assert_eq!(report.badge_count(), (14, 16));
+    assert_eq!(report.conformance_count(), (14, 16));
     let report = verified(Site::Hello, Lie::ClosesAfterOne, by_design);
     assert_eq!(failed(&report), ["says close"]);
 }
@@ -160,7 +160,7 @@ fn a_server_that_rude_clients_can_end_is_found() {
 #[test]
 fn an_unknown_path_is_required_of_frameworks_and_reported_of_the_others() {
     finds(Site::Hello, Lie::KnowsAllPaths, "unknown path", "200 \"Hello, World!\"");
-    let bare = Demand::Catalogue { kind: Kind::HandWritten, keep_alive: true };
+    let bare = Requirements::Catalogue { kind: Kind::HandWritten, keep_alive: true };
     let report = verified(Site::Hello, Lie::KnowsAllPaths, bare);
     assert!(report.passed());
     assert_eq!(missed(&report), ["unknown path"]);
@@ -190,7 +190,7 @@ fn each_badge_is_missed_by_the_server_that_misses_it_and_by_no_other() {
             scope.spawn(move || {
                 let report = verified(Site::Hello, lie, FRAMEWORK);
                 assert!(report.passed(), "{lie:?}: {:#?}", report.required);
-                assert_eq!(missed(&report), [name], "{lie:?}: {:#?}", report.badges);
+                assert_eq!(missed(&report), [name], "{lie:?}: {:#?}", report.conformance);
             });
         }
     });
@@ -198,7 +198,7 @@ fn each_badge_is_missed_by_the_server_that_misses_it_and_by_no_other() {
 
 #[test]
 fn of_a_stranger_only_silence_and_an_answer_are_required() {
-    let report = verified(Site::Hello, Lie::ClosesAfterOne, Demand::Stranger);
+    let report = verified(Site::Hello, Lie::ClosesAfterOne, Requirements::Custom);
     assert!(report.passed());
     let names: Vec<_> = report.required.iter().map(|check| check.name.as_str()).collect();
     assert_eq!(names, ["silence", "GET /"]);
@@ -216,7 +216,7 @@ fn nobody_there_is_told_and_not_waited_for() {
         target: &target,
         host: "x",
         contract: &contract,
-        demand: FRAMEWORK,
+        requirements: FRAMEWORK,
         rude: true,
         limit: verify::LIMIT,
     });

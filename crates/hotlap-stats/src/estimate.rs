@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::heats::Heats;
+use crate::restarts::Restarts;
 
 /// A value with its confidence interval, in the unit of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -35,14 +35,14 @@ impl Estimate {
     }
 }
 
-/// What one block says of one server: a figure in its own unit (requests/s, ns a request).
+/// What one round says of one server: a figure in its own unit (requests/s, ns a request).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
-    /// The fresh start that the block belongs to.
-    pub heat: u32,
-    /// The block within the heat.
-    pub block: u32,
-    /// Of the block's mirrored laps together.
+    /// The fresh start that the round belongs to.
+    pub restart: u32,
+    /// The round within the restart.
+    pub round: u32,
+    /// Of the round's mirrored laps together.
     pub value: f64,
 }
 
@@ -53,14 +53,14 @@ impl Reading {
     }
 }
 
-/// The level of one server over all heats, with its interval at `confidence` (0.95): estimated as
+/// The level of one server over all restarts, with its interval at `confidence` (0.95): estimated as
 /// a comparison is (see [`crate::compare::effect`]), on the logarithm, so that the interval cannot
 /// reach below zero. Readings that are not positive and finite are left out; `None` if none is
 /// left.
 #[must_use]
 pub fn level(readings: &[Reading], confidence: f64) -> Option<Estimate> {
-    let logs = readings.iter().filter_map(|r| Some((r.heat, r.log()?)));
-    Some(Heats::of(logs)?.centre(confidence).exp())
+    let logs = readings.iter().filter_map(|r| Some((r.restart, r.log()?)));
+    Some(Restarts::of(logs)?.centre(confidence).exp())
 }
 
 /// The median; for an even count the mean of the middle two. `None` for no values.
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_level_leaves_out_what_is_no_figure() {
-        let reading = |heat, value| Reading { heat, block: 0, value };
+        let reading = |restart, value| Reading { restart, round: 0, value };
         let readings =
             [reading(0, 100.0), reading(1, 0.0), reading(1, 100.0), reading(2, f64::NAN)];
         let level = level(&readings, 0.95).unwrap();
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn a_level_leaves_out_what_is_negative_or_infinite() {
         let readings = [100.0, -100.0, f64::INFINITY, 100.0];
-        let reading = |(heat, value)| Reading { heat, block: 0, value };
+        let reading = |(restart, value)| Reading { restart, round: 0, value };
         let readings: Vec<Reading> = (0..).zip(readings).map(reading).collect();
         let found = level(&readings, 0.95).unwrap();
         assert!((found.value - 100.0).abs() < 1e-9 && found.is_bounded(), "{found:?}");

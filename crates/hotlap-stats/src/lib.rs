@@ -9,9 +9,9 @@
 pub mod changes;
 pub mod compare;
 pub mod estimate;
-mod heats;
 pub mod histogram;
 pub mod percentile;
+mod restarts;
 pub mod steady;
 pub mod stop;
 pub mod student;

@@ -318,7 +318,7 @@ mod tests {
         assert_eq!((at, since, class), (100, 100, Class::NeverSteady));
     }
 
-    /// On a busy machine every server was "never steady", and each heat waited for the limit to say
+    /// On a busy machine every server was "never steady", and each restart waited for the limit to say
     /// so.
     #[test]
     fn noise_that_hides_any_trend_is_no_trend() {
@@ -432,7 +432,7 @@ mod tests {
     }
 
     /// A server of which each answer takes over a second was called steady before its first, and
-    /// out of the race since it had none.
+    /// out of the experiment since it had none.
     #[test]
     fn nothing_is_said_before_the_first_answer() {
         let flat = Precedent { class: Class::Flat, windows: 10, compiles: false, filling: 0 };

@@ -85,7 +85,7 @@ impl Floor {
     /// well separate other servers, and the floor cannot say how much of it does.
     #[must_use]
     pub fn of(control: Option<&Effect>) -> Self {
-        let usable = control.filter(|c| c.heats >= LEAST_RESTARTS && c.ratio.is_bounded());
+        let usable = control.filter(|c| c.restarts >= LEAST_RESTARTS && c.ratio.is_bounded());
         let Some(control) = usable else { return Self::Unusable(Why::NoiseUnknown) };
         let near = control.ratio.low.ln().max(-control.ratio.high.ln());
         match near > CONTROL_DIFFERS.ln_1p() {
@@ -160,7 +160,7 @@ impl Bar {
     /// noise floor and the bias together.
     #[must_use]
     pub fn verdict(&self, Comparison { effect, bias }: &Comparison, p: f64) -> Verdict {
-        if effect.heats < LEAST_RESTARTS {
+        if effect.restarts < LEAST_RESTARTS {
             return Verdict::Inconclusive(Why::TooFewRestarts);
         }
         let noise = match self.floor {
@@ -260,7 +260,7 @@ mod tests {
 
     fn restarts(count: u32, value: f64) -> Vec<Reading> {
         let wobble = |i: u32| 1.0 + 0.001 * (f64::from(i * 7 % 5) - 2.0);
-        let reading = |i| Reading { heat: i / 2, block: i % 2, value: value * wobble(i) };
+        let reading = |i| Reading { restart: i / 2, round: i % 2, value: value * wobble(i) };
         (0..2 * count).map(reading).collect()
     }
 
@@ -285,9 +285,9 @@ mod tests {
     }
 
     /// A control from this many restarts, with this interval.
-    fn control(heats: u32, low: f64, high: f64) -> Effect {
+    fn control(restarts: u32, low: f64, high: f64) -> Effect {
         let ratio = Estimate { value: low.midpoint(high), low, high };
-        Effect { ratio, p: 0.5, sd_heat: 0.0, sd_block: 0.0, heats, blocks: 2 * heats }
+        Effect { ratio, p: 0.5, sd_restart: 0.0, sd_round: 0.0, restarts, rounds: 2 * restarts }
     }
 
     #[test]
@@ -471,19 +471,19 @@ mod tests {
         #[test]
         fn more_noise_more_bias_or_fewer_restarts_never_make_a_verdict_easier(
             log_ratio in -0.2..0.2, p in 0.0..0.1, noise in 0.0..0.1, bias in 0.0..0.1,
-            more in 0.0..0.1, heats in 1..6u32,
+            more in 0.0..0.1, restarts in 1..6u32,
         ) {
             let value = f64::exp(log_ratio);
             let ratio = Estimate { value, low: value, high: value };
-            let effect = Effect { p, ratio, heats, ..control(heats, 1.0, 1.0) };
-            let differs = |noise, bias, heats| {
+            let effect = Effect { p, ratio, restarts, ..control(restarts, 1.0, 1.0) };
+            let differs = |noise, bias, restarts| {
                 let bar = Bar { floor: Floor::Known(noise), ..bar(Better::Lower) };
-                bar.verdict(&Comparison { effect: Effect { heats, ..effect }, bias }, p).differs()
+                bar.verdict(&Comparison { effect: Effect { restarts, ..effect }, bias }, p).differs()
             };
-            if !differs(noise, bias, heats) {
-                prop_assert!(!differs(noise + more, bias, heats));
-                prop_assert!(!differs(noise, bias + more, heats));
-                prop_assert!(!differs(noise, bias, heats - 1));
+            if !differs(noise, bias, restarts) {
+                prop_assert!(!differs(noise + more, bias, restarts));
+                prop_assert!(!differs(noise, bias + more, restarts));
+                prop_assert!(!differs(noise, bias, restarts - 1));
             }
         }
     }

@@ -68,7 +68,7 @@ impl Analysis {
             reference: role(Role::Reference),
             ceiling: role(Role::Ceiling),
             noise: PerMeasure::default(),
-            control: role(Role::Double),
+            control: role(Role::Control),
             probed: run.schedule.probed.iter().filter(|p| p.load == load).copied().collect(),
         };
         analysis.noise = PerMeasure::of(|measure| analysis.noise_in(measure));
@@ -174,18 +174,18 @@ pub fn confidence(run: &Run) -> f64 {
 #[must_use]
 pub fn is_compared(run: &Run, server: usize) -> bool {
     let server = &run.servers[server];
-    matches!(server.role, Role::Contestant | Role::Reference) && server.retired.is_none()
+    matches!(server.role, Role::Plain | Role::Reference) && server.failure.is_none()
 }
 
 /// Whether tables show a server: not the A/A control, not one that failed.
 #[must_use]
 pub fn is_shown(run: &Run, server: usize) -> bool {
     let server = &run.servers[server];
-    server.role != Role::Double && server.retired.is_none()
+    server.role != Role::Control && server.failure.is_none()
 }
 
 /// How many restarts have laps under a load.
 #[must_use]
 pub fn restarts(run: &Run, load: usize) -> u32 {
-    run.laps.iter().filter(|l| l.load == load).map(|l| l.heat + 1).max().unwrap_or(0)
+    run.laps.iter().filter(|l| l.load == load).map(|l| l.restart + 1).max().unwrap_or(0)
 }

@@ -35,8 +35,8 @@ impl Exports {
             (Format::Csv, &args.export_csv),
             (Format::Html, &args.export_html),
             (Format::Junit, &args.export_junit),
-            (Format::Github, &args.export_gab),
-            (Format::Bencher, &args.export_bmf),
+            (Format::Github, &args.export_github_benchmark),
+            (Format::Bencher, &args.export_bencher),
         ];
         let mut exports = Vec::new();
         for (format, path) in asked {

@@ -14,6 +14,6 @@ fn main() -> ExitCode {
     let settled = settled.and_then(|()| Ok(interrupt::outlive_limits()?));
     match settled.and_then(|()| cmd::run(typed.command, &console)) {
         Ok(exit) => exit.into(),
-        Err(error) => console.last_words(&error).into(),
+        Err(error) => console.log_tail(&error).into(),
     }
 }

@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::redact;
 
-pub use hotlap_bench::lap::{Count, Gate};
+pub use hotlap_bench::lap::{Count, Violation};
 pub use hotlap_bench::participant::Role;
 pub use hotlap_bench::runner::Probed;
 pub use hotlap_bench::stress::Subject;
 pub use hotlap_bench::suite::{Absent, Question};
-pub use hotlap_servers::failure::Retired;
+pub use hotlap_servers::failure::ServerFailure;
 pub use hotlap_stats::steady::Class;
 
 /// One `hotlap run`.
@@ -73,7 +73,7 @@ pub struct Run {
 pub enum State {
     /// It runs, or hotlap was killed while it did.
     UnderWay,
-    /// By its own rule: budget, precision, or the number of blocks.
+    /// By its own rule: budget, precision, or the number of rounds.
     Finished,
     /// By Ctrl-C or a signal.
     Interrupted,
@@ -86,10 +86,10 @@ pub enum State {
 /// How a run was planned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// Heats, as planned.
-    pub heats: u32,
-    /// Blocks a heat, as planned.
-    pub blocks: u32,
+    /// Restarts, as planned.
+    pub restarts: u32,
+    /// Rounds a restart, as planned.
+    pub rounds: u32,
     /// Length of a slice in milliseconds, once it is settled.
     #[serde(default)]
     pub slice_ms: Option<f64>,
@@ -170,7 +170,7 @@ pub struct Server {
     /// Its part in the question.
     pub part: Part,
     /// Why it is out, if it is.
-    pub retired: Option<Retired>,
+    pub failure: Option<ServerFailure>,
 }
 
 /// A server's part in what a run asks.
@@ -234,13 +234,13 @@ pub struct Than {
 pub struct Start {
     /// Which server, as an index.
     pub server: usize,
-    /// Which heat, from 0.
-    pub heat: u32,
+    /// Which restart, from 0.
+    pub restart: u32,
     /// From the start of the process to the first correct answer, in milliseconds; `None` for a
     /// server that ran already.
     pub ready_ms: Option<f64>,
     /// Badges: checks passed and made, of those that are reported and not required.
-    pub badges: (u32, u32),
+    pub conformance: (u32, u32),
     /// Resident memory before any load, in bytes; `None` where it is not known.
     pub rss_bytes: Option<u64>,
     /// What should be told (answers that vary, a port found).
@@ -279,10 +279,10 @@ pub struct Lap {
     /// Which load, as an index.
     pub load: usize,
     /// Which fresh start, from 0.
-    pub heat: u32,
-    /// Which block of the heat, from 0.
-    pub block: u32,
-    /// Which place in the block, from 0.
+    pub restart: u32,
+    /// Which round of the restart, from 0.
+    pub round: u32,
+    /// Which place in the round, from 0.
     pub place: u32,
     /// Requests per second that were due; `None` for a closed loop.
     pub rate: Option<f64>,
@@ -325,8 +325,8 @@ pub struct Lap {
     pub generator: (u64, f64),
     /// What the server used; `None` where it cannot be seen.
     pub usage: Option<measured::Usage>,
-    /// The gates that it failed.
-    pub failed: Vec<Gate>,
+    /// The validity checks that it failed.
+    pub failed: Vec<Violation>,
 }
 
 /// The words of this command line, as they can be typed again but for secrets, which are redacted:
@@ -365,7 +365,7 @@ impl From<&hotlap_servers::machine::Host> for Host {
             memory_bytes: host.memory_bytes,
             virtualisation: host.container.clone().or(machine),
             facts,
-            doubts: host.doubts().iter().map(|d| format!("{}: {}", d.what, d.cure)).collect(),
+            doubts: host.doubts().iter().map(|d| format!("{}: {}", d.what, d.remedy)).collect(),
         }
     }
 }
@@ -384,21 +384,21 @@ impl From<&participant::Load> for Load {
     }
 }
 
-impl From<&participant::Entrant> for Server {
-    fn from(entrant: &participant::Entrant) -> Self {
-        let command = match &entrant.start {
-            participant::Start::Launch(launch) => shell_words::join(&launch.argv),
-            participant::Start::Running { url, .. } => url.clone(),
+impl From<&participant::Participant> for Server {
+    fn from(participant: &participant::Participant) -> Self {
+        let command = match &participant.start {
+            participant::Origin::Launch(launch) => shell_words::join(&launch.argv),
+            participant::Origin::Running { url, .. } => url.clone(),
         };
         Self {
-            name: entrant.name.clone(),
-            role: entrant.role,
+            name: participant.name.clone(),
+            role: participant.role,
             command: redact::text(&command),
-            version: redact::text(&entrant.version),
+            version: redact::text(&participant.version),
             about: String::new(),
             published: Vec::new(),
             part: Part::default(),
-            retired: None,
+            failure: None,
         }
     }
 }
@@ -406,12 +406,12 @@ impl From<&participant::Entrant> for Server {
 impl Start {
     /// A start that is ready and not yet warm.
     #[must_use]
-    pub fn new(server: usize, heat: u32, ready: &runner::Ready) -> Self {
+    pub fn new(server: usize, restart: u32, ready: &runner::Ready) -> Self {
         Self {
             server,
-            heat,
+            restart,
             ready_ms: ready.ready_ms,
-            badges: ready.badges,
+            conformance: ready.conformance,
             rss_bytes: ready.rss_bytes,
             notes: ready.notes.iter().map(|note| redact::text(note)).collect(),
             warmups: Vec::new(),
@@ -440,10 +440,10 @@ impl From<&measured::Lap> for Lap {
         let outcome = &lap.outcome;
         let busiest = outcome.threads.iter().map(|t| t.busy()).fold(0.0, f64::max);
         Self {
-            server: lap.entrant,
+            server: lap.participant,
             load: lap.load,
-            heat: lap.heat,
-            block: lap.block,
+            restart: lap.restart,
+            round: lap.round,
             place: lap.place,
             rate: match lap.kind {
                 measured::Kind::Flat => None,
@@ -504,7 +504,7 @@ impl Run {
     /// Whether it asks what each layer costs.
     #[must_use]
     pub fn asks_for_layers(&self) -> bool {
-        self.question == Question::Ladder
+        self.question == Question::Layers
     }
 
     /// Whether any lap passed its validity checks.
@@ -535,13 +535,13 @@ impl Lap {
         self.cost_share().and_then(Share::value)
     }
 
-    /// What it adds to the requests/s of its block.
+    /// What it adds to the requests/s of its round.
     #[must_use]
     pub fn rate_share(&self) -> Share {
         Share::rate(self.answers, self.window_ns)
     }
 
-    /// What it adds to the CPU time per request of its block, in nanoseconds.
+    /// What it adds to the CPU time per request of its round, in nanoseconds.
     #[must_use]
     pub fn cost_share(&self) -> Option<Share> {
         self.usage.as_ref()?.cost_share()
@@ -550,13 +550,13 @@ impl Lap {
     /// Whether it takes part in estimates.
     #[must_use]
     pub fn counts(&self) -> bool {
-        !self.failed.iter().any(Gate::invalidates)
+        !self.failed.iter().any(Violation::invalidates)
     }
 
     /// Whether the generator may be what was measured: the lap is a lower bound.
     #[must_use]
     pub fn is_generator_limited(&self) -> bool {
-        self.failed.iter().any(|g| matches!(g, Gate::Generator { .. }))
+        self.failed.iter().any(|g| matches!(g, Violation::Generator { .. }))
     }
 
     /// Failures of every kind.

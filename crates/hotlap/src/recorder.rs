@@ -1,7 +1,7 @@
-//! Makes a [`Run`] of the events of a race: each becomes a part of the model, goes to the store at
+//! Makes a [`Run`] of the events of an experiment: each becomes a part of the model, goes to the store at
 //! once and to the live view, and exports are rewritten from time to time.
 //!
-//! A failure here (a full disk) is reported once and never ends a race: its table is printed all
+//! A failure here (a full disk) is reported once and never ends an experiment: its table is printed all
 //! the same. A store that fails on the way is opened afresh and given the whole run, at once and,
 //! if that fails, at the end; where it cannot be used again, the run goes to a file of its own.
 
@@ -9,19 +9,19 @@ use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hotlap_bench::experiment::{Event, Over, Race};
-use hotlap_bench::runner::Track;
+use hotlap_bench::experiment::{Event, Experiment, Over};
+use hotlap_bench::runner::Runner;
 use hotlap_bench::schedule;
 
 use crate::console::Console;
 use crate::export::Exports;
 use crate::live::{Live, Seen};
-use crate::model::{Lap, Retired, Role, Run, Server, Start, State, Subject, Warmup};
+use crate::model::{Lap, Role, Run, Server, ServerFailure, Start, State, Subject, Warmup};
 use crate::redact;
 use crate::report::Report;
 use crate::store::{Store, StoreError};
 
-/// How often exports are rewritten while a race is under way: each rewriting is work between laps.
+/// How often exports are rewritten while an experiment is under way: each rewriting is work between laps.
 const REWRITE: Duration = Duration::from_secs(5);
 
 /// The recorder of one run.
@@ -38,7 +38,7 @@ pub struct Recorder<'a> {
     told: Vec<(usize, String)>,
 }
 
-/// What is left when a race is over.
+/// What is left when an experiment is over.
 #[derive(Debug)]
 pub struct Kept {
     /// The record of the run.
@@ -63,8 +63,8 @@ impl<'a> Recorder<'a> {
         console: &'a Console,
     ) -> Result<Self, StoreError> {
         let shown = |server: &Server| match server.role {
-            Role::Double => String::new(),
-            Role::Contestant | Role::Reference | Role::Ceiling => server.name.clone(),
+            Role::Control => String::new(),
+            Role::Plain | Role::Reference | Role::Ceiling => server.name.clone(),
         };
         let names = run.servers.iter().map(shown).collect();
         if let Some(open) = store.take() {
@@ -74,7 +74,7 @@ impl<'a> Recorder<'a> {
             run,
             store,
             exports,
-            live: Live::race(console, names),
+            live: Live::experiment(console, names),
             rewritten: Instant::now(),
             rewriting_failed: false,
             failed: None,
@@ -82,16 +82,16 @@ impl<'a> Recorder<'a> {
         })
     }
 
-    /// Runs the race to its end.
-    pub fn keep(mut self, race: &Race, track: &mut dyn Track) -> Kept {
-        let over = self.race(race, track);
-        self.end(over, race.past.spent + track.elapsed())
+    /// Runs the experiment to its end.
+    pub fn keep(mut self, experiment: &Experiment, runner: &mut dyn Runner) -> Kept {
+        let over = self.experiment(experiment, runner);
+        self.end(over, experiment.past.spent + runner.elapsed())
     }
 
-    /// Runs the race, and leaves the record open for what follows it.
-    pub fn race(&mut self, race: &Race, track: &mut dyn Track) -> Over {
-        let over = schedule::run(race, track, &mut |event| self.watch(&event));
-        self.run.schedule.heats = self.run.laps.iter().map(|l| l.heat + 1).max().unwrap_or(0);
+    /// Runs the experiment, and leaves the record open for what follows it.
+    pub fn experiment(&mut self, experiment: &Experiment, runner: &mut dyn Runner) -> Over {
+        let over = schedule::run(experiment, runner, &mut |event| self.watch(&event));
+        self.run.schedule.restarts = self.run.laps.iter().map(|l| l.restart + 1).max().unwrap_or(0);
         self.live.clear();
         over
     }
@@ -150,24 +150,25 @@ impl<'a> Recorder<'a> {
     fn watch(&mut self, event: &Event) {
         let name = |run: &Run, i: usize| run.servers[i].name.clone();
         match *event {
-            Event::Heat { heat } => self.live.heat(heat),
-            Event::Starting { entrant } => {
-                self.live.phase(format!("starting {}", name(&self.run, entrant)));
+            Event::Restart { restart } => self.live.restart(restart),
+            Event::Starting { participant } => {
+                self.live.phase(format!("starting {}", name(&self.run, participant)));
             }
             Event::Verifying => self.live.phase("checking their answers".to_owned()),
-            Event::Started { entrant, heat, ready } => {
-                let start = Start::new(entrant, heat, ready);
+            Event::Started { participant, restart, ready } => {
+                let start = Start::new(participant, restart, ready);
                 self.run.starts.push(start.clone());
                 self.stored(|store, number| store.start(number, &start));
             }
-            Event::Warming { entrant, .. } => {
-                self.live.phase(format!("warming up {}", name(&self.run, entrant)));
+            Event::Warming { participant, .. } => {
+                self.live.phase(format!("warming up {}", name(&self.run, participant)));
             }
-            Event::Warmed { entrant, load, heat, warmup } => {
-                self.warmed(entrant, heat, Warmup::new(load, warmup));
+            Event::Warmed { participant, load, restart, warmup } => {
+                self.warmed(participant, restart, Warmup::new(load, warmup));
             }
-            Event::Probing { entrant, .. } => {
-                self.live.phase(format!("settling the slice length: {}", name(&self.run, entrant)));
+            Event::Probing { participant, .. } => {
+                self.live
+                    .phase(format!("settling the slice length: {}", name(&self.run, participant)));
             }
             Event::Sliced { slice, ref probed } => {
                 self.run.schedule.slice_ms = Some(slice.as_secs_f64() * 1e3);
@@ -176,9 +177,9 @@ impl<'a> Recorder<'a> {
                 let schedule = self.run.schedule.clone();
                 self.stored(|store, number| store.schedule(number, &schedule));
             }
-            Event::Lapping { entrant, .. } => {
-                self.live.running(entrant);
-                self.live.phase(format!("a lap of {}", name(&self.run, entrant)));
+            Event::Lapping { participant, .. } => {
+                self.live.running(participant);
+                self.live.phase(format!("a lap of {}", name(&self.run, participant)));
             }
             Event::Lap(lap) => {
                 let lap = Lap::from(lap);
@@ -189,30 +190,32 @@ impl<'a> Recorder<'a> {
                 self.run.laps.push(lap.clone());
                 self.stored(|store, number| store.lap(number, sequence, &lap));
             }
-            Event::Block { left, .. } => {
+            Event::Round { left, .. } => {
                 self.live.left(left);
                 self.rewrite();
             }
-            Event::Retired { entrant, why } => {
-                let retired: Retired = redact::record(why.clone());
-                self.run.servers[entrant].retired = Some(retired.clone());
-                self.stored(|store, number| store.retire(number, entrant, &retired));
-                self.live.say(&format!("{} is out: {why}", name(&self.run, entrant)));
+            Event::ServerFailure { participant, why } => {
+                let failure: ServerFailure = redact::record(why.clone());
+                self.run.servers[participant].failure = Some(failure.clone());
+                self.stored(|store, number| store.retire(number, participant, &failure));
+                self.live.say(&format!("{} is out: {why}", name(&self.run, participant)));
             }
-            Event::Unclean { entrant, ref what } => {
+            Event::Unclean { participant, ref what } => {
                 // It ends the same way in every restart: once is enough.
-                let told = (entrant, what.replace(|c: char| c.is_ascii_digit(), ""));
+                let told = (participant, what.replace(|c: char| c.is_ascii_digit(), ""));
                 if !self.told.contains(&told) {
-                    self.live.say(&format!("{}: {what}", name(&self.run, entrant)));
+                    self.live.say(&format!("{}: {what}", name(&self.run, participant)));
                     self.told.push(told);
                 }
             }
         }
     }
 
-    fn warmed(&mut self, server: usize, heat: u32, warmup: Warmup) {
+    fn warmed(&mut self, server: usize, restart: u32, warmup: Warmup) {
         let mut starts = self.run.starts.iter_mut().rev();
-        let Some(start) = starts.find(|s| s.server == server && s.heat == heat) else { return };
+        let Some(start) = starts.find(|s| s.server == server && s.restart == restart) else {
+            return;
+        };
         start.warmups.push(warmup);
         let start = start.clone();
         self.stored(|store, number| store.start(number, &start));
@@ -306,8 +309,8 @@ fn saved(path: &Path, run: &mut Run) -> Result<Store, StoreError> {
 fn seen(lap: &Lap) -> Seen {
     Seen {
         server: lap.server,
-        heat: lap.heat,
-        block: lap.block,
+        restart: lap.restart,
+        round: lap.round,
         requests_per_s: lap.requests_per_s(),
         cost_ns: lap.cost_ns(),
         busy: lap.generator.1,

@@ -63,7 +63,7 @@ pub struct Report {
     /// Servers that failed, and why.
     pub failed: Vec<Failed>,
     /// Each step of a ladder; empty for other questions.
-    pub ladder: Vec<LayerStep>,
+    pub layers: Vec<LayerStep>,
     /// How each server scales; empty where neither threads nor loads form a scale.
     pub scaling: Vec<Scaling>,
     /// Servers of the suite's sources that do not take part, with the reason.
@@ -106,8 +106,8 @@ impl Report {
             warnings: warnings::sentences(run, &analyses),
             tables,
             failed: servers.filter_map(|server| Failed::of(run, &analyses, server)).collect(),
-            ladder: match run.question {
-                Question::Ladder => {
+            layers: match run.question {
+                Question::Layers => {
                     analyses.iter().flat_map(|a| LayerStep::all_of(run, a)).collect()
                 }
                 _ => Vec::new(),

@@ -26,12 +26,12 @@ pub struct Settings {
     pub store: Option<PathBuf>,
     /// How long this user waits for a comparison that no suite times.
     #[serde(default, deserialize_with = "span")]
-    pub budget: Option<String>,
+    pub duration: Option<String>,
     /// How sure this user wants to be before it ends early.
     #[serde(default, deserialize_with = "share")]
     pub precision: Option<String>,
     /// How many cores of this machine are the server's.
-    pub cpus: Option<usize>,
+    pub server_cpus: Option<usize>,
     /// How many connections this user's servers usually have.
     pub connections: Option<usize>,
     /// Headers whose values are secrets, beside the usual ones.
@@ -46,7 +46,7 @@ impl Settings {
     /// When the file cannot be read or says what means nothing, with its line.
     pub fn fill(cli: &mut Cli) -> anyhow::Result<()> {
         let inner =
-            matches!(cli.command, Command::Warden(_) | Command::Ceiling(_) | Command::Known(_));
+            matches!(cli.command, Command::Supervisor(_) | Command::Ceiling(_) | Command::Known(_));
         if cli.no_config || inner {
             return Ok(());
         }
@@ -88,8 +88,11 @@ impl Settings {
                 return usage(format!("{}:{line}: {what}", path.display()));
             }
         };
-        if settings.cpus == Some(0) || settings.connections == Some(0) {
-            return usage(format!("{}: cpus and connections are at least 1", path.display()));
+        if settings.server_cpus == Some(0) || settings.connections == Some(0) {
+            return usage(format!(
+                "{}: server-cpus and connections are at least 1",
+                path.display()
+            ));
         }
         let folder = path.parent().unwrap_or(Path::new(""));
         settings.store = settings.store.map(|store| folder.join(store));
@@ -127,17 +130,17 @@ impl Settings {
             filled.extend([format!("--{option}"), value.to_string()]);
         };
         let schedule = &mut args.schedule;
-        if let (None, Some(text)) = (schedule.budget, self.budget.as_deref()) {
-            schedule.budget = quantity::span(text).ok();
-            fill("budget", &text);
+        if let (None, Some(text)) = (schedule.duration, self.duration.as_deref()) {
+            schedule.duration = quantity::span(text).ok();
+            fill("duration", &text);
         }
         if let (None, Some(text)) = (schedule.precision, self.precision.as_deref()) {
             schedule.precision = quantity::share(text).ok();
             fill("precision", &text);
         }
-        if let (None, Some(cpus)) = (schedule.cpus, self.cpus) {
-            schedule.cpus = Some(cpus);
-            fill("cpus", &cpus);
+        if let (None, Some(cpus)) = (schedule.server_cpus, self.server_cpus) {
+            schedule.server_cpus = Some(cpus);
+            fill("server-cpus", &cpus);
         }
         if let (None, Some(connections)) = (args.shape.connections, self.connections) {
             args.shape.connections = Some(connections);
@@ -175,7 +178,8 @@ mod tests {
     }
 
     fn filled(line: &str) -> (Cli, String) {
-        let settings = read("color = 'never'\nstore = 'runs.db'\nbudget = '20s'\nconnections = 32");
+        let settings =
+            read("color = 'never'\nstore = 'runs.db'\nduration = '20s'\nconnections = 32");
         let mut cli = cli::typed(line);
         settings.unwrap().apply(&mut cli);
         let words = match &cli.command {
@@ -187,13 +191,13 @@ mod tests {
 
     #[test]
     fn what_is_typed_wins_and_the_rest_is_recorded() {
-        let (cli, words) = filled("hotlap --color always run go/net-http --budget 5s");
+        let (cli, words) = filled("hotlap --color always run go/net-http --duration 5s");
         assert_eq!((cli.color, words.as_str()), (Some(When::Always), "--connections 32"));
         let Command::Run(args) = cli.command else { panic!("not a run") };
-        assert_eq!(args.schedule.budget, Some(std::time::Duration::from_secs(5)));
+        assert_eq!(args.schedule.duration, Some(std::time::Duration::from_secs(5)));
         assert_eq!(args.shape.connections, Some(32));
         assert_eq!(args.store.store, Some(PathBuf::from("/home/me/runs.db")));
-        assert_eq!(filled("hotlap run go/net-http").1, "--budget 20s --connections 32");
+        assert_eq!(filled("hotlap run go/net-http").1, "--duration 20s --connections 32");
     }
 
     #[test]
@@ -201,18 +205,18 @@ mod tests {
         for line in ["hotlap run", "hotlap run --suite app-servers"] {
             let (cli, words) = filled(line);
             let Command::Run(args) = cli.command else { panic!("not a run") };
-            assert_eq!((args.schedule.budget, args.shape.connections), (None, None));
+            assert_eq!((args.schedule.duration, args.shape.connections), (None, None));
             assert_eq!((words.as_str(), args.store.store.is_some()), ("", true));
         }
     }
 
     #[test]
     fn a_wrong_key_or_value_is_told_with_its_line() {
-        let unknown = read("budget = '20s'\ncolour = 'never'\n").unwrap_err();
+        let unknown = read("duration = '20s'\ncolour = 'never'\n").unwrap_err();
         assert!(unknown.starts_with("/home/me/config.toml:2: unknown field `colour`"), "{unknown}");
-        let wrong = read("\n\nbudget = 'soon'\n").unwrap_err();
+        let wrong = read("\n\nduration = 'soon'\n").unwrap_err();
         assert!(wrong.contains("config.toml:3: `soon` is no unit of time"), "{wrong}");
-        assert!(read("cpus = -1").unwrap_err().contains("config.toml:1: "));
+        assert!(read("server-cpus = -1").unwrap_err().contains("config.toml:1: "));
         assert!(read("connections = 0").unwrap_err().contains("at least 1"));
         assert_eq!(read(""), Ok(Settings::default()));
     }

@@ -99,7 +99,7 @@ fn runs_of_two_restarts_are_inconclusive_and_no_pass() {
     let path = folder.path().join("a.db");
     for share in [1.0, 1.2] {
         let mut scene = changed(share);
-        scene.race.heats = Some(2);
+        scene.experiment.restarts = Some(2);
         hold(&scene, Some(Store::open(&path).unwrap()));
     }
     let output = hotlap(&path, &["compare", "1", "2", "--fail-if", "cost +3%"]);
@@ -150,7 +150,7 @@ fn runs_without_a_server_in_common_are_refused() {
 /// Two loads that differ in their request alone, as those of a suite for an API do.
 fn of_two_requests(first: &str, second: &str) -> hotlap::model::Run {
     let mut scene = three();
-    scene.race.loads.push(scene.race.loads[0].clone());
+    scene.experiment.loads.push(scene.experiment.loads[0].clone());
     let mut run = hold(&scene, None).run;
     for (load, request) in run.loads.iter_mut().zip([first, second]) {
         load.request = request.to_owned();
@@ -236,8 +236,8 @@ fn the_history_of_a_server_shows_where_it_changed() {
     let store = folder.path().join("a.db");
     for share in [1.0, 1.0, 1.0, 1.0, 1.3, 1.3, 1.3, 1.3] {
         let mut scene = changed(share);
-        scene.race.heats = Some(2);
-        scene.race.blocks = Some(2);
+        scene.experiment.restarts = Some(2);
+        scene.experiment.rounds = Some(2);
         hold(&scene, Some(Store::open(&store).unwrap()));
     }
     let said = |arguments: &[&str]| String::from_utf8(hotlap(&store, arguments).stdout).unwrap();

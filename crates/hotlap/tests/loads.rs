@@ -9,7 +9,7 @@ use hotlap::cmd::run::rule::{Rule, Ruling};
 use hotlap::console::Console;
 use hotlap::exit::Exit;
 use hotlap::export::Exports;
-use hotlap::model::{Gate, Run, State};
+use hotlap::model::{Run, State, Violation};
 use hotlap::recorder::Recorder;
 use hotlap::render::{Format, render, terminal};
 use hotlap::report::Report;
@@ -24,12 +24,12 @@ fn at_a_rate() -> Scene {
     let wobble = [0.01, -0.02, 0.015, -0.01, 0.005];
     let mut scene = scene(&[
         ("lean", Role::Reference, script(50_000.0, 10_000.0, 7, &wobble)),
-        ("rich", Role::Contestant, script(30_000.0, 20_000.0, 9, &[-0.01, 0.012, 0.0, 0.01])),
-        ("lean (again)", Role::Double, script(50_000.0, 10_000.0, 7, &[0.01, 0.0, -0.01])),
+        ("rich", Role::Plain, script(30_000.0, 20_000.0, 9, &[-0.01, 0.012, 0.0, 0.01])),
+        ("lean (again)", Role::Control, script(50_000.0, 10_000.0, 7, &[0.01, 0.0, -0.01])),
     ]);
-    scene.race.loads[0].rate = Some(2_000.0);
-    scene.race.slice = Some(Duration::from_millis(500));
-    scene.race.paced = true;
+    scene.experiment.loads[0].rate = Some(2_000.0);
+    scene.experiment.slice = Some(Duration::from_millis(500));
+    scene.experiment.paced = true;
     scene
 }
 
@@ -46,7 +46,7 @@ fn a_load_that_offers_a_rate_is_measured_by_its_laps_at_that_rate() {
     insta::assert_snapshot!(terminal::render(&report, 100, false), @r"
 
     hello · 64 connections, keep-alive, 2,000 requests/s offered
-    server on core 0, generator on core 1 · 3 heats × 6 blocks · slices of 0.5 s
+    server on core 0, generator on core 1 · 3 restarts × 6 rounds · slices of 0.5 s
 
                 requests/s  CPU µs/request      p50      p99  memory  errors  checks
     1  lean  2,000 ± 0.00%    10.0 ± 0.05%  31.7 ms  31.7 ms  7.0 MB       0   14/14
@@ -91,8 +91,9 @@ fn a_server_that_does_not_serve_the_rate_is_ranked_last_and_named() {
 #[test]
 fn a_closed_loop_and_a_rate_in_one_run_keep_their_laps_apart() {
     let mut scene = at_a_rate();
-    let closed = hotlap_bench::participant::Load { rate: None, ..scene.race.loads[0].clone() };
-    scene.race.loads.push(closed);
+    let closed =
+        hotlap_bench::participant::Load { rate: None, ..scene.experiment.loads[0].clone() };
+    scene.experiment.loads.push(closed);
     let run = hold(&scene, None).run;
     let main = |load| run.laps.iter().filter(|l| l.load == load && run.is_main(l)).count();
     assert_eq!(main(0), main(1));
@@ -109,12 +110,12 @@ fn a_closed_loop_and_a_rate_in_one_run_keep_their_laps_apart() {
 /// its cost.
 fn under_two_loads() -> Run {
     let mut scene = three();
-    scene.race.loads[0].name = "GET /".to_owned();
+    scene.experiment.loads[0].name = "GET /".to_owned();
     let second = hotlap_bench::participant::Load {
         name: "POST /x".to_owned(),
-        ..scene.race.loads[0].clone()
+        ..scene.experiment.loads[0].clone()
     };
-    scene.race.loads.push(second);
+    scene.experiment.loads.push(second);
     let mut run = hold(&scene, None).run;
     for (load, factor) in [(0, 0.5), (1, 2.0)] {
         let of = |lap: &&mut hotlap::model::Lap| lap.load == load && lap.server == 1;
@@ -158,7 +159,7 @@ fn each_sentence_of_a_report_on_several_loads_names_its_load() {
 #[test]
 fn a_server_that_is_out_fails_under_each_load() {
     let mut scene = three();
-    scene.race.loads.push(scene.race.loads[0].clone());
+    scene.experiment.loads.push(scene.experiment.loads[0].clone());
     scene.scripts[1].dies_at = Some(0);
     let junit = render(&Report::of(&hold(&scene, None).run), Format::Junit);
     assert!(junit.contains("tests=\"6\" failures=\"2\""), "{junit}");
@@ -169,7 +170,7 @@ fn warnings_about_one_of_several_loads_name_it() {
     let mut run = under_two_loads();
     let of = |lap: &&mut hotlap::model::Lap| lap.load == 1 && lap.server == 2;
     for lap in run.laps.iter_mut().filter(of).take(4) {
-        lap.failed = vec![Gate::Failures { failures: 30, requests: 100 }];
+        lap.failed = vec![Violation::Failures { failures: 30, requests: 100 }];
     }
     let told = Report::of(&run).warnings.join("\n");
     let expected = "python3 app.py under POST /x: 4 of 36 laps do not count: 30 of 100 requests \
@@ -184,8 +185,8 @@ fn a_run_in_which_no_lap_counts_says_why_and_shows_no_table() {
     let mut run = hold(&three(), None).run;
     for (nth, lap) in run.laps.iter_mut().enumerate() {
         lap.failed = vec![match nth % 3 {
-            0 => Gate::Connections { asked: 64, up: 12 },
-            _ => Gate::Failures { failures: 30, requests: 100 },
+            0 => Violation::Connections { asked: 64, up: 12 },
+            _ => Violation::Failures { failures: 30, requests: 100 },
         }];
     }
     run.state = State::Invalid;
@@ -237,7 +238,7 @@ fn a_run_that_an_error_ends_is_stored_as_failed() {
 fn a_server_with_wrong_responses_is_neither_ranked_nor_compared() {
     let mut run = hold(&three(), None).run;
     let lap = run.laps.iter_mut().find(|lap| lap.server == 1).unwrap();
-    lap.failed = vec![Gate::WrongAnswers { wrong: 3, example: "other body".to_owned() }];
+    lap.failed = vec![Violation::WrongAnswers { wrong: 3, example: "other body".to_owned() }];
     let report = Report::of(&run);
     let row = |name: &str| report.tables[0].rows.iter().find(|row| row.name == name).unwrap();
     let wrong = row("node/http:cluster");
@@ -258,7 +259,7 @@ fn a_server_with_wrong_responses_is_neither_ranked_nor_compared() {
 fn nothing_is_compared_with_a_reference_that_answers_wrongly() {
     let mut run = hold(&three(), None).run;
     let lap = run.laps.iter_mut().find(|lap| lap.server == 0).unwrap();
-    lap.failed = vec![Gate::WrongAnswers { wrong: 1, example: String::new() }];
+    lap.failed = vec![Violation::WrongAnswers { wrong: 1, example: String::new() }];
     let report = Report::of(&run);
     assert!(report.tables[0].rows.iter().all(|row| row.against.is_none()));
     assert!(
@@ -286,9 +287,9 @@ fn a_note_of_every_start_is_told_once_and_the_ceiling_is_not_counted() {
     assert_eq!(told(&run), [expected]);
     let mut scene = three();
     for nth in 0..2 {
-        scene.race.entrants.push(hotlap_bench::participant::Entrant {
+        scene.experiment.participants.push(hotlap_bench::participant::Participant {
             name: format!("further {nth}"),
-            ..scene.race.entrants[1].clone()
+            ..scene.experiment.participants[1].clone()
         });
         scene.scripts.push(scene.scripts[1].clone());
     }

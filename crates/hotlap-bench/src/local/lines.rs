@@ -5,8 +5,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use crate::participant::{Entrant, Start};
-use hotlap_servers::verify::Demand;
+use crate::participant::{Origin, Participant};
+use hotlap_servers::verify::Requirements;
 
 /// The lines that are appended to a file from now on, each counted once.
 ///
@@ -28,15 +28,15 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Of the file that an entrant's side effect is to be written to, before it starts.
-    pub(super) fn of(entrant: &Entrant) -> Option<Self> {
-        let counts = entrant.counts.as_ref()?;
-        let Start::Launch(launch) = &entrant.start else { return None };
+    /// Of the file that a participant's side effect is to be written to, before it starts.
+    pub(super) fn of(participant: &Participant) -> Option<Self> {
+        let counts = participant.counts.as_ref()?;
+        let Origin::Launch(launch) = &participant.start else { return None };
         let is_within = Path::new(&counts.file).components().all(|c| {
             // `..` and absolute paths lead out of the folder.
             matches!(c, Component::Normal(_) | Component::CurDir)
         });
-        let is_built = matches!(entrant.demand, Demand::Catalogue { .. });
+        let is_built = matches!(participant.requirements, Requirements::Catalogue { .. });
         Some(Self::at(launch.cwd.join(&counts.file), is_built && is_within))
     }
 
@@ -204,24 +204,24 @@ mod tests {
         use hotlap_servers::manifest::Kind;
 
         let folder = tempfile::tempdir().unwrap();
-        let is_ours = |file: &str, demand| {
+        let is_ours = |file: &str, requirements| {
             let launch = Launch { argv: vec![], env: [].into(), cwd: folder.path().join("build") };
-            let entrant = Entrant {
+            let participant = Participant {
                 name: "a".to_owned(),
-                role: Role::Contestant,
-                start: Start::Launch(launch),
+                role: Role::Plain,
+                start: Origin::Launch(launch),
                 contract: Contract::of(Name::Hello, None),
-                demand,
+                requirements,
                 version: String::new(),
                 counts: Some(Counts { file: file.to_owned(), per_request: 1 }),
                 cpus: None,
             };
-            Lines::of(&entrant).unwrap().is_ours
+            Lines::of(&participant).unwrap().is_ours
         };
-        let catalogue = Demand::Catalogue { kind: Kind::Framework, keep_alive: true };
+        let catalogue = Requirements::Catalogue { kind: Kind::Framework, keep_alive: true };
         assert!(is_ours("access.log", catalogue));
         assert!(!is_ours("../access.log", catalogue));
         assert!(!is_ours(folder.path().join("access.log").to_str().unwrap(), catalogue));
-        assert!(!is_ours("access.log", Demand::Stranger));
+        assert!(!is_ours("access.log", Requirements::Custom));
     }
 }

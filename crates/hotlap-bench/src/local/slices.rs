@@ -18,7 +18,7 @@ use std::time::Duration;
 use hotlap_stats::estimate::level;
 use hotlap_stats::{Estimate, Reading};
 
-use super::seat::Between;
+use super::instance::Between;
 
 /// The windows that a slice may have, shortest first.
 pub const LENGTHS: [Duration; 4] = [
@@ -240,7 +240,7 @@ impl Slices {
 
 /// Probes of one start, for an estimate.
 fn readings(ratios: &[f64]) -> Vec<Reading> {
-    let probe = |(block, value): (u32, &f64)| Reading { heat: 0, block, value: *value };
+    let probe = |(round, value): (u32, &f64)| Reading { restart: 0, round, value: *value };
     (0..).zip(ratios).map(probe).collect()
 }
 

@@ -11,7 +11,7 @@ use super::crowd::Crowd;
 use super::judge::{Held, Observed, PACE_AFTER, Pace, judge};
 use super::scenario::{Attack, Scenario};
 use super::{Setting, Stand, Trial, last_of, out, pause};
-use hotlap_servers::failure::Retired;
+use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::start::ask;
 use hotlap_servers::verify::LIMIT;
 
@@ -44,7 +44,7 @@ impl Stand {
         scenario: &Scenario,
         setting: &Setting,
         stop: &AtomicBool,
-    ) -> Result<Option<Trial>, Retired> {
+    ) -> Result<Option<Trial>, ServerFailure> {
         let timing = &setting.timing;
         let mut observed = Observed {
             before: self.good(setting, timing.quiet),
@@ -77,15 +77,14 @@ impl Stand {
         let held = first.zip(middle).zip(self.held());
         observed.held = held.map(|((first, middle), last)| [first, middle, last]);
         let last = last_of(self.process.as_mut());
-        let (ended, last_words) =
-            last.map_or((None, Vec::new()), |(how, words)| (Some(how), words));
+        let (ended, log_tail) = last.map_or((None, Vec::new()), |(how, words)| (Some(how), words));
         observed.ended = ended;
         Ok(Some(Trial {
             scenario: scenario.name.clone(),
             about: scenario.about.clone(),
             judgement: judge(&observed),
             observed,
-            last_words,
+            log_tail,
         }))
     }
 
@@ -142,7 +141,7 @@ impl Stand {
     }
 
     /// Lets the others come.
-    fn others(&self, scenario: &Scenario, setting: &Setting) -> Result<Others, Retired> {
+    fn others(&self, scenario: &Scenario, setting: &Setting) -> Result<Others, ServerFailure> {
         let Endpoint::Tcp(address) = self.target.endpoint else {
             return Err(out("stress", "rude clients come over TCP only".to_owned(), ""));
         };

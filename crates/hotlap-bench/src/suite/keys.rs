@@ -195,7 +195,7 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
     let reference = match &keys.reference {
         None => 0,
         Some(named) => find(&servers, named.get_ref(), None)
-            .ok_or_else(|| (named.span(), stranger("reference", named.get_ref())))?,
+            .ok_or_else(|| (named.span(), custom("reference", named.get_ref())))?,
     };
     if let Some(cpus) = keys.cpus.as_ref().filter(|c| *c.get_ref() == 0) {
         return Err((cpus.span(), "a server needs a core".to_owned()));
@@ -229,7 +229,7 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
     })
 }
 
-fn stranger(key: &str, name: &str) -> String {
+fn custom(key: &str, name: &str) -> String {
     format!("{key} names {name:?}, which is none of the servers of this suite")
 }
 
@@ -303,13 +303,13 @@ fn stand(keys: &Keys, entries: &mut [Entry]) -> Result<(), Complaint> {
         let count = server.cpus.0.len().max(1);
         for place in own..own + count {
             entries[place].on = match &server.on {
-                None if keys.question == Question::Ladder => place.checked_sub(1),
+                None if keys.question == Question::Layers => place.checked_sub(1),
                 None => None,
                 Some(name) => {
                     let found = find(entries, name, entries[place].cpus)
                         .or_else(|| find(entries, name, None))
                         .filter(|found| *found != place);
-                    Some(found.ok_or_else(|| (item.span(), stranger("on", name)))?)
+                    Some(found.ok_or_else(|| (item.span(), custom("on", name)))?)
                 }
             };
         }
@@ -383,7 +383,7 @@ fn sourced(
     for row in keys.rows {
         let (span, row) = (row.span(), row.into_inner());
         let Some(entry) = find(servers, &row.server, row.cpus) else {
-            return Err((span, stranger("a published row", &row.server)));
+            return Err((span, custom("a published row", &row.server)));
         };
         let load = match &row.load {
             None => Some(0),
@@ -409,7 +409,7 @@ fn sourced(
     }
     let reference = match &keys.reference {
         Some(name) => match find(servers, name.get_ref(), None) {
-            None => return Err((name.span(), stranger("reference", name.get_ref()))),
+            None => return Err((name.span(), custom("reference", name.get_ref()))),
             found => found,
         },
         None => rows.iter().any(|row| row.entry == usual).then_some(usual),
@@ -526,11 +526,11 @@ mod tests {
     #[test]
     fn an_unknown_suite_is_answered_with_the_nearest_names() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["hello", "ladder", "app-servers"] {
+        for name in ["hello", "layers", "app-servers"] {
             std::fs::write(folder.path().join(format!("{name}.toml")), "servers = ['a']").unwrap();
         }
         let open = |name| Suite::open(name, folder.path()).map(|s| s.name);
-        assert_eq!(open("ladder").unwrap(), "ladder");
+        assert_eq!(open("layers").unwrap(), "layers");
         let told = |name| open(name).unwrap_err().to_string();
         assert_eq!(told("laddr"), "no suite is called \"laddr\": did you mean ladder?");
         assert_eq!(

@@ -6,11 +6,11 @@ use std::time::Duration;
 use hotlap_bench::local;
 use hotlap_bench::participant::Load;
 use hotlap_load::plan::Reuse;
-use hotlap_servers::cores::Split;
+use hotlap_servers::cores::CpuAllocation;
 
-use crate::stand_in::{LIMIT, warden};
+use crate::stand_in::{LIMIT, supervisor};
 
-/// How real tracks are set up in tests: one slice length, no pinning, nothing probed.
+/// How real runners are set up in tests: one slice length, no pinning, nothing probed.
 pub fn setting(slice: Duration, logs: &Path) -> local::Setting {
     local::Setting {
         slice: Some(slice),
@@ -21,8 +21,8 @@ pub fn setting(slice: Duration, logs: &Path) -> local::Setting {
         grace: Duration::ZERO,
         freeze: true,
         counters: false,
-        cores: Split { server: vec![], generator: vec![], shared: true, notes: vec![] },
-        warden: warden(),
+        cores: CpuAllocation { server: vec![], generator: vec![], shared: true, notes: vec![] },
+        supervisor: supervisor(),
         logs: logs.to_owned(),
         against: [].into(),
     }

@@ -1,7 +1,7 @@
-//! What hotlap and a warden say to each other: one JSON object a line over a pair of sockets.
+//! What hotlap and a supervisor say to each other: one JSON object a line over a pair of sockets.
 //!
 //! The line that matters most is the one that is never sent: when hotlap dies, the kernel closes
-//! its end, and that tells the warden to end the server.
+//! its end, and that tells the supervisor to end the server.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Exit, Setting, Stopped};
 
-/// What hotlap tells a warden.
+/// What hotlap tells a supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Order {
@@ -30,7 +30,7 @@ pub(super) enum Order {
     },
 }
 
-/// What a warden tells hotlap.
+/// What a supervisor tells hotlap.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Report {

@@ -52,18 +52,18 @@ pub enum StartError {
         cause: io::Error,
     },
     /// The program cannot be executed.
-    #[error("{program} cannot be executed: {cause}; {cure}")]
+    #[error("{program} cannot be executed: {cause}; {remedy}")]
     Program {
         /// The program, as it was named.
         program: String,
         /// The system's error.
         cause: io::Error,
         /// What to do.
-        cure: &'static str,
+        remedy: &'static str,
     },
-    /// The warden did not do its job.
-    #[error("the warden {} did not start: {cause}; see whether it can be executed", program.display())]
-    Warden {
+    /// The supervisor did not do its job.
+    #[error("the supervisor {} did not start: {cause}; see whether it can be executed", program.display())]
+    Supervisor {
         /// Its program.
         program: PathBuf,
         /// What happened.
@@ -72,7 +72,7 @@ pub enum StartError {
 }
 
 /// What to do about a program that cannot be executed.
-pub(super) fn cure(errno: i32, program: &str, cwd: &Path) -> &'static str {
+pub(super) fn remedy(errno: i32, program: &str, cwd: &Path) -> &'static str {
     let local = program.contains('/');
     match errno {
         libc::ENOENT if local && cwd.join(program).exists() => {

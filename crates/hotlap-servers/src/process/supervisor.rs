@@ -1,7 +1,7 @@
-//! The warden: a process between hotlap and a server, whose one job is that nothing stays behind.
+//! The supervisor: a process between hotlap and a server, whose one job is that nothing stays behind.
 //!
 //! Code that runs when hotlap ends cannot be relied upon to run: `kill -9` runs none. A process of
-//! its own can. The warden is the subreaper of all that the server starts, so that daemons which
+//! its own can. The supervisor is the subreaper of all that the server starts, so that daemons which
 //! left their parent become its children instead of init's, and it reads from a socket that the
 //! kernel closes when hotlap dies. It stands in a process group of its own and ignores the
 //! terminal's signals, so Ctrl-C reaches hotlap alone.
@@ -128,7 +128,7 @@ struct Ward {
 struct State {
     /// How the server's first process ended.
     exit: Option<Exit>,
-    /// No child is left. On Linux, where the warden is a subreaper, no descendant either.
+    /// No child is left. On Linux, where the supervisor is a subreaper, no descendant either.
     childless: bool,
 }
 
@@ -275,9 +275,9 @@ mod signals {
     }
 
     /// Gives the server what a login shell would: default dispositions, an empty mask, no inherited
-    /// descriptors; and has the kernel kill it if its warden is killed.
+    /// descriptors; and has the kernel kill it if its supervisor is killed.
     pub(super) fn restore_in(command: &mut Command) {
-        let warden = rustix::process::getpid();
+        let supervisor = rustix::process::getpid();
         let restore = move || {
             for signal in 1..=64 {
                 // SAFETY: SIG_DFL is valid for every signal, and one that cannot be set is an error
@@ -294,10 +294,10 @@ mod signals {
             close_on_exec();
             #[cfg(target_os = "linux")]
             rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-            if rustix::process::getppid() == Some(warden) {
+            if rustix::process::getppid() == Some(supervisor) {
                 Ok(())
             } else {
-                // The warden died in between: nobody would end this server.
+                // The supervisor died in between: nobody would end this server.
                 Err(io::Error::from_raw_os_error(libc::ESRCH))
             }
         };

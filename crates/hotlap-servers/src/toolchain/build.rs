@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::step::{self, Ended};
-use super::{Absence, probe};
+use super::{MissingToolchain, probe};
 use crate::launch::Launch;
 use crate::manifest::{FILE_NAME, Server};
-use crate::process::Warden;
+use crate::process::Supervisor;
 
 /// Written into a build's folder when all of it succeeded; holds the receipt.
 const DONE: &str = ".hotlap-built";
@@ -33,7 +33,7 @@ const STEP_LIMIT: Duration = Duration::from_secs(30 * 60);
 const RECEIPT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Lines of a failed command's output that are told.
-const LAST_WORDS: usize = 12;
+const LOG_TAIL: usize = 12;
 
 /// Memory that one build may want, in bytes: release builds with whole-program optimization stay
 /// under 1 GiB (620 MB for Crystal's, the largest known), and package managers with a JVM under
@@ -66,7 +66,7 @@ impl Built {
 pub enum Unready {
     /// The toolchain is not here.
     #[error(transparent)]
-    Absent(#[from] Absence),
+    Absent(#[from] MissingToolchain),
     /// The build failed.
     #[error(transparent)]
     Failed(#[from] BuildError),
@@ -83,9 +83,9 @@ pub struct BuildError {
     /// What came of it.
     pub cause: String,
     /// The last lines that the command printed.
-    pub last_words: Vec<String>,
+    pub log_tail: Vec<String>,
     /// What to do about it.
-    pub cure: String,
+    pub remedy: String,
 }
 
 /// What a build is doing.
@@ -129,7 +129,7 @@ pub struct Builder<'a> {
     /// The cache's folder; builds are in `builds/` under it.
     pub cache: &'a Path,
     /// How the supervisor of a build is started.
-    pub warden: &'a Warden,
+    pub supervisor: &'a Supervisor,
     /// Set to end what is under way.
     pub stop: &'a AtomicBool,
     /// Told what happens, from any thread.
@@ -237,9 +237,9 @@ impl Builder<'_> {
             writeln!(file, "$ {command}").map_err(|e| refused(log, e))?;
             let begin = file.metadata().map_or(0, |metadata| metadata.len());
             let output = (&file, log);
-            let ended = step::logged(argv, folder, output, self.warden, STEP_LIMIT, self.stop);
-            let last_words = last_lines(&mut file, begin);
-            self.judge(server, &command, ended, last_words, Some(log))?;
+            let ended = step::logged(argv, folder, output, self.supervisor, STEP_LIMIT, self.stop);
+            let log_tail = last_lines(&mut file, begin);
+            self.judge(server, &command, ended, log_tail, Some(log))?;
         }
         self.starts(server, folder)?;
         self.receipt(server, folder, receipt)
@@ -284,8 +284,8 @@ impl Builder<'_> {
                 server.command[0]
             ),
             cause: "no such file after the build".to_owned(),
-            last_words: Vec::new(),
-            cure: "name the file that the last build command makes".to_owned(),
+            log_tail: Vec::new(),
+            remedy: "name the file that the last build command makes".to_owned(),
         })
     }
 
@@ -294,7 +294,7 @@ impl Builder<'_> {
         server: &Server,
         command: &str,
         ended: io::Result<Ended>,
-        mut last_words: Vec<String>,
+        mut log_tail: Vec<String>,
         log: Option<&Path>,
     ) -> Result<(), BuildError> {
         let cause = match ended {
@@ -302,15 +302,15 @@ impl Builder<'_> {
             Ok(ended) => ended.to_string(),
             Err(error) => format!("cannot be started: {error}"),
         };
-        last_words.retain(|line| !line.trim().is_empty());
-        last_words.drain(..last_words.len().saturating_sub(LAST_WORDS));
-        let cure = self.cure(&last_words, log);
+        log_tail.retain(|line| !line.trim().is_empty());
+        log_tail.drain(..log_tail.len().saturating_sub(LOG_TAIL));
+        let remedy = self.remedy(&log_tail, log);
         let server = server.id.clone();
-        Err(BuildError { server, what: command.to_owned(), cause, last_words, cure })
+        Err(BuildError { server, what: command.to_owned(), cause, log_tail, remedy })
     }
 
-    fn cure(&self, last_words: &[String], log: Option<&Path>) -> String {
-        let said = |signs: &[&str]| last_words.iter().any(|l| signs.iter().any(|s| l.contains(s)));
+    fn remedy(&self, log_tail: &[String], log: Option<&Path>) -> String {
+        let said = |signs: &[&str]| log_tail.iter().any(|l| signs.iter().any(|s| l.contains(s)));
         if said(&["No space left on device", "ENOSPC", "os error 28"]) {
             return self.space();
         }
@@ -333,7 +333,7 @@ impl Builder<'_> {
     }
 
     fn refused(&self, server: &Server, what: &Path, error: &io::Error) -> BuildError {
-        let cure = match error.kind() {
+        let remedy = match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => self.space(),
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 "name a folder that you may write to in HOTLAP_CACHE".to_owned()
@@ -344,8 +344,8 @@ impl Builder<'_> {
             server: server.id.clone(),
             what: what.display().to_string(),
             cause: error.to_string(),
-            last_words: Vec::new(),
-            cure,
+            log_tail: Vec::new(),
+            remedy,
         }
     }
 

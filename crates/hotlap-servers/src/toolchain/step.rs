@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::process::{Exit, Process, Setting, StartError, Warden};
+use crate::process::{Exit, Process, Setting, StartError, Supervisor};
 
 /// Where an outer build puts what it makes: the server's program would go there too.
 const OUTER: [&str; 2] = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR"];
@@ -96,7 +96,7 @@ pub(crate) fn logged(
     argv: &[String],
     cwd: &Path,
     (log, path): (&File, &Path),
-    warden: &Warden,
+    supervisor: &Supervisor,
     limit: Duration,
     stop: &AtomicBool,
 ) -> io::Result<Ended> {
@@ -107,8 +107,8 @@ pub(crate) fn logged(
         cpus: Vec::new(),
         log: path.to_owned(),
     };
-    let warden = warden.clone().without(&OUTER);
-    let started = Process::start_with_log(&setting, &warden, log.try_clone()?);
+    let supervisor = supervisor.clone().without(&OUTER);
+    let started = Process::start_with_log(&setting, &supervisor, log.try_clone()?);
     let mut process = started.map_err(|error| match error {
         StartError::Program { cause, .. } => cause,
         other => io::Error::other(other),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use hotlap_load::http::{Answer, Framing};
 
 use super::client::Wire;
-use super::{Check, Demand, Report, Verifier};
+use super::{Check, Report, Requirements, Verifier};
 use crate::contract::{Content, Exchange, described};
 use crate::manifest::Kind;
 
@@ -64,16 +64,16 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// A check of whatever is asked of every server, strangers too.
+    /// A check of whatever is asked of every server, custom servers too.
     fn require(&mut self, name: &str, expected: &str, outcome: Outcome) {
         self.report.required.push(check(name, expected, outcome));
     }
 
-    /// A check that is required of the catalogue and a badge of a stranger.
+    /// A check that is required of the catalogue and a conformance check of a custom server.
     fn expect(&mut self, name: &str, expected: &str, outcome: Outcome) {
-        let list = match self.verifier.demand {
-            Demand::Catalogue { .. } => &mut self.report.required,
-            Demand::Stranger => &mut self.report.badges,
+        let list = match self.verifier.requirements {
+            Requirements::Catalogue { .. } => &mut self.report.required,
+            Requirements::Custom => &mut self.report.conformance,
         };
         list.push(check(name, expected, outcome));
     }
@@ -134,7 +134,7 @@ impl<'a> Bench<'a> {
                 (answer, now, outcome)
             };
             let mut asked = ask();
-            for _ in 1..self.verifier.demand.tries() {
+            for _ in 1..self.verifier.requirements.tries() {
                 if asked.2.is_err() {
                     asked = ask();
                 }
@@ -191,7 +191,10 @@ impl<'a> Bench<'a> {
     }
 
     fn manners(&mut self) {
-        let keeps = !matches!(self.verifier.demand, Demand::Catalogue { keep_alive: false, .. });
+        let keeps = !matches!(
+            self.verifier.requirements,
+            Requirements::Catalogue { keep_alive: false, .. }
+        );
         let outcome = self.keep_alive();
         if keeps {
             self.expect("keep-alive", "the connection is kept (RFC 9112 section 9.3)", outcome);
@@ -200,7 +203,7 @@ impl<'a> Bench<'a> {
             let says = if says { Ok(()) } else { Err("no Connection: close".to_owned()) };
             self.expect("says close", "Connection: close with each (RFC 9112 section 9.6)", says);
             let kept = "the connection is kept (RFC 9112 section 9.3)";
-            self.report.badges.push(check("keep-alive", kept, outcome));
+            self.report.conformance.push(check("keep-alive", kept, outcome));
         }
         let outcome = self.split();
         self.expect("split request", "one answer to one request in two pieces", outcome);
@@ -210,7 +213,7 @@ impl<'a> Bench<'a> {
         if keeps {
             self.expect("pipelining", expected, outcome);
         } else {
-            self.report.badges.push(check("pipelining", expected, outcome));
+            self.report.conformance.push(check("pipelining", expected, outcome));
         }
         let outcome = self.close();
         self.expect("close", "Connection: close obeyed (RFC 9112 section 9.6)", outcome);
@@ -219,12 +222,14 @@ impl<'a> Bench<'a> {
             // A refusal that says what it is misleads nobody (RFC 9110 section 15.6.6).
             Ok(Old::Refused) => {
                 let refused = Err("505, and a close".to_owned());
-                self.report.badges.push(check("HTTP/1.0", expected, refused));
+                self.report.conformance.push(check("HTTP/1.0", expected, refused));
             }
             outcome => self.expect("HTTP/1.0", expected, outcome.map(drop)),
         }
-        let kind_demands =
-            matches!(self.verifier.demand, Demand::Catalogue { kind: Kind::Framework, .. });
+        let kind_demands = matches!(
+            self.verifier.requirements,
+            Requirements::Catalogue { kind: Kind::Framework, .. }
+        );
         if kind_demands || self.verifier.contract.knows_paths {
             let outcome = self.unknown_path();
             self.expect("unknown path", "404 (RFC 9110 section 15.5.5)", outcome);

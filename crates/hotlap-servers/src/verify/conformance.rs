@@ -1,4 +1,4 @@
-//! What is told and not required: sane behaviour beyond what a race needs, each by its rule.
+//! What is told and not required: sane behaviour beyond what an experiment needs, each by its rule.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ use crate::contract::{Exchange, described};
 /// second.
 const DATE_SLACK_S: i64 = 2;
 
-/// How long a badge waits for an answer; a server that has none is told from a slow one elsewhere.
+/// How long a conformance check waits for an answer; a server that has none is told from a slow one elsewhere.
 const LIMIT: Duration = Duration::from_secs(1);
 
 type Outcome = Result<(), String>;
@@ -29,7 +29,7 @@ struct Badges<'a> {
 pub(super) fn run(verifier: &Verifier<'_>, bench: &Bench<'_>) -> Vec<Check> {
     let main = &verifier.contract.exchanges[0];
     let b = Badges { verifier, bench, host: verifier.host, path: &main.path };
-    let mut badges = vec![
+    let mut conformance = vec![
         check("HEAD", "as GET, without the body (RFC 9110 section 9.3.2)", b.head()),
         check("unknown method", "4xx or 501 (RFC 9110 section 9.1)", b.unknown_method()),
         check("unknown path", "404 (RFC 9110 section 15.5.5)", bench.unknown_path()),
@@ -45,11 +45,11 @@ pub(super) fn run(verifier: &Verifier<'_>, bench: &Bench<'_>) -> Vec<Check> {
     ];
     if verifier.rude {
         let outcome = b.large_header();
-        badges.push(check("64 KiB header", "answered, or 4xx (RFC 6585 section 5)", outcome));
+        conformance.push(check("64 KiB header", "answered, or 4xx (RFC 6585 section 5)", outcome));
     }
     // Last, because by now most of the second is over in which it has to move.
-    badges.push(check("Date", "right, and moving (RFC 9110 section 6.6.1)", b.date()));
-    badges
+    conformance.push(check("Date", "right, and moving (RFC 9110 section 6.6.1)", b.date()));
+    conformance
 }
 
 impl Badges<'_> {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hotlap_servers::process::{Process, Setting, Standby, Warden};
+use hotlap_servers::process::{Process, Setting, Standby, Supervisor};
 use hotlap_servers::tree::{self, Member};
 
 /// A hang is an error; a busy machine is not.
@@ -21,8 +21,8 @@ pub fn program() -> PathBuf {
     program
 }
 
-pub fn warden() -> Warden {
-    Warden::new(program(), &["warden"])
+pub fn supervisor() -> Supervisor {
+    Supervisor::new(program(), &["supervisor"])
 }
 
 pub fn setting(folder: &Path, argv: &[&str]) -> Setting {
@@ -37,7 +37,7 @@ pub fn setting(folder: &Path, argv: &[&str]) -> Setting {
 
 #[allow(dead_code, reason = "not each test needs it")]
 pub fn shell(folder: &Path, script: &str) -> Process {
-    Standby::new(&setting(folder, &["sh", "-c", script]), &warden()).unwrap().go().unwrap()
+    Standby::new(&setting(folder, &["sh", "-c", script]), &supervisor()).unwrap().go().unwrap()
 }
 
 /// Waits until something is so.

@@ -29,17 +29,17 @@ pub fn of_alone(run: &Run, (server, load): (usize, usize), laps: &[&Lap]) -> Vec
     let mut costs = BTreeMap::<u32, Share>::new();
     for lap in laps {
         if let Some(share) = lap.cost_share() {
-            let sum = costs.entry(lap.heat).or_default();
+            let sum = costs.entry(lap.restart).or_default();
             *sum = sum.and(share);
         }
     }
     let starts = run.starts.iter().filter(|start| start.server == server);
     let alone = starts.filter_map(|start| {
         let warmup = start.warmups.iter().find(|warmup| warmup.load == load)?;
-        Some((start.heat, warmup.alone_cost_ns?))
+        Some((start.restart, warmup.alone_cost_ns?))
     });
-    let reading = |(heat, alone): (u32, f64)| {
-        Some(Reading { heat, block: 0, value: costs.get(&heat)?.value()? / alone })
+    let reading = |(restart, alone): (u32, f64)| {
+        Some(Reading { restart, round: 0, value: costs.get(&restart)?.value()? / alone })
     };
     alone.filter_map(reading).collect()
 }
@@ -47,7 +47,7 @@ pub fn of_alone(run: &Run, (server, load): (usize, usize), laps: &[&Lap]) -> Vec
 /// What probes found for a server under a load: its cost in slices over that when left running.
 #[must_use]
 pub fn in_slices(run: &Run, load: usize, server: usize) -> Option<Estimate> {
-    let is_own = |probed: &&Probed| probed.entrant == server && probed.load == load;
+    let is_own = |probed: &&Probed| probed.participant == server && probed.load == load;
     run.schedule.probed.iter().find(is_own).map(|probed| probed.ratio)
 }
 
@@ -56,7 +56,8 @@ pub fn in_slices(run: &Run, load: usize, server: usize) -> Option<Estimate> {
 /// added as independent errors), 0 where they agree or one is unknown. All probes are of one load.
 #[must_use]
 pub fn proven_shift(probed: &[Probed], (server, other): (usize, usize)) -> f64 {
-    let probed = |server| probed.iter().find(|probed| probed.entrant == server).map(|p| p.ratio);
+    let probed =
+        |server| probed.iter().find(|probed| probed.participant == server).map(|p| p.ratio);
     let (Some(one), Some(two)) = (probed(server), probed(other)) else { return 0.0 };
     let half = |ratio: &Estimate| (ratio.high / ratio.low).ln() / 2.0;
     let shift = (one.value / two.value).ln().abs() - half(&one).hypot(half(&two));
@@ -76,8 +77,8 @@ mod tests {
     use super::*;
 
     fn shift(one: (f64, f64), two: (f64, f64)) -> f64 {
-        let probed = |entrant, (value, half): (f64, f64)| Probed {
-            entrant,
+        let probed = |participant, (value, half): (f64, f64)| Probed {
+            participant,
             load: 0,
             slice_ms: 12.0,
             ratio: Estimate { value, low: value / half, high: value * half },

@@ -4,7 +4,7 @@ use hotlap_stats::{Estimate, Verdict};
 
 use super::compare::{Found, ServerPair};
 use super::{Analysis, Measure, ServerComparison, is_compared};
-use crate::model::{Gate, Lap, Run};
+use crate::model::{Lap, Run, Violation};
 
 /// A difference in microseconds per request, and the verdict on its ratio; `None` where it is not
 /// known.
@@ -113,8 +113,8 @@ pub fn side_effect(run: &Run, load: usize, server: usize) -> Option<SideEffect> 
     let own = |l: &&Lap| l.server == server && l.load == load && l.rate == rate;
     let laps = || run.laps.iter().filter(own);
     let (mut failed, mut required, mut happened) = (0, 0, 0);
-    for gate in laps().flat_map(|l| &l.failed) {
-        if let Gate::SideEffect { expected, counted } = gate {
+    for violation in laps().flat_map(|l| &l.failed) {
+        if let Violation::SideEffect { expected, counted } = violation {
             (failed, required, happened) = (failed + 1, required + expected, happened + counted);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hotlap_bench::lap::{Share, Usage, rates, readings, silent_blocks};
+use hotlap_bench::lap::{Share, Usage, rates, readings, silent_rounds};
 use hotlap_load::Failures;
 use hotlap_servers::counters::Counted;
 use hotlap_stats::estimate::{level, median};
@@ -12,7 +12,7 @@ use hotlap_stats::{Estimate, Reading};
 use super::compare::ServerComparison;
 use super::latency::{Times, known};
 use super::{Measure, PerMeasure, bias, confidence};
-use crate::model::{Gate, Lap, Run, Warmup};
+use crate::model::{Lap, Run, Violation, Warmup};
 
 /// A server keeps up with the rate that a load offers if it answers at least this share of the
 /// requests that become due.
@@ -105,7 +105,7 @@ impl MeasuredServer {
             level: PerMeasure::of(|measure| level(&readings[measure], confidence)),
             readings,
             of_alone: level(&bias::of_alone(run, (server, load), &good), confidence),
-            silent_rounds: silent_blocks(responses(&good)),
+            silent_rounds: silent_rounds(responses(&good)),
             against: None,
             service: Times::merged(good.iter().map(|lap| Times::of(lap, offered.is_some()))),
             response: paced
@@ -163,11 +163,11 @@ fn quotient(parts: impl Iterator<Item = (u64, u64)>) -> Option<f64> {
 fn readings_of(laps: &[&Lap], offered: Option<f64>) -> PerMeasure<Vec<Reading>> {
     let mut rounds = BTreeMap::<(u32, u32), Vec<&Lap>>::new();
     for lap in laps {
-        rounds.entry((lap.heat, lap.block)).or_default().push(lap);
+        rounds.entry((lap.restart, lap.round)).or_default().push(lap);
     }
     let each = |figure: &dyn Fn(&[&Lap]) -> Option<f64>| {
-        let reading = |(&(heat, block), laps): (&(u32, u32), &Vec<&Lap>)| {
-            Some(Reading { heat, block, value: figure(laps)? })
+        let reading = |(&(restart, round), laps): (&(u32, u32), &Vec<&Lap>)| {
+            Some(Reading { restart, round, value: figure(laps)? })
         };
         rounds.iter().filter_map(reading).collect()
     };
@@ -181,7 +181,7 @@ fn readings_of(laps: &[&Lap], offered: Option<f64>) -> PerMeasure<Vec<Reading>> 
         let most = laps.iter().filter_map(|l| Some(l.usage.as_ref()?.rss_bytes)).max();
         most.filter(|bytes| *bytes > 0).map(|bytes| bytes as f64)
     };
-    let spent = |lap: &&Lap| Some((lap.heat, lap.block, lap.cost_share()?));
+    let spent = |lap: &&Lap| Some((lap.restart, lap.round, lap.cost_share()?));
     PerMeasure {
         requests_per_s: rates(responses(laps)),
         cost: readings(laps.iter().filter_map(spent)),
@@ -193,7 +193,7 @@ fn readings_of(laps: &[&Lap], offered: Option<f64>) -> PerMeasure<Vec<Reading>> 
 
 /// What each lap adds to the requests/s of its round.
 fn responses<'a>(laps: &'a [&Lap]) -> impl Iterator<Item = (u32, u32, Share)> + 'a {
-    laps.iter().map(|lap| (lap.heat, lap.block, lap.rate_share()))
+    laps.iter().map(|lap| (lap.restart, lap.round, lap.rate_share()))
 }
 
 /// Whether laps at a rate answered what was offered, but for one request that each lap's edge cuts.
@@ -205,8 +205,8 @@ fn keeps_up(laps: &[&Lap]) -> bool {
 
 /// Wrong responses of a lap.
 fn wrong(lap: &Lap) -> u64 {
-    let of = |gate: &Gate| match gate {
-        Gate::WrongAnswers { wrong, .. } => *wrong,
+    let of = |violation: &Violation| match violation {
+        Violation::WrongAnswers { wrong, .. } => *wrong,
         _ => 0,
     };
     lap.failed.iter().map(of).sum()

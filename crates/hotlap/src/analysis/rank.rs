@@ -59,7 +59,7 @@ impl Analysis {
         let measured = &self.servers[server];
         let is_by_cost = measured.generator_limited || measured.keeps_up;
         let by = if is_by_cost { Measure::Cost } else { Measure::Rate };
-        let mut restarts: Vec<u32> = measured.readings[by].iter().map(|r| r.heat).collect();
+        let mut restarts: Vec<u32> = measured.readings[by].iter().map(|r| r.restart).collect();
         restarts.dedup();
         measured.wrong == 0
             && restarts.len() >= LEAST_RESTARTS as usize

@@ -94,7 +94,7 @@ impl Parameter {
 /// first.
 fn families(run: &Run) -> Vec<Vec<(usize, usize)>> {
     let mut families: Vec<(&str, Vec<(usize, usize)>)> = Vec::new();
-    for (index, server) in run.servers.iter().enumerate().filter(|(_, s)| s.retired.is_none()) {
+    for (index, server) in run.servers.iter().enumerate().filter(|(_, s)| s.failure.is_none()) {
         let Some(cpus) = server.part.cpus else { continue };
         match families.iter_mut().find(|(base, _)| *base == server.part.base) {
             Some((_, members)) => members.push((index, cpus)),

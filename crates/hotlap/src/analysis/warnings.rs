@@ -6,7 +6,7 @@ use hotlap_stats::estimate::median;
 use hotlap_stats::{Estimate, Reading};
 
 use super::{Analysis, Measure, MeasuredServer, bias, is_shown};
-use crate::model::{Class, Gate, Lap, Role, Run};
+use crate::model::{Class, Lap, Role, Run, Violation};
 
 /// Rounds of a restart that are needed to see whether a server's cost changed in it.
 const ROUNDS_FOR_A_CHANGE: usize = 6;
@@ -78,7 +78,7 @@ pub struct LeftOut {
     pub laps: usize,
     /// The first failed validity check of each lap that does not count: of each kind the first, and
     /// how many laps failed it; the most frequent first.
-    pub checks: Vec<(Gate, usize)>,
+    pub checks: Vec<(Violation, usize)>,
 }
 
 impl LeftOut {
@@ -142,7 +142,7 @@ fn generator_limited(run: &Run, analysis: &Analysis) -> Option<Warning> {
 fn cost_change(costs: &[Reading]) -> Option<f64> {
     let mut restarts = BTreeMap::<u32, Vec<f64>>::new();
     for reading in costs {
-        restarts.entry(reading.heat).or_default().push(reading.value);
+        restarts.entry(reading.restart).or_default().push(reading.value);
     }
     let change = |rounds: &Vec<f64>| {
         let third = rounds.len() / 3;
@@ -171,10 +171,12 @@ fn waits_for_acknowledgements(measured: &MeasuredServer) -> bool {
 pub fn left_out(run: &Run, load: usize, server: usize, are_main: bool) -> Option<LeftOut> {
     let own = |l: &&Lap| l.server == server && l.load == load && run.is_main(l) == are_main;
     let laps: Vec<&Lap> = run.laps.iter().filter(own).collect();
-    let mut checks: Vec<(Gate, usize)> = Vec::new();
-    for failed in laps.iter().filter_map(|lap| lap.failed.iter().find(|gate| gate.invalidates())) {
+    let mut checks: Vec<(Violation, usize)> = Vec::new();
+    for failed in
+        laps.iter().filter_map(|lap| lap.failed.iter().find(|violation| violation.invalidates()))
+    {
         let is_same =
-            |known: &Gate| std::mem::discriminant(known) == std::mem::discriminant(failed);
+            |known: &Violation| std::mem::discriminant(known) == std::mem::discriminant(failed);
         match checks.iter_mut().find(|(known, _)| is_same(known)) {
             Some((_, times)) => *times += 1,
             None => checks.push((failed.clone(), 1)),
@@ -190,7 +192,7 @@ fn never_steady(run: &Run) -> Option<Warning> {
         let classes: Vec<Class> = own.map(|w| w.class).collect();
         let never = classes.iter().filter(|c| **c == Class::NeverSteady).count();
         // One start of many that a neighbour disturbed says nothing about the server.
-        never * 2 > classes.len() && run.servers[server].role != Role::Double
+        never * 2 > classes.len() && run.servers[server].role != Role::Control
     };
     let servers: Vec<usize> = (0..run.servers.len()).filter(is_unsteady).collect();
     (!servers.is_empty()).then_some(Warning::NeverSteady { servers })
@@ -200,7 +202,7 @@ fn never_steady(run: &Run) -> Option<Warning> {
 fn notes(run: &Run) -> Vec<Warning> {
     let mut found: Vec<(String, Vec<usize>)> = Vec::new();
     let servers = 0..run.servers.len();
-    for server in servers.filter(|server| run.servers[*server].role != Role::Double) {
+    for server in servers.filter(|server| run.servers[*server].role != Role::Control) {
         for note in notes_of(run, server) {
             match found.iter_mut().find(|(known, _)| *known == note) {
                 None => found.push((note, vec![server])),

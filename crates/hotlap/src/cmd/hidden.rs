@@ -1,4 +1,4 @@
-//! What hotlap starts itself as: the warden of a server, the ceiling, a server of known behaviour.
+//! What hotlap starts itself as: the supervisor of a server, the ceiling, a server of known behaviour.
 //! One binary is enough for all of them.
 
 use std::ffi::OsString;
@@ -9,11 +9,11 @@ use hotlap_ceiling::{Hello, Known, serve};
 
 use crate::exit::Exit;
 
-/// The warden of one server; its orders come over stdin.
+/// The supervisor of one server; its orders come over stdin.
 ///
 /// # Errors
 /// None: how it ends is its exit code.
-pub fn warden() -> anyhow::Result<Exit> {
+pub fn supervisor() -> anyhow::Result<Exit> {
     match hotlap_servers::process::supervisor::main() {
         code if code == ExitCode::SUCCESS => Ok(Exit::Ok),
         _ => Ok(Exit::Error),

@@ -2,7 +2,7 @@
 //! elsewhere. It is read without scripts too; the script sorts, points, hides and copies.
 //!
 //! Everything shown was worked out before: this file puts it into tags. All text goes through
-//! [`escaped`], since names, commands and last words come from outside.
+//! [`escaped`], since names, commands and last lines come from outside.
 
 mod chart;
 mod charts;
@@ -137,7 +137,7 @@ fn headline(report: &Report) -> Vec<String> {
     if let (2.., Some(first)) = (report.tables.len(), report.tables.iter().find_map(first)) {
         return vec![first];
     }
-    let steps = report.ladder.iter().map(|step| &step.sentence);
+    let steps = report.layers.iter().map(|step| &step.sentence);
     let said: Vec<String> = steps.chain(&report.sentences).cloned().collect();
     if !said.is_empty() {
         return said;
@@ -172,7 +172,7 @@ fn warnings(report: &Report) -> String {
 }
 
 fn failure(failed: &Failed) -> String {
-    let words = failed.why.last_words.join("\n");
+    let words = failed.why.log_tail.join("\n");
     let words = match words.is_empty() {
         true => String::new(),
         false => format!("<pre>{}</pre>", escaped(&words)),
@@ -184,7 +184,7 @@ fn failure(failed: &Failed) -> String {
         escaped(&failed.why.phase),
         escaped(&failed.why.cause),
         escaped(&failed.command),
-        escaped(&failed.why.cure),
+        escaped(&failed.why.remedy),
     )
 }
 
@@ -304,7 +304,7 @@ const COLUMNS: [Column; 13] = [
     ("memory", |r| text(r.rss_mb.as_ref()), |r| value(r.rss_mb.as_ref())),
     ("errors", |r| escaped(&count(r.errors)), |r| Some(r.errors as f64)),
     ("ready", |r| text(r.ready_ms.as_ref()), |r| value(r.ready_ms.as_ref())),
-    ("checks", |r| escaped(&r.badges), |_| None),
+    ("checks", |r| escaped(&r.conformance), |_| None),
     ("laps", lap_count, |r| Some(f64::from(r.laps.0))),
 ];
 
@@ -500,9 +500,9 @@ fn about(report: &Report) -> String {
     }
     let schedule = &run.schedule;
     let frozen = if schedule.freeze { ", servers out of their slice frozen" } else { "" };
-    let size = match (schedule.heats, schedule.blocks) {
-        (0, _) | (_, 0) => "as many heats and blocks as the time allows".to_owned(),
-        (heats, blocks) => format!("{heats} heats × {blocks} blocks"),
+    let size = match (schedule.restarts, schedule.rounds) {
+        (0, _) | (_, 0) => "as many restarts and rounds as the time allows".to_owned(),
+        (restarts, rounds) => format!("{restarts} restarts × {rounds} rounds"),
     };
     item("planned", &format!("{size}, {} s in all{frozen}", schedule.budget_s));
     for (name, value) in &report.host.facts.facts {
@@ -515,17 +515,17 @@ fn about(report: &Report) -> String {
     )
 }
 
-/// A line a block: who ran in which order.
+/// A line a round: who ran in which order.
 fn order(report: &Report) -> String {
     let mut out = String::new();
     let mut last = None;
     for lap in &report.laps {
-        let block = (lap.load, lap.heat, lap.block, lap.rate.is_some());
-        let lead = match last == Some(block) {
+        let round = (lap.load, lap.restart, lap.round, lap.rate.is_some());
+        let lead = match last == Some(round) {
             true => " · ".to_owned(),
-            false => format!("\nheat {} block {}: ", lap.heat, lap.block),
+            false => format!("\nheat {} round {}: ", lap.restart, lap.round),
         };
-        last = Some(block);
+        last = Some(round);
         out += &lead;
         out += &lap.server;
     }
@@ -564,8 +564,8 @@ fn lap_data(report: &Report, cast: &Cast) -> String {
             serde_json::json!([
                 server,
                 l.load + 1,
-                l.heat,
-                l.block,
+                l.restart,
+                l.round,
                 l.place,
                 l.at_s,
                 l.rate,

@@ -24,8 +24,8 @@ pub fn render(report: &Report) -> String {
         let text = format!(
             "{}\n{}\n{}",
             failed.command,
-            failed.why.last_words.join("\n"),
-            failed.why.cure
+            failed.why.log_tail.join("\n"),
+            failed.why.remedy
         );
         let message = format!("{}: {}", failed.why.phase, failed.why.cause);
         cases.push(case(&name, "", &fault("failure", &message, &text)));

@@ -31,7 +31,7 @@ pub fn render(report: &Report) -> String {
         }
         out += &standings(table);
         out += &published(table);
-        out += &ladder(report, table.load);
+        out += &layers(report, table.load);
     }
     for scaling in &report.scaling {
         out += &format!("- {}\n", escape(&scaling.sentence));
@@ -52,13 +52,13 @@ pub fn render(report: &Report) -> String {
             escape(&failed.why.phase),
             escape(&failed.why.cause)
         );
-        if !failed.why.cure.is_empty() {
-            out += &format!(": {}", escape(&failed.why.cure));
+        if !failed.why.remedy.is_empty() {
+            out += &format!(": {}", escape(&failed.why.remedy));
         }
         out.push('\n');
-        if !failed.why.last_words.is_empty() {
+        if !failed.why.log_tail.is_empty() {
             let lines: Vec<String> =
-                failed.why.last_words.iter().map(|l| format!("      {}\n", visible(l))).collect();
+                failed.why.log_tail.iter().map(|l| format!("      {}\n", visible(l))).collect();
             out += &format!("\n{}\n", lines.concat());
         }
         for then in &failed.published {
@@ -87,7 +87,7 @@ fn standings(table: &LoadResults) -> String {
         return String::new();
     }
     let has = |of: fn(&Row) -> bool| table.rows.iter().any(of);
-    let (rated, badged) = (has(|r| r.response.is_some()), has(|r| !r.badges.is_empty()));
+    let (rated, badged) = (has(|r| r.response.is_some()), has(|r| !r.conformance.is_empty()));
     let mut heads = vec![
         "",
         "server",
@@ -120,7 +120,7 @@ fn standings(table: &LoadResults) -> String {
             cells.push(text(at.and_then(|l| l.p99.as_ref())));
         }
         if badged {
-            cells.push(row.badges.clone());
+            cells.push(row.conformance.clone());
         }
         out += &format!("| {} |\n", cells.join(" | "));
     }
@@ -219,8 +219,8 @@ fn absent(report: &Report) -> String {
     out
 }
 
-fn ladder(report: &Report, load: usize) -> String {
-    let steps: Vec<_> = report.ladder.iter().filter(|s| s.load == load).collect();
+fn layers(report: &Report, load: usize) -> String {
+    let steps: Vec<_> = report.layers.iter().filter(|s| s.load == load).collect();
     if steps.is_empty() {
         return String::new();
     }

@@ -1,7 +1,7 @@
 //! The table and the sentences, for a terminal of any width.
 //!
 //! Where the table does not fit, its headers go on two lines, and then columns go in this order:
-//! badges, errors (never while there are any), memory, p50, of ceiling, p99. Names are shortened
+//! conformance checks, errors (never while there are any), memory, p50, of ceiling, p99. Names are shortened
 //! last. What is left out is in the exports.
 
 pub mod comparison;
@@ -64,7 +64,7 @@ pub fn render(report: &Report, width: usize, color: bool) -> String {
             out += &painted(&wrap(sentence, 2, width), ink.bold, ink.off);
         }
         out += &response_times(table, width, ink);
-        out += &ladder(report, table, width, ink);
+        out += &layers(report, table, width, ink);
         for page in table.sources() {
             out += &published(&page, width, ink);
         }
@@ -145,8 +145,8 @@ fn response_times(table: &LoadResults, width: usize, ink: Ink) -> String {
 }
 
 /// What each step of a ladder costs.
-fn ladder(report: &Report, table: &LoadResults, width: usize, ink: Ink) -> String {
-    let steps: Vec<&LayerStep> = report.ladder.iter().filter(|s| s.load == table.load).collect();
+fn layers(report: &Report, table: &LoadResults, width: usize, ink: Ink) -> String {
+    let steps: Vec<&LayerStep> = report.layers.iter().filter(|s| s.load == table.load).collect();
     if steps.len() < TABLED {
         return steps.iter().map(|step| wrap(&step.sentence, 2, width)).collect();
     }
@@ -174,7 +174,7 @@ fn set(columns: Vec<Column>, width: usize, ink: Ink) -> String {
 
 fn standings(table: &LoadResults, width: usize, ink: Ink) -> String {
     let any_errors = table.rows.iter().any(|r| r.errors > 0);
-    let any_badges = table.rows.iter().any(|r| !r.badges.is_empty());
+    let any_conformance = table.rows.iter().any(|r| !r.conformance.is_empty());
     let cells = |of: fn(&Row) -> String| table.rows.iter().map(of).collect::<Vec<_>>();
     let mut columns = vec![
         Column::left("", "", cells(rank)),
@@ -191,8 +191,8 @@ fn standings(table: &LoadResults, width: usize, ink: Ink) -> String {
     }
     let errors = Column::right("errors", "errors", cells(|r| number::count(r.errors)));
     columns.push(if any_errors { errors } else { errors.goes(2) });
-    if any_badges {
-        columns.push(Column::right("checks", "checks", cells(|r| r.badges.clone())).goes(1));
+    if any_conformance {
+        columns.push(Column::right("checks", "checks", cells(|r| r.conformance.clone())).goes(1));
     }
     let layout = Layout::fit(columns, width.saturating_sub(2));
     let mut out = String::new();
@@ -236,11 +236,11 @@ fn failure(failed: &Failed, width: usize, ink: Ink) -> String {
     let lead = format!("{} failed ({}): {}", failed.name, failed.why.phase, failed.why.cause);
     out += &painted(&wrap(&lead, 2, width), ink.red, ink.off);
     out += &format!("    $ {}\n", visible(&failed.command));
-    for line in &failed.why.last_words {
+    for line in &failed.why.log_tail {
         out += &format!("    {}| {}{}\n", ink.dim, visible(line), ink.off);
     }
-    if !failed.why.cure.is_empty() {
-        out += &wrap(&failed.why.cure, 4, width);
+    if !failed.why.remedy.is_empty() {
+        out += &wrap(&failed.why.remedy, 4, width);
     }
     for then in &failed.published {
         out += &hanging(&then.sentence_with_doubt(), 4, width);

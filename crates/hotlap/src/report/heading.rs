@@ -104,7 +104,7 @@ impl HostView {
 fn question_words(question: Question) -> &'static str {
     match question {
         Question::Compare => "which is faster?",
-        Question::Ladder => "what does each step cost?",
+        Question::Layers => "what does each step cost?",
         Question::Scale => "how does it scale?",
         Question::Stress => "what becomes of it when others misbehave?",
     }
@@ -149,11 +149,12 @@ fn title(run: &Run) -> Vec<String> {
     {
         parts.push(format!("server on {server}, generator on {generator}"));
     }
-    let heats = run.laps.iter().map(|l| l.heat + 1).max().unwrap_or(0);
-    let blocks = run.laps.iter().filter(|l| run.is_main(l)).map(|l| l.block + 1).max();
-    if let Some(blocks) = blocks {
-        let (heats, blocks) = (plural(heats as usize, "heat"), plural(blocks as usize, "block"));
-        parts.push(format!("{heats} × {blocks}"));
+    let restarts = run.laps.iter().map(|l| l.restart + 1).max().unwrap_or(0);
+    let rounds = run.laps.iter().filter(|l| run.is_main(l)).map(|l| l.round + 1).max();
+    if let Some(rounds) = rounds {
+        let (restarts, rounds) =
+            (plural(restarts as usize, "restart"), plural(rounds as usize, "round"));
+        parts.push(format!("{restarts} × {rounds}"));
         parts.extend(schedule.slice_ms.map(|ms| format!("slices of {}", slice_words(ms))));
     }
     parts

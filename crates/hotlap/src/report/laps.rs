@@ -14,8 +14,8 @@ use crate::text::number::rounded;
 pub struct StartView {
     /// Name of the server.
     pub server: String,
-    /// Which heat, from 1.
-    pub heat: u32,
+    /// Which restart, from 1.
+    pub restart: u32,
     /// Time to the first correct response, in milliseconds; `None` for a server that ran already.
     pub ready_ms: Option<f64>,
     /// Memory before any load, in MB; `None` where it is not known.
@@ -46,11 +46,11 @@ pub struct LapView {
     pub server: String,
     /// Which load, as an index.
     pub load: usize,
-    /// Which heat, from 1.
-    pub heat: u32,
-    /// Which block, from 1.
-    pub block: u32,
-    /// Which place in the block, from 1.
+    /// Which restart, from 1.
+    pub restart: u32,
+    /// Which round, from 1.
+    pub round: u32,
+    /// Which place in the round, from 1.
     pub place: u32,
     /// The rate at which requests were due; `None` for a closed loop.
     pub rate: Option<f64>,
@@ -102,7 +102,7 @@ impl StartView {
     pub(super) fn of(run: &Run, start: &model::Start) -> Self {
         Self {
             server: run.servers[start.server].name.clone(),
-            heat: start.heat + 1,
+            restart: start.restart + 1,
             ready_ms: start.ready_ms.map(rounded),
             rss_mb: start.rss_bytes.map(|bytes| rounded(bytes as f64 / 1e6)),
             warmups: start
@@ -138,8 +138,8 @@ impl LapView {
         Self {
             server: run.servers[lap.server].name.clone(),
             load: lap.load,
-            heat: lap.heat + 1,
-            block: lap.block + 1,
+            restart: lap.restart + 1,
+            round: lap.round + 1,
             place: lap.place + 1,
             rate: lap.rate.map(rounded),
             at_s: lap.at_ms as f64 / 1e3,
@@ -169,7 +169,7 @@ impl LapView {
                 .iter()
                 .map(|t| (t.answers > 0).then(|| ms(t.max_ns as f64)))
                 .collect(),
-            doubts: lap.failed.iter().map(warnings::gate).collect(),
+            doubts: lap.failed.iter().map(warnings::violation).collect(),
             counts: lap.counts(),
         }
     }

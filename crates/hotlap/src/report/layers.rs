@@ -14,9 +14,9 @@ use crate::text::number::count;
 pub struct LayerStep {
     /// Which load, as an index.
     pub load: usize,
-    /// The lower rung.
+    /// The lower step.
     pub from: String,
-    /// The upper rung.
+    /// The upper step.
     pub to: String,
     /// Both as a table calls them, the upper one first: variants of one server without its name.
     #[serde(skip)]
@@ -25,11 +25,11 @@ pub struct LayerStep {
     pub cpu_us: Option<Figure>,
     /// What the step costs, in microseconds of wall time a request (1/rate).
     pub wall_us: Option<Figure>,
-    /// The upper rung's requests/s over the lower's.
+    /// The upper step's requests/s over the lower's.
     pub requests_per_s: Option<Figure>,
-    /// The upper rung's CPU time a request over the lower's.
+    /// The upper step's CPU time a request over the lower's.
     pub cost: Option<Figure>,
-    /// What is wrong with the upper rung's side effect; empty where nothing is.
+    /// What is wrong with the upper step's side effect; empty where nothing is.
     pub side_effect: String,
     /// What speaks against the CPU time, in a word or two; empty where nothing does.
     #[serde(skip)]
@@ -63,7 +63,7 @@ impl LayerStep {
             },
             short: (short(to, from).to_owned(), short(from, to).to_owned()),
             caution: match (is_priced, step.cpu_us) {
-                (false, _) => "no rung: see below",
+                (false, _) => "no step: see below",
                 (true, None) => "too few laps",
                 (true, Some((difference, verdict))) => caution(&difference, verdict),
             },
@@ -83,7 +83,7 @@ pub(super) fn side_effect(SideEffect { required, counted }: SideEffect) -> Strin
     let less = if counted < required { "work was dropped" } else { "work was done twice" };
     format!(
         "its side effect happened {} times where it had to {} times ({less}), so that it is no \
-         rung to be priced",
+         step to be priced",
         count(counted),
         count(required)
     )

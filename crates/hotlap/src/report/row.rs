@@ -75,7 +75,7 @@ pub struct Row {
     /// How it warmed up, in words.
     pub warmup: String,
     /// Reported checks that it passes: `11/14`; empty where none were made.
-    pub badges: String,
+    pub conformance: String,
     /// What else is known of it.
     pub notes: Vec<String>,
     /// What was published for it elsewhere, beside what was measured here.
@@ -140,7 +140,7 @@ impl Row {
                 .filter(|w| w.load == analysis.load)
                 .last()
                 .map_or_else(String::new, |w| warnings::class(w.class).to_owned()),
-            badges: badges(run, index),
+            conformance: conformance(run, index),
             notes: notes(run, analysis.load, index),
             published: PublishedView::all_of(run, analysis, index).collect(),
         }
@@ -177,9 +177,9 @@ fn of_ceiling(analysis: &Analysis, server: usize) -> Option<Figure> {
     }
 }
 
-fn badges(run: &Run, server: usize) -> String {
-    let start = run.starts.iter().rev().find(|s| s.server == server && s.badges.1 > 0);
-    start.map_or_else(String::new, |s| format!("{}/{}", s.badges.0, s.badges.1))
+fn conformance(run: &Run, server: usize) -> String {
+    let start = run.starts.iter().rev().find(|s| s.server == server && s.conformance.1 > 0);
+    start.map_or_else(String::new, |s| format!("{}/{}", s.conformance.0, s.conformance.1))
 }
 
 fn notes(run: &Run, load: usize, server: usize) -> Vec<String> {

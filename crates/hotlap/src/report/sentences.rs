@@ -21,7 +21,7 @@ const MOST: usize = 8;
 /// by step instead.
 pub(super) fn of_table(run: &Run, analysis: &Analysis) -> Vec<String> {
     let mut sentences = Vec::new();
-    if run.question != Question::Ladder {
+    if run.question != Question::Layers {
         sentences.extend(verdicts(run, analysis));
         sentences.extend(limited(run, analysis));
     }
@@ -138,9 +138,9 @@ pub(super) fn needed<'a>(
 
 /// How a run gets enough restarts; the budget by what the restarts so far took.
 fn remedy(run: &Run, restarts: u32) -> String {
-    let option = format!("--heats {LEAST_RESTARTS}");
+    let option = format!("--restarts {LEAST_RESTARTS}");
     if restarts == 0 || restarts >= LEAST_RESTARTS || run.took_ms == 0 {
-        return format!("A longer --budget, or {option}, gives more.");
+        return format!("A longer --duration, or {option}, gives more.");
     }
     let least_s = run.took_ms as f64 / 1e3 / f64::from(restarts) * f64::from(LEAST_RESTARTS);
     // Rounded up to what somebody would type.
@@ -148,7 +148,7 @@ fn remedy(run: &Run, restarts: u32) -> String {
         seconds if seconds < 120.0 => format!("{seconds}s"),
         seconds => format!("{}m", (seconds / 60.0).ceil()),
     };
-    format!("A --budget of about {budget}, or {option}, gives enough.")
+    format!("A --duration of about {budget}, or {option}, gives enough.")
 }
 
 /// What separates a server from another.
@@ -282,7 +282,7 @@ mod tests {
 
     fn effect(value: f64, low: f64, high: f64) -> Effect {
         let ratio = Estimate { value, low, high };
-        Effect { ratio, p: 0.001, sd_heat: 0.0, sd_block: 0.0, heats: 3, blocks: 18 }
+        Effect { ratio, p: 0.001, sd_restart: 0.0, sd_round: 0.0, restarts: 3, rounds: 18 }
     }
 
     fn against(rate: (f64, Verdict), cost: (f64, Verdict)) -> ServerComparison {

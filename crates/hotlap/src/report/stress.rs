@@ -9,7 +9,7 @@ use hotlap_bench::stress::{
 };
 use serde::Serialize;
 
-use crate::model::{Retired, Run};
+use crate::model::{Run, ServerFailure};
 use crate::text::number;
 
 /// Everything that is said of a stress.
@@ -37,7 +37,7 @@ pub struct StressedServer {
     /// A line a scenario.
     pub lines: Vec<ScenarioResult>,
     /// Why there is no more, if there is not.
-    pub retired: Option<Retired>,
+    pub failure: Option<ServerFailure>,
     /// What should be told.
     pub notes: Vec<String>,
     /// Its socket errors under overload as they were published: `2016: 38 read, 21 write`.
@@ -72,7 +72,7 @@ pub struct ScenarioResult {
     /// What speaks against it.
     pub reasons: Vec<String>,
     /// The last lines that it printed, if it ended.
-    pub last_words: Vec<String>,
+    pub log_tail: Vec<String>,
 }
 
 impl ScenarioResult {
@@ -125,7 +125,7 @@ impl Stress {
     #[must_use]
     pub fn all_stand(&self) -> bool {
         let stands = |s: &StressedServer| {
-            s.retired.is_none() && s.measured.iter().all(|t| t.judgement.verdict != Verdict::Down)
+            s.failure.is_none() && s.measured.iter().all(|t| t.judgement.verdict != Verdict::Down)
         };
         self.servers.iter().all(stands)
     }
@@ -148,7 +148,7 @@ impl StressedServer {
             name: subject.name.clone(),
             version: subject.version.clone(),
             lines: subject.trials.iter().map(ScenarioResult::of).collect(),
-            retired: subject.retired.clone(),
+            failure: subject.failure.clone(),
             notes: subject.notes.clone(),
             published: published
                 .filter_map(|p| Some(format!("{}: {}", p.year, socket_errors(p.socket_errors?))))
@@ -222,7 +222,7 @@ impl ScenarioResult {
             }),
             recovered: recovered_ms.map_or_else(|| "never".to_owned(), number::time),
             reasons: trial.judgement.reasons.iter().map(ToString::to_string).collect(),
-            last_words: trial.last_words.clone(),
+            log_tail: trial.log_tail.clone(),
         }
     }
 }
@@ -312,7 +312,7 @@ pub(crate) mod tests {
             about: "somebody comes".to_owned(),
             judgement: judge(&observed),
             observed,
-            last_words: Vec::new(),
+            log_tail: Vec::new(),
         }
     }
 
@@ -345,13 +345,13 @@ pub(crate) mod tests {
             ..garbage.clone()
         };
         let mut idle = trial("2,000 idle", idle);
-        idle.last_words = vec!["too many open files".to_owned()];
+        idle.log_tail = vec!["too many open files".to_owned()];
         let subject = Subject {
             name: "go/net-http".to_owned(),
             version: "go1.24".to_owned(),
             good: 8,
             trials: vec![trial("garbage", garbage), idle],
-            retired: None,
+            failure: None,
             notes: Vec::new(),
         };
         Stress::of(&run(vec![subject])).unwrap()
@@ -379,7 +379,7 @@ pub(crate) mod tests {
             version: String::new(),
             good: 8,
             trials: vec![trial("overload", observed(failures))],
-            retired: None,
+            failure: None,
             notes: Vec::new(),
         };
         let mut run = run(vec![subject("node", &failures), subject("go", &[])]);
@@ -392,19 +392,19 @@ pub(crate) mod tests {
     fn server(name: &str) -> Server {
         Server {
             name: name.to_owned(),
-            role: crate::model::Role::Contestant,
+            role: crate::model::Role::Plain,
             command: String::new(),
             version: String::new(),
             about: String::new(),
             published: Vec::new(),
             part: crate::model::Part::default(),
-            retired: None,
+            failure: None,
         }
     }
 
     fn run(stress: Vec<Subject>) -> Run {
         let schedule = serde_json::json!({
-            "heats": 0, "blocks": 0, "slice_ms": null, "budget_s": 0.0, "precision": null,
+            "restarts": 0, "rounds": 0, "slice_ms": null, "budget_s": 0.0, "precision": null,
             "server_cpus": [0], "generator_cpus": [1], "freeze": false
         });
         Run {

@@ -7,7 +7,7 @@ use super::figure::ratio;
 use super::loads::under;
 use crate::analysis::warnings::{self, LeftOut, ServerWarning, Warning};
 use crate::analysis::{Analysis, is_shown};
-use crate::model::{Class, Gate, Role, Run};
+use crate::model::{Class, Role, Run, Violation};
 use crate::text::number::{count, grouped, plural, rate};
 
 /// Everything that a reader must know before trusting the tables.
@@ -20,14 +20,14 @@ fn sentence(run: &Run, warning: &Warning) -> String {
     match warning {
         Warning::GeneratorLimited { load, servers } => format!(
             "{}{}: requests/s is a lower bound (≥), because the load generator was busy. Give it \
-             more cores (-t 2), or the server fewer (--cpus 1).",
+             more cores (-t 2), or the server fewer (--server-cpus 1).",
             names(run, servers),
             under(run, *load)
         ),
         Warning::Server { load, server, warning } => of_server(run, *load, *server, warning),
         Warning::NeverSteady { servers } => format!(
             "{} never became steady within the warm-up's limit: what is measured may still be \
-             moving. A longer --budget gives it more time; a quieter machine helps.",
+             moving. A longer --duration gives it more time; a quieter machine helps.",
             names(run, servers)
         ),
         Warning::Note { note, servers } => noted(run, note, servers),
@@ -39,7 +39,7 @@ fn of_server(run: &Run, load: usize, server: usize, warning: &ServerWarning) -> 
     match warning {
         ServerWarning::CostChanged(change) => format!(
             "{name} became {} % {} while it was measured, so its figures are of no steady state. A \
-             longer --budget warms it up for longer.",
+             longer --duration warms it up for longer.",
             grouped(100.0 * change.abs(), 0),
             if *change < 0.0 { "cheaper" } else { "dearer" }
         ),
@@ -47,7 +47,7 @@ fn of_server(run: &Run, load: usize, server: usize, warning: &ServerWarning) -> 
             "{name}: next to no answer takes under 40 ms, though the server mostly waits. So it \
              looks where an answer is sent in two pieces, of which the second waits until the \
              first is acknowledged (Nagle's algorithm); one write for each answer, or TCP_NODELAY, \
-             is the cure."
+             is the remedy."
         ),
         ServerWarning::Bias(of_alone) => bias(&name, of_alone, run.schedule.slice_ms),
         ServerWarning::Silent(rounds) => format!(
@@ -81,7 +81,7 @@ fn bias(name: &str, of_alone: &Estimate, slice_ms: Option<f64>) -> String {
         ),
         false => format!(
             "{name} costs {percent} % less CPU per request in its laps than at the end of its \
-             warm-up ({found}): it was still warming up. A longer --budget warms it up for longer."
+             warm-up ({found}): it was still warming up. A longer --duration warms it up for longer."
         ),
     }
 }
@@ -106,11 +106,11 @@ fn laps_left_out(name: &str, left_out: &LeftOut) -> String {
         (all, out) => format!("{out} of {all} laps{kind} do"),
     };
     let why = match checks.as_slice() {
-        [(only, 1)] => gate(only),
-        [(only, _)] => format!("{} in the first of them", gate(only)),
+        [(only, 1)] => violation(only),
+        [(only, _)] => format!("{} in the first of them", violation(only)),
         many => {
-            let each = |(failed, times): &(Gate, usize)| {
-                format!("{times} × {} (first: {})", check(failed).0, gate(failed))
+            let each = |(failed, times): &(Violation, usize)| {
+                format!("{times} × {} (first: {})", check(failed).0, violation(failed))
             };
             many.iter().map(each).collect::<Vec<_>>().join(", ")
         }
@@ -141,32 +141,34 @@ fn noted(run: &Run, note: &str, servers: &[usize]) -> String {
 }
 
 /// A validity check in a word or two, and what to do about laps that fail it.
-fn check(gate: &Gate) -> (&'static str, &'static str) {
-    match gate {
-        Gate::LittlesLaw { .. } => (
+fn check(violation: &Violation) -> (&'static str, &'static str) {
+    match violation {
+        Violation::LittlesLaw { .. } => (
             "Little's law",
             "Something delayed requests outside of the server: repeat the run while nothing else is \
              at work on the machine.",
         ),
-        Gate::Connections { .. } => (
+        Violation::Connections { .. } => (
             "connections",
             "See whether the server limits its connections (backlog, `ulimit -n`), or use fewer (-c).",
         ),
-        Gate::Bytes { .. } => (
+        Violation::Bytes { .. } => (
             "bytes",
             "The server sends more or less than its responses: `hotlap check` shows them.",
         ),
-        Gate::Generator { .. } => ("generator", "Give the generator more cores (-t)."),
-        Gate::Failures { .. } => (
+        Violation::Generator { .. } => ("generator", "Give the generator more cores (-t)."),
+        Violation::Failures { .. } => (
             "failed requests",
             "Look into the server's log, and try fewer connections (-c) or a longer --timeout.",
         ),
-        Gate::WrongAnswers { .. } => (
+        Violation::WrongAnswers { .. } => (
             "wrong responses",
             "If that response is right, say so with --expect-status and --expect-body.",
         ),
-        Gate::Late { .. } => ("lateness", "Give the generator more cores (-t), or lower the rate."),
-        Gate::SideEffect { .. } => (
+        Violation::Late { .. } => {
+            ("lateness", "Give the generator more cores (-t), or lower the rate.")
+        }
+        Violation::SideEffect { .. } => (
             "side effect",
             "See whether the server drops work, and whether `counts` names the right file.",
         ),
@@ -184,31 +186,31 @@ pub(super) fn class(class: Class) -> &'static str {
 }
 
 /// A failed validity check, as a clause.
-pub(super) fn gate(gate: &Gate) -> String {
-    match gate {
-        Gate::LittlesLaw { off } => format!(
+pub(super) fn violation(violation: &Violation) -> String {
+    match violation {
+        Violation::LittlesLaw { off } => format!(
             "connections = rate × latency does not hold (Little's law, {} % off)",
             grouped(*off, 1)
         ),
-        Gate::Connections { asked, up } => {
+        Violation::Connections { asked, up } => {
             format!("only {} of {} connections were up", count(*up), count(*asked))
         }
-        Gate::Bytes { expected, received } => {
+        Violation::Bytes { expected, received } => {
             format!("{} bytes came where the answers make {}", count(*received), count(*expected))
         }
-        Gate::Generator { busy } => {
+        Violation::Generator { busy } => {
             format!("the generator was busy {} % of the time", grouped(*busy, 0))
         }
-        Gate::Failures { failures, requests } => {
+        Violation::Failures { failures, requests } => {
             format!("{} of {} requests failed", count(*failures), count(*requests))
         }
-        Gate::WrongAnswers { wrong, example } => {
+        Violation::WrongAnswers { wrong, example } => {
             format!("{} answers were wrong ({example})", count(*wrong))
         }
-        Gate::Late { lag_us } => {
+        Violation::Late { lag_us } => {
             format!("the generator sent {} µs late (p99)", grouped(*lag_us, 0))
         }
-        Gate::SideEffect { expected, counted } => format!(
+        Violation::SideEffect { expected, counted } => format!(
             "its side effect happened {} times where {} requests were answered",
             count(*counted),
             count(*expected)
@@ -232,7 +234,7 @@ mod tests {
         assert_eq!(
             of(0.90, 0.85, 0.95, 12.0),
             "a costs 10 % less CPU per request in its laps than at the end of its warm-up ([0.85, \
-             0.95]): it was still warming up. A longer --budget warms it up for longer."
+             0.95]): it was still warming up. A longer --duration warms it up for longer."
         );
     }
 }

@@ -1,4 +1,4 @@
-//! A line of block characters that shows a series of values.
+//! A line of round characters that shows a series of values.
 
 /// Less than this share of the middle is drawn as half the height at most: small differences
 /// shall look small.

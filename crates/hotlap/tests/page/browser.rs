@@ -126,7 +126,7 @@ impl Browser {
 
     fn click(&self, css: &str) {
         let element = self.element(css);
-        self.run(&format!("document.querySelector({css:?}).scrollIntoView({{block:'center'}})"));
+        self.run(&format!("document.querySelector({css:?}).scrollIntoView({{round:'center'}})"));
         self.post(&format!("/element/{element}/click"), &json!({}));
     }
 
@@ -277,7 +277,7 @@ fn sorts(browser: &Browser) {
 fn points(browser: &Browser) {
     // A scroll hides what is told, and its event comes with the frame after it.
     browser.wait(
-        "document.querySelector('figure').scrollIntoView({block:'center'});\
+        "document.querySelector('figure').scrollIntoView({round:'center'});\
          requestAnimationFrame(() => requestAnimationFrame(arguments[0]))",
     );
     let place = browser.run(
@@ -329,7 +329,7 @@ fn tells_each_lap(browser: &Browser) {
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    assert_eq!(browser.text(rows), "216", "6 entrants, 3 heats, 6 blocks, twice in each");
+    assert_eq!(browser.text(rows), "216", "6 participants, 3 restarts, 6 rounds, twice in each");
     browser.run(
         "const s = document.querySelector('#each select'); s.value = '3';\
          s.dispatchEvent(new Event('change'))",

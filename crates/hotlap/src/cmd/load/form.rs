@@ -103,7 +103,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
             out += &wrap(
                 "LATE: more than 1 of 100 requests were sent too long after they were due, by the \
                  generator's own fault, so these times are not the server's. Give it more threads \
-                 (-t), cores of its own (--cpus), or a lower rate.",
+                 (-t), cores of its own (--generator-cpus), or a lower rate.",
                 2,
                 width,
             );

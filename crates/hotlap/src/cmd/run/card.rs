@@ -1,4 +1,4 @@
-//! The race card: who is to run, under which loads, and what is asked; typed, or read from a suite.
+//! The experiment card: who is to run, under which loads, and what is asked; typed, or read from a suite.
 //!
 //! Apart from the grid because nothing is probed, built or started here: what is wrong with a
 //! command line or a suite is told before anything has been waited for.
@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use hotlap_bench::participant::{Entrant, Load, Role};
+use hotlap_bench::participant::{Load, Participant, Role};
 use hotlap_bench::stress::Scenario;
 use hotlap_bench::suite::{Absent, Figure, Loading, Question, Source, Suite, Written};
 use hotlap_load::plan::Reuse;
@@ -95,7 +95,7 @@ impl Card {
     }
 
     fn typed(args: &RunArgs) -> anyhow::Result<Self> {
-        let before = |place: usize| place.checked_sub(1).filter(|_| args.ladder);
+        let before = |place: usize| place.checked_sub(1).filter(|_| args.layers);
         let runner = |(place, run): (usize, &String)| Runner {
             run: run.clone(),
             name: None,
@@ -107,16 +107,16 @@ impl Card {
         };
         Ok(Self {
             suite: None,
-            question: if args.ladder { Question::Ladder } else { Question::Compare },
+            question: if args.layers { Question::Layers } else { Question::Compare },
             contract: contract(args)?,
             ask: ask(&args.request)?,
             runners: args.servers.iter().enumerate().map(runner).collect(),
             names: args.names.clone(),
             reference: args.reference.clone(),
-            budget: args.schedule.budget,
+            budget: args.schedule.duration,
             precision: args.schedule.precision,
             slice: args.schedule.slice,
-            cpus: args.schedule.cpus,
+            cpus: args.schedule.server_cpus,
             loads: vec![shaped(&args.shape)],
         })
     }
@@ -125,17 +125,18 @@ impl Card {
         let typed = &args.schedule;
         let span = |said: &Option<Written>| written(&suite, said, quantity::span);
         let share = |said: &Option<Written>| written(&suite, said, quantity::share);
-        let budget = typed.budget.map_or_else(|| span(&suite.budget), |typed| Ok(Some(typed)))?;
+        let budget = typed.duration.map_or_else(|| span(&suite.budget), |typed| Ok(Some(typed)))?;
         let slice = typed.slice.map_or_else(|| span(&suite.slice), |typed| Ok(Some(typed)))?;
         let precision =
             typed.precision.map_or_else(|| share(&suite.precision), |typed| Ok(Some(typed)))?;
         let shape = &args.shape;
-        let shapes = [shape.connections.is_some(), shape.close, shape.pipeline.is_some()];
+        let shapes =
+            [shape.connections.is_some(), shape.disable_keepalive, shape.pipeline.is_some()];
         let loads = match suite.loads.as_slice() {
             [] => vec![shaped(shape)],
             _ if shapes.contains(&true) || shape.threads.is_some() => {
                 return usage(format!(
-                    "the suite {} says how servers are loaded: leave out -c, -t, --close and \
+                    "the suite {} says how servers are loaded: leave out -c, -t, --disable-keepalive and \
                      --pipeline",
                     suite.name
                 ));
@@ -152,7 +153,7 @@ impl Card {
             budget,
             precision,
             slice,
-            cpus: args.schedule.cpus.or(suite.cpus),
+            cpus: args.schedule.server_cpus.or(suite.cpus),
             loads,
             suite: Some(suite),
         })
@@ -217,12 +218,12 @@ impl Card {
 
     /// The loads as they are kept, with the requests that they send to these servers.
     #[must_use]
-    pub fn described(&self, loads: &[Load], entrants: &[Entrant]) -> Vec<model::Load> {
+    pub fn described(&self, loads: &[Load], participants: &[Participant]) -> Vec<model::Load> {
         let request = |load: &Load| {
             let mut requests: Vec<String> = Vec::new();
-            for entrant in entrants.iter().filter(|e| e.role != Role::Ceiling) {
-                let exchange = entrant.contract.exchanges.get(load.request);
-                let request = exchange.map(|exchange| match entrant.contract.name {
+            for participant in participants.iter().filter(|e| e.role != Role::Ceiling) {
+                let exchange = participant.contract.exchanges.get(load.request);
+                let request = exchange.map(|exchange| match participant.contract.name {
                     Some(_) => exchange.name.clone(),
                     None => described(exchange),
                 });
@@ -287,7 +288,7 @@ fn described(exchange: &Exchange) -> String {
 /// suite would run in their place.
 fn needs_servers(args: &RunArgs) -> anyhow::Result<()> {
     let given = [
-        ("--ladder", args.ladder),
+        ("--layers", args.layers),
         ("--scenario", !args.scenarios.is_empty()),
         ("--stress", args.stress),
         ("--name", !args.names.is_empty()),
@@ -320,7 +321,7 @@ fn shaped(shape: &Shape) -> Loading {
         name: String::new(),
         connections: shape.connections.unwrap_or(CONNECTIONS),
         threads: shape.threads,
-        close: shape.close,
+        close: shape.disable_keepalive,
         pipeline: shape.pipeline.unwrap_or(1),
         request: None,
         rate: None,

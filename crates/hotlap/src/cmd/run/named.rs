@@ -129,7 +129,7 @@ pub fn is_url(argument: &str) -> bool {
 
 /// Whether an argument names no server of the catalogue: a command or a URL.
 #[must_use]
-pub fn is_stranger(argument: &str) -> bool {
+pub fn is_custom(argument: &str) -> bool {
     is_url(argument) || is_command(argument)
 }
 

@@ -119,7 +119,7 @@ impl Rule {
             ruling.unknown.push(format!(
                 "--fail-if cannot be decided{under}: the {what} of {server} cannot be compared with \
                  that of {other}, because too few laps count, responses were wrong, or the load \
-                 generator limits it. More laps (--budget) may give an interval{}.",
+                 generator limits it. More laps (--duration) may give an interval{}.",
                 if self.measure == Measure::P99 { ", and longer slices (--slice 1s)" } else { "" }
             ));
             return;
@@ -204,7 +204,7 @@ impl Ruling {
 
 /// Whether a row is of a server that is compared with the reference.
 fn is_a_contestant(row: &Row) -> bool {
-    row.role == Role::Contestant
+    row.role == Role::Plain
 }
 
 #[cfg(test)]

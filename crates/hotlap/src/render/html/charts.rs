@@ -244,33 +244,33 @@ fn ratios<'a>(
     }
 }
 
-/// A ladder's rungs, as a staircase.
+/// A ladder's steps, as a staircase.
 fn staircase(report: &Report, table: &LoadResults, cast: &Cast) -> Chart {
-    let rungs = || ladder(report, table).next().is_some();
-    let rows = table.rows.iter().filter(|r| rungs() && r.rank.is_some());
+    let steps = || layers(report, table).next().is_some();
+    let rows = table.rows.iter().filter(|r| steps() && r.rank.is_some());
     let known: Vec<(&Row, &Figure)> = rows.filter_map(|r| Some((r, r.cpu_us.as_ref()?))).collect();
     let points: Vec<Point> = known
         .iter()
         .enumerate()
-        .map(|(rung, (row, cost))| Point {
-            x: rung as f64 + 1.0,
+        .map(|(step, (row, cost))| Point {
+            x: step as f64 + 1.0,
             y: cost.value,
             span: span(cost),
             text: format!("{}: {} µs", row.name, cost.full()),
         })
         .collect();
-    let rungs = points.len() as f64;
+    let steps = points.len() as f64;
     let servers: Vec<usize> = known.iter().filter_map(|(r, _)| cast.number(&r.name)).collect();
     let y = Axis::over("µs of CPU per request", plain, points.iter().map(|p| p.y));
     let tip = servers.last().copied().unwrap_or(0);
     Chart {
         title: "The ladder".to_owned(),
-        note: "CPU time per request, rung by rung, with 95 % intervals.".to_owned(),
+        note: "CPU time per request, step by step, with 95 % intervals.".to_owned(),
         x: Axis {
             label: "rung".to_owned(),
             log: false,
             low: 0.5,
-            high: rungs.max(1.0) + 0.5,
+            high: steps.max(1.0) + 0.5,
             write: |v| if v.fract() == 0.0 { format!("{v:.0}") } else { String::new() },
         },
         y: Upward::Axis(y),
@@ -280,15 +280,15 @@ fn staircase(report: &Report, table: &LoadResults, cast: &Cast) -> Chart {
     }
 }
 
-fn ladder<'a>(report: &'a Report, table: &LoadResults) -> impl Iterator<Item = &'a LayerStep> {
+fn layers<'a>(report: &'a Report, table: &LoadResults) -> impl Iterator<Item = &'a LayerStep> {
     let load = table.load;
-    report.ladder.iter().filter(move |s| s.load == load)
+    report.layers.iter().filter(move |s| s.load == load)
 }
 
 /// What each step of a ladder costs.
 fn steps(report: &Report, table: &LoadResults, cast: &Cast) -> Chart {
     let known: Vec<(&LayerStep, &Figure)> =
-        ladder(report, table).filter_map(|s| Some((s, s.cpu_us.as_ref()?))).collect();
+        layers(report, table).filter_map(|s| Some((s, s.cpu_us.as_ref()?))).collect();
     let series: Vec<Series> = known
         .iter()
         .enumerate()
@@ -307,7 +307,7 @@ fn steps(report: &Report, table: &LoadResults, cast: &Cast) -> Chart {
     let room = (high - low).max(0.1) * 0.08;
     Chart {
         title: "What each step costs".to_owned(),
-        note: "Against the rung below. Left of the line: it costs less than nothing.".to_owned(),
+        note: "Against the step below. Left of the line: it costs less than nothing.".to_owned(),
         x: Axis {
             label: "µs of CPU per request".to_owned(),
             log: false,

@@ -161,7 +161,7 @@
 
   // Each lap, when it is asked for.
   const each = one("#each");
-  const heads = ["server", "load", "heat", "block", "place", "at s", "rate due", "requests/s",
+  const heads = ["server", "load", "restart", "round", "place", "at s", "rate due", "requests/s",
     "CPU µs/request", "p50 ms", "p99 ms", "max ms", "memory MB", "CPU %", "generator %", "errors",
     "left out because"];
   const write = () => {

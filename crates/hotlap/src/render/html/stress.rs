@@ -33,12 +33,12 @@ fn rows(server: &StressedServer) -> String {
             format!("<tr><th scope=\"row\" class=\"name\">{name}</th>{cells}</tr>")
         })
         .collect();
-    if let Some(retired) = &server.retired {
+    if let Some(failure) = &server.failure {
         out += &format!(
             "<tr><th scope=\"row\" class=\"name\">{name}</th><td>{}</td>\
              <td colspan=\"11\" class=\"words\">{}</td></tr>",
-            escaped(&retired.phase),
-            escaped(&retired.cause)
+            escaped(&failure.phase),
+            escaped(&failure.cause)
         );
     }
     out

@@ -68,12 +68,12 @@ fn one(server: &StressedServer, is_alone: bool) -> String {
         |line: &ScenarioResult| if is_alone { line.scenario.clone() } else { server.name.clone() };
     for line in server.lines.iter().filter(|l| !l.reasons.is_empty()) {
         out += &format!("- {}: {}\n", escape(&of(line)), escape(&line.reasons.join("; ")));
-        for words in &line.last_words {
+        for words in &line.log_tail {
             out += &format!("  - {}\n", escape(words));
         }
     }
-    if let Some(retired) = &server.retired {
-        let told = [server.name.as_str(), &retired.phase, &retired.cause, &retired.cure];
+    if let Some(failure) = &server.failure {
+        let told = [server.name.as_str(), &failure.phase, &failure.cause, &failure.remedy];
         let told = told.map(escape);
         out += &format!("- **{}** ({}): {}: {}\n", told[0], told[1], told[2], told[3]);
     }

@@ -48,17 +48,17 @@ fn one(server: &StressedServer, is_alone: bool, width: usize, color: bool) -> St
         if !line.reasons.is_empty() {
             out += &wrap(&format!("{}: {}", of(line), line.reasons.join("; ")), 4, width);
         }
-        for words in &line.last_words {
+        for words in &line.log_tail {
             out += &wrap(&format!("| {words}"), 6, width);
         }
     }
-    if let Some(retired) = &server.retired {
+    if let Some(failure) = &server.failure {
         let whose = if is_alone { String::new() } else { format!("{}: ", server.name) };
-        out += &wrap(&format!("{whose}{}: {}", retired.phase, retired.cause), 4, width);
-        for words in &retired.last_words {
+        out += &wrap(&format!("{whose}{}: {}", failure.phase, failure.cause), 4, width);
+        for words in &failure.log_tail {
             out += &wrap(&format!("| {words}"), 6, width);
         }
-        out += &wrap(&retired.cure, 4, width);
+        out += &wrap(&failure.remedy, 4, width);
     }
     for note in &server.notes {
         out += &wrap(&format!("Note: {note}"), 4, width);

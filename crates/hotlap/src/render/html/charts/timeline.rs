@@ -7,7 +7,7 @@ use crate::report::{LapView, LoadResults, Report};
 use crate::text::number::{rate, time};
 
 /// A chart over time holds this many points; where there are more, every second, third, … lap is
-/// drawn. So many are three heats of twenty blocks of nine servers, in two thirds of a megabyte.
+/// drawn. So many are three restarts of twenty rounds of nine servers, in two thirds of a megabyte.
 const POINTS: usize = 6_000;
 
 /// The same where there are several loads, for their charts of one kind together: all the other
@@ -29,14 +29,14 @@ pub(super) fn over_time(report: &Report, table: &LoadResults, cast: &Cast) -> Ve
         let every = laps.len().div_ceil(room).max(1);
         let line = |own: &[&LapView]| {
             let mut points = Vec::new();
-            let mut heat = None;
+            let mut restart = None;
             for lap in own.iter().step_by(every) {
                 let Some(y) = of(lap) else { continue };
                 // A fresh start is another process: nothing leads from one to the next.
-                if heat.is_some_and(|heat| heat != lap.heat) {
+                if restart.is_some_and(|restart| restart != lap.restart) {
                     points.push(gap(lap.at_s));
                 }
-                heat = Some(lap.heat);
+                restart = Some(lap.restart);
                 let text = format!("{} in, {}", seconds(lap.at_s), write(y));
                 points.push(Point { x: lap.at_s, y, span: None, text });
             }
@@ -139,8 +139,8 @@ pub(super) fn warmups(report: &Report, table: &LoadResults, cast: &Cast) -> Char
                     y: *value,
                     span: None,
                     text: format!(
-                        "heat {}: {} requests/s after {}",
-                        start.heat,
+                        "restart {}: {} requests/s after {}",
+                        start.restart,
                         rate(*value),
                         seconds(at_s)
                     ),

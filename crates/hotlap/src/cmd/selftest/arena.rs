@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use hotlap_bench::experiment::{Place, Race};
+use hotlap_bench::experiment::{Experiment, Place};
 use hotlap_bench::local::Setting;
-use hotlap_bench::participant::{Entrant, Load, Role, Start};
+use hotlap_bench::participant::{Load, Origin, Participant, Role};
 use hotlap_ceiling::Known;
 use hotlap_load::plan::Reuse;
 use hotlap_servers::contract::{Contract, Name};
-use hotlap_servers::cores::{self, Split};
+use hotlap_servers::cores::{self, CpuAllocation};
 use hotlap_servers::launch::Launch;
-use hotlap_servers::process::Warden;
-use hotlap_servers::verify::Demand;
+use hotlap_servers::process::Supervisor;
+use hotlap_servers::verify::Requirements;
 
 use crate::cmd::run::{GRACE, Logs, START_LIMIT};
 use crate::model::{self, Question, Run, State};
@@ -25,12 +25,12 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long servers may be probed at each slice length.
 const PROBE_LIMIT: Duration = Duration::from_secs(12);
 
-/// What all races of known servers share.
+/// What all experiments of known servers share.
 pub struct Arena {
     program: PathBuf,
     /// Who runs where: the server on one core, since each of its threads would keep a count of its
     /// own.
-    pub cores: Split,
+    pub cores: CpuAllocation,
     logs: Logs,
 }
 
@@ -46,16 +46,16 @@ impl Arena {
 
     /// A server of known behaviour.
     #[must_use]
-    pub fn entrant(&self, name: &str, known: Known, role: Role) -> Entrant {
+    pub fn participant(&self, name: &str, known: Known, role: Role) -> Participant {
         let program = self.program.to_string_lossy().into_owned();
         let argv = vec![program, "__known".to_owned(), known.to_string()];
-        Entrant {
+        Participant {
             name: name.to_owned(),
             role,
-            start: Start::Launch(Launch { argv, env: BTreeMap::new(), cwd: std::env::temp_dir() }),
+            start: Origin::Launch(Launch { argv, env: BTreeMap::new(), cwd: std::env::temp_dir() }),
             contract: Contract::of(Name::Hello, None),
-            // Held to what a stranger is held to: one of them errs on purpose.
-            demand: Demand::Stranger,
+            // Held to what a custom server is held to: one of them errs on purpose.
+            requirements: Requirements::Custom,
             version: format!("hotlap {}", env!("CARGO_PKG_VERSION")),
             counts: None,
             cpus: None,
@@ -89,29 +89,29 @@ impl Arena {
             freeze: true,
             counters: false,
             cores: self.cores.clone(),
-            warden: Warden::new(&self.program, &["__warden"]),
+            supervisor: Supervisor::new(&self.program, &["__supervisor"]),
             logs: self.logs.folder().to_owned(),
             against: BTreeMap::new(),
         }
     }
 
-    /// A race of these for so long; without paced laps, which say nothing of cost.
+    /// An experiment of these for so long; without paced laps, which say nothing of cost.
     #[must_use]
-    pub fn race(
+    pub fn experiment(
         &self,
-        entrants: Vec<Entrant>,
+        participants: Vec<Participant>,
         connections: usize,
         slice: Option<Duration>,
         budget: Duration,
         seed: u64,
-    ) -> Race {
-        Race {
-            entrants,
+    ) -> Experiment {
+        Experiment {
+            participants,
             loads: vec![self.load(connections)],
             budget,
             precision: None,
-            heats: None,
-            blocks: None,
+            restarts: None,
+            rounds: None,
             slice,
             paced: false,
             rate: None,
@@ -121,9 +121,9 @@ impl Arena {
         }
     }
 
-    /// The record that such a race is kept in; it is not stored.
+    /// The record that such an experiment is kept in; it is not stored.
     #[must_use]
-    pub fn record(&self, race: &Race) -> Run {
+    pub fn record(&self, experiment: &Experiment) -> Run {
         let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Run {
             number: None,
@@ -137,21 +137,21 @@ impl Arena {
             question: Question::Compare,
             about: String::new(),
             contract: Name::Hello.to_string(),
-            seed: race.seed,
+            seed: experiment.seed,
             schedule: model::Schedule {
-                heats: 0,
-                blocks: 0,
-                slice_ms: race.slice.map(|slice| slice.as_secs_f64() * 1e3),
+                restarts: 0,
+                rounds: 0,
+                slice_ms: experiment.slice.map(|slice| slice.as_secs_f64() * 1e3),
                 probed: Vec::new(),
-                budget_s: race.budget.as_secs_f64(),
-                precision: race.precision,
+                budget_s: experiment.budget.as_secs_f64(),
+                precision: experiment.precision,
                 server_cpus: self.cores.server.clone(),
                 generator_cpus: self.cores.generator.clone(),
                 freeze: true,
             },
             host: model::Host::default(),
-            loads: race.loads.iter().map(model::Load::from).collect(),
-            servers: race.entrants.iter().map(model::Server::from).collect(),
+            loads: experiment.loads.iter().map(model::Load::from).collect(),
+            servers: experiment.participants.iter().map(model::Server::from).collect(),
             starts: Vec::new(),
             laps: Vec::new(),
             absent: Vec::new(),

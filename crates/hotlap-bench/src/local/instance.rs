@@ -1,4 +1,4 @@
-//! One server at the track: its process, where it answers, and what it uses.
+//! One server at the runner: its process, where it answers, and what it uses.
 
 use hotlap_servers::start::ask;
 use std::fmt::Display;
@@ -11,12 +11,12 @@ use hotlap_load::{Outcome, Session};
 use hotlap_stats::steady::Precedent;
 
 use super::lines::Lines;
-use crate::lap::{Count, Gate, Usage};
-use crate::participant::{Entrant, Load};
+use crate::lap::{Count, Usage, Violation};
+use crate::participant::{Load, Participant};
 use crate::validity;
-use hotlap_servers::cores::Visit;
+use hotlap_servers::cores::ClockFlush;
 use hotlap_servers::counters::Counters;
-use hotlap_servers::failure::Retired;
+use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::process::{FreezeError, Process, Stopped};
 use hotlap_servers::sample::{Cpu, Memory, Sampler, Switches};
 use hotlap_servers::start::{LAST_LINES, ending};
@@ -44,8 +44,8 @@ const SETTLED: Duration = Duration::from_millis(50);
 const GIVEN_UP: Duration = Duration::from_secs(1);
 
 /// One server.
-pub(super) struct Seat {
-    pub(super) entrant: Entrant,
+pub(super) struct Instance {
+    pub(super) participant: Participant,
     pub(super) process: Option<Process>,
     pub(super) sampler: Option<Sampler>,
     pub(super) counters: Option<Counters>,
@@ -55,7 +55,7 @@ pub(super) struct Seat {
     /// What may be asked of it, with the right answers; settled when it was verified first.
     pub(super) requests: Vec<Request>,
     /// What its warm-ups so far tell of it, by load.
-    pub(super) known: Vec<Option<Acquaintance>>,
+    pub(super) known: Vec<Option<WarmupProfile>>,
     /// The load whose connections are kept until its next slice.
     pub(super) held: Option<Held>,
     /// Slices that it has driven.
@@ -79,7 +79,7 @@ pub(super) struct Seat {
 
 /// What a warm-up tells of a server under a load.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Acquaintance {
+pub(super) struct WarmupProfile {
     /// How it becomes steady.
     pub(super) steady: Precedent,
     /// Its mean service time.
@@ -191,10 +191,10 @@ impl Sample {
     }
 }
 
-impl Seat {
-    pub(super) fn new(entrant: Entrant, loads: usize) -> Self {
+impl Instance {
+    pub(super) fn new(participant: Participant, loads: usize) -> Self {
         Self {
-            entrant,
+            participant,
             process: None,
             sampler: None,
             counters: None,
@@ -223,7 +223,7 @@ impl Seat {
     /// cost a request is the ratio of two differences over the same time, whenever this is called;
     /// and they are read where the server runs, since its clock is behind anywhere else.
     pub(super) fn sample(&mut self, session: &Session) -> Sample {
-        let _visit = self.sampler.is_some().then(|| Visit::to(&self.cores));
+        let _visit = self.sampler.is_some().then(|| ClockFlush::to(&self.cores));
         let progress = session.progress();
         let cpu = self.sampler.as_mut().and_then(|s| s.cpu().ok());
         Sample { requests: progress.answers + progress.failures, at: Instant::now(), cpu }
@@ -358,8 +358,8 @@ impl Seat {
     /// Whether it still runs.
     ///
     /// # Errors
-    /// How it ended, and its last words.
-    pub(super) fn still_there(&mut self, phase: &str) -> Result<(), Retired> {
+    /// How it ended, and its last lines.
+    pub(super) fn still_there(&mut self, phase: &str) -> Result<(), ServerFailure> {
         match self.process.as_mut().and_then(Process::exited) {
             None => Ok(()),
             Some(exit) => {
@@ -372,13 +372,13 @@ impl Seat {
     /// Whether it answers one more request within `limit`.
     pub(super) fn ask_again(&self, limit: Duration) -> Result<Answer, String> {
         let target = self.target.as_ref().ok_or("it is not started")?;
-        ask(target, &self.host, limit, &self.entrant.contract.exchanges[0])
+        ask(target, &self.host, limit, &self.participant.contract.exchanges[0])
     }
 
     /// Out, because of an error.
-    pub(super) fn failed(&mut self, phase: &str, error: impl Display) -> Retired {
+    pub(super) fn failed(&mut self, phase: &str, error: impl Display) -> ServerFailure {
         match self.still_there(phase) {
-            Err(retired) => retired,
+            Err(failure) => failure,
             Ok(()) => self.out(phase, error.to_string(), "see its last lines"),
         }
     }
@@ -388,9 +388,9 @@ impl Seat {
         &mut self,
         phase: &str,
         outcome: Result<Outcome, hotlap_load::Error>,
-    ) -> Retired {
-        if let Err(retired) = self.still_there(phase) {
-            return retired;
+    ) -> ServerFailure {
+        if let Err(failure) = self.still_there(phase) {
+            return failure;
         }
         let cause = match outcome {
             Err(e) => e.to_string(),
@@ -409,9 +409,9 @@ impl Seat {
     }
 
     /// Out.
-    pub(super) fn out(&self, phase: &str, cause: String, cure: &str) -> Retired {
-        let last_words = self.process.as_ref().map(|p| p.tail(LAST_LINES)).unwrap_or_default();
-        Retired { phase: phase.to_owned(), cause, last_words, cure: cure.to_owned() }
+    pub(super) fn out(&self, phase: &str, cause: String, remedy: &str) -> ServerFailure {
+        let log_tail = self.process.as_ref().map(|p| p.tail(LAST_LINES)).unwrap_or_default();
+        ServerFailure { phase: phase.to_owned(), cause, log_tail, remedy: remedy.to_owned() }
     }
 }
 
@@ -429,7 +429,7 @@ fn complaint(stopped: &Stopped) -> Option<String> {
     (!complaints.is_empty()).then(|| complaints.join("; "))
 }
 
-impl Seat {
+impl Instance {
     /// Lines that its side effect has written so far.
     pub(super) fn lines(&mut self) -> u64 {
         self.lines.as_mut().map_or(0, Lines::count)
@@ -451,10 +451,10 @@ impl Seat {
 
     /// Ends the lap. Whether as many lines came in it as requests were answered, or sent, for some
     /// may be under way at the end. Waits a while, since a log may lag behind.
-    pub(super) fn side_effect(&mut self, whole: &Whole) -> Option<Gate> {
+    pub(super) fn side_effect(&mut self, whole: &Whole) -> Option<Violation> {
         let (_, before) = self.before_lap.take()?;
         let (least, most) = (whole.answers, whole.sent);
-        let per_request = u64::from(self.entrant.counts.as_ref()?.per_request);
+        let per_request = u64::from(self.participant.counts.as_ref()?.per_request);
         let until = Instant::now() + SIDE_EFFECT_LIMIT;
         let mut counted = self.lines() - before;
         let mut moved = Instant::now();

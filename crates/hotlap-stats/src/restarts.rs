@@ -1,7 +1,7 @@
-//! Blocks within heats: the one place where an interval is made of them.
+//! Rounds within restarts: the one place where an interval is made of them.
 //!
 //! The estimator is the one that came out best in `tests/coverage`, where the others are kept too:
-//! a robust location for each heat, and Student's interval over the heats.
+//! a robust location for each restart, and Student's interval over the restarts.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,15 @@ use crate::student;
 /// (Mosteller and Tukey, "Data Analysis and Regression", 1977, chapter 10).
 const BIWEIGHT_REACH: f64 = 4.685;
 
-/// The share of the differences between blocks that is taken for undisturbed when their scale is
+/// The share of the differences between rounds that is taken for undisturbed when their scale is
 /// estimated, and the normal distribution's quantile for it, Φ⁻¹((1 + 0.33) / 2). A low share is
-/// what makes the scale robust: at 10 % disturbed laps over half of all *pairs of blocks* are hit
+/// what makes the scale robust: at 10 % disturbed laps over half of all *pairs of rounds* are hit
 /// (the idea is Rousseeuw and Croux's Qn, JASA 88, 1993).
 const QUIET_SHARE: f64 = 0.33;
 const QUIET_QUANTILE: f64 = 0.426_148;
 
-/// Values by the heat that they belong to.
-pub(crate) struct Heats(Vec<Vec<f64>>);
+/// Values by the restart that they belong to.
+pub(crate) struct Restarts(Vec<Vec<f64>>);
 
 /// A centre on the scale of the values, with what its interval needs.
 pub(crate) struct Centre {
@@ -32,27 +32,27 @@ pub(crate) struct Centre {
     pub confidence: f64,
 }
 
-impl Heats {
-    /// Groups `(heat, value)`; `None` if there is no value.
+impl Restarts {
+    /// Groups `(restart, value)`; `None` if there is no value.
     pub fn of(values: impl IntoIterator<Item = (u32, f64)>) -> Option<Self> {
-        let mut heats = BTreeMap::<u32, Vec<f64>>::new();
-        for (heat, value) in values {
-            heats.entry(heat).or_default().push(value);
+        let mut restarts = BTreeMap::<u32, Vec<f64>>::new();
+        for (restart, value) in values {
+            restarts.entry(restart).or_default().push(value);
         }
-        (!heats.is_empty()).then(|| Self(heats.into_values().collect()))
+        (!restarts.is_empty()).then(|| Self(restarts.into_values().collect()))
     }
 
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    pub fn blocks(&self) -> usize {
+    pub fn rounds(&self) -> usize {
         self.0.iter().map(Vec::len).sum()
     }
 
-    /// Student's interval over the locations of the heats; with one heat, over its blocks.
+    /// Student's interval over the locations of the restarts; with one restart, over its rounds.
     pub fn centre(&self, confidence: f64) -> Centre {
-        let scale = self.block_scale();
+        let scale = self.round_scale();
         let (value, standard_error, df) = match &self.0[..] {
             [one] if one.len() >= 5 && scale > 0.0 => biweight_t(one, scale),
             [one] => student_t(one),
@@ -61,23 +61,23 @@ impl Heats {
         Centre { value, standard_error, df, confidence }
     }
 
-    /// Standard deviation (between heats, between blocks of one heat): the variance of the heats'
-    /// locations less what the blocks alone explain, and never below zero.
+    /// Standard deviation (between restarts, between rounds of one restart): the variance of the restarts'
+    /// locations less what the rounds alone explain, and never below zero.
     pub fn spread(&self) -> (f64, f64) {
-        let block = self.block_scale();
-        let per_heat: f64 = self.0.iter().map(|heat| 1.0 / heat.len() as f64).sum();
-        let explained = block.powi(2) * per_heat / self.0.len() as f64;
-        let heat = (variance(&self.locations(block)) - explained).max(0.0);
-        (heat.sqrt(), block)
+        let round = self.round_scale();
+        let per_restart: f64 = self.0.iter().map(|restart| 1.0 / restart.len() as f64).sum();
+        let explained = round.powi(2) * per_restart / self.0.len() as f64;
+        let restart = (variance(&self.locations(round)) - explained).max(0.0);
+        (restart.sqrt(), round)
     }
 
-    /// Standard deviation of the undisturbed blocks of one heat, from the smaller differences
-    /// between blocks of the same heat; 0 where no heat has two.
-    fn block_scale(&self) -> f64 {
+    /// Standard deviation of the undisturbed rounds of one restart, from the smaller differences
+    /// between rounds of the same restart; 0 where no restart has two.
+    fn round_scale(&self) -> f64 {
         let mut differences = Vec::new();
-        for heat in &self.0 {
-            for (i, a) in heat.iter().enumerate() {
-                differences.extend(heat[i + 1..].iter().map(|b| (a - b).abs()));
+        for restart in &self.0 {
+            for (i, a) in restart.iter().enumerate() {
+                differences.extend(restart[i + 1..].iter().map(|b| (a - b).abs()));
             }
         }
         if differences.is_empty() {
@@ -91,19 +91,19 @@ impl Heats {
         quantile / (QUIET_QUANTILE * std::f64::consts::SQRT_2)
     }
 
-    /// One location for each heat: Tukey's biweight with the scale of all heats.
+    /// One location for each restart: Tukey's biweight with the scale of all restarts.
     ///
-    /// It starts from the heat's median; between the two middle blocks of an even number, from the
-    /// one nearer the median of all blocks. So even of two blocks the disturbed one loses.
+    /// It starts from the restart's median; between the two middle rounds of an even number, from the
+    /// one nearer the median of all rounds. So even of two rounds the disturbed one loses.
     fn locations(&self, scale: f64) -> Vec<f64> {
         let all = median(&self.0.concat()).unwrap_or(0.0);
-        let start = |heat: &[f64]| {
-            let mut sorted = heat.to_vec();
+        let start = |restart: &[f64]| {
+            let mut sorted = restart.to_vec();
             sorted.sort_by(f64::total_cmp);
             let (low, high) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
             if (low - all).abs() <= (high - all).abs() { low } else { high }
         };
-        self.0.iter().map(|heat| biweight(heat, start(heat), scale)).collect()
+        self.0.iter().map(|restart| biweight(restart, start(restart), scale)).collect()
     }
 }
 
@@ -227,20 +227,20 @@ fn variance(values: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    fn heats(values: &[&[f64]]) -> Heats {
-        Heats(values.iter().map(|v| v.to_vec()).collect())
+    fn restarts(values: &[&[f64]]) -> Restarts {
+        Restarts(values.iter().map(|v| v.to_vec()).collect())
     }
 
     #[test]
-    fn of_two_blocks_the_disturbed_one_loses() {
+    fn of_two_rounds_the_disturbed_one_loses() {
         let quiet = [[1.01, 0.99], [1.00, 1.02], [0.98, 1.00]];
-        let hit = heats(&[&quiet[0], &quiet[1], &quiet[2], &[1.01, 1.50]]);
+        let hit = restarts(&[&quiet[0], &quiet[1], &quiet[2], &[1.01, 1.50]]);
         assert!((hit.centre(0.95).value - 1.0025).abs() < 0.001);
     }
 
     #[test]
-    fn starts_that_differ_much_are_not_taken_for_disturbed_blocks() {
-        let apart = heats(&[&[1.00, 1.01, 0.99], &[1.00, 1.01, 0.99], &[2.00, 2.01, 1.99]]);
+    fn starts_that_differ_much_are_not_taken_for_disturbed_rounds() {
+        let apart = restarts(&[&[1.00, 1.01, 0.99], &[1.00, 1.01, 0.99], &[2.00, 2.01, 1.99]]);
         let centre = apart.centre(0.95);
         assert!((centre.value - 4.0 / 3.0).abs() < 1e-3);
         assert!(centre.half_width() > 1.0);
@@ -249,15 +249,15 @@ mod tests {
 
     #[test]
     fn one_value_has_no_interval() {
-        let centre = heats(&[&[3.0]]).centre(0.95);
+        let centre = restarts(&[&[3.0]]).centre(0.95);
         assert_eq!((centre.value, centre.half_width(), centre.p()), (3.0, f64::INFINITY, 1.0));
     }
 
     #[test]
     fn equal_values_are_known_exactly() {
-        let same = heats(&[&[0.5; 3], &[0.5; 3]]).centre(0.95);
+        let same = restarts(&[&[0.5; 3], &[0.5; 3]]).centre(0.95);
         assert_eq!((same.value, same.half_width(), same.p()), (0.5, 0.0, 0.0));
-        let none = heats(&[&[0.0; 6]]).centre(0.95);
+        let none = restarts(&[&[0.0; 6]]).centre(0.95);
         assert_eq!((none.value, none.p()), (0.0, 1.0));
     }
 
@@ -265,34 +265,34 @@ mod tests {
         assert!((ours / theirs - 1.0).abs() < 1e-8, "ours {ours:e}, theirs {theirs:e}");
     }
 
-    /// Three heats of four blocks, of which one was disturbed.
-    const HEATS: [[f64; 4]; 3] =
+    /// Three restarts of four rounds, of which one was disturbed.
+    const RESTARTS: [[f64; 4]; 3] =
         [[0.012, 0.019, 0.008, 0.022], [0.031, 0.024, 0.190, 0.027], [0.015, 0.011, 0.017, 0.009]];
 
     /// Computed in Python from the definitions: the scale is the 0.33 quantile of the differences
-    /// within heats (linear between neighbours), divided by
+    /// within restarts (linear between neighbours), divided by
     /// `statistics.NormalDist().inv_cdf(.665) * 2**.5`; each location m is the root of
     /// `sum(u * (1 - u**2)**2)`, u = (v - m) / scale / 4.685 where |u| < 1, by bisection; then
     /// `statistics.mean` and `variance`, t = 4.302653, and p = 1 - t / √(2 + t²), which holds at
     /// two degrees of freedom.
     #[test]
-    fn the_interval_over_heats_is_that_of_their_biweights() {
-        let heats = heats(&HEATS.each_ref().map(|heat| &heat[..]));
-        assert_eq!((heats.count(), heats.blocks()), (3, 12));
-        let scale = heats.block_scale();
+    fn the_interval_over_restarts_is_that_of_their_biweights() {
+        let restarts = restarts(&RESTARTS.each_ref().map(|restart| &restart[..]));
+        assert_eq!((restarts.count(), restarts.rounds()), (3, 12));
+        let scale = restarts.round_scale();
         // The constant Φ⁻¹(0.665) has six digits.
         assert!((scale / 0.006_637_194_291 - 1.0).abs() < 1e-5, "{scale}");
-        let locations = heats.locations(0.006_637_194_290_955_496);
+        let locations = restarts.locations(0.006_637_194_290_955_496);
         let expected = [0.015_283_066_845_130_6, 0.027_324_552_717_319_78, 0.013];
         locations.iter().zip(expected).for_each(|(ours, theirs)| close(*ours, theirs));
-        let centre = heats.centre(0.95);
+        let centre = restarts.centre(0.95);
         assert!((centre.value / 0.018_535_873_187 - 1.0).abs() < 1e-5);
         assert!((centre.half_width() / 0.019_118_787_007 - 1.0).abs() < 1e-5);
         assert!((centre.p() / 0.052_944_910_783 - 1.0).abs() < 1e-5);
         assert_eq!(centre.df, 2.0);
-        let (heat, block) = heats.spread();
-        assert!((heat / 0.006_944_110_991 - 1.0).abs() < 1e-5, "{heat}");
-        assert_eq!(block, scale);
+        let (restart, round) = restarts.spread();
+        assert!((restart / 0.006_944_110_991 - 1.0).abs() < 1e-5, "{restart}");
+        assert_eq!(round, scale);
     }
 
     /// As above, with the standard error of Mosteller and Tukey (1977), chapter 10,
@@ -300,8 +300,8 @@ mod tests {
     /// `b = sum((1 - u**2) * (1 - 5 * u**2))`, and t at 0.7 × 5 degrees of freedom, by integrating
     /// its density.
     #[test]
-    fn the_interval_of_one_heat_is_that_of_the_biweight() {
-        let centre = heats(&[&[0.012, 0.019, 0.008, 0.022, 0.090, 0.015]]).centre(0.95);
+    fn the_interval_of_one_restart_is_that_of_the_biweight() {
+        let centre = restarts(&[&[0.012, 0.019, 0.008, 0.022, 0.090, 0.015]]).centre(0.95);
         assert_eq!(centre.df, 3.5);
         assert!((centre.value / 0.015_205_112_316 - 1.0).abs() < 1e-5);
         assert!((centre.standard_error / 0.002_549_652_375 - 1.0).abs() < 1e-5);
@@ -317,16 +317,16 @@ mod tests {
     }
 
     #[test]
-    fn one_heat_of_fewer_than_five_blocks_or_without_noise_has_students_interval() {
+    fn one_restart_of_fewer_than_five_rounds_or_without_noise_has_students_interval() {
         // Four: mean and √(variance / 4), the disturbed one included.
-        let four = heats(&[&[1.0, 2.0, 3.0, 10.0]]).centre(0.95);
+        let four = restarts(&[&[1.0, 2.0, 3.0, 10.0]]).centre(0.95);
         assert_eq!((four.value, four.df), (4.0, 3.0));
         close(four.standard_error, f64::sqrt(50.0 / 3.0 / 4.0));
         // Five have the biweight's 0.7 × 4 degrees of freedom.
-        let five = heats(&[&[1.0, 2.0, 3.0, 4.0, 100.0]]).centre(0.95);
+        let five = restarts(&[&[1.0, 2.0, 3.0, 4.0, 100.0]]).centre(0.95);
         assert!((five.df - 2.8).abs() < 1e-12 && five.value < 5.0, "{}", five.value);
         // Most differences are 0, so there is no scale.
-        let flat = heats(&[&[1.0, 1.0, 1.0, 1.0, 1.0, 2.0]]).centre(0.95);
+        let flat = restarts(&[&[1.0, 1.0, 1.0, 1.0, 1.0, 2.0]]).centre(0.95);
         assert_eq!(flat.df, 5.0);
         close(flat.value, 7.0 / 6.0);
     }
@@ -335,7 +335,8 @@ mod tests {
     /// place of 0.33 is 0.66.
     #[test]
     fn the_scale_interpolates_between_differences() {
-        let of = |values: &[&[f64]]| heats(values).block_scale() * QUIET_QUANTILE * f64::sqrt(2.0);
+        let of =
+            |values: &[&[f64]]| restarts(values).round_scale() * QUIET_QUANTILE * f64::sqrt(2.0);
         close(of(&[&[0.0, 1.0, 3.0]]), 1.66);
         close(of(&[&[0.0, 1.0], &[5.0, 7.0], &[3.0, 6.0]]), 1.66);
         close(of(&[&[0.0, 4.0], &[9.0]]), 4.0);
@@ -343,9 +344,9 @@ mod tests {
     }
 
     #[test]
-    fn a_location_starts_from_the_middle_block_that_is_nearer_the_others() {
+    fn a_location_starts_from_the_middle_round_that_is_nearer_the_others() {
         // Without a scale the start is the location. The median of all is 3.
-        let of = |one: &[f64]| heats(&[one, &[3.0; 9]]).locations(0.0)[0];
+        let of = |one: &[f64]| restarts(&[one, &[3.0; 9]]).locations(0.0)[0];
         assert_eq!(of(&[2.0, 5.0]), 2.0);
         assert_eq!(of(&[0.0, 4.0]), 4.0);
         assert_eq!(of(&[1.0, 5.5]), 1.0);
@@ -355,11 +356,11 @@ mod tests {
     }
 
     #[test]
-    fn what_the_blocks_explain_is_not_held_against_the_heats() {
-        // Locations 0 and 2 have a variance of 2, blocks of one heat explain 1² × (1/2 + 1/4) / 2.
-        let found = heats(&[&[0.0; 2], &[2.0; 4]]);
+    fn what_the_rounds_explain_is_not_held_against_the_restarts() {
+        // Locations 0 and 2 have a variance of 2, rounds of one restart explain 1² × (1/2 + 1/4) / 2.
+        let found = restarts(&[&[0.0; 2], &[2.0; 4]]);
         assert_eq!(found.spread(), (f64::sqrt(2.0), 0.0));
-        let same = heats(&[&[0.9, 1.1], &[0.95, 1.15]]);
+        let same = restarts(&[&[0.9, 1.1], &[0.95, 1.15]]);
         assert_eq!(same.spread().0, 0.0);
         assert!(same.spread().1 > 0.1);
     }
@@ -404,17 +405,17 @@ mod tests {
     /// The median of two groups is in neither, and the biweight gave it an error of 0: a ratio
     /// known exactly.
     #[test]
-    fn two_groups_of_blocks_have_students_interval() {
+    fn two_groups_of_rounds_have_students_interval() {
         let groups = [0.0, 0.001, 0.002, 1.0, 1.001, 1.002];
-        let found = heats(&[&groups]).centre(0.95);
+        let found = restarts(&[&groups]).centre(0.95);
         assert_eq!(found.df, 5.0);
         close(found.value, 0.501);
         close(found.standard_error, (variance(&groups) / 6.0).sqrt());
         assert!(found.standard_error > 0.2);
-        // The same of one block between two groups.
+        // The same of one round between two groups.
         let group = |around: f64| (0..5).map(move |i| around + 0.01 * f64::from(i));
-        let blocks: Vec<f64> = group(-10.0).chain([0.0]).chain(group(10.0)).collect();
-        assert_eq!(heats(&[&blocks]).centre(0.95).df, 10.0);
+        let rounds: Vec<f64> = group(-10.0).chain([0.0]).chain(group(10.0)).collect();
+        assert_eq!(restarts(&[&rounds]).centre(0.95).df, 10.0);
     }
 
     #[test]

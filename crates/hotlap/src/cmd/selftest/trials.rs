@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use hotlap_bench::lap::{Kind, Lap};
-use hotlap_bench::local::Live;
+use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::Role;
-use hotlap_bench::runner::Track;
+use hotlap_bench::runner::Runner;
 use hotlap_ceiling::Known;
 use hotlap_load::Failure;
-use hotlap_servers::failure::Retired;
+use hotlap_servers::failure::ServerFailure;
 use hotlap_stats::percentile::is_known;
 use hotlap_stats::{Histogram, Verdict};
 
@@ -49,10 +49,10 @@ const COST_NS: (u64, u64) = (40_000, 41_200);
 /// How far a ratio of costs may be off.
 const RATIO: f64 = 0.005;
 
-/// A server alone on the track.
+/// A server alone on the runner.
 struct Alone<'a> {
     arena: &'a Arena,
-    live: Live,
+    live: LocalRunner,
 }
 
 impl<'a> Alone<'a> {
@@ -62,11 +62,12 @@ impl<'a> Alone<'a> {
         lap: Duration,
         stop: &Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
-        let entrants = [arena.entrant(&known.to_string(), known, Role::Contestant)];
+        let participants = [arena.participant(&known.to_string(), known, Role::Plain)];
         // Nobody else is there for whom it would be frozen, and the bare client wants it awake.
         let setting =
             hotlap_bench::local::Setting { freeze: false, ..arena.setting(Some(lap), WARM) };
-        let mut live = Live::new(setting, &entrants, &[arena.load(CONNECTIONS)], Arc::clone(stop));
+        let mut live =
+            LocalRunner::new(setting, &participants, &[arena.load(CONNECTIONS)], Arc::clone(stop));
         live.bring_up(0).map_err(|why| told(&known, &why))?;
         live.warm(0, 0).map_err(|why| told(&known, &why))?;
         Ok(Self { arena, live })
@@ -88,8 +89,8 @@ impl<'a> Alone<'a> {
     }
 }
 
-fn told(known: &Known, why: &Retired) -> anyhow::Error {
-    anyhow!("the known server {known} failed: {why} ({})", why.last_words.join("; "))
+fn told(known: &Known, why: &ServerFailure) -> anyhow::Error {
+    anyhow!("the known server {known} failed: {why} ({})", why.log_tail.join("; "))
 }
 
 /// Laps at half of what a server reaches, and what a bare client finds beside each.
@@ -261,10 +262,10 @@ pub fn erring(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim
     ])
 }
 
-/// Twins, and one that is exactly 3 % dearer: a race as `run` holds it.
+/// Twins, and one that is exactly 3 % dearer: an experiment as `run` holds it.
 ///
 /// # Errors
-/// When the race cannot be held.
+/// When the experiment cannot be held.
 pub fn dearer(
     arena: &Arena,
     budget: Duration,
@@ -272,19 +273,23 @@ pub fn dearer(
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Vec<Claim>> {
     let costing = |ns| Known::Costing { ns };
-    let entrants = vec![
-        arena.entrant("40 µs", costing(COST_NS.0), Role::Reference),
-        arena.entrant("40 µs (again)", costing(COST_NS.0), Role::Double),
-        arena.entrant("its twin", costing(COST_NS.0), Role::Contestant),
-        arena.entrant("3 % dearer", costing(COST_NS.1), Role::Contestant),
+    let participants = vec![
+        arena.participant("40 µs", costing(COST_NS.0), Role::Reference),
+        arena.participant("40 µs (again)", costing(COST_NS.0), Role::Control),
+        arena.participant("its twin", costing(COST_NS.0), Role::Plain),
+        arena.participant("3 % dearer", costing(COST_NS.1), Role::Plain),
     ];
     let lap = Duration::from_millis(300);
-    let race = arena.race(entrants, CONNECTIONS, Some(lap), budget, seed);
-    let mut track =
-        Live::new(arena.setting(Some(lap), WARM), &race.entrants, &race.loads, Arc::clone(stop));
+    let experiment = arena.experiment(participants, CONNECTIONS, Some(lap), budget, seed);
+    let mut runner = LocalRunner::new(
+        arena.setting(Some(lap), WARM),
+        &experiment.participants,
+        &experiment.loads,
+        Arc::clone(stop),
+    );
     let (mut exports, quiet) = (Exports::default(), Console { quiet: true, ..Console::plain(80) });
-    let kept =
-        Recorder::new(arena.record(&race), None, &mut exports, &quiet)?.keep(&race, &mut track);
+    let kept = Recorder::new(arena.record(&experiment), None, &mut exports, &quiet)?
+        .keep(&experiment, &mut runner);
     let analysis = Analysis::of(&kept.run, 0);
     let level = analysis.servers[0].level[Measure::Cost].map_or(f64::NAN, |cost| cost.value / 1e3);
     let ratio = |server: usize, figure: &str, real| {

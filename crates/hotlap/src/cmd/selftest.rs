@@ -1,6 +1,6 @@
-//! `hotlap prove`: the instrument, held against servers whose true figures are known.
+//! `hotlap selftest`: the instrument, held against servers whose true figures are known.
 //!
-//! The servers are the tool's own, the track is the one that `run` uses: what is judged here is
+//! The servers are the tool's own, the runner is the one that `run` uses: what is judged here is
 //! what measures there.
 
 pub mod arena;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Context;
 use hotlap_servers::machine::Host;
 
-use crate::cli::ProveArgs;
+use crate::cli::SelftestArgs;
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
@@ -21,7 +21,7 @@ use crate::live::Live;
 use arena::Arena;
 use claim::{Claim, Word};
 
-/// What all but the race of the twins takes; that has the rest of the budget, and at least so much.
+/// What all but the experiment of the twins takes; that has the rest of the budget, and at least so much.
 const OTHERS: Duration = Duration::from_secs(36);
 const TWINS: Duration = Duration::from_secs(16);
 
@@ -29,13 +29,13 @@ const TWINS: Duration = Duration::from_secs(16);
 ///
 /// # Errors
 /// When a known server cannot be started, or the system refuses.
-pub fn run(args: &ProveArgs, console: &Console) -> anyhow::Result<Exit> {
+pub fn run(args: &SelftestArgs, console: &Console) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let program = std::env::current_exe().context("cannot find hotlap's own program")?;
     let arena = Arena::new(&program)?;
     console.note(&format!(
-        "Measuring servers whose true figures are known, for about {} s (--budget).",
-        args.budget.max(OTHERS + TWINS).as_secs()
+        "Measuring servers whose true figures are known, for about {} s (--duration).",
+        args.duration.max(OTHERS + TWINS).as_secs()
     ));
     let claims = claims(args, &arena, &interrupt, console);
     if interrupt.asked() {
@@ -49,7 +49,7 @@ pub fn run(args: &ProveArgs, console: &Console) -> anyhow::Result<Exit> {
 
 /// One known server after the other.
 fn claims(
-    args: &ProveArgs,
+    args: &SelftestArgs,
     arena: &Arena,
     interrupt: &Interrupt,
     console: &Console,
@@ -68,12 +68,12 @@ fn claims(
     live.phase("a pause of a second".to_owned());
     claims.extend(trials::pausing(arena, &stop)?);
     live.phase("twins, and one that is 3 % dearer".to_owned());
-    let budget = args.budget.saturating_sub(OTHERS).max(TWINS);
+    let budget = args.duration.saturating_sub(OTHERS).max(TWINS);
     claims.extend(trials::dearer(arena, budget, 1, &stop)?);
     Ok(claims)
 }
 
-fn tell(args: &ProveArgs, claims: &[Claim], console: &Console) -> anyhow::Result<()> {
+fn tell(args: &SelftestArgs, claims: &[Claim], console: &Console) -> anyhow::Result<()> {
     if args.json {
         let judged: Vec<_> = claims
             .iter()
@@ -84,7 +84,7 @@ fn tell(args: &ProveArgs, claims: &[Claim], console: &Console) -> anyhow::Result
     }
     console.print(&format!("\n{}", claim::table(claims)))?;
     for doubt in Host::describe().doubts() {
-        console.note(&format!("  Note: {}: {}", doubt.what, doubt.cure));
+        console.note(&format!("  Note: {}: {}", doubt.what, doubt.remedy));
     }
     Ok(())
 }
