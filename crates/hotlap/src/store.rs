@@ -2,7 +2,7 @@
 //!
 //! The only room that speaks SQL. Every lap is a transaction of its own and is there as soon as it
 //! has ended, so that a crash loses at most the lap under way. What is read back is what was put
-//! in: [`crate::record`], nothing computed.
+//! in: [`crate::model`], nothing computed.
 
 mod error;
 mod migrations;
@@ -19,7 +19,7 @@ use rusqlite::{
 };
 use serde::Serialize;
 
-use crate::record::{Lap, Run, Schedule, ServerFailure, Start, State, Subject};
+use crate::model::{Lap, Run, Schedule, ServerFailure, Start, State, Subject};
 pub use error::StoreError;
 use error::{explain, refused};
 use migrations::Refused;

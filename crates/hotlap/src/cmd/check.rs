@@ -21,7 +21,7 @@ use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::interrupt::Interrupt;
 use crate::paths;
-use crate::report::figure::{megabytes, time};
+use crate::text::number::{megabytes, time};
 use crate::text::{visible, visible_lines};
 
 /// Checks servers, one line each.
@@ -144,7 +144,7 @@ fn line(row: &Row, width: usize, console: &Console) -> String {
             let (passed, made) = row.conformance();
             let rss = match row.rss_bytes {
                 0 => String::new(),
-                bytes => megabytes(bytes as f64).text,
+                bytes => megabytes(bytes as f64),
             };
             let ready = match row.ready {
                 Duration::ZERO => String::new(),

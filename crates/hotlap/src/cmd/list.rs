@@ -10,7 +10,7 @@ use crate::cli::ListArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::interrupt::Interrupt;
-use crate::report::layout::{Column, Layout};
+use crate::text::layout::{Column, Layout};
 
 /// Lists the servers.
 ///

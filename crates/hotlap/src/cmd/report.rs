@@ -5,8 +5,10 @@ use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::export::Exports;
 use crate::paths;
-use crate::report::{Report, date, terminal};
+use crate::render::terminal;
+use crate::report::Report;
 use crate::store::Store;
+use crate::text::{date, wrap};
 
 /// Shows a run, or writes it to files.
 ///
@@ -22,7 +24,7 @@ pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
         let began = date::short(run.began_ms);
         let took = run.took_ms.div_ceil(1000);
         let head = format!("Run {number}, {began} UTC, {took} s: {}", report.run.command);
-        let head = terminal::wrap(&head, 2, console.width);
+        let head = wrap(&head, 2, console.width);
         format!("\n{head}{}", terminal::render(&report, console.width, color))
     });
     exports.finish(&report)?;

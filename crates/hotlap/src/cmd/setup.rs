@@ -17,8 +17,7 @@ use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::interrupt::Interrupt;
 use crate::live::Live;
-use crate::report::figure::megabytes;
-use crate::report::figure::plural;
+use crate::text::number::{megabytes, plural};
 use crate::text::visible;
 
 /// Prints the commands, or runs them and builds.
@@ -79,8 +78,8 @@ pub fn install(
         let takes = size.map_or(String::new(), |size| {
             format!(
                 ": {} to fetch, {} on the disk, about {} s",
-                megabytes(size.download_bytes as f64).text,
-                megabytes(size.disk_bytes as f64).text,
+                megabytes(size.download_bytes as f64),
+                megabytes(size.disk_bytes as f64),
                 size.about_s()
             )
         });

@@ -19,8 +19,8 @@ use crate::assets;
 use crate::cli::{RequestArgs, RunArgs, Shape};
 use crate::cmd::load::requests::{headers, method, text_or_file};
 use crate::exit::usage;
+use crate::model::{self, Published, Than};
 use crate::quantity;
-use crate::record::{self, Published, Than};
 use crate::redact;
 
 /// Raced when nothing is named.
@@ -220,7 +220,7 @@ impl Card {
 
     /// The loads as they are kept, with the requests that they send to these servers.
     #[must_use]
-    pub fn described(&self, loads: &[Load], participants: &[Participant]) -> Vec<record::Load> {
+    pub fn described(&self, loads: &[Load], participants: &[Participant]) -> Vec<model::Load> {
         let request = |load: &Load| {
             let mut requests: Vec<String> = Vec::new();
             for participant in participants.iter().filter(|e| e.role != Role::Ceiling) {
@@ -233,7 +233,7 @@ impl Card {
             }
             requests.join(", ")
         };
-        let described = |load| record::Load { request: request(load), ..record::Load::from(load) };
+        let described = |load| model::Load { request: request(load), ..model::Load::from(load) };
         loads.iter().map(described).collect()
     }
 

@@ -24,8 +24,8 @@ use crate::console::Console;
 use crate::exit::usage;
 use crate::interrupt::Interrupt;
 use crate::live::Live;
+use crate::model::{Part, Published, Server, ServerFailure, Than};
 use crate::paths;
-use crate::record::{Part, Published, Server, ServerFailure, Than};
 use crate::redact;
 
 /// Who takes part.
