@@ -18,13 +18,13 @@ use crate::participant::{Load, Participant, Role};
 use crate::runner::{Probed, Ready, Runner, Warmup};
 use crate::validity;
 use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::interrupt;
 use hotlap_servers::verify::LIMIT;
 use instance::{Between, Held, Instance, Sample, WarmupProfile};
 use slices::{Needs, Next, Slices, WHOLE};
 
 mod files;
 mod instance;
-mod lines;
 mod setting;
 mod slices;
 mod start;
@@ -404,20 +404,14 @@ fn alone(windows: &[Between]) -> Option<f64> {
     sum?.cost_ns()
 }
 
-/// Waits until `until`; ends the session and the wait once `stop` is set. Whether it came to its
-/// end.
+/// Waits until `until`. An interrupt ends the session and the wait. Returns whether the whole time
+/// has passed.
 fn wait(session: &Session, until: Instant, stop: &AtomicBool) -> bool {
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return true;
-        }
-        if stop.load(Ordering::Relaxed) {
-            session.stop();
-            return false;
-        }
-        std::thread::sleep(left.min(Duration::from_millis(50)));
+    let is_over = interrupt::sleep(until.saturating_duration_since(Instant::now()), stop);
+    if !is_over {
+        session.stop();
     }
+    is_over
 }
 
 /// A lap as it was run, before it is judged.

@@ -140,7 +140,7 @@ pub struct Ready {
     /// From the start of the process to the first correct answer, in milliseconds; `None` for a
     /// server that runs already.
     pub ready_ms: Option<f64>,
-    /// Badges: checks passed and made, of those that are reported and not required.
+    /// Conformance checks passed and made: those that are reported and not required.
     pub conformance: (u32, u32),
     /// What should be told (answers that vary, a port found).
     pub notes: Vec<String>,

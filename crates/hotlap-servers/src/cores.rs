@@ -24,10 +24,13 @@ pub struct CpuAllocation {
 }
 
 impl CpuAllocation {
-    /// How many cores the server may use, for `CPUS`.
+    /// The cores of one server, which uses `asked` of them or all: how many, for `CPUS`, and those
+    /// that it is pinned to. One that is to use more than there are is pinned to all.
     #[must_use]
-    pub fn server_cpus(&self, allowed: usize) -> usize {
-        if self.server.is_empty() { allowed.max(1) } else { self.server.len() }
+    pub fn of_server(&self, asked: Option<usize>) -> (usize, &[usize]) {
+        let all = if self.server.is_empty() { available() } else { self.server.len() };
+        let cpus = asked.unwrap_or(all);
+        (cpus, &self.server[..cpus.min(self.server.len())])
     }
 }
 

@@ -110,11 +110,9 @@ impl Prober<'_> {
     /// Sends a request, over the connection of the last one where that is kept open. A request that
     /// may be repeated is, since an idle connection may be closed at any time.
     fn ask(&mut self, exchange: &Exchange) -> Probe {
-        let bytes = exchange.bytes(self.host);
         if exchange.is_safe()
             && let Some(wire) = &mut self.wire
-            && wire.send(&bytes).is_ok()
-            && let Ok(answer) = wire.answer(exchange.is_head())
+            && let Ok(answer) = wire.ask(exchange, self.host)
         {
             if !answer.keep_alive {
                 self.wire = None;
@@ -122,8 +120,7 @@ impl Prober<'_> {
             return Ok(answer);
         }
         let mut wire = Wire::open(self.target, self.limit)?;
-        wire.send(&bytes)?;
-        let answer = wire.answer(exchange.is_head())?;
+        let answer = wire.ask(exchange, self.host)?;
         self.wire = answer.keep_alive.then_some(wire);
         Ok(answer)
     }

@@ -25,11 +25,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use hotlap::analysis::{Analysis, Measure, MeasuredServer};
 use hotlap::cmd::selftest::arena::Arena;
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::report::standing::{Measure, Measured, Standing};
-use hotlap::timekeeper::Timekeeper;
+use hotlap::recorder::Recorder;
 use hotlap_bench::lap::{Kind, Lap};
 use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::Role;
@@ -40,7 +40,7 @@ use hotlap_servers::machine::Host;
 use hotlap_stats::compare::{effect, pairs};
 use hotlap_stats::estimate::{Reading, median};
 use hotlap_stats::verdict::verdicts;
-use hotlap_stats::{Bar, Better, Verdict};
+use hotlap_stats::{Bar, Verdict};
 use serde::{Deserialize, Serialize};
 
 /// What is asked.
@@ -331,26 +331,26 @@ fn experiment(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Fo
     let stop = Arc::new(AtomicBool::new(false));
     let mut runner = LocalRunner::new(setting, &experiment.participants, &experiment.loads, stop);
     let (mut exports, quiet) = (Exports::default(), Console { quiet: true, ..Console::plain(80) });
-    let keeper = Timekeeper::new(arena.record(&experiment), None, &mut exports, &quiet);
+    let keeper = Recorder::new(arena.record(&experiment), None, &mut exports, &quiet);
     let kept = keeper.expect("a record").keep(&experiment, &mut runner).run;
-    let standing = Standing::of(&kept, 0);
-    let ln = |server: usize, better| {
-        let against = standing.servers[server].against;
-        let found = against.and_then(|a| if better == Better::Lower { a.cost } else { a.rate });
-        found.map_or((f64::NAN, Verdict::NoDifference), |(e, v)| (e.ratio.value.ln(), v))
+    let analysis = Analysis::of(&kept, 0);
+    let found = |server: usize, measure| analysis.servers[server].against?.found[measure];
+    let ln = |server: usize, measure| {
+        found(server, measure)
+            .map_or((f64::NAN, Verdict::NoDifference), |(e, v)| (e.ratio.value.ln(), v))
     };
-    let spread = standing.servers[2].against.and_then(|a| a.cost).map(|(effect, _)| effect);
-    let ((twin_cost, cost), (twin_rate, rate)) = (ln(2, Better::Lower), ln(2, Better::Higher));
-    let (costlier_cost, called) = ln(3, Better::Lower);
-    let bar = standing.bar_against(0, Measure::Cost);
-    let costs = |server: usize| standing.side(server, Measure::Cost);
+    let spread = found(2, Measure::Cost).map(|(effect, _)| effect);
+    let ((twin_cost, cost), (twin_rate, rate)) = (ln(2, Measure::Cost), ln(2, Measure::Rate));
+    let (costlier_cost, called) = ln(3, Measure::Cost);
+    let bar = analysis.bar_against(0, Measure::Cost);
+    let costs = |server: usize| analysis.side(server, Measure::Cost);
     let readings = |measure| {
         let told = |r: &Reading| (r.restart, r.round, r.value);
-        let of = |s: &Measured| s.readings(measure).iter().map(told).collect();
-        standing.servers.iter().map(of).collect()
+        let of = |s: &MeasuredServer| s.readings[measure].iter().map(told).collect();
+        analysis.servers.iter().map(of).collect()
     };
     let windows: u64 = kept.laps.iter().map(|l| l.window_ns).sum();
-    let noise = standing.cost_noise;
+    let noise = analysis.noise[Measure::Cost];
     Found {
         run,
         setting: options.setting(),

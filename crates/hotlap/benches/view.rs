@@ -29,11 +29,11 @@ mod unix {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::time::{Duration, Instant};
 
+    use hotlap::analysis::{Analysis, Measure};
     use hotlap::cmd::selftest::arena::Arena;
     use hotlap::console::Console;
     use hotlap::export::Exports;
-    use hotlap::report::standing::{Measure, Standing};
-    use hotlap::timekeeper::Timekeeper;
+    use hotlap::recorder::Recorder;
     use hotlap_bench::local::LocalRunner;
     use hotlap_bench::participant::Role;
     use hotlap_ceiling::Known;
@@ -137,11 +137,11 @@ mod unix {
             LocalRunner::new(setting, &experiment.participants, &experiment.loads, stop);
         let mut exports = Exports::default();
         let console = Console { quiet: !is_on, live: is_on, ..Console::plain(80) };
-        let keeper = Timekeeper::new(arena.record(&experiment), None, &mut exports, &console);
+        let keeper = Recorder::new(arena.record(&experiment), None, &mut exports, &console);
         let kept = keeper.expect("a record").keep(&experiment, &mut runner).run;
-        let standing = Standing::of(&kept, 0);
+        let analysis = Analysis::of(&kept, 0);
         let level = |measure| {
-            let readings = standing.servers[0].readings(measure);
+            let readings = &analysis.servers[0].readings[measure];
             readings.iter().map(|r| r.value).sum::<f64>() / readings.len().max(1) as f64
         };
         (level(Measure::Rate), level(Measure::Cost))

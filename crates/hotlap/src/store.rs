@@ -2,7 +2,7 @@
 //!
 //! The only room that speaks SQL. Every lap is a transaction of its own and is there as soon as it
 //! has ended, so that a crash loses at most the lap under way. What is read back is what was put
-//! in: [`crate::record`], nothing computed.
+//! in: [`crate::model`], nothing computed.
 
 mod error;
 mod migrations;
@@ -19,7 +19,7 @@ use rusqlite::{
 };
 use serde::Serialize;
 
-use crate::record::{Lap, Run, Schedule, ServerFailure, Start, State, Subject};
+use crate::model::{Lap, Run, Schedule, ServerFailure, Start, State, Subject};
 pub use error::StoreError;
 use error::{explain, refused};
 use migrations::Refused;
@@ -65,15 +65,6 @@ pub struct Line {
 }
 
 impl Store {
-    /// Where runs are kept unless told otherwise: `hotlap/hotlap.db` in `$XDG_DATA_HOME` or
-    /// `~/.local/share`; `None` where neither `XDG_DATA_HOME` nor `HOME` is set.
-    #[must_use]
-    pub fn usual_path() -> Option<PathBuf> {
-        let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        let data = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share")))?;
-        Some(data.join("hotlap").join("hotlap.db"))
-    }
-
     /// Opens the store to write to, makes it where there is none, and brings it up to date. What is
     /// no store of hotlap, or a newer one, is left as it is.
     ///

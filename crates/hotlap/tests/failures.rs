@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Barrier;
 
-use hotlap::record::{Run, State};
+use hotlap::model::{Run, State};
 use hotlap::store::Store;
 use scene::{hold, record, serve, three};
 

@@ -9,10 +9,11 @@ use hotlap::cmd::run::rule::{Rule, Ruling};
 use hotlap::console::Console;
 use hotlap::exit::Exit;
 use hotlap::export::Exports;
-use hotlap::record::{Run, State, Violation};
-use hotlap::report::{Form, Report, terminal};
+use hotlap::model::{Run, State, Violation};
+use hotlap::recorder::Recorder;
+use hotlap::render::{Format, render, terminal};
+use hotlap::report::Report;
 use hotlap::store::Store;
-use hotlap::timekeeper::Timekeeper;
 use hotlap_bench::experiment::Over;
 use hotlap_bench::participant::Role;
 use scene::{Scene, hold, record, scene, script, three};
@@ -55,7 +56,7 @@ fn a_load_that_offers_a_rate_is_measured_by_its_laps_at_that_rate() {
     lean spends 0.50× [0.50, 0.50] of the CPU time of rich on each request.
     Noise here today: ± 0.00% in requests/s, ± 0.06% in CPU time per request (lean against itself).
     ");
-    let json: Value = serde_json::from_str(&report.render(Form::Json)).unwrap();
+    let json: Value = serde_json::from_str(&render(&report, Format::Json)).unwrap();
     let rich = &json["tables"][0]["rows"][1];
     assert_eq!(json["tables"][0]["rate"], 2_000.0);
     assert_eq!((&rich["name"], &rich["service"]["rate"]), (&"rich".into(), &2_000.0.into()));
@@ -117,7 +118,7 @@ fn under_two_loads() -> Run {
     scene.experiment.loads.push(second);
     let mut run = hold(&scene, None).run;
     for (load, factor) in [(0, 0.5), (1, 2.0)] {
-        let of = |lap: &&mut hotlap::record::Lap| lap.load == load && lap.server == 1;
+        let of = |lap: &&mut hotlap::model::Lap| lap.load == load && lap.server == 1;
         for lap in run.laps.iter_mut().filter(of) {
             let usage = lap.usage.as_mut().unwrap();
             usage.cpu_ns = Some((16_900.0 * factor * usage.requests as f64) as u64);
@@ -141,7 +142,7 @@ fn a_regression_under_one_of_two_loads_names_it_and_fails_there_alone() {
         node[0].sentence
     );
     report.broken = vec![node[0].clone()];
-    let junit = report.render(Form::Junit);
+    let junit = render(&report, Format::Junit);
     assert!(junit.contains("tests=\"6\" failures=\"1\""), "{junit}");
     let failed = junit.split("<testcase ").find(|case| case.contains("<failure")).unwrap();
     let words = "64 connections, keep-alive";
@@ -160,14 +161,14 @@ fn a_server_that_is_out_fails_under_each_load() {
     let mut scene = three();
     scene.experiment.loads.push(scene.experiment.loads[0].clone());
     scene.scripts[1].dies_at = Some(0);
-    let junit = Report::of(&hold(&scene, None).run).render(Form::Junit);
+    let junit = render(&Report::of(&hold(&scene, None).run), Format::Junit);
     assert!(junit.contains("tests=\"6\" failures=\"2\""), "{junit}");
 }
 
 #[test]
 fn warnings_about_one_of_several_loads_name_it() {
     let mut run = under_two_loads();
-    let of = |lap: &&mut hotlap::record::Lap| lap.load == 1 && lap.server == 2;
+    let of = |lap: &&mut hotlap::model::Lap| lap.load == 1 && lap.server == 2;
     for lap in run.laps.iter_mut().filter(of).take(4) {
         lap.failed = vec![Violation::Failures { failures: 30, requests: 100 }];
     }
@@ -199,8 +200,8 @@ fn a_run_in_which_no_lap_counts_says_why_and_shows_no_table() {
     assert!(said.contains("go/net-http: all 36 laps do not count: 2"), "{text}");
     assert!(said.contains(why) && said.contains("× connections (first: only 12 of 64"), "{text}");
     assert!(said.contains("Look into the server's log"), "{text}");
-    assert!(!report.render(Form::Markdown).contains("| --: |"));
-    let junit = report.render(Form::Junit);
+    assert!(!render(&report, Format::Markdown).contains("| --: |"));
+    let junit = render(&report, Format::Junit);
     assert!(junit.contains("errors=\"3\"") && junit.contains("Look into the server"), "{junit}");
 }
 
@@ -224,7 +225,7 @@ fn a_run_that_an_error_ends_is_stored_as_failed() {
     let open = || Store::open(&path).unwrap();
     let (mut exports, console) = (Exports::default(), Console::plain(80));
     let scene = three();
-    let keeper = Timekeeper::new(record(&scene), Some(open()), &mut exports, &console).unwrap();
+    let keeper = Recorder::new(record(&scene), Some(open()), &mut exports, &console).unwrap();
     keeper.fail(Duration::from_secs(3));
     let run = open().run(1).unwrap();
     assert_eq!((run.state, run.took_ms), (State::Failed, 3_000));
@@ -251,7 +252,7 @@ fn a_server_with_wrong_responses_is_neither_ranked_nor_compared() {
     assert!(said.contains(expected), "{said}");
     let ruling = Ruling::on(&report, &[Rule::parse("cost +900%").unwrap()]);
     assert!(ruling.unknown.iter().any(|s| s.contains("node/http:cluster")), "{ruling:?}");
-    assert!(report.render(Form::Junit).contains("message=\"3 wrong responses\""));
+    assert!(render(&report, Format::Junit).contains("message=\"3 wrong responses\""));
 }
 
 #[test]
@@ -307,7 +308,7 @@ fn what_is_not_known_is_absent_and_not_zero() {
     let lap = &mut run.laps[0];
     (lap.answers, lap.service) = (0, hotlap_stats::Histogram::new());
     lap.series = vec![hotlap_load::outcome::Tick::default()];
-    let json: Value = serde_json::from_str(&Report::of(&run).render(Form::Json)).unwrap();
+    let json: Value = serde_json::from_str(&render(&Report::of(&run), Format::Json)).unwrap();
     let (start, lap) = (&json["starts"][0], &json["laps"][0]);
     let unknown = [&start["ready_ms"], &start["rss_mb"], &lap["p50_ms"], &lap["max_ms"]];
     assert!(unknown.iter().all(|value| value.is_null()), "{start}\n{lap}");

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hotlap::record::{Question, Role, Run, State, Violation};
-use hotlap::report::{Form, Report};
+use hotlap::model::{Question, Role, Run, State, Violation};
+use hotlap::render::{Format, render};
+use hotlap::report::Report;
 use hotlap::store::Store;
 use rusqlite::Connection;
 use rusqlite::types::Value;
@@ -133,8 +134,8 @@ fn a_store_of_every_version_is_brought_up_to_date_and_loses_nothing() {
         }
         // It is a store like any other from now on.
         let report = Report::of(&run);
-        let forms = [Form::Json, Form::Html, Form::Markdown, Form::Csv, Form::Junit];
-        assert!(forms.iter().all(|form| !report.render(*form).is_empty()));
+        let formats = [Format::Json, Format::Html, Format::Markdown, Format::Csv, Format::Junit];
+        assert!(formats.iter().all(|format| !render(&report, *format).is_empty()));
         let next = store.begin(&Run { number: None, ..run.clone() }).unwrap();
         store.lap(next, 0, &run.laps[0]).unwrap();
         assert_eq!((next, store.run(next).unwrap().laps.len()), (8, 1));

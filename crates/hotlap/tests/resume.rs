@@ -8,9 +8,9 @@ use std::time::Duration;
 use hotlap::cmd::run::{announcement, resume};
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::record::{Run, State};
+use hotlap::model::{Run, State};
+use hotlap::recorder::{Kept, Recorder};
 use hotlap::store::Store;
-use hotlap::timekeeper::{Kept, Timekeeper};
 use hotlap_bench::experiment::Over;
 use hotlap_bench::scripted::Scripted;
 use hotlap_bench::stress::Scenario;
@@ -26,9 +26,7 @@ fn hold(scene: &Scene, run: Run, store: &Path, interrupted_at: Option<Duration>)
     let (mut exports, console) =
         (Exports::default(), Console { quiet: true, ..Console::plain(80) });
     let store = Some(Store::open(store).unwrap());
-    Timekeeper::new(run, store, &mut exports, &console)
-        .unwrap()
-        .keep(&scene.experiment, &mut runner)
+    Recorder::new(run, store, &mut exports, &console).unwrap().keep(&scene.experiment, &mut runner)
 }
 
 /// Restart, round, place and server of every lap.

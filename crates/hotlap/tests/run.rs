@@ -4,9 +4,10 @@ mod scene;
 
 use std::time::Duration;
 
-use hotlap::record::{Published, Question, State, Than, Violation};
-use hotlap::report::standing::{Measure, Standing};
-use hotlap::report::{Broken, Form, Report, terminal};
+use hotlap::analysis::{Analysis, Measure};
+use hotlap::model::{Published, Question, State, Than, Violation};
+use hotlap::render::{Format, render, terminal};
+use hotlap::report::{BrokenRule, Report};
 use hotlap_bench::participant::Role;
 use hotlap_bench::scripted::Script;
 use scene::{Scene, hold, scene, script, stressed, three};
@@ -78,7 +79,7 @@ fn the_whole_table_at_80_columns() {
 #[test]
 fn the_whole_table_as_markdown() {
     let report = Report::of(&hold(&three(), None).run);
-    insta::assert_snapshot!(report.render(Form::Markdown), @r"
+    insta::assert_snapshot!(render(&report, Format::Markdown), @r"
     # hello
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts × 6 rounds · slices of 20 ms
@@ -107,8 +108,8 @@ fn the_whole_table_as_markdown() {
 #[test]
 fn the_whole_table_as_csv() {
     let report = Report::of(&hold(&three(), None).run);
-    insta::assert_snapshot!(report.render(Form::Csv), @"
-    load,rank,server,role,version,requests_per_s,requests_per_s_low,requests_per_s_high,is_bound,of_ceiling_percent,cpu_us,cpu_us_low,cpu_us_high,instructions_user,instructions_kernel,switches,mean_ms,stdev_ms,p50_ms,p90_ms,p99_ms,p999_ms,max_ms,rate,rate_p50_ms,rate_p99_ms,rss_mb,pss_mb,cpu_percent,errors,ready_ms,steady_ms,laps,laps_left_out,lower_bounds
+    insta::assert_snapshot!(render(&report, Format::Csv), @"
+    load,rank,server,role,version,requests_per_s,requests_per_s_low,requests_per_s_high,generator_limited,of_ceiling_percent,cpu_us,cpu_us_low,cpu_us_high,instructions_user,instructions_kernel,switches,mean_ms,stdev_ms,p50_ms,p90_ms,p99_ms,p999_ms,max_ms,rate,rate_p50_ms,rate_p99_ms,rss_mb,pss_mb,cpu_percent,errors,ready_ms,steady_ms,laps,laps_left_out,lower_bounds
     ,1,go/net-http,reference,go/net-http 1.0,57911.3,57755.5,58067.5,false,42.0088,16.8988,16.8898,16.9077,,,0.0996643,1.10445,0.10929,1.08953,1.11718,1.11718,,2.2569,,,,7,7,97.8704,0,20,0,36,0,
     ,2,node/http:cluster,plain,node/http:cluster 1.0,38343.2,38167.6,38519.5,false,27.7321,25.5932,25.5692,25.6173,,,0.0994277,1.66757,0.162681,1.65478,1.68857,1.68857,,3.41197,,,,131,131,98.135,0,20,0,36,0,
     ,3,python3 app.py,plain,python3 app.py 1.0,2103.79,2097.3,2110.29,false,1.51096,469.823,469.59,470.055,,,0.0951123,30.1896,1.08838,30.1793,,,,31.7686,,,,23,23,98.8174,0,20,0,36,0,
@@ -182,16 +183,16 @@ fn a_row_that_the_generator_limits_is_a_bound_and_is_ordered_by_cpu_time() {
 #[test]
 fn the_reference_and_its_double_are_one_side() {
     let run = hold(&three(), None).run;
-    let standing = Standing::of(&run, 0);
-    let of = |server: usize| standing.servers[server].readings(Measure::Cost);
-    let pooled = standing.side(0, Measure::Cost);
+    let analysis = Analysis::of(&run, 0);
+    let of = |server: usize| analysis.servers[server].readings[Measure::Cost].as_slice();
+    let pooled = analysis.side(0, Measure::Cost);
     assert_eq!(pooled.len(), of(0).len());
     for ((both, own), double) in pooled.iter().zip(of(0)).zip(of(3)) {
         assert!((both.value - (own.value * double.value).sqrt()).abs() < 1e-6);
     }
-    assert_eq!(standing.side(1, Measure::Cost), of(1));
-    let floor = |other| standing.bar_against(other, Measure::Cost).floor.log_units().unwrap();
-    let control = standing.noise(Measure::Cost).unwrap().reach();
+    assert_eq!(&*analysis.side(1, Measure::Cost), of(1));
+    let floor = |other| analysis.bar_against(other, Measure::Cost).floor.log_units().unwrap();
+    let control = analysis.noise[Measure::Cost].unwrap().reach();
     assert!((floor(0) / control - 0.75_f64.sqrt()).abs() < 1e-12);
     assert!((floor(1) / control - 1.0).abs() < 1e-12);
 }
@@ -267,8 +268,8 @@ fn a_run_where_every_server_failed_still_has_a_report() {
     let scene = scene(&[("a", Role::Plain, bad)]);
     let report = Report::of(&hold(&scene, None).run);
     assert_eq!(report.failed.len(), 1);
-    for form in [Form::Json, Form::Markdown, Form::Csv] {
-        assert!(report.render(form).contains('a'));
+    for format in [Format::Json, Format::Markdown, Format::Csv] {
+        assert!(render(&report, format).contains('a'));
     }
     insta::assert_snapshot!(table(&scene, 80), @r###"
 
@@ -383,7 +384,7 @@ fn published_figures_stand_beside_what_is_measured() {
     assert!(
         text.contains("    node/http:cluster (“X”) · 2016: 2.32× of go/net-http · here: 0.66×")
     );
-    let markdown = report.render(Form::Markdown);
+    let markdown = render(&report, Format::Markdown);
     assert!(markdown.contains("| node/http:cluster | X | 115,969 |"), "{markdown}");
     assert!(markdown.contains("| 2.32× | 0.66× [0.66, 0.66] | best of three |"), "{markdown}");
 }
@@ -400,7 +401,7 @@ fn a_bound_is_set_beside_what_was_published() {
     for (server, other) in [(1, 0), (2, 1)] {
         run.servers[server].published = vec![published(than(other))];
     }
-    let said = |run: &hotlap::record::Run| -> Vec<String> {
+    let said = |run: &hotlap::model::Run| -> Vec<String> {
         let report = Report::of(run);
         let all = report.tables[0].rows.iter().flat_map(|r| &r.published);
         all.map(|p| p.sentence.clone()).collect()
@@ -467,7 +468,7 @@ fn every_row_holds_its_numbers_and_its_place_among_sixty() {
     let report = Report::of(&hold(&scene, None).run);
     assert_eq!(report.tables[0].rows.len(), 60);
     assert!(report.sentences.iter().any(|s| s.contains("51 more are in the table")));
-    assert!(!report.render(Form::Markdown).contains("<script>"));
+    assert!(!render(&report, Format::Markdown).contains("<script>"));
     let text = terminal::render(&report, 80, false);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(text.lines().count() > 60);
@@ -492,7 +493,7 @@ fn the_json_is_as_its_schema_says() {
     for scene in [three(), layers] {
         let mut run = hold(&scene, None).run;
         run.stress = vec![stressed("go/net-http")];
-        let text = Report::of(&run).render(Form::Json);
+        let text = render(&Report::of(&run), Format::Json);
         let report: Value = serde_json::from_str(&text).unwrap();
         assert!(report["laps"].as_array().unwrap().len() > 60);
         conforms(&report, &schema, &schema, "report");
@@ -551,12 +552,12 @@ fn the_forms_for_ci_hold_every_server_and_no_ceiling() {
     let mut scene = three();
     scene.scripts[1].dies_at = Some(0);
     let mut report = Report::of(&hold(&scene, None).run);
-    report.broken.push(Broken {
+    report.broken.push(BrokenRule {
         server: "python3 app.py".to_owned(),
         load: 0,
         sentence: "Regression: <slow> & \"late\"".to_owned(),
     });
-    let junit = report.render(Form::Junit);
+    let junit = render(&report, Format::Junit);
     assert!(junit.contains("tests=\"3\" failures=\"2\" errors=\"0\""), "{junit}");
     assert!(
         junit.contains("<failure message=\"Regression: &lt;slow&gt; &amp; &quot;late&quot;\">")
@@ -564,13 +565,13 @@ fn the_forms_for_ci_hold_every_server_and_no_ceiling() {
     assert!(junit.contains("<testcase classname=\"hotlap\" name=\"node/http:cluster\">"));
     assert!(!junit.contains("ceiling"));
 
-    let figures: Value = serde_json::from_str(&report.render(Form::Github)).unwrap();
+    let figures: Value = serde_json::from_str(&render(&report, Format::Github)).unwrap();
     assert_eq!(figures[0]["name"], "go/net-http: CPU time per request");
     assert_eq!((&figures[0]["unit"], &figures[0]["range"]), (&"µs".into(), &"± 0.05%".into()));
     // Four of the first, and three of the third, which has too few samples for a p99.
     assert_eq!(figures.as_array().unwrap().len(), 7);
 
-    let benchmarks: Value = serde_json::from_str(&report.render(Form::Bencher)).unwrap();
+    let benchmarks: Value = serde_json::from_str(&render(&report, Format::Bencher)).unwrap();
     let throughput = &benchmarks["go/net-http"]["throughput"];
     assert!(throughput["lower_value"].as_f64() < throughput["value"].as_f64());
     assert!(benchmarks.get("node/http:cluster").is_none());

@@ -6,8 +6,9 @@ mod scene;
 use std::fs;
 use std::time::Duration;
 
-use hotlap::record::{Question, Run, State, Subject};
-use hotlap::report::{Report, terminal};
+use hotlap::model::{Question, Run, State, Subject};
+use hotlap::render::terminal;
+use hotlap::report::Report;
 use hotlap::store::Store;
 use scene::{hold, record, stressed, three};
 

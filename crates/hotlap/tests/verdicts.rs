@@ -2,11 +2,12 @@
 
 mod scene;
 
+use hotlap::analysis::{Analysis, Measure};
 use hotlap::cmd::run::rule::{Rule, Ruling};
 use hotlap::exit::Exit;
-use hotlap::record::{Question, Run};
-use hotlap::report::standing::Standing;
-use hotlap::report::{Form, Report, terminal};
+use hotlap::model::{Question, Run};
+use hotlap::render::{Format, render, terminal};
+use hotlap::report::Report;
 use hotlap_bench::participant::Role;
 use hotlap_bench::scripted::Script;
 use scene::{Scene, hold, scene, script, three};
@@ -120,17 +121,17 @@ fn fewer_than_three_restarts_give_no_verdict_and_no_rank_in_any_form() {
     ");
     let report = Report::of(&run);
     assert!(report.tables[0].rows.iter().all(|row| row.rank.is_none()));
-    let json: Value = serde_json::from_str(&report.render(Form::Json)).unwrap();
+    let json: Value = serde_json::from_str(&render(&report, Format::Json)).unwrap();
     let row = json["tables"][0]["rows"].as_array().unwrap();
     let node = row.iter().find(|r| r["name"] == "node/http:cluster").unwrap();
     let few = "inconclusive: fewer than three restarts";
-    assert_eq!(node["against"]["cost_verdict"], few);
-    assert_eq!(node["against"]["requests_per_s_verdict"], few);
-    let junit = report.render(Form::Junit);
+    assert_eq!(node["against"]["cost"]["verdict"], few);
+    assert_eq!(node["against"]["requests_per_s"]["verdict"], few);
+    let junit = render(&report, Format::Junit);
     assert!(junit.contains("failures=\"0\" errors=\"0\" skipped=\"2\""), "{junit}");
     assert!(junit.contains(&format!("<skipped message=\"{few}\">Inconclusive: ")), "{junit}");
-    assert!(report.render(Form::Markdown).contains("**A verdict needs at least 3 restarts"));
-    assert!(report.render(Form::Html).contains(few));
+    assert!(render(&report, Format::Markdown).contains("**A verdict needs at least 3 restarts"));
+    assert!(render(&report, Format::Html).contains(few));
     let ruling = Ruling::on(&report, &[Rule::parse("cost +3%").unwrap()]);
     assert_eq!(ruling.exit(), Exit::Invalid);
 }
@@ -167,7 +168,9 @@ fn a_control_without_an_interval_or_that_differs_forbids_verdicts() {
 #[test]
 fn rounds_without_a_response_count_and_are_named() {
     let mut run = hold(&three(), None).run;
-    let rate = |run: &hotlap::record::Run| Standing::of(run, 0).servers[1].rate.unwrap().value;
+    let rate = |run: &hotlap::model::Run| {
+        Analysis::of(run, 0).servers[1].level[Measure::Rate].unwrap().value
+    };
     let before = rate(&run);
     for lap in run.laps.iter_mut().filter(|l| l.server == 1 && l.round == 2) {
         lap.answers = 0;

@@ -1,5 +1,6 @@
 //! One server at the runner: its process, where it answers, and what it uses.
 
+use hotlap_servers::lines::Lines;
 use hotlap_servers::start::ask;
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -10,7 +11,6 @@ use hotlap_load::plan::{Request, Target};
 use hotlap_load::{Outcome, Session};
 use hotlap_stats::steady::Precedent;
 
-use super::lines::Lines;
 use crate::lap::{Count, Usage, Violation};
 use crate::participant::{Load, Participant};
 use crate::validity;
@@ -20,9 +20,6 @@ use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::process::{FreezeError, Process, Stopped};
 use hotlap_servers::sample::{Cpu, Memory, Sampler, Switches};
 use hotlap_servers::start::{LAST_LINES, ending};
-
-/// How long a side effect may lag behind the answers.
-const SIDE_EFFECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long what a server has in memory is taken to be so.
 const MEMORY_EVERY: Duration = Duration::from_millis(300);
@@ -36,11 +33,11 @@ const LAPS_A_SET: u32 = 2;
 /// such connections after a few seconds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A log that stands still for so long has caught up.
+/// A log that has not grown for this long has caught up.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// A log that lacks lines and stands still for so long writes them no more: what dropped them does
-/// not take a lap's time and again to be seen to.
+/// A log that lacks lines and has not grown for this long is not waited for: a server that drops
+/// lines must not hold up every lap.
 const GIVEN_UP: Duration = Duration::from_secs(1);
 
 /// One server.
@@ -435,18 +432,9 @@ impl Instance {
         self.lines.as_mut().map_or(0, Lines::count)
     }
 
-    /// The same, once no more come: what was asked before it was frozen may still be in its queue.
+    /// The same, once no more come: requests from before it was frozen may still be in its queue.
     pub(super) fn settled_lines(&mut self) -> u64 {
-        let until = Instant::now() + SIDE_EFFECT_LIMIT;
-        let mut lines = self.lines();
-        while self.lines.is_some() && Instant::now() < until {
-            std::thread::sleep(SETTLED);
-            let before = std::mem::replace(&mut lines, self.lines());
-            if before == lines {
-                break;
-            }
-        }
-        lines
+        self.lines.as_mut().map_or(0, |lines| lines.settled(SETTLED))
     }
 
     /// Ends the lap. Whether as many lines came in it as requests were answered, or sent, for some
@@ -455,17 +443,9 @@ impl Instance {
         let (_, before) = self.before_lap.take()?;
         let (least, most) = (whole.answers, whole.sent);
         let per_request = u64::from(self.participant.counts.as_ref()?.per_request);
-        let until = Instant::now() + SIDE_EFFECT_LIMIT;
-        let mut counted = self.lines() - before;
-        let mut moved = Instant::now();
-        while counted < least * per_request && Instant::now() < until && moved.elapsed() < GIVEN_UP
-        {
-            std::thread::sleep(Duration::from_millis(20));
-            let last = std::mem::replace(&mut counted, self.lines() - before);
-            if counted > last {
-                moved = Instant::now();
-            }
-        }
-        validity::side_effect(counted, (least * per_request, most * per_request))
+        let (least, most) = (least * per_request, most * per_request);
+        let lines = self.lines.as_mut();
+        let counted = lines.map_or(before, |lines| lines.reach(before + least, GIVEN_UP));
+        validity::side_effect(counted - before, (least, most))
     }
 }

@@ -1,6 +1,5 @@
 //! A server brought up: started, waited for, and held against its contract.
 
-use hotlap_servers::start::{HOST, ask, is_up};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -11,16 +10,15 @@ use hotlap_load::plan::Target;
 
 use super::LocalRunner;
 use super::instance::Instance;
-use super::lines::Lines;
-use crate::participant::{Origin, Role};
+use crate::participant::{Origin, Participant, Role};
 use crate::runner::Ready;
 use hotlap_servers::contract::Exchange;
-use hotlap_servers::cores;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::infer;
+use hotlap_servers::lines::Lines;
 use hotlap_servers::owner;
 use hotlap_servers::sample::Sampler;
-use hotlap_servers::start::Startup;
+use hotlap_servers::start::{HOST, Startup, ask};
 use hotlap_servers::verify::{LIMIT, Requirements, Verifier, verify};
 
 impl Instance {
@@ -140,16 +138,15 @@ impl LocalRunner {
         launch: &hotlap_servers::launch::Launch,
     ) -> Result<(), ServerFailure> {
         let instance = &mut self.instances[participant];
-        let first = instance.participant.contract.exchanges[0].clone();
-        let lines = Lines::of(&instance.participant);
-        let split = &self.setting.cores;
-        let usual = split.server_cpus(cores::available());
-        let cpus = instance.participant.cpus.unwrap_or(usual);
-        let boot = Startup {
+        let Participant { counts, requirements, .. } = &instance.participant;
+        let lines = counts.as_ref().map(|counts| Lines::of(counts, launch, *requirements));
+        let (cpus, cores) = self.setting.cores.of_server(instance.participant.cpus);
+        let startup = Startup {
             launch,
+            first: &instance.participant.contract.exchanges[0],
+            accepts_wrong: false,
             cpus,
-            // One that is to use more cores than there are gets all of them, and says so.
-            cores: &split.server[..cpus.min(split.server.len())],
+            cores,
             supervisor: &self.setting.supervisor,
             log: self.setting.logs.join(format!("{participant}.log")),
             limit: self.setting.start_limit,
@@ -157,8 +154,8 @@ impl LocalRunner {
             elsewhere: instance.participant.requirements == Requirements::Custom,
             stop: &self.stop,
         };
-        let started = boot.run(&mut |target, limit| is_up(target, &first, limit, &self.stop))?;
-        instance.cores = boot.cores.to_vec();
+        let started = startup.run()?;
+        instance.cores = cores.to_vec();
         instance.lines = lines;
         // The file is opened before another server of this folder starts and puts its own there.
         instance.lines();

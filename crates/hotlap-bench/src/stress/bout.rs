@@ -10,8 +10,9 @@ use hotlap_load::{Error, Session};
 use super::crowd::Crowd;
 use super::judge::{Held, Observed, PACE_AFTER, Pace, judge};
 use super::scenario::{Attack, Scenario};
-use super::{Setting, Stand, Trial, last_of, out, pause};
+use super::{Setting, Stand, Trial, last_of, out};
 use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::interrupt;
 use hotlap_servers::start::ask;
 use hotlap_servers::verify::LIMIT;
 
@@ -53,7 +54,7 @@ impl Stand {
         };
         let first = self.held();
         let others = self.others(scenario, setting)?;
-        if !pause(timing.gather, stop) {
+        if !interrupt::sleep(timing.gather, stop) {
             return Ok(None);
         }
         let middle;
@@ -172,7 +173,7 @@ impl Stand {
                 return Some(began.elapsed().as_secs_f64() * 1e3);
             }
             let is_over = last_of(self.process.as_mut()).is_some();
-            if is_over || began.elapsed() > limit || !pause(TRY_AGAIN, stop) {
+            if is_over || began.elapsed() > limit || !interrupt::sleep(TRY_AGAIN, stop) {
                 return None;
             }
         }

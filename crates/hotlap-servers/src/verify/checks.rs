@@ -92,9 +92,7 @@ impl<'a> Bench<'a> {
 
     /// One exchange on a connection of its own.
     fn ask(&self, exchange: &Exchange) -> Result<Answer, String> {
-        let mut wire = self.open()?;
-        wire.send(&self.bytes(exchange))?;
-        wire.answer(exchange.is_head())
+        self.open()?.ask(exchange, self.verifier.host)
     }
 
     /// Holds another answer to the main exchange against the first: if that was right, against the
@@ -121,8 +119,7 @@ impl<'a> Bench<'a> {
             let mut bare_lf = false;
             let mut ask = || {
                 let answer = self.open().and_then(|mut wire| {
-                    wire.send(&self.bytes(exchange))?;
-                    let answer = wire.answer(exchange.is_head());
+                    let answer = wire.ask(exchange, self.verifier.host);
                     bare_lf = wire.bare_lf;
                     answer
                 });

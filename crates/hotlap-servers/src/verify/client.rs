@@ -14,13 +14,11 @@ use hotlap_load::http::{self, Answer};
 use hotlap_load::plan::{Endpoint, Target};
 use hotlap_load::tls::{Channel, Secure};
 
-use crate::contract::quoted;
+use crate::contract::{Exchange, quoted};
+use crate::interrupt;
 
 /// An answer of the verifier's requests is small; what is over this is a flood.
 const ANSWER_LIMIT: usize = 64 << 20;
-
-/// Between two looks whether the user wants to stop.
-const LOOK: Duration = Duration::from_millis(50);
 
 pub struct Wire {
     stream: Stream,
@@ -170,6 +168,12 @@ impl Wire {
         }
     }
 
+    /// Sends a request and returns the response.
+    pub fn ask(&mut self, exchange: &Exchange, host: &str) -> Result<Answer, String> {
+        self.send(&exchange.bytes(host))?;
+        self.answer(exchange.is_head())
+    }
+
     /// One answer.
     pub fn answer(&mut self, is_head: bool) -> Result<Answer, String> {
         self.answer_unless(is_head, &AtomicBool::new(false))
@@ -194,7 +198,7 @@ impl Wire {
                 }
                 Err(broken) => return Err(format!("{broken}: {}", quoted(&self.buf))),
             }
-            let is_changed = self.fill(until.min(Instant::now() + LOOK));
+            let is_changed = self.fill(until.min(Instant::now() + interrupt::LOOK));
             if !is_changed && !self.over && stop.load(Ordering::Relaxed) {
                 return Err("interrupted".to_owned());
             }

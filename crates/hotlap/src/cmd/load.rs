@@ -15,8 +15,7 @@ use crate::export::Texts;
 use crate::interrupt::Interrupt;
 use crate::live::Live;
 use crate::redact;
-use crate::report::figure;
-use crate::text::visible;
+use crate::text::{number, visible};
 
 /// A load that was run, and what is needed to print it.
 pub struct Loaded {
@@ -148,7 +147,7 @@ fn drive(plan: &Plan, interrupt: &Interrupt, console: &Console) -> anyhow::Resul
         }
         let progress = session.progress();
         let rate = progress.answers as f64 / began.elapsed().as_secs_f64();
-        live.phase(format!("{} requests/s, {} failed", figure::rate(rate), progress.failures));
+        live.phase(format!("{} requests/s, {} failed", number::rate(rate), progress.failures));
     }
     let outcome = session.join()?;
     live.clear();

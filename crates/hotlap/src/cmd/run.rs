@@ -29,11 +29,12 @@ use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::export::Exports;
 use crate::interrupt::Interrupt;
-use crate::record::{self, Run, State};
-use crate::report::{Report, terminal};
-use crate::shelf;
+use crate::model::{self, Run, State};
+use crate::paths;
+use crate::recorder::{Kept, Recorder};
+use crate::render::terminal;
+use crate::report::Report;
 use crate::store::Store;
-use crate::timekeeper::{Kept, Timekeeper};
 use card::Card;
 use grid::Grid;
 use rule::{Rule, Ruling};
@@ -82,7 +83,7 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
     if interrupt.asked() {
         return Ok(Exit::Interrupted);
     }
-    let is_named = |s: &&record::Server| !matches!(s.role, Role::Control | Role::Ceiling);
+    let is_named = |s: &&model::Server| !matches!(s.role, Role::Control | Role::Ceiling);
     if !meant.rules.is_empty() && grid.servers.iter().filter(is_named).count() < 2 {
         return usage("--fail-if compares servers with each other: name at least two");
     }
@@ -110,7 +111,7 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
         &meant.experiment.loads,
         interrupt.shared(),
     );
-    let mut keeper = Timekeeper::new(run, meant.store.take(), &mut meant.exports, console)?;
+    let mut keeper = Recorder::new(run, meant.store.take(), &mut meant.exports, console)?;
     let is_raced = !keeper.so_far().stress.is_empty();
     let mut over = match anyone {
         false => Over::Nobody,
@@ -255,7 +256,7 @@ fn store(args: &RunArgs, console: &Console) -> anyhow::Result<Option<Store>> {
     if args.no_store {
         return Ok(None);
     }
-    let Some(path) = args.store.store.clone().or_else(Store::usual_path) else {
+    let Some(path) = args.store.store.clone().or_else(paths::store) else {
         console.warn(
             "Warning: this run will not be stored, as neither HOME nor XDG_DATA_HOME says where: \
              name a file with --store",
@@ -331,14 +332,14 @@ fn against(run: &Run) -> BTreeMap<usize, usize> {
 fn record(args: &RunArgs, meant: &Meant, grid: &Grid, host: &machine::Host) -> Run {
     let experiment = &meant.experiment;
     let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let mut host = record::Host::from(host);
+    let mut host = model::Host::from(host);
     host.doubts.extend(meant.split.notes.iter().cloned());
     Run {
         number: None,
         began_ms: began.as_millis() as u64,
         took_ms: 0,
         state: State::UnderWay,
-        command: record::typed().into_iter().chain(args.from_config.iter().cloned()).collect(),
+        command: model::typed().into_iter().chain(args.from_config.iter().cloned()).collect(),
         hotlap: env!("CARGO_PKG_VERSION").to_owned(),
         baseline: args.save_baseline.clone(),
         suite: meant.card.suite.as_ref().map(|s| s.name.clone()),
@@ -346,7 +347,7 @@ fn record(args: &RunArgs, meant: &Meant, grid: &Grid, host: &machine::Host) -> R
         about: meant.card.about().to_owned(),
         contract: grid.contract.clone(),
         seed: experiment.seed,
-        schedule: record::Schedule {
+        schedule: model::Schedule {
             restarts: experiment.restarts.unwrap_or(0),
             rounds: experiment.rounds.unwrap_or(0),
             slice_ms: experiment.slice.map(|slice| slice.as_secs_f64() * 1e3),
@@ -376,7 +377,7 @@ impl Logs {
     /// # Errors
     /// When the cache cannot be written.
     pub fn new() -> anyhow::Result<Self> {
-        let folder = shelf::cache()?.join("logs").join(std::process::id().to_string());
+        let folder = paths::cache()?.join("logs").join(std::process::id().to_string());
         // What servers print may hold what only their user is to see.
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         made.with_context(|| {

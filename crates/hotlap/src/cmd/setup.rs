@@ -11,14 +11,13 @@ use hotlap_servers::process::Supervisor;
 use hotlap_servers::toolchain::{MissingKind, MissingToolchain, probe_all};
 
 use super::run::grid::build_all;
+use crate::assets;
 use crate::cli::SetupArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::interrupt::Interrupt;
 use crate::live::Live;
-use crate::report::figure::megabytes;
-use crate::report::figure::plural;
-use crate::shelf;
+use crate::text::number::{megabytes, plural};
 use crate::text::visible;
 
 /// Prints the commands, or runs them and builds.
@@ -26,7 +25,7 @@ use crate::text::visible;
 /// # Errors
 /// When the catalogue cannot be read, or a command cannot be started or fails.
 pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
-    let catalogue = Catalogue::open(&shelf::servers()?)?;
+    let catalogue = Catalogue::open(&assets::servers()?)?;
     let servers = super::list::select(&catalogue, args.pattern.as_deref());
     let servers = servers.or_else(|error| usage(error.to_string()))?;
     let interrupt = Interrupt::listen()?;
@@ -79,8 +78,8 @@ pub fn install(
         let takes = size.map_or(String::new(), |size| {
             format!(
                 ": {} to fetch, {} on the disk, about {} s",
-                megabytes(size.download_bytes as f64).text,
-                megabytes(size.disk_bytes as f64).text,
+                megabytes(size.download_bytes as f64),
+                megabytes(size.disk_bytes as f64),
                 size.about_s()
             )
         });

@@ -6,8 +6,9 @@
 use hotlap_stats::Reading;
 use hotlap_stats::estimate::level;
 
-use crate::report::figure::{micros, per_second, time};
-use crate::report::layout::{Column, Layout};
+use crate::report::figure::{micros, per_second};
+use crate::text::layout::{Column, Layout};
+use crate::text::number::time;
 
 /// Rows that are drawn at most: the view must fit a terminal of 24 lines.
 const MOST: usize = 16;

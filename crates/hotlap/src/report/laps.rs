@@ -1,32 +1,32 @@
-//! Every start and every lap of a run, as they are exported.
+//! Every start and every lap of a run, rounded, as they are exported.
 
 use hotlap_stats::percentile::Together;
 use hotlap_stats::{Percentile, Survival};
 use serde::Serialize;
 
-use super::figure::rounded;
-use super::latency::known;
-use super::warning;
-use crate::record::{self, Run};
+use super::warnings;
+use crate::analysis::latency::{Times, known};
+use crate::model::{self, Run};
+use crate::text::number::rounded;
 
 /// A fresh start.
 #[derive(Debug, Clone, Serialize)]
-pub struct Start {
+pub struct StartView {
     /// Name of the server.
     pub server: String,
     /// Which restart, from 1.
     pub restart: u32,
-    /// Time to the first right answer, in milliseconds; `None` for a server that ran already.
+    /// Time to the first correct response, in milliseconds; `None` for a server that ran already.
     pub ready_ms: Option<f64>,
     /// Memory before any load, in MB; `None` where it is not known.
     pub rss_mb: Option<f64>,
     /// Its warm-ups.
-    pub warmups: Vec<Warmup>,
+    pub warmups: Vec<WarmupView>,
 }
 
 /// One warm-up.
 #[derive(Debug, Clone, Serialize)]
-pub struct Warmup {
+pub struct WarmupView {
     /// Which load, as an index.
     pub load: usize,
     /// Which way it went, in words.
@@ -35,13 +35,13 @@ pub struct Warmup {
     pub steady_ms: f64,
     /// Length of one window of the curve, in milliseconds.
     pub window_ms: f64,
-    /// Answers per second in each window.
+    /// Responses per second in each window.
     pub curve: Vec<f64>,
 }
 
 /// One lap.
 #[derive(Debug, Clone, Serialize)]
-pub struct Lap {
+pub struct LapView {
     /// Name of the server.
     pub server: String,
     /// Which load, as an index.
@@ -58,11 +58,11 @@ pub struct Lap {
     pub at_s: f64,
     /// How long its window was, in seconds.
     pub window_s: f64,
-    /// Right answers.
+    /// Correct responses.
     pub answers: u64,
     /// Failures.
     pub errors: u64,
-    /// Right answers per second.
+    /// Correct responses per second.
     pub requests_per_s: f64,
     /// CPU time a request, in microseconds.
     pub cpu_us: Option<f64>,
@@ -84,7 +84,7 @@ pub struct Lap {
     pub cpu_percent: Option<f64>,
     /// The busiest generator thread, in per cent of its time.
     pub generator_percent: f64,
-    /// Right answers in each tenth of a second.
+    /// Correct responses in each tenth of a second.
     pub series_answers: Vec<u64>,
     /// The mean latency in each tenth of a second, in milliseconds; `None` where nothing was
     /// answered.
@@ -97,10 +97,9 @@ pub struct Lap {
     pub counts: bool,
 }
 
-impl Start {
+impl StartView {
     /// A start of a run, rounded.
-    #[must_use]
-    pub fn of(run: &Run, start: &record::Start) -> Self {
+    pub(super) fn of(run: &Run, start: &model::Start) -> Self {
         Self {
             server: run.servers[start.server].name.clone(),
             restart: start.restart + 1,
@@ -109,9 +108,9 @@ impl Start {
             warmups: start
                 .warmups
                 .iter()
-                .map(|w| Warmup {
+                .map(|w| WarmupView {
                     load: w.load,
-                    class: warning::class(w.class).to_owned(),
+                    class: warnings::class(w.class).to_owned(),
                     steady_ms: rounded(w.steady_ms),
                     window_ms: rounded(w.window_ms),
                     curve: w.curve.iter().map(|r| rounded(*r)).collect(),
@@ -121,14 +120,11 @@ impl Start {
     }
 }
 
-impl Lap {
+impl LapView {
     /// A lap of a run, rounded.
-    #[must_use]
-    pub fn of(run: &Run, lap: &record::Lap) -> Self {
-        let times = match lap.rate {
-            Some(_) => Survival::new(&lap.response, &lap.response_censored),
-            None => Survival::new(&lap.service, &lap.service_censored),
-        };
+    pub(super) fn of(run: &Run, lap: &model::Lap) -> Self {
+        let (answered, censored) = Times::of(lap, lap.rate.is_some());
+        let times = Survival::new(answered, censored);
         let (p50, p99, longest) =
             (times.quantile(0.5), known(&times, 0.99, Together::ONE), times.longest());
         let bound = |name: &str, of: Option<Percentile>| {
@@ -173,7 +169,7 @@ impl Lap {
                 .iter()
                 .map(|t| (t.answers > 0).then(|| ms(t.max_ns as f64)))
                 .collect(),
-            doubts: lap.failed.iter().map(warning::violation).collect(),
+            doubts: lap.failed.iter().map(warnings::violation).collect(),
             counts: lap.counts(),
         }
     }

@@ -5,7 +5,7 @@ use rusqlite::{Row, Transaction, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::record::{Lap, Run, Server, Start, Subject};
+use crate::model::{Lap, Run, Server, Start, Subject};
 use crate::redact;
 
 /// Stores a run with its servers and none of its laps, under `number` or the next one that is free.

@@ -7,15 +7,16 @@ mod scenes;
 
 use std::time::Duration;
 
-use hotlap::record::Question;
-use hotlap::report::{Form, Report};
+use hotlap::model::Question;
+use hotlap::render::{Format, render};
+use hotlap::report::Report;
 use hotlap_bench::scripted::Script;
 use scenes::Scene;
 
 const EVIL: &str = "</script><script>alert('1')</script>";
 
 fn page(name: &str, scene: &Scene) -> String {
-    let page = Report::of(&scene.run()).render(Form::Html);
+    let page = render(&Report::of(&scene.run()), Format::Html);
     if let Some(folder) = std::env::var_os("HOTLAP_PAGES") {
         let path = std::path::Path::new(&folder).join(format!("{name}.html"));
         std::fs::write(path, &page).unwrap();

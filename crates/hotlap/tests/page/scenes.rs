@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::record::{Host, Load, Published, Question, Run, Schedule, Server, State, Than};
-use hotlap::timekeeper::Timekeeper;
+use hotlap::model::{Host, Load, Published, Question, Run, Schedule, Server, State, Than};
+use hotlap::recorder::Recorder;
 use hotlap_bench::experiment::{Experiment, Place};
 use hotlap_bench::participant::{self, Participant, Role};
 use hotlap_bench::scripted::{Script, Scripted};
@@ -76,8 +76,7 @@ impl Scene {
         runner.interrupted_at = self.interrupted_at;
         let (mut exports, console) =
             (Exports::default(), Console { quiet: true, ..Console::plain(80) });
-        let keeper =
-            Timekeeper::new(self.record(&experiment), None, &mut exports, &console).unwrap();
+        let keeper = Recorder::new(self.record(&experiment), None, &mut exports, &console).unwrap();
         let mut run = keeper.keep(&experiment, &mut runner).run;
         // As many ticks as a lap of half a second has, so that a page is as large as a real one.
         for lap in &mut run.laps {

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::record::{Host, Load, Question, Run, Schedule, Server, State};
+use hotlap::model::{Host, Load, Question, Run, Schedule, Server, State};
+use hotlap::recorder::{Kept, Recorder};
 use hotlap::store::Store;
-use hotlap::timekeeper::{Kept, Timekeeper};
 use hotlap_bench::experiment::{Experiment, Place};
 use hotlap_bench::participant::{self, Participant, Role};
 use hotlap_bench::scripted::{Script, Scripted};
@@ -152,7 +152,7 @@ pub fn hold_as(scene: &Scene, baseline: Option<String>, store: Option<Store>) ->
     let (mut exports, console) =
         (Exports::default(), Console { quiet: true, ..Console::plain(80) });
     let keeper =
-        Timekeeper::new(Run { baseline, ..record(scene) }, store, &mut exports, &console).unwrap();
+        Recorder::new(Run { baseline, ..record(scene) }, store, &mut exports, &console).unwrap();
     keeper.keep(&scene.experiment, &mut runner)
 }
 

@@ -11,11 +11,12 @@ use hotlap_stats::{Censored, Histogram, Percentile, Survival};
 use serde_json::json;
 
 use super::Loaded;
+use crate::analysis::latency::known;
 use crate::redact;
-use crate::report::csv;
-use crate::report::figure::{count, grouped, plural, rate, time};
-use crate::report::latency::{self, known};
-use crate::text::{visible, visible_json};
+use crate::render::csv;
+use crate::report::figure::percentile;
+use crate::text::number::{count, grouped, plural, rate, time};
+use crate::text::{visible, visible_json, wrap};
 
 /// For people, short.
 #[must_use]
@@ -71,11 +72,10 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         out.push('\n');
         for q in [0.5, 0.75, 0.9, 0.99, 0.999, 0.9999] {
             let value = known(&seen, q, together);
-            let value = value.map_or_else(too_few, |found| latency::figure(found).text);
+            let value = value.map_or_else(too_few, |found| percentile(found).text);
             out += &format!("  {:>7} %  {value}\n", grouped_share(q));
         }
     }
-    let wrap = crate::report::terminal::wrap;
     if plan.pace != Pace::Closed {
         out.push('\n');
         out += &wrap(
@@ -178,7 +178,7 @@ fn times(times: &Survival, together: Together) -> String {
     if times.is_empty() {
         return "–".to_owned();
     }
-    let text = |found| latency::figure(found).text;
+    let text = |found| percentile(found).text;
     let at = |q| known(times, q, together).map_or_else(too_few, text);
     let max = text(times.longest());
     format!("p50 {}  p90 {}  p99 {}  max {max}", at(0.5), at(0.9), at(0.99))

@@ -7,9 +7,9 @@ use hotlap_bench::participant::Participant;
 use hotlap_bench::stress::Scenario;
 
 use super::stress;
-use crate::record::{Run, Warmup};
-use crate::report::figure::plural;
+use crate::model::{Run, Warmup};
 use crate::store::Store;
+use crate::text::number::plural;
 
 /// What a first start takes, about, of a server that was never raced: to answer and be held against
 /// its contract, and to be warmed up by each load. Runtimes that compile what they run take longer.

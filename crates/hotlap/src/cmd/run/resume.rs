@@ -11,7 +11,7 @@ use hotlap_bench::participant::Participant;
 
 use super::card::Card;
 use crate::exit::usage;
-use crate::record::{Run, Server, State};
+use crate::model::{Run, Server, State};
 use crate::store::Store;
 
 /// The run that is to go on, where one is asked for.

@@ -21,9 +21,9 @@ use crate::exit::{Exit, usage};
 use crate::export::Exports;
 use crate::interrupt::Interrupt;
 use crate::live::Live;
-use crate::record::{self, Question, Run, State};
-use crate::report::figure::plural;
-use crate::timekeeper::Timekeeper;
+use crate::model::{self, Question, Run, State};
+use crate::recorder::Recorder;
+use crate::text::number::plural;
 
 /// The good clients' connections: enough to keep a server of one thread at work all the time, and
 /// few enough that each of them notices who else comes.
@@ -108,7 +108,7 @@ pub fn run(card: &Card, args: &RunArgs, console: &Console) -> anyhow::Result<Exi
         plural(order.scenarios.len(), "scenario"),
         takes(&grid.participants, &run.stress, &order.scenarios).as_secs()
     ));
-    let mut keeper = Timekeeper::new(run, store, &mut exports, console)?;
+    let mut keeper = Recorder::new(run, store, &mut exports, console)?;
     let over = match hold(&order, &grid.participants, &mut keeper, &interrupt, console) {
         Ok(true) => Over::Done,
         Ok(false) => Over::Interrupted,
@@ -152,7 +152,7 @@ pub(super) fn is_named(participant: &Participant) -> bool {
 pub fn hold(
     order: &Order,
     participants: &[Participant],
-    keeper: &mut Timekeeper<'_>,
+    keeper: &mut Recorder<'_>,
     interrupt: &Interrupt,
     console: &Console,
 ) -> anyhow::Result<bool> {
@@ -171,7 +171,7 @@ pub fn hold(
     let mut live = Live::start(console);
     for participant in participants.iter().filter(|e| is_named(e)) {
         let run = keeper.so_far();
-        let is_out = |s: &record::Server| s.name == participant.name && s.failure.is_some();
+        let is_out = |s: &model::Server| s.name == participant.name && s.failure.is_some();
         let before = run.stress.iter().find(|s| s.name == participant.name).cloned();
         let before = before.unwrap_or_else(|| Subject::new(participant, GOOD));
         if run.servers.iter().any(is_out) || before.left(&setting.scenarios).is_empty() {
@@ -204,15 +204,15 @@ pub fn hold(
 /// What is kept of a stress alone.
 fn record(card: &Card, args: &RunArgs, grid: &Grid, split: &CpuAllocation) -> Run {
     let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let mut host = record::Host::from(&Host::describe());
+    let mut host = model::Host::from(&Host::describe());
     host.doubts.extend(split.notes.iter().cloned());
-    let named = |s: &&record::Server| matches!(s.role, Role::Plain | Role::Reference);
+    let named = |s: &&model::Server| matches!(s.role, Role::Plain | Role::Reference);
     Run {
         number: None,
         began_ms: began.as_millis() as u64,
         took_ms: 0,
         state: State::UnderWay,
-        command: record::typed(),
+        command: model::typed(),
         hotlap: env!("CARGO_PKG_VERSION").to_owned(),
         suite: card.suite.as_ref().map(|s| s.name.clone()),
         baseline: args.save_baseline.clone(),
@@ -220,7 +220,7 @@ fn record(card: &Card, args: &RunArgs, grid: &Grid, split: &CpuAllocation) -> Ru
         about: card.about().to_owned(),
         contract: grid.contract.clone(),
         seed: 0,
-        schedule: record::Schedule {
+        schedule: model::Schedule {
             restarts: 0,
             rounds: 0,
             slice_ms: None,

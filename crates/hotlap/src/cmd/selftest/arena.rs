@@ -17,7 +17,7 @@ use hotlap_servers::process::Supervisor;
 use hotlap_servers::verify::Requirements;
 
 use crate::cmd::run::{GRACE, Logs, START_LIMIT};
-use crate::record::{self, Question, Run, State};
+use crate::model::{self, Question, Run, State};
 
 /// How long one request may take: longer than the longest pause.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -130,7 +130,7 @@ impl Arena {
             began_ms: began.as_millis() as u64,
             took_ms: 0,
             state: State::UnderWay,
-            command: record::typed(),
+            command: model::typed(),
             hotlap: env!("CARGO_PKG_VERSION").to_owned(),
             baseline: None,
             suite: None,
@@ -138,7 +138,7 @@ impl Arena {
             about: String::new(),
             contract: Name::Hello.to_string(),
             seed: experiment.seed,
-            schedule: record::Schedule {
+            schedule: model::Schedule {
                 restarts: 0,
                 rounds: 0,
                 slice_ms: experiment.slice.map(|slice| slice.as_secs_f64() * 1e3),
@@ -149,9 +149,9 @@ impl Arena {
                 generator_cpus: self.cores.generator.clone(),
                 freeze: true,
             },
-            host: record::Host::default(),
-            loads: experiment.loads.iter().map(record::Load::from).collect(),
-            servers: experiment.participants.iter().map(record::Server::from).collect(),
+            host: model::Host::default(),
+            loads: experiment.loads.iter().map(model::Load::from).collect(),
+            servers: experiment.participants.iter().map(model::Server::from).collect(),
             starts: Vec::new(),
             laps: Vec::new(),
             absent: Vec::new(),

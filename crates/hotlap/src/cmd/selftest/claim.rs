@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::report::figure;
+use crate::text::number;
 
 /// Times are right within so many microseconds, or within a hundredth, whichever is larger.
 const TIME_US: f64 = 20.0;
@@ -118,10 +118,10 @@ impl Claim {
         match self.unit {
             _ if value.is_nan() => "nothing".to_owned(),
             Unit::Us if value < 100.0 => format!("{value:.1} µs"),
-            Unit::Us if value < 10_000.0 => format!("{} µs", figure::grouped(value, 0)),
-            Unit::Us => format!("{} ms", figure::grouped(value / 1e3, 1)),
+            Unit::Us if value < 10_000.0 => format!("{} µs", number::grouped(value, 0)),
+            Unit::Us => format!("{} ms", number::grouped(value / 1e3, 1)),
             Unit::Ratio => format!("{value:.4}×"),
-            Unit::Count => figure::grouped(value, 0),
+            Unit::Count => number::grouped(value, 0),
             Unit::Share => format!("{:.2} %", value * 100.0),
         }
     }

@@ -19,10 +19,10 @@ use hotlap_stats::{Histogram, Verdict};
 use super::arena::Arena;
 use super::bare::{self, Asking};
 use super::claim::{Claim, Unit};
+use crate::analysis::{Analysis, Measure};
 use crate::console::Console;
 use crate::export::Exports;
-use crate::report::standing::Standing;
-use crate::timekeeper::Timekeeper;
+use crate::recorder::Recorder;
 
 /// Few enough that none waits for another, enough for half load with 10 ms each.
 const CONNECTIONS: usize = 16;
@@ -288,12 +288,12 @@ pub fn costlier(
         Arc::clone(stop),
     );
     let (mut exports, quiet) = (Exports::default(), Console { quiet: true, ..Console::plain(80) });
-    let kept = Timekeeper::new(arena.record(&experiment), None, &mut exports, &quiet)?
+    let kept = Recorder::new(arena.record(&experiment), None, &mut exports, &quiet)?
         .keep(&experiment, &mut runner);
-    let standing = Standing::of(&kept.run, 0);
-    let level = standing.servers[0].cost.map_or(f64::NAN, |cost| cost.value / 1e3);
+    let analysis = Analysis::of(&kept.run, 0);
+    let level = analysis.servers[0].level[Measure::Cost].map_or(f64::NAN, |cost| cost.value / 1e3);
     let ratio = |server: usize, figure: &str, real| {
-        let cost = standing.servers[server].against.and_then(|a| a.cost);
+        let cost = analysis.servers[server].against.and_then(|a| a.found[Measure::Cost]);
         Claim {
             server: "CPU time a request".to_owned(),
             figure: figure.to_owned(),
@@ -305,7 +305,10 @@ pub fn costlier(
             bare: None,
         }
     };
-    let verdict = standing.servers[3].against.and_then(|a| a.cost).map(|(_, verdict)| verdict);
+    let verdict = analysis.servers[3]
+        .against
+        .and_then(|a| a.found[Measure::Cost])
+        .map(|(_, verdict)| verdict);
     let worse = f64::from(u8::from(verdict == Some(Verdict::Worse)));
     let of_level = Claim::time("CPU time a request", "made to be 40 µs", level, 40.0);
     Ok(vec![
