@@ -89,7 +89,8 @@ impl Lines {
         }
     }
 
-    /// All lines, once there are at least `goal`, or none has come for `quiet` (or after [`LIMIT`]).
+    /// All lines, once there are at least `goal`, or none has come for `quiet` (or after
+    /// [`LIMIT`]).
     pub fn reach(&mut self, goal: u64, quiet: Duration) -> u64 {
         let began = Instant::now();
         let mut lines = self.count();

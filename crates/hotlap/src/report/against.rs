@@ -41,7 +41,8 @@ pub struct MeasureVerdict {
     /// The server's figure over the other's; `null` where it is not known.
     pub ratio: Option<Figure>,
     /// `faster`, `slower`, `no difference that could be measured`, or `inconclusive: ` and why. CPU
-    /// time is `costs less` or `costs more`, latency `shorter` or `longer`, memory `less` or `more`.
+    /// time is `costs less` or `costs more`, latency `shorter` or `longer`, memory `less` or
+    /// `more`.
     pub verdict: String,
 }
 
