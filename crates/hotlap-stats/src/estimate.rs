@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::restarts::Restarts;
 
 /// A value with its confidence interval, in the unit of the value.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Estimate {
     /// The point estimate.
     pub value: f64,

@@ -10,7 +10,7 @@ use crate::model::{self, Run};
 use crate::text::number::rounded;
 
 /// A fresh start.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct StartView {
     /// Name of the server.
     pub server: String,
@@ -25,7 +25,7 @@ pub struct StartView {
 }
 
 /// One warm-up.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct WarmupView {
     /// Which load, as an index.
     pub load: usize,
@@ -40,7 +40,7 @@ pub struct WarmupView {
 }
 
 /// One lap.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct LapView {
     /// Name of the server.
     pub server: String,
