@@ -130,7 +130,7 @@ impl Live {
         plan.pipeline = load.pipeline;
         plan.timeout = self.setting.timeout;
         plan.cpus = self.setting.cores.generator.clone();
-        plan.awake = !self.setting.cores.shared;
+        plan.busy_poll = !self.setting.cores.shared;
         Ok(plan)
     }
 
@@ -175,7 +175,7 @@ impl Live {
         let known = self.known(entrant, load);
         let test = known.map_or(test, |before| test.again(&before.steady));
         let mut test = WarmupTest::new(test);
-        let Some(window) = session.window() else {
+        let Some(window) = session.wait_for_window() else {
             return Err(self.seats[entrant].unanswered("warm-up", session.join()));
         };
         let mut edge = window.opens;
@@ -207,12 +207,12 @@ impl Live {
         let count = self.seats[entrant].counted(&session, || _ = wait(&session, until, &stop));
         session.stop();
         let outcome = session.join().map_err(|e| self.seats[entrant].failed("warm-up", e))?;
-        if outcome.answers == 0 && !self.stop.load(Ordering::Relaxed) {
+        if outcome.responses == 0 && !self.stop.load(Ordering::Relaxed) {
             return Err(self.seats[entrant].unanswered("warm-up", Ok(outcome)));
         }
         let found = Acquaintance {
             steady: test.precedent(class),
-            service: Duration::from_secs_f64(outcome.service.mean() / 1e9),
+            service: Duration::from_secs_f64(outcome.service_time.mean() / 1e9),
         };
         let now = match known {
             // One window is no judge.
@@ -272,8 +272,8 @@ impl Live {
                 let plan = self.plan(entrant, load)?;
                 self.seats[entrant].thaw();
                 let session =
-                    Session::hold(&plan).map_err(|e| self.seats[entrant].failed("lap", e))?;
-                if session.window().is_none() {
+                    Session::start_held(&plan).map_err(|e| self.seats[entrant].failed("lap", e))?;
+                if session.wait_for_window().is_none() {
                     return Err(self.seats[entrant].unanswered("lap", session.join()));
                 }
                 Held::new(load, session)
@@ -282,7 +282,7 @@ impl Live {
         let [opens, closes, ..] = *edges else { return Ok(Vec::new()) };
         // The load first: a server that was just thawed may take the core that this runs on.
         let began = Instant::now();
-        let _ = held.session.turn(opens, closes - opens);
+        let _ = held.session.open_window(opens, closes - opens);
         self.seats[entrant].thaw();
         let mut samples = Vec::with_capacity(edges.len());
         for edge in edges {
@@ -330,7 +330,7 @@ impl Live {
         let seat = &mut self.seats[entrant];
         let switches = seat.switches_of_lap();
         let usage = seat.usage(&driven.between, switches, requests);
-        let side_effect = seat.side_effect(&outcome.whole);
+        let side_effect = seat.side_effect(&outcome.totals);
         let outcome = self.unless_it_hangs(entrant, outcome)?;
         Ok(Run { at: driven.at, outcome, usage, side_effect })
     }
@@ -346,7 +346,7 @@ impl Live {
     /// A lap without a response counts: the server stood still. Once its requests time out, it is
     /// out unless it answers a new one.
     fn unless_it_hangs(&mut self, entrant: usize, outcome: Outcome) -> Result<Outcome, Retired> {
-        let is_silent = outcome.answers == 0 && outcome.failures.of(Failure::Timeout) > 0;
+        let is_silent = outcome.responses == 0 && outcome.failures.of(Failure::Timeout) > 0;
         if !is_silent || self.stop.load(Ordering::Relaxed) {
             return Ok(outcome);
         }
@@ -372,7 +372,7 @@ impl Live {
     /// Runs one lap at a rate, on a server that is thawed.
     fn measure_paced(&mut self, entrant: usize, plan: &Plan) -> Result<Run, Retired> {
         let session = Session::start(plan).map_err(|e| self.seats[entrant].failed("lap", e))?;
-        let Some(window) = session.window() else {
+        let Some(window) = session.wait_for_window() else {
             return Err(self.seats[entrant].unanswered("lap", session.join()));
         };
         self.wait(&session, window.opens);
@@ -391,7 +391,7 @@ impl Live {
         let seat = &mut self.seats[entrant];
         let between = after.since(&before);
         let usage = seat.usage(&between, first.zip(last), between.requests);
-        let side_effect = seat.side_effect(&outcome.whole);
+        let side_effect = seat.side_effect(&outcome.totals);
         Ok(Run { at, outcome, usage, side_effect })
     }
 }
@@ -464,7 +464,7 @@ impl Track for Live {
         self.seats[entrant].held = None;
         self.seats[entrant].thaw();
         let mut plan = self.plan(entrant, load)?;
-        plan.ramp = Duration::ZERO;
+        plan.warmup = Duration::ZERO;
         plan.stop = Stop::After(self.longest_warm_up() + Duration::from_secs(1));
         let warmup = self.warm_up(entrant, load, &plan);
         self.freeze(entrant);
@@ -539,7 +539,7 @@ impl Track for Live {
     fn paced_lap(&mut self, entrant: usize, load: usize, rate: f64) -> Result<Lap, Retired> {
         let mut plan = self.plan(entrant, load)?;
         let window = WHOLE.max(self.slices.length() * self.slices_a_lap(load));
-        plan.ramp = slices::lead_in(window);
+        plan.warmup = slices::lead_in(window);
         plan.stop = Stop::After(window);
         plan.pace = Pace::Constant { rate };
         self.seats[entrant].forget_lap();

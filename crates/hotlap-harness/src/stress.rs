@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hotlap_load::http::Answer;
+use hotlap_load::http::Response;
 use hotlap_load::plan::{Endpoint, Request, Target};
 use serde::{Deserialize, Serialize};
 
@@ -402,7 +402,7 @@ fn settle(
     host: &str,
     entrant: &Entrant,
     notes: &mut Vec<String>,
-) -> Result<(Exchange, Answer), Retired> {
+) -> Result<(Exchange, Response), Retired> {
     let mut learned = learn::learn(target, host, LIMIT, &entrant.contract)
         .map_err(|why| out("verify", why, "ask it with curl to see why"))?;
     for note in learned.notes {

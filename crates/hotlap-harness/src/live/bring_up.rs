@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use hotlap_load::http::Answer;
+use hotlap_load::http::Response;
 use hotlap_load::plan::Target;
 
 use super::Live;
@@ -32,7 +32,7 @@ pub(crate) fn ask(
     host: &str,
     limit: Duration,
     exchange: &Exchange,
-) -> Result<Answer, String> {
+) -> Result<Response, String> {
     let mut wire = Wire::open(target, limit)?;
     wire.send(&exchange.bytes(host))?;
     let answer = wire.answer(exchange.is_head())?;
@@ -63,7 +63,7 @@ impl Seat {
     fn as_the_reference(&mut self, target: &Target, limit: Duration) -> Result<Examined, Retired> {
         let exchanges = &self.entrant.contract.exchanges;
         let ask = |exchange| ask(target, &self.host, limit, exchange);
-        let answers: Result<Vec<Answer>, String> = exchanges.iter().map(ask).collect();
+        let answers: Result<Vec<Response>, String> = exchanges.iter().map(ask).collect();
         let answers = answers.map_err(|what| self.out("verify", what, "see its last lines"))?;
         self.requests = self.entrant.contract.requests(&self.host, &answers);
         Ok(Examined::default())

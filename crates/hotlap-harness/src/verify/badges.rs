@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hotlap_load::http::Answer;
+use hotlap_load::http::Response;
 
 use super::checks::{Bench, PAUSE, check, with_version};
 use super::wire::Wire;
@@ -61,7 +61,7 @@ impl Badges<'_> {
         Wire::open(self.verifier.target, self.verifier.limit.min(LIMIT))
     }
 
-    fn ask(&self, bytes: &[u8], is_head: bool) -> Result<Answer, String> {
+    fn ask(&self, bytes: &[u8], is_head: bool) -> Result<Response, String> {
         let mut wire = self.open()?;
         let sent = wire.send(bytes);
         // Who refuses a request while it is still being sent may have answered all the same.
@@ -218,7 +218,7 @@ impl Badges<'_> {
 }
 
 /// The moment in an answer's `Date`, in Unix seconds, when it is right.
-fn right_date(answer: &Answer, now: SystemTime) -> Result<i64, String> {
+fn right_date(answer: &Response, now: SystemTime) -> Result<i64, String> {
     let value = answer.header("date").ok_or("none")?;
     let text = String::from_utf8_lossy(value);
     let told = unix_seconds(&text).ok_or_else(|| format!("{text:?}"))?;

@@ -10,9 +10,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hotlap_load::http::{self, Answer};
+use hotlap_load::http::{self, Response};
 use hotlap_load::plan::{Endpoint, Target};
-use hotlap_load::tls::{Channel, Secure};
+use hotlap_load::tls::{TlsConfig, TlsConnection};
 
 use crate::contract::quoted;
 
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 pub(crate) struct Wire {
     stream: Stream,
-    channel: Option<Box<Channel>>,
+    channel: Option<Box<TlsConnection>>,
     limit: Duration,
     /// What is wrong with the TLS that came.
     fault: Option<String>,
@@ -84,7 +84,7 @@ impl Wire {
             }
         };
         let channel = match &target.tls {
-            Some(tls) => Secure::new(tls).map_err(|error| error.to_string())?.open(),
+            Some(tls) => TlsConfig::new(tls).map_err(|error| error.to_string())?.connect(),
             None => None,
         };
         let mut wire = Self {
@@ -102,7 +102,7 @@ impl Wire {
 
     fn shake_hands(&mut self) -> Result<(), String> {
         let until = Instant::now() + self.limit;
-        while self.channel.as_ref().is_some_and(|channel| channel.is_shaking()) {
+        while self.channel.as_ref().is_some_and(|channel| channel.is_handshaking()) {
             self.flush()?;
             if !self.fill(until) || self.over {
                 let why = self.fault.take().unwrap_or_else(|| "no greeting came".to_owned());
@@ -171,7 +171,7 @@ impl Wire {
     }
 
     /// One answer.
-    pub(crate) fn answer(&mut self, is_head: bool) -> Result<Answer, String> {
+    pub(crate) fn answer(&mut self, is_head: bool) -> Result<Response, String> {
         self.answer_unless(is_head, &AtomicBool::new(false))
     }
 
@@ -180,11 +180,11 @@ impl Wire {
         &mut self,
         is_head: bool,
         stop: &AtomicBool,
-    ) -> Result<Answer, String> {
+    ) -> Result<Response, String> {
         let until = Instant::now() + self.limit;
         loop {
             self.mend();
-            match http::read_answer(&self.buf, is_head, self.over) {
+            match http::read_response(&self.buf, is_head, self.over) {
                 Ok(Some(answer)) => {
                     self.buf.drain(..answer.consumed);
                     return Ok(answer);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use hotlap_harness::catalogue::{Catalogue, CatalogueError};
 use hotlap_harness::manifest;
-use hotlap_load::target::is_address;
+use hotlap_load::url::is_address;
 
 use super::card::{Card, Runner};
 use crate::cli::RunArgs;
