@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use hotlap_load::plan::{Pace, Plan, Stop, Target};
 use hotlap_load::{Failure, Outcome, Session};
-use hotlap_stats::steady::{Class, State, Test, Warmup as WarmupTest};
+use hotlap_stats::{Class, DetectorSettings, SteadyDetector, SteadyState};
 
 use crate::cores::Split;
 use crate::entrant::{Entrant, Load, Role};
@@ -170,11 +170,12 @@ impl Live {
     fn warm_up(&mut self, entrant: usize, load: usize, plan: &Plan) -> Result<Warmup, Retired> {
         let session = Session::start(plan).map_err(|e| self.seats[entrant].failed("warm-up", e))?;
         let limit = self.setting.warm_limit.as_nanos() / WARM_WINDOW.as_nanos();
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX).max(Test::default().stretch);
-        let test = Test { limit, ..Test::default() };
+        let limit =
+            usize::try_from(limit).unwrap_or(usize::MAX).max(DetectorSettings::default().stretch);
+        let settings = DetectorSettings { max_windows: limit, ..DetectorSettings::default() };
         let known = self.known(entrant, load);
-        let test = known.map_or(test, |before| test.again(&before.steady));
-        let mut test = WarmupTest::new(test);
+        let settings = known.map_or(settings, |before| settings.for_restart(&before.steady));
+        let mut detector = SteadyDetector::new(settings);
         let Some(window) = session.window() else {
             return Err(self.seats[entrant].unanswered("warm-up", session.join()));
         };
@@ -197,7 +198,7 @@ impl Live {
             // Answers per CPU time where it is known: a neighbour's bursts don't bend that.
             let spent_ns = window.cpu_ns.filter(|ns| *ns > 0).unwrap_or(window.wall_ns);
             let speed = window.requests as f64 / spent_ns.max(1) as f64;
-            if let State::Settled { since: from, class: how } = test.push(speed) {
+            if let SteadyState::Settled { since: from, class: how } = detector.push(speed) {
                 (since, class) = (from, how);
                 break;
             }
@@ -211,7 +212,7 @@ impl Live {
             return Err(self.seats[entrant].unanswered("warm-up", Ok(outcome)));
         }
         let found = Acquaintance {
-            steady: test.precedent(class),
+            steady: detector.summary(class),
             service: Duration::from_secs_f64(outcome.service.mean() / 1e9),
         };
         let now = match known {

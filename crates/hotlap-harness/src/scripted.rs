@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use hotlap_load::outcome::{Bytes, Connections, Failures, Outcome, ThreadUse, Tick, Whole};
 use hotlap_load::{Failure, Phase};
-use hotlap_stats::Histogram;
-use hotlap_stats::steady::Class;
+use hotlap_stats::{Censored, Class, Histogram};
 
 use crate::entrant::Load;
 use crate::gate;
@@ -179,8 +178,8 @@ impl Scripted {
             edges: hotlap_load::outcome::Edges::default(),
             queued: 0,
             oldest_ns: 0,
-            service_censored: hotlap_stats::Censored::default(),
-            response_censored: hotlap_stats::Censored::default(),
+            service_censored: Censored::default(),
+            response_censored: Censored::default(),
             unanswered: 0,
             series: vec![Tick { answers, failures: 0, max_ns: mean_ns, sum_ns: mean_ns * answers }],
             threads,

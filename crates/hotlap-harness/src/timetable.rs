@@ -6,10 +6,9 @@
 
 use std::time::Duration;
 
-use hotlap_stats::Pair;
-use hotlap_stats::compare::{pairs, pooled};
-use hotlap_stats::estimate::median;
-use hotlap_stats::stop::{self, Costs, Goal, Progress, Rule, Why};
+use hotlap_stats::{
+    Costs, Decision, Goal, Pair, RunProgress, StopReason, StoppingRule, median, pairs, pooled,
+};
 
 use crate::entrant::Role;
 use crate::lap::{Kind, Lap, Share, readings};
@@ -35,7 +34,7 @@ pub enum Next {
 #[derive(Debug)]
 pub struct Timetable {
     race: Race,
-    rule: Rule,
+    rule: StoppingRule,
     started: Vec<Duration>,
     /// What a second start of all is expected to take.
     again: Duration,
@@ -59,7 +58,7 @@ impl Timetable {
             ..Goal::default()
         };
         let mut timetable = Self {
-            rule: Rule::new(goal),
+            rule: StoppingRule::new(goal),
             started: Vec::new(),
             again: Duration::ZERO,
             blocks: Vec::new(),
@@ -176,20 +175,20 @@ impl Timetable {
     }
 
     fn by_rule(&mut self, next: Place, elapsed: Duration) -> Next {
-        let contestants = self.contestants();
-        let progress = Progress {
+        let comparisons = self.comparisons();
+        let progress = RunProgress {
             // What ends this heat is as good as spent.
             spent_s: (elapsed + self.paced_takes(next.heat)).as_secs_f64(),
             costs: self.what_time_buys(next.heat + 1),
             heats: next.heat + 1,
             blocks: next.block,
-            contestants: &contestants,
+            comparisons: &comparisons,
         };
         match self.rule.next(&progress) {
-            stop::Next::Block => Next::Block,
-            stop::Next::Heat => Next::Heat,
-            stop::Next::Stop(Why::Precise) => Next::Stop(Over::Precise),
-            stop::Next::Stop(Why::Budget) => Next::Stop(Over::Budget),
+            Decision::Block => Next::Block,
+            Decision::Heat => Next::Heat,
+            Decision::Stop(StopReason::Precise) => Next::Stop(Over::Precise),
+            Decision::Stop(StopReason::Budget) => Next::Stop(Over::Budget),
         }
     }
 
@@ -240,7 +239,7 @@ impl Timetable {
 
     /// The pairs of every server and load against the reference, as the report will have them: the
     /// reference and its double are one side, but for the double itself.
-    fn contestants(&self) -> Vec<Vec<Pair>> {
+    fn comparisons(&self) -> Vec<Vec<Pair>> {
         let role = |role| self.race.entrants.iter().position(|e| e.role == role);
         let Some(reference) = role(Role::Reference) else { return Vec::new() };
         let double = role(Role::Double);

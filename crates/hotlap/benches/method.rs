@@ -37,10 +37,7 @@ use hotlap_harness::host::Host;
 use hotlap_harness::lap::{Kind, Lap};
 use hotlap_harness::live::Live;
 use hotlap_harness::track::Track;
-use hotlap_stats::compare::{effect, pairs};
-use hotlap_stats::estimate::{Reading, median};
-use hotlap_stats::verdict::verdicts;
-use hotlap_stats::{Bar, Better, Verdict};
+use hotlap_stats::{Better, Criterion, Reading, Verdict, effect, median, pairs, verdicts};
 use serde::{Deserialize, Serialize};
 
 /// What is asked.
@@ -336,7 +333,7 @@ fn race(arena: &Arena, options: &Options, run: u64, rounds: u64) -> Found {
     let spread = standing.servers[2].against.and_then(|a| a.cost).map(|(effect, _)| effect);
     let ((twin_cost, cost), (twin_rate, rate)) = (ln(2, Better::Lower), ln(2, Better::Higher));
     let (dearer_cost, called) = ln(3, Better::Lower);
-    let bar = standing.bar_against(0, Measure::Cost);
+    let criterion = standing.criterion_against(0, Measure::Cost);
     let costs = |server: usize| standing.side(server, Measure::Cost);
     let readings = |measure| {
         let told = |r: &Reading| (r.heat, r.block, r.value);
@@ -355,9 +352,9 @@ fn race(arena: &Arena, options: &Options, run: u64, rounds: u64) -> Found {
         alarm_rate: rate.differs(),
         dearer_cost,
         called_dearer: called == Verdict::Worse,
-        smallest: smallest(&costs(2), &costs(0), &bar),
-        sd_heat: spread.map_or(f64::NAN, |e| e.sd_heat),
-        sd_block: spread.map_or(f64::NAN, |e| e.sd_block),
+        smallest: smallest(&costs(2), &costs(0), &criterion),
+        sd_heat: spread.map_or(f64::NAN, |e| e.spread.sd_heat),
+        sd_block: spread.map_or(f64::NAN, |e| e.spread.sd_block),
         best_rate: (1..=options.best_runs).contains(&run).then(|| best_of_three(arena, options)),
         measured: windows as f64 / 1e6 / kept.took_ms.max(1) as f64,
         heats: noise.map_or(0, |n| n.heats),
@@ -369,12 +366,12 @@ fn race(arena: &Arena, options: &Options, run: u64, rounds: u64) -> Found {
 
 /// The least difference that would have got a verdict: the twin's readings are made dearer in steps
 /// of a tenth of a per cent until they do.
-fn smallest(twin: &[Reading], reference: &[Reading], bar: &Bar) -> Option<f64> {
+fn smallest(twin: &[Reading], reference: &[Reading], criterion: &Criterion) -> Option<f64> {
     let called = |by: f64| {
         let dearer = |r: &Reading| Reading { value: r.value * (1.0 + by), ..*r };
         let dearer: Vec<Reading> = twin.iter().map(dearer).collect();
-        let found = effect(&pairs(&dearer, reference), 1.0 - bar.alpha);
-        found.is_some_and(|effect| verdicts(&[(*bar, effect.into())])[0] == Verdict::Worse)
+        let found = effect(&pairs(&dearer, reference), 1.0 - criterion.alpha);
+        found.is_some_and(|effect| verdicts(&[(*criterion, effect)])[0] == Verdict::Worse)
     };
     (1..=500).map(|step| f64::from(step) / 1e3).find(|by| called(*by))
 }

@@ -37,8 +37,7 @@ mod unix {
     use hotlap_ceiling::Known;
     use hotlap_harness::entrant::Role;
     use hotlap_harness::live::Live;
-    use hotlap_stats::Reading;
-    use hotlap_stats::compare::{effect, pairs};
+    use hotlap_stats::{Reading, effect, pairs};
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -114,7 +113,7 @@ mod unix {
             None => println!("{what}: two pairs at least are needed for an interval"),
             Some(effect) => {
                 let ratio = effect.ratio;
-                let same = if ratio.holds(1.0) { "no difference" } else { "a difference" };
+                let same = if ratio.contains(1.0) { "no difference" } else { "a difference" };
                 println!(
                     "{what} with the view over without: {:.4} [{:.4}, {:.4}]: {same}",
                     ratio.value, ratio.low, ratio.high

@@ -19,7 +19,7 @@ pub use hotlap_harness::entrant::Role;
 pub use hotlap_harness::lap::{Count, Gate};
 pub use hotlap_harness::stress::Subject;
 pub use hotlap_harness::suite::{Absent, Question};
-pub use hotlap_stats::steady::Class;
+pub use hotlap_stats::Class;
 
 /// One `hotlap run`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -9,6 +9,7 @@ use hotlap::report::standing::{Measure, Standing};
 use hotlap::report::{Broken, Form, Report, terminal};
 use hotlap_harness::entrant::Role;
 use hotlap_harness::scripted::Script;
+use hotlap_stats::NoiseFloor;
 use scene::{Scene, hold, scene, script, stressed, three};
 use serde_json::Value;
 
@@ -191,10 +192,10 @@ fn the_reference_and_its_double_are_one_side() {
         assert!((both.value - (own.value * double.value).sqrt()).abs() < 1e-6);
     }
     assert_eq!(standing.side(1, Measure::Cost), of(1));
-    let floor = |other| standing.bar_against(other, Measure::Cost).floor.log_units().unwrap();
-    let control = standing.noise(Measure::Cost).unwrap().reach();
-    assert!((floor(0) / control - 0.75_f64.sqrt()).abs() < 1e-12);
-    assert!((floor(1) / control - 1.0).abs() < 1e-12);
+    let floor = |other| standing.criterion_against(other, Measure::Cost).floor;
+    let control = NoiseFloor::of(standing.noise(Measure::Cost).as_ref());
+    assert!(matches!(control, NoiseFloor::Known(_)), "{control:?}");
+    assert_eq!((floor(0), floor(1)), (control.against_pooled(), control));
 }
 
 #[test]

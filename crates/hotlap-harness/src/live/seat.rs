@@ -7,7 +7,7 @@ use hotlap_load::http::Answer;
 use hotlap_load::outcome::Whole;
 use hotlap_load::plan::{Request, Target};
 use hotlap_load::{Outcome, Session};
-use hotlap_stats::steady::Precedent;
+use hotlap_stats::PreviousWarmup;
 
 use super::bring_up::ask;
 use super::lines::Lines;
@@ -81,7 +81,7 @@ pub(super) struct Seat {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Acquaintance {
     /// How it becomes steady.
-    pub(super) steady: Precedent,
+    pub(super) steady: PreviousWarmup,
     /// Its mean service time.
     pub(super) service: Duration,
 }

@@ -4,8 +4,7 @@
 pub mod markdown;
 pub mod terminal;
 
-use hotlap_stats::compare::unpaired;
-use hotlap_stats::{Bar, Effect, Estimate, Floor, Verdict};
+use hotlap_stats::{Criterion, Effect, Estimate, NoiseFloor, Verdict, unpaired};
 use serde::Serialize;
 
 use super::figure::{megabytes, micros, millis, per_second, ratio};
@@ -236,9 +235,9 @@ impl Comparison {
 /// Each server against itself in the other run.
 fn compared(sides: &(Standing, Standing), servers: &[Both], confidence: f64) -> Vec<Against> {
     let found = families(Measure::ALL.map(|measure| {
-        let bar = bar(sides, measure, confidence);
+        let criterion = criterion(sides, measure, confidence);
         let effects = servers.iter().map(|pair| effect(sides, *pair, measure, confidence));
-        effects.map(|e| Some((bar, e?.into()))).collect()
+        effects.map(|effect| Some((criterion, effect?))).collect()
     }));
     let of = |(place, (old, new)): (usize, &Both)| {
         let keep_up = sides.0.servers[*old].keeps_up && sides.1.servers[*new].keeps_up;
@@ -267,14 +266,19 @@ fn effect(
 
 /// The noise floor is the higher one of the two runs, and at least what the ceiling did from one to
 /// the other.
-fn bar((before, after): &(Standing, Standing), measure: Measure, confidence: f64) -> Bar {
+fn criterion(
+    (before, after): &(Standing, Standing),
+    measure: Measure,
+    confidence: f64,
+) -> Criterion {
     let drift = before.ceiling.zip(after.ceiling).and_then(|(old, new)| {
         let (old, new) = (&before.servers[old], &after.servers[new]);
         unpaired(new.readings(measure), old.readings(measure), confidence)
     });
-    let drift = drift.map_or(Floor::NoControl, |d| Floor::Known(d.ratio.value.ln().abs()));
+    let drift =
+        drift.map_or(NoiseFloor::NoControl, |d| NoiseFloor::Known(d.ratio.value.ln().abs()));
     let floor = before.floor(measure).or_higher(after.floor(measure)).or_higher(drift);
-    Bar { alpha: 1.0 - confidence, floor, better: measure.better() }
+    Criterion { alpha: 1.0 - confidence, floor, bias: 0.0, better: measure.better() }
 }
 
 fn ceiling((before, after): &(Standing, Standing), confidence: f64) -> Option<Effect> {
@@ -289,7 +293,7 @@ fn changes(
 ) -> Vec<Change> {
     let level = |standing: &Standing, server: usize, measure| {
         let readings = standing.servers[server].readings(measure);
-        let estimate = hotlap_stats::estimate::level(readings, standing.confidence)?;
+        let estimate = hotlap_stats::level(readings, standing.confidence)?;
         Some(shown(measure, &estimate))
     };
     let change = |measure| Change {

@@ -1,6 +1,6 @@
 //! One server over all stored runs: its figures, where they changed, and a line that shows it.
 
-use hotlap_stats::changes;
+use hotlap_stats::{Estimate, change_points};
 use serde::Serialize;
 
 use super::figure::{micros, per_second, ratio, rounded};
@@ -8,7 +8,6 @@ use super::standing::Standing;
 use super::summary::load_words;
 use super::{Figure, Measure, date};
 use crate::record::Run;
-use hotlap_stats::Estimate;
 
 /// One server's course.
 #[derive(Debug, Clone, Serialize)]
@@ -101,10 +100,10 @@ impl Course {
             return;
         }
         let series: Vec<f64> = values.iter().map(|v| v.unwrap_or(f64::NAN)).collect();
-        let found = changes(&series);
+        let found = change_points(&series);
         let level = |from: usize, to: usize| {
             let known: Vec<f64> = values[from..to].iter().flatten().copied().collect();
-            hotlap_stats::estimate::median(&known).unwrap_or(f64::NAN)
+            hotlap_stats::median(&known).unwrap_or(f64::NAN)
         };
         for (n, &at) in found.iter().enumerate() {
             let from = if n == 0 { 0 } else { found[n - 1] };

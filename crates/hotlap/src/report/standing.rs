@@ -6,13 +6,9 @@ use std::collections::BTreeMap;
 
 use hotlap_harness::lap::{rates, readings, silent_blocks};
 use hotlap_harness::track::Probed;
-use hotlap_stats::compare::{effect, pairs, pooled};
-use hotlap_stats::estimate::level;
-use hotlap_stats::percentile::Together;
-use hotlap_stats::stop::Goal;
-use hotlap_stats::verdict::{LEAST_RESTARTS, ranks, verdicts};
 use hotlap_stats::{
-    Bar, Better, Censored, Comparison, Effect, Estimate, Floor, Histogram, Reading, Verdict,
+    Better, Censored, Concurrency, Criterion, Effect, Estimate, Goal, Histogram, MIN_RESTARTS,
+    NoiseFloor, Reading, Verdict, effect, level, pairs, pooled, ranks, verdicts,
 };
 
 use super::bias;
@@ -26,10 +22,6 @@ use crate::record::{Gate, Lap, Role, Run};
 pub fn confidence(run: &Run) -> f64 {
     Goal { precision: run.schedule.precision, ..Goal::default() }.confidence_of_run()
 }
-
-/// How much closer a third server of the same program is to the mean of two than these are to each
-/// other: √(1 + ½) of the noise of one, against √2 of it.
-const TO_THE_MEAN: f64 = 0.866_025_403_784_438_6;
 
 /// What servers are compared by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,20 +222,21 @@ impl Standing {
 
     /// The noise floor of one measure, for two servers neither of which is the reference.
     #[must_use]
-    pub fn floor(&self, measure: Measure) -> Floor {
+    pub fn floor(&self, measure: Measure) -> NoiseFloor {
         match self.reference.zip(self.double) {
-            Some(_) => Floor::of(self.noise(measure).as_ref()),
-            None => Floor::NoControl,
+            Some(_) => NoiseFloor::of(self.noise(measure).as_ref()),
+            None => NoiseFloor::NoControl,
         }
     }
 
-    /// For servers that are compared with `other`: the noise floor is that of one server against
-    /// another, but the reference counts together with its double, see [`Self::side`].
+    /// The criterion for servers that are compared with `other`, without bias. The reference counts
+    /// together with its double, see [`Self::side`].
     #[must_use]
-    pub fn bar_against(&self, other: usize, measure: Measure) -> Bar {
+    pub fn criterion_against(&self, other: usize, measure: Measure) -> Criterion {
         let is_pooled = Some(other) == self.reference && self.double.is_some();
-        let floor = self.floor(measure).scaled(if is_pooled { TO_THE_MEAN } else { 1.0 });
-        Bar { alpha: 1.0 - self.confidence, floor, better: measure.better() }
+        let floor = self.floor(measure);
+        let floor = if is_pooled { floor.against_pooled() } else { floor };
+        Criterion { alpha: 1.0 - self.confidence, floor, bias: 0.0, better: measure.better() }
     }
 
     /// Compares everyone with the reference.
@@ -281,7 +274,7 @@ impl Standing {
         server: usize,
         other: usize,
         measure: Measure,
-    ) -> Option<(Bar, Comparison)> {
+    ) -> Option<(Criterion, Effect)> {
         let bound = [server, other].iter().filter(|i| self.servers[**i].is_bound).count();
         let is_hidden = match measure {
             Measure::Rate => bound == 2 || self.keep_up(server, other),
@@ -296,7 +289,7 @@ impl Standing {
         let effect = effect(&pairs, self.confidence)?;
         let reference = if Some(server) == self.reference { server } else { other };
         let bias = self.bias(server, other, measure);
-        Some((self.bar_against(reference, measure), Comparison { effect, bias }))
+        Some((Criterion { bias, ..self.criterion_against(reference, measure) }, effect))
     }
 
     /// Takes the ratio of requests/s away where it is a bound, and keeps what the bound says.
@@ -318,7 +311,7 @@ impl Standing {
     }
 
     /// By how much the way of measuring may have shifted `server` against `other`, in log units:
-    /// what a verdict must exceed on top of the noise, see [`Comparison::bias`].
+    /// what a verdict must exceed on top of the noise, see [`Criterion::bias`].
     fn bias(&self, server: usize, other: usize, measure: Measure) -> f64 {
         match measure {
             Measure::Cost => bias::proven(&self.probed, (server, other)),
@@ -382,8 +375,8 @@ impl Standing {
         let mut restarts: Vec<u32> = measured.readings(by).iter().map(|r| r.heat).collect();
         restarts.dedup();
         measured.wrong == 0
-            && restarts.len() >= LEAST_RESTARTS as usize
-            && !matches!(self.floor(by), Floor::Unusable(_))
+            && restarts.len() >= MIN_RESTARTS as usize
+            && !matches!(self.floor(by), NoiseFloor::Unusable(_))
     }
 
     /// Which of two servers is better, as [`Self::rank`] orders them.
@@ -450,7 +443,7 @@ impl Measured {
                 let times = Times::merged(laps.iter().map(|lap| times(lap, offered)));
                 // Rounds and restarts are the units of the interval, so that samples of one round
                 // may depend on each other: it is enough that they reach the percentile.
-                known(&times.survival(), q, Together::ONE).map(|found| found.ns as f64)
+                known(&times.survival(), q, Concurrency::ONE).map(|found| found.ns as f64)
             }
         };
         let memory = |laps: &[&Lap]| {
@@ -487,8 +480,8 @@ impl Measured {
 /// The verdicts of one table, given the comparisons in each measure, in the order of
 /// [`Measure::ALL`]. Which of them are corrected together is said at [`verdicts`].
 #[must_use]
-pub fn families(compared: [Vec<Option<(Bar, Comparison)>>; 5]) -> [Vec<Found>; 5] {
-    let has_floor = compared.iter().flatten().flatten().all(|c| c.0.floor != Floor::NoControl);
+pub fn families(compared: [Vec<Option<(Criterion, Effect)>>; 5]) -> [Vec<Found>; 5] {
+    let has_floor = compared.iter().flatten().flatten().all(|c| c.0.floor != NoiseFloor::NoControl);
     let [rate, cost, p50, p99, memory] = compared;
     let servers = rate.len();
     let (rate, cost) = match has_floor {
@@ -506,10 +499,13 @@ pub fn families(compared: [Vec<Option<(Bar, Comparison)>>; 5]) -> [Vec<Found>; 5
 }
 
 /// The verdicts on comparisons that are made together; where nothing can be compared, none.
-fn judged(compared: Vec<Option<(Bar, Comparison)>>) -> Vec<Found> {
-    let known: Vec<(Bar, Comparison)> = compared.iter().flatten().copied().collect();
+fn judged(compared: Vec<Option<(Criterion, Effect)>>) -> Vec<Found> {
+    let known: Vec<(Criterion, Effect)> = compared.iter().flatten().copied().collect();
     let mut verdicts = verdicts(&known).into_iter();
-    compared.into_iter().map(|c| c.and_then(|(_, c)| Some((c.effect, verdicts.next()?)))).collect()
+    compared
+        .into_iter()
+        .map(|c| c.and_then(|(_, effect)| Some((effect, verdicts.next()?))))
+        .collect()
 }
 
 /// Whether a server takes part in comparisons: not the ceiling, not the hidden double, not one that

@@ -1,9 +1,9 @@
 //! A run becomes a report: figures are rounded, rows put in order, servers that failed set apart.
 //! What is said in sentences is `sentence`'s, what speaks against the figures `warning`'s.
 
-use hotlap_stats::estimate::{level, median};
-use hotlap_stats::percentile::Together;
-use hotlap_stats::{Effect, Estimate, Floor, Verdict, Why};
+use hotlap_stats::{
+    Concurrency, Effect, Estimate, Inconclusive, NoiseFloor, Verdict, level, median,
+};
 
 use super::bias;
 use super::figure::{
@@ -278,7 +278,7 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
     let errors_by_kind = errors(&laps);
     let load = &run.loads[standing.load];
     let in_flight = (load.connections * load.pipeline) as u64;
-    let together = |rate| Together { in_flight, rate };
+    let concurrency = |rate| Concurrency { in_flight, rate };
     Row {
         rank: measured.rank,
         name: server.name.clone(),
@@ -298,11 +298,11 @@ fn row(run: &Run, standing: &Standing, index: usize) -> Row {
         against: measured.against.and_then(|a| against(run, standing, &a)),
         refused: warning::refused(run, standing.load, index, true).unwrap_or_default(),
         wrong_responses: measured.wrong,
-        service: latency(&measured.service, together(load.rate)),
+        service: latency(&measured.service, concurrency(load.rate)),
         response: measured
             .response
             .as_ref()
-            .map(|(times, rate)| latency(times, together(Some(*rate)))),
+            .map(|(times, rate)| latency(times, concurrency(Some(*rate)))),
         rss_mb: most(|u| u.rss_bytes),
         pss_mb: most(|u| u.pss_bytes.unwrap_or(0)),
         cpu_percent: cpu_percent(&main),
@@ -446,13 +446,13 @@ pub(super) fn verdict(measure: Measure, found: Option<Verdict>) -> &'static str 
     };
     match found {
         None => "not to be told",
-        Some(Verdict::Inconclusive(Why::TooFewRestarts)) => {
+        Some(Verdict::Inconclusive(Inconclusive::TooFewRestarts)) => {
             "inconclusive: fewer than three restarts"
         }
-        Some(Verdict::Inconclusive(Why::NoiseUnknown)) => {
+        Some(Verdict::Inconclusive(Inconclusive::NoiseUnknown)) => {
             "inconclusive: the noise floor is unknown"
         }
-        Some(Verdict::Inconclusive(Why::ControlDiffers)) => {
+        Some(Verdict::Inconclusive(Inconclusive::ControlDiffers)) => {
             "inconclusive: the A/A control differs from the reference"
         }
         Some(Verdict::NoDifference) => "no difference that could be measured",
@@ -466,8 +466,8 @@ fn noise(run: &Run, standing: &Standing) -> Option<Noise> {
     let (rate, cost) = (standing.rate_noise, standing.cost_noise);
     rate.or(cost)?;
     let band = |effect: Option<Effect>, measure| {
-        let is_known = standing.floor(measure) != Floor::Unusable(Why::NoiseUnknown);
-        is_known.then_some(rounded(effect?.reach().exp_m1()))
+        let is_known = standing.floor(measure) != NoiseFloor::Unusable(Inconclusive::NoiseUnknown);
+        is_known.then_some(rounded(effect?.far_end().exp_m1()))
     };
     let (rate_band, cost_band) = (band(rate, Measure::Rate), band(cost, Measure::Cost));
     let said: Vec<String> = [(rate_band, "in requests/s"), (cost_band, "in CPU time per request")]

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hotlap_stats::Reading;
-use hotlap_stats::estimate::{level, median};
+use hotlap_stats::{Reading, level, median};
 
 use super::bias;
 use super::figure::{count, grouped, plural, rate};

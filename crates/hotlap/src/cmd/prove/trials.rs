@@ -12,8 +12,7 @@ use hotlap_harness::lap::{Kind, Lap};
 use hotlap_harness::live::Live;
 use hotlap_harness::track::{Retired, Track};
 use hotlap_load::Failure;
-use hotlap_stats::percentile::is_known;
-use hotlap_stats::{Histogram, Verdict};
+use hotlap_stats::{Histogram, Verdict, samples_suffice};
 
 use super::arena::Arena;
 use super::bare::{self, Asking};
@@ -134,7 +133,7 @@ fn quantile_us(laps: &[Lap], q: f64) -> (f64, Option<f64>) {
 
 /// A quantile in microseconds, where there are times enough to know it.
 fn known_us(times: &Histogram, q: f64) -> Option<f64> {
-    is_known(times.len(), q, 1).then(|| times.quantile(q) as f64 / 1e3)
+    samples_suffice(times.len(), q, 1).then(|| times.quantile(q) as f64 / 1e3)
 }
 
 /// The server with a fixed service time, at half load: p50 and p99 are the time and the way.
