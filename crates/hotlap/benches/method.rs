@@ -30,7 +30,6 @@ use hotlap::console::Console;
 use hotlap::export::Exports;
 use hotlap::report::standing::{Measure, Measured, Standing};
 use hotlap::timekeeper::Timekeeper;
-use hotlap_ceiling::Known;
 use hotlap_harness::cores;
 use hotlap_harness::entrant::Role;
 use hotlap_harness::host::Host;
@@ -38,6 +37,7 @@ use hotlap_harness::lap::{Kind, Lap};
 use hotlap_harness::live::Live;
 use hotlap_harness::track::Track;
 use hotlap_stats::{Better, Criterion, Reading, Verdict, effect, median, pairs, verdicts};
+use hotlap_testbed::Calibrated;
 use serde::{Deserialize, Serialize};
 
 /// What is asked.
@@ -169,9 +169,13 @@ impl Options {
     }
 
     /// A server that works for so many rounds more than the reference on each request.
-    fn server(&self, rounds: u64) -> Known {
+    fn server(&self, rounds: u64) -> Calibrated {
         const STEPS: u64 = 1_000;
-        if self.data { Known::Walking { steps: STEPS + rounds } } else { Known::Working { rounds } }
+        if self.data {
+            Calibrated::Walking { steps: STEPS + rounds }
+        } else {
+            Calibrated::Working { rounds }
+        }
     }
 
     fn slice(&self) -> Option<Duration> {

@@ -34,10 +34,10 @@ mod unix {
     use hotlap::export::Exports;
     use hotlap::report::standing::{Measure, Standing};
     use hotlap::timekeeper::Timekeeper;
-    use hotlap_ceiling::Known;
     use hotlap_harness::entrant::Role;
     use hotlap_harness::live::Live;
     use hotlap_stats::{Reading, effect, pairs};
+    use hotlap_testbed::Calibrated;
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -124,7 +124,7 @@ mod unix {
 
     /// One race as `hotlap run` holds it, watched or not.
     fn race(arena: &Arena, options: &Options, seed: u64, is_on: bool) -> (f64, f64) {
-        let known = Known::Working { rounds: 0 };
+        let known = Calibrated::Working { rounds: 0 };
         let entrants = vec![arena.entrant("reference", known, Role::Reference)];
         let (lap, budget) =
             (Duration::from_millis(options.lap_ms), Duration::from_secs(options.seconds));

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use hotlap_ceiling::Known;
 use hotlap_harness::contract::{Contract, Name};
 use hotlap_harness::cores::{self, Split};
 use hotlap_harness::entrant::{Entrant, Launch, Load, Role, Start};
@@ -14,6 +13,7 @@ use hotlap_harness::process::Warden;
 use hotlap_harness::race::{Place, Race};
 use hotlap_harness::verify::Demand;
 use hotlap_load::plan::Reuse;
+use hotlap_testbed::Calibrated;
 
 use crate::cmd::run::{GRACE, Logs, START_LIMIT};
 use crate::record::{self, Question, Run, State};
@@ -45,7 +45,7 @@ impl Arena {
 
     /// A server of known behaviour.
     #[must_use]
-    pub fn entrant(&self, name: &str, known: Known, role: Role) -> Entrant {
+    pub fn entrant(&self, name: &str, known: Calibrated, role: Role) -> Entrant {
         let program = self.program.to_string_lossy().into_owned();
         let argv = vec![program, "__known".to_owned(), known.to_string()];
         Entrant {

@@ -6,13 +6,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use hotlap_ceiling::Known;
 use hotlap_harness::entrant::Role;
 use hotlap_harness::lap::{Kind, Lap};
 use hotlap_harness::live::Live;
 use hotlap_harness::track::{Retired, Track};
 use hotlap_load::Failure;
 use hotlap_stats::{Histogram, Verdict, samples_suffice};
+use hotlap_testbed::Calibrated;
 
 use super::arena::Arena;
 use super::bare::{self, Asking};
@@ -56,7 +56,7 @@ struct Alone<'a> {
 impl<'a> Alone<'a> {
     fn start(
         arena: &'a Arena,
-        known: Known,
+        known: Calibrated,
         lap: Duration,
         stop: &Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
@@ -86,7 +86,7 @@ impl<'a> Alone<'a> {
     }
 }
 
-fn told(known: &Known, why: &Retired) -> anyhow::Error {
+fn told(known: &Calibrated, why: &Retired) -> anyhow::Error {
     anyhow!("the known server {known} failed: {why} ({})", why.last_words.join("; "))
 }
 
@@ -141,7 +141,7 @@ fn known_us(times: &Histogram, q: f64) -> Option<f64> {
 /// # Errors
 /// When it cannot be started or loaded.
 pub fn fixed(arena: &Arena, us: u64, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
-    let mut alone = Alone::start(arena, Known::Fixed { us }, LAP, stop)?;
+    let mut alone = Alone::start(arena, Calibrated::Fixed { us }, LAP, stop)?;
     let half = HalfLoad::run(&mut alone, us as f64)?;
     alone.stop();
     let claim = |(figure, q)| half.claim(&time(us), (figure, q, us as f64));
@@ -159,7 +159,7 @@ fn time(us: u64) -> String {
 /// When it cannot be started or loaded.
 pub fn bimodal(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
     let (us, slow_us, one_in) = (1_000, 50_000, 100);
-    let mut alone = Alone::start(arena, Known::Bimodal { us, slow_us, one_in }, LAP, stop)?;
+    let mut alone = Alone::start(arena, Calibrated::Bimodal { us, slow_us, one_in }, LAP, stop)?;
     let half = HalfLoad::run(&mut alone, us as f64)?;
     alone.stop();
     let server = "1 ms, 1 in 100 50 ms";
@@ -201,7 +201,7 @@ pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
     let (every_ms, pause_ms) = PAUSING;
     let (period_us, pause_us) = ((every_ms + pause_ms) as f64 * 1e3, pause_ms as f64 * 1e3);
     let lap = Duration::from_millis(every_ms + pause_ms);
-    let mut alone = Alone::start(arena, Known::Pausing { every_ms, pause_ms }, lap, stop)?;
+    let mut alone = Alone::start(arena, Calibrated::Pausing { every_ms, pause_ms }, lap, stop)?;
     let flat = alone.lap(Kind::Flat)?;
     let paced = alone.lap(Kind::Paced { rate: PAUSING_RATE })?;
     alone.stop();
@@ -235,7 +235,7 @@ pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
 /// When it cannot be started or loaded.
 pub fn erring(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
     let one_in = 100;
-    let mut alone = Alone::start(arena, Known::Erring { one_in }, LAP, stop)?;
+    let mut alone = Alone::start(arena, Calibrated::Erring { one_in }, LAP, stop)?;
     let laps = [alone.lap(Kind::Flat)?, alone.lap(Kind::Flat)?];
     alone.stop();
     let wrong: u64 = laps.iter().map(|l| l.outcome.failures.of(Failure::WrongAnswer)).sum();
@@ -269,7 +269,7 @@ pub fn dearer(
     seed: u64,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Vec<Claim>> {
-    let costing = |ns| Known::Costing { ns };
+    let costing = |ns| Calibrated::Costing { ns };
     let entrants = vec![
         arena.entrant("40 µs", costing(COST_NS.0), Role::Reference),
         arena.entrant("40 µs (again)", costing(COST_NS.0), Role::Double),
