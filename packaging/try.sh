@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the wheel and the Debian package, and tries each in a clean environment: what was installed
-# says its version, lists its catalogue, and races its own ceiling to a page, in an empty folder with
+# says its version, lists its catalogue, and experiments its own ceiling to a page, in an empty folder with
 # an empty home, far from any checkout.
 #
 #   packaging/try.sh           both
@@ -26,7 +26,7 @@ try() {
     echo "$list" | grep -q go/net-http || { echo "$1 lists no go/net-http" >&2; exit 1; }
     # Exit code 4: measured, but on too busy a machine.
     (cd "$work/empty" && env -i HOME="$work/home" PATH=/usr/bin:/bin "$1" run "$1 __ceiling" \
-        --budget 2s --no-config --export-html page.html > run.txt) || [ $? = 4 ]
+        --duration 2s --no-config --export-html page.html > run.txt) || [ $? = 4 ]
     grep -q '__ceiling' "$work/empty/page.html"
     echo "$2: $said, $(echo "$list" | grep -c /) lines of catalogue"
 }
@@ -74,7 +74,7 @@ Section: web
 Priority: optional
 Depends: libc6
 Description: hyperfine for HTTP servers
- Builds servers, starts them, checks that they answer correctly, races them lap
+ Builds servers, starts them, checks that they answer correctly, experiments them lap
  against lap, and tells which is faster, by how much, and how sure that is.
 CONTROL
     [ -s "$tree/usr/share/bash-completion/completions/hotlap" ]

@@ -2,11 +2,12 @@
 //! is an error that says so, or gives a run of which a report can be made.
 //!
 //! The input's first byte chooses the column; the last two bits of its second, what becomes of the
-//! value; and its other bits, the form of the report.
+//! value; and its other bits, the format of the report.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use hotlap::report::{Form, Report, terminal};
+use hotlap::render::{Format, render, terminal};
+use hotlap::report::Report;
 use hotlap::store::Store;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
@@ -45,7 +46,7 @@ impl Kept {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("hotlap.db");
         let mut three = scene::three();
-        (three.race.heats, three.race.blocks) = (Some(2), Some(1));
+        (three.experiment.restarts, three.experiment.rounds) = (Some(2), Some(1));
         scene::hold(&three, Some(Store::open(&path).expect("a store")));
         let db = Connection::open(&path).expect("a database");
         db.pragma_update(None, "synchronous", "off").expect("a setting");
@@ -125,11 +126,11 @@ pub fn check(input: &[u8]) {
             let report = Report::of(&run);
             let text = match kind >> 2 {
                 0..20 => terminal::render(&report, 80, false),
-                20..30 => report.render(Form::Json),
-                30..40 => report.render(Form::Markdown),
-                40..50 => report.render(Form::Csv),
-                50..60 => report.render(Form::Junit),
-                _ => report.render(Form::Html),
+                20..30 => render(&report, Format::Json),
+                30..40 => render(&report, Format::Markdown),
+                40..50 => render(&report, Format::Csv),
+                50..60 => render(&report, Format::Junit),
+                _ => render(&report, Format::Html),
             };
             assert!(!text.is_empty());
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hotlap_harness::suite::{Suite, SuiteError};
+use hotlap_bench::suite::{Suite, SuiteError};
 
 /// Reads it; whatever it says, an error names a line of the file.
 pub fn check(input: &[u8]) {

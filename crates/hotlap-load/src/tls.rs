@@ -1,13 +1,11 @@
 //! TLS by rustls: bytes from the wire in, plain bytes out, and the reverse; no sockets.
 
 use std::io::{Read, Write};
-use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
@@ -15,15 +13,6 @@ use rustls::{
 
 use crate::plan::{PlanError, Tls};
 use crate::session::Error;
-
-/// Where systems keep the certificates that they trust; `SSL_CERT_FILE` comes before them.
-const BUNDLES: [&str; 5] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-    "/opt/homebrew/etc/ca-certificates/cert.pem",
-];
 
 /// What all connections of a load share.
 #[derive(Debug, Clone)]
@@ -33,8 +22,8 @@ pub struct Secure {
 }
 
 impl Secure {
-    /// Reads the certificates that the system trusts. No session is resumed: every handshake is a
-    /// whole one, so that they can be compared.
+    /// Trusts what the system trusts. No session is resumed: every handshake is a full one, so that
+    /// they can be compared.
     ///
     /// # Errors
     /// A name that no certificate can carry, or no certificates to trust.
@@ -46,9 +35,8 @@ impl Secure {
         let verifier: Arc<dyn ServerCertVerifier> = if tls.insecure {
             Arc::new(TakesAny(provider.clone()))
         } else {
-            let roots = Arc::new(roots()?);
             let built =
-                WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
+                WebPkiServerVerifier::builder_with_provider(roots()?, provider.clone()).build();
             built.map_err(|e| system("trust the system's certificates", e))?
         };
         let mut config = ClientConfig::builder_with_provider(provider)
@@ -75,21 +63,26 @@ fn system(what: &str, source: impl std::error::Error + Send + Sync + 'static) ->
     Error::System { what: what.to_owned(), why: std::io::Error::other(source) }
 }
 
-fn roots() -> Result<RootCertStore, Error> {
-    let named = std::env::var("SSL_CERT_FILE").ok();
-    let paths = named.iter().map(String::as_str).chain(BUNDLES);
-    let missing = || Error::System {
-        what: "find the certificates that this system trusts (install ca-certificates, name a \
-               file in SSL_CERT_FILE, or use --insecure)"
-            .to_owned(),
-        why: std::io::ErrorKind::NotFound.into(),
-    };
-    let path = paths.map(Path::new).find(|p| p.exists()).ok_or_else(missing)?;
-    let certificates = CertificateDer::pem_file_iter(path)
-        .map_err(|e| system(&format!("read the certificates in {}", path.display()), e))?;
+/// The certificates that this system trusts, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+/// They are read once: it takes some milliseconds.
+fn roots() -> Result<Arc<RootCertStore>, Error> {
+    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+    if let Some(roots) = ROOTS.get() {
+        return Ok(roots.clone());
+    }
+    let found = rustls_native_certs::load_native_certs();
     let mut store = RootCertStore::empty();
-    store.add_parsable_certificates(certificates.filter_map(Result::ok));
-    if store.is_empty() { Err(missing()) } else { Ok(store) }
+    store.add_parsable_certificates(found.certs);
+    if store.is_empty() {
+        let why = found.errors.into_iter().next().map(std::io::Error::other);
+        return Err(Error::System {
+            what: "find the certificates that this system trusts (install ca-certificates, name \
+                   a file in SSL_CERT_FILE, or use --insecure)"
+                .to_owned(),
+            why: why.unwrap_or_else(|| std::io::ErrorKind::NotFound.into()),
+        });
+    }
+    Ok(ROOTS.get_or_init(|| Arc::new(store)).clone())
 }
 
 /// One connection's side of TLS, and whether the server has sent `close_notify`.

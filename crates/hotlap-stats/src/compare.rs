@@ -15,7 +15,7 @@ mod reading;
 
 use crate::estimate::Estimate;
 use location::Location;
-use nested::Heats;
+use nested::Restarts;
 pub use nested::Spread;
 pub use reading::{Pair, Reading, pairs, pooled};
 
@@ -29,19 +29,19 @@ pub struct Effect {
     /// How much restarts, and rounds of one restart, differ in the ratio.
     pub spread: Spread,
     /// How many restarts it rests on.
-    pub heats: u32,
+    pub restarts: u32,
     /// How many rounds, of all restarts.
-    pub blocks: u32,
+    pub rounds: u32,
 }
 
 impl Effect {
-    fn new(location: &Location, heats: &Heats, confidence: f64) -> Self {
+    fn new(location: &Location, restarts: &Restarts, confidence: f64) -> Self {
         Self {
             ratio: location.exp(confidence),
             p: location.p(),
-            spread: heats.spread(),
-            heats: heats.count() as u32,
-            blocks: heats.blocks() as u32,
+            spread: restarts.spread(),
+            restarts: restarts.count() as u32,
+            rounds: restarts.rounds() as u32,
         }
     }
 
@@ -57,7 +57,7 @@ impl Effect {
 /// that are not positive and finite are left out; `None` if there are no others.
 #[must_use]
 pub fn level(readings: &[Reading], confidence: f64) -> Option<Estimate> {
-    Some(heats(readings)?.location().exp(confidence))
+    Some(restarts(readings)?.location().exp(confidence))
 }
 
 /// The ratio that the pairs show, with its interval at `confidence` (0.95). Pairs that are not
@@ -68,8 +68,8 @@ pub fn level(readings: &[Reading], confidence: f64) -> Option<Estimate> {
 #[must_use]
 pub fn effect(pairs: &[Pair], confidence: f64) -> Option<Effect> {
     let finite = pairs.iter().filter(|p| p.log_ratio.is_finite());
-    let heats = Heats::of(finite.map(|p| (p.heat, p.log_ratio)))?;
-    Some(Effect::new(&heats.location(), &heats, confidence))
+    let restarts = Restarts::of(finite.map(|p| (p.restart, p.log_ratio)))?;
+    Some(Effect::new(&restarts.location(), &restarts, confidence))
 }
 
 /// The ratio of two levels that were measured in two separate runs, with its interval at
@@ -81,15 +81,15 @@ pub fn effect(pairs: &[Pair], confidence: f64) -> Option<Effect> {
 /// which the interval rests most.
 #[must_use]
 pub fn unpaired(server: &[Reading], reference: &[Reading], confidence: f64) -> Option<Effect> {
-    let (server, reference) = (heats(server)?, heats(reference)?);
+    let (server, reference) = (restarts(server)?, restarts(reference)?);
     let difference = server.location().minus(&reference.location());
     let weaker = if server.count() <= reference.count() { &server } else { &reference };
     Some(Effect::new(&difference, weaker, confidence))
 }
 
 /// The logarithms of readings by restart.
-fn heats(readings: &[Reading]) -> Option<Heats> {
-    Heats::of(readings.iter().filter_map(|r| Some((r.heat, r.log()?))))
+fn restarts(readings: &[Reading]) -> Option<Restarts> {
+    Restarts::of(readings.iter().filter_map(|r| Some((r.restart, r.log()?))))
 }
 
 #[cfg(test)]
@@ -97,12 +97,12 @@ mod tests {
     use super::*;
 
     fn readings(values: &[f64]) -> Vec<Reading> {
-        (0..).zip(values).map(|(heat, &value)| Reading { heat, block: 0, value }).collect()
+        (0..).zip(values).map(|(restart, &value)| Reading { restart, round: 0, value }).collect()
     }
 
     #[test]
     fn a_level_leaves_out_what_is_not_positive_and_finite() {
-        let reading = |heat, value| Reading { heat, block: 0, value };
+        let reading = |restart, value| Reading { restart, round: 0, value };
         let some = [reading(0, 100.0), reading(1, 0.0), reading(1, 100.0), reading(2, f64::NAN)];
         assert!((level(&some, 0.95).unwrap().value - 100.0).abs() < 1e-9);
         let some = readings(&[100.0, -100.0, f64::INFINITY, 100.0]);
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn equal_levels_of_two_runs_without_noise_are_no_effect() {
         let same = unpaired(&readings(&[5.0; 3]), &readings(&[5.0; 4]), 0.95).unwrap();
-        assert_eq!((same.ratio.value, same.p, same.heats), (1.0, 1.0, 3));
+        assert_eq!((same.ratio.value, same.p, same.restarts), (1.0, 1.0, 3));
         let other = unpaired(&readings(&[6.0; 3]), &readings(&[5.0; 4]), 0.95).unwrap();
         assert!((other.ratio.low - 1.2).abs() < 1e-12 && other.p < 1e-12);
     }
@@ -131,20 +131,20 @@ mod tests {
         let (few, many) = (readings(&[5.0, 6.0]), readings(&[5.0, 5.1, 4.9]));
         for (server, reference) in [(&few, &many), (&many, &few)] {
             let found = unpaired(server, reference, 0.95).unwrap();
-            assert_eq!((found.heats, found.blocks), (2, 2));
-            assert!(found.spread.sd_heat > 0.1, "{found:?}");
+            assert_eq!((found.restarts, found.rounds), (2, 2));
+            assert!(found.spread.sd_restart > 0.1, "{found:?}");
         }
         // With as many restarts on either side, it is the server's.
         let found = unpaired(&few, &readings(&[5.0, 5.1]), 0.95).unwrap();
-        assert!(found.spread.sd_heat > 0.1, "{found:?}");
+        assert!(found.spread.sd_restart > 0.1, "{found:?}");
     }
 
     #[test]
     fn the_far_end_may_be_either_end_of_the_interval() {
         let far_end = |low: f64, high: f64| {
             let ratio = Estimate { value: 1.0, low, high };
-            let spread = Spread { sd_heat: 0.0, sd_block: 0.0 };
-            Effect { ratio, p: 1.0, spread, heats: 3, blocks: 3 }.far_end()
+            let spread = Spread { sd_restart: 0.0, sd_round: 0.0 };
+            Effect { ratio, p: 1.0, spread, restarts: 3, rounds: 3 }.far_end()
         };
         assert_eq!(far_end(0.9, 1.05), -f64::ln(0.9));
         assert_eq!(far_end(0.99, 1.05), f64::ln(1.05));
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn an_effect_counts_restarts_and_rounds_and_leaves_out_what_is_not_finite() {
-        let pair = |heat, block, log_ratio| Pair { heat, block, log_ratio };
+        let pair = |restart, round, log_ratio| Pair { restart, round, log_ratio };
         let pairs = [
             pair(0, 0, 0.1),
             pair(0, 1, 0.2),
@@ -162,7 +162,7 @@ mod tests {
             pair(5, 0, f64::NAN),
         ];
         let found = effect(&pairs, 0.95).unwrap();
-        assert_eq!((found.heats, found.blocks), (2, 3));
+        assert_eq!((found.restarts, found.rounds), (2, 3));
         assert_eq!(effect(&pairs[3..], 0.95), None);
         // Restarts of 0.1 and 0.3: their mean, whichever of its two rounds the first one rests on.
         assert!((0.2..0.25 + 1e-12).contains(&found.ratio.value.ln()), "{found:?}");

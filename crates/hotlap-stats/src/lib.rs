@@ -4,9 +4,9 @@
 //! always give the same answer. In the order in which a run meets them:
 //!
 //! 1. **Times.** The load generator records the time of each response in a [`Histogram`], and the
-//!    age of each request without one in [`Censored`]. Both together give a [`Survival`] curve, from
-//!    which each [`Percentile`] is read; it may be a lower bound. [`samples_suffice`] says whether
-//!    there are enough samples for it.
+//!    age of each request without one in [`Censored`]. Both together give a [`Survival`] curve,
+//!    from which each [`Percentile`] is read; it may be a lower bound. [`samples_suffice`] says
+//!    whether there are enough samples for it.
 //! 2. **Warm-up.** A [`SteadyDetector`] takes the speed of one window after another. It says when
 //!    the server has reached its [`SteadyState`], and which [`Class`] its warm-up belongs to.
 //! 3. **One server.** The figure of one round is a [`Reading`]. [`level`] turns the readings of all

@@ -11,18 +11,18 @@ mod plan;
 use crate::compare::{Pair, Spread, effect};
 use crate::robust::median;
 pub use plan::Costs;
-use plan::{BLOCKS_MAX, HEATS_MAX, Plan, ROUNDING};
+use plan::{Plan, RESTARTS_MAX, ROUNDING, ROUNDS_MAX};
 
 /// Restarts before the first look at the widths. Fewer may agree by chance and look precise
 /// (simulated in `tests/coverage/stopping.rs`).
-const HEATS_BEFORE_LOOK: u32 = 5;
+const RESTARTS_BEFORE_LOOK: u32 = 5;
 
 /// The spread of fewer restarts is not planned with.
-const HEATS_FOR_SPREAD: u32 = 3;
+const RESTARTS_FOR_SPREAD: u32 = 3;
 
 /// What is planned with before anything is known, and the least ratio of the two afterwards: that
 /// restarts differ half as much as rounds. A choice.
-const ASSUMED: Spread = Spread { sd_heat: 0.5, sd_block: 1.0 };
+const ASSUMED: Spread = Spread { sd_restart: 0.5, sd_round: 1.0 };
 
 /// What a run is to reach.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -68,9 +68,9 @@ pub struct RunProgress<'a> {
     /// What a restart and a round have cost so far; before the first, what they should cost.
     pub costs: Costs,
     /// Restarts begun, the present one included.
-    pub heats: u32,
+    pub restarts: u32,
     /// Rounds of the present restart that are done.
-    pub blocks: u32,
+    pub rounds: u32,
     /// The pairs so far, of each server that is compared under each load.
     pub comparisons: &'a [Vec<Pair>],
 }
@@ -79,9 +79,9 @@ pub struct RunProgress<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// Another round in the present restart.
-    Block,
+    Round,
     /// Start every server afresh.
-    Heat,
+    Restart,
     /// End the run.
     Stop(StopReason),
 }
@@ -100,8 +100,8 @@ pub enum StopReason {
 pub struct StoppingRule {
     goal: Goal,
     /// How many rounds the present restart is to have.
-    blocks: u32,
-    /// The restart that `blocks` was planned for.
+    rounds: u32,
+    /// The restart that `rounds` was planned for.
     planned: u32,
 }
 
@@ -109,36 +109,36 @@ impl StoppingRule {
     /// A rule for one run.
     #[must_use]
     pub fn new(goal: Goal) -> Self {
-        Self { goal, blocks: 1, planned: 0 }
+        Self { goal, rounds: 1, planned: 0 }
     }
 
     /// What to do next.
     pub fn next(&mut self, progress: &RunProgress<'_>) -> Decision {
         let left_s = self.goal.budget_s - progress.spent_s;
-        if progress.heats == 0 {
-            return Decision::Heat;
+        if progress.restarts == 0 {
+            return Decision::Restart;
         }
-        if self.planned != progress.heats {
-            self.blocks = planned_blocks(progress, left_s);
-            self.planned = progress.heats;
+        if self.planned != progress.restarts {
+            self.rounds = planned_rounds(progress, left_s);
+            self.planned = progress.restarts;
         }
         let is_affordable = |cost_s: f64| cost_s <= left_s + ROUNDING;
-        let another_block = is_affordable(progress.costs.block_s);
-        if progress.blocks == 0 || (progress.blocks < self.blocks && another_block) {
-            return Decision::Block;
+        let another_round = is_affordable(progress.costs.round_s);
+        if progress.rounds == 0 || (progress.rounds < self.rounds && another_round) {
+            return Decision::Round;
         }
         if self.is_precise(progress) {
             return Decision::Stop(StopReason::Precise);
         }
         // A second restart is worth its cost only if a third one can follow.
-        let to_come = if progress.heats == 1 { 2.0 } else { 1.0 };
-        let another_heat =
-            is_affordable(to_come * (progress.costs.heat_s + progress.costs.block_s));
-        if progress.heats < HEATS_MAX && another_heat {
-            return Decision::Heat;
+        let to_come = if progress.restarts == 1 { 2.0 } else { 1.0 };
+        let another_restart =
+            is_affordable(to_come * (progress.costs.restart_s + progress.costs.round_s));
+        if progress.restarts < RESTARTS_MAX && another_restart {
+            return Decision::Restart;
         }
-        if another_block && progress.blocks < BLOCKS_MAX {
-            return Decision::Block;
+        if another_round && progress.rounds < ROUNDS_MAX {
+            return Decision::Round;
         }
         Decision::Stop(StopReason::Budget)
     }
@@ -150,7 +150,7 @@ impl StoppingRule {
             && progress.comparisons.iter().all(|pairs| {
                 let effect = effect(pairs, self.goal.confidence_of_run());
                 effect.is_some_and(|e| {
-                    e.heats >= HEATS_BEFORE_LOOK && e.ratio.relative_half_width() <= precision
+                    e.restarts >= RESTARTS_BEFORE_LOOK && e.ratio.relative_half_width() <= precision
                 })
             })
     }
@@ -158,11 +158,11 @@ impl StoppingRule {
 
 /// How many rounds the present restart is to have: those of the best plan for the time that was
 /// left at its beginning.
-fn planned_blocks(progress: &RunProgress<'_>, left_s: f64) -> u32 {
-    let before = progress.heats - 1;
-    let done_s = f64::from(progress.blocks) * progress.costs.block_s;
-    let at_start_s = left_s + progress.costs.heat_s + done_s;
-    Plan::within(at_start_s, &progress.costs, &spread(progress.comparisons), before).blocks
+fn planned_rounds(progress: &RunProgress<'_>, left_s: f64) -> u32 {
+    let before = progress.restarts - 1;
+    let done_s = f64::from(progress.rounds) * progress.costs.round_s;
+    let at_start_s = left_s + progress.costs.restart_s + done_s;
+    Plan::within(at_start_s, &progress.costs, &spread(progress.comparisons), before).rounds
 }
 
 /// The spread to plan with: the median over all comparisons that rest on enough restarts.
@@ -170,15 +170,15 @@ fn spread(comparisons: &[Vec<Pair>]) -> Spread {
     let known: Vec<Spread> = comparisons
         .iter()
         .filter_map(|pairs| effect(pairs, 0.95))
-        .filter(|effect| effect.heats >= HEATS_FOR_SPREAD)
+        .filter(|effect| effect.restarts >= RESTARTS_FOR_SPREAD)
         .map(|effect| effect.spread)
         .collect();
     let of = |sd: fn(&Spread) -> f64| median(&known.iter().map(sd).collect::<Vec<_>>());
-    match (of(|s| s.sd_heat), of(|s| s.sd_block)) {
+    match (of(|s| s.sd_restart), of(|s| s.sd_round)) {
         // Never fewer restarts than before anything was known. Restarts that agree by chance would
         // otherwise end the run while they do: one or two more false alarms in 100 runs.
-        (Some(sd_heat), Some(sd_block)) if sd_block > 0.0 => {
-            Spread { sd_heat: sd_heat.max(ASSUMED.sd_heat * sd_block), sd_block }
+        (Some(sd_restart), Some(sd_round)) if sd_round > 0.0 => {
+            Spread { sd_restart: sd_restart.max(ASSUMED.sd_restart * sd_round), sd_round }
         }
         _ => ASSUMED,
     }
@@ -190,40 +190,45 @@ mod tests {
 
     use super::*;
 
-    const CHEAP: Costs = Costs { heat_s: 1.0, block_s: 3.0 };
+    const CHEAP: Costs = Costs { restart_s: 1.0, round_s: 3.0 };
 
     fn played(goal: Goal, costs: Costs) -> (Vec<u32>, StopReason) {
         let mut rule = StoppingRule::new(goal);
-        let (mut spent_s, mut heats) = (0.0, Vec::<u32>::new());
+        let (mut spent_s, mut restarts) = (0.0, Vec::<u32>::new());
         loop {
-            let blocks = heats.last().copied().unwrap_or(0);
-            let progress =
-                RunProgress { spent_s, costs, heats: heats.len() as u32, blocks, comparisons: &[] };
+            let rounds = restarts.last().copied().unwrap_or(0);
+            let progress = RunProgress {
+                spent_s,
+                costs,
+                restarts: restarts.len() as u32,
+                rounds,
+                comparisons: &[],
+            };
             match rule.next(&progress) {
-                Decision::Heat => {
-                    heats.push(0);
-                    spent_s += costs.heat_s;
+                Decision::Restart => {
+                    restarts.push(0);
+                    spent_s += costs.restart_s;
                 }
-                Decision::Block => {
-                    *heats.last_mut().unwrap() += 1;
-                    spent_s += costs.block_s;
+                Decision::Round => {
+                    *restarts.last_mut().unwrap() += 1;
+                    spent_s += costs.round_s;
                 }
-                Decision::Stop(why) => return (heats, why),
+                Decision::Stop(why) => return (restarts, why),
             }
         }
     }
 
     #[test]
     fn the_budget_is_spent_and_never_exceeded() {
-        for heat_s in [0.1, 1.0, 5.0, 20.0] {
-            for block_s in [1.0, 3.0, 9.0] {
-                let costs = Costs { heat_s, block_s };
-                let (heats, why) = played(Goal::default(), costs);
-                let blocks: u32 = heats.iter().sum();
-                let spent_s = heats.len() as f64 * heat_s + f64::from(blocks) * block_s;
+        for restart_s in [0.1, 1.0, 5.0, 20.0] {
+            for round_s in [1.0, 3.0, 9.0] {
+                let costs = Costs { restart_s, round_s };
+                let (restarts, why) = played(Goal::default(), costs);
+                let rounds: u32 = restarts.iter().sum();
+                let spent_s = restarts.len() as f64 * restart_s + f64::from(rounds) * round_s;
                 assert_eq!(why, StopReason::Budget);
-                assert!(spent_s <= 60.0 + 1e-6, "{costs:?}: {spent_s} s, {heats:?}");
-                assert!(spent_s > 60.0 - heat_s - block_s - 1e-6, "{costs:?}: {spent_s} s");
+                assert!(spent_s <= 60.0 + 1e-6, "{costs:?}: {spent_s} s, {restarts:?}");
+                assert!(spent_s > 60.0 - restart_s - round_s - 1e-6, "{costs:?}: {spent_s} s");
             }
         }
     }
@@ -233,11 +238,11 @@ mod tests {
     #[test]
     fn if_three_restarts_are_too_expensive_there_is_one() {
         let goal = Goal { budget_s: 300.0, ..Goal::default() };
-        let heats = |heat_s| played(goal, Costs { heat_s, block_s: 13.0 }).0;
-        assert_eq!(heats(180.0), [9]);
-        assert_eq!(heats(100.0), [15]);
-        assert_eq!(heats(80.0), [1, 1, 2]);
-        assert_eq!(heats(40.0), [2, 2, 3, 3]);
+        let restarts = |restart_s| played(goal, Costs { restart_s, round_s: 13.0 }).0;
+        assert_eq!(restarts(180.0), [9]);
+        assert_eq!(restarts(100.0), [15]);
+        assert_eq!(restarts(80.0), [1, 1, 2]);
+        assert_eq!(restarts(40.0), [2, 2, 3, 3]);
     }
 
     #[test]
@@ -246,21 +251,22 @@ mod tests {
         assert_eq!(played(goal, CHEAP), (vec![1], StopReason::Budget));
     }
 
-    /// Pairs of this many restarts of two rounds: restarts differ by ± `heat`, rounds by ± `block`.
-    fn pairs(heats: u32, heat: f64, block: f64) -> Vec<Pair> {
+    /// Pairs of this many restarts of two rounds: restarts differ by ± `restart`, rounds by ±
+    /// `round`.
+    fn pairs(restarts: u32, restart: f64, round: f64) -> Vec<Pair> {
         let sign = |i: u32| if i.is_multiple_of(2) { -1.0 } else { 1.0 };
         let pair = |i: u32| Pair {
-            heat: i / 2,
-            block: i % 2,
-            log_ratio: heat * sign(i / 2) + block * sign(i),
+            restart: i / 2,
+            round: i % 2,
+            log_ratio: restart * sign(i / 2) + round * sign(i),
         };
-        (0..2 * heats).map(pair).collect()
+        (0..2 * restarts).map(pair).collect()
     }
 
     fn ended(comparisons: &[Vec<Pair>], precision: f64) -> bool {
         let goal = Goal { precision: Some(precision), ..Goal::default() };
         let progress =
-            RunProgress { spent_s: 0.0, costs: CHEAP, heats: 6, blocks: 50, comparisons };
+            RunProgress { spent_s: 0.0, costs: CHEAP, restarts: 6, rounds: 50, comparisons };
         StoppingRule::new(goal).next(&progress) == Decision::Stop(StopReason::Precise)
     }
 
@@ -299,16 +305,16 @@ mod tests {
     #[test]
     fn a_restart_gets_the_same_plan_whenever_it_is_made() {
         // The first restart of 140 s: at its beginning, and after some of its rounds.
-        let costs = Costs { heat_s: 20.0, block_s: 2.0 };
-        let asked = |blocks: u32| {
+        let costs = Costs { restart_s: 20.0, round_s: 2.0 };
+        let asked = |rounds: u32| {
             let mut rule = StoppingRule::new(Goal { budget_s: 140.0, ..Goal::default() });
-            let spent_s = costs.heat_s + costs.block_s * f64::from(blocks);
-            let progress = RunProgress { spent_s, costs, heats: 1, blocks, comparisons: &[] };
+            let spent_s = costs.restart_s + costs.round_s * f64::from(rounds);
+            let progress = RunProgress { spent_s, costs, restarts: 1, rounds, comparisons: &[] };
             let _ = rule.next(&progress);
-            rule.blocks
+            rule.rounds
         };
         let planned = Plan::within(140.0, &costs, &ASSUMED, 0);
-        assert_eq!(planned, Plan { heats: 5, blocks: 4 });
+        assert_eq!(planned, Plan { restarts: 5, rounds: 4 });
         assert_eq!([asked(0), asked(1), asked(3), asked(4)], [4; 4]);
     }
 
@@ -321,7 +327,7 @@ mod tests {
         assert_eq!(found, middle.spread);
         // Restarts that agree by chance count as half as different as rounds.
         let found = spread(&[pairs(4, 0.0, 0.2)]);
-        assert!(found.sd_block > 0.1 && found.sd_heat == 0.5 * found.sd_block, "{found:?}");
+        assert!(found.sd_round > 0.1 && found.sd_restart == 0.5 * found.sd_round, "{found:?}");
         // Two restarts, or rounds without noise, tell nothing.
         assert_eq!(spread(&[pairs(2, 0.3, 0.1)]), ASSUMED);
         assert_eq!(spread(&[pairs(4, 0.3, 0.0)]), ASSUMED);
@@ -330,23 +336,23 @@ mod tests {
 
     #[test]
     fn a_second_restart_takes_the_time_for_a_third() {
-        let next = |heats, blocks, left_s: f64| {
+        let next = |restarts, rounds, left_s: f64| {
             let mut rule = StoppingRule::new(Goal::default());
             let progress = RunProgress {
                 spent_s: 60.0 - left_s,
                 costs: CHEAP,
-                heats,
-                blocks,
+                restarts,
+                rounds,
                 comparisons: &[],
             };
             rule.next(&progress)
         };
-        assert_eq!((next(1, 20, 8.0), next(1, 20, 7.9)), (Decision::Heat, Decision::Block));
-        assert_eq!((next(2, 20, 4.0), next(2, 20, 3.9)), (Decision::Heat, Decision::Block));
+        assert_eq!((next(1, 20, 8.0), next(1, 20, 7.9)), (Decision::Restart, Decision::Round));
+        assert_eq!((next(2, 20, 4.0), next(2, 20, 3.9)), (Decision::Restart, Decision::Round));
         let stop = Decision::Stop(StopReason::Budget);
-        assert_eq!((next(2, 20, 3.0), next(2, 20, 2.9)), (Decision::Block, stop));
+        assert_eq!((next(2, 20, 3.0), next(2, 20, 2.9)), (Decision::Round, stop));
         // There are no more than 20 restarts and 50 rounds.
-        assert_eq!((next(19, 50, 4.0), next(20, 50, 4.0)), (Decision::Heat, stop));
-        assert_eq!((next(20, 49, 4.0), next(2, 50, 3.9)), (Decision::Block, stop));
+        assert_eq!((next(19, 50, 4.0), next(20, 50, 4.0)), (Decision::Restart, stop));
+        assert_eq!((next(20, 49, 4.0), next(2, 50, 3.9)), (Decision::Round, stop));
     }
 }

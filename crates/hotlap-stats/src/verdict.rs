@@ -64,7 +64,7 @@ pub struct Criterion {
 impl Criterion {
     /// The verdict on one comparison with a p-value that is already corrected.
     fn verdict(&self, effect: &Effect, p: f64) -> Verdict {
-        if effect.heats < MIN_RESTARTS {
+        if effect.restarts < MIN_RESTARTS {
             return Verdict::Inconclusive(Inconclusive::TooFewRestarts);
         }
         let noise = match self.floor {
@@ -120,7 +120,7 @@ mod tests {
 
     fn restarts(count: u32, value: f64) -> Vec<Reading> {
         let wobble = |i: u32| 1.0 + 0.001 * (f64::from(i * 7 % 5) - 2.0);
-        let reading = |i| Reading { heat: i / 2, block: i % 2, value: value * wobble(i) };
+        let reading = |i| Reading { restart: i / 2, round: i % 2, value: value * wobble(i) };
         (0..2 * count).map(reading).collect()
     }
 
@@ -149,10 +149,10 @@ mod tests {
     }
 
     /// An effect of this ratio.
-    fn ratio(value: f64, p: f64, heats: u32) -> Effect {
-        let spread = Spread { sd_heat: 0.0, sd_block: 0.0 };
+    fn ratio(value: f64, p: f64, restarts: u32) -> Effect {
+        let spread = Spread { sd_restart: 0.0, sd_round: 0.0 };
         let ratio = Estimate { value, low: value, high: value };
-        Effect { ratio, p, spread, heats, blocks: 2 * heats }
+        Effect { ratio, p, spread, restarts, rounds: 2 * restarts }
     }
 
     #[test]
@@ -236,17 +236,17 @@ mod tests {
         #[test]
         fn more_noise_more_bias_or_fewer_restarts_never_make_a_verdict_easier(
             log_ratio in -0.2..0.2, p in 0.0..0.1, noise in 0.0..0.1, bias in 0.0..0.1,
-            more in 0.0..0.1, heats in 1..6u32,
+            more in 0.0..0.1, restarts in 1..6u32,
         ) {
-            let differs = |noise, bias, heats| {
+            let differs = |noise, bias, restarts| {
                 let floor = NoiseFloor::Known(noise);
                 let criterion = Criterion { floor, bias, ..criterion(Better::Lower) };
-                criterion.verdict(&ratio(f64::exp(log_ratio), p, heats), p).differs()
+                criterion.verdict(&ratio(f64::exp(log_ratio), p, restarts), p).differs()
             };
-            if !differs(noise, bias, heats) {
-                prop_assert!(!differs(noise + more, bias, heats));
-                prop_assert!(!differs(noise, bias + more, heats));
-                prop_assert!(!differs(noise, bias, heats - 1));
+            if !differs(noise, bias, restarts) {
+                prop_assert!(!differs(noise + more, bias, restarts));
+                prop_assert!(!differs(noise, bias + more, restarts));
+                prop_assert!(!differs(noise, bias, restarts - 1));
             }
         }
     }

@@ -45,7 +45,7 @@ fn the_interval_of_one_round_per_restart_is_students() {
     // x.mean(), ci.low, ci.high (each as its exponential), r.pvalue
     let x = [0.012, 0.019, 0.008, 0.022, 0.015];
     let pairs: Vec<Pair> =
-        (0..).zip(x).map(|(heat, log_ratio)| Pair { heat, block: 0, log_ratio }).collect();
+        (0..).zip(x).map(|(restart, log_ratio)| Pair { restart, round: 0, log_ratio }).collect();
     let effect = effect(&pairs, 0.95).unwrap();
     close(effect.ratio.value, 1.015316107532257);
     close(effect.ratio.low, 1.008354949575685);
@@ -84,7 +84,7 @@ fn two_levels_of_separate_runs_have_welchs_interval() {
     // r = scipy.stats.ttest_ind(log(a), log(b), equal_var=False); ci = r.confidence_interval(.95)
     // exp(log(a).mean() - log(b).mean()), exp(ci.low), exp(ci.high), r.pvalue
     let readings = |values: &[f64]| -> Vec<Reading> {
-        (0..).zip(values).map(|(heat, &value)| Reading { heat, block: 0, value }).collect()
+        (0..).zip(values).map(|(restart, &value)| Reading { restart, round: 0, value }).collect()
     };
     let (a, b) = (readings(&[16.9, 17.1, 16.8, 17.3, 17.0]), readings(&[18.2, 18.9, 18.4]));
     let effect = unpaired(&a, &b, 0.95).unwrap();

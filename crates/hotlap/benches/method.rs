@@ -1,14 +1,14 @@
-//! Is the method right? Many short races of a server against itself, and against one that was made
-//! dearer, while a neighbour takes a random share of every core in bursts.
+//! Is the method right? Many short experiments of a server against itself, and against one that was made
+//! to need more CPU, while a neighbour takes a random share of every core in bursts.
 //!
 //!     cargo bench -p hotlap --bench method -- [--runs 100] [--seconds 20] [--slice-ms 12]
-//!                 [--connections 64] [--dearer 3] [--best-runs 20] [--best-seconds 3]
+//!                 [--connections 64] [--extra-cpu 3] [--best-runs 20] [--best-seconds 3]
 //!                 [--no-neighbour] [--data] [--keep FILE]
 //!
 //! The servers are hotlap's ceiling, which spends nearly all of its time in the kernel; with
 //! `--data`, ones that spend most of it in user space on 10 MB of data. Each run is a whole race as
-//! `hotlap run` holds it (fresh starts, warm-ups, mirrored blocks, the reference's double, the same
-//! verdicts) of four processes: the reference, its double, its twin, and one that does some
+//! `hotlap run` holds it (fresh starts, warm-ups, mirrored rounds, the reference's control, the same
+//! verdicts) of four processes: the reference, its control, its twin, and one that does some
 //! arithmetic more on each request. The first `--best-runs` of them also measure reference and twin
 //! as best of three, one after the other, to compare the errors. Every run is written to the kept
 //! file when it ends; the same command goes on where it was left, and one with a smaller `--runs`
@@ -25,18 +25,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use hotlap::cmd::prove::arena::Arena;
+use hotlap::analysis::{Analysis, Measure, MeasuredServer};
+use hotlap::cmd::selftest::arena::Arena;
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::report::standing::{Measure, Measured, Standing};
-use hotlap::timekeeper::Timekeeper;
-use hotlap_harness::cores;
-use hotlap_harness::entrant::Role;
-use hotlap_harness::host::Host;
-use hotlap_harness::lap::{Kind, Lap};
-use hotlap_harness::live::Live;
-use hotlap_harness::track::Track;
-use hotlap_stats::{Better, Criterion, Reading, Verdict, effect, median, pairs, verdicts};
+use hotlap::recorder::Recorder;
+use hotlap_bench::lap::{Kind, Lap};
+use hotlap_bench::local::LocalRunner;
+use hotlap_bench::participant::Role;
+use hotlap_bench::runner::Runner;
+use hotlap_servers::cores;
+use hotlap_servers::machine::Host;
+use hotlap_stats::{Criterion, Reading, Verdict, effect, median, pairs, verdicts};
 use hotlap_testbed::Calibrated;
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +46,7 @@ struct Options {
     seconds: u64,
     slice_ms: Option<u64>,
     connections: usize,
-    dearer: f64,
+    extra_cpu: f64,
     best_runs: u64,
     best_seconds: u64,
     neighbour: bool,
@@ -61,29 +61,29 @@ struct Found {
     run: u64,
     /// Runs of one setting belong together.
     setting: String,
-    /// Rounds of arithmetic that make a server dearer.
-    rounds: u64,
+    /// Iterations of arithmetic by which a server costs more.
+    iterations: u64,
     /// ln(twin / reference), cost and requests/s.
     twin_cost: f64,
     twin_rate: f64,
     /// Whether the twin got a verdict.
     alarm_cost: bool,
     alarm_rate: bool,
-    /// ln(dearer / reference), and whether it was called dearer.
-    dearer_cost: f64,
-    called_dearer: bool,
+    /// ln(costlier / reference) of cost, and whether it was found to cost more.
+    costlier_cost: f64,
+    is_called: bool,
     /// The least difference in cost that this run would have called; none where it would call none.
     smallest: Option<f64>,
-    /// Standard deviation of ln(twin / reference), cost, between heats and between blocks.
-    sd_heat: f64,
-    sd_block: f64,
+    /// Standard deviation of ln(twin / reference), cost, between restarts and between rounds.
+    sd_restart: f64,
+    sd_round: f64,
     /// ln(twin / reference), requests/s, best of three.
     best_rate: Option<f64>,
     /// The share of the run that was measured.
     measured: f64,
-    heats: u32,
-    blocks: u32,
-    /// What all rests on: heat, block and value of each block, of each server; so that another
+    restarts: u32,
+    rounds: u32,
+    /// What all rests on: restart, round and value of each round, of each server; so that another
     /// estimator can be tried on the same runs.
     cost_readings: Vec<Vec<(u32, u32, f64)>>,
     rate_readings: Vec<Vec<(u32, u32, f64)>>,
@@ -99,25 +99,25 @@ fn main() {
     let options = options(&args);
     let arena = Arena::new(Path::new(env!("CARGO_BIN_EXE_hotlap"))).expect("an arena");
     let mut found = kept(&options);
-    let mut rounds = found.first().map(|f| f.rounds);
+    let mut iterations = found.first().map(|f| f.iterations);
     for run in 1..=options.runs {
         if found.iter().any(|f| f.run == run) {
             continue;
         }
-        let rounds = *rounds.get_or_insert_with(|| calibrate(&arena, &options));
-        let one = beside_neighbour(&arena, &options, run, rounds);
+        let iterations = *iterations.get_or_insert_with(|| calibrate(&arena, &options));
+        let one = beside_neighbour(&arena, &options, run, iterations);
         keep(&options, &one);
         eprintln!(
-            "run {run}: twin {:+.2} % cost (heats {:.2}, blocks {:.2}), {:+.2} % requests/s; dearer \
-             {:+.2} %, least {:.1} %; {} heats, {} blocks; {:.0} % measured",
+            "run {run}: twin {:+.2} % cost (restarts {:.2}, rounds {:.2}), {:+.2} % requests/s; more CPU \
+             {:+.2} %, least {:.1} %; {} restarts, {} rounds; {:.0} % measured",
             percent(one.twin_cost),
-            one.sd_heat * 100.0,
-            one.sd_block * 100.0,
+            one.sd_restart * 100.0,
+            one.sd_round * 100.0,
             percent(one.twin_rate),
-            percent(one.dearer_cost),
+            percent(one.costlier_cost),
             one.smallest.unwrap_or(f64::INFINITY) * 100.0,
-            one.heats,
-            one.blocks,
+            one.restarts,
+            one.rounds,
             one.measured * 100.0,
         );
         found.push(one);
@@ -132,14 +132,14 @@ fn options(args: &[String]) -> Options {
         Some(args.get(at + 1).unwrap_or_else(|| panic!("{name} wants a value")))
     };
     let whole = |name, usual| named(name).map_or(usual, |v| number(v));
-    let dearer = named("--dearer").map_or(3.0, |v| v.parse().expect("per cent"));
+    let extra_cpu = named("--extra-cpu").map_or(3.0, |v| v.parse().expect("per cent"));
     let usual = Path::new(env!("CARGO_TARGET_TMPDIR")).join("method.jsonl");
     Options {
         runs: whole("--runs", 100),
         seconds: whole("--seconds", 20),
         slice_ms: named("--slice-ms").map(|v| number(v)),
         connections: whole("--connections", 64) as usize,
-        dearer,
+        extra_cpu,
         best_runs: whole("--best-runs", 20),
         best_seconds: whole("--best-seconds", 3),
         neighbour: !args.iter().any(|a| a == "--no-neighbour"),
@@ -158,23 +158,23 @@ fn percent(ln: f64) -> f64 {
 
 impl Options {
     fn setting(&self) -> String {
-        let Self { seconds, connections, dearer, best_seconds, .. } = self;
+        let Self { seconds, connections, extra_cpu, best_seconds, .. } = self;
         let slices = self.slice_ms.map_or(String::new(), |ms| format!(", slices of {ms} ms"));
         let neighbour = if self.neighbour { "neighbour" } else { "alone" };
         let data = if self.data { ", 10 MB of data" } else { "" };
         format!(
-            "{seconds} s{slices}, {connections} connections, {dearer} % dearer, best of \
+            "{seconds} s{slices}, {connections} connections, {extra_cpu} % more CPU, best of \
              three {best_seconds} s, {neighbour}{data}"
         )
     }
 
-    /// A server that works for so many rounds more than the reference on each request.
-    fn server(&self, rounds: u64) -> Calibrated {
+    /// A server that works for so many iterations more than the reference on each request.
+    fn server(&self, iterations: u64) -> Calibrated {
         const STEPS: u64 = 1_000;
         if self.data {
-            Calibrated::Walking { steps: STEPS + rounds }
+            Calibrated::Walking { steps: STEPS + iterations }
         } else {
-            Calibrated::Working { rounds }
+            Calibrated::Working { rounds: iterations }
         }
     }
 
@@ -255,20 +255,20 @@ impl Random {
     }
 }
 
-/// How many rounds of arithmetic make a request dearer by what was asked. By what they cost alone
+/// How many iterations of arithmetic make a request cost more by what was asked. By what they cost alone
 /// it would be a third less: a server that is a little slower than the generator sleeps less often,
 /// and finds more requests at a wake-up. So the reference is raced against one with about as many
 /// as it will be, under the conditions of the runs, four times, and as many are taken as explain
 /// what was asked by what was found.
 fn calibrate(arena: &Arena, options: &Options) -> u64 {
-    let rounds = alone(arena, options) * 4 / 3;
+    let iterations = alone(arena, options) * 4 / 3;
     let found: Vec<f64> = (1..=4)
-        .map(|n| beside_neighbour(arena, options, UNCOUNTED + n, rounds).dearer_cost)
+        .map(|n| beside_neighbour(arena, options, UNCOUNTED + n, iterations).costlier_cost)
         .map(percent)
         .collect();
     let mean = found.iter().sum::<f64>() / found.len() as f64;
-    let enough = (rounds as f64 * options.dearer / mean).round() as u64;
-    eprintln!("{rounds} rounds are {found:.2?} %: {enough} rounds");
+    let enough = (iterations as f64 * options.extra_cpu / mean).round() as u64;
+    eprintln!("{iterations} iterations are {found:.2?} %: {enough} iterations");
     enough
 }
 
@@ -276,105 +276,107 @@ fn calibrate(arena: &Arena, options: &Options) -> u64 {
 const UNCOUNTED: u64 = 1_000_000;
 
 /// A run with a neighbour of its own.
-fn beside_neighbour(arena: &Arena, options: &Options, run: u64, rounds: u64) -> Found {
+fn beside_neighbour(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Found {
     let _neighbour = options.neighbour.then(|| Neighbour::start(run));
-    race(arena, options, run, rounds)
+    experiment(arena, options, run, iterations)
 }
 
-/// The same, by what rounds cost a server alone: the cost of a request without any, and that of one
+/// The same, by what iterations cost a server alone: the cost of a request without any, and that of one
 /// with so many that the difference is known well.
 fn alone(arena: &Arena, options: &Options) -> u64 {
     const MANY: u64 = 2_000;
-    let entrants = [0, MANY].map(|rounds| {
-        let known = options.server(rounds);
-        arena.entrant(&known.to_string(), known, Role::Contestant)
+    let participants = [0, MANY].map(|iterations| {
+        let known = options.server(iterations);
+        arena.participant(&known.to_string(), known, Role::Plain)
     });
     let loads = [arena.load(options.connections)];
     let setting = arena.setting(Some(Duration::from_millis(12)), Duration::from_secs(1));
-    let mut live = Live::new(setting, &entrants, &loads, Arc::new(AtomicBool::new(false)));
-    for entrant in 0..2 {
-        live.bring_up(entrant).expect("a start");
-        live.warm(entrant, 0).expect("a warm-up");
+    let mut live =
+        LocalRunner::new(setting, &participants, &loads, Arc::new(AtomicBool::new(false)));
+    for participant in 0..2 {
+        live.bring_up(participant).expect("a start");
+        live.warm(participant, 0).expect("a warm-up");
     }
     let mut costs = [Vec::new(), Vec::new()];
-    for entrant in [0, 1, 1, 0].repeat(20) {
-        let lap = live.whole_lap(entrant, 0, Kind::Flat).expect("a lap");
-        costs[entrant].extend(lap.cost_ns());
+    for participant in [0, 1, 1, 0].repeat(20) {
+        let lap = live.whole_lap(participant, 0, Kind::Flat).expect("a lap");
+        costs[participant].extend(lap.cost_ns());
     }
-    for entrant in 0..2 {
-        let _ = live.stop(entrant);
+    for participant in 0..2 {
+        let _ = live.stop(participant);
     }
     let [plain, many] = costs.map(|c| median(&c).expect("laps"));
     let round = (many - plain) / MANY as f64;
-    let rounds = (plain * options.dearer / 100.0 / round).round() as u64;
-    eprintln!("a request costs {plain:.0} ns, a round {round:.2} ns: {rounds} rounds");
-    rounds
+    let iterations = (plain * options.extra_cpu / 100.0 / round).round() as u64;
+    eprintln!("a request costs {plain:.0} ns, a round {round:.2} ns: {iterations} iterations");
+    iterations
 }
 
 /// One run.
-fn race(arena: &Arena, options: &Options, run: u64, rounds: u64) -> Found {
+fn experiment(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Found {
     let plain = options.server(0);
-    let entrants = vec![
-        arena.entrant("reference", plain, Role::Reference),
-        arena.entrant("reference (again)", plain, Role::Double),
-        arena.entrant("twin", plain, Role::Contestant),
-        arena.entrant("dearer", options.server(rounds), Role::Contestant),
+    let participants = vec![
+        arena.participant("reference", plain, Role::Reference),
+        arena.participant("reference (again)", plain, Role::Control),
+        arena.participant("twin", plain, Role::Plain),
+        arena.participant("costlier", options.server(iterations), Role::Plain),
     ];
     let budget = Duration::from_secs(options.seconds);
-    let race = arena.race(entrants, options.connections, options.slice(), budget, run);
+    let experiment =
+        arena.experiment(participants, options.connections, options.slice(), budget, run);
     let setting = arena.setting(options.slice(), (budget / 16).max(Duration::from_millis(500)));
     let stop = Arc::new(AtomicBool::new(false));
-    let mut track = Live::new(setting, &race.entrants, &race.loads, stop);
+    let mut runner = LocalRunner::new(setting, &experiment.participants, &experiment.loads, stop);
     let (mut exports, quiet) = (Exports::default(), Console { quiet: true, ..Console::plain(80) });
-    let keeper = Timekeeper::new(arena.record(&race), None, &mut exports, &quiet);
-    let kept = keeper.expect("a record").keep(&race, &mut track).run;
-    let standing = Standing::of(&kept, 0);
-    let ln = |server: usize, better| {
-        let against = standing.servers[server].against;
-        let found = against.and_then(|a| if better == Better::Lower { a.cost } else { a.rate });
-        found.map_or((f64::NAN, Verdict::NoDifference), |(e, v)| (e.ratio.value.ln(), v))
+    let keeper = Recorder::new(arena.record(&experiment), None, &mut exports, &quiet);
+    let kept = keeper.expect("a record").keep(&experiment, &mut runner).run;
+    let analysis = Analysis::of(&kept, 0);
+    let found = |server: usize, measure| analysis.servers[server].against?.found[measure];
+    let ln = |server: usize, measure| {
+        found(server, measure)
+            .map_or((f64::NAN, Verdict::NoDifference), |(e, v)| (e.ratio.value.ln(), v))
     };
-    let spread = standing.servers[2].against.and_then(|a| a.cost).map(|(effect, _)| effect);
-    let ((twin_cost, cost), (twin_rate, rate)) = (ln(2, Better::Lower), ln(2, Better::Higher));
-    let (dearer_cost, called) = ln(3, Better::Lower);
-    let criterion = standing.criterion_against(0, Measure::Cost);
-    let costs = |server: usize| standing.side(server, Measure::Cost);
+    let spread = found(2, Measure::Cost).map(|(effect, _)| effect);
+    let ((twin_cost, cost), (twin_rate, rate)) = (ln(2, Measure::Cost), ln(2, Measure::Rate));
+    let (costlier_cost, called) = ln(3, Measure::Cost);
+    let criterion = analysis.criterion_against(0, Measure::Cost);
+    let costs = |server: usize| analysis.side(server, Measure::Cost);
     let readings = |measure| {
-        let told = |r: &Reading| (r.heat, r.block, r.value);
-        let of = |s: &Measured| s.readings(measure).iter().map(told).collect();
-        standing.servers.iter().map(of).collect()
+        let told = |r: &Reading| (r.restart, r.round, r.value);
+        let of = |s: &MeasuredServer| s.readings[measure].iter().map(told).collect();
+        analysis.servers.iter().map(of).collect()
     };
     let windows: u64 = kept.laps.iter().map(|l| l.window_ns).sum();
-    let noise = standing.cost_noise;
+    let noise = analysis.noise[Measure::Cost];
     Found {
         run,
         setting: options.setting(),
-        rounds,
+        iterations,
         twin_cost,
         twin_rate,
         alarm_cost: cost.differs(),
         alarm_rate: rate.differs(),
-        dearer_cost,
-        called_dearer: called == Verdict::Worse,
+        costlier_cost,
+        is_called: called == Verdict::Worse,
         smallest: smallest(&costs(2), &costs(0), &criterion),
-        sd_heat: spread.map_or(f64::NAN, |e| e.spread.sd_heat),
-        sd_block: spread.map_or(f64::NAN, |e| e.spread.sd_block),
+        sd_restart: spread.map_or(f64::NAN, |e| e.spread.sd_restart),
+        sd_round: spread.map_or(f64::NAN, |e| e.spread.sd_round),
         best_rate: (1..=options.best_runs).contains(&run).then(|| best_of_three(arena, options)),
         measured: windows as f64 / 1e6 / kept.took_ms.max(1) as f64,
-        heats: noise.map_or(0, |n| n.heats),
-        blocks: noise.map_or(0, |n| n.blocks),
+        restarts: noise.map_or(0, |n| n.restarts),
+        rounds: noise.map_or(0, |n| n.rounds),
         cost_readings: readings(Measure::Cost),
         rate_readings: readings(Measure::Rate),
     }
 }
 
-/// The least difference that would have got a verdict: the twin's readings are made dearer in steps
+/// The least difference that would have got a verdict: the twin's readings are raised in steps
 /// of a tenth of a per cent until they do.
 fn smallest(twin: &[Reading], reference: &[Reading], criterion: &Criterion) -> Option<f64> {
     let called = |by: f64| {
-        let dearer = |r: &Reading| Reading { value: r.value * (1.0 + by), ..*r };
-        let dearer: Vec<Reading> = twin.iter().map(dearer).collect();
-        let found = effect(&pairs(&dearer, reference), 1.0 - criterion.alpha);
+        let raised = |r: &Reading| Reading { value: r.value * (1.0 + by), ..*r };
+        let raised: Vec<Reading> = twin.iter().map(raised).collect();
+        let found = effect(&pairs(&raised, reference), 1.0 - criterion.alpha);
         found.is_some_and(|effect| verdicts(&[(*criterion, effect)])[0] == Verdict::Worse)
     };
     (1..=500).map(|step| f64::from(step) / 1e3).find(|by| called(*by))
@@ -383,17 +385,18 @@ fn smallest(twin: &[Reading], reference: &[Reading], criterion: &Criterion) -> O
 /// The usual way: three long laps of one, then three of the other, and the best of each.
 fn best_of_three(arena: &Arena, options: &Options) -> f64 {
     let plain = options.server(0);
-    let entrants = ["one", "two"].map(|name| arena.entrant(name, plain, Role::Contestant));
+    let participants = ["one", "two"].map(|name| arena.participant(name, plain, Role::Plain));
     let loads = [arena.load(options.connections)];
     let setting =
         arena.setting(Some(Duration::from_secs(options.best_seconds)), Duration::from_secs(1));
-    let mut live = Live::new(setting, &entrants, &loads, Arc::new(AtomicBool::new(false)));
-    let mut best = |entrant| {
-        live.bring_up(entrant).expect("a start");
-        live.warm(entrant, 0).expect("a warm-up");
+    let mut live =
+        LocalRunner::new(setting, &participants, &loads, Arc::new(AtomicBool::new(false)));
+    let mut best = |participant| {
+        live.bring_up(participant).expect("a start");
+        live.warm(participant, 0).expect("a warm-up");
         let laps: Vec<Lap> =
-            (0..3).map(|_| live.whole_lap(entrant, 0, Kind::Flat).expect("a lap")).collect();
-        let _ = live.stop(entrant);
+            (0..3).map(|_| live.whole_lap(participant, 0, Kind::Flat).expect("a lap")).collect();
+        let _ = live.stop(participant);
         laps.iter().map(|lap| lap.outcome.rate()).fold(0.0, f64::max)
     };
     let one: f64 = best(0);
@@ -443,13 +446,13 @@ fn tell(options: &Options, found: &[Found]) {
     row("false alarms, cost", share(count(|f| f.alarm_cost), runs), "5 %");
     row("false alarms, requests/s", share(count(|f| f.alarm_rate), runs), "5 %");
     row(
-        &format!("{} % more CPU, called", options.dearer),
-        share(count(|f| f.called_dearer), runs),
+        &format!("{} % more CPU, called", options.extra_cpu),
+        share(count(|f| f.is_called), runs),
         if options.neighbour { "95 %" } else { "90 %" },
     );
     row(
         "the same, as found in the middle",
-        format!("{:+.2} %", percent(middle(|f| f.dearer_cost))),
+        format!("{:+.2} %", percent(middle(|f| f.costlier_cost))),
         "",
     );
     let least = nine_in_ten(found.iter().map(|f| f.smallest.unwrap_or(f64::INFINITY)));
@@ -474,8 +477,8 @@ fn tell(options: &Options, found: &[Found]) {
     }
     let share = found.iter().map(|f| f.measured).sum::<f64>() / runs as f64;
     row("share of a run that is measured", format!("{:.0} %", share * 100.0), "60 %");
-    let (heats, blocks) = (middle(|f| f64::from(f.heats)), middle(|f| f64::from(f.blocks)));
-    row("heats and blocks of a run", format!("{heats:.0} and {blocks:.0}"), "");
+    let (restarts, rounds) = (middle(|f| f64::from(f.restarts)), middle(|f| f64::from(f.rounds)));
+    row("restarts and rounds of a run", format!("{restarts:.0} and {rounds:.0}"), "");
     println!("| | found | goal |\n|---|---:|---:|");
     rows.values().for_each(|[what, is, goal]| println!("| {what} | {is} | {goal} |"));
 }

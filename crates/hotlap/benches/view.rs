@@ -1,4 +1,4 @@
-//! Does looking on change the figures? Whole races of one server, by turns with the live view drawn
+//! Does looking on change the figures? Whole experiments of one server, by turns with the live view drawn
 //! to a pseudo-terminal and with none, held against each other in pairs.
 //!
 //!     cargo bench -p hotlap --bench view -- [--pairs 10] [--seconds 4] [--lap-ms 250]
@@ -6,7 +6,7 @@
 //!
 //! Ten pairs of four seconds take a minute and a half. The second race of every other pair goes
 //! first, so that a machine that gets slower favours neither. What is printed is the ratio with its
-//! interval, a race being a heat of one block, and how often the view was drawn.
+//! interval, an experiment being a restart of one round, and how often the view was drawn.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
@@ -29,20 +29,20 @@ mod unix {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::time::{Duration, Instant};
 
-    use hotlap::cmd::prove::arena::Arena;
+    use hotlap::analysis::{Analysis, Measure};
+    use hotlap::cmd::selftest::arena::Arena;
     use hotlap::console::Console;
     use hotlap::export::Exports;
-    use hotlap::report::standing::{Measure, Standing};
-    use hotlap::timekeeper::Timekeeper;
-    use hotlap_harness::entrant::Role;
-    use hotlap_harness::live::Live;
+    use hotlap::recorder::Recorder;
+    use hotlap_bench::local::LocalRunner;
+    use hotlap_bench::participant::Role;
     use hotlap_stats::{Reading, effect, pairs};
     use hotlap_testbed::Calibrated;
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use rustix::termios::{Winsize, tcsetwinsize};
 
     /// The words with which every drawing begins.
-    const FIRST: &[u8] = b"heat ";
+    const FIRST: &[u8] = b"restart ";
 
     struct Options {
         pairs: u64,
@@ -62,7 +62,7 @@ mod unix {
             let both = if pair % 2 == 0 { [true, false] } else { [false, true] };
             for is_on in both {
                 let began = Instant::now();
-                let figures = race(&arena, &options, pair, is_on);
+                let figures = experiment(&arena, &options, pair, is_on);
                 if is_on {
                     looked_on += began.elapsed();
                 }
@@ -102,9 +102,9 @@ mod unix {
 
     fn tell(what: &str, [on, off]: &[Vec<(f64, f64)>; 2], of: fn(&(f64, f64)) -> f64) {
         let readings = |found: &[(f64, f64)]| {
-            let reading = |(heat, f): (usize, &(f64, f64))| Reading {
-                heat: heat as u32,
-                block: 0,
+            let reading = |(restart, f): (usize, &(f64, f64))| Reading {
+                restart: restart as u32,
+                round: 0,
                 value: of(f),
             };
             found.iter().enumerate().map(reading).collect::<Vec<_>>()
@@ -123,22 +123,24 @@ mod unix {
     }
 
     /// One race as `hotlap run` holds it, watched or not.
-    fn race(arena: &Arena, options: &Options, seed: u64, is_on: bool) -> (f64, f64) {
+    fn experiment(arena: &Arena, options: &Options, seed: u64, is_on: bool) -> (f64, f64) {
         let known = Calibrated::Working { rounds: 0 };
-        let entrants = vec![arena.entrant("reference", known, Role::Reference)];
+        let participants = vec![arena.participant("reference", known, Role::Reference)];
         let (lap, budget) =
             (Duration::from_millis(options.lap_ms), Duration::from_secs(options.seconds));
-        let race = arena.race(entrants, options.connections, Some(lap), budget, seed);
+        let experiment =
+            arena.experiment(participants, options.connections, Some(lap), budget, seed);
         let setting = arena.setting(Some(lap), (budget / 4).max(Duration::from_millis(500)));
         let stop = Arc::new(AtomicBool::new(false));
-        let mut track = Live::new(setting, &race.entrants, &race.loads, stop);
+        let mut runner =
+            LocalRunner::new(setting, &experiment.participants, &experiment.loads, stop);
         let mut exports = Exports::default();
         let console = Console { quiet: !is_on, live: is_on, ..Console::plain(80) };
-        let keeper = Timekeeper::new(arena.record(&race), None, &mut exports, &console);
-        let kept = keeper.expect("a record").keep(&race, &mut track).run;
-        let standing = Standing::of(&kept, 0);
+        let keeper = Recorder::new(arena.record(&experiment), None, &mut exports, &console);
+        let kept = keeper.expect("a record").keep(&experiment, &mut runner).run;
+        let analysis = Analysis::of(&kept, 0);
         let level = |measure| {
-            let readings = standing.servers[0].readings(measure);
+            let readings = &analysis.servers[0].readings[measure];
             readings.iter().map(|r| r.value).sum::<f64>() / readings.len().max(1) as f64
         };
         (level(Measure::Rate), level(Measure::Cost))

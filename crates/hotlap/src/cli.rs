@@ -20,7 +20,7 @@ pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
 pub use run::{RequestArgs, RunArgs, Schedule, Shape};
 
 /// hyperfine for HTTP servers: name some servers, and it builds them, starts them, checks that they
-/// answer correctly, races them lap against lap, and tells which is faster, by how much, and how
+/// answer correctly, experiments them lap against lap, and tells which is faster, by how much, and how
 /// sure that is.
 #[derive(Debug, Parser)]
 #[command(
@@ -70,9 +70,9 @@ Defaults of your own (what is typed, and what a suite says, wins):
   ~/.config/hotlap/config.toml, or the file that HOTLAP_CONFIG names, may say
     color = "never"         colours are a matter of taste
     store = "runs.db"       where runs are kept; relative to the file's folder
-    budget = "30s"          how long you wait for what no suite times
+    duration = "30s"        how long a run may take, unless a suite says
     precision = "1%"        how sure is sure enough to end before that
-    cpus = 2                how many cores of this machine are the server's
+    server-cpus = 2         how many cores of this machine are the server's
     connections = 64        how your servers are usually loaded
     redact = ["X-Token"]    headers whose values are secrets, beside the usual ones
 
@@ -118,14 +118,14 @@ pub enum Command {
     /// List what is stored
     History(HistoryArgs),
     /// Measure the instrument against servers whose true figures are known
-    Prove(ProveArgs),
+    Selftest(SelftestArgs),
     /// Write a commented suite file for the servers named
     Init(InitArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     /// The process that ends a server's whole tree when hotlap is gone.
-    #[command(name = "__warden", hide = true, disable_help_flag = true)]
-    Warden(Inner),
+    #[command(name = "__supervisor", hide = true, disable_help_flag = true)]
+    Supervisor(Inner),
     /// The ceiling server.
     #[command(name = "__ceiling", hide = true, disable_help_flag = true)]
     Ceiling(Inner),
@@ -279,15 +279,15 @@ pub struct HistoryArgs {
     pub store: StoreArgs,
 }
 
-/// `hotlap prove`
+/// `hotlap selftest`
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  hotlap prove             about a minute; exit code 4 where the instrument is off")]
-pub struct ProveArgs {
+  hotlap selftest             about a minute; exit code 4 where the instrument is off")]
+pub struct SelftestArgs {
     /// Time to spend, in all
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = quantity::span)]
-    pub budget: Duration,
+    pub duration: Duration,
     /// As JSON
     #[arg(long)]
     pub json: bool,
@@ -345,10 +345,10 @@ pub struct ExportArgs {
     pub export_junit: Option<PathBuf>,
     /// Figures for github-action-benchmark (tool: customSmallerIsBetter)
     #[arg(long, value_name = "FILE")]
-    pub export_gab: Option<PathBuf>,
+    pub export_github_benchmark: Option<PathBuf>,
     /// Figures for Bencher (Bencher Metric Format)
     #[arg(long, value_name = "FILE")]
-    pub export_bmf: Option<PathBuf>,
+    pub export_bencher: Option<PathBuf>,
 }
 
 /// Reads the command line; ends the process where it makes no sense (exit code 2) or asks for help.

@@ -7,9 +7,9 @@ pub mod history;
 pub mod init;
 pub mod list;
 pub mod load;
-pub mod prove;
 pub mod report;
 pub mod run;
+pub mod selftest;
 pub mod setup;
 
 use crate::cli::{self, Command};
@@ -30,7 +30,7 @@ pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
         Command::Report(args) => report::run(&args, console),
         Command::Compare(args) => compare::run(&args, console),
         Command::History(args) => history::run(&args, console),
-        Command::Prove(args) => prove::run(&args, console),
+        Command::Selftest(args) => selftest::run(&args, console),
         Command::Init(args) => init::run(&args, console),
         Command::Completions(args) => {
             let mut script = Vec::new();
@@ -38,7 +38,7 @@ pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
             console.data(&String::from_utf8_lossy(&script))?;
             Ok(Exit::Ok)
         }
-        Command::Warden(_) => hidden::warden(),
+        Command::Supervisor(_) => hidden::supervisor(),
         Command::Ceiling(_) => hidden::ceiling(),
         Command::Known(args) => hidden::known(&args.argv),
     }

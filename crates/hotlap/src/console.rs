@@ -111,7 +111,7 @@ impl Console {
         if color { text::visible_ink(&text) } else { text::visible_lines(&text) }
     }
 
-    /// A warning or a hint, on standard error; nothing when quiet. Nobody reading it is no error.
+    /// A warning or a remedy, on standard error; nothing when quiet. Nobody reading it is no error.
     pub fn note(&self, text: &str) {
         if !self.quiet {
             let _ = write(io::stderr().lock(), &format!("{}\n", self.shown(text, false)));
@@ -125,7 +125,7 @@ impl Console {
 
     /// Reports an error that ends hotlap, and says with which code.
     #[must_use]
-    pub fn last_words(&self, error: &anyhow::Error) -> Exit {
+    pub fn log_tail(&self, error: &anyhow::Error) -> Exit {
         let broken = |e: &io::Error| e.kind() == BrokenPipe;
         if error.chain().filter_map(|e| e.downcast_ref()).any(broken) {
             return Exit::Ok;

@@ -8,17 +8,18 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::ExportArgs;
 use crate::exit::usage;
-use crate::report::{Form, Report};
+use crate::render::{self, Format};
+use crate::report::Report;
 use sink::Sink;
 
 /// The exports of one run or report.
 #[derive(Debug, Default)]
 pub struct Exports(Vec<Export>);
 
-/// One file and the form of what goes into it.
+/// One file and the format of what goes into it.
 #[derive(Debug)]
 struct Export {
-    form: Form,
+    format: Format,
     sink: Sink,
 }
 
@@ -29,18 +30,18 @@ impl Exports {
     /// Names the file that cannot, or that two exports would share.
     pub fn open(args: &ExportArgs) -> anyhow::Result<Self> {
         let asked = [
-            (Form::Json, &args.export_json),
-            (Form::Markdown, &args.export_markdown),
-            (Form::Csv, &args.export_csv),
-            (Form::Html, &args.export_html),
-            (Form::Junit, &args.export_junit),
-            (Form::Github, &args.export_gab),
-            (Form::Bencher, &args.export_bmf),
+            (Format::Json, &args.export_json),
+            (Format::Markdown, &args.export_markdown),
+            (Format::Csv, &args.export_csv),
+            (Format::Html, &args.export_html),
+            (Format::Junit, &args.export_junit),
+            (Format::Github, &args.export_github_benchmark),
+            (Format::Bencher, &args.export_bencher),
         ];
         let mut exports = Vec::new();
-        for (form, path) in asked {
+        for (format, path) in asked {
             if let Some(path) = path {
-                exports.push(Export { form, sink: Sink::open(path)? });
+                exports.push(Export { format, sink: Sink::open(path)? });
             }
         }
         distinct(exports.iter().map(|e| &e.sink))?;
@@ -65,7 +66,7 @@ impl Exports {
     /// # Errors
     /// Names the file that cannot be written.
     pub fn rewrite(&mut self, report: &Report) -> anyhow::Result<()> {
-        self.write(&|form| report.render(form), false)
+        self.write(&|format| render::render(report, format), false)
     }
 
     /// Writes all of them.
@@ -73,20 +74,20 @@ impl Exports {
     /// # Errors
     /// Names the file that cannot be written.
     pub fn finish(&mut self, report: &Report) -> anyhow::Result<()> {
-        self.finish_with(&|form| report.render(form))
+        self.finish_with(&|format| render::render(report, format))
     }
 
     /// Writes all of them with what another kind of report renders.
     ///
     /// # Errors
     /// Names the file that cannot be written.
-    pub fn finish_with(&mut self, render: &dyn Fn(Form) -> String) -> anyhow::Result<()> {
+    pub fn finish_with(&mut self, render: &dyn Fn(Format) -> String) -> anyhow::Result<()> {
         self.write(render, true)
     }
 
-    fn write(&mut self, render: &dyn Fn(Form) -> String, last: bool) -> anyhow::Result<()> {
+    fn write(&mut self, render: &dyn Fn(Format) -> String, last: bool) -> anyhow::Result<()> {
         let due = self.0.iter_mut().filter(|e| last || e.sink.can_be_rewritten());
-        all(due.map(|export| export.sink.write(&render(export.form))))
+        all(due.map(|export| export.sink.write(&render(export.format))))
     }
 }
 

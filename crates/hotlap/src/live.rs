@@ -1,8 +1,8 @@
-//! What is under way: heat, phase, time left, and in a race the servers with what is known of them
+//! What is under way: restart, phase, time left, and in an experiment the servers with what is known of them
 //! so far; gone when done.
 //!
 //! Drawn from a thread of its own, ten times a second at most, so that nobody who measures ever
-//! waits for a terminal. Without a terminal there are plain lines instead, one a heat.
+//! waits for a terminal. Without a terminal there are plain lines instead, one a restart.
 
 mod board;
 #[cfg(unix)]
@@ -26,7 +26,7 @@ const PERIOD: Duration = Duration::from_millis(200);
 /// What the line says.
 #[derive(Debug, Default)]
 struct Status {
-    heat: String,
+    restart: String,
     phase: String,
     ends: Option<Instant>,
     board: Board,
@@ -63,10 +63,10 @@ impl Live {
         }
     }
 
-    /// Starts to draw a race between servers of these names; one with an empty name is not shown.
+    /// Starts to draw an experiment between servers of these names; one with an empty name is not shown.
     /// `q` ends it.
     #[must_use]
-    pub fn race(console: &Console, names: Vec<String>) -> Self {
+    pub fn experiment(console: &Console, names: Vec<String>) -> Self {
         let mut live = Self::start(console);
         live.change(|status| status.board = Board::new(names));
         #[cfg(unix)]
@@ -86,14 +86,14 @@ impl Live {
         self.change(|status| status.board.lap(seen));
     }
 
-    /// A heat begins.
-    pub fn heat(&self, heat: u32) {
-        let heat = format!("heat {}", heat + 1);
+    /// A restart begins.
+    pub fn restart(&self, restart: u32) {
+        let restart = format!("restart {}", restart + 1);
         if self.drawing.is_none() {
-            self.console.note(&format!("{heat} …"));
+            self.console.note(&format!("{restart} …"));
         }
         self.change(|status| {
-            status.heat = heat;
+            status.restart = restart;
             status.board.running(None);
         });
     }
@@ -173,7 +173,7 @@ impl Status {
             let seconds = ends.saturating_duration_since(Instant::now()).as_secs();
             format!("{seconds} s left")
         });
-        let parts = [Some(self.heat.clone()), Some(self.phase.clone()), left];
+        let parts = [Some(self.restart.clone()), Some(self.phase.clone()), left];
         let parts: Vec<String> = parts.into_iter().flatten().filter(|p| !p.is_empty()).collect();
         parts.join(" · ")
     }
@@ -184,11 +184,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_says_heat_phase_and_what_is_left() {
-        let mut status = Status { heat: "heat 2".to_owned(), ..Status::default() };
-        assert_eq!(status.line(), "heat 2");
+    fn the_line_says_restart_phase_and_what_is_left() {
+        let mut status = Status { restart: "restart 2".to_owned(), ..Status::default() };
+        assert_eq!(status.line(), "restart 2");
         status.phase = "warming up go/net-http".to_owned();
         status.ends = Some(Instant::now() + Duration::from_millis(34_900));
-        assert_eq!(status.line(), "heat 2 · warming up go/net-http · 34 s left");
+        assert_eq!(status.line(), "restart 2 · warming up go/net-http · 34 s left");
     }
 }

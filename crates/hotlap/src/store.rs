@@ -2,7 +2,7 @@
 //!
 //! The only room that speaks SQL. Every lap is a transaction of its own and is there as soon as it
 //! has ended, so that a crash loses at most the lap under way. What is read back is what was put
-//! in: [`crate::record`], nothing computed.
+//! in: [`crate::model`], nothing computed.
 
 mod error;
 mod migrations;
@@ -19,7 +19,7 @@ use rusqlite::{
 };
 use serde::Serialize;
 
-use crate::record::{Lap, Retired, Run, Schedule, Start, State, Subject};
+use crate::model::{Lap, Run, Schedule, ServerFailure, Start, State, Subject};
 pub use error::StoreError;
 use error::{explain, refused};
 use migrations::Refused;
@@ -65,15 +65,6 @@ pub struct Line {
 }
 
 impl Store {
-    /// Where runs are kept unless told otherwise: `hotlap/hotlap.db` in `$XDG_DATA_HOME` or
-    /// `~/.local/share`; `None` where neither `XDG_DATA_HOME` nor `HOME` is set.
-    #[must_use]
-    pub fn usual_path() -> Option<PathBuf> {
-        let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        let data = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share")))?;
-        Some(data.join("hotlap").join("hotlap.db"))
-    }
-
     /// Opens the store to write to, makes it where there is none, and brings it up to date. What is
     /// no store of hotlap, or a newer one, is left as it is.
     ///
@@ -221,10 +212,15 @@ impl Store {
     ///
     /// # Errors
     /// Names the file, the cause and the remedy.
-    pub fn retire(&mut self, run: u64, server: usize, why: &Retired) -> Result<(), StoreError> {
+    pub fn retire(
+        &mut self,
+        run: u64,
+        server: usize,
+        why: &ServerFailure,
+    ) -> Result<(), StoreError> {
         self.write(|tx| {
             tx.execute(
-                "UPDATE server SET retired_json = ?3 WHERE run = ?1 AND place = ?2",
+                "UPDATE server SET failure_json = ?3 WHERE run = ?1 AND place = ?2",
                 params![run as i64, server as i64, json(why)],
             )
             .map(drop)
@@ -333,14 +329,14 @@ impl Store {
         Ok(run)
     }
 
-    /// How a server started when it was last raced, in the first heat of its run.
+    /// How a server started when it was last raced, in the first restart of its run.
     ///
     /// # Errors
     /// When the store fails.
     pub fn first_start(&self, server: &str) -> Result<Option<Start>, StoreError> {
         let sql = "SELECT start.* FROM start
                    JOIN server ON server.run = start.run AND server.place = start.server
-                   WHERE server.name = ?1 AND start.heat = 0 AND start.warmups_json <> '[]'
+                   WHERE server.name = ?1 AND start.restart = 0 AND start.warmups_json <> '[]'
                    ORDER BY start.run DESC LIMIT 1";
         self.db.query_row(sql, [server], read_start).optional().map_err(|e| self.explain(&e))
     }
@@ -356,7 +352,7 @@ impl Store {
     fn read_lines(&self, server: Option<&str>) -> rusqlite::Result<Vec<Line>> {
         let mut names = self.db.prepare(
             "SELECT name FROM server
-             WHERE run = ?1 AND role IN ('contestant', 'reference') ORDER BY place",
+             WHERE run = ?1 AND role IN ('plain participant', 'reference') ORDER BY place",
         )?;
         let mut runs = self.db.prepare(
             "SELECT number, began_ms, took_ms, state, baseline, suite, contract,
@@ -390,7 +386,7 @@ impl Store {
         let mut servers = self.db.prepare("SELECT * FROM server WHERE run = ?1 ORDER BY place")?;
         run.servers = servers.query_map([number], read_server)?.collect::<Result<_, _>>()?;
         let mut starts =
-            self.db.prepare("SELECT * FROM start WHERE run = ?1 ORDER BY heat, server")?;
+            self.db.prepare("SELECT * FROM start WHERE run = ?1 ORDER BY restart, server")?;
         run.starts = starts.query_map([number], read_start)?.collect::<Result<_, _>>()?;
         let mut laps = self.db.prepare("SELECT * FROM lap WHERE run = ?1 ORDER BY sequence")?;
         run.laps =

@@ -158,9 +158,9 @@ fn the_action_runs_its_own_hotlap_with_what_it_is_given() {
     let report = runner.file("hotlap.md").display().to_string();
     let junit = runner.file("hotlap.xml").display().to_string();
     let expected = [
-        &["run", "-n", "base", "-n", "head"][..],
+        &["run", "--name", "base", "--name", "head"][..],
         &["base/server --port $PORT", "head/server --port $PORT", "--reference", "base"],
-        &["--path", "/health", "--budget", "2m", "--fail-if", "cost +3%"],
+        &["--path", "/health", "--duration", "2m", "--fail-if", "cost +3%"],
         &["--fail-if", "memory +10%", "--export-markdown", &report, "--export-junit", &junit],
     ];
     assert_eq!(asked, expected.concat());

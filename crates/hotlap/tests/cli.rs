@@ -90,17 +90,17 @@ fn a_load_that_makes_no_sense_says_what_does() {
         (vec!["load", "-H", "no colon", url], "Name: value"),
         (vec!["run", "-c", "0", url], "at least 1"),
         (vec!["run", "-t", "8", "-c", "4", url], "at most 4 threads"),
-        (vec!["run", "--budget", "0s", url], "too short"),
+        (vec!["run", "--duration", "0s", url], "too short"),
         (vec!["run", "--contract", "helo", "go/net-http"], "hello"),
         (vec!["run", "--fail-if", "cost 3%", url], "cost +3%"),
         (vec!["run", "http://"], "names no host"),
-        (vec!["run", "-n", "a", "-n", "b", url], "2 names for 1 server"),
-        (vec!["run", "http://192.0.2.1/"], "--target-is-mine"),
+        (vec!["run", "--name", "a", "--name", "b", url], "2 names for 1 server"),
+        (vec!["run", "http://192.0.2.1/"], "--allow-remote"),
         (vec!["run", "echo 'open"], "cannot be split"),
         (vec!["frobnicate"], "unrecognized subcommand"),
         (vec!["help", "frobnicate"], "unrecognized subcommand"),
         // What is about servers on the command line, without any.
-        (vec!["run", "--ladder"], "--ladder needs servers"),
+        (vec!["run", "--layers"], "--layers needs servers"),
         (vec!["run", "--name", "a"], "--name needs servers"),
         (vec!["run", "--stress"], "--stress needs servers"),
         (vec!["run", "--stress", "--scenario", "garbage"], "--scenario needs servers"),
@@ -202,14 +202,15 @@ fn a_suite_whose_load_offers_a_rate_is_measured_at_it() {
          connections = 2\nrate = 200\n"
     );
     std::fs::write(shell.folder.path().join("mine.toml"), text).unwrap();
-    let run = ["run", "--suite", "./mine.toml", "--heats", "1", "--blocks", "2", "--slice", "48ms"];
+    let run =
+        ["run", "--suite", "./mine.toml", "--restarts", "1", "--rounds", "2", "--slice", "48ms"];
     let rest = ["--no-pin", "--no-store", "--no-ceiling", "--export-json", "run.json"];
     let output = shell.run(&[&run[..], &rest[..]].concat());
     let said = [output.stdout, output.stderr].map(|s| String::from_utf8(s).unwrap()).concat();
     let report = std::fs::read_to_string(shell.folder.path().join("run.json")).unwrap();
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     let laps = report["laps"].as_array().unwrap();
-    // Two servers and the control, twice in each of two blocks.
+    // Two servers and the control, twice in each of two rounds.
     assert_eq!(laps.len(), 3 * 2 * 2, "{said}");
     assert!(laps.iter().all(|lap| lap["rate"] == 200.0), "{said}");
     assert_eq!(report["run"]["loads"][0]["request"], "GET /");
@@ -255,7 +256,7 @@ fn the_exit_codes_are_in_the_help() {
     for (exit, meaning) in hotlap::exit::Exit::ALL {
         assert!(help.contains(&format!("{:>5}  {meaning}", exit as u8)), "{meaning}");
     }
-    assert!(!help.contains("__warden"));
+    assert!(!help.contains("__supervisor"));
 }
 
 #[test]
@@ -358,7 +359,7 @@ fn a_suite_may_leave_out_servers_whose_toolchain_is_missing() {
              = 'mine' }}]\n[[load]]\nconnections = 2\n"
         );
         std::fs::write(shell.folder.path().join("mine.toml"), text).unwrap();
-        let run = ["run", "--suite", "./mine.toml", "--heats", "1", "--blocks", "1"];
+        let run = ["run", "--suite", "./mine.toml", "--restarts", "1", "--rounds", "1"];
         let rest = ["--slice", "48ms", "--no-pin", "--no-store", "--no-ceiling"];
         shell.run(&[&run[..], &rest[..]].concat())
     };

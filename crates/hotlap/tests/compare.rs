@@ -5,7 +5,8 @@ mod scene;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use hotlap::report::comparison::{Comparison, markdown, terminal};
+use hotlap::render::{markdown, terminal};
+use hotlap::report::comparison::RunComparison;
 use hotlap::store::Store;
 use scene::{Scene, hold, hold_as, three};
 
@@ -31,8 +32,8 @@ fn hotlap(store: &Path, arguments: &[&str]) -> Output {
 #[test]
 fn what_changed_is_told_and_what_did_not_is_not() {
     let (before, after) = (hold(&three(), None).run, hold(&changed(1.2), None).run);
-    let comparison = Comparison::of((&before, "run 11"), (&after, "run 12")).unwrap();
-    let text = terminal::render(&comparison, 80, false);
+    let comparison = RunComparison::of((&before, "run 11"), (&after, "run 12")).unwrap();
+    let text = terminal::comparison::render(&comparison, 80, false);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains("go/net-http of run 11 spends 0.83×"), "{text}");
@@ -47,13 +48,13 @@ fn what_changed_is_told_and_what_did_not_is_not() {
 fn the_name_of_a_baseline_stays_in_its_cell() {
     let run = hold(&three(), None).run;
     let name = "a|b <i>\n\x1b[2J~$x$~ (run 1)";
-    let comparison = Comparison::of((&run, name), (&run, "run 2")).unwrap();
-    let text = markdown::render(&comparison);
+    let comparison = RunComparison::of((&run, name), (&run, "run 2")).unwrap();
+    let text = markdown::comparison::render(&comparison);
     let cell = "a\\|b &lt;i&gt;\\\\n\\\\x1b\\[2J\\~\\$x\\$\\~ (run 1)";
     assert!(text.starts_with(&format!("# run 2 against {cell}\n")), "{text}");
     assert!(text.contains(&format!("| server |  | {cell} | run 2 | ratio |  |\n")), "{text}");
     assert!(!text.contains("<i>") && !text.contains('\x1b'), "{text}");
-    let text = terminal::render(&comparison, 120, false);
+    let text = terminal::comparison::render(&comparison, 120, false);
     assert!(!text.contains('\x1b') && text.contains("\\x1b[2J"), "{text}");
 }
 
@@ -63,7 +64,7 @@ fn another_machine_version_or_slice_is_a_warning() {
     after.host.facts.push(("fingerprint".to_owned(), "other".to_owned()));
     after.servers[0].version = "go/net-http 2.0".to_owned();
     after.schedule.slice_ms = Some(250.0);
-    let comparison = Comparison::of((&before, "run 1"), (&after, "run 2")).unwrap();
+    let comparison = RunComparison::of((&before, "run 1"), (&after, "run 2")).unwrap();
     let told = comparison.warnings.join("\n");
     for part in ["The machine differs", "The version of go/net-http", "of a slice"] {
         assert!(told.contains(part), "{part}: {told}");
@@ -98,7 +99,7 @@ fn runs_of_two_restarts_are_inconclusive_and_no_pass() {
     let path = folder.path().join("a.db");
     for share in [1.0, 1.2] {
         let mut scene = changed(share);
-        scene.race.heats = Some(2);
+        scene.experiment.restarts = Some(2);
         hold(&scene, Some(Store::open(&path).unwrap()));
     }
     let output = hotlap(&path, &["compare", "1", "2", "--fail-if", "cost +3%"]);
@@ -142,14 +143,14 @@ fn a_baseline_is_found_by_its_name() {
 fn runs_without_a_server_in_common_are_refused() {
     let (before, mut after) = (hold(&three(), None).run, hold(&three(), None).run);
     after.servers.iter_mut().for_each(|s| s.name += " too");
-    let error = Comparison::of((&before, "run 1"), (&after, "run 2")).unwrap_err().to_string();
+    let error = RunComparison::of((&before, "run 1"), (&after, "run 2")).unwrap_err().to_string();
     assert!(error.contains("no server in common (go/net-http, node"), "{error}");
 }
 
 /// Two loads that differ in their request alone, as those of a suite for an API do.
-fn of_two_requests(first: &str, second: &str) -> hotlap::record::Run {
+fn of_two_requests(first: &str, second: &str) -> hotlap::model::Run {
     let mut scene = three();
-    scene.race.loads.push(scene.race.loads[0].clone());
+    scene.experiment.loads.push(scene.experiment.loads[0].clone());
     let mut run = hold(&scene, None).run;
     for (load, request) in run.loads.iter_mut().zip([first, second]) {
         load.request = request.to_owned();
@@ -163,7 +164,7 @@ fn of_two_requests(first: &str, second: &str) -> hotlap::record::Run {
 fn loads_are_compared_with_those_of_the_same_request() {
     let before = of_two_requests("GET /bla", "POST /bla");
     let after = of_two_requests("POST /bla", "GET /other");
-    let comparison = Comparison::of((&before, "run 1"), (&after, "run 2")).unwrap();
+    let comparison = RunComparison::of((&before, "run 1"), (&after, "run 2")).unwrap();
     let titles: Vec<&str> = comparison.tables.iter().map(|t| t.title.as_str()).collect();
     assert_eq!(titles, ["64 connections, keep-alive, POST /bla"]);
     let alone: Vec<&String> =
@@ -185,7 +186,7 @@ fn sentences_about_one_of_several_loads_name_it() {
         let cpu_ns = lap.usage.as_mut().and_then(|usage| usage.cpu_ns.as_mut());
         cpu_ns.into_iter().for_each(|ns| *ns = *ns * 3 / 2);
     }
-    let comparison = Comparison::of((&before, "run 1"), (&after, "run 2")).unwrap();
+    let comparison = RunComparison::of((&before, "run 1"), (&after, "run 2")).unwrap();
     let dearer: Vec<&String> =
         comparison.sentences.iter().filter(|s| s.contains("go/net-http of run 1 spends")).collect();
     assert_eq!(dearer.len(), 1, "{:?}", comparison.sentences);
@@ -199,7 +200,7 @@ fn sentences_about_one_of_several_loads_name_it() {
 /// The first loads of both runs were compared where none was the same.
 #[test]
 fn runs_without_a_load_in_common_are_refused() {
-    type Change = fn(&mut hotlap::record::Load);
+    type Change = fn(&mut hotlap::model::Load);
     let changes: [Change; 6] = [
         |load| load.connections = 128,
         |load| load.threads = 2,
@@ -213,7 +214,8 @@ fn runs_without_a_load_in_common_are_refused() {
         before.loads[0].request = "GET /".to_owned();
         after.loads[0].request = "GET /".to_owned();
         change(&mut after.loads[0]);
-        let error = Comparison::of((&before, "run 1"), (&after, "run 2")).unwrap_err().to_string();
+        let error =
+            RunComparison::of((&before, "run 1"), (&after, "run 2")).unwrap_err().to_string();
         assert!(error.contains("no load in common: GET / with 64 connections"), "{error}");
     }
 }
@@ -223,9 +225,9 @@ fn runs_without_a_load_in_common_are_refused() {
 fn a_run_without_its_request_is_compared_by_its_contract() {
     let (before, mut after) = (hold(&three(), None).run, hold(&three(), None).run);
     after.loads[0].request = "GET /".to_owned();
-    assert!(Comparison::of((&before, "run 1"), (&after, "run 2")).is_ok());
+    assert!(RunComparison::of((&before, "run 1"), (&after, "run 2")).is_ok());
     after.contract = "GET /health".to_owned();
-    assert!(Comparison::of((&before, "run 1"), (&after, "run 2")).is_err());
+    assert!(RunComparison::of((&before, "run 1"), (&after, "run 2")).is_err());
 }
 
 #[test]
@@ -234,8 +236,8 @@ fn the_history_of_a_server_shows_where_it_changed() {
     let store = folder.path().join("a.db");
     for share in [1.0, 1.0, 1.0, 1.0, 1.3, 1.3, 1.3, 1.3] {
         let mut scene = changed(share);
-        scene.race.heats = Some(2);
-        scene.race.blocks = Some(2);
+        scene.experiment.restarts = Some(2);
+        scene.experiment.rounds = Some(2);
         hold(&scene, Some(Store::open(&store).unwrap()));
     }
     let said = |arguments: &[&str]| String::from_utf8(hotlap(&store, arguments).stdout).unwrap();

@@ -97,8 +97,18 @@ fn harmless(text: &str, whence: &[&str]) {
     assert_eq!(visible(&raw), "", "{whence:?} printed {text:?}");
 }
 
-const SHORT: [&str; 10] =
-    ["--heats", "1", "--blocks", "1", "--slice", "12ms", "--budget", "1s", "--no-ceiling", "-c4"];
+const SHORT: [&str; 10] = [
+    "--restarts",
+    "1",
+    "--rounds",
+    "1",
+    "--slice",
+    "12ms",
+    "--duration",
+    "1s",
+    "--no-ceiling",
+    "-c4",
+];
 
 #[test]
 fn no_command_lets_text_from_outside_reach_a_terminal_raw() {
@@ -125,7 +135,7 @@ fn no_command_lets_text_from_outside_reach_a_terminal_raw() {
     run.extend(SHORT);
     run.extend(["--store", &store, "--export-json", &json, "--export-markdown", &markdown]);
     run.extend(["--export-csv", &csv, "--export-html", &html, "--export-junit", &junit]);
-    run.extend(["--export-gab", &gab, "--export-bmf", &bmf]);
+    run.extend(["--export-github-benchmark", &gab, "--export-bencher", &bmf]);
     let said = bench.says(&run);
     assert!(said.contains(shown) && said.contains("exited"), "{said}");
     for form in [&json, &markdown, &csv, &html, &junit, &gab, &bmf] {

@@ -161,7 +161,7 @@ fn an_export_that_does_not_fit_leaves_the_one_before_it() {
     let store = store(folder.path());
     let page = folder.path().join("report.html");
     fs::write(&page, "the last one").unwrap();
-    // No file may grow beyond 8 blocks of 512 bytes: the page is larger.
+    // No file may grow beyond 8 rounds of 512 bytes: the page is larger.
     let script = "ulimit -f 8 && exec \"$0\" report --store \"$1\" --export-html \"$2\"";
     let mut command = Command::new("sh");
     command.args(["-c", script, env!("CARGO_BIN_EXE_hotlap"), &store]).arg(&page);

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Barrier;
 
-use hotlap::record::{Run, State};
+use hotlap::model::{Run, State};
 use hotlap::store::Store;
 use scene::{hold, record, serve, three};
 
@@ -141,8 +141,8 @@ fn ten_connections_at_once_make_one_store() {
 /// The shortest run that there is, with nothing in its environment that says where anything goes.
 fn run(url: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotlap"));
-    command.args(["run", url, "--heats", "1", "--blocks", "1", "--slice", "12ms"]);
-    command.args(["--budget", "1s", "-c", "1", "--no-pin", "--color", "never"]);
+    command.args(["run", url, "--restarts", "1", "--rounds", "1", "--slice", "12ms"]);
+    command.args(["--duration", "1s", "-c", "1", "--no-pin", "--color", "never"]);
     for name in ["HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HOTLAP_CACHE", "XDG_CONFIG_HOME"] {
         command.env_remove(name);
     }

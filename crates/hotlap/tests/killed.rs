@@ -76,18 +76,18 @@ impl Scene {
 
     /// A run of a few seconds.
     fn run(&self, servers: &[&str]) -> Command {
-        self.run_with_heats("2", servers)
+        self.run_with_restarts("2", servers)
     }
 
     /// A run that outlasts its test, on however busy a machine.
     fn long_run(&self, servers: &[&str]) -> Command {
-        self.run_with_heats("200", servers)
+        self.run_with_restarts("200", servers)
     }
 
-    fn run_with_heats(&self, heats: &str, servers: &[&str]) -> Command {
-        let schedule = "--blocks 2 --slice 12ms --no-pin --store store.db --export-json out.json";
+    fn run_with_restarts(&self, restarts: &str, servers: &[&str]) -> Command {
+        let schedule = "--rounds 2 --slice 12ms --no-pin --store store.db --export-json out.json";
         let servers = servers.iter().copied();
-        let arguments = ["run", "--heats", heats].into_iter().chain(schedule.split(' '));
+        let arguments = ["run", "--restarts", restarts].into_iter().chain(schedule.split(' '));
         self.command(&arguments.chain(servers).collect::<Vec<_>>())
     }
 

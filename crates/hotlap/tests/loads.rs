@@ -9,12 +9,13 @@ use hotlap::cmd::run::rule::{Rule, Ruling};
 use hotlap::console::Console;
 use hotlap::exit::Exit;
 use hotlap::export::Exports;
-use hotlap::record::{Gate, Run, State};
-use hotlap::report::{Form, Report, terminal};
+use hotlap::model::{Run, State, Violation};
+use hotlap::recorder::Recorder;
+use hotlap::render::{Format, render, terminal};
+use hotlap::report::Report;
 use hotlap::store::Store;
-use hotlap::timekeeper::Timekeeper;
-use hotlap_harness::entrant::Role;
-use hotlap_harness::race::Over;
+use hotlap_bench::experiment::Over;
+use hotlap_bench::participant::Role;
 use scene::{Scene, hold, record, scene, script, three};
 use serde_json::Value;
 
@@ -23,12 +24,12 @@ fn at_a_rate() -> Scene {
     let wobble = [0.01, -0.02, 0.015, -0.01, 0.005];
     let mut scene = scene(&[
         ("lean", Role::Reference, script(50_000.0, 10_000.0, 7, &wobble)),
-        ("rich", Role::Contestant, script(30_000.0, 20_000.0, 9, &[-0.01, 0.012, 0.0, 0.01])),
-        ("lean (again)", Role::Double, script(50_000.0, 10_000.0, 7, &[0.01, 0.0, -0.01])),
+        ("rich", Role::Plain, script(30_000.0, 20_000.0, 9, &[-0.01, 0.012, 0.0, 0.01])),
+        ("lean (again)", Role::Control, script(50_000.0, 10_000.0, 7, &[0.01, 0.0, -0.01])),
     ]);
-    scene.race.loads[0].rate = Some(2_000.0);
-    scene.race.slice = Some(Duration::from_millis(500));
-    scene.race.paced = true;
+    scene.experiment.loads[0].rate = Some(2_000.0);
+    scene.experiment.slice = Some(Duration::from_millis(500));
+    scene.experiment.paced = true;
     scene
 }
 
@@ -45,7 +46,7 @@ fn a_load_that_offers_a_rate_is_measured_by_its_laps_at_that_rate() {
     insta::assert_snapshot!(terminal::render(&report, 100, false), @r"
 
     hello · 64 connections, keep-alive, 2,000 requests/s offered
-    server on core 0, generator on core 1 · 3 heats × 6 blocks · slices of 0.5 s
+    server on core 0, generator on core 1 · 3 restarts × 6 rounds · slices of 0.5 s
 
                 requests/s  CPU µs/request      p50      p99  memory  errors  checks
     1  lean  2,000 ± 0.00%    10.0 ± 0.05%  31.7 ms  31.7 ms  7.0 MB       0   14/14
@@ -55,7 +56,7 @@ fn a_load_that_offers_a_rate_is_measured_by_its_laps_at_that_rate() {
     lean spends 0.50× [0.50, 0.50] of the CPU time of rich on each request.
     Noise here today: ± 0.00% in requests/s, ± 0.06% in CPU time per request (lean against itself).
     ");
-    let json: Value = serde_json::from_str(&report.render(Form::Json)).unwrap();
+    let json: Value = serde_json::from_str(&render(&report, Format::Json)).unwrap();
     let rich = &json["tables"][0]["rows"][1];
     assert_eq!(json["tables"][0]["rate"], 2_000.0);
     assert_eq!((&rich["name"], &rich["service"]["rate"]), (&"rich".into(), &2_000.0.into()));
@@ -90,8 +91,9 @@ fn a_server_that_does_not_serve_the_rate_is_ranked_last_and_named() {
 #[test]
 fn a_closed_loop_and_a_rate_in_one_run_keep_their_laps_apart() {
     let mut scene = at_a_rate();
-    let closed = hotlap_harness::entrant::Load { rate: None, ..scene.race.loads[0].clone() };
-    scene.race.loads.push(closed);
+    let closed =
+        hotlap_bench::participant::Load { rate: None, ..scene.experiment.loads[0].clone() };
+    scene.experiment.loads.push(closed);
     let run = hold(&scene, None).run;
     let main = |load| run.laps.iter().filter(|l| l.load == load && run.is_main(l)).count();
     assert_eq!(main(0), main(1));
@@ -108,13 +110,15 @@ fn a_closed_loop_and_a_rate_in_one_run_keep_their_laps_apart() {
 /// its cost.
 fn under_two_loads() -> Run {
     let mut scene = three();
-    scene.race.loads[0].name = "GET /".to_owned();
-    let second =
-        hotlap_harness::entrant::Load { name: "POST /x".to_owned(), ..scene.race.loads[0].clone() };
-    scene.race.loads.push(second);
+    scene.experiment.loads[0].name = "GET /".to_owned();
+    let second = hotlap_bench::participant::Load {
+        name: "POST /x".to_owned(),
+        ..scene.experiment.loads[0].clone()
+    };
+    scene.experiment.loads.push(second);
     let mut run = hold(&scene, None).run;
     for (load, factor) in [(0, 0.5), (1, 2.0)] {
-        let of = |lap: &&mut hotlap::record::Lap| lap.load == load && lap.server == 1;
+        let of = |lap: &&mut hotlap::model::Lap| lap.load == load && lap.server == 1;
         for lap in run.laps.iter_mut().filter(of) {
             let usage = lap.usage.as_mut().unwrap();
             usage.cpu_ns = Some((16_900.0 * factor * usage.requests as f64) as u64);
@@ -138,7 +142,7 @@ fn a_regression_under_one_of_two_loads_names_it_and_fails_there_alone() {
         node[0].sentence
     );
     report.broken = vec![node[0].clone()];
-    let junit = report.render(Form::Junit);
+    let junit = render(&report, Format::Junit);
     assert!(junit.contains("tests=\"6\" failures=\"1\""), "{junit}");
     let failed = junit.split("<testcase ").find(|case| case.contains("<failure")).unwrap();
     let words = "64 connections, keep-alive";
@@ -155,18 +159,18 @@ fn each_sentence_of_a_report_on_several_loads_names_its_load() {
 #[test]
 fn a_server_that_is_out_fails_under_each_load() {
     let mut scene = three();
-    scene.race.loads.push(scene.race.loads[0].clone());
+    scene.experiment.loads.push(scene.experiment.loads[0].clone());
     scene.scripts[1].dies_at = Some(0);
-    let junit = Report::of(&hold(&scene, None).run).render(Form::Junit);
+    let junit = render(&Report::of(&hold(&scene, None).run), Format::Junit);
     assert!(junit.contains("tests=\"6\" failures=\"2\""), "{junit}");
 }
 
 #[test]
 fn warnings_about_one_of_several_loads_name_it() {
     let mut run = under_two_loads();
-    let of = |lap: &&mut hotlap::record::Lap| lap.load == 1 && lap.server == 2;
+    let of = |lap: &&mut hotlap::model::Lap| lap.load == 1 && lap.server == 2;
     for lap in run.laps.iter_mut().filter(of).take(4) {
-        lap.failed = vec![Gate::Failures { failures: 30, requests: 100 }];
+        lap.failed = vec![Violation::Failures { failures: 30, requests: 100 }];
     }
     let told = Report::of(&run).warnings.join("\n");
     let expected = "python3 app.py under POST /x: 4 of 36 laps do not count: 30 of 100 requests \
@@ -181,8 +185,8 @@ fn a_run_in_which_no_lap_counts_says_why_and_shows_no_table() {
     let mut run = hold(&three(), None).run;
     for (nth, lap) in run.laps.iter_mut().enumerate() {
         lap.failed = vec![match nth % 3 {
-            0 => Gate::Connections { asked: 64, up: 12 },
-            _ => Gate::Failures { failures: 30, requests: 100 },
+            0 => Violation::Connections { asked: 64, up: 12 },
+            _ => Violation::Failures { failures: 30, requests: 100 },
         }];
     }
     run.state = State::Invalid;
@@ -196,8 +200,8 @@ fn a_run_in_which_no_lap_counts_says_why_and_shows_no_table() {
     assert!(said.contains("go/net-http: all 36 laps do not count: 2"), "{text}");
     assert!(said.contains(why) && said.contains("× connections (first: only 12 of 64"), "{text}");
     assert!(said.contains("Look into the server's log"), "{text}");
-    assert!(!report.render(Form::Markdown).contains("| --: |"));
-    let junit = report.render(Form::Junit);
+    assert!(!render(&report, Format::Markdown).contains("| --: |"));
+    let junit = render(&report, Format::Junit);
     assert!(junit.contains("errors=\"3\"") && junit.contains("Look into the server"), "{junit}");
 }
 
@@ -221,7 +225,7 @@ fn a_run_that_an_error_ends_is_stored_as_failed() {
     let open = || Store::open(&path).unwrap();
     let (mut exports, console) = (Exports::default(), Console::plain(80));
     let scene = three();
-    let keeper = Timekeeper::new(record(&scene), Some(open()), &mut exports, &console).unwrap();
+    let keeper = Recorder::new(record(&scene), Some(open()), &mut exports, &console).unwrap();
     keeper.fail(Duration::from_secs(3));
     let run = open().run(1).unwrap();
     assert_eq!((run.state, run.took_ms), (State::Failed, 3_000));
@@ -234,7 +238,7 @@ fn a_run_that_an_error_ends_is_stored_as_failed() {
 fn a_server_with_wrong_responses_is_neither_ranked_nor_compared() {
     let mut run = hold(&three(), None).run;
     let lap = run.laps.iter_mut().find(|lap| lap.server == 1).unwrap();
-    lap.failed = vec![Gate::WrongAnswers { wrong: 3, example: "other body".to_owned() }];
+    lap.failed = vec![Violation::WrongAnswers { wrong: 3, example: "other body".to_owned() }];
     let report = Report::of(&run);
     let row = |name: &str| report.tables[0].rows.iter().find(|row| row.name == name).unwrap();
     let wrong = row("node/http:cluster");
@@ -248,14 +252,14 @@ fn a_server_with_wrong_responses_is_neither_ranked_nor_compared() {
     assert!(said.contains(expected), "{said}");
     let ruling = Ruling::on(&report, &[Rule::parse("cost +900%").unwrap()]);
     assert!(ruling.unknown.iter().any(|s| s.contains("node/http:cluster")), "{ruling:?}");
-    assert!(report.render(Form::Junit).contains("message=\"3 wrong responses\""));
+    assert!(render(&report, Format::Junit).contains("message=\"3 wrong responses\""));
 }
 
 #[test]
 fn nothing_is_compared_with_a_reference_that_answers_wrongly() {
     let mut run = hold(&three(), None).run;
     let lap = run.laps.iter_mut().find(|lap| lap.server == 0).unwrap();
-    lap.failed = vec![Gate::WrongAnswers { wrong: 1, example: String::new() }];
+    lap.failed = vec![Violation::WrongAnswers { wrong: 1, example: String::new() }];
     let report = Report::of(&run);
     assert!(report.tables[0].rows.iter().all(|row| row.against.is_none()));
     assert!(
@@ -283,9 +287,9 @@ fn a_note_of_every_start_is_told_once_and_the_ceiling_is_not_counted() {
     assert_eq!(told(&run), [expected]);
     let mut scene = three();
     for nth in 0..2 {
-        scene.race.entrants.push(hotlap_harness::entrant::Entrant {
+        scene.experiment.participants.push(hotlap_bench::participant::Participant {
             name: format!("further {nth}"),
-            ..scene.race.entrants[1].clone()
+            ..scene.experiment.participants[1].clone()
         });
         scene.scripts.push(scene.scripts[1].clone());
     }
@@ -304,7 +308,7 @@ fn what_is_not_known_is_absent_and_not_zero() {
     let lap = &mut run.laps[0];
     (lap.answers, lap.service) = (0, hotlap_stats::Histogram::new());
     lap.series = vec![hotlap_load::outcome::Tick::default()];
-    let json: Value = serde_json::from_str(&Report::of(&run).render(Form::Json)).unwrap();
+    let json: Value = serde_json::from_str(&render(&Report::of(&run), Format::Json)).unwrap();
     let (start, lap) = (&json["starts"][0], &json["laps"][0]);
     let unknown = [&start["ready_ms"], &start["rss_mb"], &lap["p50_ms"], &lap["max_ms"]];
     assert!(unknown.iter().all(|value| value.is_null()), "{start}\n{lap}");

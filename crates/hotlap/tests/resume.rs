@@ -8,30 +8,30 @@ use std::time::Duration;
 use hotlap::cmd::run::{announcement, resume};
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::record::{Run, State};
+use hotlap::model::{Run, State};
+use hotlap::recorder::{Kept, Recorder};
 use hotlap::store::Store;
-use hotlap::timekeeper::{Kept, Timekeeper};
-use hotlap_harness::race::Over;
-use hotlap_harness::scripted::Scripted;
-use hotlap_harness::stress::Scenario;
+use hotlap_bench::experiment::Over;
+use hotlap_bench::scripted::Scripted;
+use hotlap_bench::stress::Scenario;
 use scene::{Scene, record, stressed, three};
 
 fn hold(scene: &Scene, run: Run, store: &Path, interrupted_at: Option<Duration>) -> Kept {
-    let mut track = Scripted::new(
+    let mut runner = Scripted::new(
         scene.scripts.clone(),
-        scene.race.loads.clone(),
-        scene.race.slice.expect("scripted"),
+        scene.experiment.loads.clone(),
+        scene.experiment.slice.expect("scripted"),
     );
-    track.interrupted_at = interrupted_at;
+    runner.interrupted_at = interrupted_at;
     let (mut exports, console) =
         (Exports::default(), Console { quiet: true, ..Console::plain(80) });
     let store = Some(Store::open(store).unwrap());
-    Timekeeper::new(run, store, &mut exports, &console).unwrap().keep(&scene.race, &mut track)
+    Recorder::new(run, store, &mut exports, &console).unwrap().keep(&scene.experiment, &mut runner)
 }
 
-/// Heat, block, place and server of every lap.
+/// Restart, round, place and server of every lap.
 fn laps(run: &Run) -> Vec<(u32, u32, u32, usize)> {
-    run.laps.iter().map(|l| (l.heat, l.block, l.place, l.server)).collect()
+    run.laps.iter().map(|l| (l.restart, l.round, l.place, l.server)).collect()
 }
 
 fn suite() -> (Scene, Run) {
@@ -52,13 +52,13 @@ fn an_interrupted_suite_goes_on_with_a_new_restart() {
     let cut = hold(&scene, run.clone(), &path, Some(Duration::from_secs(15)));
     assert_eq!((cut.over, cut.run.state), (Over::Interrupted, State::Interrupted));
     let last = *laps(&cut.run).last().unwrap();
-    assert_eq!((last.0, last.1), (1, 3), "it was cut in the second heat");
+    assert_eq!((last.0, last.1), (1, 3), "it was cut in the second restart");
 
     let earlier = resume::earlier(&Store::open(&path).unwrap(), "mine").unwrap();
     assert_eq!(laps(&earlier), laps(&cut.run));
-    resume::go_on(&mut scene.race, &earlier, &run).unwrap();
+    resume::go_on(&mut scene.experiment, &earlier, &run).unwrap();
     // The servers of the second restart have ended: a third and a fourth make up for it.
-    assert_eq!((scene.race.from.heat, scene.race.from.block), (2, 0));
+    assert_eq!((scene.experiment.from.restart, scene.experiment.from.round), (2, 0));
     let kept = hold(&scene, Run { state: State::UnderWay, ..earlier }, &path, None);
     assert_eq!((kept.over, kept.run.number), (Over::Done, Some(1)));
 
@@ -67,7 +67,7 @@ fn an_interrupted_suite_goes_on_with_a_new_restart() {
     assert_eq!(laps(&read)[..cut.run.laps.len()], laps(&cut.run), "no finished lap is lost");
     let rest: Vec<_> = laps(&read)[cut.run.laps.len()..].to_vec();
     let restarts: std::collections::BTreeSet<u32> = rest.iter().map(|lap| lap.0).collect();
-    let planned = whole.run.schedule.heats;
+    let planned = whole.run.schedule.restarts;
     assert_eq!(restarts.into_iter().collect::<Vec<_>>(), (2..=planned).collect::<Vec<_>>());
     let third = |laps: Vec<(u32, u32, u32, usize)>| -> Vec<_> {
         laps.into_iter().filter(|lap| lap.0 == 2).collect()
@@ -87,10 +87,10 @@ fn a_server_that_was_out_stays_out() {
     let earlier = resume::earlier(&Store::open(&path).unwrap(), "mine").unwrap();
     scene.scripts[1].dies_at = None;
     let before = earlier.laps.iter().filter(|l| l.server == 1).count();
-    resume::go_on(&mut scene.race, &earlier, &run).unwrap();
+    resume::go_on(&mut scene.experiment, &earlier, &run).unwrap();
     let kept = hold(&scene, Run { state: State::UnderWay, ..earlier }, &path, None);
     assert_eq!(kept.run.laps.iter().filter(|l| l.server == 1).count(), before);
-    assert!(kept.run.servers[1].retired.is_some());
+    assert!(kept.run.servers[1].failure.is_some());
 }
 
 #[test]
@@ -102,12 +102,12 @@ fn what_cannot_go_on_says_why() {
         |suite| resume::earlier(&Store::open(&path).unwrap(), suite).unwrap_err().to_string();
     assert!(told("mine").contains("no run of the suite mine is stored"));
     let cut = hold(&scene, run.clone(), &path, Some(Duration::from_secs(5)));
-    let gone = scene.race.entrants.remove(1).name;
-    let error = resume::go_on(&mut scene.race, &cut.run, &run).unwrap_err().to_string();
+    let gone = scene.experiment.participants.remove(1).name;
+    let error = resume::go_on(&mut scene.experiment, &cut.run, &run).unwrap_err().to_string();
     assert_eq!(error, format!("run 1 cannot be resumed: {gone} cannot take part any more"));
     let mut changed = run;
     changed.loads[0].connections = 1;
-    let error = resume::go_on(&mut scene.race, &cut.run, &changed).unwrap_err().to_string();
+    let error = resume::go_on(&mut scene.experiment, &cut.run, &changed).unwrap_err().to_string();
     assert_eq!(error, "run 1 cannot be resumed: its suite has been changed since");
     let (scene, run) = suite();
     hold(&scene, run, &path, None);
@@ -118,17 +118,17 @@ fn what_cannot_go_on_says_why() {
 #[test]
 fn what_is_left_is_announced() {
     let (mut scene, mut run) = suite();
-    (scene.race.heats, scene.race.blocks) = (None, None);
+    (scene.experiment.restarts, scene.experiment.rounds) = (None, None);
     let overload: Vec<Scenario> =
         Scenario::all().into_iter().filter(|s| s.name == "overload").collect();
-    let said = |scene: &Scene, run: &Run| announcement::of(run, &scene.race, &overload, None);
+    let said = |scene: &Scene, run: &Run| announcement::of(run, &scene.experiment, &overload, None);
     assert_eq!(
         said(&scene, &run),
-        "Racing 3 servers for about 60 s (--budget), once all have been started, which takes \
+        "Racing 3 servers for about 60 s (--duration), once all have been started, which takes \
          about 11 s; then a stress of about 18 s."
     );
     run.number = Some(7);
-    scene.race.past.spent = Duration::from_secs(20);
+    scene.experiment.past.spent = Duration::from_secs(20);
     assert!(said(&scene, &run).starts_with("Run 7 goes on: racing 3 servers for about 40 s "));
     run.stress = vec![stressed("go/net-http")];
     assert_eq!(said(&scene, &run), "Run 7 goes on after its race: with a stress of about 12 s.");

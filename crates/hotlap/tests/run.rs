@@ -4,11 +4,12 @@ mod scene;
 
 use std::time::Duration;
 
-use hotlap::record::{Gate, Published, Question, State, Than};
-use hotlap::report::standing::{Measure, Standing};
-use hotlap::report::{Broken, Form, Report, terminal};
-use hotlap_harness::entrant::Role;
-use hotlap_harness::scripted::Script;
+use hotlap::analysis::{Analysis, Measure};
+use hotlap::model::{Published, Question, State, Than, Violation};
+use hotlap::render::{Format, render, terminal};
+use hotlap::report::{BrokenRule, Report};
+use hotlap_bench::participant::Role;
+use hotlap_bench::scripted::Script;
 use hotlap_stats::NoiseFloor;
 use scene::{Scene, hold, scene, script, stressed, three};
 use serde_json::Value;
@@ -26,7 +27,7 @@ fn table(scene: &Scene, width: usize) -> String {
 fn the_whole_table_at_120_columns() {
     insta::assert_snapshot!(table(&three(), 120), @"
 
-    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks · slices of 20 ms
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts × 6 rounds · slices of 20 ms
 
                               requests/s  of ceiling  CPU µs/request      p50      p99  memory  errors  checks
     1  go/net-http         57,900 ± 0.3%        42 %    16.9 ± 0.05%   1.1 ms   1.1 ms  7.0 MB       0   14/14
@@ -45,9 +46,9 @@ fn the_whole_table_at_120_columns() {
 fn the_head_says_how_long_slices_were() {
     let head = |ms| {
         let mut scene = three();
-        scene.race.slice = Some(Duration::from_millis(ms));
+        scene.experiment.slice = Some(Duration::from_millis(ms));
         let text = table(&scene, 200);
-        let line = text.lines().find(|line| line.contains("heats")).unwrap_or_default();
+        let line = text.lines().find(|line| line.contains("restarts")).unwrap_or_default();
         line.rsplit(" · ").next().unwrap_or_default().to_owned()
     };
     assert_eq!((head(20), head(300)), ("slices of 20 ms".to_owned(), "slices of 0.3 s".to_owned()));
@@ -58,7 +59,7 @@ fn the_whole_table_at_80_columns() {
     insta::assert_snapshot!(table(&three(), 80), @"
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
-    3 heats × 6 blocks · slices of 20 ms
+    3 restarts × 6 rounds · slices of 20 ms
 
                                                of         CPU µs
                               requests/s  ceiling       /request      p50      p99
@@ -79,10 +80,10 @@ fn the_whole_table_at_80_columns() {
 #[test]
 fn the_whole_table_as_markdown() {
     let report = Report::of(&hold(&three(), None).run);
-    insta::assert_snapshot!(report.render(Form::Markdown), @r"
+    insta::assert_snapshot!(render(&report, Format::Markdown), @r"
     # hello
 
-    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks · slices of 20 ms
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts × 6 rounds · slices of 20 ms
 
     **go/net-http serves 1.51× \[1.51, 1.52\] the requests of node/http:cluster, at 0.66× \[0.66, 0.66\] of its CPU time each.**
 
@@ -108,11 +109,11 @@ fn the_whole_table_as_markdown() {
 #[test]
 fn the_whole_table_as_csv() {
     let report = Report::of(&hold(&three(), None).run);
-    insta::assert_snapshot!(report.render(Form::Csv), @"
-    load,rank,server,role,version,requests_per_s,requests_per_s_low,requests_per_s_high,is_bound,of_ceiling_percent,cpu_us,cpu_us_low,cpu_us_high,instructions_user,instructions_kernel,switches,mean_ms,stdev_ms,p50_ms,p90_ms,p99_ms,p999_ms,max_ms,rate,rate_p50_ms,rate_p99_ms,rss_mb,pss_mb,cpu_percent,errors,ready_ms,steady_ms,laps,laps_left_out,lower_bounds
+    insta::assert_snapshot!(render(&report, Format::Csv), @"
+    load,rank,server,role,version,requests_per_s,requests_per_s_low,requests_per_s_high,generator_limited,of_ceiling_percent,cpu_us,cpu_us_low,cpu_us_high,instructions_user,instructions_kernel,switches,mean_ms,stdev_ms,p50_ms,p90_ms,p99_ms,p999_ms,max_ms,rate,rate_p50_ms,rate_p99_ms,rss_mb,pss_mb,cpu_percent,errors,ready_ms,steady_ms,laps,laps_left_out,lower_bounds
     ,1,go/net-http,reference,go/net-http 1.0,57911.3,57755.5,58067.5,false,42.0088,16.8988,16.8898,16.9077,,,0.0996643,1.10445,0.10929,1.08953,1.11718,1.11718,,2.2569,,,,7,7,97.8704,0,20,0,36,0,
-    ,2,node/http:cluster,contestant,node/http:cluster 1.0,38343.2,38167.6,38519.5,false,27.7321,25.5932,25.5692,25.6173,,,0.0994277,1.66757,0.162681,1.65478,1.68857,1.68857,,3.41197,,,,131,131,98.135,0,20,0,36,0,
-    ,3,python3 app.py,contestant,python3 app.py 1.0,2103.79,2097.3,2110.29,false,1.51096,469.823,469.59,470.055,,,0.0951123,30.1896,1.08838,30.1793,,,,31.7686,,,,23,23,98.8174,0,20,0,36,0,
+    ,2,node/http:cluster,plain participant,node/http:cluster 1.0,38343.2,38167.6,38519.5,false,27.7321,25.5932,25.5692,25.6173,,,0.0994277,1.66757,0.162681,1.65478,1.68857,1.68857,,3.41197,,,,131,131,98.135,0,20,0,36,0,
+    ,3,python3 app.py,plain participant,python3 app.py 1.0,2103.79,2097.3,2110.29,false,1.51096,469.823,469.59,470.055,,,0.0951123,30.1896,1.08838,30.1793,,,,31.7686,,,,23,23,98.8174,0,20,0,36,0,
     ,,ceiling,ceiling,ceiling 1.0,123170,123016,123325,false,100,7.09894,7.09717,7.10072,,,0.0998072,0.519479,0.0522007,0.514815,0.525311,0.525311,,1.06189,,,,1,1,87.4365,0,20,0,36,0,
     ");
 }
@@ -123,14 +124,14 @@ fn servers_that_cannot_be_told_apart_share_a_rank() {
     let text = table(
         &scene(&[
             ("first", Role::Reference, like(&[0.01, -0.02, 0.015, -0.01, 0.005])),
-            ("second", Role::Contestant, like(&[-0.01, 0.012, 0.01, -0.015, 0.0, -0.02, 0.025])),
-            ("first (again)", Role::Double, like(&[0.02, -0.01, 0.0, 0.01, -0.02, 0.01, -0.01])),
+            ("second", Role::Plain, like(&[-0.01, 0.012, 0.01, -0.015, 0.0, -0.02, 0.025])),
+            ("first (again)", Role::Control, like(&[0.02, -0.01, 0.0, 0.01, -0.02, 0.01, -0.01])),
         ]),
         120,
     );
     insta::assert_snapshot!(text, @r###"
 
-    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks · slices of 20 ms
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts × 6 rounds · slices of 20 ms
 
                   requests/s  CPU µs/request     p50     p99  memory  errors  checks
     1  first   50,000 ± 0.3%    20.0 ± 0.05%  1.3 ms  1.3 ms   10 MB       0   14/14
@@ -145,9 +146,9 @@ fn servers_that_cannot_be_told_apart_share_a_rank() {
 #[test]
 fn response_times_are_told_with_why_they_differ() {
     let mut paced = three();
-    paced.race.paced = true;
-    paced.race.rate = Some(20_000.0);
-    paced.race.slice = Some(Duration::from_millis(500));
+    paced.experiment.paced = true;
+    paced.experiment.rate = Some(20_000.0);
+    paced.experiment.slice = Some(Duration::from_millis(500));
     let text = table(&paced, 120);
     let told: Vec<&str> =
         text.lines().skip_while(|l| !l.contains("At 20,000 requests/s")).take(2).collect();
@@ -162,11 +163,10 @@ fn a_row_that_the_generator_limits_is_a_bound_and_is_ordered_by_cpu_time() {
     let mut fast = script(100_000.0, 8_000.0, 1, &[0.01, 0.0, -0.01]);
     fast.busy = 0.97;
     let slow = script(20_000.0, 40_000.0, 9, &[0.01, -0.01, 0.0, 0.02, -0.02]);
-    let text =
-        table(&scene(&[("slow", Role::Reference, slow), ("fast", Role::Contestant, fast)]), 120);
+    let text = table(&scene(&[("slow", Role::Reference, slow), ("fast", Role::Plain, fast)]), 120);
     insta::assert_snapshot!(text, @"
 
-    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 heats × 6 blocks · slices of 20 ms
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts × 6 rounds · slices of 20 ms
 
                     requests/s  CPU µs/request      p50      p99  memory  errors  checks
     1  fast  ≥ 100,000 ± 0.00%     8.0 ± 0.00%  0.63 ms  0.64 ms  1.0 MB       0   14/14
@@ -177,23 +177,23 @@ fn a_row_that_the_generator_limits_is_a_bound_and_is_ordered_by_cpu_time() {
     The load generator limits 1 server (≥); it is ordered by CPU time per request.
 
     Note: fast: requests/s is a lower bound (≥), because the load generator was busy. Give it more cores (-t 2), or the
-    server fewer (--cpus 1).
+    server fewer (--server-cpus 1).
     ");
 }
 
 #[test]
 fn the_reference_and_its_double_are_one_side() {
     let run = hold(&three(), None).run;
-    let standing = Standing::of(&run, 0);
-    let of = |server: usize| standing.servers[server].readings(Measure::Cost);
-    let pooled = standing.side(0, Measure::Cost);
+    let analysis = Analysis::of(&run, 0);
+    let of = |server: usize| analysis.servers[server].readings[Measure::Cost].as_slice();
+    let pooled = analysis.side(0, Measure::Cost);
     assert_eq!(pooled.len(), of(0).len());
     for ((both, own), double) in pooled.iter().zip(of(0)).zip(of(3)) {
         assert!((both.value - (own.value * double.value).sqrt()).abs() < 1e-6);
     }
-    assert_eq!(standing.side(1, Measure::Cost), of(1));
-    let floor = |other| standing.criterion_against(other, Measure::Cost).floor;
-    let control = NoiseFloor::of(standing.noise(Measure::Cost).as_ref());
+    assert_eq!(&*analysis.side(1, Measure::Cost), of(1));
+    let floor = |other| analysis.criterion_against(other, Measure::Cost).floor;
+    let control = NoiseFloor::of(analysis.noise[Measure::Cost].as_ref());
     assert!(matches!(control, NoiseFloor::Known(_)), "{control:?}");
     assert_eq!((floor(0), floor(1)), (control.against_pooled(), control));
 }
@@ -210,7 +210,7 @@ fn answers_that_wait_for_acknowledgements_are_told_of_where_the_server_waits() {
     insta::assert_snapshot!(told(90_000.0), @r###"
     Note: app: next to no answer takes under 40 ms, though the server mostly waits. So it looks where an answer is sent in
     two pieces, of which the second waits until the first is acknowledged (Nagle's algorithm); one write for each answer,
-    or TCP_NODELAY, is the cure.
+    or TCP_NODELAY, is the remedy.
     "###);
     assert_eq!(told(700_000.0), "", "a server that works for that long is only slow");
 }
@@ -220,14 +220,14 @@ fn answers_that_wait_for_acknowledgements_are_told_of_where_the_server_waits() {
 fn a_server_that_becomes_cheaper_while_it_is_measured_is_told_of() {
     let told = |last: f64| {
         let mut server = script(20_000.0, 40_000.0, 9, &[]);
-        // Twelve laps a heat, from 1 to `last`.
+        // Twelve laps a restart, from 1 to `last`.
         server.wobble = (0..12).map(|n| (1.0, 1.0 + (last - 1.0) * f64::from(n) / 11.0)).collect();
         let text = table(&scene(&[("app", Role::Reference, server)]), 120);
         let note = text.lines().skip_while(|line| !line.contains("Note: app became")).take(2);
         note.collect::<Vec<_>>().join("\n")
     };
     insta::assert_snapshot!(told(0.6), @r###"
-    Note: app became 31 % cheaper while it was measured, so its figures are of no steady state. A longer --budget warms it
+    Note: app became 31 % cheaper while it was measured, so its figures are of no steady state. A longer --duration warms it
     up for longer.
     "###);
     assert_eq!(told(0.95), "", "as much as that a machine drifts");
@@ -237,12 +237,11 @@ fn a_server_that_becomes_cheaper_while_it_is_measured_is_told_of() {
 fn a_server_that_dies_is_named_with_phase_last_words_and_cure() {
     let good = script(20_000.0, 40_000.0, 9, &[0.01, -0.01, 0.0, 0.02, -0.02]);
     let bad = Script { dies_at: Some(5), ..good.clone() };
-    let text =
-        table(&scene(&[("good", Role::Reference, good), ("bad", Role::Contestant, bad)]), 80);
+    let text = table(&scene(&[("good", Role::Reference, good), ("bad", Role::Plain, bad)]), 80);
     insta::assert_snapshot!(text, @"
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
-    3 heats × 6 blocks · slices of 20 ms
+    3 restarts × 6 rounds · slices of 20 ms
 
                requests/s  CPU µs/request     p50  p99  memory  errors  checks
       good  20,000 ± 0.3%    40.0 ± 0.07%  3.2 ms    –  9.0 MB       0   14/14
@@ -267,11 +266,11 @@ fn the_hidden_double_of_a_reference_that_failed_is_not_told_of() {
 #[test]
 fn a_run_where_every_server_failed_still_has_a_report() {
     let bad = Script { dies_at: Some(0), ..Script::new(1.0, 1.0) };
-    let scene = scene(&[("a", Role::Contestant, bad)]);
+    let scene = scene(&[("a", Role::Plain, bad)]);
     let report = Report::of(&hold(&scene, None).run);
     assert_eq!(report.failed.len(), 1);
-    for form in [Form::Json, Form::Markdown, Form::Csv] {
-        assert!(report.render(form).contains('a'));
+    for format in [Format::Json, Format::Markdown, Format::Csv] {
+        assert!(render(&report, format).contains('a'));
     }
     insta::assert_snapshot!(table(&scene, 80), @r###"
 
@@ -286,17 +285,17 @@ fn a_run_where_every_server_failed_still_has_a_report() {
 
 #[test]
 fn a_ladder_shows_what_each_step_costs() {
-    let rung = |cost, wobble| script(1e9 / cost, cost, 50, wobble);
+    let step = |cost, wobble| script(1e9 / cost, cost, 50, wobble);
     let mut scene = scene(&[
-        ("plain", Role::Reference, rung(27_000.0, &[0.01, -0.01, 0.0, 0.005, -0.005])),
-        ("route", Role::Contestant, rung(29_000.0, &[0.005, 0.0, -0.01, 0.01, 0.0, 0.01, -0.005])),
-        ("json", Role::Contestant, rung(29_000.0, &[0.0, 0.01, -0.01, -0.005, 0.01])),
+        ("plain", Role::Reference, step(27_000.0, &[0.01, -0.01, 0.0, 0.005, -0.005])),
+        ("route", Role::Plain, step(29_000.0, &[0.005, 0.0, -0.01, 0.01, 0.0, 0.01, -0.005])),
+        ("json", Role::Plain, step(29_000.0, &[0.0, 0.01, -0.01, -0.005, 0.01])),
     ]);
-    scene.question = Question::Ladder;
+    scene.question = Question::Layers;
     insta::assert_snapshot!(table(&scene, 80), @r###"
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
-    3 heats × 6 blocks · slices of 20 ms
+    3 restarts × 6 rounds · slices of 20 ms
 
                                     CPU µs
                   requests/s      /request     p50     p99  memory  errors  checks
@@ -313,50 +312,50 @@ fn a_ladder_shows_what_each_step_costs() {
 
 #[test]
 fn a_rung_stands_on_the_one_that_it_names_and_dropped_work_is_no_speed() {
-    let rung = |cost| script(1e9 / cost, cost, 50, &[0.01, -0.01, 0.0, 0.005, -0.005]);
+    let step = |cost| script(1e9 / cost, cost, 50, &[0.01, -0.01, 0.0, 0.005, -0.005]);
     let mut scene = scene(&[
-        ("plain", Role::Reference, rung(27_000.0)),
-        ("json", Role::Contestant, rung(31_000.0)),
-        ("bidi", Role::Contestant, rung(33_000.0)),
-        ("dropping", Role::Contestant, rung(28_000.0)),
+        ("plain", Role::Reference, step(27_000.0)),
+        ("json", Role::Plain, step(31_000.0)),
+        ("bidi", Role::Plain, step(33_000.0)),
+        ("dropping", Role::Plain, step(28_000.0)),
     ]);
-    scene.question = Question::Ladder;
+    scene.question = Question::Layers;
     let mut run = hold(&scene, None).run;
-    for (rung, on) in [(1, 0), (2, 0), (3, 1)] {
-        run.servers[rung].part.on = Some(on);
+    for (step, on) in [(1, 0), (2, 0), (3, 1)] {
+        run.servers[step].part.on = Some(on);
     }
     for lap in run.laps.iter_mut().filter(|l| l.server == 3) {
-        lap.failed.push(Gate::SideEffect { expected: 1_000, counted: 400 });
+        lap.failed.push(Violation::SideEffect { expected: 1_000, counted: 400 });
     }
     let report = Report::of(&run);
     let steps: Vec<(&str, &str)> =
-        report.ladder.iter().map(|s| (s.from.as_str(), s.to.as_str())).collect();
+        report.layers.iter().map(|s| (s.from.as_str(), s.to.as_str())).collect();
     assert_eq!(steps, [("plain", "json"), ("plain", "bidi"), ("json", "dropping")]);
     assert_eq!(
-        report.ladder[2].sentence,
+        report.layers[2].sentence,
         "dropping: its side effect happened 14,400 times where it had to 36,000 times (work was \
-         dropped), so that it is no rung to be priced."
+         dropped), so that it is no step to be priced."
     );
-    assert!(report.ladder[2].cpu_us.is_none() && report.ladder[1].cost.is_some());
+    assert!(report.layers[2].cpu_us.is_none() && report.layers[1].cost.is_some());
 }
 
-/// Half of the laps of a rung that drops lines are at a rate that it can bear.
+/// Half of the laps of a step that drops lines are at a rate that it can bear.
 #[test]
 fn laps_at_a_rate_do_not_make_up_for_work_that_is_dropped_at_full_load() {
-    let rung = |cost| script(1e9 / cost, cost, 50, &[0.01, -0.01, 0.0]);
+    let step = |cost| script(1e9 / cost, cost, 50, &[0.01, -0.01, 0.0]);
     let mut scene = scene(&[
-        ("plain", Role::Reference, rung(27_000.0)),
-        ("dropping", Role::Contestant, rung(28_000.0)),
+        ("plain", Role::Reference, step(27_000.0)),
+        ("dropping", Role::Plain, step(28_000.0)),
     ]);
-    (scene.question, scene.race.paced) = (Question::Ladder, true);
-    (scene.race.heats, scene.race.blocks) = (Some(2), Some(1));
+    (scene.question, scene.experiment.paced) = (Question::Layers, true);
+    (scene.experiment.restarts, scene.experiment.rounds) = (Some(2), Some(1));
     let mut run = hold(&scene, None).run;
     assert!(run.laps.iter().any(|l| l.server == 1 && l.rate.is_some()));
     for lap in run.laps.iter_mut().filter(|l| l.server == 1 && l.rate.is_none()) {
-        lap.failed = vec![Gate::SideEffect { expected: 1_000, counted: 400 }];
+        lap.failed = vec![Violation::SideEffect { expected: 1_000, counted: 400 }];
     }
     let report = Report::of(&run);
-    assert!(report.ladder[0].sentence.contains("work was dropped"), "{:?}", report.ladder[0]);
+    assert!(report.layers[0].sentence.contains("work was dropped"), "{:?}", report.layers[0]);
 }
 
 #[test]
@@ -386,7 +385,7 @@ fn published_figures_stand_beside_what_is_measured() {
     assert!(
         text.contains("    node/http:cluster (“X”) · 2016: 2.32× of go/net-http · here: 0.66×")
     );
-    let markdown = report.render(Form::Markdown);
+    let markdown = render(&report, Format::Markdown);
     assert!(markdown.contains("| node/http:cluster | X | 115,969 |"), "{markdown}");
     assert!(markdown.contains("| 2.32× | 0.66× [0.66, 0.66] | best of three |"), "{markdown}");
 }
@@ -403,7 +402,7 @@ fn a_bound_is_set_beside_what_was_published() {
     for (server, other) in [(1, 0), (2, 1)] {
         run.servers[server].published = vec![published(than(other))];
     }
-    let said = |run: &hotlap::record::Run| -> Vec<String> {
+    let said = |run: &hotlap::model::Run| -> Vec<String> {
         let report = Report::of(run);
         let all = report.tables[0].rows.iter().flat_map(|r| &r.published);
         all.map(|p| p.sentence.clone()).collect()
@@ -429,10 +428,10 @@ fn scaling_says_what_each_step_gives_and_where_the_machine_ends() {
     let at = |rate| busy(0.5, rate);
     let mut scene = scene(&[
         ("a (1 thread)", Role::Reference, at(10_000.0)),
-        ("a (2 threads)", Role::Contestant, at(15_000.0)),
-        ("b", Role::Contestant, at(9_000.0)),
-        ("c (1 thread)", Role::Contestant, at(10_000.0)),
-        ("c (2 threads)", Role::Contestant, busy(0.95, 15_000.0)),
+        ("a (2 threads)", Role::Plain, at(15_000.0)),
+        ("b", Role::Plain, at(9_000.0)),
+        ("c (1 thread)", Role::Plain, at(10_000.0)),
+        ("c (2 threads)", Role::Plain, busy(0.95, 15_000.0)),
     ]);
     scene.question = Question::Scale;
     let mut run = hold(&scene, None).run;
@@ -461,16 +460,16 @@ fn every_row_holds_its_numbers_and_its_place_among_sixty() {
         .iter()
         .enumerate()
         .map(|(i, name)| {
-            let role = if i == 0 { Role::Reference } else { Role::Contestant };
+            let role = if i == 0 { Role::Reference } else { Role::Plain };
             (name.as_str(), role, script(2_000.0 + 100.0 * i as f64, 9_000.0, 5, &[0.01, -0.01]))
         })
         .collect();
     let mut scene = scene(&servers);
-    (scene.race.heats, scene.race.blocks) = (Some(2), Some(2));
+    (scene.experiment.restarts, scene.experiment.rounds) = (Some(2), Some(2));
     let report = Report::of(&hold(&scene, None).run);
     assert_eq!(report.tables[0].rows.len(), 60);
     assert!(report.sentences.iter().any(|s| s.contains("51 more are in the table")));
-    assert!(!report.render(Form::Markdown).contains("<script>"));
+    assert!(!render(&report, Format::Markdown).contains("<script>"));
     let text = terminal::render(&report, 80, false);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(text.lines().count() > 60);
@@ -489,13 +488,13 @@ fn an_interrupted_run_says_so() {
 fn the_json_is_as_its_schema_says() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/report.schema.json");
     let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let mut ladder = three();
-    (ladder.question, ladder.race.paced) = (Question::Ladder, true);
-    ladder.scripts[1].dies_at = Some(9);
-    for scene in [three(), ladder] {
+    let mut layers = three();
+    (layers.question, layers.experiment.paced) = (Question::Layers, true);
+    layers.scripts[1].dies_at = Some(9);
+    for scene in [three(), layers] {
         let mut run = hold(&scene, None).run;
         run.stress = vec![stressed("go/net-http")];
-        let text = Report::of(&run).render(Form::Json);
+        let text = render(&Report::of(&run), Format::Json);
         let report: Value = serde_json::from_str(&text).unwrap();
         assert!(report["laps"].as_array().unwrap().len() > 60);
         conforms(&report, &schema, &schema, "report");
@@ -554,12 +553,12 @@ fn the_forms_for_ci_hold_every_server_and_no_ceiling() {
     let mut scene = three();
     scene.scripts[1].dies_at = Some(0);
     let mut report = Report::of(&hold(&scene, None).run);
-    report.broken.push(Broken {
+    report.broken.push(BrokenRule {
         server: "python3 app.py".to_owned(),
         load: 0,
         sentence: "Regression: <slow> & \"late\"".to_owned(),
     });
-    let junit = report.render(Form::Junit);
+    let junit = render(&report, Format::Junit);
     assert!(junit.contains("tests=\"3\" failures=\"2\" errors=\"0\""), "{junit}");
     assert!(
         junit.contains("<failure message=\"Regression: &lt;slow&gt; &amp; &quot;late&quot;\">")
@@ -567,13 +566,13 @@ fn the_forms_for_ci_hold_every_server_and_no_ceiling() {
     assert!(junit.contains("<testcase classname=\"hotlap\" name=\"node/http:cluster\">"));
     assert!(!junit.contains("ceiling"));
 
-    let figures: Value = serde_json::from_str(&report.render(Form::Github)).unwrap();
+    let figures: Value = serde_json::from_str(&render(&report, Format::Github)).unwrap();
     assert_eq!(figures[0]["name"], "go/net-http: CPU time per request");
     assert_eq!((&figures[0]["unit"], &figures[0]["range"]), (&"µs".into(), &"± 0.05%".into()));
     // Four of the first, and three of the third, which has too few samples for a p99.
     assert_eq!(figures.as_array().unwrap().len(), 7);
 
-    let benchmarks: Value = serde_json::from_str(&report.render(Form::Bencher)).unwrap();
+    let benchmarks: Value = serde_json::from_str(&render(&report, Format::Bencher)).unwrap();
     let throughput = &benchmarks["go/net-http"]["throughput"];
     assert!(throughput["lower_value"].as_f64() < throughput["value"].as_f64());
     assert!(benchmarks.get("node/http:cluster").is_none());

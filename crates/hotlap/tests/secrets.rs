@@ -82,8 +82,8 @@ fn a_run_sends_secrets_and_keeps_none() {
     let (url, got) = echo(usize::MAX);
     let mut arguments = vec!["run", &url];
     HEADERS.iter().for_each(|header| arguments.extend(["-H", header]));
-    arguments.extend(["--redact", "x-mine", "--heats", "1", "--blocks", "1", "--slice", "12ms"]);
-    arguments.extend(["--budget", "1s", "-c", "2", "--no-pin"]);
+    arguments.extend(["--redact", "x-mine", "--restarts", "1", "--rounds", "1", "--slice", "12ms"]);
+    arguments.extend(["--duration", "1s", "-c", "2", "--no-pin"]);
     let [store, json, markdown, html, csv, junit] =
         ["hotlap.db", "r.json", "r.md", "r.html", "r.csv", "r.xml"].map(path);
     arguments.extend(["--store", &store, "--export-json", &json, "--export-markdown", &markdown]);

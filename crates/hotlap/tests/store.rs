@@ -1,21 +1,22 @@
 //! The store: what goes in comes out, laps outlive a crash, and what is wrong is said with its
-//! cure.
+//! remedy.
 
 mod scene;
 
 use std::fs;
 use std::time::Duration;
 
-use hotlap::record::{Question, Run, State, Subject};
-use hotlap::report::{Report, terminal};
+use hotlap::model::{Question, Run, State, Subject};
+use hotlap::render::terminal;
+use hotlap::report::Report;
 use hotlap::store::Store;
 use scene::{hold, record, stressed, three};
 
-/// All of a run in text, histograms as their stored bytes; starts in the order of heats and
+/// All of a run in text, histograms as their stored bytes; starts in the order of restarts and
 /// servers.
 fn told(run: &Run) -> String {
     let mut run = run.clone();
-    run.starts.sort_by_key(|start| (start.heat, start.server));
+    run.starts.sort_by_key(|start| (start.restart, start.server));
     serde_json::to_string(&run).unwrap()
 }
 
@@ -63,7 +64,7 @@ fn how_a_server_started_last_is_known() {
     }
     let store = Store::open(&path).unwrap();
     let start = store.first_start("node/http:cluster").unwrap().unwrap();
-    assert_eq!((start.heat, start.ready_ms, start.warmups.len()), (0, Some(700.0), 1));
+    assert_eq!((start.restart, start.ready_ms, start.warmups.len()), (0, Some(700.0), 1));
     assert_eq!(store.first_start("nobody").unwrap(), None);
 }
 

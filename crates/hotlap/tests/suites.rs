@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use hotlap_harness::catalogue::Catalogue;
-use hotlap_harness::contract::Contract;
-use hotlap_harness::suite::{self, Suite};
+use hotlap_bench::suite::{self, Suite};
+use hotlap_servers::catalogue::Catalogue;
+use hotlap_servers::contract::Contract;
 
 fn root(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder)
@@ -14,7 +14,7 @@ fn root(folder: &str) -> PathBuf {
 fn every_suite_names_servers_that_answer_its_contract_and_requests_that_it_has() {
     let catalogue = Catalogue::open(&root("servers")).unwrap();
     let names = suite::names(&root("suites"));
-    let known = ["app-servers", "hello", "json-api", "ladder", "nim-speedup", "quick"];
+    let known = ["app-servers", "hello", "json-api", "layers", "nim-speedup", "quick"];
     assert!(known.iter().all(|name| names.iter().any(|n| n == name)), "{names:?}");
     for name in names {
         let suite = Suite::open(&name, &root("suites")).unwrap();

@@ -2,13 +2,14 @@
 
 mod scene;
 
+use hotlap::analysis::{Analysis, Measure};
 use hotlap::cmd::run::rule::{Rule, Ruling};
 use hotlap::exit::Exit;
-use hotlap::record::{Question, Run};
-use hotlap::report::standing::Standing;
-use hotlap::report::{Form, Report, terminal};
-use hotlap_harness::entrant::Role;
-use hotlap_harness::scripted::Script;
+use hotlap::model::{Question, Run};
+use hotlap::render::{Format, render, terminal};
+use hotlap::report::Report;
+use hotlap_bench::participant::Role;
+use hotlap_bench::scripted::Script;
 use scene::{Scene, hold, scene, script, three};
 use serde_json::Value;
 
@@ -25,10 +26,10 @@ fn rows_that_the_generator_limits_are_told_apart_by_cpu_time() {
     let limited = |cost, wobble| Script { busy: 0.97, ..script(100_000.0, cost, 1, wobble) };
     let servers = scene(&[
         ("reference", Role::Reference, limited(8_000.0, &[0.01, -0.01, 0.0, 0.02, -0.02])),
-        ("waits", Role::Contestant, script(20_000.0, 4_000.0, 9, &[0.01, -0.01, 0.0])),
-        ("lean", Role::Contestant, limited(6_000.0, &[0.0, 0.01, -0.01])),
-        ("alike", Role::Contestant, limited(8_000.0, &[0.02, 0.0, -0.01, 0.01, -0.02, 0.0])),
-        ("reference (again)", Role::Double, limited(8_000.0, &[0.0, 0.01, -0.02, 0.01])),
+        ("waits", Role::Plain, script(20_000.0, 4_000.0, 9, &[0.01, -0.01, 0.0])),
+        ("lean", Role::Plain, limited(6_000.0, &[0.0, 0.01, -0.01])),
+        ("alike", Role::Plain, limited(8_000.0, &[0.02, 0.0, -0.01, 0.01, -0.02, 0.0])),
+        ("reference (again)", Role::Control, limited(8_000.0, &[0.0, 0.01, -0.02, 0.01])),
     ]);
     insta::assert_snapshot!(shown(&hold(&servers, None).run, 80), @"
                                           CPU µs
@@ -51,7 +52,7 @@ fn rows_that_the_generator_limits_are_told_apart_by_cpu_time() {
 
     Note: reference, lean, alike: requests/s is a lower bound (≥), because the
     load generator was busy. Give it more cores (-t 2), or the server fewer
-    (--cpus 1).
+    (--server-cpus 1).
     ");
 }
 
@@ -65,14 +66,14 @@ fn rows_that_the_generator_limits_are_told_of_together() {
     };
     let servers = scene(&[
         ("slow", Role::Reference, script(20_000.0, 40_000.0, 9, &[0.01, -0.01, 0.0])),
-        ("fast", Role::Contestant, fast()),
-        ("faster", Role::Contestant, fast()),
+        ("fast", Role::Plain, fast()),
+        ("faster", Role::Plain, fast()),
     ]);
     let text = shown(&hold(&servers, None).run, 120);
     let notes: Vec<&str> = text.lines().skip_while(|l| !l.contains("Note: ")).collect();
     insta::assert_snapshot!(notes.join("\n"), @r"
     Note: fast, faster: requests/s is a lower bound (≥), because the load generator was busy. Give it more cores (-t 2),
-    or the server fewer (--cpus 1).
+    or the server fewer (--server-cpus 1).
     ");
 }
 
@@ -82,9 +83,9 @@ fn a_pair_that_was_told_apart_has_two_ranks_and_the_table_is_in_their_order() {
     let steady = |rate| script(rate, 1e9 / rate, 5, &[0.002, -0.001, 0.0, -0.002, 0.001]);
     let mut scene = scene(&[
         ("b", Role::Reference, steady(10_300.0)),
-        ("a", Role::Contestant, steady(10_600.0)),
-        ("c", Role::Contestant, steady(9_700.0)),
-        ("b (again)", Role::Double, steady(10_300.0)),
+        ("a", Role::Plain, steady(10_600.0)),
+        ("c", Role::Plain, steady(9_700.0)),
+        ("b (again)", Role::Control, steady(10_300.0)),
     ]);
     // Twelve laps a restart.
     let wobble = |n: u32| 1.0 + 0.15 * (f64::from(n / 12) - 1.0);
@@ -99,7 +100,7 @@ fn a_pair_that_was_told_apart_has_two_ranks_and_the_table_is_in_their_order() {
 #[test]
 fn fewer_than_three_restarts_give_no_verdict_and_no_rank_in_any_form() {
     let mut scene = three();
-    scene.race.heats = Some(2);
+    scene.experiment.restarts = Some(2);
     let mut run = hold(&scene, None).run;
     run.took_ms = 50_000;
     insta::assert_snapshot!(shown(&run, 100), @"
@@ -115,22 +116,22 @@ fn fewer_than_three_restarts_give_no_verdict_and_no_rank_in_any_form() {
     Inconclusive: python3 app.py against go/net-http: 0.0364× [0.0351, 0.0378] in requests/s, 27.8×
     [27.7, 27.9] in CPU time per request.
     A verdict needs at least 3 restarts of each server with laps that count; this run has 2. A
-    --budget of about 80s, or --heats 3, gives enough.
+    --duration of about 80s, or --restarts 3, gives enough.
     Noise here today: not known yet (go/net-http against itself needs more restarts).
     ");
     let report = Report::of(&run);
     assert!(report.tables[0].rows.iter().all(|row| row.rank.is_none()));
-    let json: Value = serde_json::from_str(&report.render(Form::Json)).unwrap();
+    let json: Value = serde_json::from_str(&render(&report, Format::Json)).unwrap();
     let row = json["tables"][0]["rows"].as_array().unwrap();
     let node = row.iter().find(|r| r["name"] == "node/http:cluster").unwrap();
     let few = "inconclusive: fewer than three restarts";
-    assert_eq!(node["against"]["cost_verdict"], few);
-    assert_eq!(node["against"]["requests_per_s_verdict"], few);
-    let junit = report.render(Form::Junit);
+    assert_eq!(node["against"]["cost"]["verdict"], few);
+    assert_eq!(node["against"]["requests_per_s"]["verdict"], few);
+    let junit = render(&report, Format::Junit);
     assert!(junit.contains("failures=\"0\" errors=\"0\" skipped=\"2\""), "{junit}");
     assert!(junit.contains(&format!("<skipped message=\"{few}\">Inconclusive: ")), "{junit}");
-    assert!(report.render(Form::Markdown).contains("**A verdict needs at least 3 restarts"));
-    assert!(report.render(Form::Html).contains(few));
+    assert!(render(&report, Format::Markdown).contains("**A verdict needs at least 3 restarts"));
+    assert!(render(&report, Format::Html).contains(few));
     let ruling = Ruling::on(&report, &[Rule::parse("cost +3%").unwrap()]);
     assert_eq!(ruling.exit(), Exit::Invalid);
 }
@@ -142,7 +143,7 @@ fn a_control_without_an_interval_or_that_differs_forbids_verdicts() {
         let mut scene = three();
         change(&mut scene);
         let mut run = hold(&scene, None).run;
-        run.laps.retain(|l| l.server != 3 || l.heat < laps_until);
+        run.laps.retain(|l| l.server != 3 || l.restart < laps_until);
         let report = Report::of(&run);
         assert!(report.tables[0].rows.iter().all(|row| row.rank.is_none()));
         report.sentences
@@ -167,9 +168,11 @@ fn a_control_without_an_interval_or_that_differs_forbids_verdicts() {
 #[test]
 fn rounds_without_a_response_count_and_are_named() {
     let mut run = hold(&three(), None).run;
-    let rate = |run: &hotlap::record::Run| Standing::of(run, 0).servers[1].rate.unwrap().value;
+    let rate = |run: &hotlap::model::Run| {
+        Analysis::of(run, 0).servers[1].level[Measure::Rate].unwrap().value
+    };
     let before = rate(&run);
-    for lap in run.laps.iter_mut().filter(|l| l.server == 1 && l.block == 2) {
+    for lap in run.laps.iter_mut().filter(|l| l.server == 1 && l.round == 2) {
         lap.answers = 0;
         lap.usage.iter_mut().for_each(|usage| usage.requests = 0);
     }
@@ -183,14 +186,14 @@ fn rounds_without_a_response_count_and_are_named() {
 
 #[test]
 fn the_steps_of_layers_are_inconclusive_too() {
-    let rung = |cost, wobble| script(1e9 / cost, cost, 50, wobble);
+    let step = |cost, wobble| script(1e9 / cost, cost, 50, wobble);
     let mut scene = scene(&[
-        ("plain", Role::Reference, rung(27_000.0, &[0.01, -0.01, 0.0, 0.005, -0.005])),
-        ("json", Role::Contestant, rung(29_000.0, &[0.0, 0.01, -0.01, -0.005, 0.01])),
+        ("plain", Role::Reference, step(27_000.0, &[0.01, -0.01, 0.0, 0.005, -0.005])),
+        ("json", Role::Plain, step(29_000.0, &[0.0, 0.01, -0.01, -0.005, 0.01])),
     ]);
-    scene.question = Question::Ladder;
-    scene.race.heats = Some(2);
+    scene.question = Question::Layers;
+    scene.experiment.restarts = Some(2);
     let report = Report::of(&hold(&scene, None).run);
-    assert!(report.ladder[0].sentence.contains("of CPU (inconclusive)"), "{:?}", report.ladder);
+    assert!(report.layers[0].sentence.contains("of CPU (inconclusive)"), "{:?}", report.layers);
     assert!(report.sentences[0].starts_with("A verdict needs at least 3 restarts"));
 }

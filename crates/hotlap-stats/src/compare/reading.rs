@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reading {
     /// The restart that the round belongs to.
-    pub heat: u32,
+    pub restart: u32,
     /// The round within the restart.
-    pub block: u32,
+    pub round: u32,
     /// The figure of the server's laps in this round together.
     pub value: f64,
 }
@@ -25,9 +25,9 @@ impl Reading {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pair {
     /// The restart that the round belongs to.
-    pub heat: u32,
+    pub restart: u32,
     /// The round within the restart.
-    pub block: u32,
+    pub round: u32,
     /// ln(server / reference).
     pub log_ratio: f64,
 }
@@ -37,10 +37,10 @@ pub struct Pair {
 #[must_use]
 pub fn pairs(server: &[Reading], reference: &[Reading]) -> Vec<Pair> {
     let reference: BTreeMap<(u32, u32), f64> =
-        reference.iter().filter_map(|r| Some(((r.heat, r.block), r.log()?))).collect();
+        reference.iter().filter_map(|r| Some(((r.restart, r.round), r.log()?))).collect();
     let pair = |r: &Reading| {
-        let against = reference.get(&(r.heat, r.block))?;
-        Some(Pair { heat: r.heat, block: r.block, log_ratio: r.log()? - against })
+        let against = reference.get(&(r.restart, r.round))?;
+        Some(Pair { restart: r.restart, round: r.round, log_ratio: r.log()? - against })
     };
     server.iter().filter_map(pair).collect()
 }
@@ -53,21 +53,21 @@ pub fn pairs(server: &[Reading], reference: &[Reading]) -> Vec<Pair> {
 /// √(1½ ÷ 2) = 0.87. The noise floor shrinks alike ([`crate::NoiseFloor::against_pooled`]).
 #[must_use]
 pub fn pooled(one: &[Reading], other: &[Reading]) -> Vec<Reading> {
-    let mut blocks = BTreeMap::<(u32, u32), Vec<f64>>::new();
+    let mut rounds = BTreeMap::<(u32, u32), Vec<f64>>::new();
     for reading in one.iter().chain(other) {
-        blocks.entry((reading.heat, reading.block)).or_default().extend(reading.log());
+        rounds.entry((reading.restart, reading.round)).or_default().extend(reading.log());
     }
     let mean = |logs: &[f64]| (logs.iter().sum::<f64>() / logs.len() as f64).exp();
-    let known = blocks.into_iter().filter(|(_, logs)| !logs.is_empty());
-    known.map(|((heat, block), logs)| Reading { heat, block, value: mean(&logs) }).collect()
+    let known = rounds.into_iter().filter(|(_, logs)| !logs.is_empty());
+    known.map(|((restart, round), logs)| Reading { restart, round, value: mean(&logs) }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn reading(heat: u32, block: u32, value: f64) -> Reading {
-        Reading { heat, block, value }
+    fn reading(restart: u32, round: u32, value: f64) -> Reading {
+        Reading { restart, round, value }
     }
 
     #[test]
@@ -81,9 +81,9 @@ mod tests {
         ];
         let reference =
             [reading(1, 1, 2.0), reading(0, 1, 3.0), reading(1, 0, 0.0), reading(0, 0, 2.0)];
-        let pair = |block, ratio: f64| (0, block, ratio.ln());
+        let pair = |round, ratio: f64| (0, round, ratio.ln());
         let pairs: Vec<_> =
-            pairs(&server, &reference).iter().map(|p| (p.heat, p.block, p.log_ratio)).collect();
+            pairs(&server, &reference).iter().map(|p| (p.restart, p.round, p.log_ratio)).collect();
         assert_eq!(pairs.len(), 2);
         for (found, expected) in pairs.iter().zip([pair(0, 4.0), pair(1, 2.0)]) {
             assert_eq!((found.0, found.1), (expected.0, expected.1));
@@ -94,16 +94,17 @@ mod tests {
     #[test]
     fn two_copies_of_one_program_are_pooled_round_by_round() {
         let values = [4.0, 7.0, f64::NAN, 0.0];
-        let one: Vec<Reading> = (0..).zip(values).map(|(heat, v)| reading(heat, 0, v)).collect();
+        let one: Vec<Reading> =
+            (0..).zip(values).map(|(restart, v)| reading(restart, 0, v)).collect();
         let pooled = pooled(&one, &[reading(0, 0, 9.0)]);
-        assert_eq!(pooled.iter().map(|r| r.heat).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(pooled.iter().map(|r| r.restart).collect::<Vec<_>>(), [0, 1]);
         assert!((pooled[0].value - 6.0).abs() < 1e-12 && (pooled[1].value - 7.0).abs() < 1e-12);
     }
 
     #[test]
     fn pooling_keeps_a_round_that_only_one_has() {
         let pooled = pooled(&[reading(0, 1, 3.0)], &[reading(0, 0, 5.0)]);
-        let found: Vec<_> = pooled.iter().map(|r| (r.heat, r.block, r.value.round())).collect();
+        let found: Vec<_> = pooled.iter().map(|r| (r.restart, r.round, r.value.round())).collect();
         assert_eq!(found, [(0, 0, 5.0), (0, 1, 3.0)]);
     }
 }

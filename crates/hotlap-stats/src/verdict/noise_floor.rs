@@ -25,7 +25,7 @@ impl NoiseFloor {
     /// may separate other servers too, and the floor cannot tell by how much.
     #[must_use]
     pub fn of(control: Option<&Effect>) -> Self {
-        let usable = control.filter(|c| c.heats >= MIN_RESTARTS && c.ratio.is_bounded());
+        let usable = control.filter(|c| c.restarts >= MIN_RESTARTS && c.ratio.is_bounded());
         let Some(control) = usable else { return Self::Unusable(Inconclusive::NoiseUnknown) };
         let near = control.ratio.low.ln().max(-control.ratio.high.ln());
         match near > MAX_CONTROL_DIFFERENCE.ln_1p() {
@@ -62,10 +62,10 @@ mod tests {
     use crate::estimate::Estimate;
 
     /// A control from this many restarts, with this interval.
-    fn control(heats: u32, low: f64, high: f64) -> Effect {
+    fn control(restarts: u32, low: f64, high: f64) -> Effect {
         let ratio = Estimate { value: low.midpoint(high), low, high };
-        let spread = Spread { sd_heat: 0.0, sd_block: 0.0 };
-        Effect { ratio, p: 0.5, spread, heats, blocks: 2 * heats }
+        let spread = Spread { sd_restart: 0.0, sd_round: 0.0 };
+        Effect { ratio, p: 0.5, spread, restarts, rounds: 2 * restarts }
     }
 
     fn floor(low: f64, high: f64) -> NoiseFloor {

@@ -9,35 +9,39 @@ use rand_pcg::Pcg64Mcg;
 pub type Candidate = fn(&[Vec<f64>]) -> (f64, f64);
 
 pub const CANDIDATES: [(&str, Candidate); 9] = [
-    ("t over all blocks, heats ignored", |h| t(&h.concat())),
-    ("t over heat means", |h| t(&units(h, mean))),
-    ("t over heat medians", |h| t(&units(h, |b| median(b).unwrap()))),
-    ("t over heat trimmed means (25 %)", |h| t(&units(h, |b| trimmed(b, 0.25)))),
-    ("t over heat Hodges-Lehmann", |h| t(&units(h, |b| median(&walsh(b)).unwrap()))),
-    ("sign flips of heat medians", |h| signed_rank(&units(h, |b| median(b).unwrap()))),
+    ("t over all rounds, restarts ignored", |h| t(&h.concat())),
+    ("t over restart means", |h| t(&units(h, mean))),
+    ("t over restart medians", |h| t(&units(h, |b| median(b).unwrap()))),
+    ("t over restart trimmed means (25 %)", |h| t(&units(h, |b| trimmed(b, 0.25)))),
+    ("t over restart Hodges-Lehmann", |h| t(&units(h, |b| median(&walsh(b)).unwrap()))),
+    ("sign flips of restart medians", |h| signed_rank(&units(h, |b| median(b).unwrap()))),
     ("random effects, Satterthwaite", satterthwaite),
     ("hierarchical bootstrap of medians", bootstrap),
-    ("t over heat biweights (chosen)", chosen),
+    ("t over restart biweights (chosen)", chosen),
 ];
 
 /// The estimator of the crate.
-pub fn chosen(heats: &[Vec<f64>]) -> (f64, f64) {
-    let pairs: Vec<Pair> = heats
+pub fn chosen(restarts: &[Vec<f64>]) -> (f64, f64) {
+    let pairs: Vec<Pair> = restarts
         .iter()
         .enumerate()
-        .flat_map(|(heat, blocks)| {
-            blocks.iter().map(move |&log_ratio| Pair { heat: heat as u32, block: 0, log_ratio })
+        .flat_map(|(restart, rounds)| {
+            rounds.iter().map(move |&log_ratio| Pair {
+                restart: restart as u32,
+                round: 0,
+                log_ratio,
+            })
         })
         .collect();
     let ratio = effect(&pairs, 0.95).unwrap().ratio;
     (ratio.value.ln(), (ratio.high / ratio.low).ln() / 2.0)
 }
 
-fn units(heats: &[Vec<f64>], location: impl Fn(&[f64]) -> f64) -> Vec<f64> {
-    if let [one] = heats {
+fn units(restarts: &[Vec<f64>], location: impl Fn(&[f64]) -> f64) -> Vec<f64> {
+    if let [one] = restarts {
         return one.clone();
     }
-    heats.iter().map(|b| location(b)).collect()
+    restarts.iter().map(|b| location(b)).collect()
 }
 
 fn mean(x: &[f64]) -> f64 {
@@ -101,14 +105,14 @@ fn signed_rank(x: &[f64]) -> (f64, f64) {
 /// Random effects by analysis of variance: restarts and rounds are pooled if the restarts vary no
 /// more than their rounds explain, and so are the degrees of freedom (Satterthwaite, "An
 /// approximate distribution of estimates of variance components", Biometrics Bulletin 2, 1946).
-fn satterthwaite(heats: &[Vec<f64>]) -> (f64, f64) {
-    let (h, b) = (heats.len() as f64, heats[0].len() as f64);
-    let means = units(heats, mean);
-    if heats.len() < 2 || heats[0].len() < 2 {
+fn satterthwaite(restarts: &[Vec<f64>]) -> (f64, f64) {
+    let (h, b) = (restarts.len() as f64, restarts[0].len() as f64);
+    let means = units(restarts, mean);
+    if restarts.len() < 2 || restarts[0].len() < 2 {
         return t(&means);
     }
     let between = b * variance(&means);
-    let within = heats.iter().map(|x| variance(x)).sum::<f64>() / h;
+    let within = restarts.iter().map(|x| variance(x)).sum::<f64>() / h;
     if between > within {
         return t(&means);
     }
@@ -120,17 +124,19 @@ fn satterthwaite(heats: &[Vec<f64>]) -> (f64, f64) {
 
 /// Restarts are resampled, then the rounds of each: the middle 95 % of the means of restart
 /// medians.
-fn bootstrap(heats: &[Vec<f64>]) -> (f64, f64) {
+fn bootstrap(restarts: &[Vec<f64>]) -> (f64, f64) {
     let mut random = Pcg64Mcg::seed_from_u64(7);
     let mut centres: Vec<f64> = (0..200)
         .map(|_| {
-            let drawn: Vec<f64> = heats
+            let drawn: Vec<f64> = restarts
                 .iter()
                 .map(|_| {
-                    let heat = &heats[random.random_range(0..heats.len())];
-                    let blocks: Vec<f64> =
-                        heat.iter().map(|_| heat[random.random_range(0..heat.len())]).collect();
-                    median(&blocks).unwrap()
+                    let restart = &restarts[random.random_range(0..restarts.len())];
+                    let rounds: Vec<f64> = restart
+                        .iter()
+                        .map(|_| restart[random.random_range(0..restart.len())])
+                        .collect();
+                    median(&rounds).unwrap()
                 })
                 .collect();
             mean(&drawn)

@@ -10,7 +10,7 @@ use rand_pcg::Pcg64Mcg;
 pub struct World {
     pub name: &'static str,
     /// Variance between restarts, as a multiple of the variance between rounds.
-    pub heat_variance: f64,
+    pub restart_variance: f64,
     /// Standard deviation of the slope within a restart (first to last round), and across restarts.
     pub drift: f64,
     /// Share of laps that something else on the machine makes 10 to 50 % longer.
@@ -20,17 +20,27 @@ pub struct World {
 /// Standard deviation of one lap.
 const LAP_NOISE: f64 = 0.01;
 
-const QUIET: World = World { name: "quiet", heat_variance: 0.0, drift: 0.0, outliers: 0.0 };
+const QUIET: World = World { name: "quiet", restart_variance: 0.0, drift: 0.0, outliers: 0.0 };
 
 pub const WORLDS: [World; 8] = [
     QUIET,
-    World { name: "starts differ, variance 0.2 of blocks'", heat_variance: 0.2, ..QUIET },
-    World { name: "starts differ, variance 0.5", heat_variance: 0.5, ..QUIET },
-    World { name: "starts differ, variance 2", heat_variance: 2.0, ..QUIET },
-    World { name: "starts differ, variance 40", heat_variance: 40.0, ..QUIET },
-    World { name: "0.5, and drift", heat_variance: 0.5, drift: 0.02, outliers: 0.0 },
-    World { name: "0.5, drift, 5 % of laps hit", heat_variance: 0.5, drift: 0.01, outliers: 0.05 },
-    World { name: "0.5, drift, 10 % of laps hit", heat_variance: 0.5, drift: 0.01, outliers: 0.1 },
+    World { name: "starts differ, variance 0.2 of rounds'", restart_variance: 0.2, ..QUIET },
+    World { name: "starts differ, variance 0.5", restart_variance: 0.5, ..QUIET },
+    World { name: "starts differ, variance 2", restart_variance: 2.0, ..QUIET },
+    World { name: "starts differ, variance 40", restart_variance: 40.0, ..QUIET },
+    World { name: "0.5, and drift", restart_variance: 0.5, drift: 0.02, outliers: 0.0 },
+    World {
+        name: "0.5, drift, 5 % of laps hit",
+        restart_variance: 0.5,
+        drift: 0.01,
+        outliers: 0.05,
+    },
+    World {
+        name: "0.5, drift, 10 % of laps hit",
+        restart_variance: 0.5,
+        drift: 0.01,
+        outliers: 0.1,
+    },
 ];
 
 pub struct Machine {
@@ -64,27 +74,27 @@ impl Machine {
     }
 
     /// One restart of a run; `across` is the run's drift up to it.
-    pub fn heat(&mut self, number: u32, blocks: u32, across: f64) -> Vec<Pair> {
-        let start = LAP_NOISE * self.world.heat_variance.sqrt() * self.normal();
+    pub fn restart(&mut self, number: u32, rounds: u32, across: f64) -> Vec<Pair> {
+        let start = LAP_NOISE * self.world.restart_variance.sqrt() * self.normal();
         let slope = self.world.drift * self.normal();
-        (0..blocks)
-            .map(|block| {
-                let place = (f64::from(block) + 0.5) / f64::from(blocks) - 0.5;
+        (0..rounds)
+            .map(|round| {
+                let place = (f64::from(round) + 0.5) / f64::from(rounds) - 0.5;
                 let server = (self.lap().exp() + self.lap().exp()) / 2.0;
                 let reference = (self.lap().exp() + self.lap().exp()) / 2.0;
                 let log_ratio = (server / reference).ln() + start + slope * place + across;
-                Pair { heat: number, block, log_ratio }
+                Pair { restart: number, round, log_ratio }
             })
             .collect()
     }
 
     /// One run.
-    pub fn run(&mut self, heats: u32, blocks: u32) -> Vec<Pair> {
+    pub fn run(&mut self, restarts: u32, rounds: u32) -> Vec<Pair> {
         let slope = self.world.drift * self.normal();
-        (0..heats)
+        (0..restarts)
             .flat_map(|h| {
-                let place = (f64::from(h) + 0.5) / f64::from(heats) - 0.5;
-                self.heat(h, blocks, slope * place)
+                let place = (f64::from(h) + 0.5) / f64::from(restarts) - 0.5;
+                self.restart(h, rounds, slope * place)
             })
             .collect()
     }

@@ -17,12 +17,12 @@ const ROUNDS: u32 = 3;
 /// One server's readings in one measure.
 fn server(machine: &mut Machine, restarts: u32) -> Vec<Reading> {
     let mut readings = Vec::new();
-    for heat in 0..restarts {
+    for restart in 0..restarts {
         // Half of the variance of `World`, which is that of a ratio of two servers.
-        let start = 0.01 * (machine.world.heat_variance / 2.0).sqrt() * machine.normal();
-        for block in 0..ROUNDS {
+        let start = 0.01 * (machine.world.restart_variance / 2.0).sqrt() * machine.normal();
+        for round in 0..ROUNDS {
             let value = (start + machine.lap().midpoint(machine.lap())).exp();
-            readings.push(Reading { heat, block, value });
+            readings.push(Reading { restart, round, value });
         }
     }
     readings

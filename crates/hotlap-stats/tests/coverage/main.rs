@@ -15,23 +15,23 @@ use candidates::{CANDIDATES, Candidate, chosen};
 use data::{Machine, WORLDS, World};
 use hotlap_stats::{Pair, median};
 
-fn by_heat(pairs: &[Pair], heats: u32) -> Vec<Vec<f64>> {
-    let mut blocks = vec![Vec::new(); heats as usize];
+fn by_restart(pairs: &[Pair], restarts: u32) -> Vec<Vec<f64>> {
+    let mut rounds = vec![Vec::new(); restarts as usize];
     for pair in pairs {
-        blocks[pair.heat as usize].push(pair.log_ratio);
+        rounds[pair.restart as usize].push(pair.log_ratio);
     }
-    blocks
+    rounds
 }
 
 /// The share of runs whose interval contains the true ratio, and their median half width, both in
 /// per cent.
 fn count(candidate: Candidate, world: World, shape: (u32, u32), runs: u32) -> (f64, f64) {
     let mut machine = Machine::new(world, 1);
-    let (heats, blocks) = shape;
+    let (restarts, rounds) = shape;
     let mut held = 0;
     let mut half_widths = Vec::new();
     for _ in 0..runs {
-        let (centre, half_width) = candidate(&by_heat(&machine.run(heats, blocks), heats));
+        let (centre, half_width) = candidate(&by_restart(&machine.run(restarts, rounds), restarts));
         held += u32::from(centre.abs() <= half_width);
         half_widths.push(100.0 * half_width);
     }
@@ -56,7 +56,7 @@ fn an_interval_of_95_percent_contains_the_true_ratio_in_95_of_100_runs() {
 #[test]
 fn the_rounds_of_one_restart_contain_the_true_ratio_of_that_restart() {
     for world in WORLDS {
-        let same_start = World { heat_variance: 0.0, drift: 0.0, ..world };
+        let same_start = World { restart_variance: 0.0, drift: 0.0, ..world };
         for shape in [(1, 2), (1, 6), (1, 10)] {
             let (held, _) = count(chosen, same_start, shape, 400);
             assert!((93.0..=98.5).contains(&held), "{}, {shape:?}: {held} %", world.name);
@@ -72,9 +72,9 @@ fn table_of_candidates() {
     let shapes = [(1, 8), (2, 5), (3, 3), (3, 6), (4, 2), (5, 2), (5, 4), (10, 2), (10, 10)];
     let mut table = String::new();
     for world in WORLDS {
-        let _ = write!(table, "\n{}\n| heats × blocks |", world.name);
-        for (heats, blocks) in shapes {
-            let _ = write!(table, " {heats} × {blocks} |");
+        let _ = write!(table, "\n{}\n| restarts × rounds |", world.name);
+        for (restarts, rounds) in shapes {
+            let _ = write!(table, " {restarts} × {rounds} |");
         }
         let _ = write!(table, "\n|---|{}", "---:|".repeat(shapes.len()));
         for (name, candidate) in CANDIDATES {

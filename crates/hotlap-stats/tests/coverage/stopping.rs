@@ -9,30 +9,30 @@ use hotlap_stats::{
 
 use crate::data::{Machine, WORLDS, World};
 
-const COSTS: Costs = Costs { heat_s: 2.0, block_s: 2.5 };
+const COSTS: Costs = Costs { restart_s: 2.0, round_s: 2.5 };
 
 /// One whole run under the rule, with one server that equals the reference.
 fn run(machine: &mut Machine, goal: Goal) -> (Effect, StopReason, u32) {
     let mut rule = StoppingRule::new(goal);
     let mut comparisons = vec![Vec::<Pair>::new()];
-    let (mut spent_s, mut heats, mut blocks) = (0.0, 0, 0);
+    let (mut spent_s, mut restarts, mut rounds) = (0.0, 0, 0);
     let mut start = Vec::new();
     loop {
         let progress =
-            RunProgress { spent_s, costs: COSTS, heats, blocks, comparisons: &comparisons };
+            RunProgress { spent_s, costs: COSTS, restarts, rounds, comparisons: &comparisons };
         match rule.next(&progress) {
-            Decision::Heat => {
-                start = machine.heat(heats, 50, 0.0);
-                (heats, blocks) = (heats + 1, 0);
-                spent_s += COSTS.heat_s;
+            Decision::Restart => {
+                start = machine.restart(restarts, 50, 0.0);
+                (restarts, rounds) = (restarts + 1, 0);
+                spent_s += COSTS.restart_s;
             }
-            Decision::Block => {
-                comparisons[0].push(start[blocks as usize]);
-                blocks += 1;
-                spent_s += COSTS.block_s;
+            Decision::Round => {
+                comparisons[0].push(start[rounds as usize]);
+                rounds += 1;
+                spent_s += COSTS.round_s;
             }
             Decision::Stop(why) => {
-                return (effect(&comparisons[0], 0.95).unwrap(), why, heats);
+                return (effect(&comparisons[0], 0.95).unwrap(), why, restarts);
             }
         }
     }
@@ -43,8 +43,8 @@ fn run(machine: &mut Machine, goal: Goal) -> (Effect, StopReason, u32) {
 struct Tally {
     alarms: f64,
     precise: f64,
-    heats: f64,
-    blocks: f64,
+    restarts: f64,
+    rounds: f64,
 }
 
 fn count(world: World, goal: Goal, runs: u32) -> Tally {
@@ -53,11 +53,11 @@ fn count(world: World, goal: Goal, runs: u32) -> Tally {
     let share = 1.0 / f64::from(runs);
     let alpha = 1.0 - goal.confidence_of_run();
     for _ in 0..runs {
-        let (effect, why, heats) = run(&mut machine, goal);
+        let (effect, why, restarts) = run(&mut machine, goal);
         tally.alarms += if effect.p <= alpha { 100.0 * share } else { 0.0 };
         tally.precise += if why == StopReason::Precise { 100.0 * share } else { 0.0 };
-        tally.heats += f64::from(heats) * share;
-        tally.blocks += f64::from(effect.blocks) * share;
+        tally.restarts += f64::from(restarts) * share;
+        tally.rounds += f64::from(effect.rounds) * share;
     }
     tally
 }
@@ -80,7 +80,7 @@ fn stopping_when_precise_makes_no_more_false_alarms() {
 #[ignore = "writes a table, takes a minute"]
 fn table_of_stopping() {
     let mut table = String::from(
-        "| world | budget | precision | false alarms | stopped precise | heats | blocks |\n\
+        "| world | budget | precision | false alarms | stopped precise | restarts | rounds |\n\
          |---|---:|---:|---:|---:|---:|---:|\n",
     );
     for world in WORLDS {
@@ -88,12 +88,12 @@ fn table_of_stopping() {
         let precise = [(60.0, Some(0.02)), (120.0, Some(0.01)), (240.0, Some(0.01))];
         for (budget_s, precision) in budget.into_iter().chain(precise) {
             let goal = Goal { budget_s, precision, confidence: 0.95 };
-            let Tally { alarms, precise, heats, blocks } = count(world, goal, 1000);
+            let Tally { alarms, precise, restarts, rounds } = count(world, goal, 1000);
             let wanted = precision.map_or("–".into(), |p| format!("{:.0} %", 100.0 * p));
             let _ = writeln!(
                 table,
-                "| {} | {budget_s} s | {wanted} | {alarms:.1} % | {precise:.0} % | {heats:.1} | \
-                 {blocks:.1} |",
+                "| {} | {budget_s} s | {wanted} | {alarms:.1} % | {precise:.0} % | {restarts:.1} | \
+                 {rounds:.1} |",
                 world.name,
             );
         }

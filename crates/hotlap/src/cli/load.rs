@@ -29,7 +29,7 @@ pub struct LoadArgs {
     pub requests: Option<usize>,
     /// Warm-up before the measurement, excluded from the results
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = quantity::duration)]
-    pub ramp: Duration,
+    pub warmup: Duration,
     /// Open loop: send this many requests per second, however the server responds
     #[arg(short = 'R', long, value_name = "RATE", value_parser = quantity::rate)]
     pub rate: Option<f64>,
@@ -41,7 +41,7 @@ pub struct LoadArgs {
     pub seed: u64,
     /// A new connection for each request
     #[arg(long)]
-    pub close: bool,
+    pub disable_keepalive: bool,
     /// Requests in flight on each connection
     #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::count)]
     pub pipeline: usize,
@@ -66,7 +66,7 @@ pub struct LoadArgs {
     pub no_check: bool,
     /// Cores to pin the generator's threads to: 1,2,3 (with --rate they busy-wait)
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub cpus: Vec<usize>,
+    pub generator_cpus: Vec<usize>,
     /// Local addresses to connect from, in turn (beyond 28,000 connections)
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     pub sources: Vec<std::net::IpAddr>,

@@ -24,23 +24,23 @@ pub struct RunArgs {
     #[arg(
         long,
         value_name = "NAME|FILE",
-        conflicts_with_all = ["servers", "ladder", "names", "reference"]
+        conflicts_with_all = ["servers", "layers", "names", "reference"]
     )]
     pub suite: Option<String>,
     /// Go on with the last run of this suite, which was interrupted: no finished lap is lost
     #[arg(
         long,
-        conflicts_with_all = ["servers", "no_store", "heats", "blocks", "seed", "slice", "budget"]
+        conflicts_with_all = ["servers", "no_store", "restarts", "rounds", "seed", "slice", "duration"]
     )]
     pub resume: bool,
     /// Each server stands on the one before it: show what each step costs
     #[arg(long)]
-    pub ladder: bool,
+    pub layers: bool,
     /// Let each server meet what servers meet in life (overload, slow clients, garbage, ...): do
     /// its good clients suffer, and is it well afterwards?
     ///
     /// About half a minute a server. It is stored, and shown again by `hotlap report`.
-    #[arg(long, conflicts_with_all = ["ladder", "fail_if"])]
+    #[arg(long, conflicts_with_all = ["layers", "fail_if"])]
     pub stress: bool,
     /// Only this of what --stress does; repeat it for more
     #[arg(long = "scenario", value_name = "NAME", requires = "stress")]
@@ -48,8 +48,8 @@ pub struct RunArgs {
     /// Install what the servers named are missing first, as `hotlap setup --yes` does
     #[arg(long)]
     pub setup: bool,
-    /// What tables call a server; repeat it, in the order of the servers
-    #[arg(short, long = "name", value_name = "NAME")]
+    /// Display name; repeat it, in the order of the servers
+    #[arg(long = "name", value_name = "NAME")]
     pub names: Vec<String>,
     /// The server that the others are compared with (default: the first)
     #[arg(long, value_name = "NAME")]
@@ -92,13 +92,13 @@ const RUN: &str = "\
 Examples:
   hotlap run go/net-http node/http:cluster
   hotlap run 'python3 app.py' 'node app.js' --reference 'node app.js'
-  hotlap run -n old -n new './old --port $PORT' './new --port $PORT'
+  hotlap run --name old --name new './old --port $PORT' './new --port $PORT'
   hotlap run http://127.0.0.1:8080/ --path /health
-  hotlap run --ladder './app --bare' './app --json' './app --json --log'
+  hotlap run --layers './app --bare' './app --json' './app --json --log'
   hotlap run --suite app-servers --setup
   hotlap run --stress 'node app.js' --scenario garbage --scenario 'slow headers'
   hotlap run go/net-http --save-baseline main
-  hotlap run -n base -n pr './base' './pr' --fail-if 'cost +3%'";
+  hotlap run --name base --name pr './base' './pr' --fail-if 'cost +3%'";
 
 /// How a server is loaded.
 #[derive(Debug, Args)]
@@ -112,7 +112,7 @@ pub struct Shape {
     pub threads: Option<usize>,
     /// A new connection for each request
     #[arg(long)]
-    pub close: bool,
+    pub disable_keepalive: bool,
     /// Requests in flight on each connection (default: 1)
     #[arg(long, value_name = "N", value_parser = quantity::count)]
     pub pipeline: Option<usize>,
@@ -127,9 +127,9 @@ pub struct Shape {
     /// twentieth with wrong ones
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = quantity::span)]
     pub start_timeout: Duration,
-    /// Load servers that run on another machine: they are mine
+    /// Allow servers on other machines: load only what is yours
     #[arg(long)]
-    pub target_is_mine: bool,
+    pub allow_remote: bool,
 }
 
 /// How long, how often, where.
@@ -137,11 +137,11 @@ pub struct Shape {
 #[command(next_help_heading = "Schedule")]
 pub struct Schedule {
     /// Time to spend on measuring, in all (default: what the suite says; else a minute for up to
-    /// two servers with the hidden double and the ceiling, and 25 s more for each further one)
-    #[arg(short = 'd', long, visible_alias = "duration", value_name = "TIME")]
+    /// two servers with the hidden control and the ceiling, and 25 s more for each further one)
+    #[arg(short, long, value_name = "TIME")]
     #[arg(value_parser = quantity::span)]
-    pub budget: Option<Duration>,
-    /// Stop before the budget is spent when all intervals are as narrow as this
+    pub duration: Option<Duration>,
+    /// Stop before that time is over when all intervals are as narrow as this
     #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
     pub precision: Option<f64>,
     /// How long a server runs before it is frozen and the others have their slice (default: the
@@ -149,18 +149,18 @@ pub struct Schedule {
     /// running)
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     pub slice: Option<Duration>,
-    /// Fresh starts of every server (default: by the budget)
+    /// Fresh starts of every server (default: by the duration)
     #[arg(long, value_name = "N")]
-    pub heats: Option<u32>,
-    /// Blocks in each heat (default: by the budget)
+    pub restarts: Option<u32>,
+    /// Rounds in each restart (default: by the duration)
     #[arg(long, value_name = "N")]
-    pub blocks: Option<u32>,
+    pub rounds: Option<u32>,
     /// Seed of the random order (default: a new one, stored with the run)
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Cores for the server (default: half of them)
     #[arg(long, value_name = "N")]
-    pub cpus: Option<usize>,
+    pub server_cpus: Option<usize>,
     /// Do not pin server and generator to cores of their own
     #[arg(long)]
     pub no_pin: bool,

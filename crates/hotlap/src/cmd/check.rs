@@ -3,24 +3,25 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use hotlap_harness::catalogue::Catalogue;
-use hotlap_harness::check::{Checker, Row, Standing};
-use hotlap_harness::contract::{Ask, Name};
-use hotlap_harness::entrant::Start;
-use hotlap_harness::manifest::Server;
-use hotlap_harness::process::Warden;
-use hotlap_harness::toolchain::Builder;
+use hotlap_bench::participant::Origin;
+use hotlap_servers::catalogue::Catalogue;
+use hotlap_servers::check::{Checker, Row, Standing};
+use hotlap_servers::contract::{Ask, Name};
+use hotlap_servers::manifest::Server;
+use hotlap_servers::process::Supervisor;
+use hotlap_servers::toolchain::Builder;
 use serde_json::json;
 
 use super::run::START_LIMIT;
 use super::run::grid::{self, build_all};
 use super::run::named;
+use crate::assets;
 use crate::cli::CheckArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::interrupt::Interrupt;
-use crate::report::figure::{megabytes, time};
-use crate::shelf;
+use crate::paths;
+use crate::text::number::{megabytes, time};
 use crate::text::{visible, visible_lines};
 
 /// Checks servers, one line each.
@@ -31,14 +32,20 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let (servers, strangers) = chosen(args)?;
     let servers: Vec<&Server> = servers.iter().collect();
-    let warden = Warden::this_program("__warden").context("cannot find hotlap's own program")?;
-    let built = build_all(&servers, &warden, &interrupt, console)?;
+    let supervisor =
+        Supervisor::this_program("__supervisor").context("cannot find hotlap's own program")?;
+    let built = build_all(&servers, &supervisor, &interrupt, console)?;
     if args.build_only {
         return built_only(&servers, &built, console);
     }
-    let cache = shelf::cache()?;
+    let cache = paths::cache()?;
     let checker = Checker {
-        builder: Builder { cache: &cache, warden: &warden, stop: interrupt.flag(), on: &|_| {} },
+        builder: Builder {
+            cache: &cache,
+            supervisor: &supervisor,
+            stop: interrupt.flag(),
+            on: &|_| {},
+        },
         start_limit: START_LIMIT,
     };
     let names = servers.iter().map(|s| &s.id).chain(&strangers);
@@ -52,7 +59,7 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     let at_a_time = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut rows = checker.check_all(&servers, at_a_time, &show);
     for text in &strangers {
-        let row = stranger(&checker, text, args.shell)?;
+        let row = custom(&checker, text, args.shell)?;
         show(&row);
         rows.push(row);
     }
@@ -73,10 +80,10 @@ fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<Server>, Vec<String>)> {
         wanted => wanted.and_then(|(_, of)| of),
     };
     let (strangers, patterns): (Vec<String>, Vec<String>) =
-        args.servers.iter().cloned().partition(|s| named::is_stranger(s));
+        args.servers.iter().cloned().partition(|s| named::is_custom(s));
     let mut servers = Vec::new();
     if strangers.is_empty() || !patterns.is_empty() {
-        let catalogue = Catalogue::open(&shelf::servers()?)?;
+        let catalogue = Catalogue::open(&assets::servers()?)?;
         if let Some(broken) = catalogue.broken.first() {
             return usage(broken.to_string());
         }
@@ -96,13 +103,13 @@ fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<Server>, Vec<String>)> {
     Ok((servers, strangers))
 }
 
-fn stranger(checker: &Checker, text: &str, shell: bool) -> anyhow::Result<Row> {
-    let entrant = grid::stranger(text, shell)?;
-    let path = entrant.contract.exchanges[0].path.clone();
+fn custom(checker: &Checker, text: &str, shell: bool) -> anyhow::Result<Row> {
+    let participant = grid::custom(text, shell)?;
+    let path = participant.contract.exchanges[0].path.clone();
     let ask = Ask { path, ..Ask::default() };
-    Ok(match entrant.start {
-        Start::Launch(launch) => checker.check_command(text, &launch, &ask),
-        Start::Running { target, host, .. } => {
+    Ok(match participant.start {
+        Origin::Launch(launch) => checker.check_command(text, &launch, &ask),
+        Origin::Running { target, host, .. } => {
             checker.check_running(text, &target, &host, &ask, false)
         }
     })
@@ -110,7 +117,7 @@ fn stranger(checker: &Checker, text: &str, shell: bool) -> anyhow::Result<Row> {
 
 fn built_only(
     servers: &[&Server],
-    built: &[Result<hotlap_harness::toolchain::Built, hotlap_harness::toolchain::Unready>],
+    built: &[Result<hotlap_servers::toolchain::Built, hotlap_servers::toolchain::Unready>],
     console: &Console,
 ) -> anyhow::Result<Exit> {
     let mut exit = Exit::Ok;
@@ -134,24 +141,24 @@ fn line(row: &Row, width: usize, console: &Console) -> String {
         row.reports.iter().filter_map(|(name, _)| Some((*name)?.as_str())).collect();
     let (word, color, rest) = match &row.standing {
         Standing::Passed => {
-            let (passed, made) = row.badges();
+            let (passed, made) = row.conformance();
             let rss = match row.rss_bytes {
                 0 => String::new(),
-                bytes => megabytes(bytes as f64).text,
+                bytes => megabytes(bytes as f64),
             };
             let ready = match row.ready {
                 Duration::ZERO => String::new(),
                 ready => time(ready.as_secs_f64() * 1e3),
             };
-            let badges = format!("{passed}/{made}");
-            let rest = format!("{badges:>5}  {ready:>7}  {rss:>7}  {}", row.version);
+            let conformance = format!("{passed}/{made}");
+            let rest = format!("{conformance:>5}  {ready:>7}  {rss:>7}  {}", row.version);
             ("ok", "\x1b[32m", rest)
         }
         Standing::Skipped(absence) => {
             ("skip", "\x1b[33m", format!("{}: {}", absence.command, absence.why))
         }
         Standing::Unbuilt(error) => ("FAILED", "\x1b[31m", error.to_string()),
-        Standing::Retired(retired) => ("FAILED", "\x1b[31m", retired.to_string()),
+        Standing::ServerFailure(failure) => ("FAILED", "\x1b[31m", failure.to_string()),
         Standing::Failed => ("FAILED", "\x1b[31m", "it answers wrongly".to_owned()),
     };
     let contracts = contracts.join(" ");
@@ -170,16 +177,16 @@ fn line(row: &Row, width: usize, console: &Console) -> String {
     out
 }
 
-/// What stands below a row: which checks failed, last words, the cure, notes.
+/// What stands below a row: which checks failed, last lines, the remedy, notes.
 fn below(row: &Row, quiet: bool) -> Vec<String> {
     let mut below: Vec<String> = row.failures().map(|(_, check)| check.to_string()).collect();
     below.extend(row.reports.iter().filter_map(|(_, report)| report.ended.clone()));
     match &row.standing {
-        Standing::Skipped(absence) => below.push(absence.cure.clone()),
-        Standing::Unbuilt(error) => below.extend(error.last_words.iter().map(|l| format!("| {l}"))),
-        Standing::Retired(retired) => {
-            below.extend(retired.last_words.iter().map(|l| format!("| {l}")));
-            below.push(retired.cure.clone());
+        Standing::Skipped(absence) => below.push(absence.remedy.clone()),
+        Standing::Unbuilt(error) => below.extend(error.log_tail.iter().map(|l| format!("| {l}"))),
+        Standing::ServerFailure(failure) => {
+            below.extend(failure.log_tail.iter().map(|l| format!("| {l}")));
+            below.push(failure.remedy.clone());
         }
         Standing::Passed | Standing::Failed => {}
     }
@@ -194,10 +201,10 @@ fn as_json(row: &Row) -> serde_json::Value {
         Standing::Passed => ("passed", String::new()),
         Standing::Skipped(absence) => ("skipped", absence.to_string()),
         Standing::Unbuilt(error) => ("failed", error.to_string()),
-        Standing::Retired(retired) => ("failed", retired.to_string()),
+        Standing::ServerFailure(failure) => ("failed", failure.to_string()),
         Standing::Failed => ("failed", "it answers wrongly".to_owned()),
     };
-    let checks = |checks: &[hotlap_harness::verify::Check]| -> Vec<serde_json::Value> {
+    let checks = |checks: &[hotlap_servers::verify::Check]| -> Vec<serde_json::Value> {
         checks
             .iter()
             .map(
@@ -212,7 +219,7 @@ fn as_json(row: &Row) -> serde_json::Value {
             json!({
                 "contract": contract.map(Name::as_str),
                 "required": checks(&report.required),
-                "badges": checks(&report.badges),
+                "badges": checks(&report.conformance),
                 "ended": report.ended,
             })
         })
@@ -231,7 +238,7 @@ fn as_json(row: &Row) -> serde_json::Value {
 
 /// A missing toolchain skips a row; with `--strict` that fails, unless no registry in reach has it.
 fn verdict(args: &CheckArgs, rows: &[Row], console: &Console) -> Exit {
-    use hotlap_harness::toolchain::AbsenceKind::Unreachable;
+    use hotlap_servers::toolchain::MissingKind::Unreachable;
     let count = |is: &dyn Fn(&Standing) -> bool| rows.iter().filter(|r| is(&r.standing)).count();
     let passed = count(&|s| *s == Standing::Passed);
     let skipped = count(&|s| matches!(s, Standing::Skipped(_)));

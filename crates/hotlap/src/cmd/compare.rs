@@ -10,8 +10,9 @@ use crate::cli::CompareArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::export::Texts;
-use crate::record::Run;
-use crate::report::comparison::{Comparison, markdown, terminal};
+use crate::model::Run;
+use crate::render::{json, markdown, terminal};
+use crate::report::comparison::RunComparison;
 use crate::store::Store;
 
 /// Shows what changed from one run to another.
@@ -23,25 +24,25 @@ pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
     let rules: Vec<Rule> =
         args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<_>>()?;
     let mut exports = Texts::default();
-    exports.open(args.export_json.as_deref(), Comparison::json)?;
-    exports.open(args.export_markdown.as_deref(), markdown::render)?;
+    exports.open(args.export_json.as_deref(), json)?;
+    exports.open(args.export_markdown.as_deref(), markdown::comparison::render)?;
     if args.json && exports.to_stdout() {
         return usage("--json and an export both write to standard output: leave one out");
     }
     let (before, after) = both(args)?;
-    let comparison = Comparison::of((&before.0, &before.1), (&after.0, &after.1))
+    let comparison = RunComparison::of((&before.0, &before.1), (&after.0, &after.1))
         .or_else(|error| usage(error.to_string()))?;
     let printed = match args.json {
         true => console.json(&comparison),
         false => {
-            let render = |color| terminal::render(&comparison, console.width, color);
+            let render = |color| terminal::comparison::render(&comparison, console.width, color);
             console.result(exports.to_stdout(), render).map_err(Into::into)
         }
     };
     exports.write(&comparison)?;
     printed?;
     let measured = comparison.tables.iter().flat_map(|t| &t.servers);
-    let any = measured.flat_map(|s| &s.changes).any(|c| c.ratio.is_some());
+    let any = measured.flat_map(|s| &s.changes).any(|c| c.found.ratio.is_some());
     let ruling = Ruling::on_change(&comparison, &rules);
     ruling.sentences().for_each(|sentence| console.warn(sentence));
     Ok(if any { Exit::Ok } else { Exit::Invalid }.and(ruling.exit()))

@@ -1,4 +1,4 @@
-//! What hotlap starts itself as: the warden of a server, the ceiling, a calibrated server. One
+//! What hotlap starts itself as: the supervisor of a server, the ceiling, a calibrated server. One
 //! binary is enough for all of them.
 
 use std::ffi::OsString;
@@ -9,12 +9,12 @@ use hotlap_testbed::{Calibrated, serve_ceiling};
 
 use crate::exit::Exit;
 
-/// The warden of one server; its orders come over stdin.
+/// The supervisor of one server; its orders come over stdin.
 ///
 /// # Errors
 /// None: how it ends is its exit code.
-pub fn warden() -> anyhow::Result<Exit> {
-    match hotlap_harness::process::warden::main() {
+pub fn supervisor() -> anyhow::Result<Exit> {
+    match hotlap_servers::process::supervisor::main() {
         code if code == ExitCode::SUCCESS => Ok(Exit::Ok),
         _ => Ok(Exit::Error),
     }

@@ -3,11 +3,12 @@
 use crate::cli::HistoryArgs;
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::record::State;
-use crate::report::course::{Course, Point};
-use crate::report::layout::{Column, Layout};
-use crate::report::{Figure, date, terminal};
+use crate::model::State;
+use crate::report::Figure;
+use crate::report::trend::{ServerTrend, TrendRun};
 use crate::store::{Line, Store};
+use crate::text::layout::{Column, Layout};
+use crate::text::{date, wrap};
 
 /// Lists the stored runs.
 ///
@@ -18,7 +19,7 @@ pub fn run(args: &HistoryArgs, console: &Console) -> anyhow::Result<Exit> {
     let mut lines = store.lines(args.server.as_deref())?;
     lines.drain(..lines.len().saturating_sub(args.last));
     if let Some(server) = args.server.as_deref().filter(|_| !lines.is_empty()) {
-        return course(&store, &lines, server, args.json, console);
+        return trend(&store, &lines, server, args.json, console);
     }
     if args.json {
         console.json(&lines)?;
@@ -35,7 +36,7 @@ pub fn run(args: &HistoryArgs, console: &Console) -> anyhow::Result<Exit> {
 }
 
 /// One server over the runs.
-fn course(
+fn trend(
     store: &Store,
     lines: &[Line],
     server: &str,
@@ -43,35 +44,35 @@ fn course(
     console: &Console,
 ) -> anyhow::Result<Exit> {
     let runs = lines.iter().map(|l| store.outline(l.number)).collect::<Result<Vec<_>, _>>()?;
-    let Some(course) = Course::of(&runs, server) else { return Ok(Exit::Ok) };
+    let Some(trend) = ServerTrend::of(&runs, server) else { return Ok(Exit::Ok) };
     match json {
-        true => console.json(&course)?,
-        false => console.print(&drawn(&course, console.width))?,
+        true => console.json(&trend)?,
+        false => console.print(&drawn(&trend, console.width))?,
     }
     Ok(Exit::Ok)
 }
 
-fn drawn(course: &Course, width: usize) -> String {
-    let points = &course.points;
+fn drawn(trend: &ServerTrend, width: usize) -> String {
+    let points = &trend.points;
     let runs = if points.len() == 1 { "run" } else { "runs" };
-    let lead = format!("{} · {} · {} {runs}", course.server, course.title, points.len());
-    let mut out = format!("\n{}\n", terminal::wrap(&lead, 2, width));
-    for line in &course.lines {
+    let lead = format!("{} · {} · {} {runs}", trend.server, trend.title, points.len());
+    let mut out = format!("\n{}\n", wrap(&lead, 2, width));
+    for line in &trend.lines {
         out += &format!("  {:<16}{}\n", line.measure, line.sparkline);
     }
     out.push('\n');
-    for sentence in &course.sentences {
-        out += &terminal::wrap(sentence, 2, width);
+    for sentence in &trend.sentences {
+        out += &wrap(sentence, 2, width);
     }
-    if course.sentences.is_empty() {
+    if trend.sentences.is_empty() {
         let why = match points.len() < 6 {
             true => "No change can be told before there are six runs.",
             false => "No change of level.",
         };
-        out += &terminal::wrap(why, 2, width);
+        out += &wrap(why, 2, width);
     }
     out.push('\n');
-    let cells = |of: fn(&Point) -> String| points.iter().map(of).collect::<Vec<_>>();
+    let cells = |of: fn(&TrendRun) -> String| points.iter().map(of).collect::<Vec<_>>();
     let full = |f: &Option<Figure>| f.as_ref().map_or_else(|| "–".to_owned(), Figure::full);
     let columns = vec![
         Column::right("run", "run", cells(|p| p.run.to_string())),
@@ -92,13 +93,13 @@ fn drawn(course: &Course, width: usize) -> String {
     for line in layout.header().into_iter().chain(layout.rows()) {
         out += &format!("  {line}\n");
     }
-    if course.left_out > 0 {
+    if trend.left_out > 0 {
         let note = format!(
             "{} more of its runs asked something else, under another load or on another machine \
              than the last one, and are left out.",
-            course.left_out
+            trend.left_out
         );
-        out += &format!("\n{}", terminal::wrap(&note, 2, width));
+        out += &format!("\n{}", wrap(&note, 2, width));
     }
     out
 }

@@ -123,7 +123,7 @@ fn quoted(text: &str) -> String {
 mod tests {
     use std::path::Path;
 
-    use hotlap_harness::suite::Suite;
+    use hotlap_bench::suite::Suite;
 
     use super::*;
 

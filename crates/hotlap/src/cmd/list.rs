@@ -1,23 +1,23 @@
 //! `hotlap list`: the catalogue, and what of it can run here.
 
-use hotlap_harness::catalogue::{Catalogue, CatalogueError};
-use hotlap_harness::manifest::Server;
-use hotlap_harness::toolchain::{Absence, AbsenceKind, probe_all};
+use hotlap_servers::catalogue::{Catalogue, CatalogueError};
+use hotlap_servers::manifest::Server;
+use hotlap_servers::toolchain::{MissingKind, MissingToolchain, probe_all};
 use serde_json::json;
 
+use crate::assets;
 use crate::cli::ListArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::interrupt::Interrupt;
-use crate::report::layout::{Column, Layout};
-use crate::shelf;
+use crate::text::layout::{Column, Layout};
 
 /// Lists the servers.
 ///
 /// # Errors
 /// When the catalogue cannot be read or nothing matches.
 pub fn run(args: &ListArgs, console: &Console) -> anyhow::Result<Exit> {
-    let catalogue = Catalogue::open(&shelf::servers()?)?;
+    let catalogue = Catalogue::open(&assets::servers()?)?;
     let servers = select(&catalogue, args.pattern.as_deref()).or_else(|e| usage(e.to_string()))?;
     let interrupt = Interrupt::listen()?;
     let probed = probe_all(&servers, interrupt.flag());
@@ -26,7 +26,7 @@ pub fn run(args: &ListArgs, console: &Console) -> anyhow::Result<Exit> {
         console.note("Ended before all toolchains were asked: nothing is listed.");
         return Ok(Exit::Interrupted);
     }
-    let mut rows: Vec<(&Server, Result<String, Absence>)> =
+    let mut rows: Vec<(&Server, Result<String, MissingToolchain>)> =
         servers.into_iter().zip(probed).collect();
     if args.ready {
         rows.retain(|(_, probed)| probed.is_ok());
@@ -59,8 +59,8 @@ pub fn select<'a>(
     if within.is_empty() { catalogue.select(pattern) } else { Ok(within) }
 }
 
-fn as_json(rows: &[(&Server, Result<String, Absence>)]) -> serde_json::Value {
-    let row = |(server, probed): &(&Server, Result<String, Absence>)| {
+fn as_json(rows: &[(&Server, Result<String, MissingToolchain>)]) -> serde_json::Value {
+    let row = |(server, probed): &(&Server, Result<String, MissingToolchain>)| {
         let absence = probed.as_ref().err();
         json!({
             "id": server.id,
@@ -71,22 +71,22 @@ fn as_json(rows: &[(&Server, Result<String, Absence>)]) -> serde_json::Value {
             "contracts": server.contracts,
             "state": state(probed),
             "why": absence.map(|a| &a.why),
-            "cure": absence.map(|a| &a.cure),
+            "remedy": absence.map(|a| &a.remedy),
         })
     };
     rows.iter().map(row).collect()
 }
 
-fn state(probed: &Result<String, Absence>) -> &'static str {
+fn state(probed: &Result<String, MissingToolchain>) -> &'static str {
     match probed.as_ref().map_err(|a| a.kind) {
         Ok(_) => "ready",
-        Err(AbsenceKind::Missing) => "missing",
-        Err(AbsenceKind::Unfit) => "unfit",
-        Err(AbsenceKind::Unreachable) => "unreachable",
+        Err(MissingKind::Missing) => "missing",
+        Err(MissingKind::Unfit) => "unfit",
+        Err(MissingKind::Unreachable) => "unreachable",
     }
 }
 
-fn table(rows: &[(&Server, Result<String, Absence>)], width: usize) -> String {
+fn table(rows: &[(&Server, Result<String, MissingToolchain>)], width: usize) -> String {
     let contracts =
         |s: &Server| s.contracts.iter().map(|c| c.as_str()).collect::<Vec<_>>().join(" ");
     let columns = vec![
@@ -103,14 +103,14 @@ fn table(rows: &[(&Server, Result<String, Absence>)], width: usize) -> String {
     lines.map(|line| line + "\n").collect()
 }
 
-fn remark(server: &Server, probed: &Result<String, Absence>) -> String {
+fn remark(server: &Server, probed: &Result<String, MissingToolchain>) -> String {
     match probed {
         Ok(_) => server.about.clone(),
-        Err(absence) => absence.cure.clone(),
+        Err(absence) => absence.remedy.clone(),
     }
 }
 
-fn summary(rows: &[(&Server, Result<String, Absence>)], console: &Console) {
+fn summary(rows: &[(&Server, Result<String, MissingToolchain>)], console: &Console) {
     let ready = rows.iter().filter(|(_, p)| p.is_ok()).count();
     let missing = rows.len() - ready;
     let hint = if missing > 0 { " `hotlap setup` says what installs the others." } else { "" };

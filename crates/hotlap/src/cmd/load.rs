@@ -15,8 +15,7 @@ use crate::export::Texts;
 use crate::interrupt::Interrupt;
 use crate::live::Live;
 use crate::redact;
-use crate::report::figure;
-use crate::text::visible;
+use crate::text::{number, visible};
 
 /// A load that was run, and what is needed to print it.
 pub struct Loaded {
@@ -103,17 +102,17 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, Vec<String>)> {
         requests: asked.unchecked(),
         connections: args.connections,
         threads: args.threads.unwrap_or(1),
-        reuse: if args.close { Reuse::Close } else { Reuse::KeepAlive },
+        reuse: if args.disable_keepalive { Reuse::Close } else { Reuse::KeepAlive },
         pace,
         pipeline: args.pipeline,
-        ramp: args.ramp,
+        ramp: args.warmup,
         stop: match args.requests {
             Some(requests) => Stop::Requests(requests as u64),
             None => Stop::After(args.duration),
         },
         timeout: args.timeout,
         check_one_in: args.check_one_in,
-        cpus: args.cpus.clone(),
+        cpus: args.generator_cpus.clone(),
         awake: true,
         sources: args.sources.clone(),
         start_at: args.start_at.map(moment),
@@ -148,7 +147,7 @@ fn drive(plan: &Plan, interrupt: &Interrupt, console: &Console) -> anyhow::Resul
         }
         let progress = session.progress();
         let rate = progress.answers as f64 / began.elapsed().as_secs_f64();
-        live.phase(format!("{} requests/s, {} failed", figure::rate(rate), progress.failures));
+        live.phase(format!("{} requests/s, {} failed", number::rate(rate), progress.failures));
     }
     let outcome = session.join()?;
     live.clear();

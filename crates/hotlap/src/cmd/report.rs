@@ -4,8 +4,11 @@ use crate::cli::{ReportArgs, StoreArgs};
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::export::Exports;
-use crate::report::{Report, date, terminal};
+use crate::paths;
+use crate::render::terminal;
+use crate::report::Report;
 use crate::store::Store;
+use crate::text::{date, wrap};
 
 /// Shows a run, or writes it to files.
 ///
@@ -21,7 +24,7 @@ pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
         let began = date::short(run.began_ms);
         let took = run.took_ms.div_ceil(1000);
         let head = format!("Run {number}, {began} UTC, {took} s: {}", report.run.command);
-        let head = terminal::wrap(&head, 2, console.width);
+        let head = wrap(&head, 2, console.width);
         format!("\n{head}{}", terminal::render(&report, console.width, color))
     });
     exports.finish(&report)?;
@@ -34,7 +37,7 @@ pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
 /// # Errors
 /// When it is not there or cannot be read.
 pub fn open(args: &StoreArgs) -> anyhow::Result<Store> {
-    let Some(path) = args.store.clone().or_else(Store::usual_path) else {
+    let Some(path) = args.store.clone().or_else(paths::store) else {
         return usage("neither HOME nor XDG_DATA_HOME says where runs are kept: use --store FILE");
     };
     Ok(Store::open_existing(&path)?)

@@ -1,4 +1,4 @@
-//! `hotlap run`: servers named, a race held, a table and a sentence.
+//! `hotlap run`: servers named, an experiment held, a table and a sentence.
 
 pub mod announcement;
 pub mod card;
@@ -15,33 +15,34 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use hotlap_harness::cores::{self, Split};
-use hotlap_harness::entrant::Role;
-use hotlap_harness::host;
-use hotlap_harness::live::{Live, Setting, allow_files};
-use hotlap_harness::process::Warden;
-use hotlap_harness::race::{Over, Place, Race};
-use hotlap_harness::suite;
-use hotlap_harness::track::Track;
+use hotlap_bench::experiment::{Experiment, Over, Place};
+use hotlap_bench::local::{LocalRunner, Setting, allow_files};
+use hotlap_bench::participant::Role;
+use hotlap_bench::runner::Runner;
+use hotlap_bench::suite;
+use hotlap_servers::cores::{self, CpuAllocation};
+use hotlap_servers::machine;
+use hotlap_servers::process::Supervisor;
 
 use crate::cli::RunArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::export::Exports;
 use crate::interrupt::Interrupt;
-use crate::record::{self, Run, State};
-use crate::report::{Report, terminal};
-use crate::shelf;
+use crate::model::{self, Run, State};
+use crate::paths;
+use crate::recorder::{Kept, Recorder};
+use crate::render::terminal;
+use crate::report::Report;
 use crate::store::Store;
-use crate::timekeeper::{Kept, Timekeeper};
 use card::Card;
 use grid::Grid;
 use rule::{Rule, Ruling};
 use stress::Order;
 
 /// The time to spend where nobody says: for up to so many servers, double and ceiling included, and
-/// for each further one. Four take 3 s a block and 4 s a heat, so a minute has five heats of three
-/// blocks in it.
+/// for each further one. Four take 3 s a round and 4 s a restart, so a minute has five restarts of three
+/// rounds in it.
 const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(25));
 
 /// Probes that settle how long slices are may take this part of the budget, at each length that is
@@ -58,14 +59,14 @@ pub const GRACE: Duration = Duration::from_secs(5);
 /// What was typed, and what of it is meant.
 struct Meant {
     card: Card,
-    race: Race,
-    split: Split,
+    experiment: Experiment,
+    split: CpuAllocation,
     rules: Vec<Rule>,
     exports: Exports,
     store: Option<Store>,
 }
 
-/// Holds a race.
+/// Holds an experiment.
 ///
 /// # Errors
 /// When the command line makes no sense, a file or the store cannot be written, or the system
@@ -82,58 +83,64 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
     if interrupt.asked() {
         return Ok(Exit::Interrupted);
     }
-    let is_named = |s: &&record::Server| !matches!(s.role, Role::Double | Role::Ceiling);
+    let is_named = |s: &&model::Server| !matches!(s.role, Role::Control | Role::Ceiling);
     if !meant.rules.is_empty() && grid.servers.iter().filter(is_named).count() < 2 {
         return usage("--fail-if compares servers with each other: name at least two");
     }
-    let host = host::Host::describe();
-    let (pinned, anyone) = (!grid.all_run_already(), !grid.entrants.is_empty());
+    let host = machine::Host::describe();
+    let (pinned, anyone) = (!grid.all_run_already(), !grid.participants.is_empty());
     if !pinned {
         meant.split = unpinned();
     }
-    meant.race.entrants = grid.entrants.clone();
-    allow_files(meant.race.entrants.len(), &meant.race.loads).map_err(anyhow::Error::msg)?;
-    meant.race.budget = meant.card.budget.unwrap_or_else(|| usual_budget(&meant.race));
+    meant.experiment.participants = grid.participants.clone();
+    allow_files(meant.experiment.participants.len(), &meant.experiment.loads)
+        .map_err(anyhow::Error::msg)?;
+    meant.experiment.budget = meant.card.budget.unwrap_or_else(|| usual_budget(&meant.experiment));
     let mut run = record(&args, &meant, &grid, &host);
     if let Some(earlier) = earlier {
-        resume::go_on(&mut meant.race, &earlier, &run)?;
+        resume::go_on(&mut meant.experiment, &earlier, &run)?;
         run = Run { state: State::UnderWay, ..earlier };
     }
     let scenarios = meant.card.scenarios();
-    console.note(&announcement::of(&run, &meant.race, scenarios, meant.store.as_ref()));
+    console.note(&announcement::of(&run, &meant.experiment, scenarios, meant.store.as_ref()));
     let logs = Logs::new()?;
     let setting = setting(&args, &meant, &run, logs.0.clone())?;
-    let mut track = Live::new(setting, &meant.race.entrants, &meant.race.loads, interrupt.shared());
-    let mut keeper = Timekeeper::new(run, meant.store.take(), &mut meant.exports, console)?;
+    let mut runner = LocalRunner::new(
+        setting,
+        &meant.experiment.participants,
+        &meant.experiment.loads,
+        interrupt.shared(),
+    );
+    let mut keeper = Recorder::new(run, meant.store.take(), &mut meant.exports, console)?;
     let is_raced = !keeper.so_far().stress.is_empty();
     let mut over = match anyone {
         false => Over::Nobody,
         true if is_raced => Over::Done,
-        true => keeper.race(&meant.race, &mut track),
+        true => keeper.experiment(&meant.experiment, &mut runner),
     };
     let then = Order {
         scenarios: meant.card.scenarios().to_vec(),
         split: meant.split.clone(),
-        target_is_mine: args.shape.target_is_mine,
+        allow_remote: args.shape.allow_remote,
         start_limit: args.shape.start_timeout,
         logs: logs.0.clone(),
     };
     if over != Over::Interrupted && !then.scenarios.is_empty() {
-        match stress::hold(&then, &grid.entrants, &mut keeper, &interrupt, console) {
+        match stress::hold(&then, &grid.participants, &mut keeper, &interrupt, console) {
             Ok(true) => {}
             Ok(false) => over = Over::Interrupted,
             Err(error) => {
-                keeper.fail(meant.race.past.spent + track.elapsed());
+                keeper.fail(meant.experiment.past.spent + runner.elapsed());
                 return Err(error);
             }
         }
     }
-    let took = meant.race.past.spent + track.elapsed();
+    let took = meant.experiment.past.spent + runner.elapsed();
     let kept = keeper.end(over, took);
     conclude(&kept, &meant.rules, &mut meant.exports, console)
 }
 
-/// Prints the table and the exports of a race that is over, and says how it ended.
+/// Prints the table and the exports of an experiment that is over, and says how it ended.
 ///
 /// # Errors
 /// When standard output or an export cannot be written.
@@ -181,7 +188,7 @@ pub fn conclude(
     }
     let mut exit = match () {
         () if kept.over == Over::Interrupted => Exit::Interrupted,
-        () if kept.run.servers.iter().any(|s| s.retired.is_some()) => Exit::ServerFailed,
+        () if kept.run.servers.iter().any(|s| s.failure.is_some()) => Exit::ServerFailed,
         () if has_wrong_responses(&report) => Exit::ServerFailed,
         () if report.stress.as_ref().is_some_and(|s| !s.all_stand()) => Exit::ServerFailed,
         () if kept.run.question == suite::Question::Stress => Exit::Ok,
@@ -210,25 +217,25 @@ fn is_measured(report: &Report) -> bool {
 fn meant(args: &RunArgs, card: Card, console: &Console) -> anyhow::Result<Meant> {
     let schedule = &args.schedule;
     let split = if schedule.no_pin { unpinned() } else { cores::split_here(card.cpus) };
-    if schedule.heats == Some(0) || schedule.blocks == Some(0) {
-        return usage("0 heats or blocks measure nothing: use at least 1");
+    if schedule.restarts == Some(0) || schedule.rounds == Some(0) {
+        return usage("0 restarts or rounds measure nothing: use at least 1");
     }
-    let race = Race {
-        entrants: Vec::new(),
+    let experiment = Experiment {
+        participants: Vec::new(),
         loads: card.loads(split.generator.len().max(1))?,
         budget: card.budget.unwrap_or(BUDGET.0),
         precision: card.precision,
-        heats: schedule.heats,
-        blocks: schedule.blocks,
+        restarts: schedule.restarts,
+        rounds: schedule.rounds,
         slice: card.slice,
         paced: true,
         rate: args.shape.rate,
         seed: schedule.seed.unwrap_or_else(fresh_seed),
         from: Place::default(),
-        past: hotlap_harness::race::Past::default(),
+        past: hotlap_bench::experiment::Past::default(),
     };
-    let is_rated = race.loads.iter().all(|load| load.rate.is_some());
-    if race.rate.is_some() && is_rated {
+    let is_rated = experiment.loads.iter().all(|load| load.rate.is_some());
+    if experiment.rate.is_some() && is_rated {
         return usage(
             "--rate is for closed loops, and the suite gives each load a rate: leave it out",
         );
@@ -236,7 +243,7 @@ fn meant(args: &RunArgs, card: Card, console: &Console) -> anyhow::Result<Meant>
     let rules = args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<Vec<_>>>()?;
     let exports = Exports::open(&args.exports)?;
     let store = store(args, console)?;
-    Ok(Meant { card, race, split, rules, exports, store })
+    Ok(Meant { card, experiment, split, rules, exports, store })
 }
 
 /// The store of a run, unless it is to have none. The usual one is a convenience: where it cannot
@@ -249,7 +256,7 @@ fn store(args: &RunArgs, console: &Console) -> anyhow::Result<Option<Store>> {
     if args.no_store {
         return Ok(None);
     }
-    let Some(path) = args.store.store.clone().or_else(Store::usual_path) else {
+    let Some(path) = args.store.store.clone().or_else(paths::store) else {
         console.warn(
             "Warning: this run will not be stored, as neither HOME nor XDG_DATA_HOME says where: \
              name a file with --store",
@@ -266,15 +273,15 @@ fn store(args: &RunArgs, console: &Console) -> anyhow::Result<Option<Store>> {
     }
 }
 
-/// What a race takes that nobody gave a budget.
-fn usual_budget(race: &Race) -> Duration {
+/// What an experiment takes that nobody gave a budget.
+fn usual_budget(experiment: &Experiment) -> Duration {
     let (least, servers, each) = BUDGET;
-    let rows = race.entrants.len() * race.loads.len().max(1);
+    let rows = experiment.participants.len() * experiment.loads.len().max(1);
     least + each * u32::try_from(rows.saturating_sub(servers)).unwrap_or(u32::MAX)
 }
 
-fn unpinned() -> Split {
-    Split { server: Vec::new(), generator: Vec::new(), shared: false, notes: Vec::new() }
+fn unpinned() -> CpuAllocation {
+    CpuAllocation { server: Vec::new(), generator: Vec::new(), shared: false, notes: Vec::new() }
 }
 
 /// A seed that nobody chose; it is stored, so the order can be had again.
@@ -284,7 +291,7 @@ fn fresh_seed() -> u64 {
     RandomState::new().hash_one(std::process::id()) >> 11
 }
 
-/// How long one of so many warm-ups of the first heat may take: its part of a quarter of the
+/// How long one of so many warm-ups of the first restart may take: its part of a quarter of the
 /// budget, or what a virtual machine needs that compiles on the core on which it answers, as far as
 /// a quarter of the budget pays for one of these. Most servers are steady after two seconds.
 fn warm_limit(budget: Duration, warm_ups: u32) -> Duration {
@@ -296,62 +303,63 @@ fn warm_limit(budget: Duration, warm_ups: u32) -> Duration {
 }
 
 fn setting(args: &RunArgs, meant: &Meant, run: &Run, logs: PathBuf) -> anyhow::Result<Setting> {
-    let race = &meant.race;
-    let laps = (race.entrants.len() * race.loads.len()).max(1) as u32;
+    let experiment = &meant.experiment;
+    let laps = (experiment.participants.len() * experiment.loads.len()).max(1) as u32;
     Ok(Setting {
-        slice: race.slice,
-        probe_limit: race.budget / PROBING,
+        slice: experiment.slice,
+        probe_limit: experiment.budget / PROBING,
         timeout: args.shape.timeout,
         start_limit: args.shape.start_timeout,
-        warm_limit: warm_limit(race.budget, laps),
+        warm_limit: warm_limit(experiment.budget, laps),
         grace: GRACE,
         freeze: !args.schedule.no_freeze,
         counters: true,
         cores: meant.split.clone(),
-        warden: Warden::this_program("__warden").context("cannot find hotlap's own program")?,
+        supervisor: Supervisor::this_program("__supervisor")
+            .context("cannot find hotlap's own program")?,
         logs,
         against: against(run),
     })
 }
 
-/// Whom the rungs of a ladder are held against: those they stand on.
+/// Whom the steps of a ladder are held against: those they stand on.
 fn against(run: &Run) -> BTreeMap<usize, usize> {
-    let is_ladder = run.question == suite::Question::Ladder;
-    let rungs = run.servers.iter().enumerate().filter(|_| is_ladder);
-    rungs.filter_map(|(n, server)| Some((n, server.part.on?))).collect()
+    let is_layers = run.question == suite::Question::Layers;
+    let steps = run.servers.iter().enumerate().filter(|_| is_layers);
+    steps.filter_map(|(n, server)| Some((n, server.part.on?))).collect()
 }
 
-fn record(args: &RunArgs, meant: &Meant, grid: &Grid, host: &host::Host) -> Run {
-    let race = &meant.race;
+fn record(args: &RunArgs, meant: &Meant, grid: &Grid, host: &machine::Host) -> Run {
+    let experiment = &meant.experiment;
     let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let mut host = record::Host::from(host);
+    let mut host = model::Host::from(host);
     host.doubts.extend(meant.split.notes.iter().cloned());
     Run {
         number: None,
         began_ms: began.as_millis() as u64,
         took_ms: 0,
         state: State::UnderWay,
-        command: record::typed().into_iter().chain(args.from_config.iter().cloned()).collect(),
+        command: model::typed().into_iter().chain(args.from_config.iter().cloned()).collect(),
         hotlap: env!("CARGO_PKG_VERSION").to_owned(),
         baseline: args.save_baseline.clone(),
         suite: meant.card.suite.as_ref().map(|s| s.name.clone()),
         question: meant.card.question,
         about: meant.card.about().to_owned(),
         contract: grid.contract.clone(),
-        seed: race.seed,
-        schedule: record::Schedule {
-            heats: race.heats.unwrap_or(0),
-            blocks: race.blocks.unwrap_or(0),
-            slice_ms: race.slice.map(|slice| slice.as_secs_f64() * 1e3),
+        seed: experiment.seed,
+        schedule: model::Schedule {
+            restarts: experiment.restarts.unwrap_or(0),
+            rounds: experiment.rounds.unwrap_or(0),
+            slice_ms: experiment.slice.map(|slice| slice.as_secs_f64() * 1e3),
             probed: Vec::new(),
-            budget_s: race.budget.as_secs_f64(),
-            precision: race.precision,
+            budget_s: experiment.budget.as_secs_f64(),
+            precision: experiment.precision,
             server_cpus: meant.split.server.clone(),
             generator_cpus: meant.split.generator.clone(),
             freeze: !args.schedule.no_freeze,
         },
         host,
-        loads: meant.card.described(&race.loads, &race.entrants),
+        loads: meant.card.described(&experiment.loads, &experiment.participants),
         servers: grid.servers.clone(),
         starts: Vec::new(),
         laps: Vec::new(),
@@ -369,7 +377,7 @@ impl Logs {
     /// # Errors
     /// When the cache cannot be written.
     pub fn new() -> anyhow::Result<Self> {
-        let folder = shelf::cache()?.join("logs").join(std::process::id().to_string());
+        let folder = paths::cache()?.join("logs").join(std::process::id().to_string());
         // What servers print may hold what only their user is to see.
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         made.with_context(|| {

@@ -4,21 +4,20 @@
 use std::time::Instant;
 
 use anyhow::Context;
-use hotlap_harness::catalogue::Catalogue;
-use hotlap_harness::install::{InstallError, Manager, Missing};
-use hotlap_harness::manifest::Server;
-use hotlap_harness::process::Warden;
-use hotlap_harness::toolchain::{Absence, AbsenceKind, probe_all};
+use hotlap_servers::catalogue::Catalogue;
+use hotlap_servers::install::{InstallError, Manager, Missing};
+use hotlap_servers::manifest::Server;
+use hotlap_servers::process::Supervisor;
+use hotlap_servers::toolchain::{MissingKind, MissingToolchain, probe_all};
 
 use super::run::grid::build_all;
+use crate::assets;
 use crate::cli::SetupArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::interrupt::Interrupt;
 use crate::live::Live;
-use crate::report::figure::megabytes;
-use crate::report::figure::plural;
-use crate::shelf;
+use crate::text::number::{megabytes, plural};
 use crate::text::visible;
 
 /// Prints the commands, or runs them and builds.
@@ -26,7 +25,7 @@ use crate::text::visible;
 /// # Errors
 /// When the catalogue cannot be read, or a command cannot be started or fails.
 pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
-    let catalogue = Catalogue::open(&shelf::servers()?)?;
+    let catalogue = Catalogue::open(&assets::servers()?)?;
     let servers = super::list::select(&catalogue, args.pattern.as_deref());
     let servers = servers.or_else(|error| usage(error.to_string()))?;
     let interrupt = Interrupt::listen()?;
@@ -35,16 +34,17 @@ pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
         return Ok(exit);
     }
     let began = Instant::now();
-    let warden = Warden::this_program("__warden").context("cannot find hotlap's own program")?;
-    let built = build_all(&servers, &warden, &interrupt, console)?;
+    let supervisor =
+        Supervisor::this_program("__supervisor").context("cannot find hotlap's own program")?;
+    let built = build_all(&servers, &supervisor, &interrupt, console)?;
     let ready = built.iter().filter(|b| b.is_ok()).count();
     let took = began.elapsed().as_secs();
     console.print(&format!("{ready} of {} servers are built, in {took} s.\n", built.len()))?;
     let mut exit = exit;
     for (server, why) in servers.iter().zip(&built) {
-        if let Err(hotlap_harness::toolchain::Unready::Failed(error)) = why {
+        if let Err(hotlap_servers::toolchain::Unready::Failed(error)) = why {
             console.note(&format!("{}: {error}", server.id));
-            error.last_words.iter().for_each(|line| console.note(&format!("    | {line}")));
+            error.log_tail.iter().for_each(|line| console.note(&format!("    | {line}")));
             exit = exit.and(Exit::ServerFailed);
         }
     }
@@ -66,7 +66,7 @@ pub fn install(
         // What was not asked would be taken for missing, and installed.
         return Ok(Exit::Interrupted);
     }
-    let absent: Vec<(&Server, Absence)> =
+    let absent: Vec<(&Server, MissingToolchain)> =
         servers.iter().zip(probed).filter_map(|(s, p)| Some((*s, p.err()?))).collect();
     if absent.is_empty() {
         console.print("Nothing is missing.\n")?;
@@ -78,8 +78,8 @@ pub fn install(
         let takes = size.map_or(String::new(), |size| {
             format!(
                 ": {} to fetch, {} on the disk, about {} s",
-                megabytes(size.download_bytes as f64).text,
-                megabytes(size.disk_bytes as f64).text,
+                megabytes(size.download_bytes as f64),
+                megabytes(size.disk_bytes as f64),
                 size.about_s()
             )
         });
@@ -96,8 +96,8 @@ pub fn install(
         console.print(&format!("# {}: no such package here\n", visible(package)))?;
     }
     for (id, absence) in &missing.other {
-        let [id, why, cure] = [id.as_str(), &absence.why, &absence.cure].map(visible);
-        console.print(&format!("# {id}: {why}\n#   {cure}\n"))?;
+        let [id, why, remedy] = [id.as_str(), &absence.why, &absence.remedy].map(visible);
+        console.print(&format!("# {id}: {why}\n#   {remedy}\n"))?;
     }
     if !yes {
         console.note("\n`hotlap setup --yes` runs it, and builds what can then run.");
@@ -111,8 +111,8 @@ fn carry_out(missing: &Missing, console: &Console) -> anyhow::Result<()> {
     let mut live = Live::start(console);
     let result = missing.run(&mut |line| live.phase(format!("installing: {line}")));
     live.clear();
-    if let Err(InstallError::Ended { last_words, .. }) = &result {
-        last_words.iter().for_each(|line| console.note(&format!("    | {line}")));
+    if let Err(InstallError::Ended { log_tail, .. }) = &result {
+        log_tail.iter().for_each(|line| console.note(&format!("    | {line}")));
     }
     Ok(result?)
 }
@@ -126,7 +126,7 @@ fn still_missing(servers: &[&Server], interrupt: &Interrupt, console: &Console) 
     }
     for (server, probed) in servers.iter().zip(probed) {
         match probed {
-            Err(absence) if absence.kind != AbsenceKind::Unreachable => {
+            Err(absence) if absence.kind != MissingKind::Unreachable => {
                 console.note(&format!("{}: still {absence}", server.id));
                 exit = Exit::ServerFailed;
             }

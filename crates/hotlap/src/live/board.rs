@@ -5,8 +5,9 @@
 
 use hotlap_stats::{Reading, level};
 
-use crate::report::figure::{micros, per_second, time};
-use crate::report::layout::{Column, Layout};
+use crate::report::figure::{micros, per_second};
+use crate::text::layout::{Column, Layout};
+use crate::text::number::time;
 
 /// Rows that are drawn at most: the view must fit a terminal of 24 lines.
 const MOST: usize = 16;
@@ -16,10 +17,10 @@ const MOST: usize = 16;
 pub struct Seen {
     /// Which server, as an index.
     pub server: usize,
-    /// Which heat, from 0.
-    pub heat: u32,
-    /// Which block of the heat, from 0.
-    pub block: u32,
+    /// Which restart, from 0.
+    pub restart: u32,
+    /// Which round of the restart, from 0.
+    pub round: u32,
     /// Requests per second.
     pub requests_per_s: f64,
     /// CPU time a request, in nanoseconds.
@@ -108,7 +109,8 @@ impl Board {
         server: usize,
         value: impl Fn(&Seen) -> Option<f64>,
     ) -> Option<hotlap_stats::Estimate> {
-        let reading = |l: &Seen| Some(Reading { heat: l.heat, block: l.block, value: value(l)? });
+        let reading =
+            |l: &Seen| Some(Reading { restart: l.restart, round: l.round, value: value(l)? });
         level(&self.of(server).filter_map(reading).collect::<Vec<_>>(), 0.95)
     }
 
@@ -127,19 +129,19 @@ impl Board {
 mod tests {
     use super::*;
 
-    fn seen(server: usize, heat: u32, requests_per_s: f64) -> Seen {
+    fn seen(server: usize, restart: u32, requests_per_s: f64) -> Seen {
         let cost_ns = Some(1e9 / requests_per_s);
-        Seen { server, heat, block: 0, requests_per_s, cost_ns, busy: 0.61, late_ns: None }
+        Seen { server, restart, round: 0, requests_per_s, cost_ns, busy: 0.61, late_ns: None }
     }
 
     #[test]
     fn estimates_are_shown_as_they_narrow() {
         let mut board = Board::new(vec!["go".to_owned(), "node".to_owned(), String::new()]);
         assert_eq!(board.lines(80), Vec::<String>::new());
-        for (server, heat, rate) in
+        for (server, restart, rate) in
             [(0, 0, 50e3), (1, 0, 30e3), (2, 0, 9e3), (0, 1, 50.1e3), (0, 2, 49.9e3)]
         {
-            board.lap(seen(server, heat, rate));
+            board.lap(seen(server, restart, rate));
         }
         board.lap(Seen { late_ns: Some(12_000), ..seen(0, 0, 1.0) });
         board.running(Some(1));

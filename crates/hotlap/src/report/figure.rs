@@ -1,17 +1,35 @@
-//! Figures as people read them: how many digits, which unit, what spread.
+//! A figure: its value for machines, and its text for people.
 
-use hotlap_stats::Estimate;
+use hotlap_stats::{Estimate, Percentile};
+use serde::Serialize;
 
-use super::Figure;
+use crate::text::number::{self, grouped, rounded};
 
-/// The factor beyond which the end of a ratio's interval is no figure any more: with two heats an
-/// interval reaches over thousands of it.
+/// A figure with its interval, as a number and as text.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Figure {
+    /// The value, rounded.
+    pub value: f64,
+    /// Lower end of its interval; `null` where there is none.
+    pub low: Option<f64>,
+    /// Upper end of its interval; `null` where there is none.
+    pub high: Option<f64>,
+    /// The value as it is written: `57,900`, `0.9 ms`.
+    pub text: String,
+    /// The interval as it is written: `± 2.1%`; empty where there is none.
+    pub spread: String,
+    /// The true value may be larger; the text begins with `≥`.
+    pub is_lower_bound: bool,
+}
+
+/// An interval end that differs from its ratio by more than this factor is written as `0` or `∞`:
+/// from two restarts an interval can reach over a factor of thousands, which only says "unknown".
 const BEYOND: f64 = 10.0;
 
-/// Requests per second: three digits that mean something, four after a leading 1.
+/// Requests per second.
 #[must_use]
 pub fn per_second(estimate: &Estimate) -> Figure {
-    Figure::of(estimate, rate)
+    Figure::of(estimate, number::rate)
 }
 
 /// Microseconds.
@@ -20,29 +38,38 @@ pub fn micros(estimate: &Estimate) -> Figure {
     Figure::of(estimate, |us| if us.abs() < 1.0 { format!("{us:.2}") } else { grouped(us, 1) })
 }
 
-/// A ratio: `1.51×`, its interval `[1.46, 1.55]`. An end that is further from the ratio than
-/// a factor of ten says nothing but that it is far: it is written as `0` or `∞`, which claims less.
+/// A ratio: `1.51×`, its interval `[1.46, 1.55]`.
 #[must_use]
 pub fn ratio(estimate: &Estimate) -> Figure {
-    let mut figure = Figure::of(estimate, |r| format!("{}×", plain_ratio(r)));
+    let mut figure = Figure::of(estimate, |r| format!("{}×", number::ratio(r)));
     if let (Some(low), Some(high)) = (figure.low, figure.high) {
         let far = |end: f64| end <= 0.0 || (end / figure.value).ln().abs() > BEYOND.ln();
-        let low = if far(low) { "0".to_owned() } else { plain_ratio(low) };
-        let high = if far(high) { "∞".to_owned() } else { plain_ratio(high) };
+        let low = if far(low) { "0".to_owned() } else { number::ratio(low) };
+        let high = if far(high) { "∞".to_owned() } else { number::ratio(high) };
         figure.spread = format!("[{low}, {high}]");
     }
     figure
 }
 
-/// Per cent of something, from a ratio.
+/// A ratio in per cent.
 #[must_use]
-pub fn percent(estimate: &Estimate) -> Figure {
-    let scaled = Estimate {
-        value: estimate.value * 100.0,
-        low: estimate.low * 100.0,
-        high: estimate.high * 100.0,
+pub fn percent(ratio: &Estimate) -> Figure {
+    Figure::of(&scaled(ratio, 100.0), number::percent)
+}
+
+/// A difference in microseconds with its sign: `+1.74 µs`, its interval `[+1.60, +1.90]`.
+#[must_use]
+pub fn difference(estimate: &Estimate) -> Figure {
+    let text = |us: f64| {
+        let sign = if us < 0.0 { "−" } else { "+" };
+        format!("{sign}{}", grouped(us.abs(), if us.abs() < 10.0 { 2 } else { 1 }))
     };
-    Figure::of(&scaled, |p| format!("{} %", if p < 9.95 { grouped(p, 1) } else { grouped(p, 0) }))
+    let mut figure = Figure::of(estimate, |us| format!("{} µs", text(us)));
+    figure.spread = match estimate.is_bounded() {
+        true => format!("[{}, {}]", text(estimate.low), text(estimate.high)),
+        false => String::new(),
+    };
+    figure
 }
 
 /// A figure without an interval.
@@ -55,14 +82,32 @@ pub fn bare(value: f64, text: String) -> Figure {
 /// A length of time in milliseconds, without an interval.
 #[must_use]
 pub fn millis(ms: f64) -> Figure {
-    bare(ms, time(ms))
+    bare(ms, number::time(ms))
+}
+
+/// A percentile in milliseconds, with `≥` if it is a lower bound.
+#[must_use]
+pub fn percentile(percentile: Percentile) -> Figure {
+    let figure = millis(percentile.ns as f64 / 1e6);
+    if percentile.is_lower_bound { figure.at_least() } else { figure }
 }
 
 /// Bytes as megabytes (10⁶), without an interval.
 #[must_use]
 pub fn megabytes(bytes: f64) -> Figure {
-    let mb = bytes / 1e6;
-    bare(mb, format!("{} MB", if mb < 9.95 { grouped(mb, 1) } else { grouped(mb, 0) }))
+    bare(bytes / 1e6, number::megabytes(bytes))
+}
+
+/// An estimate in another unit.
+#[must_use]
+pub fn scaled(estimate: &Estimate, by: f64) -> Estimate {
+    Estimate { value: estimate.value * by, low: estimate.low * by, high: estimate.high * by }
+}
+
+/// A value that is known without an interval.
+#[must_use]
+pub fn exactly(value: f64) -> Estimate {
+    Estimate { value, low: f64::NAN, high: f64::NAN }
 }
 
 impl Figure {
@@ -74,7 +119,7 @@ impl Figure {
             high: bounded.then(|| rounded(estimate.high)),
             text: text(estimate.value),
             spread: match bounded && estimate.value != 0.0 {
-                true => spread(estimate.relative_half_width()),
+                true => number::spread(estimate.relative_half_width()),
                 false => String::new(),
             },
             is_lower_bound: false,
@@ -97,112 +142,12 @@ impl Figure {
     }
 }
 
-/// How far an interval reaches, as a share of the value: `± 2.1%`, `± 0.04%`. One that is as wide
-/// as the value itself says nothing more by its figure, which is `± >100%` then.
-#[must_use]
-pub fn spread(half_width: f64) -> String {
-    format!("± {}", share(half_width))
-}
-
-fn share(share: f64) -> String {
-    let percent = share * 100.0;
-    match percent {
-        p if p >= 99.95 => ">100%".to_owned(),
-        p if p < 0.095 => format!("{p:.2}%"),
-        p => format!("{p:.1}%"),
-    }
-}
-
-/// A rate with as many digits as it deserves.
-#[must_use]
-pub fn rate(value: f64) -> String {
-    if value < 100.0 {
-        return format!("{value:.1}");
-    }
-    let digits = if leading(value) == 1 { 4 } else { 3 };
-    grouped(significant(value, digits), 0)
-}
-
-/// A length of time, given in milliseconds.
-#[must_use]
-pub fn time(ms: f64) -> String {
-    match ms {
-        ms if ms < 0.0995 => format!("{:.0} µs", ms * 1e3),
-        ms if ms < 0.995 => format!("{ms:.2} ms"),
-        ms if ms < 999.5 => format!("{ms:.1} ms"),
-        ms if ms < 99_950.0 => format!("{:.1} s", ms / 1e3),
-        ms => format!("{:.0} s", ms / 1e3),
-    }
-}
-
-/// A number with its thousands apart.
-#[must_use]
-pub fn grouped(value: f64, decimals: usize) -> String {
-    let text = format!("{value:.decimals$}");
-    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
-    let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |d| ("-", d));
-    let mut out = String::from(sign);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out + rest
-}
-
-/// A count with its thousands apart.
-#[must_use]
-pub fn count(n: u64) -> String {
-    grouped(n as f64, 0)
-}
-
-/// So many of something: `1 lap`, `2,000 laps`.
-#[must_use]
-pub fn plural(n: usize, noun: &str) -> String {
-    format!("{} {noun}{}", count(n as u64), if n == 1 { "" } else { "s" })
-}
-
-/// A value as it is exported: six digits, which is more than any measurement here knows.
-#[must_use]
-pub fn rounded(value: f64) -> f64 {
-    significant(value, 6)
-}
-
-fn plain_ratio(r: f64) -> String {
-    match r.abs() {
-        r if r >= 99.5 => grouped(r, 0),
-        r if r >= 9.95 => format!("{r:.1}"),
-        r if r >= 0.0995 => format!("{r:.2}"),
-        r => format!("{r:.4}"),
-    }
-}
-
-fn significant(value: f64, digits: i32) -> f64 {
-    if value == 0.0 || !value.is_finite() {
-        return value;
-    }
-    // Through decimal text, so that 57.9 stays 57.9 and not 57.90000000000001.
-    format!("{value:.*e}", (digits - 1) as usize).parse().unwrap_or(value)
-}
-
-fn leading(value: f64) -> u32 {
-    format!("{value:e}").chars().next().and_then(|c| c.to_digit(10)).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn estimate(value: f64, low: f64, high: f64) -> Estimate {
         Estimate { value, low, high }
-    }
-
-    #[test]
-    fn a_rate_has_the_digits_that_it_deserves() {
-        let rates = [57_903.4, 123_149.0, 2_104.0, 99.44, 1_234_567.0, 0.0];
-        let texts: Vec<String> = rates.iter().map(|r| rate(*r)).collect();
-        assert_eq!(texts, ["57,900", "123,100", "2,100", "99.4", "1,235,000", "0.0"]);
     }
 
     #[test]
@@ -217,8 +162,6 @@ mod tests {
     fn an_interval_that_says_nothing_is_not_written_out() {
         let wide = per_second(&estimate(57_903.4, 2.0, 20_360_000.0));
         assert_eq!(wide.full(), "57,900 ± >100%");
-        assert_eq!(spread(350.65), "± >100%");
-        assert_eq!(spread(0.998), "± 99.8%");
         assert_eq!(ratio(&estimate(1.51, 0.004, 520.0)).full(), "1.51× [0, ∞]");
         assert_eq!(ratio(&estimate(27.0, 5.0, 1e6)).full(), "27.0× [5.00, ∞]");
     }
@@ -230,17 +173,9 @@ mod tests {
     }
 
     #[test]
-    fn times_and_memory_change_their_unit_where_it_helps() {
-        let times = [0.034, 0.912, 2.13, 41.04, 1500.0, 120_000.0].map(time);
-        assert_eq!(times, ["34 µs", "0.91 ms", "2.1 ms", "41.0 ms", "1.5 s", "120 s"]);
-        assert_eq!(megabytes(7_340_032.0).text, "7.3 MB");
-        assert_eq!(megabytes(131e6).text, "131 MB");
-    }
-
-    #[test]
-    fn exported_values_are_rounded_and_never_gain_digits() {
-        assert_eq!(rounded(57.900_000_000_000_006), 57.9);
-        assert_eq!(rounded(123_456_789.0), 123_457_000.0);
-        assert_eq!(grouped(-1234.5, 1), "-1,234.5");
+    fn a_difference_shows_its_sign() {
+        assert_eq!(difference(&estimate(1.74, 1.6, 1.9)).full(), "+1.74 µs [+1.60, +1.90]");
+        assert_eq!(difference(&estimate(-0.2, -1.1, 0.7)).full(), "−0.20 µs [−1.10, +0.70]");
+        assert_eq!(difference(&exactly(12.34)).full(), "+12.3 µs");
     }
 }

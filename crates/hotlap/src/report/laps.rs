@@ -1,31 +1,31 @@
-//! Every start and every lap of a run, as they are exported.
+//! Every start and every lap of a run, rounded, as they are exported.
 
 use hotlap_stats::{Concurrency, Percentile, Survival};
 use serde::Serialize;
 
-use super::figure::rounded;
-use super::latency::known;
-use super::warning;
-use crate::record::{self, Run};
+use super::warnings;
+use crate::analysis::latency::{Times, known};
+use crate::model::{self, Run};
+use crate::text::number::rounded;
 
 /// A fresh start.
 #[derive(Debug, Clone, Serialize)]
-pub struct Start {
+pub struct StartView {
     /// Name of the server.
     pub server: String,
-    /// Which heat, from 1.
-    pub heat: u32,
-    /// Time to the first right answer, in milliseconds; `None` for a server that ran already.
+    /// Which restart, from 1.
+    pub restart: u32,
+    /// Time to the first correct response, in milliseconds; `None` for a server that ran already.
     pub ready_ms: Option<f64>,
     /// Memory before any load, in MB; `None` where it is not known.
     pub rss_mb: Option<f64>,
     /// Its warm-ups.
-    pub warmups: Vec<Warmup>,
+    pub warmups: Vec<WarmupView>,
 }
 
 /// One warm-up.
 #[derive(Debug, Clone, Serialize)]
-pub struct Warmup {
+pub struct WarmupView {
     /// Which load, as an index.
     pub load: usize,
     /// Which way it went, in words.
@@ -34,22 +34,22 @@ pub struct Warmup {
     pub steady_ms: f64,
     /// Length of one window of the curve, in milliseconds.
     pub window_ms: f64,
-    /// Answers per second in each window.
+    /// Responses per second in each window.
     pub curve: Vec<f64>,
 }
 
 /// One lap.
 #[derive(Debug, Clone, Serialize)]
-pub struct Lap {
+pub struct LapView {
     /// Name of the server.
     pub server: String,
     /// Which load, as an index.
     pub load: usize,
-    /// Which heat, from 1.
-    pub heat: u32,
-    /// Which block, from 1.
-    pub block: u32,
-    /// Which place in the block, from 1.
+    /// Which restart, from 1.
+    pub restart: u32,
+    /// Which round, from 1.
+    pub round: u32,
+    /// Which place in the round, from 1.
     pub place: u32,
     /// The rate at which requests were due; `None` for a closed loop.
     pub rate: Option<f64>,
@@ -57,11 +57,11 @@ pub struct Lap {
     pub at_s: f64,
     /// How long its window was, in seconds.
     pub window_s: f64,
-    /// Right answers.
+    /// Correct responses.
     pub answers: u64,
     /// Failures.
     pub errors: u64,
-    /// Right answers per second.
+    /// Correct responses per second.
     pub requests_per_s: f64,
     /// CPU time a request, in microseconds.
     pub cpu_us: Option<f64>,
@@ -83,7 +83,7 @@ pub struct Lap {
     pub cpu_percent: Option<f64>,
     /// The busiest generator thread, in per cent of its time.
     pub generator_percent: f64,
-    /// Right answers in each tenth of a second.
+    /// Correct responses in each tenth of a second.
     pub series_answers: Vec<u64>,
     /// The mean latency in each tenth of a second, in milliseconds; `None` where nothing was
     /// answered.
@@ -96,21 +96,20 @@ pub struct Lap {
     pub counts: bool,
 }
 
-impl Start {
+impl StartView {
     /// A start of a run, rounded.
-    #[must_use]
-    pub fn of(run: &Run, start: &record::Start) -> Self {
+    pub(super) fn of(run: &Run, start: &model::Start) -> Self {
         Self {
             server: run.servers[start.server].name.clone(),
-            heat: start.heat + 1,
+            restart: start.restart + 1,
             ready_ms: start.ready_ms.map(rounded),
             rss_mb: start.rss_bytes.map(|bytes| rounded(bytes as f64 / 1e6)),
             warmups: start
                 .warmups
                 .iter()
-                .map(|w| Warmup {
+                .map(|w| WarmupView {
                     load: w.load,
-                    class: warning::class(w.class).to_owned(),
+                    class: warnings::class(w.class).to_owned(),
                     steady_ms: rounded(w.steady_ms),
                     window_ms: rounded(w.window_ms),
                     curve: w.curve.iter().map(|r| rounded(*r)).collect(),
@@ -120,14 +119,11 @@ impl Start {
     }
 }
 
-impl Lap {
+impl LapView {
     /// A lap of a run, rounded.
-    #[must_use]
-    pub fn of(run: &Run, lap: &record::Lap) -> Self {
-        let times = match lap.rate {
-            Some(_) => Survival::new(&lap.response, &lap.response_censored),
-            None => Survival::new(&lap.service, &lap.service_censored),
-        };
+    pub(super) fn of(run: &Run, lap: &model::Lap) -> Self {
+        let (answered, censored) = Times::of(lap, lap.rate.is_some());
+        let times = Survival::new(answered, censored);
         let (p50, p99, longest) =
             (times.quantile(0.5), known(&times, 0.99, Concurrency::ONE), times.longest());
         let bound = |name: &str, of: Option<Percentile>| {
@@ -141,8 +137,8 @@ impl Lap {
         Self {
             server: run.servers[lap.server].name.clone(),
             load: lap.load,
-            heat: lap.heat + 1,
-            block: lap.block + 1,
+            restart: lap.restart + 1,
+            round: lap.round + 1,
             place: lap.place + 1,
             rate: lap.rate.map(rounded),
             at_s: lap.at_ms as f64 / 1e3,
@@ -172,7 +168,7 @@ impl Lap {
                 .iter()
                 .map(|t| (t.answers > 0).then(|| ms(t.max_ns as f64)))
                 .collect(),
-            doubts: lap.failed.iter().map(warning::gate).collect(),
+            doubts: lap.failed.iter().map(warnings::violation).collect(),
             counts: lap.counts(),
         }
     }

@@ -1,102 +1,68 @@
-//! Latencies out of merged histograms: never an average of percentiles, no percentile that the
-//! samples are too few to tell, and none that hides the requests that were not answered.
+//! Latencies, rounded.
 
-use hotlap_stats::{Censored, Concurrency, Histogram, Percentile, Survival, samples_suffice};
+use hotlap_stats::Concurrency;
+use serde::Serialize;
 
-use super::figure::{millis, rounded};
-use super::{Figure, Latency};
+use super::figure::{Figure, millis, percentile};
+use crate::analysis::latency::{Times, curve, known};
+use crate::text::number::rounded;
 
-/// Times of requests, answered and not.
-#[derive(Debug, Clone, Default)]
-pub struct Times {
-    /// Of requests that were answered right.
-    pub answered: Histogram,
-    /// Of those that were not observed from beginning to end.
-    pub censored: Censored,
+/// Latencies of one server under one load.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Latency {
+    /// Requests that were answered correctly.
+    pub count: u64,
+    /// Requests that were not: in flight or waiting when a window closed, or failed. They count in
+    /// percentiles and the maximum at the age at which they were last seen.
+    pub unanswered: u64,
+    /// The rate at which requests were due; `None` at saturation.
+    pub rate: Option<f64>,
+    /// Mean of those that were answered, in milliseconds.
+    pub mean: Option<Figure>,
+    /// Standard deviation of those that were answered, in milliseconds.
+    pub stdev: Option<Figure>,
+    /// Half are shorter, in milliseconds.
+    pub p50: Option<Figure>,
+    /// 90 % are shorter, in milliseconds.
+    pub p90: Option<Figure>,
+    /// 99 % are shorter, in milliseconds; `None` where there are too few samples to know it.
+    pub p99: Option<Figure>,
+    /// 99.9 % are shorter, in milliseconds; `None` where there are too few samples to know it.
+    pub p999: Option<Figure>,
+    /// The longest, in milliseconds.
+    pub max: Option<Figure>,
+    /// Points of the percentile curve: the share, and the milliseconds that it does not exceed.
+    /// They end where there are too few samples.
+    pub points: Vec<(f64, f64)>,
 }
 
-impl Times {
-    /// All of these together.
-    pub fn merged<'a>(parts: impl IntoIterator<Item = (&'a Histogram, &'a Censored)>) -> Self {
-        let mut all = Self::default();
-        for (answered, censored) in parts {
-            all.answered.merge(answered);
-            all.censored.merge(censored);
-        }
-        all
-    }
-
-    /// Their distribution.
+impl Latency {
+    /// The latencies of times that were measured at this concurrency.
     #[must_use]
-    pub fn survival(&self) -> Survival {
-        Survival::new(&self.answered, &self.censored)
+    pub fn of(times: &Times, concurrency: Concurrency) -> Self {
+        let rate = concurrency.rate;
+        let survival = times.survival();
+        if survival.is_empty() {
+            return Self { rate, ..Self::default() };
+        }
+        let at = |q: f64| known(&survival, q, concurrency).map(percentile);
+        let answered = &times.answered;
+        let of_answered = |ns: f64| (!answered.is_empty()).then(|| millis(ns / 1e6));
+        let curve = curve(&survival, concurrency).into_iter();
+        Self {
+            count: answered.len(),
+            unanswered: survival.len() - answered.len(),
+            rate,
+            mean: of_answered(answered.mean()),
+            stdev: of_answered(answered.stdev()),
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: Some(percentile(survival.longest())),
+            points: curve.map(|(q, ns)| (rounded(q), rounded(ns as f64 / 1e6))).collect(),
+        }
     }
-}
-
-/// What times tell that were measured at this concurrency.
-#[must_use]
-pub fn latency(times: &Times, concurrency: Concurrency) -> Latency {
-    let rate = concurrency.rate;
-    let survival = times.survival();
-    if survival.is_empty() {
-        return Latency { rate, ..Latency::default() };
-    }
-    let at = |q: f64| known(&survival, q, concurrency).map(figure);
-    let answered = &times.answered;
-    let moment = |ns: f64| (!answered.is_empty()).then(|| millis(ns / 1e6));
-    Latency {
-        count: answered.len(),
-        unanswered: survival.len() - answered.len(),
-        rate,
-        mean: moment(answered.mean()),
-        stdev: moment(answered.stdev()),
-        p50: at(0.5),
-        p90: at(0.9),
-        p99: at(0.99),
-        p999: at(0.999),
-        max: Some(figure(survival.longest())),
-        points: points(&survival, concurrency),
-    }
-}
-
-/// The quantile `q`, if the samples are enough to tell it. A lower bound is told in any case: it
-/// says of these requests what is certain, and withholding it would hide that the server hung.
-#[must_use]
-pub fn known(times: &Survival, q: f64, concurrency: Concurrency) -> Option<Percentile> {
-    let found = times.quantile(q);
-    let is_told =
-        found.is_lower_bound || samples_suffice(times.len(), q, concurrency.delayed_by(found.ns));
-    is_told.then_some(found)
-}
-
-/// A percentile as a figure in milliseconds, with `≥` if it is a lower bound.
-#[must_use]
-pub fn figure(percentile: Percentile) -> Figure {
-    let figure = millis(percentile.ns as f64 / 1e6);
-    if percentile.is_lower_bound { figure.at_least() } else { figure }
-}
-
-/// Points of the percentile curve, five between each halving of the rest (as HdrHistogram's own
-/// plots have them), as far as the samples tell and no point is a lower bound.
-fn points(times: &Survival, concurrency: Concurrency) -> Vec<(f64, f64)> {
-    const PER_HALVING: u32 = 5;
-    let quantiles = (0..).map(|i| {
-        let (halvings, tick) = (i / PER_HALVING, i % PER_HALVING);
-        let rest = 0.5_f64.powi(halvings as i32);
-        1.0 - rest + rest / 2.0 * f64::from(tick) / f64::from(PER_HALVING)
-    });
-    quantiles
-        .take(200)
-        .map_while(|q| Some((q, known(times, q, concurrency)?)))
-        .take_while(|(_, found)| !found.is_lower_bound)
-        .map(|(q, found)| (rounded(q), rounded(found.ns as f64 / 1e6)))
-        .collect()
-}
-
-/// A figure's value or nothing, for tables.
-#[must_use]
-pub fn text(figure: Option<&Figure>) -> String {
-    figure.map_or_else(String::new, |f| f.text.clone())
 }
 
 #[cfg(test)]
@@ -112,27 +78,27 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_withheld() {
-        let latency = latency(&times(400, []), Concurrency::ONE);
+        let latency = Latency::of(&times(400, []), Concurrency::ONE);
         assert!(latency.p99.is_some());
         assert_eq!(latency.p999, None);
         let last = latency.points.last().unwrap();
         assert!(last.0 > 0.98 && last.0 < 0.991, "{last:?}");
         assert!(latency.points.windows(2).all(|w| w[0].0 < w[1].0));
         let stalls_together =
-            super::latency(&times(400, []), Concurrency { in_flight: 64, rate: None });
+            Latency::of(&times(400, []), Concurrency { in_flight: 64, rate: None });
         assert!(stalls_together.p50.is_some() && stalls_together.p99.is_none());
     }
 
     #[test]
     fn an_empty_histogram_tells_nothing() {
-        let latency = latency(&Times::default(), Concurrency { in_flight: 1, rate: Some(5.0) });
+        let latency = Latency::of(&Times::default(), Concurrency { in_flight: 1, rate: Some(5.0) });
         assert_eq!((latency.count, latency.p50, latency.points.len()), (0, None, 0));
     }
 
     #[test]
     fn a_percentile_that_rests_on_what_hangs_says_so() {
-        let latency = latency(&times(1_000, [1_200; 64]), Concurrency::ONE);
-        let text = |figure: &Option<Figure>| super::text(figure.as_ref());
+        let latency = Latency::of(&times(1_000, [1_200; 64]), Concurrency::ONE);
+        let text = |figure: &Option<Figure>| figure.as_ref().unwrap().text.clone();
         assert_eq!((text(&latency.p50), text(&latency.p99)), ("1.5 ms".into(), "≥ 1.2 s".into()));
         assert_eq!((latency.count, latency.unanswered), (1_000, 64));
         let max = latency.max.unwrap();
@@ -142,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_server_that_never_answers_has_lower_bounds_alone() {
-        let latency = latency(&times(0, [300; 64]), Concurrency::ONE);
+        let latency = Latency::of(&times(0, [300; 64]), Concurrency::ONE);
         assert_eq!((latency.count, latency.mean), (0, None));
         assert!(latency.p50.unwrap().text.starts_with("≥ 300"));
     }

@@ -1,116 +1,151 @@
-//! What somebody published, elsewhere and then, beside what was measured here.
-//!
-//! Only ratios travel between machines, so each figure is set against one of the same source, and
-//! what was measured against the same server here. What speaks against a figure stands with it.
+//! What was published elsewhere, beside what was measured here, in words.
 
-use hotlap_stats::Estimate;
+use serde::Serialize;
 
-use super::figure::{self, bare, ratio};
-use super::standing::{Standing, is_compared};
-use super::{Figure, Published, Table};
-use crate::record::{self, Run};
+use super::LoadResults;
+use super::figure::{Figure, bare, exactly, ratio};
+use crate::analysis::Analysis;
+use crate::analysis::published::{MeasuredRatio, ratio_here, ratio_then};
+use crate::model::{Published, Run};
+use crate::text::number;
 
-/// All that was published for a server under this load.
-#[must_use]
-pub fn published(run: &Run, standing: &Standing, server: usize) -> Vec<Published> {
-    let all = run.servers[server].published.iter().filter(|p| p.load == standing.load);
-    all.map(|then| beside(run, standing, server, then)).collect()
+/// What a source published, beside what was measured here.
+#[derive(Debug, Clone, Serialize)]
+pub struct PublishedView {
+    /// What it was called there.
+    pub called: String,
+    /// Requests per second, then.
+    pub requests_per_s: Figure,
+    /// Average, standard deviation and longest latency, then, in milliseconds.
+    pub latency_ms: Option<[f64; 3]>,
+    /// Memory, then, in MB.
+    pub memory_mb: Option<f64>,
+    /// CPU use, then, in per cent of one core.
+    pub cpu_percent: Option<f64>,
+    /// The year.
+    pub year: u32,
+    /// Where.
+    pub source: String,
+    /// On which machine.
+    pub machine: String,
+    /// How it was measured.
+    pub command: String,
+    /// The server that the ratios are relative to; empty where there is none.
+    pub relative_to: String,
+    /// Relative to that server, then.
+    pub ratio_then: Option<Figure>,
+    /// Relative to that server, here.
+    pub ratio_here: Option<Figure>,
+    /// `2016: 2.30× of puma · here: 4.10× [4.00, 4.20]`.
+    pub sentence: String,
+    /// Why it cannot be trusted; empty when nothing speaks against it.
+    pub doubt: String,
+    /// What speaks against all that its source published; empty when nothing does.
+    pub source_doubt: String,
+    /// Socket errors under overload, then: connect, read, write, timeout.
+    pub socket_errors: Option<[u64; 4]>,
 }
 
-fn beside(run: &Run, standing: &Standing, server: usize, then: &record::Published) -> Published {
-    let than = then.than.as_ref();
-    let ratio_then = than
-        .filter(|t| t.server != server)
-        .map(|t| ratio(&exactly(then.requests_per_s / t.requests_per_s)));
-    let compared = than
-        .map(|t| t.server)
-        .filter(|other| *other != server && is_compared(run, *other) && is_compared(run, server));
-    let ratio_here =
-        compared.and_then(|other| match standing.compared(&[(server, other)])[0].rate {
-            Some((effect, _)) => Some(ratio(&effect.ratio)),
-            None => bound(standing, server, other),
-        });
-    let name = than.map_or("", |t| run.servers[t.server].name.as_str());
-    let is_bound = |i: usize| standing.servers[i].is_bound;
-    let here = match (&ratio_here, compared) {
-        (Some(figure), _) => figure.full(),
-        (None, Some(other)) if is_bound(server) && is_bound(other) => {
-            "not to be told, as the generator was the limit of both".to_owned()
-        }
-        _ => "not measured".to_owned(),
-    };
-    let sentence = match (&ratio_then, than) {
-        (Some(r), _) => format!("{}: {} of {name} · here: {here}", then.year, r.text),
-        (None, Some(_)) => format!("{}: 1×, what the others are set against", then.year),
-        (None, None) => format!(
-            "{}: {} requests/s, set against nothing",
-            then.year,
-            figure::rate(then.requests_per_s)
-        ),
-    };
-    Published {
-        called: then.called.clone(),
-        requests_per_s: bare(then.requests_per_s, figure::grouped(then.requests_per_s.round(), 0)),
-        latency_ms: then.latency_ms,
-        memory_mb: then.memory_mb,
-        cpu_percent: then.cpu_percent,
-        year: then.year,
-        source: then.source.clone(),
-        machine: then.machine.clone(),
-        command: then.command.clone(),
-        than: name.to_owned(),
-        ratio_then,
-        ratio_here,
-        sentence,
-        doubt: then.doubt.clone(),
-        source_doubt: then.source_doubt.clone(),
-        socket_errors: then.socket_errors,
+impl PublishedView {
+    /// All that was published for a server under this load.
+    pub(super) fn all_of<'a>(
+        run: &'a Run,
+        analysis: &'a Analysis,
+        server: usize,
+    ) -> impl Iterator<Item = Self> + 'a {
+        let all = run.servers[server].published.iter().filter(|p| p.load == analysis.load);
+        all.map(move |then| Self::of(run, analysis, server, then))
     }
-}
 
-fn exactly(value: f64) -> Estimate {
-    Estimate { value, low: f64::NAN, high: f64::NAN }
-}
+    fn of(run: &Run, analysis: &Analysis, server: usize, then: &Published) -> Self {
+        let base = then.than.as_ref();
+        let relative_to = base.map_or("", |base| run.servers[base.server].name.as_str());
+        let ratio_then = ratio_then(server, then).map(|value| ratio(&exactly(value)));
+        let here = ratio_here(run, analysis, server, then);
+        let bound =
+            |sign: &str, value: f64| bare(value, format!("{sign} {}", ratio(&exactly(value)).text));
+        let ratio_here = match here {
+            MeasuredRatio::Known(estimate) => Some(ratio(&estimate)),
+            MeasuredRatio::AtLeast(value) => Some(bound("≥", value)),
+            MeasuredRatio::AtMost(value) => Some(bound("≤", value)),
+            MeasuredRatio::Limited | MeasuredRatio::Unknown => None,
+        };
+        let here = match (&ratio_here, here) {
+            (Some(figure), _) => figure.full(),
+            (None, MeasuredRatio::Limited) => {
+                "not to be told, as the generator was the limit of both".to_owned()
+            }
+            _ => "not measured".to_owned(),
+        };
+        let sentence = match (&ratio_then, base) {
+            (Some(r), _) => format!("{}: {} of {relative_to} · here: {here}", then.year, r.text),
+            (None, Some(_)) => format!("{}: 1×, what the others are set against", then.year),
+            (None, None) => format!(
+                "{}: {} requests/s, set against nothing",
+                then.year,
+                number::rate(then.requests_per_s)
+            ),
+        };
+        let requests = number::grouped(then.requests_per_s.round(), 0);
+        Self {
+            called: then.called.clone(),
+            requests_per_s: bare(then.requests_per_s, requests),
+            latency_ms: then.latency_ms,
+            memory_mb: then.memory_mb,
+            cpu_percent: then.cpu_percent,
+            year: then.year,
+            source: then.source.clone(),
+            machine: then.machine.clone(),
+            command: then.command.clone(),
+            relative_to: relative_to.to_owned(),
+            ratio_then,
+            ratio_here,
+            sentence,
+            doubt: then.doubt.clone(),
+            source_doubt: then.source_doubt.clone(),
+            socket_errors: then.socket_errors,
+        }
+    }
 
-/// What a server's ratio to another is at least, or at most, where the generator was the limit of
-/// one of the two.
-fn bound(standing: &Standing, server: usize, other: usize) -> Option<Figure> {
-    let (server, other) = (&standing.servers[server], &standing.servers[other]);
-    let sign = match (server.is_bound, other.is_bound) {
-        (true, false) => "≥",
-        (false, true) => "≤",
-        _ => return None,
-    };
-    let value = server.rate.as_ref()?.value / other.rate.as_ref()?.value;
-    Some(bare(value, format!("{sign} {}", ratio(&exactly(value)).text)))
+    /// The sentence, and what speaks against it.
+    #[must_use]
+    pub fn sentence_with_doubt(&self) -> String {
+        match self.doubt.is_empty() {
+            true => self.sentence.clone(),
+            false => format!("{} · doubt: {}", self.sentence, self.doubt),
+        }
+    }
 }
 
 /// What one source published for the servers of a table.
 #[derive(Debug)]
-pub struct Page<'a> {
+pub struct Source<'a> {
     /// One of its rows, for what all of them share.
-    pub any: &'a Published,
-    /// Whose, and what.
-    pub rows: Vec<(&'a str, &'a Published)>,
+    pub any: &'a PublishedView,
+    /// The servers, and what was published for each.
+    pub rows: Vec<(&'a str, &'a PublishedView)>,
 }
 
-/// What was published for the servers of a table, source by source.
-#[must_use]
-pub fn pages(table: &Table) -> Vec<Page<'_>> {
-    let mut pages: Vec<Page> = Vec::new();
-    for row in &table.rows {
-        for then in &row.published {
-            let of = |p: &Published| (p.source.clone(), p.machine.clone(), p.command.clone());
-            match pages.iter_mut().find(|page| of(page.any) == of(then)) {
-                Some(page) => page.rows.push((&row.name, then)),
-                None => pages.push(Page { any: then, rows: vec![(&row.name, then)] }),
+impl LoadResults {
+    /// What was published for the servers of this table, source by source.
+    #[must_use]
+    pub fn sources(&self) -> Vec<Source<'_>> {
+        let mut sources: Vec<Source> = Vec::new();
+        for row in &self.rows {
+            for then in &row.published {
+                let key =
+                    |p: &PublishedView| (p.source.clone(), p.machine.clone(), p.command.clone());
+                match sources.iter_mut().find(|source| key(source.any) == key(then)) {
+                    Some(source) => source.rows.push((&row.name, then)),
+                    None => sources.push(Source { any: then, rows: vec![(&row.name, then)] }),
+                }
             }
         }
+        sources
     }
-    pages
 }
 
-impl Page<'_> {
+impl Source<'_> {
     /// On which machine and how, and what speaks against all of it, in parts.
     #[must_use]
     pub fn circumstances(&self) -> Vec<String> {
@@ -120,16 +155,5 @@ impl Page<'_> {
         };
         let parts = [self.any.machine.clone(), self.any.command.clone(), doubt];
         parts.into_iter().filter(|part| !part.is_empty()).collect()
-    }
-}
-
-impl Published {
-    /// The sentence, and what speaks against it.
-    #[must_use]
-    pub fn said(&self) -> String {
-        match self.doubt.is_empty() {
-            true => self.sentence.clone(),
-            false => format!("{} · doubt: {}", self.sentence, self.doubt),
-        }
     }
 }

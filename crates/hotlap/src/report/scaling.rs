@@ -1,142 +1,106 @@
-//! How a server scales: its requests/s over the number of its threads, or under loads that differ
-//! in one number only.
+//! How servers scale, in words.
 
-use super::figure::rounded;
-use super::{Figure, ScalePoint, Scaling, Table};
-use crate::record::{Load, Run};
+use serde::Serialize;
 
-/// A number of a load, and what it is called.
-type Parameter = (&'static str, fn(&Load) -> usize);
+use super::figure::{Figure, per_second};
+use super::loads::load_title;
+use crate::analysis::Analysis;
+use crate::analysis::scaling::{Curve, CurvePoint, Parameter, curves};
+use crate::model::{Load, Run};
+use crate::text::number::rounded;
 
-const PARAMETERS: [Parameter; 3] = [
-    ("connections", |l| l.connections),
-    ("requests in flight on each connection", |l| l.pipeline),
-    ("generator threads", |l| l.threads),
-];
-
-/// One place on a curve: which table, which row, and its value.
-type Spot<'a> = (usize, &'a str, usize);
-
-/// One curve a server; none where neither threads nor loads form a scale.
-#[must_use]
-pub fn scaling(run: &Run, tables: &[Table]) -> Vec<Scaling> {
-    let families = families(run);
-    if !families.is_empty() {
-        let per_load = |load: usize| {
-            families.iter().map(move |f| f.iter().map(|&(name, n)| (load, name, n)).collect())
-        };
-        return (0..tables.len())
-            .flat_map(per_load)
-            .map(|spots: Vec<Spot>| curve(run, "threads", &spots, tables))
-            .collect();
-    }
-    let Some((parameter, of)) = varied(&run.loads) else { return Vec::new() };
-    let mut order: Vec<usize> = (0..run.loads.len()).collect();
-    order.sort_by_key(|&load| of(&run.loads[load]));
-    let names = tables.first().into_iter().flat_map(|t| &t.rows).map(|r| r.name.as_str());
-    names
-        .map(|name| {
-            let spots: Vec<Spot> =
-                order.iter().map(|&load| (load, name, of(&run.loads[load]))).collect();
-            curve(run, parameter, &spots, tables)
-        })
-        .collect()
+/// How one server scales.
+#[derive(Debug, Clone, Serialize)]
+pub struct Scaling {
+    /// Name of the server.
+    pub server: String,
+    /// What differs between the loads: `connections`.
+    pub parameter: String,
+    /// The values, the least first.
+    pub points: Vec<ScalePoint>,
+    /// How it scales, in one sentence.
+    pub sentence: String,
 }
 
-/// Servers that differ in their number of threads alone: their names, the fewest threads first.
-fn families(run: &Run) -> Vec<Vec<(&str, usize)>> {
-    let mut families: Vec<(&str, Vec<(&str, usize)>)> = Vec::new();
-    for server in run.servers.iter().filter(|s| s.retired.is_none()) {
-        let Some(cpus) = server.part.cpus else { continue };
-        let member = (server.name.as_str(), cpus);
-        match families.iter_mut().find(|(base, _)| *base == server.part.base) {
-            Some((_, members)) => members.push(member),
-            None => families.push((&server.part.base, vec![member])),
+/// One server under one of the loads that it scales over.
+#[derive(Debug, Clone, Serialize)]
+pub struct ScalePoint {
+    /// Which load, as an index.
+    pub load: usize,
+    /// How many of what differs.
+    pub at: u64,
+    /// Correct responses per second.
+    pub requests_per_s: Option<Figure>,
+    /// What it would be if it grew in proportion from the least value.
+    pub ideal: Option<f64>,
+    /// How much of the proportion the step from the value before it gives: 1 is all.
+    pub efficiency: Option<f64>,
+    /// What limits it: more threads than cores; else empty.
+    pub note: String,
+}
+
+impl Scaling {
+    /// One curve a server; none where neither threads nor loads form a scale.
+    pub(super) fn all_of(run: &Run, analyses: &[Analysis]) -> Vec<Self> {
+        curves(run, analyses).iter().map(|curve| Self::of(run, curve)).collect()
+    }
+
+    fn of(run: &Run, curve: &Curve) -> Self {
+        let server = &run.servers[curve.server];
+        let parameter = parameter_words(curve.parameter);
+        let points: Vec<ScalePoint> = curve.points.iter().map(ScalePoint::of).collect();
+        let load = points.first().map_or(0, |point| point.load);
+        let all: Vec<&Load> = run.loads.iter().collect();
+        let under = match curve.parameter == Parameter::Threads && all.len() > 1 {
+            true => format!(" ({})", load_title(&run.loads[load], &all)),
+            false => String::new(),
+        };
+        let name = if server.part.base.is_empty() { &server.name } else { &server.part.base };
+        Self {
+            server: server.name.clone(),
+            parameter: parameter.to_owned(),
+            sentence: format!("{name}{under} over {parameter}: {}.", words(&points)),
+            points,
         }
     }
-    let mut families: Vec<_> =
-        families.into_iter().map(|(_, m)| m).filter(|m| m.len() > 1).collect();
-    families.iter_mut().for_each(|members| members.sort_by_key(|(_, cpus)| *cpus));
-    families
 }
 
-fn varied(loads: &[Load]) -> Option<Parameter> {
-    let differs = |(_, of): &Parameter| loads.iter().any(|l| of(l) != of(&loads[0]));
-    let mut varied = PARAMETERS.into_iter().filter(differs);
-    let (one, others) = (varied.next()?, varied.next());
-    let alike = loads.iter().all(|l| {
-        (l.keep_alive, &l.request, l.rate)
-            == (loads[0].keep_alive, &loads[0].request, loads[0].rate)
-    });
-    (alike && others.is_none()).then_some(one)
-}
-
-/// How many threads the servers have cores for.
-fn cores(run: &Run) -> usize {
-    match run.schedule.server_cpus.len() {
-        0 => run.host.cores as usize,
-        pinned => pinned,
+impl ScalePoint {
+    fn of(point: &CurvePoint) -> Self {
+        let figure = point.rate.as_ref().map(per_second);
+        Self {
+            load: point.load,
+            at: point.at as u64,
+            requests_per_s: match point.generator_limited {
+                true => figure.as_ref().map(Figure::at_least),
+                false => figure,
+            },
+            ideal: point.ideal.map(rounded),
+            efficiency: point.efficiency.map(rounded),
+            note: point.beyond_cores.map_or_else(String::new, beyond_cores),
+        }
     }
 }
 
-/// What is to be told of a server that is told to use so many cores; empty where it has them.
-#[must_use]
-pub fn beyond(run: &Run, cpus: usize) -> String {
-    match cores(run) {
-        0 => String::new(),
-        cores if cpus <= cores => String::new(),
+fn parameter_words(parameter: Parameter) -> &'static str {
+    match parameter {
+        Parameter::Threads => "threads",
+        Parameter::Connections => "connections",
+        Parameter::Pipeline => "requests in flight on each connection",
+        Parameter::GeneratorThreads => "generator threads",
+    }
+}
+
+/// That a server has more threads than these cores.
+pub(super) fn beyond_cores(cores: usize) -> String {
+    match cores {
         1 => "more threads than cores: the servers have one here".to_owned(),
         cores => format!("more threads than cores: the servers have {cores} here"),
     }
 }
 
-/// The ideal is a straight line through nothing and the least value.
-fn curve(run: &Run, parameter: &str, spots: &[Spot], tables: &[Table]) -> Scaling {
-    let row = |(load, name, _): &Spot| {
-        let mut rows = tables.get(*load)?.rows.iter();
-        rows.find(|r| r.name == *name)
-    };
-    // Between two of which one is a lower bound nothing is known to grow.
-    let exactly = |spot: &Spot| row(spot).filter(|r| !r.is_bound)?.requests_per_s.as_ref();
-    let least = spots.first().and_then(|spot| Some((spot.2 as f64, exactly(spot)?.value)));
-    let mut points: Vec<ScalePoint> = Vec::new();
-    let mut before: Option<&Spot> = None;
-    for spot in spots {
-        let requests_per_s = row(spot).and_then(|r| match r.is_bound {
-            true => r.requests_per_s.as_ref().map(Figure::at_least),
-            false => r.requests_per_s.clone(),
-        });
-        let step = before.replace(spot).and_then(|before| {
-            let grown = exactly(spot)?.value / exactly(before)?.value;
-            Some(rounded(grown / (spot.2 as f64 / before.2 as f64)))
-        });
-        points.push(ScalePoint {
-            load: spot.0,
-            at: spot.2 as u64,
-            requests_per_s,
-            ideal: least.map(|(at, rate)| rounded(rate / at * spot.2 as f64)),
-            efficiency: step.filter(|e| e.is_finite()),
-            note: if parameter == "threads" { beyond(run, spot.2) } else { String::new() },
-        });
-    }
-    let server = spots.first().map_or("", |(_, name, _)| name);
-    let base = run.servers.iter().find(|s| s.name == server).map_or("", |s| &s.part.base);
-    let load = spots.first().map_or(0, |spot| spot.0);
-    let under = match parameter == "threads" && run.loads.len() > 1 {
-        true => format!(" ({})", tables[load].title),
-        false => String::new(),
-    };
-    let called = if base.is_empty() { server } else { base };
-    Scaling {
-        server: server.to_owned(),
-        parameter: parameter.to_owned(),
-        sentence: format!("{called}{under} over {parameter}: {}.", said(&points)),
-        points,
-    }
-}
-
-/// `1: 5,000 · 2: 9,500 (95 % of twice) · 4: …`.
-fn said(points: &[ScalePoint]) -> String {
+/// `1: 5,000 · 2: 9,500 (95 % of proportion) · 4: …`.
+fn words(points: &[ScalePoint]) -> String {
     let one = |point: &ScalePoint| {
         let rate = point.requests_per_s.as_ref().map_or("not measured", |f| f.text.as_str());
         let mut more: Vec<String> = Vec::new();

@@ -1,48 +1,43 @@
-//! What the stress of some servers found, finished for printing.
+//! How servers bore overload, slow clients and malformed input, in words.
 //!
-//! Apart from the tables because nothing is compared between servers, and what counts is a verdict
-//! a scenario, not a figure with an interval. The renderers below lay out what is here and compute
-//! nothing.
+//! Nothing is compared between servers here: each scenario has a verdict of its own, not a figure
+//! with an interval.
 
-pub mod html;
-pub mod markdown;
-pub mod terminal;
-
-use hotlap_harness::stress::{
+use hotlap_bench::stress::{
     ERRORS, Fate, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed, P99_LEAST_NS, P99_TIMES, PACE, Pace,
     Subject, THREADS_LEAST, THREADS_TIMES, Trial, Verdict, words,
 };
 use serde::Serialize;
 
-use super::figure;
-use crate::record::{Retired, Run};
+use crate::model::{Run, ServerFailure};
+use crate::text::number;
 
 /// Everything that is said of a stress.
 #[derive(Debug, Clone, Serialize)]
 pub struct Stress {
     /// How it was done, in parts.
     pub title: Vec<String>,
-    /// Who came, a scenario each: its name, and who that is.
+    /// The scenarios: name and description.
     pub scenarios: Vec<(String, String)>,
     /// What the verdicts mean, a line each.
     pub rules: Vec<String>,
     /// The servers, in the order in which they were tried.
-    pub servers: Vec<Stressed>,
+    pub servers: Vec<StressedServer>,
     /// A sentence a server.
     pub sentences: Vec<String>,
 }
 
 /// One server.
 #[derive(Debug, Clone, Serialize)]
-pub struct Stressed {
+pub struct StressedServer {
     /// What tables call it.
     pub name: String,
     /// What really ran.
     pub version: String,
     /// A line a scenario.
-    pub lines: Vec<Line>,
+    pub lines: Vec<ScenarioResult>,
     /// Why there is no more, if there is not.
-    pub retired: Option<Retired>,
+    pub failure: Option<ServerFailure>,
     /// What should be told.
     pub notes: Vec<String>,
     /// Its socket errors under overload as they were published: `2016: 38 read, 21 write`.
@@ -53,7 +48,7 @@ pub struct Stressed {
 
 /// One scenario of one server.
 #[derive(Debug, Clone, Serialize)]
-pub struct Line {
+pub struct ScenarioResult {
     /// Its name.
     pub scenario: String,
     /// `well`, `suffered`, `scarred`, `hurt` or `down`.
@@ -77,10 +72,10 @@ pub struct Line {
     /// What speaks against it.
     pub reasons: Vec<String>,
     /// The last lines that it printed, if it ended.
-    pub last_words: Vec<String>,
+    pub log_tail: Vec<String>,
 }
 
-impl Line {
+impl ScenarioResult {
     /// Its cells in the order of every table: the scenario, the verdict, the figures.
     #[must_use]
     pub fn figures(&self) -> [&str; 10] {
@@ -104,7 +99,8 @@ impl Stress {
     #[must_use]
     pub fn of(run: &Run) -> Option<Self> {
         let good = run.stress.first()?.good;
-        let servers: Vec<Stressed> = run.stress.iter().map(|s| Stressed::of(run, s)).collect();
+        let servers: Vec<StressedServer> =
+            run.stress.iter().map(|s| StressedServer::of(run, s)).collect();
         let mut scenarios: Vec<(String, String)> = Vec::new();
         for trial in run.stress.iter().flat_map(|s| &s.trials) {
             if !scenarios.iter().any(|(name, _)| *name == trial.scenario) {
@@ -128,8 +124,8 @@ impl Stress {
     /// Whether each server could be tried, and stands at the end of every scenario.
     #[must_use]
     pub fn all_stand(&self) -> bool {
-        let stands = |s: &Stressed| {
-            s.retired.is_none() && s.measured.iter().all(|t| t.judgement.verdict != Verdict::Down)
+        let stands = |s: &StressedServer| {
+            s.failure.is_none() && s.measured.iter().all(|t| t.judgement.verdict != Verdict::Down)
         };
         self.servers.iter().all(stands)
     }
@@ -144,15 +140,15 @@ impl Stress {
     }
 }
 
-impl Stressed {
+impl StressedServer {
     fn of(run: &Run, subject: &Subject) -> Self {
         let server = run.servers.iter().find(|s| s.name == subject.name);
         let published = server.into_iter().flat_map(|s| &s.published);
         Self {
             name: subject.name.clone(),
             version: subject.version.clone(),
-            lines: subject.trials.iter().map(Line::of).collect(),
-            retired: subject.retired.as_ref().map(Retired::from),
+            lines: subject.trials.iter().map(ScenarioResult::of).collect(),
+            failure: subject.failure.clone(),
             notes: subject.notes.clone(),
             published: published
                 .filter_map(|p| Some(format!("{}: {}", p.year, socket_errors(p.socket_errors?))))
@@ -168,7 +164,7 @@ fn socket_errors([connect, read, write, timeout]: [u64; 4]) -> String {
     let some: Vec<String> = kinds
         .iter()
         .filter(|(count, _)| *count > 0)
-        .map(|(count, kind)| format!("{} {kind}", figure::count(*count)))
+        .map(|(count, kind)| format!("{} {kind}", number::count(*count)))
         .collect();
     if some.is_empty() { "none".to_owned() } else { some.join(", ") }
 }
@@ -188,31 +184,31 @@ fn by_kind(pace: &Pace) -> String {
     kinds.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
     kinds.extend((pace.unanswered > 0).then_some((pace.unanswered, "unanswered at the end")));
     let said: Vec<String> =
-        kinds.iter().map(|(count, kind)| format!("{} × {kind}", figure::count(*count))).collect();
+        kinds.iter().map(|(count, kind)| format!("{} × {kind}", number::count(*count))).collect();
     if said.is_empty() { "none".to_owned() } else { said.join(", ") }
 }
 
-impl Line {
+impl ScenarioResult {
     fn of(trial: &Trial) -> Self {
         let Observed { before, during, fate, held, recovered_ms, others, .. } = &trial.observed;
         let fair = during.requests_per_s * trial.observed.crowding.max(1.0);
         let share = fair / before.requests_per_s.max(f64::MIN_POSITIVE) * 100.0;
-        let ms = |ns: u64| figure::time(ns as f64 / 1e6);
+        let ms = |ns: u64| number::time(ns as f64 / 1e6);
         let p99 = match (before.p99_ns, during.p99_ns) {
             (_, 0) => "–".to_owned(),
             (then, now) => format!("{} → {}", ms(then), ms(now)),
         };
-        let mb = |bytes: u64| figure::grouped(bytes as f64 / 1e6, 0);
+        let mb = |bytes: u64| number::grouped(bytes as f64 / 1e6, 0);
         Self {
             scenario: trial.scenario.clone(),
             verdict: trial.judgement.verdict.as_str(),
-            of_fair_share: format!("{} %", figure::grouped(share, 0)),
+            of_fair_share: format!("{} %", number::grouped(share, 0)),
             p99,
-            errors: figure::count(during.failed()),
+            errors: number::count(during.failed()),
             others: match (fate, others) {
                 (Some(fate), _) => told(fate),
                 (None, Some(others)) => {
-                    format!("{} requests/s", figure::rate(others.requests_per_s))
+                    format!("{} requests/s", number::rate(others.requests_per_s))
                 }
                 (None, None) => String::new(),
             },
@@ -224,9 +220,9 @@ impl Line {
             threads: held.map_or_else(String::new, |[first, middle, last]| {
                 format!("{} → {} → {}", first.threads, middle.threads, last.threads)
             }),
-            recovered: recovered_ms.map_or_else(|| "never".to_owned(), figure::time),
+            recovered: recovered_ms.map_or_else(|| "never".to_owned(), number::time),
             reasons: trial.judgement.reasons.iter().map(ToString::to_string).collect(),
-            last_words: trial.last_words.clone(),
+            log_tail: trial.log_tail.clone(),
         }
     }
 }
@@ -242,12 +238,12 @@ fn told(fate: &Fate) -> String {
     ];
     let parts = answered.into_iter().chain(rest).filter(|(count, _)| *count > 0);
     let parts: Vec<String> =
-        parts.map(|(count, what)| format!("{} {what}", figure::count(count))).collect();
+        parts.map(|(count, what)| format!("{} {what}", number::count(count))).collect();
     parts.join(", ")
 }
 
 /// One server in a sentence; none if there is nothing to say.
-fn sentence(server: &Stressed) -> Option<String> {
+fn sentence(server: &StressedServer) -> Option<String> {
     let all = server.lines.len();
     let well = server.lines.iter().filter(|l| l.verdict == Verdict::Well.as_str()).count();
     if all == 0 {
@@ -294,14 +290,14 @@ fn rules() -> Vec<String> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeMap;
 
-    use hotlap_harness::stress::{Held, judge};
+    use hotlap_bench::stress::{Held, judge};
     use hotlap_load::Failure;
     use hotlap_load::outcome::FailureCount;
 
-    use crate::record::{Host, Published, Question, Server, State};
+    use crate::model::{Host, Published, Question, Server, State};
 
     use super::*;
 
@@ -316,12 +312,12 @@ pub(super) mod tests {
             about: "somebody comes".to_owned(),
             judgement: judge(&observed),
             observed,
-            last_words: Vec::new(),
+            log_tail: Vec::new(),
         }
     }
 
     /// A server that bears garbage and does not bear idle clients.
-    pub(in crate::report::stress) fn report() -> Stress {
+    pub fn report() -> Stress {
         let held = |mb: u64, threads| Held { rss_bytes: mb * 1_000_000, threads };
         let garbage = Observed {
             before: pace(10_000.0, 1),
@@ -349,20 +345,20 @@ pub(super) mod tests {
             ..garbage.clone()
         };
         let mut idle = trial("2,000 idle", idle);
-        idle.last_words = vec!["too many open files".to_owned()];
+        idle.log_tail = vec!["too many open files".to_owned()];
         let subject = Subject {
             name: "go/net-http".to_owned(),
             version: "go1.24".to_owned(),
             good: 8,
             trials: vec![trial("garbage", garbage), idle],
-            retired: None,
+            failure: None,
             notes: Vec::new(),
         };
         Stress::of(&run(vec![subject])).unwrap()
     }
 
     /// Two servers under overload alone, one of which was published.
-    pub(in crate::report::stress) fn overload() -> Stress {
+    pub fn overload() -> Stress {
         let failures = [(Failure::Reset, 38), (Failure::Timeout, 2)];
         let failures = failures.map(|(failure, count)| FailureCount {
             failure,
@@ -383,7 +379,7 @@ pub(super) mod tests {
             version: String::new(),
             good: 8,
             trials: vec![trial("overload", observed(failures))],
-            retired: None,
+            failure: None,
             notes: Vec::new(),
         };
         let mut run = run(vec![subject("node", &failures), subject("go", &[])]);
@@ -396,19 +392,19 @@ pub(super) mod tests {
     fn server(name: &str) -> Server {
         Server {
             name: name.to_owned(),
-            role: crate::record::Role::Contestant,
+            role: crate::model::Role::Plain,
             command: String::new(),
             version: String::new(),
             about: String::new(),
             published: Vec::new(),
-            part: crate::record::Part::default(),
-            retired: None,
+            part: crate::model::Part::default(),
+            failure: None,
         }
     }
 
     fn run(stress: Vec<Subject>) -> Run {
         let schedule = serde_json::json!({
-            "heats": 0, "blocks": 0, "slice_ms": null, "budget_s": 0.0, "precision": null,
+            "restarts": 0, "rounds": 0, "slice_ms": null, "budget_s": 0.0, "precision": null,
             "server_cpus": [0], "generator_cpus": [1], "freeze": false
         });
         Run {

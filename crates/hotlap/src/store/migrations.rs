@@ -6,12 +6,13 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 /// What each version adds to the one before it; the first makes the tables.
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 6] = [
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
     include_str!("migrations/3.sql"),
     include_str!("migrations/4.sql"),
     include_str!("migrations/5.sql"),
+    include_str!("migrations/6.sql"),
 ];
 
 /// The version that this hotlap writes.

@@ -5,7 +5,7 @@ use rusqlite::{Row, Transaction, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::record::{Lap, Run, Server, Start, Subject};
+use crate::model::{Lap, Run, Server, Start, Subject};
 use crate::redact;
 
 /// Stores a run with its servers and none of its laps, under `number` or the next one that is free.
@@ -47,10 +47,10 @@ pub(super) fn put_start(tx: &Transaction, run: u64, start: &Start) -> rusqlite::
         params![
             run as i64,
             start.server as i64,
-            start.heat,
+            start.restart,
             start.ready_ms.unwrap_or(0.0),
-            start.badges.0,
-            start.badges.1,
+            start.conformance.0,
+            start.conformance.1,
             start.rss_bytes.unwrap_or(0) as i64,
             json(&start.notes),
             json(&start.warmups),
@@ -81,7 +81,7 @@ fn put_server(tx: &Transaction, run: i64, place: usize, server: &Server) -> rusq
             server.version,
             server.about,
             (!server.published.is_empty()).then(|| json(&server.published)),
-            server.retired.as_ref().map(json),
+            server.failure.as_ref().map(json),
             json(&server.part),
         ],
     )
@@ -104,8 +104,8 @@ pub(super) fn put_lap(
             sequence as i64,
             lap.server as i64,
             lap.load as i64,
-            lap.heat,
-            lap.block,
+            lap.restart,
+            lap.round,
             lap.place,
             lap.rate,
             lap.at_ms as i64,
@@ -174,17 +174,17 @@ pub(super) fn read_server(row: &Row) -> rusqlite::Result<Server> {
         about: row.get("about")?,
         published: read_json_or_null(row, "published_json")?.unwrap_or_default(),
         part: read_json(row, "part_json")?,
-        retired: read_json_or_null(row, "retired_json")?,
+        failure: read_json_or_null(row, "failure_json")?,
     })
 }
 
 pub(super) fn read_start(row: &Row) -> rusqlite::Result<Start> {
     Ok(Start {
         server: unsigned(row, "server")? as usize,
-        heat: row.get("heat")?,
+        restart: row.get("restart")?,
         // Neither is 0 where it is known.
         ready_ms: Some(row.get("ready_ms")?).filter(|ms| *ms > 0.0),
-        badges: (row.get("passed")?, row.get("made")?),
+        conformance: (row.get("passed")?, row.get("made")?),
         rss_bytes: Some(unsigned(row, "rss_bytes")?).filter(|bytes| *bytes > 0),
         notes: read_json(row, "notes_json")?,
         warmups: read_json(row, "warmups_json")?,
@@ -207,8 +207,8 @@ pub(super) fn read_lap(row: &Row, times: bool) -> rusqlite::Result<Lap> {
     Ok(Lap {
         server: unsigned(row, "server")? as usize,
         load: unsigned(row, "load")? as usize,
-        heat: row.get("heat")?,
-        block: row.get("block")?,
+        restart: row.get("restart")?,
+        round: row.get("round")?,
         place: row.get("place")?,
         rate: row.get("rate")?,
         at_ms: unsigned(row, "at_ms")?,
@@ -234,7 +234,7 @@ pub(super) fn read_lap(row: &Row, times: bool) -> rusqlite::Result<Lap> {
         backend: row.get("backend")?,
         generator: (unsigned(row, "generator_cpu_ns")?, row.get("generator_busy")?),
         usage: read_json_or_null(row, "usage_json")?,
-        failed: read_json(row, "failed_json")?,
+        failed: read_json(row, "violations_json")?,
     })
 }
 

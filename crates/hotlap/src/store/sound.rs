@@ -1,7 +1,7 @@
 //! Whether what was read makes a run: a value that a damaged disk or another program changed is an
 //! error when it is read, and neither a panic nor a figure later.
 
-use crate::record::Run;
+use crate::model::Run;
 
 /// The highest count that is believed, of requests, bytes, nanoseconds and so on: two thousand of
 /// them still add up within 64 bits.

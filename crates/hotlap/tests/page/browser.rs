@@ -9,7 +9,8 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use hotlap::report::{Form, Report};
+use hotlap::render::{Format, render};
+use hotlap::report::Report;
 use serde_json::{Value, json};
 
 use super::EVIL;
@@ -125,7 +126,7 @@ impl Browser {
 
     fn click(&self, css: &str) {
         let element = self.element(css);
-        self.run(&format!("document.querySelector({css:?}).scrollIntoView({{block:'center'}})"));
+        self.run(&format!("document.querySelector({css:?}).scrollIntoView({{round:'center'}})"));
         self.post(&format!("/element/{element}/click"), &json!({}));
     }
 
@@ -217,7 +218,7 @@ fn the_page_sorts_points_hides_and_copies_and_asks_nothing_of_anybody() {
     scene.names[3] = EVIL.to_owned();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("page.html");
-    std::fs::write(&path, Report::of(&scene.run()).render(Form::Html)).unwrap();
+    std::fs::write(&path, render(&Report::of(&scene.run()), Format::Html)).unwrap();
     browser.show(&path);
 
     sorts(&browser);
@@ -239,7 +240,7 @@ fn on_a_phone_nothing_is_wider_than_the_window() {
     };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("page.html");
-    std::fs::write(&path, Report::of(&Scene::of(9).run()).render(Form::Html)).unwrap();
+    std::fs::write(&path, render(&Report::of(&Scene::of(9).run()), Format::Html)).unwrap();
     let frame = folder.path().join("frame.html");
     let inner = "<iframe src='page.html' style='width:390px;height:800px;border:0'></iframe>";
     std::fs::write(&frame, inner).unwrap();
@@ -276,7 +277,7 @@ fn sorts(browser: &Browser) {
 fn points(browser: &Browser) {
     // A scroll hides what is told, and its event comes with the frame after it.
     browser.wait(
-        "document.querySelector('figure').scrollIntoView({block:'center'});\
+        "document.querySelector('figure').scrollIntoView({round:'center'});\
          requestAnimationFrame(() => requestAnimationFrame(arguments[0]))",
     );
     let place = browser.run(
@@ -328,7 +329,7 @@ fn tells_each_lap(browser: &Browser) {
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    assert_eq!(browser.text(rows), "216", "6 entrants, 3 heats, 6 blocks, twice in each");
+    assert_eq!(browser.text(rows), "216", "6 participants, 3 restarts, 6 rounds, twice in each");
     browser.run(
         "const s = document.querySelector('#each select'); s.value = '3';\
          s.dispatchEvent(new Event('change'))",

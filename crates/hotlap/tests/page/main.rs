@@ -7,15 +7,16 @@ mod scenes;
 
 use std::time::Duration;
 
-use hotlap::record::Question;
-use hotlap::report::{Form, Report};
-use hotlap_harness::scripted::Script;
+use hotlap::model::Question;
+use hotlap::render::{Format, render};
+use hotlap::report::Report;
+use hotlap_bench::scripted::Script;
 use scenes::Scene;
 
 const EVIL: &str = "</script><script>alert('1')</script>";
 
 fn page(name: &str, scene: &Scene) -> String {
-    let page = Report::of(&scene.run()).render(Form::Html);
+    let page = render(&Report::of(&scene.run()), Format::Html);
     if let Some(folder) = std::env::var_os("HOTLAP_PAGES") {
         let path = std::path::Path::new(&folder).join(format!("{name}.html"));
         std::fs::write(path, &page).unwrap();
@@ -118,7 +119,7 @@ fn a_run_that_was_interrupted_says_so() {
 
 #[test]
 fn a_ladder_is_drawn_as_steps() {
-    let page = page("ladder", &Scene { question: Question::Ladder, ..Scene::of(5) });
+    let page = page("layers", &Scene { question: Question::Layers, ..Scene::of(5) });
     let charts = charts(&page);
     assert!(
         charts.contains(&"The ladder") && charts.contains(&"What each step costs"),

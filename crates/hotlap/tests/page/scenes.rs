@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::record::{Host, Load, Published, Question, Run, Schedule, Server, State, Than};
-use hotlap::timekeeper::Timekeeper;
-use hotlap_harness::contract::{Contract, Name};
-use hotlap_harness::entrant::{self, Entrant, Launch, Role};
-use hotlap_harness::race::{Place, Race};
-use hotlap_harness::scripted::{Script, Scripted};
-use hotlap_harness::verify::Demand;
+use hotlap::model::{Host, Load, Published, Question, Run, Schedule, Server, State, Than};
+use hotlap::recorder::Recorder;
+use hotlap_bench::experiment::{Experiment, Place};
+use hotlap_bench::participant::{self, Participant, Role};
+use hotlap_bench::scripted::{Script, Scripted};
 use hotlap_load::outcome::Tick;
 use hotlap_load::plan::Reuse;
+use hotlap_servers::contract::{Contract, Name};
+use hotlap_servers::launch::Launch;
+use hotlap_servers::verify::Requirements;
 
 /// A run before it is held.
 pub struct Scene {
@@ -26,13 +27,13 @@ pub struct Scene {
     pub question: Question,
     /// Connections of each load.
     pub connections: Vec<usize>,
-    /// Heats and blocks.
+    /// Restarts and rounds.
     pub size: (u32, u32),
     /// When it is interrupted.
     pub interrupted_at: Option<Duration>,
     /// Whether figures were published for its servers.
     pub published: bool,
-    /// Whether a ceiling and a double take part.
+    /// Whether a ceiling and a control take part.
     pub company: bool,
 }
 
@@ -68,20 +69,21 @@ impl Scene {
 
     /// The run, held.
     pub fn run(&self) -> Run {
-        let race = self.race();
-        let scripts = (0..race.entrants.len()).map(|n| self.scripted(n)).collect();
-        let mut track = Scripted::new(scripts, race.loads.clone(), race.slice.expect("scripted"));
-        track.interrupted_at = self.interrupted_at;
+        let experiment = self.experiment();
+        let scripts = (0..experiment.participants.len()).map(|n| self.scripted(n)).collect();
+        let mut runner =
+            Scripted::new(scripts, experiment.loads.clone(), experiment.slice.expect("scripted"));
+        runner.interrupted_at = self.interrupted_at;
         let (mut exports, console) =
             (Exports::default(), Console { quiet: true, ..Console::plain(80) });
-        let keeper = Timekeeper::new(self.record(&race), None, &mut exports, &console).unwrap();
-        let mut run = keeper.keep(&race, &mut track).run;
+        let keeper = Recorder::new(self.record(&experiment), None, &mut exports, &console).unwrap();
+        let mut run = keeper.keep(&experiment, &mut runner).run;
         // As many ticks as a lap of half a second has, so that a page is as large as a real one.
         for lap in &mut run.laps {
             let Some(tick) = lap.series.first().copied() else { continue };
             let ticks = (0..5).map(|n| Tick {
                 answers: tick.answers / 5,
-                max_ns: tick.max_ns * (2 + (n * 7 + u64::from(lap.block)) % 5),
+                max_ns: tick.max_ns * (2 + (n * 7 + u64::from(lap.round)) % 5),
                 sum_ns: tick.sum_ns / 100 * (18 + n),
                 ..tick
             });
@@ -110,22 +112,22 @@ impl Scene {
         if n < self.names.len() { (self.script)(n, script) } else { script }
     }
 
-    fn race(&self) -> Race {
+    fn experiment(&self) -> Experiment {
         let mut cast: Vec<(String, Role)> = self
             .names
             .iter()
             .enumerate()
             .map(|(n, name)| {
-                let role = if n == 0 { Role::Reference } else { Role::Contestant };
+                let role = if n == 0 { Role::Reference } else { Role::Plain };
                 (name.clone(), role)
             })
             .collect();
         if self.company {
-            cast.push((format!("{} (again)", self.names[0]), Role::Double));
+            cast.push((format!("{} (again)", self.names[0]), Role::Control));
             cast.push(("ceiling".to_owned(), Role::Ceiling));
         }
-        let entrant = |(name, role): (String, Role)| Entrant {
-            start: entrant::Start::Launch(Launch {
+        let participant = |(name, role): (String, Role)| Participant {
+            start: participant::Origin::Launch(Launch {
                 argv: vec!["./serve".to_owned(), name.clone()],
                 env: [].into(),
                 cwd: PathBuf::from("."),
@@ -134,11 +136,11 @@ impl Scene {
             name,
             role,
             contract: Contract::of(Name::Hello, None),
-            demand: Demand::Stranger,
+            requirements: Requirements::Custom,
             counts: None,
             cpus: None,
         };
-        let load = |connections: &usize| entrant::Load {
+        let load = |connections: &usize| participant::Load {
             name: String::new(),
             connections: *connections,
             threads: 1,
@@ -147,24 +149,24 @@ impl Scene {
             request: 0,
             rate: None,
         };
-        Race {
-            entrants: cast.into_iter().map(entrant).collect(),
+        Experiment {
+            participants: cast.into_iter().map(participant).collect(),
             loads: self.connections.iter().map(load).collect(),
             budget: Duration::from_secs(60),
             precision: None,
-            heats: Some(self.size.0),
-            blocks: Some(self.size.1),
+            restarts: Some(self.size.0),
+            rounds: Some(self.size.1),
             slice: Some(Duration::from_millis(20)),
             paced: false,
             rate: None,
             seed: 7,
             from: Place::default(),
-            past: hotlap_harness::race::Past::default(),
+            past: hotlap_bench::experiment::Past::default(),
         }
     }
 
-    fn record(&self, race: &Race) -> Run {
-        let mut servers: Vec<Server> = race.entrants.iter().map(Server::from).collect();
+    fn record(&self, experiment: &Experiment) -> Run {
+        let mut servers: Vec<Server> = experiment.participants.iter().map(Server::from).collect();
         for (n, server) in servers.iter_mut().enumerate().filter(|_| self.published) {
             server.published = vec![Published {
                 requests_per_s: 40_000.0 / (1.0 + n as f64),
@@ -191,10 +193,10 @@ impl Scene {
             question: self.question,
             about: String::new(),
             contract: "hello".to_owned(),
-            seed: race.seed,
+            seed: experiment.seed,
             schedule: Schedule {
-                heats: self.size.0,
-                blocks: self.size.1,
+                restarts: self.size.0,
+                rounds: self.size.1,
                 slice_ms: Some(500.0),
                 probed: Vec::new(),
                 budget_s: 60.0,
@@ -212,7 +214,7 @@ impl Scene {
                 memory_bytes: 16_000_000_000,
                 ..Host::default()
             },
-            loads: race.loads.iter().map(Load::from).collect(),
+            loads: experiment.loads.iter().map(Load::from).collect(),
             servers,
             starts: Vec::new(),
             laps: Vec::new(),

@@ -8,40 +8,41 @@ use std::time::Duration;
 
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::record::{Host, Load, Question, Run, Schedule, Server, State};
+use hotlap::model::{Host, Load, Question, Run, Schedule, Server, State};
+use hotlap::recorder::{Kept, Recorder};
 use hotlap::store::Store;
-use hotlap::timekeeper::{Kept, Timekeeper};
-use hotlap_harness::contract::{Contract, Name};
-use hotlap_harness::entrant::{self, Entrant, Launch, Role};
-use hotlap_harness::race::{Place, Race};
-use hotlap_harness::scripted::{Script, Scripted};
-use hotlap_harness::stress::{Observed, Pace, Subject, Trial, judge};
-use hotlap_harness::verify::Demand;
+use hotlap_bench::experiment::{Experiment, Place};
+use hotlap_bench::participant::{self, Participant, Role};
+use hotlap_bench::scripted::{Script, Scripted};
+use hotlap_bench::stress::{Observed, Pace, Subject, Trial, judge};
 use hotlap_load::plan::Reuse;
+use hotlap_servers::contract::{Contract, Name};
+use hotlap_servers::launch::Launch;
+use hotlap_servers::verify::Requirements;
 
 /// A run as a test tells it.
 pub struct Scene {
-    pub race: Race,
+    pub experiment: Experiment,
     pub scripts: Vec<Script>,
     pub question: Question,
 }
 
 pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
-    let entrant = |(name, role, _): &(&str, Role, Script)| Entrant {
+    let participant = |(name, role, _): &(&str, Role, Script)| Participant {
         name: (*name).to_owned(),
         role: *role,
-        start: entrant::Start::Launch(Launch {
+        start: participant::Origin::Launch(Launch {
             argv: vec!["./serve".to_owned(), (*name).to_owned()],
             env: [].into(),
             cwd: PathBuf::from("."),
         }),
         contract: Contract::of(Name::Hello, None),
-        demand: Demand::Stranger,
+        requirements: Requirements::Custom,
         version: format!("{name} 1.0"),
         counts: None,
         cpus: None,
     };
-    let load = entrant::Load {
+    let load = participant::Load {
         name: String::new(),
         connections: 64,
         threads: 1,
@@ -51,26 +52,26 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
         rate: None,
     };
     Scene {
-        race: Race {
-            entrants: servers.iter().map(entrant).collect(),
+        experiment: Experiment {
+            participants: servers.iter().map(participant).collect(),
             loads: vec![load],
             budget: Duration::from_secs(60),
             precision: None,
-            heats: Some(3),
-            blocks: Some(6),
+            restarts: Some(3),
+            rounds: Some(6),
             slice: Some(Duration::from_millis(20)),
             paced: false,
             rate: None,
             seed: 7,
             from: Place::default(),
-            past: hotlap_harness::race::Past::default(),
+            past: hotlap_bench::experiment::Past::default(),
         },
         scripts: servers.iter().map(|s| s.2.clone()).collect(),
         question: Question::Compare,
     }
 }
 
-/// A script whose laps differ a little from one another, the same way in every block.
+/// A script whose laps differ a little from one another, the same way in every round.
 pub fn script(rate: f64, cost_ns: f64, megabytes: u64, wobble: &[f64]) -> Script {
     Script {
         rss_bytes: megabytes * 1_000_000,
@@ -87,9 +88,9 @@ pub fn three() -> Scene {
     let ceiling = script(123_100.0, 7_100.0, 1, &[0.02, -0.01, 0.0, 0.01, -0.02, 0.01, -0.01]);
     scene(&[
         ("go/net-http", Role::Reference, go),
-        ("node/http:cluster", Role::Contestant, node),
-        ("python3 app.py", Role::Contestant, python),
-        ("go/net-http (again)", Role::Double, double),
+        ("node/http:cluster", Role::Plain, node),
+        ("python3 app.py", Role::Plain, python),
+        ("go/net-http (again)", Role::Control, double),
         ("ceiling", Role::Ceiling, ceiling),
     ])
 }
@@ -107,10 +108,10 @@ pub fn record(scene: &Scene) -> Run {
         question: scene.question,
         about: String::new(),
         contract: "hello".to_owned(),
-        seed: scene.race.seed,
+        seed: scene.experiment.seed,
         schedule: Schedule {
-            heats: 3,
-            blocks: 6,
+            restarts: 3,
+            rounds: 6,
             slice_ms: Some(500.0),
             probed: Vec::new(),
             budget_s: 60.0,
@@ -128,8 +129,8 @@ pub fn record(scene: &Scene) -> Run {
             memory_bytes: 16_000_000_000,
             ..Host::default()
         },
-        loads: scene.race.loads.iter().map(Load::from).collect(),
-        servers: scene.race.entrants.iter().map(Server::from).collect(),
+        loads: scene.experiment.loads.iter().map(Load::from).collect(),
+        servers: scene.experiment.participants.iter().map(Server::from).collect(),
         starts: Vec::new(),
         laps: Vec::new(),
         absent: Vec::new(),
@@ -143,16 +144,16 @@ pub fn hold(scene: &Scene, store: Option<Store>) -> Kept {
 
 /// A run that is kept as the baseline of this name.
 pub fn hold_as(scene: &Scene, baseline: Option<String>, store: Option<Store>) -> Kept {
-    let mut track = Scripted::new(
+    let mut runner = Scripted::new(
         scene.scripts.clone(),
-        scene.race.loads.clone(),
-        scene.race.slice.expect("scripted"),
+        scene.experiment.loads.clone(),
+        scene.experiment.slice.expect("scripted"),
     );
     let (mut exports, console) =
         (Exports::default(), Console { quiet: true, ..Console::plain(80) });
     let keeper =
-        Timekeeper::new(Run { baseline, ..record(scene) }, store, &mut exports, &console).unwrap();
-    keeper.keep(&scene.race, &mut track)
+        Recorder::new(Run { baseline, ..record(scene) }, store, &mut exports, &console).unwrap();
+    keeper.keep(&scene.experiment, &mut runner)
 }
 
 /// A server that one scenario left well.
@@ -176,9 +177,9 @@ pub fn stressed(name: &str) -> Subject {
             about: "200 connections".to_owned(),
             judgement: judge(&observed),
             observed,
-            last_words: Vec::new(),
+            log_tail: Vec::new(),
         }],
-        retired: None,
+        failure: None,
         notes: Vec::new(),
     }
 }

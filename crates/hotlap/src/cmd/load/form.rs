@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use hotlap_harness::gate;
+use hotlap_bench::validity;
 use hotlap_load::plan::{Body, Pace, Plan, Reuse, Stop};
 use hotlap_load::{Failure, OpenLoop, Outcome, Phase};
 use hotlap_stats::{Censored, Concurrency, Histogram, Percentile, Survival, interval_log};
 use serde_json::json;
 
 use super::Loaded;
+use crate::analysis::latency::known;
 use crate::redact;
-use crate::report::csv;
-use crate::report::figure::{count, grouped, plural, rate, time};
-use crate::report::latency::{self, known};
-use crate::text::{visible, visible_json};
+use crate::render::csv;
+use crate::report::figure::percentile;
+use crate::text::number::{count, grouped, plural, rate, time};
+use crate::text::{visible, visible_json, wrap};
 
 /// For people, short.
 #[must_use]
@@ -69,11 +70,10 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         out.push('\n');
         for q in [0.5, 0.75, 0.9, 0.99, 0.999, 0.9999] {
             let value = known(&seen, q, concurrency);
-            let value = value.map_or_else(too_few, |found| latency::figure(found).text);
+            let value = value.map_or_else(too_few, |found| percentile(found).text);
             out += &format!("  {:>7} %  {value}\n", grouped_share(q));
         }
     }
-    let wrap = crate::report::terminal::wrap;
     if plan.pace != Pace::Closed {
         out.push('\n');
         out += &wrap(
@@ -101,7 +101,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
             out += &wrap(
                 "LATE: more than 1 of 100 requests were sent too long after they were due, by the \
                  generator's own fault, so these times are not the server's. Give it more threads \
-                 (-t), cores of its own (--cpus), or a lower rate.",
+                 (-t), cores of its own (--generator-cpus), or a lower rate.",
                 2,
                 width,
             );
@@ -125,7 +125,7 @@ fn is_late(loaded: &Loaded) -> bool {
     match plan.pace {
         Pace::Closed => false,
         Pace::Constant { rate } | Pace::Poisson { rate, .. } => {
-            gate::is_late(lag, plan.connections, rate)
+            validity::is_late(lag, plan.connections, rate)
         }
     }
 }
@@ -175,7 +175,7 @@ fn times(times: &Survival, concurrency: Concurrency) -> String {
     if times.is_empty() {
         return "–".to_owned();
     }
-    let text = |found| latency::figure(found).text;
+    let text = |found| percentile(found).text;
     let at = |q| known(times, q, concurrency).map_or_else(too_few, text);
     let max = text(times.longest());
     format!("p50 {}  p90 {}  p99 {}  max {max}", at(0.5), at(0.9), at(0.99))

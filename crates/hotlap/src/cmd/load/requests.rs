@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use hotlap_harness::contract::{Ask, Content, Contract, Exchange};
-use hotlap_harness::learn::learn;
-use hotlap_harness::verify::LIMIT;
 use hotlap_load::http;
 use hotlap_load::plan::{Body, Expect, Request, Target};
 use hotlap_load::target::{Resolved, request_path};
+use hotlap_servers::contract::{Ask, Content, Contract, Exchange};
+use hotlap_servers::infer::infer;
+use hotlap_servers::verify::LIMIT;
 
 use crate::cli::LoadArgs;
 use crate::exit::{server_failed, usage};
@@ -65,10 +65,10 @@ impl Asked {
         let mut contract = Contract::strangers(self.asks.iter().map(|(_, ask)| ask));
         let mut notes = Vec::new();
         if !args.no_check {
-            let learned = learn(&self.target, &self.host, args.timeout.max(LIMIT), &contract)
+            let inferred = infer(&self.target, &self.host, args.timeout.max(LIMIT), &contract)
                 .or_else(|why| server_failed(format!("{}: {why}", self.host)))?;
-            contract = learned.contract;
-            notes = learned.notes;
+            contract = inferred.contract;
+            notes = inferred.notes;
         }
         let both = self.asks.iter().zip(&contract.exchanges);
         let requests = both.map(|((weight, ask), exchange)| self.request(*weight, ask, exchange));
@@ -79,7 +79,7 @@ impl Asked {
     #[must_use]
     pub fn unchecked(&self) -> Vec<Request> {
         let request = |(weight, ask): &(u32, Ask)| {
-            self.request(*weight, ask, &Contract::stranger(ask).exchanges[0])
+            self.request(*weight, ask, &Contract::custom(ask).exchanges[0])
         };
         self.asks.iter().map(request).collect()
     }

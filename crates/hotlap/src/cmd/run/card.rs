@@ -1,24 +1,27 @@
-//! The race card: who is to run, under which loads, and what is asked; typed, or read from a suite.
+//! The experiment card: who is to run, under which loads, and what is asked; typed, or read from a suite.
 //!
 //! Apart from the grid because nothing is probed, built or started here: what is wrong with a
 //! command line or a suite is told before anything has been waited for.
 
+use std::hash::Hasher;
 use std::time::Duration;
 
 use anyhow::Context;
-use hotlap_harness::contract::{Ask, Contract, Exchange, Name};
-use hotlap_harness::entrant::{Counts, Entrant, Load, Role};
-use hotlap_harness::stress::Scenario;
-use hotlap_harness::suite::{Absent, Figure, Loading, Question, Source, Suite, Written};
+use fnv::FnvHasher;
+use hotlap_bench::participant::{Load, Participant, Role};
+use hotlap_bench::stress::Scenario;
+use hotlap_bench::suite::{Absent, Figure, Loading, Question, Source, Suite, Written};
 use hotlap_load::plan::Reuse;
+use hotlap_servers::contract::{Ask, Contract, Exchange, Name};
+use hotlap_servers::launch::Counts;
 
+use crate::assets;
 use crate::cli::{RequestArgs, RunArgs, Shape};
 use crate::cmd::load::requests::{headers, method, text_or_file};
 use crate::exit::usage;
+use crate::model::{self, Published, Than};
 use crate::quantity;
-use crate::record::{self, Published, Than};
 use crate::redact;
-use crate::shelf;
 
 /// Raced when nothing is named.
 const QUICK: &str = "quick";
@@ -87,14 +90,14 @@ impl Card {
             }
             (None, false) => return Self::typed(args),
         };
-        match Suite::open(named, &shelf::suites()?) {
+        match Suite::open(named, &assets::suites()?) {
             Ok(suite) => Self::read(args, suite),
             Err(error) => usage(error.to_string()),
         }
     }
 
     fn typed(args: &RunArgs) -> anyhow::Result<Self> {
-        let before = |place: usize| place.checked_sub(1).filter(|_| args.ladder);
+        let before = |place: usize| place.checked_sub(1).filter(|_| args.layers);
         let runner = |(place, run): (usize, &String)| Runner {
             run: run.clone(),
             name: None,
@@ -106,16 +109,16 @@ impl Card {
         };
         Ok(Self {
             suite: None,
-            question: if args.ladder { Question::Ladder } else { Question::Compare },
+            question: if args.layers { Question::Layers } else { Question::Compare },
             contract: contract(args)?,
             ask: ask(&args.request)?,
             runners: args.servers.iter().enumerate().map(runner).collect(),
             names: args.names.clone(),
             reference: args.reference.clone(),
-            budget: args.schedule.budget,
+            budget: args.schedule.duration,
             precision: args.schedule.precision,
             slice: args.schedule.slice,
-            cpus: args.schedule.cpus,
+            cpus: args.schedule.server_cpus,
             loads: vec![shaped(&args.shape)],
         })
     }
@@ -124,17 +127,18 @@ impl Card {
         let typed = &args.schedule;
         let span = |said: &Option<Written>| written(&suite, said, quantity::span);
         let share = |said: &Option<Written>| written(&suite, said, quantity::share);
-        let budget = typed.budget.map_or_else(|| span(&suite.budget), |typed| Ok(Some(typed)))?;
+        let budget = typed.duration.map_or_else(|| span(&suite.budget), |typed| Ok(Some(typed)))?;
         let slice = typed.slice.map_or_else(|| span(&suite.slice), |typed| Ok(Some(typed)))?;
         let precision =
             typed.precision.map_or_else(|| share(&suite.precision), |typed| Ok(Some(typed)))?;
         let shape = &args.shape;
-        let shapes = [shape.connections.is_some(), shape.close, shape.pipeline.is_some()];
+        let shapes =
+            [shape.connections.is_some(), shape.disable_keepalive, shape.pipeline.is_some()];
         let loads = match suite.loads.as_slice() {
             [] => vec![shaped(shape)],
             _ if shapes.contains(&true) || shape.threads.is_some() => {
                 return usage(format!(
-                    "the suite {} says how servers are loaded: leave out -c, -t, --close and \
+                    "the suite {} says how servers are loaded: leave out -c, -t, --disable-keepalive and \
                      --pipeline",
                     suite.name
                 ));
@@ -151,7 +155,7 @@ impl Card {
             budget,
             precision,
             slice,
-            cpus: args.schedule.cpus.or(suite.cpus),
+            cpus: args.schedule.server_cpus.or(suite.cpus),
             loads,
             suite: Some(suite),
         })
@@ -216,12 +220,12 @@ impl Card {
 
     /// The loads as they are kept, with the requests that they send to these servers.
     #[must_use]
-    pub fn described(&self, loads: &[Load], entrants: &[Entrant]) -> Vec<record::Load> {
+    pub fn described(&self, loads: &[Load], participants: &[Participant]) -> Vec<model::Load> {
         let request = |load: &Load| {
             let mut requests: Vec<String> = Vec::new();
-            for entrant in entrants.iter().filter(|e| e.role != Role::Ceiling) {
-                let exchange = entrant.contract.exchanges.get(load.request);
-                let request = exchange.map(|exchange| match entrant.contract.name {
+            for participant in participants.iter().filter(|e| e.role != Role::Ceiling) {
+                let exchange = participant.contract.exchanges.get(load.request);
+                let request = exchange.map(|exchange| match participant.contract.name {
                     Some(_) => exchange.name.clone(),
                     None => described(exchange),
                 });
@@ -229,7 +233,7 @@ impl Card {
             }
             requests.join(", ")
         };
-        let described = |load| record::Load { request: request(load), ..record::Load::from(load) };
+        let described = |load| model::Load { request: request(load), ..model::Load::from(load) };
         loads.iter().map(described).collect()
     }
 
@@ -255,9 +259,9 @@ impl Card {
     }
 }
 
-/// A request to a command or URL: method and path, and a digest where it has headers or a body, so
-/// that loads of two runs can be told apart. Of headers that may hold a secret only the name is in
-/// it.
+/// A request to a command or URL: method and path, and a hash of its headers and body if it has
+/// any, so that loads of two runs can be told apart. Of a header that may hold a secret, only the
+/// name is hashed.
 fn described(exchange: &Exchange) -> String {
     if exchange.headers.is_empty() && exchange.body.is_empty() {
         return exchange.name.clone();
@@ -267,26 +271,20 @@ fn described(exchange: &Exchange) -> String {
         redact::is_secret(&name)
             || ["auth", "cookie", "key", "secret", "token"].iter().any(|part| name.contains(part))
     };
-    // FNV-1a of 32 bits: Fowler, Noll, Vo, "The FNV Non-Cryptographic Hash Algorithm".
-    let mut digest = 0x811c_9dc5_u32;
-    let mut add = |bytes: &[u8]| {
-        for byte in bytes.iter().chain(b"\n") {
-            digest = (digest ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-        }
-    };
+    let mut hasher = FnvHasher::default();
     for (name, value) in &exchange.headers {
-        add(name.to_ascii_lowercase().as_bytes());
-        add(if is_secret(name) { b"" } else { value.as_bytes() });
+        let value = if is_secret(name) { "" } else { value };
+        hasher.write(format!("{}\n{value}\n", name.to_ascii_lowercase()).as_bytes());
     }
-    add(&exchange.body);
-    format!("{} (request {digest:08x})", exchange.name)
+    hasher.write(&exchange.body);
+    format!("{} (request {:08x})", exchange.name, hasher.finish() as u32)
 }
 
 /// Refuses options that are about the servers on the command line where there are none: the quick
 /// suite would run in their place.
 fn needs_servers(args: &RunArgs) -> anyhow::Result<()> {
     let given = [
-        ("--ladder", args.ladder),
+        ("--layers", args.layers),
         ("--scenario", !args.scenarios.is_empty()),
         ("--stress", args.stress),
         ("--name", !args.names.is_empty()),
@@ -319,7 +317,7 @@ fn shaped(shape: &Shape) -> Loading {
         name: String::new(),
         connections: shape.connections.unwrap_or(CONNECTIONS),
         threads: shape.threads,
-        close: shape.close,
+        close: shape.disable_keepalive,
         pipeline: shape.pipeline.unwrap_or(1),
         request: None,
         rate: None,
@@ -329,7 +327,7 @@ fn shaped(shape: &Shape) -> Loading {
 
 fn runners(suite: &Suite) -> Vec<Runner> {
     let entries = suite.servers.iter().enumerate();
-    let runner = |(index, entry): (usize, &hotlap_harness::suite::Entry)| Runner {
+    let runner = |(index, entry): (usize, &hotlap_bench::suite::Entry)| Runner {
         run: entry.run.clone(),
         name: (entry.name.is_some() || entry.cpus.is_some()).then(|| entry.title()),
         cpus: entry.cpus.map(|n| (n, entry.name.clone().unwrap_or_else(|| entry.run.clone()))),

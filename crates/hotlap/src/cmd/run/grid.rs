@@ -6,14 +6,15 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use anyhow::Context;
-use hotlap_harness::contract::{Ask, Contract, Name};
-use hotlap_harness::entrant::{Entrant, Launch, Role, Start};
-use hotlap_harness::manifest::{self, Kind};
-use hotlap_harness::process::Warden;
-use hotlap_harness::suite::Question;
-use hotlap_harness::toolchain::{Builder, Event, Unready};
-use hotlap_harness::verify::Demand;
+use hotlap_bench::participant::{Origin, Participant, Role};
+use hotlap_bench::suite::Question;
 use hotlap_load::plan::Endpoint;
+use hotlap_servers::contract::{Ask, Contract, Name};
+use hotlap_servers::launch::Launch;
+use hotlap_servers::manifest::{self, Kind};
+use hotlap_servers::process::Supervisor;
+use hotlap_servers::toolchain::{Builder, Event, Unready};
+use hotlap_servers::verify::Requirements;
 
 use super::card::Card;
 use super::named::{CEILING, Named, What, is_url, must_apply, named, names};
@@ -23,16 +24,16 @@ use crate::console::Console;
 use crate::exit::usage;
 use crate::interrupt::Interrupt;
 use crate::live::Live;
-use crate::record::{Part, Published, Retired, Server, Than};
+use crate::model::{Part, Published, Server, ServerFailure, Than};
+use crate::paths;
 use crate::redact;
-use crate::shelf;
 
 /// Who takes part.
 #[derive(Debug)]
 pub struct Grid {
-    /// Those that can be started, in the race's order.
-    pub entrants: Vec<Entrant>,
-    /// All of them as records: the entrants in their order, then those that cannot take part.
+    /// Those that can be started, in the experiment's order.
+    pub participants: Vec<Participant>,
+    /// All of them as records: the participants in their order, then those that cannot take part.
     pub servers: Vec<Server>,
     /// The contract's name, or what is asked.
     pub contract: String,
@@ -52,7 +53,8 @@ impl Grid {
         let named = named(card)?;
         must_apply(&named, args)?;
         let names = names(&named, &card.runners, &card.names)?;
-        let mut grid = Self { entrants: Vec::new(), servers: Vec::new(), contract: String::new() };
+        let mut grid =
+            Self { participants: Vec::new(), servers: Vec::new(), contract: String::new() };
         let (mut out, mut runners) = (Vec::new(), Vec::new());
         let built = build(&named, args, interrupt, console)?;
         for (Named { runner, what }, name) in named.iter().zip(&names) {
@@ -80,7 +82,7 @@ impl Grid {
                 What::Url(url) => running(name, url, &card.ask, args)?,
             };
             let told = &card.runners[*runner];
-            let entrant = Entrant {
+            let participant = Participant {
                 cpus: told.cpus.as_ref().map(|(n, _)| *n).or(card.cpus),
                 counts: told.counts.clone().or_else(|| plain.counts.clone()),
                 ..plain
@@ -89,11 +91,11 @@ impl Grid {
                 What::Catalogue(server) => server.about.clone(),
                 _ => String::new(),
             };
-            grid.servers.push(Server { about, ..Server::from(&entrant) });
-            grid.entrants.push(entrant);
+            grid.servers.push(Server { about, ..Server::from(&participant) });
+            grid.participants.push(participant);
             runners.push(*runner);
         }
-        if named.is_empty() || (grid.entrants.is_empty() && card.leaves_out_missing()) {
+        if named.is_empty() || (grid.participants.is_empty() && card.leaves_out_missing()) {
             console.note("No toolchain of this suite is here: the ceiling runs alone.");
         }
         grid.contract = grid.title(&card.ask);
@@ -102,7 +104,7 @@ impl Grid {
         if !args.schedule.no_ceiling && !grid.all_run_already() {
             grid.add(ceiling()?);
         }
-        // Those in between are the double and the ceiling, which nobody named.
+        // Those in between are the control and the ceiling, which nobody named.
         runners.resize(grid.servers.len(), usize::MAX);
         for (runner, server) in out {
             runners.push(runner);
@@ -122,7 +124,7 @@ impl Grid {
             self.servers[place].part = Part {
                 // Servers that one pattern means stand on each other.
                 on: match card.question {
-                    Question::Ladder if before().is_some() => before(),
+                    Question::Layers if before().is_some() => before(),
                     _ => runner.on.and_then(|on| runners.iter().rposition(|r| *r == on)),
                 },
                 cpus: runner.cpus.as_ref().map(|(n, _)| *n),
@@ -139,23 +141,23 @@ impl Grid {
     /// Whether hotlap starts none of them.
     #[must_use]
     pub fn all_run_already(&self) -> bool {
-        let own = |e: &&Entrant| e.role != Role::Ceiling;
-        let runs = |e: &Entrant| matches!(e.start, Start::Running { .. });
-        self.entrants.iter().filter(own).all(runs)
+        let own = |e: &&Participant| e.role != Role::Ceiling;
+        let runs = |e: &Participant| matches!(e.start, Origin::Running { .. });
+        self.participants.iter().filter(own).all(runs)
     }
 
-    fn add(&mut self, entrant: Entrant) {
-        self.servers.push(Server::from(&entrant));
-        self.entrants.push(entrant);
+    fn add(&mut self, participant: Participant) {
+        self.servers.push(Server::from(&participant));
+        self.participants.push(participant);
     }
 
     /// What all are asked for, in a word or two.
     fn title(&self, ask: &Ask) -> String {
         let mut titles: Vec<String> = Vec::new();
-        for entrant in &self.entrants {
-            let title = match entrant.contract.name {
+        for participant in &self.participants {
+            let title = match participant.contract.name {
                 Some(name) => name.to_string(),
-                None => format!("{} {}", ask.method, entrant.contract.exchanges[0].path),
+                None => format!("{} {}", ask.method, participant.contract.exchanges[0].path),
             };
             if !titles.contains(&title) {
                 titles.push(title);
@@ -171,11 +173,11 @@ impl Grid {
         runners: &[usize],
         absent: &[&str],
     ) -> anyhow::Result<()> {
-        let first = (!self.entrants.is_empty()).then_some(0);
+        let first = (!self.participants.is_empty()).then_some(0);
         let found = match (&card.reference, &card.suite) {
             (Some(name), _) => {
                 let known = redact::text(name);
-                let found = self.entrants.iter().position(|e| e.name == known);
+                let found = self.participants.iter().position(|e| e.name == known);
                 if found.is_none() && !absent.contains(&name.as_str()) {
                     return usage(format!(
                         "--reference names {name}, which is none of the servers"
@@ -186,37 +188,38 @@ impl Grid {
             (None, Some(suite)) => runners.iter().position(|r| *r == suite.reference).or(first),
             (None, None) => first,
         };
-        if let Some(reference) = found.filter(|_| self.entrants.len() > 1) {
-            self.entrants[reference].role = Role::Reference;
+        if let Some(reference) = found.filter(|_| self.participants.len() > 1) {
+            self.participants[reference].role = Role::Reference;
             self.servers[reference].role = Role::Reference;
-            let name = format!("{} (again)", self.entrants[reference].name);
-            let double = Entrant { name, role: Role::Double, ..self.entrants[reference].clone() };
+            let name = format!("{} (again)", self.participants[reference].name);
+            let double =
+                Participant { name, role: Role::Control, ..self.participants[reference].clone() };
             self.add(double);
         }
         Ok(())
     }
 }
 
-/// A command or a URL as an entrant, asked for `/` or the URL's own path.
+/// A command or a URL as a participant, asked for `/` or the URL's own path.
 ///
 /// # Errors
 /// When it is neither.
-pub fn stranger(argument: &str, shell: bool) -> anyhow::Result<Entrant> {
+pub fn custom(argument: &str, shell: bool) -> anyhow::Result<Participant> {
     if !is_url(argument) {
         return commanded(argument, argument, &Ask::default(), shell);
     }
     let resolved = resolve(argument)?;
     let ask = Ask { path: resolved.path, ..Ask::default() };
-    Ok(Entrant {
+    Ok(Participant {
         name: argument.to_owned(),
-        role: Role::Contestant,
-        start: Start::Running {
+        role: Role::Plain,
+        start: Origin::Running {
             url: argument.to_owned(),
             target: resolved.target,
             host: resolved.host,
         },
-        contract: Contract::stranger(&ask),
-        demand: Demand::Stranger,
+        contract: Contract::custom(&ask),
+        requirements: Requirements::Custom,
         version: String::new(),
         counts: None,
         cpus: None,
@@ -246,8 +249,9 @@ fn build(
     if args.setup {
         crate::cmd::setup::install(&servers, true, interrupt, console)?;
     }
-    let warden = Warden::this_program("__warden").context("cannot find hotlap's own program")?;
-    let results = build_all(&servers, &warden, interrupt, console)?;
+    let supervisor =
+        Supervisor::this_program("__supervisor").context("cannot find hotlap's own program")?;
+    let results = build_all(&servers, &supervisor, interrupt, console)?;
     let launched = servers.iter().zip(results).map(|(server, result)| {
         let ready = result.map(|built| (built.launch(server), built.version.clone()));
         (server.id.clone(), ready)
@@ -261,17 +265,17 @@ fn build(
 /// When there is no folder to build in.
 pub fn build_all(
     servers: &[&manifest::Server],
-    warden: &Warden,
+    supervisor: &Supervisor,
     interrupt: &Interrupt,
     console: &Console,
-) -> anyhow::Result<Vec<Result<hotlap_harness::toolchain::Built, Unready>>> {
+) -> anyhow::Result<Vec<Result<hotlap_servers::toolchain::Built, Unready>>> {
     let live = Mutex::new(Live::start(console));
     let say = |act: &dyn Fn(&Live)| {
         if let Ok(live) = live.lock() {
             act(&live);
         }
     };
-    let cache = shelf::cache()?;
+    let cache = paths::cache()?;
     let on = |event: Event<'_>| match event {
         Event::Built { server, built } if built.fresh => {
             let took = built.took.as_secs_f64();
@@ -282,10 +286,10 @@ pub fn build_all(
         }
         _ => {}
     };
-    Ok(Builder { cache: &cache, warden, stop: interrupt.flag(), on: &on }.build_all(servers))
+    Ok(Builder { cache: &cache, supervisor, stop: interrupt.flag(), on: &on }.build_all(servers))
 }
 
-/// An entrant from the catalogue, under `wanted` or its usual contract.
+/// A participant from the catalogue, under `wanted` or its usual contract.
 ///
 /// # Errors
 /// When it does not answer that contract.
@@ -295,26 +299,26 @@ pub fn catalogued(
     wanted: Option<Name>,
     launch: Launch,
     version: String,
-) -> anyhow::Result<Entrant> {
+) -> anyhow::Result<Participant> {
     let usual = server.contracts.iter().copied().find(|c| *c == Name::Hello);
     let contract = wanted.or(usual).or_else(|| server.contracts.first().copied());
     let Some(contract) = contract.filter(|c| server.contracts.contains(c)) else {
         let has = server.contracts.iter().map(|c| c.as_str()).collect::<Vec<_>>().join(", ");
         return usage(format!("{} does not answer that contract: it answers {has}", server.id));
     };
-    Ok(Entrant {
+    Ok(Participant {
         name: name.to_owned(),
-        role: Role::Contestant,
-        start: Start::Launch(launch),
+        role: Role::Plain,
+        start: Origin::Launch(launch),
         contract: Contract::of(contract, server.api.as_ref()),
-        demand: Demand::Catalogue { kind: server.kind, keep_alive: server.keep_alive },
+        requirements: Requirements::Catalogue { kind: server.kind, keep_alive: server.keep_alive },
         version,
         counts: server.counts.clone(),
         cpus: None,
     })
 }
 
-fn commanded(name: &str, command: &str, ask: &Ask, shell: bool) -> anyhow::Result<Entrant> {
+fn commanded(name: &str, command: &str, ask: &Ask, shell: bool) -> anyhow::Result<Participant> {
     let argv = if shell {
         ["sh", "-c", command].map(str::to_owned).to_vec()
     } else {
@@ -325,26 +329,26 @@ fn commanded(name: &str, command: &str, ask: &Ask, shell: bool) -> anyhow::Resul
         }
     };
     let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
-    Ok(Entrant {
+    Ok(Participant {
         name: name.to_owned(),
-        role: Role::Contestant,
-        start: Start::Launch(Launch { argv, env: BTreeMap::new(), cwd }),
-        contract: Contract::stranger(ask),
-        demand: Demand::Stranger,
+        role: Role::Plain,
+        start: Origin::Launch(Launch { argv, env: BTreeMap::new(), cwd }),
+        contract: Contract::custom(ask),
+        requirements: Requirements::Custom,
         version: String::new(),
         counts: None,
         cpus: None,
     })
 }
 
-fn running(name: &str, url: &str, ask: &Ask, args: &RunArgs) -> anyhow::Result<Entrant> {
+fn running(name: &str, url: &str, ask: &Ask, args: &RunArgs) -> anyhow::Result<Participant> {
     let mut resolved = resolve(url)?;
     if let Endpoint::Tcp(address) = &resolved.target.endpoint
         && !address.ip().is_loopback()
-        && !args.shape.target_is_mine
+        && !args.shape.allow_remote
     {
         return usage(format!(
-            "{url} is not on this machine: say --target-is-mine if you may load it"
+            "{url} is not on this machine: say --allow-remote if you may load it"
         ));
     }
     if let Some(tls) = &mut resolved.target.tls {
@@ -352,12 +356,16 @@ fn running(name: &str, url: &str, ask: &Ask, args: &RunArgs) -> anyhow::Result<E
     }
     // A path of the URL's own is what is asked for, unless --path says otherwise.
     let path = args.request.path.clone().unwrap_or(resolved.path);
-    Ok(Entrant {
+    Ok(Participant {
         name: name.to_owned(),
-        role: Role::Contestant,
-        start: Start::Running { url: url.to_owned(), target: resolved.target, host: resolved.host },
-        contract: Contract::stranger(&Ask { path, ..ask.clone() }),
-        demand: Demand::Stranger,
+        role: Role::Plain,
+        start: Origin::Running {
+            url: url.to_owned(),
+            target: resolved.target,
+            host: resolved.host,
+        },
+        contract: Contract::custom(&Ask { path, ..ask.clone() }),
+        requirements: Requirements::Custom,
         version: String::new(),
         counts: None,
         cpus: None,
@@ -365,15 +373,15 @@ fn running(name: &str, url: &str, ask: &Ask, args: &RunArgs) -> anyhow::Result<E
 }
 
 /// hotlap itself, as the least server that answers rightly.
-fn ceiling() -> anyhow::Result<Entrant> {
+fn ceiling() -> anyhow::Result<Participant> {
     let program = std::env::current_exe().context("cannot find hotlap's own program")?;
     let argv = vec![program.to_string_lossy().into_owned(), "__ceiling".to_owned()];
-    Ok(Entrant {
+    Ok(Participant {
         name: CEILING.to_owned(),
         role: Role::Ceiling,
-        start: Start::Launch(Launch { argv, env: BTreeMap::new(), cwd: std::env::temp_dir() }),
+        start: Origin::Launch(Launch { argv, env: BTreeMap::new(), cwd: std::env::temp_dir() }),
         contract: Contract::of(Name::Hello, None),
-        demand: Demand::Catalogue { kind: Kind::HandWritten, keep_alive: true },
+        requirements: Requirements::Catalogue { kind: Kind::HandWritten, keep_alive: true },
         version: format!("hotlap {}", env!("CARGO_PKG_VERSION")),
         counts: None,
         cpus: None,
@@ -382,29 +390,29 @@ fn ceiling() -> anyhow::Result<Entrant> {
 
 /// A server of the catalogue that cannot take part.
 fn absent(name: &str, server: &manifest::Server, why: &Unready) -> Server {
-    let retired = match why {
-        Unready::Absent(absence) => Retired {
+    let failure = match why {
+        Unready::Absent(absence) => ServerFailure {
             phase: "toolchain".to_owned(),
             cause: format!("{}: {}", absence.command, absence.why),
-            last_words: Vec::new(),
-            cure: absence.cure.clone(),
+            log_tail: Vec::new(),
+            remedy: absence.remedy.clone(),
         },
-        Unready::Failed(error) => Retired {
+        Unready::Failed(error) => ServerFailure {
             phase: "build".to_owned(),
             cause: format!("{}: {}", error.what, error.cause),
-            last_words: error.last_words.clone(),
-            cure: error.cure.clone(),
+            log_tail: error.log_tail.clone(),
+            remedy: error.remedy.clone(),
         },
     };
     Server {
         name: name.to_owned(),
-        role: Role::Contestant,
+        role: Role::Plain,
         command: shell_words::join(&server.command),
         version: String::new(),
         about: server.about.clone(),
         published: Vec::new(),
         part: Part::default(),
-        retired: Some(retired),
+        failure: Some(failure),
     }
 }
 
@@ -414,12 +422,12 @@ mod tests {
 
     #[test]
     fn a_command_is_split_as_a_shell_would() {
-        let entrant = commanded("a", "python3 -c 'print(1)' $PORT", &Ask::default(), false);
-        let Start::Launch(launch) = entrant.unwrap().start else { panic!("not launched") };
+        let participant = commanded("a", "python3 -c 'print(1)' $PORT", &Ask::default(), false);
+        let Origin::Launch(launch) = participant.unwrap().start else { panic!("not launched") };
         assert_eq!(launch.argv, ["python3", "-c", "print(1)", "$PORT"]);
         assert!(commanded("a", "echo 'open", &Ask::default(), false).is_err());
-        let entrant = commanded("a", "echo $PORT | cat", &Ask::default(), true).unwrap();
-        let Start::Launch(launch) = entrant.start else { panic!("not launched") };
+        let participant = commanded("a", "echo $PORT | cat", &Ask::default(), true).unwrap();
+        let Origin::Launch(launch) = participant.start else { panic!("not launched") };
         assert_eq!(launch.argv, ["sh", "-c", "echo $PORT | cat"]);
     }
 }

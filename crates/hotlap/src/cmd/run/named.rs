@@ -3,15 +3,15 @@
 
 use std::path::Path;
 
-use hotlap_harness::catalogue::{Catalogue, CatalogueError};
-use hotlap_harness::manifest;
 use hotlap_load::target::is_address;
+use hotlap_servers::catalogue::{Catalogue, CatalogueError};
+use hotlap_servers::manifest;
 
 use super::card::{Card, Runner};
+use crate::assets;
 use crate::cli::RunArgs;
 use crate::exit::usage;
 use crate::redact;
-use crate::shelf;
 use crate::text::is_hidden;
 
 /// What the ceiling is called in tables.
@@ -54,7 +54,7 @@ pub fn named(card: &Card) -> anyhow::Result<Vec<Named>> {
         } else {
             let catalogue = match &mut catalogue {
                 Some(catalogue) => catalogue,
-                none => none.insert(Catalogue::open(&shelf::servers()?)?),
+                none => none.insert(Catalogue::open(&assets::servers()?)?),
             };
             match catalogue.select(argument) {
                 Ok(found) => {
@@ -129,7 +129,7 @@ pub fn is_url(argument: &str) -> bool {
 
 /// Whether an argument names no server of the catalogue: a command or a URL.
 #[must_use]
-pub fn is_stranger(argument: &str) -> bool {
+pub fn is_custom(argument: &str) -> bool {
     is_url(argument) || is_command(argument)
 }
 

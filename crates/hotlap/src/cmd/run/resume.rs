@@ -1,17 +1,17 @@
 //! `--resume`: an interrupted run goes on with a new restart of every server.
 //!
-//! The order follows from the seed, the heat and the block alone, so all that is needed is what was
+//! The order follows from the seed, the restart and the round alone, so all that is needed is what was
 //! run, and by whom. The restart that was cut short keeps the laps that it has; where a number of
 //! restarts was asked for, one more makes up for it.
 
 use std::time::Duration;
 
-use hotlap_harness::entrant::Entrant;
-use hotlap_harness::race::{Past, PastLap, Place, Race};
+use hotlap_bench::experiment::{Experiment, Past, PastLap, Place};
+use hotlap_bench::participant::Participant;
 
 use super::card::Card;
 use crate::exit::usage;
-use crate::record::{Run, Server, State};
+use crate::model::{Run, Server, State};
 use crate::store::Store;
 
 /// The run that is to go on, where one is asked for.
@@ -63,25 +63,28 @@ pub fn same_suite(earlier: &Run, now: &Run) -> anyhow::Result<()> {
     usage(format!("run {number} cannot be resumed: its suite has been changed since"))
 }
 
-/// Makes a race the rest of an earlier one; `now` is what would be recorded if it were none.
+/// Makes an experiment the rest of an earlier one; `now` is what would be recorded if it were none.
 ///
 /// # Errors
 /// When what takes part is no longer what it was.
-pub fn go_on(race: &mut Race, earlier: &Run, now: &Run) -> anyhow::Result<()> {
+pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::Result<()> {
     let number = earlier.number.unwrap_or(0);
     same_suite(earlier, now)?;
     let unbuilt = ["toolchain", "build"];
     let is_out =
-        |s: &Server| s.retired.as_ref().is_some_and(|r| !unbuilt.contains(&r.phase.as_str()));
-    let started = |s: &&Server| s.retired.is_none() || is_out(s);
-    let mut entrants: Vec<Entrant> = Vec::new();
+        |s: &Server| s.failure.as_ref().is_some_and(|r| !unbuilt.contains(&r.phase.as_str()));
+    let started = |s: &&Server| s.failure.is_none() || is_out(s);
+    let mut participants: Vec<Participant> = Vec::new();
     for server in earlier.servers.iter().take_while(started) {
-        let found = race.entrants.iter().find(|e| (&e.name, e.role) == (&server.name, server.role));
-        match (found, race.entrants.first()) {
-            (Some(entrant), _) => entrants.push(entrant.clone()),
+        let found = experiment
+            .participants
+            .iter()
+            .find(|e| (&e.name, e.role) == (&server.name, server.role));
+        match (found, experiment.participants.first()) {
+            (Some(participant), _) => participants.push(participant.clone()),
             // It is out, and is never started again: anybody can hold its place.
-            (None, Some(any)) if server.retired.is_some() => {
-                entrants.push(Entrant {
+            (None, Some(any)) if server.failure.is_some() => {
+                participants.push(Participant {
                     name: server.name.clone(),
                     role: server.role,
                     ..any.clone()
@@ -97,18 +100,18 @@ pub fn go_on(race: &mut Race, earlier: &Run, now: &Run) -> anyhow::Result<()> {
     }
     let schedule = &earlier.schedule;
     let some = |n: u32| (n > 0).then_some(n);
-    race.entrants = entrants;
-    race.seed = earlier.seed;
-    race.slice = schedule.slice_ms.map(|ms| Duration::from_secs_f64(ms / 1e3));
-    race.budget = Duration::from_secs_f64(schedule.budget_s);
-    race.precision = schedule.precision;
-    (race.heats, race.blocks) = (some(schedule.heats), some(schedule.blocks));
-    race.from = from(earlier);
-    race.past = past(earlier);
+    experiment.participants = participants;
+    experiment.seed = earlier.seed;
+    experiment.slice = schedule.slice_ms.map(|ms| Duration::from_secs_f64(ms / 1e3));
+    experiment.budget = Duration::from_secs_f64(schedule.budget_s);
+    experiment.precision = schedule.precision;
+    (experiment.restarts, experiment.rounds) = (some(schedule.restarts), some(schedule.rounds));
+    experiment.from = from(earlier);
+    experiment.past = past(earlier);
     // What an unfinished one lacks is made up for by one more.
-    race.heats = race.heats.map(|heats| heats + unfinished(earlier));
-    if race.heats.is_some_and(|heats| race.from.heat >= heats) {
-        return usage(format!("run {number} has all its heats: nothing is left to be run"));
+    experiment.restarts = experiment.restarts.map(|restarts| restarts + unfinished(earlier));
+    if experiment.restarts.is_some_and(|restarts| experiment.from.restart >= restarts) {
+        return usage(format!("run {number} has all its restarts: nothing is left to be run"));
     }
     Ok(())
 }
@@ -116,33 +119,33 @@ pub fn go_on(race: &mut Race, earlier: &Run, now: &Run) -> anyhow::Result<()> {
 /// The restart after the last one that was begun: the servers of that one have ended, and those of
 /// another start may differ from them.
 fn from(earlier: &Run) -> Place {
-    let last = earlier.laps.iter().filter(|l| earlier.is_main(l)).map(|l| l.heat).max();
-    Place { heat: last.map_or(0, |heat| heat + 1), block: 0 }
+    let last = earlier.laps.iter().filter(|l| earlier.is_main(l)).map(|l| l.restart).max();
+    Place { restart: last.map_or(0, |restart| restart + 1), round: 0 }
 }
 
-/// Restarts that were begun and not finished: the last one, if it lacks blocks.
+/// Restarts that were begun and not finished: the last one, if it lacks rounds.
 fn unfinished(earlier: &Run) -> u32 {
     let flat = || earlier.laps.iter().filter(|l| earlier.is_main(l));
-    let last = flat().map(|l| l.heat).max();
-    let blocks = flat().filter(|l| Some(l.heat) == last).map(|l| l.block + 1).max();
-    u32::from(blocks.is_some_and(|blocks| blocks < earlier.schedule.blocks))
+    let last = flat().map(|l| l.restart).max();
+    let rounds = flat().filter(|l| Some(l.restart) == last).map(|l| l.round + 1).max();
+    u32::from(rounds.is_some_and(|rounds| rounds < earlier.schedule.rounds))
 }
 
 fn past(earlier: &Run) -> Past {
     let good = earlier.laps.iter().filter(|l| earlier.is_main(l) && l.counts());
     let ended = earlier.laps.last().map_or(0, |l| l.at_ms + l.window_ns / 1_000_000);
-    let retired = |(i, server): (usize, &Server)| server.retired.as_ref().map(|_| i);
+    let failure = |(i, server): (usize, &Server)| server.failure.as_ref().map(|_| i);
     Past {
         laps: good
             .map(|l| PastLap {
-                entrant: l.server,
+                participant: l.server,
                 load: l.load,
-                at: Place { heat: l.heat, block: l.block },
+                at: Place { restart: l.restart, round: l.round },
                 cost: l.cost_share(),
                 rate: l.rate_share(),
             })
             .collect(),
-        out: earlier.servers.iter().enumerate().filter_map(retired).collect(),
+        out: earlier.servers.iter().enumerate().filter_map(failure).collect(),
         rate: earlier.laps.iter().find(|l| !earlier.is_main(l)).and_then(|l| l.rate),
         spent: Duration::from_millis(ended),
     }

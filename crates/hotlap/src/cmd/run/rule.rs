@@ -1,9 +1,10 @@
 //! `--fail-if "cost +3%"`: when a difference is a failure. Only one beyond the noise can be.
 
+use crate::analysis::Measure;
 use crate::exit::{Exit, usage};
 use crate::quantity;
-use crate::report::comparison::Comparison;
-use crate::report::{Broken, Figure, INCONCLUSIVE, KEEP_UP, Measure, Report, Role, Row, is_worse};
+use crate::report::comparison::RunComparison;
+use crate::report::{BrokenRule, MeasureVerdict, Report, Role, Row, measure_name};
 
 /// One rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,7 +18,7 @@ pub struct Rule {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Ruling {
     /// Rules that servers break.
-    pub broken: Vec<Broken>,
+    pub broken: Vec<BrokenRule>,
     /// Why a rule cannot be decided for a server.
     pub unknown: Vec<String>,
 }
@@ -73,20 +74,21 @@ impl Rule {
                 is_offered: table.rate.is_some(),
             };
             match &row.against {
-                Some(against) => self.hold(&compared, against.of(self.measure), ruling),
-                None if is_a_contestant(row) => self.hold(&compared, (None, ""), ruling),
+                Some(against) => {
+                    self.hold(&compared, Some(&against.measures[self.measure]), ruling);
+                }
+                None if is_a_contestant(row) => self.hold(&compared, None, ruling),
                 None => {}
             }
         }
     }
 
     /// Holds the servers of one run against themselves in another.
-    fn judge_change(self, comparison: &Comparison, ruling: &mut Ruling) {
-        let title = crate::report::comparison::title(self.measure);
+    fn judge_change(self, comparison: &RunComparison, ruling: &mut Ruling) {
+        let name = measure_name(self.measure);
         for (load, table) in comparison.tables.iter().enumerate() {
             for server in &table.servers {
-                let change = server.changes.iter().find(|c| c.measure == title);
-                let found = change.map_or((None, ""), |c| (c.ratio.as_ref(), c.verdict.as_str()));
+                let change = server.changes.iter().find(|c| c.measure == name);
                 let compared = Compared {
                     server: &server.name,
                     other: &comparison.before.name,
@@ -94,37 +96,37 @@ impl Rule {
                     under: &table.under,
                     is_offered: table.is_offered,
                 };
-                self.hold(&compared, found, ruling);
+                self.hold(&compared, change.map(|change| &change.found), ruling);
             }
         }
     }
 
-    /// Applies the rule to one comparison, given its ratio and its verdict in words. Where there is
+    /// Applies the rule to one comparison, given what it says of the rule's measure. Where there is
     /// no verdict the rule neither holds nor is broken: that is no pass, see [`Ruling::exit`].
     fn hold(
         self,
         &Compared { server, other, load, under, is_offered }: &Compared,
-        (ratio, verdict): (Option<&Figure>, &str),
+        found: Option<&MeasureVerdict>,
         ruling: &mut Ruling,
     ) {
         let what = self.what(is_offered);
         // A server that serves what is offered has no fewer requests/s than the other.
-        if self.measure == Measure::Rate && verdict == KEEP_UP {
+        if self.measure == Measure::Rate && found.is_some_and(MeasureVerdict::both_keep_up) {
             return;
         }
-        let Some(ratio) = ratio.filter(|r| r.low.is_some()) else {
+        let ratio = found.and_then(|found| Some((found, found.ratio.as_ref()?)));
+        let Some((found, ratio)) = ratio.filter(|(_, ratio)| ratio.low.is_some()) else {
             ruling.unknown.push(format!(
                 "--fail-if cannot be decided{under}: the {what} of {server} cannot be compared with \
                  that of {other}, because too few laps count, responses were wrong, or the load \
-                 generator limits it. More laps (--budget) may give an interval{}.",
+                 generator limits it. More laps (--duration) may give an interval{}.",
                 if self.measure == Measure::P99 { ", and longer slices (--slice 1s)" } else { "" }
             ));
             return;
         };
-        if let Some(why) = verdict.strip_prefix(INCONCLUSIVE) {
+        if let Some(why) = found.inconclusive() {
             ruling.unknown.push(format!(
-                "--fail-if cannot be decided{under}: {} the {what} of {other} for {server} is \
-                 inconclusive{why}.",
+                "--fail-if cannot be decided{under}: {} the {what} of {other} for {server} is {why}.",
                 ratio.full()
             ));
             return;
@@ -133,12 +135,12 @@ impl Rule {
             Measure::Rate => 1.0 - ratio.value > self.limit,
             _ => ratio.value - 1.0 > self.limit,
         };
-        if is_worse(verdict) && beyond {
+        if found.is_worse() && beyond {
             let sentence = format!(
                 "Regression{under}: {server} has {} the {what} of {other} (--fail-if).",
                 ratio.full()
             );
-            ruling.broken.push(Broken { server: server.to_owned(), load, sentence });
+            ruling.broken.push(BrokenRule { server: server.to_owned(), load, sentence });
         }
     }
 
@@ -169,7 +171,7 @@ impl Ruling {
 
     /// What the rules say of two runs.
     #[must_use]
-    pub fn on_change(comparison: &Comparison, rules: &[Rule]) -> Self {
+    pub fn on_change(comparison: &RunComparison, rules: &[Rule]) -> Self {
         let mut ruling = Self::default();
         rules.iter().for_each(|rule| rule.judge_change(comparison, &mut ruling));
         ruling
@@ -202,7 +204,7 @@ impl Ruling {
 
 /// Whether a row is of a server that is compared with the reference.
 fn is_a_contestant(row: &Row) -> bool {
-    row.role == Role::Contestant
+    row.role == Role::Plain
 }
 
 #[cfg(test)]
@@ -230,7 +232,7 @@ mod tests {
     #[test]
     fn a_rule_without_an_interval_is_refused_and_no_pass() {
         let (mut ruling, rule) = (Ruling::default(), Rule::parse("p99 +10%").unwrap());
-        rule.hold(&compared(""), (None, "not to be told"), &mut ruling);
+        rule.hold(&compared(""), None, &mut ruling);
         assert_eq!(ruling.exit(), Exit::Invalid);
         assert!(ruling.unknown[0].contains("p99 of service time of new cannot be compared"));
     }
@@ -240,8 +242,9 @@ mod tests {
     fn a_rule_on_an_inconclusive_comparison_is_no_pass() {
         let ratio = ratio(&Estimate { value: 3.0, low: 2.9, high: 3.1 });
         let exit = |verdict: &str| {
+            let found = MeasureVerdict { ratio: Some(ratio.clone()), verdict: verdict.to_owned() };
             let (mut ruling, rule) = (Ruling::default(), Rule::parse("cost +3%").unwrap());
-            rule.hold(&compared(" under POST /x"), (Some(&ratio), verdict), &mut ruling);
+            rule.hold(&compared(" under POST /x"), Some(&found), &mut ruling);
             (ruling.exit(), ruling.sentences().cloned().collect::<String>())
         };
         let (code, said) = exit("inconclusive: fewer than three restarts");

@@ -1,16 +1,16 @@
 //! `hotlap run --stress`: what becomes of servers and of their good clients when others misbehave;
-//! alone, or after a race whose suite asks for it.
+//! alone, or after an experiment whose suite asks for it.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
-use hotlap_harness::cores::{self, Split};
-use hotlap_harness::entrant::{Entrant, Role};
-use hotlap_harness::host::Host;
-use hotlap_harness::process::Warden;
-use hotlap_harness::race::Over;
-use hotlap_harness::stress::{Event, Scenario, Setting, Subject, Timing, stress};
+use hotlap_bench::experiment::Over;
+use hotlap_bench::participant::{Participant, Role};
+use hotlap_bench::stress::{Event, Scenario, Setting, Subject, Timing, stress};
+use hotlap_servers::cores::{self, CpuAllocation};
+use hotlap_servers::machine::Host;
+use hotlap_servers::process::Supervisor;
 
 use super::card::Card;
 use super::grid::Grid;
@@ -21,9 +21,9 @@ use crate::exit::{Exit, usage};
 use crate::export::Exports;
 use crate::interrupt::Interrupt;
 use crate::live::Live;
-use crate::record::{self, Question, Run, State};
-use crate::report::figure::plural;
-use crate::timekeeper::Timekeeper;
+use crate::model::{self, Question, Run, State};
+use crate::recorder::Recorder;
+use crate::text::number::plural;
 
 /// The good clients' connections: enough to keep a server of one thread at work all the time, and
 /// few enough that each of them notices who else comes.
@@ -38,9 +38,9 @@ pub struct Order {
     /// What happens to each.
     pub scenarios: Vec<Scenario>,
     /// Who runs on which cores.
-    pub split: Split,
+    pub split: CpuAllocation,
     /// A server on another machine may be stressed too.
-    pub target_is_mine: bool,
+    pub allow_remote: bool,
     /// How long a server may take from its start to its first answer.
     pub start_limit: Duration,
     /// Where what servers print is kept.
@@ -49,16 +49,16 @@ pub struct Order {
 
 /// What a stress of servers takes, about, that have met some of these scenarios before.
 #[must_use]
-pub fn takes(entrants: &[Entrant], met: &[Subject], scenarios: &[Scenario]) -> Duration {
-    let left = |entrant: &Entrant| {
-        let subject = met.iter().find(|subject| subject.name == entrant.name);
+pub fn takes(participants: &[Participant], met: &[Subject], scenarios: &[Scenario]) -> Duration {
+    let left = |participant: &Participant| {
+        let subject = met.iter().find(|subject| subject.name == participant.name);
         subject.map_or(scenarios.len(), |subject| subject.left(scenarios).len())
     };
     let takes = |scenarios: usize| match u32::try_from(scenarios) {
         Ok(0) | Err(_) => Duration::ZERO,
         Ok(n) => TAKES.0 + TAKES.1 * n,
     };
-    entrants.iter().filter(|e| is_named(e)).map(|entrant| takes(left(entrant))).sum()
+    participants.iter().filter(|e| is_named(e)).map(|participant| takes(left(participant))).sum()
 }
 
 /// Stresses what the command line names, or a suite does.
@@ -72,7 +72,7 @@ pub fn run(card: &Card, args: &RunArgs, console: &Console) -> anyhow::Result<Exi
         (named, _) => chosen(named)?,
     };
     let table = &args.exports;
-    let for_tables = [&table.export_csv, &table.export_gab, &table.export_bmf];
+    let for_tables = [&table.export_csv, &table.export_github_benchmark, &table.export_bencher];
     if for_tables.iter().any(|file| file.is_some()) {
         return usage("a stress is exported with --export-json, --export-markdown, --export-html");
     }
@@ -89,7 +89,7 @@ pub fn run(card: &Card, args: &RunArgs, console: &Console) -> anyhow::Result<Exi
     let order = Order {
         scenarios,
         split: if pinned { cores::split_here(card.cpus) } else { unpinned() },
-        target_is_mine: args.shape.target_is_mine,
+        allow_remote: args.shape.allow_remote,
         start_limit: args.shape.start_timeout,
         logs: logs.folder().to_owned(),
     };
@@ -101,15 +101,15 @@ pub fn run(card: &Card, args: &RunArgs, console: &Console) -> anyhow::Result<Exi
         spent = Duration::from_millis(earlier.took_ms);
         run = Run { state: State::UnderWay, servers: run.servers, ..earlier };
     }
-    let count = grid.entrants.iter().filter(|e| is_named(e)).count();
+    let count = grid.participants.iter().filter(|e| is_named(e)).count();
     console.note(&format!(
         "Stressing {} with {}: about {} s.",
         plural(count, "server"),
         plural(order.scenarios.len(), "scenario"),
-        takes(&grid.entrants, &run.stress, &order.scenarios).as_secs()
+        takes(&grid.participants, &run.stress, &order.scenarios).as_secs()
     ));
-    let mut keeper = Timekeeper::new(run, store, &mut exports, console)?;
-    let over = match hold(&order, &grid.entrants, &mut keeper, &interrupt, console) {
+    let mut keeper = Recorder::new(run, store, &mut exports, console)?;
+    let over = match hold(&order, &grid.participants, &mut keeper, &interrupt, console) {
         Ok(true) => Over::Done,
         Ok(false) => Over::Interrupted,
         Err(error) => {
@@ -139,9 +139,9 @@ pub fn chosen(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
     Ok(all.into_iter().filter(|s| names.contains(&s.name)).collect())
 }
 
-/// Whether somebody named it: the double and the ceiling are stressed by nobody.
-pub(super) fn is_named(entrant: &Entrant) -> bool {
-    matches!(entrant.role, Role::Contestant | Role::Reference)
+/// Whether somebody named it: the control and the ceiling are stressed by nobody.
+pub(super) fn is_named(participant: &Participant) -> bool {
+    matches!(participant.role, Role::Plain | Role::Reference)
 }
 
 /// Stresses servers one after the other: only one of them runs at a time. Those that are out, and
@@ -151,8 +151,8 @@ pub(super) fn is_named(entrant: &Entrant) -> bool {
 /// When the system refuses what it takes.
 pub fn hold(
     order: &Order,
-    entrants: &[Entrant],
-    keeper: &mut Timekeeper<'_>,
+    participants: &[Participant],
+    keeper: &mut Recorder<'_>,
     interrupt: &Interrupt,
     console: &Console,
 ) -> anyhow::Result<bool> {
@@ -161,23 +161,24 @@ pub fn hold(
         timing: Timing::default(),
         good: GOOD,
         cores: order.split.clone(),
-        warden: Warden::this_program("__warden").context("cannot find hotlap's own program")?,
+        supervisor: Supervisor::this_program("__supervisor")
+            .context("cannot find hotlap's own program")?,
         logs: order.logs.clone(),
         start_limit: order.start_limit,
         grace: GRACE,
-        target_is_mine: order.target_is_mine,
+        allow_remote: order.allow_remote,
     };
     let mut live = Live::start(console);
-    for entrant in entrants.iter().filter(|e| is_named(e)) {
+    for participant in participants.iter().filter(|e| is_named(e)) {
         let run = keeper.so_far();
-        let is_out = |s: &record::Server| s.name == entrant.name && s.retired.is_some();
-        let before = run.stress.iter().find(|s| s.name == entrant.name).cloned();
-        let before = before.unwrap_or_else(|| Subject::new(entrant, GOOD));
+        let is_out = |s: &model::Server| s.name == participant.name && s.failure.is_some();
+        let before = run.stress.iter().find(|s| s.name == participant.name).cloned();
+        let before = before.unwrap_or_else(|| Subject::new(participant, GOOD));
         if run.servers.iter().any(is_out) || before.left(&setting.scenarios).is_empty() {
             continue;
         }
         let subject =
-            stress(entrant, &setting, before, interrupt.flag(), &mut |event| match event {
+            stress(participant, &setting, before, interrupt.flag(), &mut |event| match event {
                 Event::Scenario { server, scenario } => live.phase(format!("{server}: {scenario}")),
                 Event::Trial { subject } => {
                     if let Some(trial) = subject.trials.last() {
@@ -188,7 +189,7 @@ pub fn hold(
                 }
             });
         // What it met is kept by now.
-        if subject.retired.is_some() {
+        if subject.failure.is_some() {
             keeper.stressed(subject);
         }
         if interrupt.asked() {
@@ -201,17 +202,17 @@ pub fn hold(
 }
 
 /// What is kept of a stress alone.
-fn record(card: &Card, args: &RunArgs, grid: &Grid, split: &Split) -> Run {
+fn record(card: &Card, args: &RunArgs, grid: &Grid, split: &CpuAllocation) -> Run {
     let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let mut host = record::Host::from(&Host::describe());
+    let mut host = model::Host::from(&Host::describe());
     host.doubts.extend(split.notes.iter().cloned());
-    let named = |s: &&record::Server| matches!(s.role, Role::Contestant | Role::Reference);
+    let named = |s: &&model::Server| matches!(s.role, Role::Plain | Role::Reference);
     Run {
         number: None,
         began_ms: began.as_millis() as u64,
         took_ms: 0,
         state: State::UnderWay,
-        command: record::typed(),
+        command: model::typed(),
         hotlap: env!("CARGO_PKG_VERSION").to_owned(),
         suite: card.suite.as_ref().map(|s| s.name.clone()),
         baseline: args.save_baseline.clone(),
@@ -219,9 +220,9 @@ fn record(card: &Card, args: &RunArgs, grid: &Grid, split: &Split) -> Run {
         about: card.about().to_owned(),
         contract: grid.contract.clone(),
         seed: 0,
-        schedule: record::Schedule {
-            heats: 0,
-            blocks: 0,
+        schedule: model::Schedule {
+            restarts: 0,
+            rounds: 0,
             slice_ms: None,
             probed: Vec::new(),
             budget_s: 0.0,

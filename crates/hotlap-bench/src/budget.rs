@@ -1,0 +1,266 @@
+//! How many restarts and rounds: what has been run, what it took, and what is still worth running.
+//!
+//! Apart from the schedule because it only counts: it starts nothing and asks nobody the time. The
+//! rule itself is the statistics'; here it is fed, and the counts that a user asked for override
+//! it.
+
+use std::time::Duration;
+
+use hotlap_stats::{
+    Costs, Decision, Goal, Pair, RunProgress, StopReason, StoppingRule, median, pairs, pooled,
+};
+
+use crate::experiment::{Experiment, Over, Place};
+use crate::lap::{Kind, Lap, Share, readings};
+use crate::participant::Role;
+
+/// Restarts that end with paced laps: the first ones, at most so many, and one for each of these parts
+/// of the budget.
+const PACED_RESTARTS: u32 = 4;
+const BUDGET_A_PACED_RESTART: Duration = Duration::from_secs(15);
+
+/// What to run next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Another round of this restart.
+    Round,
+    /// Another restart.
+    Restart,
+    /// Nothing.
+    Stop(Over),
+}
+
+/// What has been run and what it took.
+#[derive(Debug)]
+pub struct Budget {
+    experiment: Experiment,
+    rule: StoppingRule,
+    started: Vec<Duration>,
+    /// What a second start of all is expected to take.
+    again: Duration,
+    rounds: Vec<Duration>,
+    paced: Vec<Duration>,
+    /// Restart, round and share of the cost of every lap that counts, by participant and load.
+    costs: Vec<Vec<Vec<(u32, u32, Share)>>>,
+    /// Requests/s of every lap that counts under the first closed loop, by participant.
+    rates: Vec<Vec<f64>>,
+    out: Vec<bool>,
+}
+
+impl Budget {
+    /// An empty one.
+    #[must_use]
+    pub fn new(experiment: &Experiment) -> Self {
+        let n = experiment.participants.len();
+        let goal = Goal {
+            budget_s: experiment.budget.as_secs_f64(),
+            precision: experiment.precision,
+            ..Goal::default()
+        };
+        let mut budget = Self {
+            rule: StoppingRule::new(goal),
+            started: Vec::new(),
+            again: Duration::ZERO,
+            rounds: Vec::new(),
+            paced: Vec::new(),
+            costs: vec![vec![Vec::new(); experiment.loads.len()]; n],
+            rates: vec![Vec::new(); n],
+            out: (0..n).map(|i| experiment.past.out.contains(&i)).collect(),
+            experiment: experiment.clone(),
+        };
+        for lap in &experiment.past.laps {
+            let share = lap.cost.unwrap_or(lap.rate);
+            budget.costs[lap.participant][lap.load].push((lap.at.restart, lap.at.round, share));
+            if Some(lap.load) == experiment.closed_loop() {
+                budget.rates[lap.participant].extend(lap.rate.value());
+            }
+        }
+        budget
+    }
+
+    /// A restart's servers are started and warm; `again` is what of that the next restart will take too.
+    pub fn restart_started(&mut self, took: Duration, again: Duration) {
+        self.started.push(took);
+        self.again = again;
+    }
+
+    /// A round is run.
+    pub fn round_run(&mut self, took: Duration) {
+        self.rounds.push(took);
+    }
+
+    /// A restart's paced laps are run.
+    pub fn paced_run(&mut self, took: Duration) {
+        self.paced.push(took);
+    }
+
+    /// A server is out.
+    pub fn failure(&mut self, participant: usize) {
+        self.out[participant] = true;
+    }
+
+    /// A lap is run.
+    pub fn lap(&mut self, lap: &Lap) {
+        // Laps at a common rate say nothing of the cost under their load; those of a load that has
+        // a rate of its own do.
+        let is_paced = lap.kind != Kind::Flat;
+        if is_paced != self.experiment.loads[lap.load].rate.is_some() || !lap.counts() {
+            return;
+        }
+        if Some(lap.load) == self.experiment.closed_loop() {
+            self.rates[lap.participant].push(lap.outcome.rate());
+        }
+        // Servers whose cost cannot be seen are compared by their rate.
+        let share = lap.cost_share().unwrap_or_else(|| lap.rate_share());
+        self.costs[lap.participant][lap.load].push((lap.restart, lap.round, share));
+    }
+
+    /// Half of what the slowest reaches: a rate that all can carry, in requests/s.
+    #[must_use]
+    pub fn common_rate(&self) -> Option<f64> {
+        self.rates
+            .iter()
+            .enumerate()
+            .filter(|(n, _)| !self.out[*n])
+            .filter_map(|(_, rates)| median(rates))
+            .filter(|rate| *rate > 0.0)
+            .min_by(f64::total_cmp)
+            .map(|rate| rate / 2.0)
+    }
+
+    /// Whether a restart ends with paced laps. Their histograms are merged and not paired, so four
+    /// laps of each server, of four starts, tell what more would tell, and the time is better spent
+    /// on pairs.
+    #[must_use]
+    pub fn is_paced(&self, restart: u32) -> bool {
+        let paid = self.experiment.budget.as_secs() / BUDGET_A_PACED_RESTART.as_secs();
+        let is_asked = self.experiment.paced && self.experiment.closed_loop().is_some();
+        is_asked && u64::from(restart) < paid.clamp(1, u64::from(PACED_RESTARTS))
+    }
+
+    /// What comes next, `next` being the first place that is not run yet.
+    pub fn next(&mut self, next: Place, elapsed: Duration) -> Next {
+        let elapsed = self.of_the_budget(elapsed);
+        let begun = next.restart + 1;
+        match (self.experiment.restarts, self.experiment.rounds) {
+            (Some(restarts), Some(rounds)) => {
+                if next.round < rounds {
+                    Next::Round
+                } else if begun < restarts {
+                    Next::Restart
+                } else {
+                    Next::Stop(Over::Done)
+                }
+            }
+            (Some(restarts), None) => {
+                let share = self.experiment.budget * begun / restarts.max(1);
+                if elapsed + self.paced_takes(next.restart) + mean(&self.rounds) <= share {
+                    Next::Round
+                } else if begun < restarts {
+                    Next::Restart
+                } else {
+                    Next::Stop(Over::Budget)
+                }
+            }
+            (None, Some(rounds)) if next.round < rounds => Next::Round,
+            (None, Some(rounds)) => {
+                // This restart's paced laps, and all of the next.
+                let paced = self.paced_takes(next.restart) + self.paced_takes(begun);
+                let restart = self.start_takes() + mean(&self.rounds) * rounds;
+                let fits = elapsed + restart + paced <= self.experiment.budget;
+                if fits { Next::Restart } else { Next::Stop(Over::Budget) }
+            }
+            (None, None) => self.by_rule(next, elapsed),
+        }
+    }
+
+    fn by_rule(&mut self, next: Place, elapsed: Duration) -> Next {
+        let comparisons = self.comparisons();
+        let progress = RunProgress {
+            // What ends this restart is as good as spent.
+            spent_s: (elapsed + self.paced_takes(next.restart)).as_secs_f64(),
+            costs: self.what_time_buys(next.restart + 1),
+            restarts: next.restart + 1,
+            rounds: next.round,
+            comparisons: &comparisons,
+        };
+        match self.rule.next(&progress) {
+            Decision::Round => Next::Round,
+            Decision::Restart => Next::Restart,
+            Decision::Stop(StopReason::Precise) => Next::Stop(Over::Precise),
+            Decision::Stop(StopReason::Budget) => Next::Stop(Over::Budget),
+        }
+    }
+
+    /// What the experiment will probably still take.
+    #[must_use]
+    pub fn left(&self, next: Place, elapsed: Duration) -> Duration {
+        let (Some(restarts), Some(rounds)) = (self.experiment.restarts, self.experiment.rounds)
+        else {
+            return self.experiment.budget.saturating_sub(self.of_the_budget(elapsed));
+        };
+        let rounds_here = rounds.saturating_sub(next.round);
+        let restarts_after = restarts.saturating_sub(next.restart + 1);
+        let paced: Duration = (next.restart..next.restart + 1 + restarts_after)
+            .map(|restart| self.paced_takes(restart))
+            .sum();
+        let restart = self.start_takes() + mean(&self.rounds) * rounds;
+        mean(&self.rounds) * rounds_here + paced + restart * restarts_after
+    }
+
+    /// What of the time so far is the budget's: the first start is not, in which contracts are
+    /// verified whole and warm-ups judged at length. A budget buys measuring.
+    fn of_the_budget(&self, elapsed: Duration) -> Duration {
+        elapsed.saturating_sub(self.started.first().copied().unwrap_or_default())
+    }
+
+    /// What it takes to start and to warm up all servers once more.
+    fn start_takes(&self) -> Duration {
+        match &self.started[..] {
+            [] | [_] => self.again,
+            [_, later @ ..] => mean(later),
+        }
+    }
+
+    /// What the paced laps of a restart take; half of a load's round, before there are any.
+    fn paced_takes(&self, restart: u32) -> Duration {
+        match (self.is_paced(restart), &self.paced[..]) {
+            (false, _) => Duration::ZERO,
+            (true, []) => {
+                mean(&self.rounds) / 2 / u32::try_from(self.experiment.loads.len()).unwrap_or(1)
+            }
+            (true, paced) => mean(paced),
+        }
+    }
+
+    /// What the next restart and a round cost. Paced laps end a restart, so each restart pays for its own.
+    fn what_time_buys(&self, restart: u32) -> Costs {
+        let round_s = mean(&self.rounds).as_secs_f64().max(1e-3);
+        Costs { restart_s: (self.start_takes() + self.paced_takes(restart)).as_secs_f64(), round_s }
+    }
+
+    /// The pairs of every server and load against the reference, as the report will have them: the
+    /// reference and its control are one side, but for the control itself.
+    fn comparisons(&self) -> Vec<Vec<Pair>> {
+        let role = |role| self.experiment.participants.iter().position(|e| e.role == role);
+        let Some(reference) = role(Role::Reference) else { return Vec::new() };
+        let double = role(Role::Control);
+        (0..self.experiment.participants.len())
+            .filter(|n| *n != reference && !self.out[*n])
+            .flat_map(|n| (0..self.experiment.loads.len()).map(move |load| (n, load)))
+            .map(|(n, load)| {
+                let of = |n: usize| readings(self.costs[n][load].iter().copied());
+                let against = match double.filter(|double| *double != n) {
+                    Some(double) => pooled(&of(reference), &of(double)),
+                    None => of(reference),
+                };
+                pairs(&of(n), &against)
+            })
+            .collect()
+    }
+}
+
+fn mean(durations: &[Duration]) -> Duration {
+    let n = u32::try_from(durations.len()).unwrap_or(u32::MAX);
+    durations.iter().sum::<Duration>().checked_div(n).unwrap_or_default()
+}

@@ -1,0 +1,451 @@
+//! One server at the runner: its process, where it answers, and what it uses.
+
+use hotlap_servers::lines::Lines;
+use hotlap_servers::start::ask;
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+
+use hotlap_load::http::Answer;
+use hotlap_load::outcome::Whole;
+use hotlap_load::plan::{Request, Target};
+use hotlap_load::{Outcome, Session};
+use hotlap_stats::PreviousWarmup;
+
+use crate::lap::{Count, Usage, Violation};
+use crate::participant::{Load, Participant};
+use crate::validity;
+use hotlap_servers::cores::ClockFlush;
+use hotlap_servers::counters::Counters;
+use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::process::{FreezeError, Process, Stopped};
+use hotlap_servers::sample::{Cpu, Memory, Sampler, Switches};
+use hotlap_servers::start::{LAST_LINES, ending};
+
+/// How long what a server has in memory is taken to be so.
+const MEMORY_EVERY: Duration = Duration::from_millis(300);
+
+/// Laps that are driven over the same connections: those of a round. The cost per request depends
+/// on the set of connections by one per cent (standard deviation, 64 of them), for as long as it
+/// is held; a set that is held for a whole restart makes restarts look as different as that.
+const LAPS_A_SET: u32 = 2;
+
+/// Connections that were idle for longer are replaced before the next slice: many servers close
+/// such connections after a few seconds.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A log that has not grown for this long has caught up.
+const SETTLED: Duration = Duration::from_millis(50);
+
+/// A log that lacks lines and has not grown for this long is not waited for: a server that drops
+/// lines must not hold up every lap.
+const GIVEN_UP: Duration = Duration::from_secs(1);
+
+/// One server.
+pub(super) struct Instance {
+    pub(super) participant: Participant,
+    pub(super) process: Option<Process>,
+    pub(super) sampler: Option<Sampler>,
+    pub(super) counters: Option<Counters>,
+    pub(super) target: Option<Target>,
+    /// What the `Host` header says to it.
+    pub(super) host: String,
+    /// What may be asked of it, with the right answers; settled when it was verified first.
+    pub(super) requests: Vec<Request>,
+    /// What its warm-ups so far tell of it, by load.
+    pub(super) known: Vec<Option<WarmupProfile>>,
+    /// The load whose connections are kept until its next slice.
+    pub(super) held: Option<Held>,
+    /// Slices that it has driven.
+    slices: u32,
+    /// Its context switches, and the lines of its side effect, before the first slice of the lap
+    /// under way.
+    before_lap: Option<(Option<Switches>, u64)>,
+    /// The cores that it runs on; none: not pinned.
+    pub(super) cores: Vec<usize>,
+    /// Its memory, and when that was looked at.
+    memory: Option<(Instant, Memory)>,
+    /// What it took from its start to its first right answer, where hotlap started it.
+    pub(super) ready: Option<Duration>,
+    /// What the user should know of its start.
+    pub(super) notes: Vec<String>,
+    /// Whether it was held against its whole contract already.
+    pub(super) verified: bool,
+    /// Its side effect, where it has one that counts.
+    pub(super) lines: Option<Lines>,
+}
+
+/// What a warm-up tells of a server under a load.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WarmupProfile {
+    /// How it becomes steady.
+    pub(super) steady: PreviousWarmup,
+    /// Its mean service time.
+    pub(super) service: Duration,
+}
+
+/// What is known of server and generator at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sample {
+    requests: u64,
+    pub(super) at: Instant,
+    cpu: Option<Cpu>,
+}
+
+/// A load whose connections are kept between the slices of a server.
+pub(super) struct Held {
+    load: usize,
+    pub(super) session: Session,
+    /// Laps that it may still drive.
+    laps: u32,
+    /// Requests when the lap under way began.
+    requests: u64,
+    /// When its last slice was over, and whether all requests were answered by then.
+    since: Instant,
+    is_idle: bool,
+    /// What the slices of the lap under way were so far.
+    driven: Option<Driven>,
+}
+
+/// The slices of a lap.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Driven {
+    /// When the window of the first opened.
+    pub(super) at: Instant,
+    pub(super) between: Between,
+}
+
+impl Held {
+    pub(super) fn new(load: usize, session: Session) -> Self {
+        let since = Instant::now();
+        Self { load, session, laps: LAPS_A_SET, requests: 0, since, is_idle: true, driven: None }
+    }
+
+    /// Whether the next slice of a load may use these connections. Requests that the server still
+    /// owes an answer are kept until they are answered or time out.
+    pub(super) fn goes_on(&self, load: usize) -> bool {
+        let is_fresh = self.laps > 0 && self.since.elapsed() < LONGEST_PAUSE;
+        self.load == load && (self.driven.is_some() || is_fresh || !self.is_idle)
+    }
+
+    /// Sends nothing more until the next slice, and gives the server this long to answer what it
+    /// has, before it is frozen.
+    pub(super) fn pause(&mut self, limit: Duration) {
+        self.is_idle = self.session.pause(limit);
+        self.since = Instant::now();
+    }
+
+    /// One more slice is driven, whose window opened at that moment.
+    pub(super) fn add(&mut self, opened: Instant, slice: &Between) {
+        match &mut self.driven {
+            Some(driven) => driven.between.add(slice),
+            None => self.driven = Some(Driven { at: opened, between: *slice }),
+        }
+    }
+
+    /// The lap ends: what it was, and how many requests were answered in and between its slices.
+    pub(super) fn end_lap(&mut self) -> Option<(Driven, u64)> {
+        let progress = self.session.progress();
+        let before = std::mem::replace(&mut self.requests, progress.answers + progress.failures);
+        self.laps = self.laps.saturating_sub(1);
+        Some((self.driven.take()?, self.requests - before))
+    }
+}
+
+/// What happened between two samples, or more pairs of them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Between {
+    pub(super) requests: u64,
+    pub(super) wall_ns: u64,
+    /// CPU time; unknown where the server's processes cannot be seen.
+    pub(super) cpu_ns: Option<u64>,
+    pub(super) slices: u32,
+}
+
+impl Between {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.wall_ns += other.wall_ns;
+        self.cpu_ns = self.cpu_ns.zip(other.cpu_ns).map(|(own, more)| own + more);
+        self.slices += other.slices;
+    }
+
+    /// CPU time per request in nanoseconds, where both are known and not 0.
+    pub(super) fn cost_ns(&self) -> Option<f64> {
+        let cpu_ns = self.cpu_ns.filter(|cpu_ns| *cpu_ns > 0 && self.requests > 0)?;
+        Some(cpu_ns as f64 / self.requests as f64)
+    }
+}
+
+impl Sample {
+    pub(super) fn since(&self, before: &Self) -> Between {
+        let cpu = self.cpu.zip(before.cpu);
+        Between {
+            requests: self.requests - before.requests,
+            wall_ns: u64::try_from((self.at - before.at).as_nanos()).unwrap_or(u64::MAX),
+            cpu_ns: cpu.map(|(now, then)| now.cpu_ns.saturating_sub(then.cpu_ns)),
+            slices: 1,
+        }
+    }
+}
+
+impl Instance {
+    pub(super) fn new(participant: Participant, loads: usize) -> Self {
+        Self {
+            participant,
+            process: None,
+            sampler: None,
+            counters: None,
+            target: None,
+            host: String::new(),
+            requests: Vec::new(),
+            known: vec![None; loads],
+            held: None,
+            slices: 0,
+            before_lap: None,
+            cores: Vec::new(),
+            memory: None,
+            ready: None,
+            notes: Vec::new(),
+            verified: false,
+            lines: None,
+        }
+    }
+
+    /// The request that a load sends.
+    pub(super) fn request(&self, load: &Load) -> Request {
+        self.requests[load.request.min(self.requests.len().saturating_sub(1))].clone()
+    }
+
+    /// What is known now. The count and the CPU time are read one right after the other, so that
+    /// cost a request is the ratio of two differences over the same time, whenever this is called;
+    /// and they are read where the server runs, since its clock is behind anywhere else.
+    pub(super) fn sample(&mut self, session: &Session) -> Sample {
+        let _visit = self.sampler.is_some().then(|| ClockFlush::to(&self.cores));
+        let progress = session.progress();
+        let cpu = self.sampler.as_mut().and_then(|s| s.cpu().ok());
+        Sample { requests: progress.answers + progress.failures, at: Instant::now(), cpu }
+    }
+
+    /// Context switches so far. They are read thread by thread, which takes a while where there
+    /// are many; so they are read before a lap's first sample and after its last, never between
+    /// the two.
+    pub(super) fn switches(&mut self) -> Option<Switches> {
+        self.sampler.as_mut()?.switches().ok()
+    }
+
+    /// What the hardware counts of it while `act` lasts, and the requests meanwhile. The counters
+    /// are on for so long only: a counter that is on costs the server something at each switch.
+    pub(super) fn counted(&mut self, session: &Session, act: impl FnOnce()) -> Option<Count> {
+        let mut counters = self.counters.as_mut()?.enable().ok()?;
+        let (then, before) = (counters.read(), session.progress());
+        act();
+        let (after, now) = (session.progress(), counters.read());
+        let counted = now.ok()?.since(&then.ok()?);
+        let requests = after.answers + after.failures - before.answers - before.failures;
+        Some(Count { requests, counted: counted? })
+    }
+
+    /// The number of its next slice.
+    pub(super) fn next_slice(&mut self) -> u32 {
+        self.slices = self.slices.wrapping_add(1);
+        self.slices
+    }
+
+    /// The switches before and after the lap that ends.
+    pub(super) fn switches_of_lap(&mut self) -> Option<(Switches, Switches)> {
+        let (first, _) = self.before_lap?;
+        first.zip(self.switches())
+    }
+
+    /// A lap begins with the next slice, unless one is under way. One whose side effect is counted
+    /// has a load of its own, and the log has to be written up to there.
+    pub(super) fn begin_lap(&mut self) {
+        if self.before_lap.is_none() {
+            if self.lines.is_some() {
+                self.held = None;
+                self.thaw();
+            }
+            self.before_lap = Some((self.switches(), self.settled_lines()));
+        }
+    }
+
+    /// Drops the lap under way: the next slice begins one, on new connections.
+    pub(super) fn forget_lap(&mut self) {
+        self.held = None;
+        self.before_lap = None;
+    }
+
+    /// What the server used between two samples, or more of them, and what it has in memory now.
+    /// Switches were counted around them, while `requests` were answered.
+    pub(super) fn usage(
+        &mut self,
+        between: &Between,
+        switches: Option<(Switches, Switches)>,
+        requests: u64,
+    ) -> Option<Usage> {
+        let memory = self.memory()?;
+        // As many as belong to what was answered between the samples.
+        let share = between.requests as f64 / requests.max(1) as f64;
+        let count = |last: u64, first: u64| (last.saturating_sub(first) as f64 * share) as u64;
+        let (first, last) = switches.unzip();
+        let counted = |of: fn(Switches) -> u64| Some(count(of(last?), of(first?)));
+        Some(Usage {
+            wall_ns: between.wall_ns,
+            requests: between.requests,
+            // A server that answered used some: 0 is what a clock that cannot be read adds.
+            cpu_ns: between.cpu_ns.filter(|ns| *ns > 0),
+            switches: counted(|switches| switches.voluntary),
+            preemptions: counted(|switches| switches.involuntary),
+            rss_bytes: memory.rss_bytes,
+            pss_bytes: memory.pss_bytes,
+            threads: memory.threads,
+            processes: memory.processes,
+            slices: Some(between.slices),
+        })
+    }
+
+    /// What it has in memory, looked at not long ago: the kernel walks all of its pages for that.
+    fn memory(&mut self) -> Option<Memory> {
+        if self.memory.is_none_or(|(at, _)| at.elapsed() >= MEMORY_EVERY) {
+            let memory = self.sampler.as_mut()?.memory().ok()?;
+            self.memory = Some((Instant::now(), memory));
+        }
+        self.memory.map(|(_, memory)| memory)
+    }
+
+    /// Stops it where it stands. A server that runs elsewhere goes on.
+    ///
+    /// # Errors
+    /// It goes on, and why.
+    pub(super) fn freeze(&mut self) -> Result<(), FreezeError> {
+        match &mut self.process {
+            Some(process) if !process.is_frozen() => process.freeze(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets it go on.
+    pub(super) fn thaw(&mut self) {
+        if let Some(process) = &mut self.process {
+            let _ = process.thaw();
+        }
+    }
+
+    /// Begins to end it, without waiting.
+    pub(super) fn begin_stop(&mut self, grace: Duration) {
+        self.forget_lap();
+        if let Some(process) = &mut self.process {
+            process.begin_stop(grace);
+        }
+    }
+
+    /// Ends it. What was wrong with that, if anything.
+    pub(super) fn stop(&mut self, grace: Duration) -> Option<String> {
+        self.forget_lap();
+        self.sampler = None;
+        self.memory = None;
+        self.counters = None;
+        self.target = None;
+        let lines = self.lines.take();
+        let stopped = self.process.take()?.stop(grace);
+        lines.inspect(Lines::remove);
+        (!grace.is_zero()).then(|| complaint(&stopped)).flatten()
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    /// How it ended, and its last lines.
+    pub(super) fn still_there(&mut self, phase: &str) -> Result<(), ServerFailure> {
+        match self.process.as_mut().and_then(Process::exited) {
+            None => Ok(()),
+            Some(exit) => {
+                let cause = format!("the server {}", ending(exit));
+                Err(self.out(phase, cause, "run its command by hand to see why"))
+            }
+        }
+    }
+
+    /// Whether it answers one more request within `limit`.
+    pub(super) fn ask_again(&self, limit: Duration) -> Result<Answer, String> {
+        let target = self.target.as_ref().ok_or("it is not started")?;
+        ask(target, &self.host, limit, &self.participant.contract.exchanges[0])
+    }
+
+    /// Out, because of an error.
+    pub(super) fn failed(&mut self, phase: &str, error: impl Display) -> ServerFailure {
+        match self.still_there(phase) {
+            Err(failure) => failure,
+            Ok(()) => self.out(phase, error.to_string(), "see its last lines"),
+        }
+    }
+
+    /// Out, because not one request was answered.
+    pub(super) fn unanswered(
+        &mut self,
+        phase: &str,
+        outcome: Result<Outcome, hotlap_load::Error>,
+    ) -> ServerFailure {
+        if let Err(failure) = self.still_there(phase) {
+            return failure;
+        }
+        let cause = match outcome {
+            Err(e) => e.to_string(),
+            Ok(outcome) => match outcome.failures.0.iter().max_by_key(|f| f.count) {
+                Some(f) => format!(
+                    "no right answer, but {} × {:?} in phase {:?}{}",
+                    f.count,
+                    f.failure,
+                    f.phase,
+                    outcome.first_wrong.map(|w| format!(" ({})", w.why)).unwrap_or_default()
+                ),
+                None => "it stopped answering".to_owned(),
+            },
+        };
+        self.out(phase, cause, "hotlap check shows what it answers")
+    }
+
+    /// Out.
+    pub(super) fn out(&self, phase: &str, cause: String, remedy: &str) -> ServerFailure {
+        let log_tail = self.process.as_ref().map(|p| p.tail(LAST_LINES)).unwrap_or_default();
+        ServerFailure { phase: phase.to_owned(), cause, log_tail, remedy: remedy.to_owned() }
+    }
+}
+
+fn complaint(stopped: &Stopped) -> Option<String> {
+    let mut complaints = Vec::new();
+    if stopped.ignored_sigterm {
+        complaints.push("did not stop on SIGTERM and was killed".to_owned());
+    }
+    if !stopped.left_behind.is_empty() {
+        complaints.push(format!("left processes behind: {}", stopped.left_behind.join(", ")));
+    }
+    if !stopped.survivors.is_empty() {
+        complaints.push(format!("could not be killed: {}", stopped.survivors.join(", ")));
+    }
+    (!complaints.is_empty()).then(|| complaints.join("; "))
+}
+
+impl Instance {
+    /// Lines that its side effect has written so far.
+    pub(super) fn lines(&mut self) -> u64 {
+        self.lines.as_mut().map_or(0, Lines::count)
+    }
+
+    /// The same, once no more come: requests from before it was frozen may still be in its queue.
+    pub(super) fn settled_lines(&mut self) -> u64 {
+        self.lines.as_mut().map_or(0, |lines| lines.settled(SETTLED))
+    }
+
+    /// Ends the lap. Whether as many lines came in it as requests were answered, or sent, for some
+    /// may be under way at the end. Waits a while, since a log may lag behind.
+    pub(super) fn side_effect(&mut self, whole: &Whole) -> Option<Violation> {
+        let (_, before) = self.before_lap.take()?;
+        let (least, most) = (whole.answers, whole.sent);
+        let per_request = u64::from(self.participant.counts.as_ref()?.per_request);
+        let (least, most) = (least * per_request, most * per_request);
+        let lines = self.lines.as_mut();
+        let counted = lines.map_or(before, |lines| lines.reach(before + least, GIVEN_UP));
+        validity::side_effect(counted - before, (least, most))
+    }
+}

@@ -1,0 +1,426 @@
+//! The slice length of a run: settled once, before the first lap that counts, and the same for
+//! every server.
+//!
+//! A server that was frozen while others ran finds its code and data gone from the caches. A small
+//! server recovers within a few milliseconds; a runtime with a collector or a compiler may take
+//! half a second. In slices that end before it has recovered, a server costs more than it does
+//! alone. Short slices, on the other hand, are what makes a noisy machine usable. So a run uses
+//! the shortest of [`LENGTHS`] at which every server has recovered.
+//!
+//! Whether it has is seen in *probes*: a server is thawed as for a slice, but runs on for three
+//! more windows. A probe compares the cost per request in the slice's window with the cost in the
+//! time after it. Both lie within one stretch, so most of the machine's noise cancels: comparing
+//! with the end of the warm-up, seconds earlier, does not work on a machine whose speed varies.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use hotlap_stats::{Estimate, Reading, level};
+
+use super::instance::Between;
+
+/// The windows that a slice may have, shortest first.
+pub const LENGTHS: [Duration; 4] = [
+    Duration::from_millis(12),
+    Duration::from_millis(48),
+    Duration::from_millis(300),
+    Duration::from_secs(1),
+];
+
+/// How often every server is probed at each length at most, there and back; the last length needs
+/// no probe. That is at most 3.3, 3.3 and 5.2 s a server.
+const PROBES: [u32; LENGTHS.len() - 1] = [32, 8, 2];
+
+/// How long a probe takes, in windows of a slice: the lead-in, one within the slice, three after.
+const PROBE_WINDOWS: f64 = 13.0 / 3.0;
+
+/// Probes of a server, there and back, before it is judged early.
+const PROBES_BEFORE_LOOK: u32 = 4;
+
+/// A server may cost so many times as much in the window of a slice as after it.
+const TOLERANCE: f64 = 1.03;
+
+/// Confidence of the interval by which a server is judged early: each end is wrong in 1 of 100
+/// cases.
+const CONFIDENCE: f64 = 0.98;
+
+/// Confidence of an interval that reaches one standard error from its estimate.
+const ONE_STANDARD_ERROR: f64 = 0.683;
+
+/// The shortest window of a slice in which a load is not only continued but begun and ended: at a
+/// rate, and where a side effect is counted, for which the server's log has to settle first (50 ms
+/// or more).
+pub(super) const WHOLE: Duration = LENGTHS[2];
+
+/// A slice has at least so many mean service times in it, or the requests under way at its edges
+/// would decide what it says.
+const SERVICE_TIMES: u32 = 4;
+
+/// No slice is longer, however slowly a server answers.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// What is sent before a window opens, on average: a third of the window. In windows of 12 ms that
+/// is 4 ms, the time that small servers take to recover.
+pub fn lead_in(window: Duration) -> Duration {
+    window / 3
+}
+
+/// The lead-in of the slice with this number. A server that answers all its connections at a time
+/// answers in steps, each one or two service times long. Every slice begins with all connections
+/// idle, so with lead-ins of one length all windows would open at the same moment of a step and
+/// count the same part of one too many or too few. So lead-ins are spread over their mean and two
+/// service times. Spread evenly they would still favour some moments, unless they cover a whole
+/// number of steps; the mean of two even spreads has no edges for that. The spreads are multiples
+/// of two numbers that never fall into step with each other (Roberts, "The unreasonable
+/// effectiveness of quasirandom sequences", 2018: powers of the plastic ratio).
+pub fn spread_lead_in(window: Duration, slice: u32, service: Duration) -> Duration {
+    const STEPS: [f64; 2] = [0.754_877_666_246_692_8, 0.569_840_290_998_053_3];
+    let place: f64 = STEPS.iter().map(|step| (f64::from(slice) * step).fract() / 2.0).sum();
+    let mean = lead_in(window);
+    mean / 2 + (mean + service * 2).mul_f64(place)
+}
+
+/// How the slice length of a run is settled. Servers are told apart by program: the reference and
+/// its control are one.
+#[derive(Debug)]
+pub(super) struct Slices {
+    length: Duration,
+    /// How long all servers may be probed at one length.
+    limit: Duration,
+    stage: Stage,
+    /// What the probes found, at the length at which each server was probed last.
+    found: BTreeMap<(usize, usize), Found>,
+}
+
+/// What the probes of a server found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Found {
+    /// The length of the slices.
+    pub(super) slice: Duration,
+    /// Cost per request in their windows over the cost after them, with its interval at 95 %.
+    pub(super) ratio: Estimate,
+}
+
+/// How far it is settled.
+#[derive(Debug)]
+enum Stage {
+    /// Nothing was probed yet.
+    Open,
+    /// Servers are probed at the present length: those named, so often already.
+    Probing {
+        probes: u32,
+        servers: BTreeMap<(usize, usize), Vec<f64>>,
+        passed: Passed,
+    },
+    Settled,
+}
+
+/// Programs that have recovered within the present length, or a shorter one, by load.
+type Passed = BTreeSet<(usize, usize)>;
+
+/// What a server needs of a slice.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Needs {
+    /// Its mean service time.
+    pub(super) service: Duration,
+    /// It needs slices that begin and end with the load.
+    pub(super) whole: bool,
+    /// Its CPU time is known, so probes can tell whether it has recovered.
+    pub(super) known: bool,
+}
+
+impl Needs {
+    fn least(&self) -> Duration {
+        let whole = if self.whole { WHOLE } else { Duration::ZERO };
+        whole.max((self.service * SERVICE_TIMES).min(LONGEST))
+    }
+}
+
+/// What is to be probed next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// These programs, by load, there and back; each probe lasts until the moments returned by
+    /// [`Slices::probe_edges`].
+    Probe(Vec<(usize, usize)>),
+    /// The length is settled.
+    Settled,
+}
+
+impl Slices {
+    /// Of the length that a user chose, or that an interrupted run had; else to be settled.
+    /// All servers together are probed at one length for no longer than `limit`, but often enough
+    /// to be judged.
+    pub(super) fn new(chosen: Option<Duration>, limit: Duration) -> Self {
+        let stage = if chosen.is_some() { Stage::Settled } else { Stage::Open };
+        Self { length: chosen.unwrap_or(LENGTHS[0]), limit, stage, found: BTreeMap::new() }
+    }
+
+    /// How long the window of a slice is.
+    pub(super) fn length(&self) -> Duration {
+        self.length
+    }
+
+    /// The moments of a probe after the server was thawed: the window of a slice opens, it closes,
+    /// and three times its length later the probe ends.
+    pub(super) fn probe_edges(&self) -> [Duration; 3] {
+        let opens = lead_in(self.length);
+        [opens, opens + self.length, opens + self.length * 4]
+    }
+
+    /// What is to be probed next of these servers (by program and load). Judges what was probed.
+    pub(super) fn next(&mut self, servers: &BTreeMap<(usize, usize), Needs>) -> Next {
+        if let Stage::Open = self.stage {
+            let least = servers.values().map(Needs::least).max().unwrap_or_default();
+            let fits = LENGTHS.into_iter().find(|length| *length >= least);
+            self.length = fits.unwrap_or(least);
+            let unknown = servers.iter().filter(|(_, needs)| !needs.known);
+            self.begin(unknown.map(|(server, _)| *server).collect());
+        }
+        if let Stage::Probing { probes, servers: probed, passed } = &mut self.stage {
+            let most = most_probes(self.length, self.limit / servers.len().max(1) as u32);
+            probed.retain(|server, _| servers.contains_key(server));
+            for (server, costs) in &*probed {
+                if let Some(ratio) = level(&readings(costs), 0.95) {
+                    self.found.insert(*server, Found { slice: self.length, ratio });
+                }
+            }
+            let mut failed = false;
+            probed.retain(|server, costs| match judge(costs, *probes >= most) {
+                Some(true) => {
+                    passed.insert(*server);
+                    false
+                }
+                verdict => {
+                    failed |= verdict == Some(false);
+                    true
+                }
+            });
+            let left: Vec<_> =
+                servers.keys().copied().filter(|server| !passed.contains(server)).collect();
+            if failed {
+                let longer = LENGTHS.into_iter().find(|length| *length > self.length);
+                let passed = std::mem::take(passed);
+                self.length = longer.unwrap_or(self.length);
+                self.begin(passed);
+                return self.next(servers);
+            }
+            if left.is_empty() || *probes >= most {
+                self.stage = Stage::Settled;
+            } else {
+                *probes += 1;
+                return Next::Probe(left);
+            }
+        }
+        Next::Settled
+    }
+
+    fn begin(&mut self, passed: Passed) {
+        self.stage = match most_probes(self.length, Duration::MAX) {
+            0 => Stage::Settled,
+            _ => Stage::Probing { probes: 0, servers: BTreeMap::new(), passed },
+        };
+    }
+
+    /// What the probes of a program found, under a load; none where it was not probed.
+    pub(super) fn found(&self, server: (usize, usize)) -> Option<Found> {
+        self.found.get(&server).copied()
+    }
+
+    /// A program was probed under a load: within the window of a slice, and after it.
+    pub(super) fn probed(&mut self, server: (usize, usize), within: &Between, after: &Between) {
+        let (Some(within), Some(after)) = (within.cost_ns(), after.cost_ns()) else { return };
+        if let Stage::Probing { servers, passed, .. } = &mut self.stage
+            && !passed.contains(&server)
+        {
+            servers.entry(server).or_default().push(within / after);
+        }
+    }
+}
+
+/// Probes of one start, for an estimate.
+fn readings(ratios: &[f64]) -> Vec<Reading> {
+    let probe = |(round, value): (u32, &f64)| Reading { restart: 0, round, value: *value };
+    (0..).zip(ratios).map(probe).collect()
+}
+
+/// How often servers are probed at a length, there and back, if each has that much time for it.
+fn most_probes(length: Duration, limit: Duration) -> u32 {
+    let most = LENGTHS.iter().zip(PROBES).find(|(own, _)| **own == length);
+    let fit = limit.as_secs_f64() / (2.0 * length.as_secs_f64() * PROBE_WINDOWS);
+    most.map_or(0, |(_, most)| (fit as u32).clamp(PROBES_BEFORE_LOOK.min(most), most))
+}
+
+/// Whether a server has recovered, by the costs in slices over those after them; not known yet
+/// where its interval includes the limit and there are probes left. After the last one a slice is
+/// too short for a server whose estimate is beyond the limit by more than its standard error. So a
+/// small server, which probes agree about, keeps short slices beside a noisy neighbour, and a
+/// runtime that they show to be slow to recover gets longer ones although they scatter.
+fn judge(ratios: &[f64], is_last: bool) -> Option<bool> {
+    if ratios.len() < 2 * PROBES_BEFORE_LOOK as usize && !is_last {
+        return None;
+    }
+    let readings = readings(ratios);
+    let at = |confidence| level(&readings, confidence);
+    let Some((early, late)) = at(CONFIDENCE).zip(at(ONE_STANDARD_ERROR)) else {
+        return is_last.then_some(true);
+    };
+    match is_last {
+        true => Some(late.low <= TOLERANCE),
+        false if early.high <= TOLERANCE => Some(true),
+        false if early.low > TOLERANCE => Some(false),
+        false => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(3_600);
+    const NONE: Needs = Needs { service: Duration::ZERO, whole: false, known: true };
+
+    /// All windows of a lap opened at the same moment of a server's step, or most did.
+    #[test]
+    fn windows_open_at_all_moments_of_a_step() {
+        // How much the moments favour one side of the step, 0 to 1.
+        let favour = |service_us: u64, step_us: f64| {
+            let service = Duration::from_micros(service_us);
+            let angle = |slice| {
+                let lead_in = spread_lead_in(LENGTHS[0], slice, service);
+                std::f64::consts::TAU * lead_in.as_secs_f64() * 1e6 / step_us
+            };
+            let sum = |part: fn(f64) -> f64| (0..40).map(|n| part(angle(n))).sum::<f64>() / 40.0;
+            sum(f64::cos).hypot(sum(f64::sin))
+        };
+        for service_us in [160, 320, 330, 450, 700, 1_000, 5_000, 64_000] {
+            let found = favour(service_us, service_us as f64);
+            assert!(found < 0.08, "{found} with steps of {service_us} µs");
+        }
+        for service_us in [320, 330, 450, 1_000] {
+            let found = favour(service_us, 2.0 * service_us as f64);
+            assert!(found < 0.08, "{found} with steps of two times {service_us} µs");
+        }
+    }
+
+    #[test]
+    fn a_lead_in_is_neither_skipped_nor_long() {
+        let (window, service) = (LENGTHS[0], Duration::from_millis(10));
+        let mean = lead_in(window);
+        for slice in 0..100 {
+            let own = spread_lead_in(window, slice, service);
+            assert!(own >= mean / 2 && own < mean * 3 / 2 + service * 2, "{own:?}");
+        }
+    }
+
+    /// The length that is settled, in milliseconds, for servers whose cost in the window of a
+    /// slice of a length is so many times that after it, and how many probes each took.
+    fn settled(needs: &[Needs], ratio: impl Fn(usize, u128) -> f64) -> (u128, Vec<u32>) {
+        let mut slices = Slices::new(None, LIMIT);
+        let servers: BTreeMap<_, _> = needs.iter().enumerate().map(|(n, s)| ((n, 0), *s)).collect();
+        let mut probes = vec![0; needs.len()];
+        for step in 0..1_000 {
+            let Next::Probe(next) = slices.next(&servers) else {
+                return (slices.length().as_millis(), probes);
+            };
+            for n in [0, 1] {
+                for &server in &next {
+                    probes[server.0] += 1;
+                    // Noise of ± 2 %,  that is the same for none of them.
+                    let noise =
+                        1.0 + 0.01 * f64::from((step * 7 + n * 3 + server.0 as i32) % 5 - 2);
+                    let cost = 5_000.0 * ratio(server.0, slices.length().as_millis()) * noise;
+                    let of = |cost_ns: f64| Between {
+                        requests: 1_000,
+                        cpu_ns: Some((cost_ns * 1e3) as u64),
+                        ..Between::default()
+                    };
+                    slices.probed(server, &of(cost), &of(5_000.0));
+                }
+            }
+        }
+        panic!("it never ends");
+    }
+
+    /// In slices of 10 ms for all, Go's net/http was measured 30 % too expensive and Node 50 %; in
+    /// slices of 48 ms and laps of 0.3 s, Jetty 12 %.
+    #[test]
+    fn slices_are_as_long_as_the_slowest_server_takes_to_recover() {
+        let recovers = |ms: [u128; 2]| {
+            settled(&[NONE; 2], move |server, length| if length < ms[server] { 1.1 } else { 1.01 })
+        };
+        assert_eq!(recovers([0, 0]).0, 12);
+        assert_eq!(recovers([0, 48]).0, 48);
+        assert_eq!(recovers([0, 300]).0, 300);
+        assert_eq!(recovers([1_000, 0]).0, 1_000);
+        assert_eq!(recovers([5_000, 0]).0, 1_000, "there is no longer slice");
+    }
+
+    #[test]
+    fn a_server_that_has_recovered_is_probed_no_further() {
+        let (length, probes) =
+            settled(
+                &[NONE; 2],
+                |server, length| if server == 1 && length < 300 { 1.2 } else { 1.0 },
+            );
+        assert_eq!((length, probes[0]), (300, 8));
+        assert!(probes[1] > 16, "{probes:?}");
+    }
+
+    #[test]
+    fn noise_that_hides_the_answer_is_probed_to_the_limit_and_makes_no_slice_longer() {
+        let noisy = |mean: f64| {
+            let mut n = 0;
+            let mut slices = Slices::new(None, LIMIT);
+            let servers = BTreeMap::from([((0, 0), NONE)]);
+            while let Next::Probe(next) = slices.next(&servers) {
+                for _ in 0..2 {
+                    n += 1;
+                    let ratio = mean * if n % 2 == 0 { 1.3 } else { 1.0 / 1.3 };
+                    let of = |cpu_ns| Between { requests: 1, cpu_ns, ..Between::default() };
+                    let (within, after) = (of(Some((1e6 * ratio) as u64)), of(Some(1_000_000)));
+                    slices.probed(next[0], &within, &after);
+                }
+            }
+            (slices.length().as_millis(), n)
+        };
+        assert_eq!(noisy(1.0), (12, 2 * PROBES[0]));
+        assert_eq!(noisy(1.06), (12, 2 * PROBES[0]));
+        assert_eq!(
+            noisy(1.2).0,
+            300,
+            "four probes are too few to rule out that slices are harmless"
+        );
+    }
+
+    #[test]
+    fn a_short_budget_has_few_probes() {
+        let probes = |limit_s| most_probes(LENGTHS[0], Duration::from_secs_f64(limit_s));
+        assert_eq!((probes(0.0), probes(1.0), probes(60.0)), (4, 9, 32));
+        assert_eq!(most_probes(LENGTHS[2], Duration::ZERO), 2);
+        assert_eq!(most_probes(LENGTHS[3], Duration::MAX), 0);
+    }
+
+    #[test]
+    fn a_slice_holds_some_service_times_and_a_load_that_begins_in_it() {
+        let length = |service_ms, whole| {
+            let service = Duration::from_millis(service_ms);
+            settled(&[NONE, Needs { service, whole, ..NONE }], |_, _| 1.0).0
+        };
+        assert_eq!((length(3, false), length(4, false), length(40, false)), (12, 48, 300));
+        assert_eq!((length(1, true), length(200, false)), (300, 1_000));
+        assert_eq!((length(400, false), length(60_000, false)), (1_600, 10_000));
+    }
+
+    #[test]
+    fn a_chosen_length_and_servers_of_unknown_cost_need_no_probes() {
+        let chosen = Duration::from_millis(77);
+        let mut slices = Slices::new(Some(chosen), LIMIT);
+        assert_eq!(
+            (slices.next(&BTreeMap::from([((0, 0), NONE)])), slices.length()),
+            (Next::Settled, chosen)
+        );
+        let mut unknown = Slices::new(None, LIMIT);
+        let servers = BTreeMap::from([((0, 0), Needs { known: false, ..NONE })]);
+        assert_eq!((unknown.next(&servers), unknown.length()), (Next::Settled, LENGTHS[0]));
+    }
+}

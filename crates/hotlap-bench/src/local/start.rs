@@ -1,0 +1,325 @@
+//! A server brought up: started, waited for, and held against its contract.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hotlap_load::http::Answer;
+use hotlap_load::plan::Target;
+
+use super::LocalRunner;
+use super::instance::Instance;
+use crate::participant::{Origin, Participant, Role};
+use crate::runner::Ready;
+use hotlap_servers::contract::Exchange;
+use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::infer;
+use hotlap_servers::lines::Lines;
+use hotlap_servers::owner;
+use hotlap_servers::sample::Sampler;
+use hotlap_servers::start::{HOST, Startup, ask};
+use hotlap_servers::verify::{LIMIT, Requirements, Verifier, verify};
+
+impl Instance {
+    /// The control is the reference's own program, which is verified whole: only its answers to what
+    /// is asked under load are looked at.
+    fn as_the_reference(
+        &mut self,
+        target: &Target,
+        limit: Duration,
+    ) -> Result<Examined, ServerFailure> {
+        let exchanges = &self.participant.contract.exchanges;
+        let ask = |exchange| ask(target, &self.host, limit, exchange);
+        let answers: Result<Vec<Answer>, String> = exchanges.iter().map(ask).collect();
+        let answers = answers.map_err(|what| self.out("verify", what, "see its last lines"))?;
+        self.requests = self.participant.contract.requests(&self.host, &answers);
+        Ok(Examined::default())
+    }
+
+    /// After a later start: it answers as it did after the first. A request that is not safe to
+    /// repeat is not sent again.
+    fn examine_again(&self, target: &Target, limit: Duration) -> Result<Examined, ServerFailure> {
+        let is_custom = self.participant.contract.name.is_none();
+        let tries = self.participant.requirements.tries();
+        let exchanges = self.participant.contract.exchanges.iter();
+        for exchange in exchanges.filter(|exchange| !is_custom || exchange.is_safe()) {
+            let mut asked = ask(target, &self.host, limit, exchange);
+            for _ in 1..tries {
+                asked = asked.or_else(|_| ask(target, &self.host, limit, exchange));
+            }
+            if let Err(what) = asked {
+                let cause = format!("{}: {what}", exchange.name);
+                return Err(self.out(
+                    "verify",
+                    cause,
+                    "it answered correctly after an earlier start",
+                ));
+            }
+        }
+        Ok(Examined::default())
+    }
+
+    /// Holds it against its contract: the first time against all of it, later against what is asked
+    /// under load. `limit` is how long one response may take.
+    fn examine(&mut self, limit: Duration) -> Result<Examined, ServerFailure> {
+        let began = Instant::now();
+        let target = self.target.clone();
+        let target =
+            target.ok_or_else(|| self.out("verify", "it is not started".to_owned(), ""))?;
+        if self.verified {
+            return self.examine_again(&target, limit);
+        }
+        if self.participant.role == Role::Control && self.participant.contract.name.is_some() {
+            return self.as_the_reference(&target, limit);
+        }
+        let mut notes = Vec::new();
+        if self.participant.contract.name.is_none() {
+            let inferred = infer::infer(&target, &self.host, limit, &self.participant.contract)
+                .map_err(|what| self.out("verify", what, "ask it with curl to see why"))?;
+            notes.extend(inferred.notes);
+            self.participant.contract = inferred.contract;
+            if !self.participant.contract.exchanges.iter().all(Exchange::is_safe) {
+                // Each check would send it again.
+                self.requests = self.participant.contract.requests(&self.host, &inferred.answers);
+                return Ok(Examined { notes, ..Examined::default() });
+            }
+        }
+        let report = verify(&Verifier {
+            target: &target,
+            host: &self.host,
+            contract: &self.participant.contract,
+            requirements: self.participant.requirements,
+            rude: self.process.is_some(),
+            limit,
+        });
+        if !report.passed() {
+            let failures: Vec<String> = report.failures().map(ToString::to_string).collect();
+            let cause = failures.join("; ");
+            return Err(self.out("verify", cause, "a server that answers wrongly is not measured"));
+        }
+        self.requests = report.requests(&self.participant.contract, &self.host);
+        if began.elapsed() > Duration::from_secs(20) {
+            notes.push(format!("verifying it took {:.0} s", began.elapsed().as_secs_f64()));
+        }
+        Ok(Examined { conformance: report.conformance_count(), notes })
+    }
+}
+
+/// What was found of a server that keeps its contract.
+#[derive(Debug, Default)]
+struct Examined {
+    conformance: (u32, u32),
+    notes: Vec<String>,
+}
+
+impl LocalRunner {
+    /// Starts a server and waits until it answers. One that runs already is looked up: if it is on
+    /// this machine, its process is measured.
+    pub(super) fn boot(&mut self, participant: usize) -> Result<(), ServerFailure> {
+        match self.instances[participant].participant.start.clone() {
+            Origin::Running { target, host, .. } => {
+                let instance = &mut self.instances[participant];
+                if owner::is_here(&target.endpoint) {
+                    let owner = owner::owner(&target.endpoint, &[]);
+                    instance.sampler = Sampler::of(&owner, None);
+                    instance.notes.extend(owner.note());
+                }
+                (instance.target, instance.host) = (Some(target), host);
+                Ok(())
+            }
+            Origin::Launch(launch) => self.launch(participant, &launch),
+        }
+    }
+
+    fn launch(
+        &mut self,
+        participant: usize,
+        launch: &hotlap_servers::launch::Launch,
+    ) -> Result<(), ServerFailure> {
+        let instance = &mut self.instances[participant];
+        let Participant { counts, requirements, .. } = &instance.participant;
+        let lines = counts.as_ref().map(|counts| Lines::of(counts, launch, *requirements));
+        let (cpus, cores) = self.setting.cores.of_server(instance.participant.cpus);
+        let startup = Startup {
+            launch,
+            first: &instance.participant.contract.exchanges[0],
+            accepts_wrong: false,
+            cpus,
+            cores,
+            supervisor: &self.setting.supervisor,
+            log: self.setting.logs.join(format!("{participant}.log")),
+            limit: self.setting.start_limit,
+            counters: self.setting.counters,
+            elsewhere: instance.participant.requirements == Requirements::Custom,
+            stop: &self.stop,
+        };
+        let started = startup.run()?;
+        instance.cores = cores.to_vec();
+        instance.lines = lines;
+        // The file is opened before another server of this folder starts and puts its own there.
+        instance.lines();
+        instance.host = HOST.to_owned();
+        instance.sampler = started.sampler;
+        instance.target = Some(started.target);
+        instance.process = Some(started.process);
+        instance.ready = Some(started.ready);
+        instance.notes = started.notes;
+        match started.counters {
+            Ok(counters) => instance.counters = Some(counters),
+            Err(why) if self.setting.counters => {
+                instance.notes.push(format!("no instructions: {why}"))
+            }
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Verifies servers that were started, all at the same time. One that fails beside others is
+    /// looked at once more alone: it may only have had too little of its core.
+    pub(super) fn verify_some(
+        &mut self,
+        participants: &[usize],
+    ) -> Vec<Result<Ready, ServerFailure>> {
+        let limit = self.setting.timeout.max(LIMIT);
+        let examine = |instance: &mut Instance| {
+            instance.thaw();
+            instance.examine(limit)
+        };
+        let mut examined: BTreeMap<usize, Result<Examined, ServerFailure>> =
+            thread::scope(|scope| {
+                let instances =
+                    self.instances.iter_mut().enumerate().filter(|(n, _)| participants.contains(n));
+                let threads: Vec<_> = instances
+                    .map(|(n, instance)| (n, scope.spawn(move || examine(instance))))
+                    .collect();
+                let join = |t: thread::ScopedJoinHandle<'_, _>| {
+                    t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                };
+                threads.into_iter().map(|(n, thread)| (n, join(thread))).collect()
+            });
+        participants.iter().for_each(|&n| self.freeze(n));
+        let mut ready = Vec::new();
+        for &participant in participants {
+            let instance = &mut self.instances[participant];
+            let beside = examined.remove(&participant).filter(|beside| {
+                let is_final = participants.len() == 1 || self.stop.load(Ordering::Relaxed);
+                beside.is_ok() || is_final
+            });
+            let result = beside.unwrap_or_else(|| examine(instance));
+            match result {
+                Err(_) => _ = instance.stop(Duration::ZERO),
+                Ok(_) => self.freeze(participant),
+            }
+            ready.push(result.map(|examined| self.ready(participant, examined)));
+        }
+        ready
+    }
+
+    /// What is told of a server that is ready. Each pair that answers differently is told of once,
+    /// when the later of the two is verified.
+    fn ready(&mut self, participant: usize, examined: Examined) -> Ready {
+        let instance = &mut self.instances[participant];
+        let mut notes = std::mem::take(&mut instance.notes);
+        notes.extend(examined.notes);
+        let is_new = !std::mem::replace(&mut instance.verified, true);
+        let memory = instance.sampler.as_mut().and_then(|s| s.resident().ok());
+        let rss_bytes = memory.map(|memory| memory.rss_bytes);
+        let ready_ms = instance.ready.map(|ready| ready.as_secs_f64() * 1e3);
+        if is_new {
+            notes.extend(self.differences(participant));
+        }
+        Ready { ready_ms, conformance: examined.conformance, notes, rss_bytes }
+    }
+
+    /// Where its answer is not that of whom it is held against, or of those held against it.
+    fn differences(&self, participant: usize) -> Vec<String> {
+        let is_reference = |instance: &Instance| instance.participant.role == Role::Reference;
+        let reference = self.instances.iter().position(is_reference);
+        let against = |n: usize| self.setting.against.get(&n).copied().or(reference);
+        let is_told = |n: usize| {
+            let role = self.instances[n].participant.role;
+            self.instances[n].verified && matches!(role, Role::Reference | Role::Plain)
+        };
+        if !is_told(participant) {
+            return Vec::new();
+        }
+        let own = &self.instances[participant].participant.contract;
+        let is_pair =
+            |n: &usize| against(participant) == Some(*n) || against(*n) == Some(participant);
+        (0..self.instances.len())
+            .filter(|n| *n != participant && is_told(*n) && is_pair(n))
+            .map(|n| &self.instances[n].participant)
+            .filter_map(|other| infer::difference(own, (&other.name, &other.contract)))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use super::super::Setting;
+    use super::*;
+    use crate::participant::Participant;
+    use hotlap_servers::contract::{Content, Contract, Name};
+    use hotlap_servers::cores::CpuAllocation;
+    use hotlap_servers::launch::Launch;
+    use hotlap_servers::process::Supervisor;
+    use hotlap_servers::verify::Requirements;
+
+    /// A step that answers like the one below it was told not to do the same work as the first.
+    #[test]
+    fn the_work_of_a_rung_is_held_against_the_rung_below() {
+        let participant = |name: &str, body: &[u8]| {
+            let mut contract = Contract::of(Name::Hello, None);
+            contract.exchanges[0].content = Content::exactly(body);
+            let launch =
+                Launch { argv: vec![], env: BTreeMap::new(), cwd: std::path::PathBuf::new() };
+            Participant {
+                name: name.to_owned(),
+                role: if name == "a" { Role::Reference } else { Role::Plain },
+                start: Origin::Launch(launch),
+                contract,
+                requirements: Requirements::Custom,
+                version: String::new(),
+                counts: None,
+                cpus: None,
+            }
+        };
+        let participants =
+            [participant("a", b"text"), participant("b", b"json"), participant("c", b"json")];
+        let told = |against: BTreeMap<usize, usize>| -> Vec<usize> {
+            let setting = Setting {
+                slice: None,
+                probe_limit: Duration::ZERO,
+                timeout: Duration::ZERO,
+                start_limit: Duration::ZERO,
+                warm_limit: Duration::ZERO,
+                grace: Duration::ZERO,
+                freeze: true,
+                counters: false,
+                cores: CpuAllocation {
+                    server: vec![],
+                    generator: vec![],
+                    shared: true,
+                    notes: vec![],
+                },
+                supervisor: Supervisor::new("/none", &[]),
+                logs: PathBuf::new(),
+                against,
+            };
+            let mut live =
+                LocalRunner::new(setting, &participants, &[], Arc::new(AtomicBool::new(false)));
+            let differences = |n: usize| {
+                live.instances[n].verified = true;
+                live.differences(n).len()
+            };
+            (0..3).map(differences).collect()
+        };
+        assert_eq!(told(BTreeMap::new()), [0, 1, 1]);
+        assert_eq!(told(BTreeMap::from([(1, 0), (2, 1)])), [0, 1, 0]);
+    }
+}

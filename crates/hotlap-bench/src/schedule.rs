@@ -1,0 +1,495 @@
+//! The schedule: restarts of rounds of laps, until the intervals are narrow enough or the time is
+//! spent.
+//!
+//! A restart starts every server afresh, in random order, and warms each. A round runs every server
+//! for two laps, slice by slice: a slice of each in random order and one more in the mirrored
+//! order, `C A B · B A C`, then the next in another order, so that what the machine does meanwhile
+//! falls on all alike. Where it is asked for, a restart ends with a paced lap of each: the same rate
+//! for all.
+
+use std::time::Duration;
+
+use crate::budget::{Budget, Next};
+use crate::experiment::{Event, Experiment, Over, Place, order, shuffled};
+use crate::lap::Lap;
+use crate::participant::{Participant, Role};
+use crate::runner::Runner;
+use hotlap_servers::failure::ServerFailure;
+
+mod restart;
+
+/// Runs the experiment to its end. What it finds goes to `watch`, as it happens.
+pub fn run(experiment: &Experiment, runner: &mut dyn Runner, watch: &mut dyn FnMut(Event)) -> Over {
+    let mut schedule = Schedule {
+        experiment,
+        runner,
+        watch,
+        running: vec![false; experiment.participants.len()],
+        out: (0..experiment.participants.len()).map(|n| experiment.past.out.contains(&n)).collect(),
+        budget: Budget::new(experiment),
+        rate: experiment.rate.or(experiment.past.rate),
+        sliced: false,
+    };
+    let over = schedule.run();
+    schedule.stop_all();
+    over
+}
+
+struct Schedule<'a> {
+    experiment: &'a Experiment,
+    runner: &'a mut dyn Runner,
+    watch: &'a mut dyn FnMut(Event),
+    running: Vec<bool>,
+    out: Vec<bool>,
+    budget: Budget,
+    /// Of paced laps; settled in the first restart, so that all restarts share it.
+    rate: Option<f64>,
+    /// It is settled how long slices are.
+    sliced: bool,
+}
+
+impl Schedule<'_> {
+    fn run(&mut self) -> Over {
+        let mut place = self.experiment.from;
+        loop {
+            if let Err(over) = self.start_restart(place.restart) {
+                return over;
+            }
+            let next = loop {
+                if let Err(over) = self.round(place) {
+                    return over;
+                }
+                place.round += 1;
+                let next = self.budget.next(place, self.elapsed());
+                let left = self.budget.left(place, self.elapsed());
+                (self.watch)(Event::Round { next: place, left });
+                if next != Next::Round {
+                    break next;
+                }
+            };
+            if self.budget.is_paced(place.restart)
+                && let Err(over) = self.paced_laps(place)
+            {
+                return over;
+            }
+            if let Next::Stop(over) = next {
+                return over;
+            }
+            self.stop_all();
+            place = Place { restart: place.restart + 1, round: 0 };
+        }
+    }
+
+    /// Two laps of every server under every load.
+    fn round(&mut self, place: Place) -> Result<(), Over> {
+        let began = self.elapsed();
+        for load in 0..self.experiment.loads.len() {
+            match self.experiment.loads[load].rate {
+                None => self.sliced_laps(place, load)?,
+                Some(rate) => {
+                    let order = order(self.experiment.seed, place, (load, 0), self.running.len());
+                    for (nth, participant) in (0..).zip(order) {
+                        self.paced_lap(place, nth, participant, (load, rate))?;
+                    }
+                }
+            }
+        }
+        self.budget.round_run(self.elapsed().saturating_sub(began));
+        Ok(())
+    }
+
+    /// Two laps of every server: as many steps, there and back, as a lap has slices.
+    fn sliced_laps(&mut self, place: Place, load: usize) -> Result<(), Over> {
+        let slices = self.runner.slices(load).max(1);
+        let mut driven = vec![0_u32; self.running.len()];
+        let mut nth = 0;
+        for step in 0..slices {
+            for participant in order(self.experiment.seed, place, (load, step), self.running.len())
+            {
+                if !self.slice(participant, load)? {
+                    continue;
+                }
+                driven[participant] += 1;
+                if driven[participant].is_multiple_of(slices) {
+                    let lap = self.runner.lap(participant, load);
+                    self.driven(place, nth, participant, lap)?;
+                    nth += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A slice of a server, if it is running; whether it had one.
+    fn slice(&mut self, participant: usize, load: usize) -> Result<bool, Over> {
+        self.go_on()?;
+        if !self.running[participant] {
+            return Ok(false);
+        }
+        (self.watch)(Event::Lapping { participant, load });
+        if let Err(why) = self.runner.slice(participant, load) {
+            self.retire(participant, &why)?;
+        }
+        Ok(self.running[participant])
+    }
+
+    /// Every server once, in random order, at a rate that all can carry. Not mirrored: these are
+    /// not paired, but merged over the restarts, each of which has an order of its own.
+    fn paced_laps(&mut self, place: Place) -> Result<(), Over> {
+        let began = self.elapsed();
+        // The first closed loop stands for all: one rate, one question.
+        let Some(load) = self.experiment.closed_loop() else { return Ok(()) };
+        let rate = match self.rate.or_else(|| self.budget.common_rate()) {
+            Some(rate) => *self.rate.insert(rate),
+            None => return Ok(()),
+        };
+        let salt = self.experiment.loads.len() as u64 + 1;
+        let order = shuffled(self.experiment.seed, place, salt, self.running.len());
+        for (nth, participant) in (0..).zip(order) {
+            self.paced_lap(place, nth, participant, (load, rate))?;
+        }
+        self.budget.paced_run(self.elapsed().saturating_sub(began));
+        Ok(())
+    }
+
+    fn paced_lap(
+        &mut self,
+        place: Place,
+        nth: u32,
+        participant: usize,
+        (load, rate): (usize, f64),
+    ) -> Result<(), Over> {
+        self.go_on()?;
+        if !self.running[participant] {
+            return Ok(());
+        }
+        (self.watch)(Event::Lapping { participant, load });
+        let lap = self.runner.paced_lap(participant, load, rate);
+        self.driven(place, nth, participant, lap)
+    }
+
+    /// A lap is driven, or that was the end of it.
+    fn driven(
+        &mut self,
+        place: Place,
+        nth: u32,
+        participant: usize,
+        lap: Result<Lap, ServerFailure>,
+    ) -> Result<(), Over> {
+        match lap {
+            Ok(mut lap) => {
+                lap.at_ms +=
+                    u64::try_from(self.experiment.past.spent.as_millis()).unwrap_or(u64::MAX);
+                lap.restart = place.restart;
+                lap.round = place.round;
+                lap.place = nth;
+                self.budget.lap(&lap);
+                (self.watch)(Event::Lap(&lap));
+            }
+            Err(why) => self.retire(participant, &why)?,
+        }
+        Ok(())
+    }
+
+    /// Takes a server out; the others go on. What fails because the user ended the experiment is no
+    /// fault of the server's.
+    fn retire(&mut self, participant: usize, why: &ServerFailure) -> Result<(), Over> {
+        if self.runner.interrupted() {
+            return Err(Over::Interrupted);
+        }
+        self.out[participant] = true;
+        self.budget.failure(participant);
+        self.stop(participant);
+        (self.watch)(Event::ServerFailure { participant, why });
+        Ok(())
+    }
+
+    fn stop(&mut self, participant: usize) {
+        if std::mem::take(&mut self.running[participant])
+            && let Some(what) = self.runner.stop(participant)
+        {
+            (self.watch)(Event::Unclean { participant, what });
+        }
+    }
+
+    /// Stops all that run: one after the other, so that each has the machine to itself and the time
+    /// to end; all at once where the user waits for it.
+    fn stop_all(&mut self) {
+        if self.runner.interrupted() {
+            let running = (0..self.running.len()).filter(|n| self.running[*n]);
+            running.for_each(|participant| self.runner.begin_stop(participant));
+        }
+        for participant in 0..self.running.len() {
+            self.stop(participant);
+        }
+    }
+
+    /// Since the experiment began, with what was run before.
+    fn elapsed(&self) -> Duration {
+        self.experiment.past.spent + self.runner.elapsed()
+    }
+
+    /// Whether there is a reason to go on.
+    fn go_on(&self) -> Result<(), Over> {
+        let contestant = |(n, e): (usize, &Participant)| {
+            !self.out[n] && matches!(e.role, Role::Plain | Role::Reference)
+        };
+        if self.runner.interrupted() {
+            Err(Over::Interrupted)
+        } else if self.experiment.participants.iter().enumerate().any(contestant) {
+            Ok(())
+        } else {
+            Err(Over::Nobody)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+
+    use hotlap_load::plan::Reuse;
+
+    use super::*;
+    use crate::experiment::Past;
+    use crate::lap::Kind;
+    use crate::participant::{Load, Origin};
+    use crate::scripted::{Script, Scripted};
+    use hotlap_servers::contract::{Contract, Name};
+    use hotlap_servers::launch::Launch;
+    use hotlap_servers::verify::Requirements;
+
+    fn load() -> Load {
+        Load {
+            name: String::new(),
+            connections: 64,
+            threads: 1,
+            reuse: Reuse::KeepAlive,
+            pipeline: 1,
+            request: 0,
+            rate: None,
+        }
+    }
+
+    fn participant(name: &str, role: Role) -> Participant {
+        let launch =
+            Launch { argv: vec![name.to_owned()], env: BTreeMap::new(), cwd: PathBuf::from("/") };
+        Participant {
+            name: name.to_owned(),
+            role,
+            start: Origin::Launch(launch),
+            contract: Contract::of(Name::Hello, None),
+            requirements: Requirements::Custom,
+            version: String::new(),
+            counts: None,
+            cpus: None,
+        }
+    }
+
+    fn experiment(restarts: Option<u32>, rounds: Option<u32>) -> Experiment {
+        Experiment {
+            participants: vec![
+                participant("a", Role::Reference),
+                participant("a again", Role::Control),
+                participant("b", Role::Plain),
+            ],
+            loads: vec![load()],
+            budget: Duration::from_secs(60),
+            precision: None,
+            restarts,
+            rounds,
+            slice: None,
+            paced: false,
+            rate: None,
+            seed: 7,
+            from: Place::default(),
+            past: Past::default(),
+        }
+    }
+
+    fn runner(scripts: Vec<Script>) -> Scripted {
+        Scripted::new(scripts, vec![load()], Duration::from_millis(500))
+    }
+
+    fn three() -> Vec<Script> {
+        vec![Script::new(1000.0, 9000.0), Script::new(1000.0, 9000.0), Script::new(900.0, 10_000.0)]
+    }
+
+    /// Runs an experiment and returns each lap as restart, round, place and participant, and why it was over.
+    fn laps(experiment: &Experiment, runner: &mut Scripted) -> (Vec<(u32, u32, u32, usize)>, Over) {
+        let mut laps = Vec::new();
+        let over = run(experiment, runner, &mut |event| {
+            if let Event::Lap(lap) = event {
+                laps.push((lap.restart, lap.round, lap.place, lap.participant));
+            }
+        });
+        (laps, over)
+    }
+
+    #[test]
+    fn the_restarts_and_rounds_asked_for_are_run_and_every_server_is_stopped() {
+        let mut runner = runner(three());
+        let (laps, over) = laps(&experiment(Some(2), Some(3)), &mut runner);
+        assert_eq!(over, Over::Done);
+        assert_eq!(laps.len(), 2 * 3 * 3 * 2);
+        let count = |what: &str| runner.log.iter().filter(|l| l.starts_with(what)).count();
+        assert_eq!((count("start"), count("warm-up"), count("stop")), (6, 6, 6));
+    }
+
+    #[test]
+    fn a_race_that_is_resumed_runs_what_was_left_in_the_order_it_would_have_had() {
+        let whole = laps(&experiment(Some(3), Some(2)), &mut runner(three())).0;
+        let from = Place { restart: 1, round: 1 };
+        let rest =
+            laps(&Experiment { from, ..experiment(Some(3), Some(2)) }, &mut runner(three())).0;
+        let left: Vec<_> = whole.into_iter().filter(|l| (l.0, l.1) >= (1, 1)).collect();
+        assert_eq!(rest, left);
+    }
+
+    #[test]
+    fn the_budget_is_kept_and_mostly_spent_on_laps() {
+        let mut runner = runner(three());
+        let (laps, over) = laps(&experiment(None, None), &mut runner);
+        assert_eq!(over, Over::Budget);
+        let spent = runner.elapsed().as_secs_f64();
+        assert!((50.0..64.0).contains(&spent), "{spent} s of 60");
+        let measured = laps.len() as f64 * 0.5;
+        assert!(measured / spent > 0.6, "{measured} s measured of {spent} s");
+        assert!(laps.last().unwrap().0 >= 3, "more than three restarts where starts are cheap");
+    }
+
+    /// The paced laps of the last restart used to come on top.
+    #[test]
+    fn paced_laps_are_within_the_budget() {
+        for (restarts, rounds) in [(None, None), (None, Some(2)), (Some(4), None)] {
+            let mut runner = runner(three());
+            let experiment = Experiment { paced: true, ..experiment(restarts, rounds) };
+            assert_eq!(laps(&experiment, &mut runner).1, Over::Budget);
+            let spent = runner.elapsed().as_secs_f64();
+            assert!((48.0..61.0).contains(&spent), "{spent} s of 60");
+        }
+    }
+
+    #[test]
+    fn every_server_runs_a_slice_there_and_back_until_each_has_two_laps() {
+        let mut runner = runner(three());
+        runner.slices = 4;
+        let (laps, _) = laps(&experiment(Some(1), Some(1)), &mut runner);
+        let slices: Vec<&str> =
+            runner.log.iter().filter(|l| l.starts_with("slice")).map(String::as_str).collect();
+        let mirrored = |step: &[&str]| {
+            let mut back = step.to_vec();
+            back.reverse();
+            back == step
+        };
+        // Four steps of three servers, there and back; a lap ends with its fourth slice.
+        assert_eq!(slices.len(), 4 * 3 * 2);
+        assert!(slices.chunks(6).all(mirrored), "{slices:?}");
+        for n in 0..3 {
+            let own = [format!("slice {n}"), format!("lap {n}")];
+            let own = runner.log.iter().filter(|l| own.iter().any(|o| o == *l));
+            let ends = own.enumerate().filter(|(_, l)| l.starts_with("lap")).map(|(at, _)| at);
+            assert_eq!(ends.collect::<Vec<_>>(), [4, 9]);
+        }
+        let mut participants: Vec<usize> = laps.iter().map(|l| l.3).collect();
+        participants.sort_unstable();
+        assert_eq!(participants, [0, 0, 1, 1, 2, 2]);
+    }
+
+    #[test]
+    fn the_slice_length_is_settled_once_before_the_first_slice() {
+        let mut runner = runner(three());
+        runner.probes = 3;
+        let mut said = 0;
+        run(&experiment(Some(2), Some(1)), &mut runner, &mut |event| {
+            said += u32::from(matches!(event, Event::Sliced { .. }));
+        });
+        let kind = |line: &String| line.split(' ').next().unwrap_or_default().to_owned();
+        let mut kinds: Vec<String> = runner.log.iter().map(kind).collect();
+        kinds.retain(|kind| kind != "lap");
+        kinds.dedup();
+        let restart = ["start", "warm-up", "slice", "stop"];
+        assert_eq!(kinds[..3], ["start", "warm-up", "probe"]);
+        assert_eq!(
+            (&kinds[3..5], &kinds[5..]),
+            (&["slice".to_owned(), "stop".to_owned()][..], &restart.map(str::to_owned)[..])
+        );
+        // Three times, there and back, each of the three.
+        assert_eq!(runner.log.iter().filter(|l| l.starts_with("probe")).count(), 3 * 2 * 3);
+        assert_eq!(said, 1);
+    }
+
+    #[test]
+    fn a_server_that_dies_in_its_slice_is_out_and_has_no_lap_of_it() {
+        let mut scripts = three();
+        // Its start, its warm-up, two slices.
+        scripts[1].dies_at = Some(4);
+        let mut runner = runner(scripts);
+        runner.slices = 4;
+        let (laps, over) = laps(&experiment(Some(1), Some(1)), &mut runner);
+        assert_eq!(over, Over::Done);
+        assert!(laps.iter().all(|l| l.3 != 1), "{laps:?}");
+        assert_eq!(laps.iter().filter(|l| l.3 == 0).count(), 2);
+    }
+
+    #[test]
+    fn a_server_that_dies_is_out_and_the_others_go_on() {
+        let mut scripts = three();
+        scripts[2].dies_at = Some(4);
+        let mut runner = runner(scripts);
+        let mut out = Vec::new();
+        let over = run(&experiment(Some(2), Some(2)), &mut runner, &mut |event| {
+            if let Event::ServerFailure { participant, why } = event {
+                out.push((participant, why.cause.clone()));
+            }
+        });
+        assert_eq!(over, Over::Done);
+        assert_eq!(out, [(2, "exited with code 3".to_owned())]);
+        assert_eq!(runner.log.iter().filter(|l| *l == "start 2").count(), 1);
+        assert_eq!(runner.log.iter().filter(|l| *l == "lap 0").count(), 8);
+    }
+
+    #[test]
+    fn a_race_without_servers_left_is_over() {
+        let mut scripts = three();
+        for script in &mut scripts {
+            script.dies_at = Some(0);
+        }
+        assert_eq!(laps(&experiment(None, None), &mut runner(scripts)).1, Over::Nobody);
+    }
+
+    #[test]
+    fn an_interruption_ends_the_race_and_stops_the_servers() {
+        let mut runner = runner(three());
+        runner.interrupted_at = Some(Duration::from_secs(5));
+        let (laps, over) = laps(&experiment(None, None), &mut runner);
+        assert_eq!(over, Over::Interrupted);
+        assert!(!laps.is_empty());
+        let count = |what: &str| runner.log.iter().filter(|l| l.starts_with(what)).count();
+        assert_eq!(count("start"), count("stop"));
+    }
+
+    #[test]
+    fn paced_laps_run_at_half_of_what_the_slowest_reaches() {
+        let mut rates = Vec::new();
+        let paced = Experiment { paced: true, ..experiment(Some(2), Some(1)) };
+        run(&paced, &mut runner(three()), &mut |event| {
+            if let Event::Lap(Lap { kind: Kind::Paced { rate }, .. }) = event {
+                rates.push(*rate);
+            }
+        });
+        assert_eq!(rates.len(), 2 * 3);
+        assert!(rates.iter().all(|r| (*r - 450.0).abs() < 1e-9), "{rates:?}");
+    }
+
+    #[test]
+    fn a_race_ends_early_once_it_is_precise_enough() {
+        let budget = Duration::from_secs(120);
+        let precise = Experiment { precision: Some(0.01), budget, ..experiment(None, None) };
+        let mut runner = runner(three());
+        assert_eq!(laps(&precise, &mut runner).1, Over::Precise);
+        let spent = runner.elapsed().as_secs_f64();
+        assert!(spent < 100.0, "{spent} s");
+    }
+}

@@ -1,0 +1,100 @@
+//! What comes before the first round of a restart: all servers are started, verified and warmed up,
+//! and in the first one it is settled how long slices are.
+
+use std::time::Duration;
+
+use hotlap_stats::Class;
+
+use super::Schedule;
+use crate::experiment::{Event, Over, Place, order, shuffled};
+
+/// What the warm-up of a server that was flat takes after a later start, for most of them.
+const FLAT_AGAIN: Duration = Duration::from_millis(150);
+
+impl Schedule<'_> {
+    /// Starts and warms all that are still in, in random order.
+    pub(super) fn start_restart(&mut self, restart: u32) -> Result<(), Over> {
+        (self.watch)(Event::Restart { restart });
+        let began = self.elapsed();
+        let order =
+            shuffled(self.experiment.seed, Place { restart, round: 0 }, 0, self.running.len());
+        let mut again = self.bring_up(restart, &order)?;
+        let each =
+            |participant| (0..self.experiment.loads.len()).map(move |load| (participant, load));
+        let pairs = order.into_iter().flat_map(each);
+        for (participant, load) in pairs {
+            if self.running[participant] {
+                self.go_on()?;
+                let since = self.elapsed();
+                (self.watch)(Event::Warming { participant, load });
+                match self.runner.warm(participant, load) {
+                    Ok(warmup) => {
+                        let took = self.elapsed().saturating_sub(since);
+                        let is_flat = warmup.class == Class::Flat;
+                        again += if is_flat { took.min(FLAT_AGAIN) } else { took };
+                        (self.watch)(Event::Warmed { participant, load, restart, warmup: &warmup });
+                    }
+                    Err(why) => self.retire(participant, &why)?,
+                }
+            }
+        }
+        self.settle_slices(restart)?;
+        self.budget.restart_started(self.elapsed().saturating_sub(began), again);
+        self.go_on()
+    }
+
+    /// Probes servers as long as the runner needs it to settle how long slices are. In later restarts
+    /// it is settled.
+    fn settle_slices(&mut self, restart: u32) -> Result<(), Over> {
+        let place = Place { restart, round: 0 };
+        let mut probes = self.runner.probes();
+        let mut step = 0;
+        while !probes.is_empty() {
+            for at in order(self.experiment.seed, place, (0, step), probes.len()) {
+                let (participant, load) = probes[at];
+                self.go_on()?;
+                if !self.running[participant] {
+                    continue;
+                }
+                (self.watch)(Event::Probing { participant, load });
+                if let Err(why) = self.runner.probe(participant, load) {
+                    self.retire(participant, &why)?;
+                }
+            }
+            step += 1;
+            probes = self.runner.probes();
+        }
+        if !std::mem::replace(&mut self.sliced, true) {
+            let (slice, probed) = (self.runner.slice_length(), self.runner.probed());
+            (self.watch)(Event::Sliced { slice, probed });
+        }
+        Ok(())
+    }
+
+    /// Starts all that are still in, in this order, and verifies them. What their starts took.
+    fn bring_up(&mut self, restart: u32, order: &[usize]) -> Result<Duration, Over> {
+        let participants: Vec<usize> = order.iter().copied().filter(|e| !self.out[*e]).collect();
+        for &participant in &participants {
+            self.go_on()?;
+            (self.watch)(Event::Starting { participant });
+            match self.runner.start(participant) {
+                Ok(()) => self.running[participant] = true,
+                Err(why) => self.retire(participant, &why)?,
+            }
+        }
+        self.go_on()?;
+        (self.watch)(Event::Verifying);
+        let started: Vec<usize> = participants.into_iter().filter(|e| self.running[*e]).collect();
+        let mut took = Duration::ZERO;
+        for (&participant, verified) in started.iter().zip(self.runner.verify(&started)) {
+            match verified {
+                Ok(ready) => {
+                    took += Duration::from_secs_f64(ready.ready_ms.unwrap_or(0.0) / 1e3);
+                    (self.watch)(Event::Started { participant, restart, ready: &ready });
+                }
+                Err(why) => self.retire(participant, &why)?,
+            }
+        }
+        Ok(took)
+    }
+}

@@ -1,0 +1,287 @@
+//! A runner without servers: laps come from a script, and the clock is the script's own.
+//!
+//! For tests, here and in the tool: a whole race in milliseconds, with figures that are known.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hotlap_load::outcome::{Bytes, Connections, Failures, Outcome, ThreadUse, Tick, Whole};
+use hotlap_load::{Failure, Phase};
+use hotlap_stats::{Censored, Class, Histogram};
+
+use crate::lap::{Kind, Lap, Usage};
+use crate::participant::Load;
+use crate::runner::{Ready, Runner, Warmup};
+use crate::validity;
+use hotlap_servers::failure::ServerFailure;
+
+/// What a scripted server is like.
+#[derive(Debug, Clone)]
+pub struct Script {
+    /// Requests/s that it reaches.
+    pub rate: f64,
+    /// CPU time a request, in nanoseconds.
+    pub cost_ns: f64,
+    /// Resident memory, in bytes.
+    pub rss_bytes: u64,
+    /// From start to first answer.
+    pub ready: Duration,
+    /// Each lap's rate and cost are multiplied by these in turn, round and round; empty: always 1.
+    pub wobble: Vec<(f64, f64)>,
+    /// Wrong answers in each lap.
+    pub wrong: u64,
+    /// How busy the generator is, as a share.
+    pub busy: f64,
+    /// It dies in its so-manyth call (starts, warm-ups, slices and laps counted together, from 0).
+    pub dies_at: Option<usize>,
+}
+
+impl Script {
+    /// A faultless server of that rate and cost.
+    #[must_use]
+    pub fn new(rate: f64, cost_ns: f64) -> Self {
+        Self {
+            rate,
+            cost_ns,
+            rss_bytes: 8 << 20,
+            ready: Duration::from_millis(20),
+            wobble: Vec::new(),
+            wrong: 0,
+            busy: 0.5,
+            dies_at: None,
+        }
+    }
+}
+
+/// Where scripted laps are run.
+#[derive(Debug)]
+pub struct Scripted {
+    scripts: Vec<Script>,
+    loads: Vec<Load>,
+    lap: Duration,
+    clock: Duration,
+    calls: Vec<usize>,
+    laps: Vec<usize>,
+    /// How many slices a lap has.
+    pub slices: u32,
+    /// How often each server is to be probed, there and back.
+    pub probes: u32,
+    /// The experiment is interrupted once the clock is here.
+    pub interrupted_at: Option<Duration>,
+    /// What was called, in order: `start 0`, `lap 0`, `stop 0`.
+    pub log: Vec<String>,
+}
+
+impl Scripted {
+    /// A runner for these servers, in the experiment's order.
+    #[must_use]
+    pub fn new(scripts: Vec<Script>, loads: Vec<Load>, lap: Duration) -> Self {
+        let n = scripts.len();
+        Self {
+            scripts,
+            loads,
+            lap,
+            clock: Duration::ZERO,
+            calls: vec![0; n],
+            laps: vec![0; n],
+            slices: 1,
+            probes: 0,
+            interrupted_at: None,
+            log: Vec::new(),
+        }
+    }
+
+    fn call(&mut self, phase: &str, participant: usize) -> Result<(), ServerFailure> {
+        self.log.push(format!("{phase} {participant}"));
+        let nth = self.calls[participant];
+        self.calls[participant] += 1;
+        if self.scripts[participant].dies_at == Some(nth) {
+            return Err(ServerFailure {
+                phase: phase.to_owned(),
+                cause: "exited with code 3".to_owned(),
+                log_tail: vec!["out of luck".to_owned()],
+                remedy: "see its last lines".to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The next lap of a script.
+    fn driven(&mut self, participant: usize, load: usize, kind: Kind, at_ms: u64) -> Lap {
+        let script = self.scripts[participant].clone();
+        let nth = self.laps[participant];
+        self.laps[participant] += 1;
+        let (faster, dearer) = match script.wobble.len() {
+            0 => (1.0, 1.0),
+            n => script.wobble[nth % n],
+        };
+        let rate = match kind {
+            Kind::Flat => script.rate * faster,
+            Kind::Paced { rate } => rate,
+        };
+        let outcome = self.outcome(&script, &self.loads[load], rate);
+        let requests = outcome.answers + outcome.failures.total();
+        let usage = Usage {
+            wall_ns: outcome.window_ns,
+            requests,
+            cpu_ns: Some((script.cost_ns * dearer * requests as f64) as u64),
+            switches: Some(requests / 10),
+            preemptions: Some(0),
+            rss_bytes: script.rss_bytes,
+            pss_bytes: Some(script.rss_bytes),
+            threads: 1,
+            processes: 1,
+            slices: Some(self.slices),
+        };
+        let mut lap = Lap::new((participant, load), kind, at_ms, outcome, Some(usage));
+        lap.failed = validity::judge(&lap, &self.loads[load]);
+        lap
+    }
+
+    fn outcome(&self, script: &Script, load: &Load, rate: f64) -> Outcome {
+        let window_ns = u64::try_from(self.lap.as_nanos()).unwrap_or(u64::MAX);
+        let answers = (rate * self.lap.as_secs_f64()).round() as u64;
+        let in_flight = (load.connections * load.pipeline) as f64;
+        // Little's law holds on paper.
+        let mean_ns = (in_flight / rate * 1e9) as u64;
+        let mut service = Histogram::new();
+        for n in 0..answers {
+            service.record(if n % 100 == 99 { mean_ns * 2 } else { mean_ns * 98 / 99 });
+        }
+        let mut failures = Failures::default();
+        if script.wrong > 0 {
+            failures.add(Failure::WrongAnswer, Phase::Body, script.wrong);
+        }
+        let cpu_ns = (script.busy * window_ns as f64) as u64;
+        let threads = vec![ThreadUse { cpu_ns, wall_ns: window_ns, ..ThreadUse::default() }];
+        let connections = load.connections as u64;
+        Outcome {
+            backend: "scripted".to_owned(),
+            window_ns,
+            answers,
+            response: service.clone(),
+            service,
+            lag: Histogram::new(),
+            connect: Histogram::new(),
+            handshake: Histogram::new(),
+            failures,
+            statuses: BTreeMap::from([(200, answers)]),
+            first_wrong: None,
+            first_failure: None,
+            connections: Connections {
+                asked: connections,
+                established: connections,
+                reopened: 0,
+                opened: connections,
+            },
+            bytes: Bytes { received: answers * 100, answered: answers * 100, sent: answers * 50 },
+            in_flight: connections,
+            edges: hotlap_load::outcome::Edges::default(),
+            queued: 0,
+            oldest_ns: 0,
+            service_censored: Censored::default(),
+            response_censored: Censored::default(),
+            unanswered: 0,
+            series: vec![Tick { answers, failures: 0, max_ns: mean_ns, sum_ns: mean_ns * answers }],
+            threads,
+            due: 0,
+            whole: Whole { answers, sent: answers },
+        }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Runner for Scripted {
+    fn start(&mut self, participant: usize) -> Result<(), ServerFailure> {
+        self.clock += self.scripts[participant].ready;
+        self.call("start", participant)
+    }
+
+    fn verify(&mut self, participants: &[usize]) -> Vec<Result<Ready, ServerFailure>> {
+        let ready = |participant: &usize| {
+            let script = &self.scripts[*participant];
+            Ok(Ready {
+                ready_ms: Some(script.ready.as_secs_f64() * 1e3),
+                conformance: (14, 14),
+                notes: Vec::new(),
+                rss_bytes: Some(script.rss_bytes),
+            })
+        };
+        participants.iter().map(ready).collect()
+    }
+
+    fn warm(&mut self, participant: usize, _load: usize) -> Result<Warmup, ServerFailure> {
+        self.clock += Duration::from_millis(300);
+        self.call("warm-up", participant)?;
+        let rate = self.scripts[participant].rate;
+        Ok(Warmup {
+            class: Class::Flat,
+            steady_ms: 0.0,
+            curve: vec![rate, rate, rate],
+            window_ms: 100.0,
+            alone_cost_ns: Some(self.scripts[participant].cost_ns),
+            count: None,
+        })
+    }
+
+    fn probes(&mut self) -> Vec<(usize, usize)> {
+        if self.probes == 0 {
+            return Vec::new();
+        }
+        self.probes -= 1;
+        (0..self.scripts.len()).map(|participant| (participant, 0)).collect()
+    }
+
+    fn probe(&mut self, participant: usize, _load: usize) -> Result<(), ServerFailure> {
+        self.clock += Duration::from_millis(52);
+        self.call("probe", participant)
+    }
+
+    fn slice_length(&self) -> Duration {
+        self.lap / self.slices
+    }
+
+    fn slices(&self, _load: usize) -> u32 {
+        self.slices
+    }
+
+    fn slice(&mut self, participant: usize, _load: usize) -> Result<(), ServerFailure> {
+        self.clock += (self.lap + Duration::from_millis(110)) / self.slices;
+        let failure = |why| ServerFailure { phase: "lap".to_owned(), ..why };
+        self.call("slice", participant).map_err(failure)
+    }
+
+    fn lap(&mut self, participant: usize, load: usize) -> Result<Lap, ServerFailure> {
+        self.log.push(format!("lap {participant}"));
+        let begun = self.clock.saturating_sub(self.lap);
+        Ok(self.driven(participant, load, Kind::Flat, millis(begun)))
+    }
+
+    fn paced_lap(
+        &mut self,
+        participant: usize,
+        load: usize,
+        rate: f64,
+    ) -> Result<Lap, ServerFailure> {
+        let begun = self.clock;
+        self.clock += self.lap + Duration::from_millis(110);
+        self.call("paced lap", participant)?;
+        Ok(self.driven(participant, load, Kind::Paced { rate }, millis(begun)))
+    }
+
+    fn stop(&mut self, participant: usize) -> Option<String> {
+        self.log.push(format!("stop {participant}"));
+        None
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.clock
+    }
+
+    fn interrupted(&self) -> bool {
+        self.interrupted_at.is_some_and(|at| self.clock >= at)
+    }
+}

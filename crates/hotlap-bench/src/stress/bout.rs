@@ -1,0 +1,251 @@
+//! One scenario of one server, from before to after.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hotlap_load::outcome::Outcome;
+use hotlap_load::plan::{Endpoint, Plan, Stop};
+use hotlap_load::{Error, Session};
+
+use super::crowd::Crowd;
+use super::judge::{Held, Observed, PACE_AFTER, Pace, judge};
+use super::scenario::{Attack, Scenario};
+use super::{Setting, Stand, Trial, last_of, out};
+use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::interrupt;
+use hotlap_servers::start::ask;
+use hotlap_servers::verify::LIMIT;
+
+/// Looks at a server that should be idle: a collector or compiler may still be at work at first.
+const IDLE_LOOKS: usize = 5;
+
+/// Looks at the pace of a server once all is over, as long as it is slow.
+const AFTER_LOOKS: usize = 4;
+
+/// A server that is less busy than this while nothing is asked is idle: a share of a core.
+const IS_IDLE: f64 = 0.1;
+
+/// Between two tries to get an answer when all is over.
+const TRY_AGAIN: Duration = Duration::from_millis(10);
+
+/// How much longer than the good clients' windows others are there, so that these never outlast
+/// them.
+const LINGER: Duration = Duration::from_secs(60);
+
+/// Those who came, as long as they are there.
+enum Others {
+    Load(Session),
+    Rude(Crowd),
+}
+
+impl Stand {
+    /// Lets it meet one scenario; `None` when it was interrupted.
+    pub(super) fn meet(
+        &mut self,
+        scenario: &Scenario,
+        setting: &Setting,
+        stop: &AtomicBool,
+    ) -> Result<Option<Trial>, ServerFailure> {
+        let timing = &setting.timing;
+        let mut observed = Observed {
+            before: self.good(setting, timing.quiet),
+            crowding: crowding(scenario, setting.good),
+            ..Observed::default()
+        };
+        let first = self.held();
+        let others = self.others(scenario, setting)?;
+        if !interrupt::sleep(timing.gather, stop) {
+            return Ok(None);
+        }
+        let middle;
+        (observed.during, middle) = self.beside(scenario, setting);
+        match others {
+            Others::Load(session) => {
+                session.stop();
+                observed.others = Some(paced(session.join()));
+            }
+            Others::Rude(crowd) => observed.fate = Some(crowd.disperse()),
+        }
+        observed.recovered_ms = self.recover(timing.recover, stop);
+        if observed.recovered_ms.is_some() {
+            observed.after = self.afterwards(&observed.before, setting, stop);
+            let last_idle = self.settle(timing.idle, stop);
+            observed.idle = self.idle.zip(last_idle).map(|(first, last)| [first, last]);
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let held = first.zip(middle).zip(self.held());
+        observed.held = held.map(|((first, middle), last)| [first, middle, last]);
+        let last = last_of(self.process.as_mut());
+        let (ended, log_tail) = last.map_or((None, Vec::new()), |(how, words)| (Some(how), words));
+        observed.ended = ended;
+        Ok(Some(Trial {
+            scenario: scenario.name.clone(),
+            about: scenario.about.clone(),
+            judgement: judge(&observed),
+            observed,
+            log_tail,
+        }))
+    }
+
+    /// The good clients' load for a while.
+    pub(super) fn good(&self, setting: &Setting, window: Duration) -> Pace {
+        paced(hotlap_load::run(&self.good_plan(setting, window)))
+    }
+
+    /// The same once all is over. Whether a server is slower for good cannot be told by one look
+    /// on a machine that does other things too, so the best of a few counts.
+    fn afterwards(&self, before: &Pace, setting: &Setting, stop: &AtomicBool) -> Pace {
+        let mut best = self.good(setting, setting.timing.quiet);
+        for _ in 1..AFTER_LOOKS {
+            let is_slow = best.requests_per_s < PACE_AFTER * before.requests_per_s;
+            if !is_slow || stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let again = self.good(setting, setting.timing.quiet);
+            if again.requests_per_s > best.requests_per_s {
+                best = again;
+            }
+        }
+        best
+    }
+
+    /// The same beside the others, and what the server holds towards its end.
+    fn beside(&mut self, scenario: &Scenario, setting: &Setting) -> (Pace, Option<Held>) {
+        let mut plan = self.good_plan(setting, setting.timing.attack);
+        if matches!(scenario.attack, Attack::Load { .. }) {
+            plan.timeout = setting.timing.crowded;
+        }
+        let session = match Session::start(&plan) {
+            Ok(session) => session,
+            Err(error) => return (paced(Err(error)), self.held()),
+        };
+        if let Some(window) = session.window() {
+            let end = window.closes.unwrap_or(window.opens);
+            let left = end.saturating_duration_since(Instant::now());
+            std::thread::sleep(left.saturating_sub(Duration::from_millis(100)));
+        }
+        let held = self.held();
+        (paced(session.join()), held)
+    }
+
+    fn good_plan(&self, setting: &Setting, window: Duration) -> Plan {
+        let mut plan = Plan::new(self.target.clone(), self.request.clone());
+        plan.connections = setting.good;
+        plan.threads = 1;
+        plan.ramp = setting.timing.ramp;
+        plan.stop = Stop::After(window);
+        plan.timeout = setting.timing.timeout;
+        plan.cpus.clone_from(&setting.cores.generator);
+        plan
+    }
+
+    /// Lets the others come.
+    fn others(&self, scenario: &Scenario, setting: &Setting) -> Result<Others, ServerFailure> {
+        let Endpoint::Tcp(address) = self.target.endpoint else {
+            return Err(out("stress", "rude clients come over TCP only".to_owned(), ""));
+        };
+        let cpus = &setting.cores.generator;
+        let refused = |what: String| out("stress", what, "raise the limits that it names");
+        match &scenario.attack {
+            Attack::Load { connections, threads, reuse } => {
+                let mut plan = self.good_plan(setting, LINGER);
+                plan.timeout = setting.timing.crowded;
+                (plan.connections, plan.threads, plan.reuse) = (*connections, *threads, *reuse);
+                let session = Session::start(&plan).map_err(|e| refused(e.to_string()))?;
+                Ok(Others::Load(session))
+            }
+            Attack::Rude(rude) => {
+                allow_files(rude.clients).map_err(refused)?;
+                let messages = rude.says.messages(&self.exchange, &self.host);
+                let crowd = Crowd::gather(rude, messages, address, cpus);
+                Ok(Others::Rude(crowd.map_err(|e| refused(format!("an event loop: {e}")))?))
+            }
+        }
+    }
+
+    /// How long it takes until a new connection is answered rightly, in milliseconds.
+    pub(super) fn recover(&mut self, limit: Duration, stop: &AtomicBool) -> Option<f64> {
+        let began = Instant::now();
+        loop {
+            if ask(&self.target, &self.host, LIMIT, &self.exchange).is_ok() {
+                return Some(began.elapsed().as_secs_f64() * 1e3);
+            }
+            let is_over = last_of(self.process.as_mut()).is_some();
+            if is_over || began.elapsed() > limit || !interrupt::sleep(TRY_AGAIN, stop) {
+                return None;
+            }
+        }
+    }
+
+    /// Waits until it is idle, for a while; the share of a core that it used in the last look.
+    fn settle(&mut self, look: Duration, stop: &AtomicBool) -> Option<f64> {
+        let mut share = None;
+        for _ in 0..IDLE_LOOKS {
+            share = self.idle_share(look);
+            let is_idle = share.is_none_or(|share| share < self.idle.unwrap_or(0.0) + IS_IDLE);
+            if is_idle || stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        share
+    }
+
+    /// The share of a core that it uses while nothing is asked.
+    pub(super) fn idle_share(&mut self, look: Duration) -> Option<f64> {
+        let sampler = self.sampler.as_mut()?;
+        let before = sampler.cpu().ok()?;
+        std::thread::sleep(look);
+        let after = sampler.cpu().ok()?;
+        let wall_ns = (after.at - before.at).as_nanos().max(1) as f64;
+        Some(after.cpu_ns.saturating_sub(before.cpu_ns) as f64 / wall_ns)
+    }
+
+    fn held(&mut self) -> Option<Held> {
+        let memory = self.sampler.as_mut()?.resident().ok()?;
+        Some(Held { rss_bytes: memory.rss_bytes, threads: memory.threads })
+    }
+}
+
+fn crowding(scenario: &Scenario, good: usize) -> f64 {
+    match scenario.attack {
+        Attack::Load { connections, .. } => (good + connections) as f64 / good.max(1) as f64,
+        Attack::Rude(_) => 1.0,
+    }
+}
+
+fn paced(outcome: Result<Outcome, Error>) -> Pace {
+    match outcome {
+        Ok(outcome) => Pace {
+            requests_per_s: outcome.rate(),
+            answers: outcome.answers,
+            p99_ns: if outcome.service.is_empty() { 0 } else { outcome.service.quantile(0.99) },
+            failures: outcome.failures.0.clone(),
+            unanswered: outcome.unanswered,
+            unreachable: None,
+        },
+        Err(error) => Pace { unreachable: Some(error.to_string()), ..Pace::default() },
+    }
+}
+
+/// Raises the limit on open files for a crowd and the good clients beside it.
+fn allow_files(clients: usize) -> Result<(), String> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let needed = clients as u64 + 512;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|soft| soft >= needed) {
+        return Ok(());
+    }
+    let refused = || {
+        format!(
+            "{clients} connections take {needed} open files, and {} are allowed (ulimit -Hn)",
+            limit.maximum.unwrap_or_default()
+        )
+    };
+    if limit.maximum.is_some_and(|hard| hard < needed) {
+        return Err(refused());
+    }
+    let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
+    setrlimit(Resource::Nofile, raised).map_err(|_| refused())
+}

@@ -1,0 +1,243 @@
+//! What a server meets in life, as data.
+//!
+//! Each scenario is bounded in count: rude clients do their part at a steady, modest pace, so that
+//! what the good clients lose is lost by the server's design and not by its being out-shouted.
+
+use std::time::Duration;
+
+use hotlap_load::plan::Reuse;
+use serde::{Deserialize, Serialize};
+
+use hotlap_servers::contract::Exchange;
+
+/// One thing that happens to a server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scenario {
+    /// One word or two, for tables and `--scenario`.
+    pub name: String,
+    /// Who comes and what they do, in a line.
+    pub about: String,
+    /// The same, for the machine.
+    pub attack: Attack,
+}
+
+/// Who comes beside the good clients.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Attack {
+    /// More good clients, as fast as they are answered.
+    Load {
+        /// Open at the same time.
+        connections: usize,
+        /// Generator threads.
+        threads: usize,
+        /// Keep-alive, or a new connection for each request.
+        reuse: Reuse,
+    },
+    /// Clients that do not behave.
+    Rude(Rude),
+}
+
+/// A crowd of clients that do not behave, all in the same way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rude {
+    /// Connected at the same time.
+    pub clients: usize,
+    /// What each of them sends.
+    pub says: Says,
+    /// Between two bytes of a slow client, and between two visits of one that comes again.
+    pub pause_ms: u64,
+    /// How long a client waits for the server to answer and close, before it leaves and comes
+    /// again; `None`: until all is over.
+    pub patience_ms: Option<u64>,
+    /// Resets the connection when the first byte of an answer has come.
+    pub resets: bool,
+}
+
+/// What a rude client sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Says {
+    /// Not a byte.
+    Nothing,
+    /// So many right requests in one go.
+    Requests(usize),
+    /// The first half of a right request.
+    Half,
+    /// A right request, a byte at a time.
+    SlowHead,
+    /// The head of a POST at once, and its body a byte at a time.
+    SlowBody,
+    /// What is no HTTP: a TLS greeting, zeros, a word, a broken header, in turn.
+    Garbage,
+    /// A right request with one header of so many bytes.
+    Header(usize),
+}
+
+/// The bytes of a rude client: what is sent at once, and what is sent byte by byte.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Message {
+    pub(super) at_once: Vec<u8>,
+    pub(super) slowly: Vec<u8>,
+}
+
+/// The body that a slow client announces, in bytes: more than it ever sends.
+const SLOW_BODY: usize = 1_000;
+
+impl Scenario {
+    /// All of them, in the order in which they are tried: those that servers survive first.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let load = |connections, threads, reuse| Attack::Load { connections, threads, reuse };
+        let rude = |clients, says, pause_ms, patience_ms| {
+            Attack::Rude(Rude { clients, says, pause_ms, patience_ms, resets: false })
+        };
+        let resets = Attack::Rude(Rude {
+            clients: 10,
+            says: Says::Requests(10),
+            pause_ms: 200,
+            patience_ms: Some(500),
+            resets: true,
+        });
+        let all = [
+            (
+                "overload",
+                "200 connections from 8 generator threads",
+                load(200, 8, Reuse::KeepAlive),
+            ),
+            ("churn", "32 clients with a new connection each time", load(32, 1, Reuse::Close)),
+            (
+                "slow headers",
+                "100 clients that send a request a byte at a time",
+                rude(100, Says::SlowHead, 100, None),
+            ),
+            (
+                "slow bodies",
+                "100 clients that send a body a byte at a time",
+                rude(100, Says::SlowBody, 100, None),
+            ),
+            (
+                "half-open",
+                "200 clients that send half a request and wait",
+                rude(200, Says::Half, 0, None),
+            ),
+            (
+                "resets",
+                "10 clients that ask ten times at once and reset the answers, again and again",
+                resets,
+            ),
+            (
+                "garbage",
+                "40 clients that send what is no HTTP, again and again",
+                rude(40, Says::Garbage, 100, Some(500)),
+            ),
+            (
+                "64 KiB header",
+                "10 clients with a header of 64 KiB, again and again",
+                rude(10, Says::Header(64 << 10), 200, Some(500)),
+            ),
+            (
+                "1 MiB header",
+                "10 clients with a header of 1 MiB, again and again",
+                rude(10, Says::Header(1 << 20), 200, Some(500)),
+            ),
+            (
+                "2,000 idle",
+                "2,000 connections on which nothing is asked",
+                rude(2_000, Says::Nothing, 0, None),
+            ),
+        ];
+        let scenario = |(name, about, attack): (&str, &str, Attack)| Self {
+            name: name.to_owned(),
+            about: about.to_owned(),
+            attack,
+        };
+        all.into_iter().map(scenario).collect()
+    }
+
+    /// Sockets that it takes on the side of the clients.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        match &self.attack {
+            Attack::Load { connections, .. } => *connections,
+            Attack::Rude(rude) => rude.clients,
+        }
+    }
+}
+
+impl Says {
+    /// What the clients send, each of them the next in turn.
+    pub(super) fn messages(self, exchange: &Exchange, host: &str) -> Vec<Message> {
+        let right = exchange.bytes(host);
+        let at_once = |at_once: Vec<u8>| Message { at_once, slowly: Vec::new() };
+        match self {
+            Self::Nothing => vec![Message::default()],
+            Self::Requests(count) => vec![at_once(right.repeat(count))],
+            Self::Half => vec![at_once(right[..right.len() / 2].to_vec())],
+            Self::SlowHead => vec![Message { at_once: Vec::new(), slowly: right }],
+            Self::SlowBody => vec![Message {
+                at_once: format!(
+                    "POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n\
+                     Content-Length: {SLOW_BODY}\r\n\r\n",
+                    exchange.path
+                )
+                .into_bytes(),
+                slowly: vec![b' '; SLOW_BODY - 1],
+            }],
+            Self::Garbage => vec![
+                // The first bytes of a TLS 1.2 ClientHello (RFC 5246 section 7.4.1.2), then zeros.
+                at_once([&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..], &[0; 506]].concat()),
+                at_once(vec![0; 1024]),
+                at_once(b"HELO there\r\n\r\n".to_vec()),
+                at_once(format!("GET / HTTP/1.1\r\nHost: {host}\r\n: \x01\0\r\n\r\n").into_bytes()),
+            ],
+            Self::Header(bytes) => {
+                let padding = "x".repeat(bytes);
+                vec![at_once(exchange.bytes_with(host, &[("X-Padding", &padding)]))]
+            }
+        }
+    }
+}
+
+impl Rude {
+    pub(super) fn pause(&self) -> Duration {
+        Duration::from_millis(self.pause_ms)
+    }
+
+    pub(super) fn patience(&self) -> Option<Duration> {
+        self.patience_ms.map(Duration::from_millis)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hotlap_servers::contract::{Contract, Name};
+
+    use super::*;
+
+    #[test]
+    fn every_scenario_is_bounded_and_has_a_name_of_its_own() {
+        let all = Scenario::all();
+        for scenario in &all {
+            assert!(scenario.connections() <= 2_000, "{}", scenario.name);
+            assert_eq!(all.iter().filter(|s| s.name == scenario.name).count(), 1);
+            let Attack::Rude(rude) = &scenario.attack else { continue };
+            // Nobody comes again without a pause: that would be a flood and not a bad client.
+            assert!(rude.patience_ms.is_none() || rude.pause_ms >= 100, "{}", scenario.name);
+        }
+    }
+
+    #[test]
+    fn what_rude_clients_send_is_a_request_only_where_it_is_meant_to_be() {
+        let exchange = &Contract::of(Name::Hello, None).exchanges[0];
+        let of = |says: Says| says.messages(exchange, "test");
+        let right = exchange.bytes("test");
+        assert_eq!(of(Says::Half)[0].at_once, right[..right.len() / 2]);
+        assert_eq!(of(Says::SlowHead)[0].slowly, right);
+        assert_eq!(of(Says::Requests(3))[0].at_once.len(), 3 * right.len());
+        assert!(of(Says::Header(64 << 10))[0].at_once.len() > 64 << 10);
+        // One byte short of what was announced, so that it is never whole.
+        assert_eq!(of(Says::SlowBody)[0].slowly.len(), 999);
+        assert!(of(Says::Garbage).iter().all(|m| !m.at_once.starts_with(b"GET / HTTP/1.1\r\n\r")));
+    }
+}

@@ -1,0 +1,504 @@
+//! The checks that every lap passes or is left out for: its figures must agree with each other.
+//!
+//! Pure: a lap and its load in, failed validity checks out.
+
+use hotlap_load::plan::Reuse;
+use hotlap_load::{Failure, Outcome};
+use hotlap_stats::Histogram;
+
+use crate::lap::{Kind, Lap, Violation};
+use crate::participant::Load;
+
+/// How far Little's law may be off, as a share.
+pub const LITTLE: f64 = 0.03;
+
+/// How busy a generator thread may be, as a share of the window.
+pub const BUSY: f64 = 0.90;
+
+/// How many requests may fail, as a share.
+pub const FAILING: f64 = 0.01;
+
+/// How late a paced request may be sent at the 99th percentile, as a share of the mean gap between
+/// two requests of one connection; and what is always allowed, in nanoseconds.
+pub const LATE: (f64, u64) = (0.5, 200_000);
+
+/// The validity checks that a lap fails. The limits are part of the method and cannot be changed by
+/// options.
+#[must_use]
+pub fn judge(lap: &Lap, load: &Load) -> Vec<Violation> {
+    [
+        wrong_answers(lap),
+        failures(lap),
+        connections(lap),
+        bytes(lap),
+        littles_law(lap, load),
+        generator(lap),
+        late(lap, load),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// The lines that a server wrote: at least those of the requests that were answered, at most those
+/// of all that were sent, since some are under way when a lap ends. Apart from [`judge`], because
+/// they are counted outside of the lap.
+#[must_use]
+pub fn side_effect(counted: u64, (least, most): (u64, u64)) -> Option<Violation> {
+    let right = (least..=most).contains(&counted);
+    (!right).then_some(Violation::SideEffect { expected: least, counted })
+}
+
+fn wrong_answers(lap: &Lap) -> Option<Violation> {
+    let failures = &lap.outcome.failures;
+    let wrong = failures.of(Failure::WrongAnswer)
+        + failures.of(Failure::WrongStatus)
+        + failures.of(Failure::BadFraming);
+    let example = lap.outcome.first_wrong.as_ref().map_or_else(String::new, |w| {
+        format!("{}: {}", w.why, String::from_utf8_lossy(&w.head).escape_debug())
+    });
+    (wrong > 0).then_some(Violation::WrongAnswers { wrong, example })
+}
+
+fn failures(lap: &Lap) -> Option<Violation> {
+    let failures = lap.outcome.failures.total();
+    let requests = lap.outcome.answers + failures;
+    // A lap in which nothing came back, and nothing failed, counts: the server stood still.
+    let failed = failures as f64 > requests as f64 * FAILING;
+    failed.then_some(Violation::Failures { failures, requests })
+}
+
+fn connections(lap: &Lap) -> Option<Violation> {
+    let c = lap.outcome.connections;
+    // What is up at a moment says nothing of a server that ends each connection after its answer.
+    if is_reopened(&lap.outcome) {
+        return None;
+    }
+    (c.established < c.asked)
+        .then_some(Violation::Connections { asked: c.asked, up: c.established })
+}
+
+/// Whether the server ends its connections, so that most requests came on a new one.
+#[must_use]
+pub fn is_reopened(outcome: &Outcome) -> bool {
+    outcome.connections.reopened > outcome.answers / 2
+}
+
+/// All bytes belong to right answers, but for what is under way at the window's two edges.
+fn bytes(lap: &Lap) -> Option<Violation> {
+    let o = &lap.outcome;
+    if o.answers == 0 || o.failures.total() > 0 {
+        return None;
+    }
+    let (expected, received) = (o.bytes.answered, o.bytes.received);
+    let one = expected.div_ceil(o.answers);
+    let edges = one * o.connections.asked.max(1) * 2;
+    (expected.abs_diff(received) > edges).then_some(Violation::Bytes { expected, received })
+}
+
+/// Little's law (Little 1961): in a closed loop, requests in flight × the window = the times in the
+/// system that lie within it. What was under way at an edge is counted for as long as it was so
+/// within the window, so a server that stood still at an edge breaks no law.
+fn littles_law(lap: &Lap, load: &Load) -> Option<Violation> {
+    let o = &lap.outcome;
+    if lap.kind != Kind::Flat || o.failures.total() > 0 {
+        return None;
+    }
+    let asked_ns = (load.connections * load.pipeline) as f64 * o.window_ns.max(1) as f64;
+    let served_ns = o.service.mean() * o.service.len() as f64;
+    // A connection that its server has ended is in no system until the next one is up.
+    let connecting_ns = match is_reopened(o) {
+        true => o.connect.mean() * o.connections.reopened as f64,
+        false => 0.0,
+    };
+    let by_law_ns = served_ns + connecting_ns + o.edges.closes_ns as f64 - o.edges.opens_ns as f64;
+    let off = (asked_ns - by_law_ns).abs() / asked_ns;
+    // With a new connection each, closing the old one is outside of what is timed.
+    let is_new = load.reuse == Reuse::Close || is_reopened(o);
+    let between = if is_new { 0.10 } else { 0.0 };
+    (off > LITTLE + between).then_some(Violation::LittlesLaw { off: off * 100.0 })
+}
+
+fn generator(lap: &Lap) -> Option<Violation> {
+    let busy = lap.outcome.threads.iter().map(|t| t.busy()).fold(0.0, f64::max);
+    // A paced generator may wait actively; whether it was late says more.
+    (lap.kind == Kind::Flat && busy > BUSY).then_some(Violation::Generator { busy: busy * 100.0 })
+}
+
+fn late(lap: &Lap, load: &Load) -> Option<Violation> {
+    let Kind::Paced { rate } = lap.kind else { return None };
+    let lag = &lap.outcome.lag;
+    is_late(lag, load.connections, rate)
+        .then(|| Violation::Late { lag_us: lag.quantile(0.99) as f64 / 1e3 })
+}
+
+/// Whether a generator sent too late for its times to be the server's, with so many connections at
+/// this rate ([`LATE`]).
+#[must_use]
+pub fn is_late(lag: &Histogram, connections: usize, rate: f64) -> bool {
+    let gap_ns = connections as f64 * 1e9 / rate;
+    let limit_ns = (gap_ns * LATE.0).max(LATE.1 as f64);
+    lag.quantile(0.99) as f64 > limit_ns
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use hotlap_load::Phase;
+    use hotlap_load::outcome::Wrong;
+
+    use super::*;
+    use crate::runner::Runner;
+    use crate::scripted::{Script, Scripted};
+
+    fn load() -> Load {
+        Load {
+            name: String::new(),
+            connections: 64,
+            threads: 1,
+            reuse: Reuse::KeepAlive,
+            pipeline: 1,
+            request: 0,
+            rate: None,
+        }
+    }
+
+    fn lap_of(script: Script, kind: Kind) -> Lap {
+        let mut runner = Scripted::new(vec![script], vec![load()], Duration::from_millis(500));
+        runner.whole_lap(0, 0, kind).unwrap()
+    }
+
+    /// A lap that passes all validity checks, and what `spoil` makes of it.
+    fn judged(spoil: impl FnOnce(&mut Lap)) -> Vec<Violation> {
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
+        assert_eq!(judge(&lap, &load()), []);
+        spoil(&mut lap);
+        judge(&lap, &load())
+    }
+
+    /// A lap at 4,000 requests/s whose requests were all sent so late.
+    fn paced(lag_ns: u64) -> Vec<Violation> {
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Paced { rate: 4_000.0 });
+        (0..2_000).for_each(|_| lap.outcome.lag.record(lag_ns));
+        judge(&lap, &load())
+    }
+
+    #[test]
+    fn a_mean_that_rate_and_connections_contradict_fails_littles_law() {
+        let violations = judged(|lap| {
+            // As if a twentieth of the time in the system had not been seen.
+            let mut seen = hotlap_stats::Histogram::new();
+            (0..10_000).for_each(|_| seen.record(3_040_000));
+            lap.outcome.service = seen;
+        });
+        let [Violation::LittlesLaw { off }] = violations[..] else { panic!("{violations:?}") };
+        assert!((4.5..5.5).contains(&off), "{off} %");
+    }
+
+    #[test]
+    fn a_connection_that_never_came_up_fails_the_lap() {
+        let violations = judged(|lap| lap.outcome.connections.established = 63);
+        assert_eq!(violations, [Violation::Connections { asked: 64, up: 63 }]);
+    }
+
+    /// A server that says `Connection: close` each time had no lap that counts.
+    #[test]
+    fn a_server_that_ends_its_connections_is_not_held_to_keep_them() {
+        let violations = judged(|lap| {
+            lap.outcome.connections.established = 50;
+            lap.outcome.connections.reopened = 9_990;
+        });
+        assert_eq!(violations, []);
+    }
+
+    /// A server that takes one connection after the other leaves others in its queue: half
+    /// of the time goes by in connecting, and no lap counted.
+    #[test]
+    fn what_connecting_again_takes_is_in_littles_law() {
+        let halved = |connect_ns: u64| {
+            judged(|lap| {
+                let mut seen = hotlap_stats::Histogram::new();
+                (0..10_000).for_each(|_| seen.record(1_600_000));
+                lap.outcome.service = seen;
+                lap.outcome.connections.reopened = 10_000;
+                lap.outcome.connect = hotlap_stats::Histogram::new();
+                lap.outcome.connect.record(connect_ns);
+            })
+        };
+        assert_eq!(halved(1_600_000), []);
+        assert!(matches!(halved(800_000)[..], [Violation::LittlesLaw { .. }]));
+    }
+
+    #[test]
+    fn bytes_that_no_answer_accounts_for_fail_the_lap() {
+        // Two answers a connection may be under way at the edges: 2 × 64 × 100 bytes.
+        assert_eq!(judged(|lap| lap.outcome.bytes.received += 12_800), []);
+        let violations = judged(|lap| lap.outcome.bytes.received += 12_801);
+        assert_eq!(violations, [Violation::Bytes { expected: 1_000_000, received: 1_012_801 }]);
+    }
+
+    #[test]
+    fn a_busy_generator_makes_a_lap_a_lower_bound_and_does_not_throw_it_away() {
+        assert_eq!(judge(&lap_of(Script { busy: 0.90, ..fast() }, Kind::Flat), &load()), []);
+        let lap = lap_of(Script { busy: 0.96, ..fast() }, Kind::Flat);
+        assert_eq!(lap.failed, [Violation::Generator { busy: 96.0 }]);
+        assert!(lap.counts());
+    }
+
+    fn fast() -> Script {
+        Script::new(100_000.0, 8_000.0)
+    }
+
+    #[test]
+    fn more_failures_than_one_in_a_hundred_fail_the_lap() {
+        let failing = |count| {
+            judged(|lap| lap.outcome.failures.add(Failure::Timeout, Phase::FirstByte, count))
+        };
+        assert_eq!(failing(101), []);
+        assert_eq!(failing(102), [Violation::Failures { failures: 102, requests: 10_102 }]);
+    }
+
+    /// Half a lap of standing still at its end used to break Little's law, and the lap was left
+    /// out: whoever collected garbage for long enough was not charged for it.
+    #[test]
+    fn a_server_that_stood_still_at_an_edge_is_not_left_out() {
+        let violations = judged(|lap| {
+            let mut seen = hotlap_stats::Histogram::new();
+            (0..5_000).for_each(|_| seen.record(3_200_000));
+            lap.outcome.service = seen;
+            lap.outcome.answers = 5_000;
+            lap.outcome.bytes.received = 500_000;
+            lap.outcome.bytes.answered = 500_000;
+            lap.outcome.edges.closes_ns = 64 * 250_000_000;
+        });
+        assert_eq!(violations, []);
+        let violations = judged(|lap| {
+            lap.outcome.service = hotlap_stats::Histogram::new();
+            lap.outcome.answers = 0;
+            lap.outcome.edges.closes_ns = 64 * 500_000_000;
+        });
+        assert_eq!(violations, []);
+    }
+
+    #[test]
+    fn one_wrong_answer_fails_the_lap() {
+        let violations = judged(|lap| {
+            lap.outcome.failures.add(Failure::WrongAnswer, Phase::Body, 1);
+            lap.outcome.first_wrong =
+                Some(Wrong { why: "another body".to_owned(), head: b"HTTP/1.1 200\r\n".to_vec() });
+        });
+        let example = "another body: HTTP/1.1 200\\r\\n".to_owned();
+        assert_eq!(violations, [Violation::WrongAnswers { wrong: 1, example }]);
+        assert!(violations[0].invalidates());
+    }
+
+    #[test]
+    fn a_log_that_lacks_a_line_or_has_one_too_many_fails_the_lap() {
+        assert_eq!(side_effect(1_000, (1_000, 1_064)), None);
+        assert_eq!(side_effect(1_064, (1_000, 1_064)), None);
+        let failed = |counted| Some(Violation::SideEffect { expected: 1_000, counted });
+        assert_eq!(side_effect(999, (1_000, 1_064)), failed(999));
+        assert_eq!(side_effect(1_065, (1_000, 1_064)), failed(1_065));
+    }
+
+    #[test]
+    fn a_generator_that_sends_late_fails_a_paced_lap() {
+        // 64 connections at 4,000/s: 16 ms between two requests of one; half of that is allowed.
+        assert_eq!(paced(7_900_000), []);
+        let violations = paced(8_100_000);
+        let [Violation::Late { lag_us }] = violations[..] else { panic!("{violations:?}") };
+        assert!((8_090.0..8_110.0).contains(&lag_us), "{lag_us} µs");
+    }
+
+    /// Times in the system that lie within the lap, as nanoseconds, instead of a histogram's.
+    fn in_system(lap: &mut Lap, by_law_ns: u64) {
+        lap.outcome.service = Histogram::new();
+        lap.outcome.edges.closes_ns = by_law_ns;
+    }
+
+    /// What 64 connections have in 0.5 s, all together.
+    const ALL_NS: u64 = 64 * 500_000_000;
+
+    #[test]
+    fn three_percent_off_littles_law_pass_in_both_directions_and_more_fails() {
+        for (by_law_ns, fails) in [
+            (ALL_NS, false),
+            (ALL_NS / 100 * 97, false),
+            (ALL_NS / 100 * 97 - 1_000_000, true),
+            (ALL_NS / 1_000 * 1_029, false),
+            (ALL_NS / 1_000 * 1_031, true),
+        ] {
+            let violations = judged(|lap| in_system(lap, by_law_ns));
+            let failed = matches!(violations[..], [Violation::LittlesLaw { .. }]);
+            assert_eq!(failed, fails, "{by_law_ns} of {ALL_NS}: {violations:?}");
+        }
+    }
+
+    /// What was under way when the window opened was counted in full.
+    #[test]
+    fn time_before_the_window_is_not_in_littles_law() {
+        let opened = |opens_ns| {
+            judged(|lap| {
+                in_system(lap, ALL_NS + 9_000_000_000);
+                lap.outcome.edges.opens_ns = opens_ns;
+            })
+        };
+        assert_eq!(opened(9_000_000_000), []);
+        assert!(matches!(opened(0)[..], [Violation::LittlesLaw { .. }]));
+    }
+
+    #[test]
+    fn a_new_connection_a_request_is_allowed_ten_percent_more_in_littles_law() {
+        for (by_law_ns, fails) in [
+            (ALL_NS / 1_000 * 871, false),
+            (ALL_NS / 1_000 * 869, true),
+            (ALL_NS / 1_000 * 1_129, false),
+            (ALL_NS / 1_000 * 1_131, true),
+        ] {
+            let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
+            in_system(&mut lap, by_law_ns);
+            let violations = judge(&lap, &Load { reuse: Reuse::Close, ..load() });
+            let failed = matches!(violations[..], [Violation::LittlesLaw { .. }]);
+            assert_eq!(failed, fails, "new by the load: {by_law_ns}: {violations:?}");
+            // Or where the server ends each connection; connecting took no time.
+            lap.outcome.connections.reopened = 10_000;
+            assert_eq!(judge(&lap, &load()), violations, "new by the server: {by_law_ns}");
+        }
+    }
+
+    #[test]
+    fn each_request_of_a_pipeline_counts_in_littles_law() {
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
+        in_system(&mut lap, 4 * ALL_NS);
+        assert_eq!(judge(&lap, &Load { pipeline: 4, ..load() }), []);
+        assert!(matches!(judge(&lap, &load())[..], [Violation::LittlesLaw { .. }]));
+    }
+
+    #[test]
+    fn littles_law_does_not_hold_at_a_rate_or_where_requests_failed() {
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Paced { rate: 4_000.0 });
+        in_system(&mut lap, 0);
+        assert_eq!(judge(&lap, &load()), []);
+        let violations = judged(|lap| {
+            in_system(lap, 0);
+            lap.outcome.failures.add(Failure::Timeout, Phase::FirstByte, 1);
+        });
+        assert_eq!(violations, []);
+    }
+
+    #[test]
+    fn half_of_the_answers_on_new_connections_are_not_yet_a_server_that_ends_them() {
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
+        assert_eq!(lap.outcome.answers, 10_000);
+        for (reopened, expected) in [(0, false), (5_000, false), (5_001, true), (10_000, true)] {
+            lap.outcome.connections.reopened = reopened;
+            assert_eq!(is_reopened(&lap.outcome), expected, "{reopened}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_compared_in_both_directions_and_by_the_largest_answer() {
+        let of = |answered, received, asked| {
+            judged(|lap| {
+                lap.outcome.bytes.answered = answered;
+                lap.outcome.bytes.received = received;
+                (lap.outcome.connections.asked, lap.outcome.connections.established) =
+                    (asked, asked);
+            })
+        };
+        let failed = |expected, received| vec![Violation::Bytes { expected, received }];
+        assert_eq!(of(1_000_000, 987_200, 64), []);
+        assert_eq!(of(1_000_000, 987_199, 64), failed(1_000_000, 987_199));
+        // 100.0001 bytes an answer are rounded up: 2 × 64 × 101.
+        assert_eq!(of(1_000_001, 1_000_001 + 12_928, 64), []);
+        assert_eq!(of(1_000_001, 1_000_001 + 12_929, 64), failed(1_000_001, 1_012_930));
+        // A load without a connection of its own still has two edges.
+        assert_eq!(of(1_000_000, 1_000_200, 0), []);
+        assert_eq!(of(1_000_000, 1_000_201, 0), failed(1_000_000, 1_000_201));
+    }
+
+    #[test]
+    fn bytes_of_failed_requests_or_of_no_answer_are_not_compared() {
+        let violations = judged(|lap| {
+            lap.outcome.bytes.received *= 2;
+            lap.outcome.failures.add(Failure::Timeout, Phase::FirstByte, 1);
+        });
+        assert_eq!(violations, []);
+        let violations = judged(|lap| {
+            in_system(lap, ALL_NS);
+            lap.outcome.answers = 0;
+        });
+        assert_eq!(violations, []);
+    }
+
+    #[test]
+    fn exactly_one_failure_in_a_hundred_requests_passes() {
+        let failing = |failures| {
+            judged(|lap| {
+                lap.outcome.answers = 9_900;
+                lap.outcome.failures.add(Failure::Timeout, Phase::FirstByte, failures);
+            })
+        };
+        assert_eq!(failing(100), []);
+        assert_eq!(failing(101), [Violation::Failures { failures: 101, requests: 10_001 }]);
+        // A server that answered nothing at all, with and without failures.
+        let silent = |failures| {
+            judged(|lap| {
+                in_system(lap, ALL_NS);
+                lap.outcome.answers = 0;
+                lap.outcome.failures.add(Failure::Timeout, Phase::FirstByte, failures);
+            })
+        };
+        assert_eq!(silent(0), []);
+        assert_eq!(silent(1), [Violation::Failures { failures: 1, requests: 1 }]);
+    }
+
+    #[test]
+    fn wrong_answers_are_those_of_body_status_and_framing() {
+        let wrong = |failures: &[(Failure, u64)]| {
+            let violations = judged(|lap| {
+                for (failure, count) in failures {
+                    lap.outcome.failures.add(*failure, Phase::Body, *count);
+                }
+            });
+            let [Violation::WrongAnswers { wrong, .. }] = violations[..] else { return 0 };
+            wrong
+        };
+        let kinds =
+            [(Failure::WrongAnswer, 1), (Failure::WrongStatus, 2), (Failure::BadFraming, 4)];
+        for kind in kinds {
+            assert_eq!(wrong(&[kind]), kind.1);
+        }
+        assert_eq!(wrong(&kinds), 7);
+        assert_eq!(wrong(&[(Failure::Timeout, 8)]), 0);
+    }
+
+    #[test]
+    fn the_busiest_thread_of_a_generator_counts_and_only_in_a_closed_loop() {
+        let script = || Script { busy: 0.96, ..fast() };
+        assert_eq!(lap_of(script(), Kind::Paced { rate: 1_000.0 }).failed, []);
+        let mut lap = lap_of(Script { busy: 0.5, ..fast() }, Kind::Flat);
+        assert_eq!(judge(&lap, &load()), []);
+        let busy = lap_of(script(), Kind::Flat).outcome.threads[0];
+        lap.outcome.threads.insert(0, busy);
+        assert_eq!(judge(&lap, &load()), [Violation::Generator { busy: 96.0 }]);
+    }
+
+    #[test]
+    fn a_lag_at_the_limit_is_not_late() {
+        let is_late_at = |lag_ns: u64, connections, rate| {
+            let mut lag = Histogram::new();
+            lag.record(lag_ns);
+            is_late(&lag, connections, rate)
+        };
+        // The limit is half of the mean gap between two requests of a connection. 200,063 ns is the
+        // upper end of a bucket, and 400,126 connections at 10⁹/s have a gap of twice that.
+        assert!(!is_late_at(200_063, 400_126, 1e9));
+        assert!(is_late_at(200_063, 400_124, 1e9));
+        // 200 µs are always allowed: 64 connections at 10⁶/s have a gap of 64 µs.
+        assert!(!is_late_at(199_900, 64, 1e6));
+        assert!(is_late_at(201_000, 64, 1e6));
+        assert!(!is_late(&Histogram::new(), 64, 1e6));
+    }
+}

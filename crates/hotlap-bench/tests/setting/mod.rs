@@ -1,0 +1,42 @@
+//! How tests run servers that are real processes.
+
+use std::path::Path;
+use std::time::Duration;
+
+use hotlap_bench::local;
+use hotlap_bench::participant::Load;
+use hotlap_load::plan::Reuse;
+use hotlap_servers::cores::CpuAllocation;
+
+use crate::stand_in::{LIMIT, supervisor};
+
+/// How real runners are set up in tests: one slice length, no pinning, nothing probed.
+pub fn setting(slice: Duration, logs: &Path) -> local::Setting {
+    local::Setting {
+        slice: Some(slice),
+        probe_limit: Duration::ZERO,
+        timeout: LIMIT,
+        start_limit: LIMIT,
+        warm_limit: Duration::from_secs(1),
+        grace: Duration::ZERO,
+        freeze: true,
+        counters: false,
+        cores: CpuAllocation { server: vec![], generator: vec![], shared: true, notes: vec![] },
+        supervisor: supervisor(),
+        logs: logs.to_owned(),
+        against: [].into(),
+    }
+}
+
+/// A load of two connections that are kept alive.
+pub fn load() -> Load {
+    Load {
+        name: String::new(),
+        connections: 2,
+        threads: 1,
+        reuse: Reuse::KeepAlive,
+        pipeline: 1,
+        request: 0,
+        rate: None,
+    }
+}

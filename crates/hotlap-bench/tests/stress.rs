@@ -1,0 +1,243 @@
+//! Servers that cannot bear one thing each, and an honest one: the verdicts are theirs, however
+//! busy the machine is.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hotlap_bench::participant::{Origin, Participant, Role};
+use hotlap_bench::stress::{
+    Event, Reason, Scenario, Setting, Subject, Timing, Trial, Verdict, stress,
+};
+use hotlap_load::plan::{Endpoint, Target};
+use hotlap_servers::contract::{Contract, Name};
+use hotlap_servers::cores::CpuAllocation;
+use hotlap_servers::process::Supervisor;
+use hotlap_servers::verify::Requirements;
+
+const HELLO: &[u8] =
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!";
+const BAD: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+const TOO_LARGE: &[u8] =
+    b"HTTP/1.1 431 Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+/// What a server cannot bear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Weakness {
+    None,
+    /// Nobody is served any more after the first line that is none.
+    DiesOfGarbage,
+    /// One head is read at a time, and all others wait for it.
+    ReadsOneHeadAtATime,
+}
+
+/// What all connections of a server share.
+struct House {
+    weakness: Weakness,
+    is_dead: AtomicBool,
+    reading: Mutex<()>,
+}
+
+/// A server on threads; they end with the test's process.
+fn serve(weakness: Weakness) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let house =
+        Arc::new(House { weakness, is_dead: AtomicBool::new(false), reading: Mutex::new(()) });
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            if house.is_dead.load(std::sync::atomic::Ordering::SeqCst) {
+                return;
+            }
+            let house = house.clone();
+            std::thread::spawn(move || house.converse(stream));
+        }
+    });
+    address
+}
+
+impl House {
+    fn converse(&self, mut stream: TcpStream) {
+        let _ = stream.set_nodelay(true);
+        let mut rest = Vec::new();
+        while !self.is_dead.load(std::sync::atomic::Ordering::SeqCst) {
+            let Some(answer) = self.next(&mut stream, &mut rest) else { return };
+            if stream.write_all(answer).is_err() || answer != HELLO {
+                return;
+            }
+        }
+    }
+
+    /// Reads a head; the answer to it.
+    fn next(&self, stream: &mut TcpStream, rest: &mut Vec<u8>) -> Option<&'static [u8]> {
+        let mut buffer = [0; 8192];
+        let mut turn = None;
+        loop {
+            let is_text = |b: &u8| b.is_ascii_graphic() || b" \r\n".contains(b);
+            if !rest.iter().all(is_text) {
+                return Some(self.bad());
+            }
+            if let Some(end) = rest.windows(4).position(|w| w == b"\r\n\r\n") {
+                let head: Vec<u8> = rest.drain(..end + 4).collect();
+                return Some(match head.starts_with(b"GET / HTTP/1.1\r\nHost: ") {
+                    true => HELLO,
+                    false => self.bad(),
+                });
+            }
+            if rest.len() > 32 << 10 {
+                return Some(TOO_LARGE);
+            }
+            match stream.read(&mut buffer) {
+                Ok(0) | Err(_) => return None,
+                Ok(length) => rest.extend_from_slice(&buffer[..length]),
+            }
+            if turn.is_none() && self.weakness == Weakness::ReadsOneHeadAtATime {
+                turn = Some(self.reading.lock().unwrap_or_else(|p| p.into_inner()));
+            }
+        }
+    }
+
+    fn bad(&self) -> &'static [u8] {
+        if self.weakness == Weakness::DiesOfGarbage {
+            self.is_dead.store(true, std::sync::atomic::Ordering::SeqCst);
+        }
+        BAD
+    }
+}
+
+fn participant(address: SocketAddr) -> Participant {
+    let target = Target { endpoint: Endpoint::Tcp(address), tls: None };
+    let url = format!("http://{address}/");
+    Participant {
+        name: "it".to_owned(),
+        role: Role::Plain,
+        start: Origin::Running { url, target, host: "test".to_owned() },
+        contract: Contract::of(Name::Hello, None),
+        requirements: Requirements::Custom,
+        version: String::new(),
+        counts: None,
+        cpus: None,
+    }
+}
+
+/// Stresses a server; `timeout_ms` is what good clients bear.
+fn stressed(address: SocketAddr, scenarios: &[&str], timeout_ms: u64) -> Subject {
+    let (participant, setting) = (participant(address), setting(scenarios, timeout_ms));
+    let subject = Subject::new(&participant, setting.good);
+    stress(&participant, &setting, subject, &AtomicBool::new(false), &mut |_| {})
+}
+
+fn setting(scenarios: &[&str], timeout_ms: u64) -> Setting {
+    let ms = Duration::from_millis;
+    let setting = Setting {
+        scenarios: Scenario::all()
+            .into_iter()
+            .filter(|s| scenarios.contains(&s.name.as_str()))
+            .collect(),
+        timing: Timing {
+            warm: ms(200),
+            ramp: ms(20),
+            quiet: ms(100),
+            gather: ms(150),
+            attack: ms(600),
+            timeout: ms(timeout_ms),
+            crowded: ms(timeout_ms),
+            recover: ms(1_500),
+            idle: ms(10),
+        },
+        good: 2,
+        cores: CpuAllocation { server: vec![], generator: vec![], shared: true, notes: vec![] },
+        supervisor: Supervisor::new("/none", &[]),
+        logs: PathBuf::new(),
+        start_limit: ms(30_000),
+        grace: ms(1_000),
+        allow_remote: false,
+    };
+    assert_eq!(setting.scenarios.len(), scenarios.len());
+    setting
+}
+
+fn only(subject: &Subject) -> &Trial {
+    assert_eq!(subject.trials.len(), 1, "{subject:?}");
+    &subject.trials[0]
+}
+
+/// What a server had met when the user ended a stress was lost with it.
+#[test]
+fn a_stress_that_was_ended_goes_on_with_what_is_left() {
+    let setting = setting(&["half-open", "resets", "garbage"], 30_000);
+    let participant = participant(serve(Weakness::None));
+    let run = |subject: Subject, trials: usize| {
+        let stop = AtomicBool::new(false);
+        stress(&participant, &setting, subject, &stop, &mut |event| {
+            if let Event::Trial { subject } = event {
+                stop.store(subject.trials.len() >= trials, Ordering::SeqCst);
+            }
+        })
+    };
+    let names =
+        |subject: &Subject| subject.trials.iter().map(|t| t.scenario.clone()).collect::<Vec<_>>();
+    let ended = run(Subject::new(&participant, setting.good), 1);
+    assert_eq!(names(&ended), ["half-open"]);
+    let whole = run(ended.clone(), 9);
+    assert_eq!(names(&whole), ["half-open", "resets", "garbage"]);
+    assert_eq!(whole.trials[0], ended.trials[0], "what it met is not met again");
+    assert!(whole.left(&setting.scenarios).is_empty());
+}
+
+/// Whatever a busy machine does to its pace, an honest server fails nobody.
+#[test]
+fn an_honest_server_serves_its_good_clients_and_tells_the_rude_ones() {
+    let scenarios = ["half-open", "resets", "garbage", "64 KiB header"];
+    let subject = stressed(serve(Weakness::None), &scenarios, 30_000);
+    assert_eq!(subject.failure, None);
+    for trial in &subject.trials {
+        let Trial { scenario, observed, judgement, .. } = trial;
+        assert!(judgement.verdict < Verdict::Hurt, "{scenario}: {:?}", judgement.reasons);
+        assert_eq!(observed.during.failed(), 0, "{scenario}");
+        let fate = observed.fate.as_ref().unwrap();
+        assert!(fate.connected > 0, "{scenario}: {fate:?}");
+    }
+    let fate = |i: usize| subject.trials[i].observed.fate.clone().unwrap();
+    // Half a request is nobody's to answer. Who finds the queue full may come too late.
+    assert_eq!((fate(0).silent + fate(0).refused, fate(0).answered.len()), (200, 0));
+    assert_eq!(fate(0).silent, fate(0).open);
+    assert!(fate(1).of_class(2) > 0 && fate(1).of_class(4) == 0, "{:?}", fate(1));
+    assert!(fate(2).of_class(4) > 0 && fate(2).of_class(2) == 0, "{:?}", fate(2));
+    // An answer to bytes that are not all read may be lost in a reset.
+    assert!(fate(3).of_class(4) + fate(3).closed > 0, "{:?}", fate(3));
+}
+
+#[test]
+fn a_server_that_dies_of_garbage_is_down() {
+    let subject = stressed(serve(Weakness::DiesOfGarbage), &["garbage"], 30_000);
+    let trial = only(&subject);
+    assert_eq!(trial.judgement.verdict, Verdict::Down);
+    assert_eq!(trial.judgement.reasons[0], Reason::Mute);
+    assert_eq!(trial.observed.recovered_ms, None);
+}
+
+#[test]
+fn a_server_that_reads_one_head_at_a_time_hurts_its_good_clients_and_is_well_afterwards() {
+    let subject = stressed(serve(Weakness::ReadsOneHeadAtATime), &["slow headers"], 100);
+    let trial = only(&subject);
+    let reasons = &trial.judgement.reasons;
+    assert!(reasons.iter().any(|r| matches!(r, Reason::Errors(..))), "{reasons:?}");
+    assert!(trial.judgement.verdict >= Verdict::Hurt);
+    let fate = trial.observed.fate.as_ref().unwrap();
+    assert_eq!((fate.total(), fate.silent + fate.refused), (100, 100), "{fate:?}");
+    assert!(trial.observed.recovered_ms.is_some());
+}
+
+#[test]
+fn a_server_on_another_machine_is_left_alone() {
+    // TEST-NET-1 (RFC 5737): nobody is there, and nothing is sent.
+    let subject = stressed("192.0.2.1:80".parse().unwrap(), &["garbage"], 100);
+    let failure = subject.failure.unwrap();
+    assert_eq!(failure.cause, "192.0.2.1 is not on this machine");
+    assert!(failure.remedy.contains("--allow-remote"));
+    assert!(subject.trials.is_empty());
+}

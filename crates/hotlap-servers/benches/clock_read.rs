@@ -1,0 +1,136 @@
+//! What it costs to read the CPU clock of a busy process, and how exact it is: as it is, after
+//! moving to one of its cores after the other, and after a [`ClockFlush`].
+//!
+//!     cargo bench -p hotlap-servers --bench clock_read
+//!
+//! A child process spins in one thread a core. Every 12 ms its clock is read, and at once it is
+//! stopped and read again: now the clock is exact, and the difference is by how much it was behind,
+//! together with the time that the stop took. With 64 cores on a machine that has fewer, each core
+//! is visited several times: the same number of moves and of wake-ups, though of the latter fewer
+//! at the same time.
+#![allow(clippy::print_stdout, reason = "a bench reports to its terminal")]
+
+fn main() {
+    #[cfg(target_os = "linux")]
+    linux::main();
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::process::{Child, Command};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use hotlap_servers::cores::{ClockFlush, allowed, pin};
+    use hotlap_servers::owner::Owner;
+    use hotlap_servers::sample::Sampler;
+    use hotlap_servers::tree;
+    use rustix::process::{Pid, Signal, kill_process};
+
+    const WINDOW: Duration = Duration::from_millis(12);
+    const WINDOWS: usize = 60;
+
+    /// A process that spins, ended with this.
+    struct Spinner(Child);
+
+    impl Drop for Spinner {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    pub(super) fn main() {
+        let words: Vec<String> = std::env::args().skip(1).collect();
+        if let [word, cpus] = &words[..]
+            && word == "spin"
+        {
+            return spin(&hotlap_servers::cores::parse(cpus).expect("a list of cores"));
+        }
+        let all = allowed().expect("the cores");
+        println!("                 a read, µs           behind, µs a core");
+        println!("cores how             median        90 %       16 %       50 %       84 %");
+        for count in [1, 2.min(all.len())] {
+            let cpus = &all[..count];
+            report(cpus, "as it is", cpus, &|_| ());
+            report(cpus, "moves", cpus, &moves);
+            report(cpus, "visit", cpus, &|cpus| drop(ClockFlush::to(cpus)));
+        }
+        let many: Vec<usize> = all.iter().copied().cycle().take(64).collect();
+        report(&all[..1], "moves", &many, &moves);
+        report(&all[..1], "visit", &many, &|cpus| drop(ClockFlush::to(cpus)));
+    }
+
+    /// As it was done before: one core after the other, and home again.
+    fn moves(cpus: &[usize]) {
+        let home = allowed().expect("the cores");
+        for cpu in cpus {
+            pin(&[*cpu]).expect("a core");
+        }
+        pin(&home).expect("home");
+    }
+
+    /// Reads the clock of a process that spins on some cores, after visiting others.
+    fn report(spinning: &[usize], name: &str, visited: &[usize], visit: &dyn Fn(&[usize])) {
+        let program = std::env::current_exe().expect("this program");
+        let list = hotlap_servers::cores::list(spinning);
+        let child = Command::new(program).args(["spin", &list]).spawn().expect("a child");
+        let spinner = Spinner(child);
+        thread::sleep(Duration::from_millis(100));
+        let table = tree::all().expect("the process table");
+        let top = table.into_iter().find(|member| member.pid == spinner.0.id()).expect("the child");
+        let mut sampler = Sampler::of(&Owner::Others(vec![top]), None).expect("a sampler");
+        let mut reads = Vec::new();
+        let mut read = |sampler: &mut Sampler| {
+            let began = Instant::now();
+            visit(visited);
+            let cpu = sampler.cpu().expect("a clock");
+            reads.push(began.elapsed().as_secs_f64() * 1e6);
+            cpu.cpu_ns
+        };
+        let mut off = Vec::new();
+        for _ in 0..WINDOWS {
+            thread::sleep(WINDOW);
+            let before = read(&mut sampler);
+            signal(&spinner, Signal::STOP);
+            while !has_stopped(&spinner) {}
+            let after = sampler.cpu().expect("a clock").cpu_ns;
+            signal(&spinner, Signal::CONT);
+            off.push((after - before) as f64 / 1e3 / spinning.len() as f64);
+        }
+        reads.sort_by(f64::total_cmp);
+        off.sort_by(f64::total_cmp);
+        let at = |values: &[f64], share: f64| values[(share * (values.len() - 1) as f64) as usize];
+        println!(
+            "{:>5} {name:<9} {:>10.0} {:>10.0} {:>10.0} {:>10.0} {:>10.0}",
+            visited.len(),
+            at(&reads, 0.5),
+            at(&reads, 0.9),
+            at(&off, 0.16),
+            at(&off, 0.5),
+            at(&off, 0.84),
+        );
+    }
+
+    fn signal(spinner: &Spinner, signal: Signal) {
+        let pid = Pid::from_raw(spinner.0.id().cast_signed()).expect("a process id");
+        kill_process(pid, signal).expect("a signal to a child");
+    }
+
+    fn has_stopped(spinner: &Spinner) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", spinner.0.id()));
+        stat.expect("the child").contains(") T ")
+    }
+
+    fn spin(cpus: &[usize]) {
+        for &cpu in cpus {
+            thread::spawn(move || {
+                pin(&[cpu]).expect("a core");
+                loop {
+                    std::hint::black_box(cpu);
+                }
+            });
+        }
+        thread::sleep(Duration::from_secs(120));
+    }
+}

@@ -1,0 +1,166 @@
+//! What the tests of processes need as programs: a supervisor, a hotlap to be killed, servers that use
+//! what is known.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use hotlap_load::plan::Endpoint;
+use hotlap_servers::owner::owner;
+use hotlap_servers::process::{Process, Setting, Supervisor, supervisor};
+use rustix::time::{ClockId, clock_gettime};
+use signal_hook::consts::SIGINT;
+use signal_hook::flag;
+
+const HELLO: &[u8] =
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["supervisor"] => return supervisor::main(),
+        ["hold", folder, command] => {
+            // Where a shell started the tests in the background, this signal is ignored.
+            let always = Arc::new(AtomicBool::new(true));
+            flag::register_conditional_default(SIGINT, always).unwrap();
+            let _server = hold(Path::new(folder), command);
+            std::thread::sleep(Duration::from_secs(600));
+        }
+        ["panic", folder, command] => {
+            let _server = hold(Path::new(folder), command);
+            panic!("as ordered");
+        }
+        ["listen"] => listen(),
+        ["serve", port] => serve(port.parse().unwrap(), None),
+        ["hang", port, every, ms] => {
+            serve(port.parse().unwrap(), Some((every.parse().unwrap(), ms.parse().unwrap())));
+        }
+        ["daemon", folder] => daemon(Path::new(folder)),
+        ["owner", address] => {
+            let endpoint = Endpoint::Tcp(address.parse().unwrap());
+            tell(owner(&endpoint, &[]).note().unwrap());
+        }
+        ["freeze", folder, command] => freeze(Path::new(folder), command),
+        ["burn", ms, children] => burn(ms.parse().unwrap(), children.parse().unwrap()),
+        _ => return ExitCode::from(64),
+    }
+    ExitCode::SUCCESS
+}
+
+/// A hotlap in short: starts a server and tells its supervisor's process id.
+fn hold(folder: &Path, command: &str) -> Process {
+    let setting = Setting {
+        argv: ["sh", "-c", command].map(str::to_owned).into(),
+        env: [("FOLDER".to_owned(), folder.display().to_string())].into(),
+        cwd: folder.to_owned(),
+        cpus: vec![],
+        log: folder.join("log"),
+    };
+    let supervisor = Supervisor::this_program("supervisor").unwrap();
+    let server = Process::start(&setting, &supervisor).unwrap();
+    let wait = std::time::Instant::now();
+    while !folder.join("ready").exists() && wait.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::fs::write(folder.join("supervisor.new"), server.supervisor_pid().to_string()).unwrap();
+    std::fs::rename(folder.join("supervisor.new"), folder.join("supervisor")).unwrap();
+    server
+}
+
+/// Listens where nobody told it to, and tells where.
+fn listen() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    tell(listener.local_addr().unwrap());
+    std::thread::sleep(Duration::from_secs(600));
+}
+
+/// Serves HTTP, and uses 0.2 ms of CPU time for each response.
+/// Serves; every so many requests of a connection it hangs for so many milliseconds.
+fn serve(port: u16, hang: Option<(u64, u64)>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+    for stream in listener.incoming().map_while(Result::ok) {
+        std::thread::spawn(move || converse(stream, hang));
+    }
+}
+
+fn converse(mut stream: TcpStream, hang: Option<(u64, u64)>) {
+    let thread_ns = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        time.tv_sec * 1_000_000_000 + time.tv_nsec
+    };
+    let mut requests = 0;
+    let mut asked = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(length @ 1..) = stream.read(&mut buffer) {
+        asked.extend_from_slice(&buffer[..length]);
+        while let Some(end) = asked.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            asked.drain(..end + 4);
+            requests += 1;
+            if let Some((_, ms)) = hang.filter(|(every, _)| requests % every == 0) {
+                std::thread::sleep(Duration::from_millis(ms));
+            }
+            let began = thread_ns();
+            while thread_ns() < began + 200_000 {}
+            if stream.write_all(HELLO).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Waits for a port in `FOLDER/request` and starts a server there, as its own child.
+fn daemon(folder: &Path) {
+    let port = loop {
+        match std::fs::read_to_string(folder.join("request")) {
+            Ok(port) if port.ends_with('\n') => break port,
+            _ => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let program = std::env::current_exe().unwrap();
+    let mut server = Command::new(program).args(["serve", port.trim()]).spawn().unwrap();
+    server.wait().unwrap();
+}
+
+/// Freezes a server once it is ready and writes what came of it to `FOLDER/result`.
+fn freeze(folder: &Path, command: &str) {
+    let mut server = hold(folder, command);
+    let result = match server.freeze() {
+        Ok(()) => "frozen".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let result = format!("{result}\nfrozen: {}\n", server.is_frozen());
+    std::fs::write(folder.join("result.new"), result).unwrap();
+    std::fs::rename(folder.join("result.new"), folder.join("result")).unwrap();
+}
+
+/// Uses CPU time in a thread that ends, has children use as much each, one after another, waits for
+/// them, tells its own CPU time, and sleeps until it is stopped.
+fn burn(ms: i64, children: u32) {
+    std::thread::spawn(move || while used_ns() < ms * 1_000_000 {}).join().unwrap();
+    for _ in 0..children {
+        let program = std::env::current_exe().unwrap();
+        Command::new(program)
+            .args(["burn", &ms.to_string(), "0"])
+            .env("ONCE", "1")
+            .status()
+            .unwrap();
+    }
+    if std::env::var_os("ONCE").is_none() {
+        tell(used_ns());
+        std::thread::sleep(Duration::from_secs(600));
+    }
+}
+
+fn tell(what: impl std::fmt::Display) {
+    std::io::stdout().write_all(format!("{what}\n").as_bytes()).unwrap();
+}
+
+fn used_ns() -> i64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}

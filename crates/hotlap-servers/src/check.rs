@@ -1,0 +1,335 @@
+//! A server checked: built, started, held against each of its contracts, stopped; a line a server.
+//!
+//! This is the catalogue's test, and what a contributor runs first. Nothing here is an error: what
+//! goes wrong is the row's own state, so one server never keeps the others from being checked.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hotlap_load::plan::Target;
+
+use crate::contract::{Ask, Contract, Exchange, Name};
+use crate::cores;
+use crate::failure::ServerFailure;
+use crate::infer;
+use crate::launch::{Counts, Launch};
+use crate::lines::{self, Lines};
+use crate::manifest::Server;
+use crate::pool;
+use crate::process::Stopped;
+use crate::start::{HOST, Started, Startup};
+use crate::toolchain::{BuildError, Builder, MissingToolchain, Unready};
+use crate::verify::client::Wire;
+use crate::verify::{Check, LIMIT, Report, Requirements, Verifier, verify};
+
+/// How long a server may take to end in peace.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Requests whose side effects are counted.
+const COUNTED: u32 = 50;
+
+/// A log that has not grown for this long has caught up.
+const SETTLED: Duration = Duration::from_millis(200);
+
+/// Checks servers.
+#[derive(Clone, Copy)]
+pub struct Checker<'a> {
+    /// Builds what is to be checked.
+    pub builder: Builder<'a>,
+    /// How long a server may take from its start to its first answer.
+    pub start_limit: Duration,
+}
+
+/// What was found of one server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Its id, or the command.
+    pub id: String,
+    /// How it stands.
+    pub standing: Standing,
+    /// What really runs: the version receipt; empty when unknown.
+    pub version: String,
+    /// From its start to its first answer; 0 when there was none.
+    pub ready: Duration,
+    /// Resident memory of its whole tree before any load, in bytes; 0 when unknown.
+    pub rss_bytes: u64,
+    /// A report for each contract (`None`: its own first answer), as far as they came.
+    pub reports: Vec<(Option<Name>, Report)>,
+    /// What should be told.
+    pub notes: Vec<String>,
+}
+
+/// How a server stands after its check.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Standing {
+    /// It may be raced.
+    Passed,
+    /// Its toolchain is not here.
+    Skipped(MissingToolchain),
+    /// It could not be built.
+    Unbuilt(BuildError),
+    /// It did not start, or stay.
+    ServerFailure(ServerFailure),
+    /// It answers wrongly: its reports say where.
+    Failed,
+}
+
+impl Row {
+    fn new(id: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            standing: Standing::Passed,
+            version: String::new(),
+            ready: Duration::ZERO,
+            rss_bytes: 0,
+            reports: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Badges of the first contract: passed, and made.
+    #[must_use]
+    pub fn conformance(&self) -> (u32, u32) {
+        self.reports.first().map_or((0, 0), |(_, report)| report.conformance_count())
+    }
+
+    /// The required checks that failed, each with its contract.
+    pub fn failures(&self) -> impl Iterator<Item = (Option<Name>, &Check)> {
+        self.reports
+            .iter()
+            .flat_map(|(contract, report)| report.failures().map(|check| (*contract, check)))
+    }
+}
+
+impl Checker<'_> {
+    /// Checks many, `at_a_time` of them at a time, and calls `on` with each row as it comes, from any
+    /// thread. The rows are in the order of the servers; after an interrupt, some are missing.
+    #[must_use]
+    pub fn check_all(
+        &self,
+        servers: &[&Server],
+        at_a_time: usize,
+        on: &(dyn Fn(&Row) + Sync),
+    ) -> Vec<Row> {
+        // Variants of one build run in one folder: those whose lines are counted take turns.
+        let counted = Mutex::new(());
+        let rows = pool::map(servers, at_a_time, |server| {
+            if self.stop().load(Ordering::Relaxed) {
+                return None;
+            }
+            let alone = server.counts.as_ref().map(|_| counted.lock());
+            let row = self.check(server);
+            drop(alone);
+            on(&row);
+            Some(row)
+        });
+        rows.into_iter().flatten().collect()
+    }
+
+    /// Checks a server of the catalogue against each of its contracts.
+    #[must_use]
+    pub fn check(&self, server: &Server) -> Row {
+        let mut row = Row::new(&server.id);
+        let built = match self.builder.build(server) {
+            Ok(built) => built,
+            Err(Unready::Absent(absence)) => {
+                return Row { standing: Standing::Skipped(absence), ..row };
+            }
+            Err(Unready::Failed(error)) => {
+                return Row { standing: Standing::Unbuilt(error), ..row };
+            }
+        };
+        row.version.clone_from(&built.version);
+        let contracts: Vec<Contract> =
+            server.contracts.iter().map(|name| Contract::of(*name, server.api.as_ref())).collect();
+        let requirements =
+            Requirements::Catalogue { kind: server.kind, keep_alive: server.keep_alive };
+        let launch = built.launch(server);
+        self.on_stage(&mut row, &launch, contracts, requirements, server.counts.as_ref());
+        row
+    }
+
+    /// Checks somebody's command against its own first answer.
+    #[must_use]
+    pub fn check_command(&self, name: &str, launch: &Launch, ask: &Ask) -> Row {
+        let mut row = Row::new(name);
+        self.on_stage(&mut row, launch, vec![Contract::custom(ask)], Requirements::Custom, None);
+        row
+    }
+
+    /// Checks what runs already; `rude` only where it is one's own.
+    #[must_use]
+    pub fn check_running(
+        &self,
+        name: &str,
+        target: &Target,
+        host: &str,
+        ask: &Ask,
+        rude: bool,
+    ) -> Row {
+        let mut row = Row::new(name);
+        hold(&mut row, target, host, vec![Contract::custom(ask)], Requirements::Custom, rude);
+        row
+    }
+
+    fn stop(&self) -> &AtomicBool {
+        self.builder.stop
+    }
+
+    fn on_stage(
+        &self,
+        row: &mut Row,
+        launch: &Launch,
+        contracts: Vec<Contract>,
+        requirements: Requirements,
+        counts: Option<&Counts>,
+    ) {
+        let mut lines = counts.map(|counts| Lines::of(counts, launch, requirements));
+        let mut started = match self.boot(row, launch, &contracts[0], requirements) {
+            Ok(started) => started,
+            Err(failure) => {
+                row.standing = Standing::ServerFailure(failure);
+                return;
+            }
+        };
+        row.ready = started.ready;
+        row.notes.append(&mut started.notes);
+        let memory = started.sampler.as_mut().and_then(|sampler| sampler.resident().ok());
+        row.rss_bytes = memory.map_or(0, |memory| memory.rss_bytes);
+        let main = contracts[0].clone();
+        hold(row, &started.target, HOST, contracts, requirements, true);
+        if let (Some(counts), Some(lines), Standing::Passed) = (counts, &mut lines, &row.standing) {
+            let outcome = side_effect(&started.target, &main.exchanges[0], lines, counts);
+            let check = Check {
+                name: "side effect".to_owned(),
+                expected: format!("{} lines a request in {}", counts.per_request, counts.file),
+                pass: outcome.is_ok(),
+                got: outcome.err().unwrap_or_default(),
+            };
+            if !check.pass {
+                row.standing = Standing::Failed;
+            }
+            row.reports[0].1.required.push(check);
+        }
+        self.off_stage(row, started);
+        lines.inspect(Lines::remove);
+    }
+
+    fn boot(
+        &self,
+        row: &Row,
+        launch: &Launch,
+        contract: &Contract,
+        requirements: Requirements,
+    ) -> Result<Started, ServerFailure> {
+        let logs = self.builder.cache.join("logs");
+        let log = logs.join(format!("check-{}.log", file_name(&row.id).display()));
+        std::fs::create_dir_all(&logs).map_err(|error| ServerFailure {
+            phase: "start".to_owned(),
+            cause: format!("{}: {error}", logs.display()),
+            log_tail: Vec::new(),
+            remedy: "name a folder that you may write to in HOTLAP_CACHE".to_owned(),
+        })?;
+        let startup = Startup {
+            launch,
+            first: &contract.exchanges[0],
+            accepts_wrong: true,
+            cpus: cores::split_here(None).of_server(None).0,
+            // Nothing is timed here, so the server may use every core.
+            cores: &[],
+            supervisor: self.builder.supervisor,
+            log,
+            limit: self.start_limit,
+            counters: false,
+            elsewhere: requirements == Requirements::Custom,
+            stop: self.stop(),
+        };
+        startup.run()
+    }
+
+    /// Stops it, and tells how it went.
+    fn off_stage(&self, row: &mut Row, mut started: Started) {
+        let exit = started.process.exited();
+        if let (Some(exit), false) = (exit, row.standing == Standing::Passed) {
+            row.notes.push(format!("it {} during the check", crate::start::ending(exit)));
+        }
+        let log_tail = started.process.tail(crate::start::LAST_LINES);
+        if row.standing != Standing::Passed && !log_tail.is_empty() {
+            row.notes.push(format!("its last lines: {}", log_tail.join("\n")));
+        }
+        let Stopped { ignored_sigterm, left_behind, survivors, .. } = started.process.stop(GRACE);
+        if ignored_sigterm {
+            row.notes.push(format!("it ignored SIGTERM for {} s and was killed", GRACE.as_secs()));
+        }
+        if !left_behind.is_empty() {
+            row.notes.push(format!("it left children behind: {}", left_behind.join(", ")));
+        }
+        if !survivors.is_empty() {
+            row.notes.push(format!("cannot be ended, even by SIGKILL: {}", survivors.join(", ")));
+        }
+    }
+}
+
+/// Holds a running server against its contracts, one after the other.
+fn hold(
+    row: &mut Row,
+    target: &Target,
+    host: &str,
+    contracts: Vec<Contract>,
+    requirements: Requirements,
+    rude: bool,
+) {
+    for mut contract in contracts {
+        if contract.name.is_none() {
+            match infer::infer(target, host, LIMIT, &contract) {
+                Ok(inferred) => {
+                    contract = inferred.contract;
+                    row.notes.extend(inferred.notes);
+                }
+                Err(cause) => {
+                    row.standing = Standing::ServerFailure(ServerFailure {
+                        phase: "verify".to_owned(),
+                        cause,
+                        log_tail: Vec::new(),
+                        remedy: "start it by hand and ask it with curl".to_owned(),
+                    });
+                    return;
+                }
+            }
+        }
+        let verifier =
+            Verifier { target, host, contract: &contract, requirements, rude, limit: LIMIT };
+        let report = verify(&verifier);
+        if !report.passed() {
+            row.standing = Standing::Failed;
+        }
+        row.reports.push((contract.name, report));
+    }
+}
+
+/// Sends a known number of requests and counts the lines that they leave in a file.
+fn side_effect(
+    target: &Target,
+    exchange: &Exchange,
+    lines: &mut Lines,
+    counts: &Counts,
+) -> Result<(), String> {
+    let before = lines.settled(SETTLED);
+    for _ in 0..COUNTED {
+        Wire::open(target, LIMIT)?.ask(exchange, HOST)?;
+    }
+    let expected = u64::from(COUNTED) * u64::from(counts.per_request);
+    lines.reach(before + expected, lines::LIMIT);
+    match lines.settled(SETTLED) - before {
+        counted if counted == expected => Ok(()),
+        counted => Err(format!("{counted} lines for {COUNTED} requests")),
+    }
+}
+
+/// An id or a command as the name of a file.
+fn file_name(id: &str) -> PathBuf {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || "-._".contains(c) { c } else { '-' };
+    id.chars().take(80).map(safe).collect::<String>().into()
+}

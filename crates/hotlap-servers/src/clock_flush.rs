@@ -1,0 +1,167 @@
+//! A moment on each of a server's cores, after which its CPU clock is exact.
+//!
+//! The kernel adds to a thread's CPU time when its core switches threads, when another thread
+//! becomes ready there, and else at the next clock tick. So the CPU clock of a process that runs
+//! right now, read from another core, is behind by up to a tick for each of its running threads:
+//! 4 ms at 250 Hz, a third of a slice of 12 ms. Ticks come on all cores at the same time, so these
+//! errors do not average out over many cores.
+//!
+//! `benches/clock_read.rs` measures what a visit costs and how exact the clock is then.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use crate::cores::{allowed, pin};
+
+/// How long a visit waits for the other cores. Most helpers have run after some microseconds. On a
+/// core whose thread is not preempted at once, the kernel has added to the clock when the helper
+/// became ready, if both are of one control group and session.
+const LIMIT: Duration = Duration::from_micros(300);
+
+/// A visit to some cores. The calling thread moves to the last of them, takes the place of what
+/// runs there, and stays until this is dropped; a thread of its own, parked in between, runs for a
+/// moment on each of the others, all at the same time.
+///
+/// One move costs the same for any number of cores. Moving to one core after the other takes as
+/// many times as long, and by then the clocks of the first are behind again.
+#[derive(Debug)]
+pub struct ClockFlush {
+    home: Option<Vec<usize>>,
+}
+
+impl ClockFlush {
+    /// To these cores; to all that this thread may use where none are named. Where the system pins
+    /// no threads, nothing happens.
+    #[must_use]
+    pub fn to(cpus: &[usize]) -> Self {
+        let Ok(home) = allowed() else { return Self { home: None } };
+        let cpus = if cpus.is_empty() { &home } else { cpus };
+        if let Some((last, others)) = cpus.split_last() {
+            // The move first: on a busy core it may wait for a tick, in which the clocks of the
+            // others would fall behind again.
+            if pin(&[*last]).is_ok() && !others.is_empty() {
+                let helpers = Helpers::on(others);
+                let answers = helpers.call();
+                helpers.wait(answers, Instant::now() + LIMIT);
+            }
+        }
+        Self { home: Some(home) }
+    }
+}
+
+impl Drop for ClockFlush {
+    fn drop(&mut self) {
+        if let Some(home) = &self.home {
+            let _ = pin(home);
+        }
+    }
+}
+
+/// Threads that are parked, each pinned to a core. They end with the process.
+#[derive(Debug)]
+struct Helpers {
+    threads: Vec<Thread>,
+    state: Arc<State>,
+}
+
+/// The number of the last call, and how often helpers have answered in all.
+#[derive(Debug, Default)]
+struct State {
+    calls: AtomicU32,
+    answers: AtomicU32,
+}
+
+impl Helpers {
+    /// Those of a list of cores, started when they are first needed.
+    fn on(cpus: &[usize]) -> Arc<Self> {
+        type Known = Vec<(Vec<usize>, Arc<Helpers>)>;
+        static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, helpers)) = known.iter().find(|(on, _)| on == cpus) {
+            return Arc::clone(helpers);
+        }
+        let helpers = Arc::new(Self::start(cpus));
+        known.push((cpus.to_vec(), Arc::clone(&helpers)));
+        helpers
+    }
+
+    fn start(cpus: &[usize]) -> Self {
+        let state = Arc::new(State::default());
+        let start = |&cpu: &usize| {
+            let state = Arc::clone(&state);
+            let helper = thread::Builder::new().name("clock".to_owned()).stack_size(64 << 10);
+            let thread = helper.spawn(move || {
+                let _ = pin(&[cpu]);
+                let mut answered = 0;
+                loop {
+                    // A call that was missed is answered once, with the next.
+                    while state.calls.load(Ordering::Acquire) == answered {
+                        thread::park();
+                    }
+                    answered = state.calls.load(Ordering::Acquire);
+                    state.answers.fetch_add(1, Ordering::Release);
+                }
+            });
+            // Without a thread there, that core's clock is read as it is.
+            Some(thread.ok()?.thread().clone())
+        };
+        Self { threads: cpus.iter().filter_map(start).collect(), state }
+    }
+
+    /// Wakes all of them. Returns how many answers there will be once all have run.
+    fn call(&self) -> u32 {
+        let before = self.state.answers.load(Ordering::Acquire);
+        self.state.calls.fetch_add(1, Ordering::Release);
+        self.threads.iter().for_each(Thread::unpark);
+        before.wrapping_add(self.threads.len() as u32)
+    }
+
+    fn wait(&self, answers: u32, until: Instant) {
+        while answers.wrapping_sub(self.state.answers.load(Ordering::Acquire)).cast_signed() > 0
+            && Instant::now() < until
+        {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_visitor_is_on_the_last_core_and_goes_home() {
+        let home = allowed().unwrap();
+        for cpu in &home {
+            let visit = ClockFlush::to(&[home[0], *cpu]);
+            assert_eq!(rustix::thread::sched_getcpu(), *cpu);
+            drop(visit);
+            assert_eq!(allowed().unwrap(), home);
+        }
+        let visit = ClockFlush::to(&[]);
+        assert_eq!(rustix::thread::sched_getcpu(), *home.last().unwrap());
+        drop(visit);
+        assert_eq!(allowed().unwrap(), home);
+    }
+
+    #[test]
+    fn every_helper_answers_every_call() {
+        let home = allowed().unwrap();
+        let helpers = Helpers::start(&[home[0], home[0], *home.last().unwrap()]);
+        let far = Instant::now() + Duration::from_secs(30);
+        for call in 1..=100 {
+            let answers = helpers.call();
+            assert_eq!(answers, 3 * call);
+            helpers.wait(answers, far);
+            assert_eq!(helpers.state.answers.load(Ordering::Acquire), answers);
+        }
+    }
+
+    #[test]
+    fn helpers_of_the_same_cores_are_started_once() {
+        let home = allowed().unwrap();
+        assert!(Arc::ptr_eq(&Helpers::on(&home), &Helpers::on(&home)));
+    }
+}

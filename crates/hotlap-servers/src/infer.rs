@@ -1,0 +1,361 @@
+//! Commands and URLs have no contract: later responses are compared with their first ones.
+//!
+//! A few probes show which parts of a response vary (a clock, a counter, an id). Those are left out
+//! of the comparison under load, and a note says so. Where probes disagree on the status, only the
+//! status is checked: a server that fails now and then is measured, and its errors are counted.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use hotlap_load::http::Answer;
+use hotlap_load::plan::{Status, Target};
+
+use crate::contract::{Content, Contract, Exchange, described, quoted};
+use crate::verify::client::Wire;
+
+/// How long before each further round of probes, in milliseconds; the last begins over a second
+/// after the first, so that a clock in whole seconds is seen to move.
+const PAUSES_MS: [u64; 5] = [0, 5, 20, 100, 1_050];
+
+/// No further request is probed again after this time, however many there are.
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// A number of so many digits that varies does not grow by one while it is watched: Unix time in
+/// seconds has ten until the year 2286. A shorter one is a counter, and may.
+const DIGITS_THAT_STAY: usize = 10;
+
+/// A contract, learned.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inferred {
+    /// The same exchanges, now with the responses that are right.
+    pub contract: Contract,
+    /// A right response to each.
+    pub answers: Vec<Answer>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// Sends each request of a contract a few times and fills in what the contract leaves open. All
+/// requests are sent in each round of probes, so that many take little longer than one.
+///
+/// A request with an unsafe method (RFC 9110 section 9.2.1), such as POST, is sent once.
+///
+/// `limit` is how long one response may take.
+///
+/// # Errors
+/// When no probe of a request gets a response that can be right.
+pub fn infer(
+    target: &Target,
+    host: &str,
+    limit: Duration,
+    contract: &Contract,
+) -> Result<Inferred, String> {
+    let mut inferred = Inferred { contract: contract.clone(), answers: vec![], notes: vec![] };
+    let probes = Prober { target, host, limit, wire: None }.probe(&contract.exchanges);
+    let mut notes: Vec<(String, Vec<String>)> = Vec::new();
+    for (exchange, probes) in inferred.contract.exchanges.iter_mut().zip(&probes) {
+        let (answer, note) = settle(exchange, probes)?;
+        inferred.answers.push(answer);
+        let Some(note) = note else { continue };
+        match notes.iter_mut().find(|(known, _)| *known == note) {
+            Some((_, names)) => names.push(exchange.name.clone()),
+            None => notes.push((note, vec![exchange.name.clone()])),
+        }
+    }
+    let told = |(note, names): (String, Vec<String>)| format!("{}: {note}", list(&names));
+    inferred.notes = notes.into_iter().map(told).collect();
+    Ok(inferred)
+}
+
+/// The first names, and how many more there are.
+fn list(names: &[String]) -> String {
+    const SHOWN: usize = 3;
+    match names.len() {
+        ..=SHOWN => names.join(", "),
+        many => format!("{} and {} more", names[..SHOWN].join(", "), many - SHOWN),
+    }
+}
+
+/// A response, or why there was none.
+type Probe = Result<Answer, String>;
+
+struct Prober<'a> {
+    target: &'a Target,
+    host: &'a str,
+    limit: Duration,
+    /// A connection that the server keeps open.
+    wire: Option<Wire>,
+}
+
+impl Prober<'_> {
+    /// The probes of each request.
+    fn probe(mut self, exchanges: &[Exchange]) -> Vec<Vec<Probe>> {
+        let mut probes: Vec<Vec<Probe>> = exchanges.iter().map(|e| vec![self.ask(e)]).collect();
+        let began = Instant::now();
+        let is_safe = exchanges.iter().any(Exchange::is_safe);
+        for pause in PAUSES_MS.into_iter().filter(|_| is_safe) {
+            std::thread::sleep(Duration::from_millis(pause));
+            for (exchange, probes) in exchanges.iter().zip(&mut probes) {
+                if exchange.is_safe() && began.elapsed() < LIMIT {
+                    probes.push(self.ask(exchange));
+                }
+            }
+            // The next round is sent over another connection.
+            self.wire = None;
+        }
+        probes
+    }
+
+    /// Sends a request, over the connection of the last one where that is kept open. A request that
+    /// may be repeated is, since an idle connection may be closed at any time.
+    fn ask(&mut self, exchange: &Exchange) -> Probe {
+        if exchange.is_safe()
+            && let Some(wire) = &mut self.wire
+            && let Ok(answer) = wire.ask(exchange, self.host)
+        {
+            if !answer.keep_alive {
+                self.wire = None;
+            }
+            return Ok(answer);
+        }
+        let mut wire = Wire::open(self.target, self.limit)?;
+        let answer = wire.ask(exchange, self.host)?;
+        self.wire = answer.keep_alive.then_some(wire);
+        Ok(answer)
+    }
+}
+
+/// Fills in what is right from the probes of a request; returns a right response, and what should
+/// be said.
+fn settle(exchange: &mut Exchange, probes: &[Probe]) -> Result<(Answer, Option<String>), String> {
+    let is_right = |answer: &&Answer| match exchange.status {
+        Status::Success => (200..300).contains(&answer.status),
+        Status::Exactly(status) => answer.status == status,
+        Status::Any => true,
+    };
+    let right: Vec<&Answer> = probes.iter().flatten().filter(is_right).collect();
+    let Some(&first) = right.first() else { return Err(refused(exchange, probes)) };
+    let same_status = right.iter().all(|answer| answer.status == first.status);
+    if exchange.status == Status::Success && same_status {
+        exchange.status = Status::Exactly(first.status);
+    }
+    let learns_content = exchange.content == Content::Any;
+    let note = if right.len() < probes.len() || !same_status {
+        Some(format!(
+            "its first {} requests were answered differently ({}), so only the status is checked; \
+             wrong answers are counted as errors",
+            probes.len(),
+            tally(probes)
+        ))
+    } else if !learns_content {
+        None
+    } else if probes.len() == 1 && exchange.is_safe() {
+        Some("it was sent once before the load, so only the status is checked".to_owned())
+    } else if probes.len() == 1 {
+        Some(format!(
+            "{} is not safe to repeat, so it was sent once before the load, and only the status is \
+             checked (--expect-body checks the body too)",
+            exchange.method
+        ))
+    } else {
+        let bodies: Vec<&[u8]> = right.iter().map(|answer| answer.body.as_slice()).collect();
+        let (content, note) = content(&bodies);
+        exchange.content = content;
+        note
+    };
+    Ok((first.clone(), note))
+}
+
+/// Why no probe got a response that can be right.
+fn refused(exchange: &Exchange, probes: &[Probe]) -> String {
+    let name = &exchange.name;
+    match (probes.iter().flatten().next(), exchange.status) {
+        (Some(answer), Status::Exactly(status)) => {
+            format!("{name} is answered {}, not with status {status}", described(answer))
+        }
+        (Some(answer), _) => format!(
+            "{name} is answered {}: name the right path with --path, or this status with \
+             --expect-status {}",
+            described(answer),
+            answer.status
+        ),
+        (None, _) => {
+            let why = probes.iter().find_map(|probe| probe.as_ref().err());
+            format!("{name}: {}", why.map_or("no answer", String::as_str))
+        }
+    }
+}
+
+/// How often each status came, and how often none did.
+fn tally(probes: &[Probe]) -> String {
+    let mut statuses: BTreeMap<u16, usize> = BTreeMap::new();
+    for answer in probes.iter().flatten() {
+        *statuses.entry(answer.status).or_default() += 1;
+    }
+    let mut parts: Vec<String> =
+        statuses.iter().map(|(status, count)| format!("{count} × {status}")).collect();
+    let failed: Vec<&String> = probes.iter().filter_map(|probe| probe.as_ref().err()).collect();
+    parts.extend(failed.first().map(|why| format!("{} × {why}", failed.len())));
+    parts.join(", ")
+}
+
+/// What all of these are, and what should be told about it.
+fn content(bodies: &[&[u8]]) -> (Content, Option<String>) {
+    let lengths = || bodies.iter().map(|body| body.len());
+    let (least, most) = (lengths().min().unwrap_or(0), lengths().max().unwrap_or(0));
+    if least != most {
+        let note = format!(
+            "the length of its answer varies ({least} to {most} bytes), so only status and framing \
+             are checked"
+        );
+        return (Content::Any, Some(note));
+    }
+    let varies = varying(bodies);
+    let first = bodies[0];
+    if varies.is_empty() {
+        return (Content::exactly(first), None);
+    }
+    let part = |range: &Range<usize>| quoted(&first[range.clone()]);
+    let is_counter = |range: &&Range<usize>| {
+        range.len() < DIGITS_THAT_STAY && first[(*range).clone()].iter().all(u8::is_ascii_digit)
+    };
+    if let Some(counter) = varies.iter().find(is_counter) {
+        let note = format!(
+            "a number in its answer varies ({}) and may grow, so only status and framing are \
+             checked",
+            part(counter)
+        );
+        return (Content::Any, Some(note));
+    }
+    let parts: Vec<String> = varies.iter().take(3).map(part).collect();
+    let more = if varies.len() > 3 { ", …" } else { "" };
+    let note =
+        format!("parts of its answer vary ({}{more}) and are not compared", parts.join(", "));
+    (Content::Bytes { bytes: first.to_vec(), varies }, Some(note))
+}
+
+/// The ranges in which bodies of one length differ, each grown to the whole number, time or word
+/// that it is a part of: of a clock only the last digits move while it is watched.
+fn varying(bodies: &[&[u8]]) -> Vec<Range<usize>> {
+    let first = bodies[0];
+    let differs = |at: &usize| bodies.iter().any(|body| body[*at] != first[*at]);
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for at in (0..first.len()).filter(differs) {
+        if ranges.last().is_some_and(|last| last.contains(&at)) {
+            continue;
+        }
+        let numeric = bodies.iter().all(|body| body[at].is_ascii_digit());
+        let belongs = |&b: &u8| match numeric {
+            true => b.is_ascii_hexdigit() || b"-:.".contains(&b),
+            false => b.is_ascii_alphanumeric() || b"-_:.+/=".contains(&b),
+        };
+        let before = first[..at].iter().rev().take_while(|b| belongs(b)).count();
+        let after = first[at + 1..].iter().take_while(|b| belongs(b)).count();
+        let range = at - before..at + 1 + after;
+        match ranges.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => ranges.push(range),
+        }
+    }
+    ranges
+}
+
+/// Says when another server of the run gives a different answer to the first exchange: their
+/// figures then compare different work. What varies in either is not compared.
+#[must_use]
+pub fn difference(own: &Contract, (name, other): (&str, &Contract)) -> Option<String> {
+    let body = |contract: &Contract| match contract.exchanges.first().map(|e| e.content.clone()) {
+        Some(Content::Bytes { bytes, varies }) => Some((bytes, varies)),
+        _ => None,
+    };
+    let ((own, own_varies), (other, other_varies)) = (body(own)?, body(other)?);
+    let fixed = |at: &usize| !own_varies.iter().chain(&other_varies).any(|r| r.contains(at));
+    let same =
+        own.len() == other.len() && (0..own.len()).filter(fixed).all(|at| own[at] == other[at]);
+    (!same).then(|| {
+        format!(
+            "it answers {}, and {name} answers {}: they do not do the same work",
+            quoted(&own),
+            quoted(&other)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::{Ask, Name};
+
+    fn inferred(bodies: &[&str]) -> (Content, String) {
+        let bodies: Vec<&[u8]> = bodies.iter().map(|body| body.as_bytes()).collect();
+        let (content, note) = content(&bodies);
+        (content, note.unwrap_or_default())
+    }
+
+    fn masked(bodies: &[&str]) -> Vec<String> {
+        let Content::Bytes { bytes, varies } = inferred(bodies).0 else { return Vec::new() };
+        let text = String::from_utf8(bytes).unwrap();
+        varies.into_iter().map(|range| text[range].to_owned()).collect()
+    }
+
+    #[test]
+    fn what_never_varies_is_compared_byte_for_byte() {
+        assert_eq!(inferred(&["ab", "ab"]), (Content::exactly(b"ab"), String::new()));
+    }
+
+    #[test]
+    fn a_clock_is_masked_whole_though_only_its_last_digits_move() {
+        assert_eq!(
+            masked(&["Hello World 1700000000123", "Hello World 1700000001456"]),
+            ["1700000000123"]
+        );
+        assert_eq!(
+            masked(&["{\"at\":\"2026-11-21T20:38:30Z\"}", "{\"at\":\"2026-11-21T20:38:31Z\"}"]),
+            ["20:38:30"]
+        );
+    }
+
+    #[test]
+    fn an_id_is_masked_whole() {
+        assert_eq!(masked(&["id 3f2a-99-x1 ok", "id 7bc0-99-y2 ok"]), ["3f2a-99-x1"]);
+    }
+
+    #[test]
+    fn a_counter_that_may_grow_leaves_only_status_and_framing() {
+        let (content, note) = inferred(&["visit 7", "visit 8"]);
+        assert_eq!(content, Content::Any);
+        assert_eq!(
+            note,
+            "a number in its answer varies (\"7\") and may grow, so only status and framing are \
+             checked"
+        );
+    }
+
+    #[test]
+    fn a_length_that_varies_is_told() {
+        let (content, note) = inferred(&["a", "abc"]);
+        assert_eq!(content, Content::Any);
+        assert!(note.starts_with("the length of its answer varies (1 to 3 bytes)"));
+    }
+
+    #[test]
+    fn servers_that_answer_otherwise_are_told() {
+        let hello = Contract::of(Name::Hello, None);
+        let custom = |content: Content| {
+            let mut contract = Contract::custom(&Ask::default());
+            contract.exchanges[0].content = content;
+            contract
+        };
+        let told = |content| difference(&custom(content), ("go/net-http", &hello));
+        assert_eq!(
+            told(Content::exactly(b"Hi")).unwrap(),
+            "it answers \"Hi\", and go/net-http answers \"Hello, World!\": they do not do the same \
+             work"
+        );
+        assert_eq!(told(Content::exactly(b"Hello, World!")), None);
+        assert_eq!(told(Content::Any), None);
+        let varies = std::iter::once(0..5).collect();
+        assert_eq!(told(Content::Bytes { bytes: b"12345, World!".to_vec(), varies }), None);
+    }
+}

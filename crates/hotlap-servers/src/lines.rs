@@ -1,0 +1,254 @@
+//! The lines that a server appends to a log, counted as the log grows.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::launch::{Counts, Launch};
+use crate::verify::Requirements;
+
+/// How long lines may lag behind the responses.
+pub const LIMIT: Duration = Duration::from_secs(5);
+
+/// Between two looks whether lines that are missing have come.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The lines that are appended to a file from now on, each counted once.
+///
+/// A log in the folder of a command belongs to the user: it is only read, from its present end.
+/// If it is rotated or truncated, counting continues with the new file, or from the start.
+///
+/// A log in a build folder belongs to hotlap, and is removed before and after. Variants of one
+/// build, and a reference and its control, run in one folder and write files of the same name
+/// there. Each has its own file, because an older one is removed before a server starts; so each
+/// keeps its file open and does not look at the path again.
+#[derive(Debug)]
+pub struct Lines {
+    path: PathBuf,
+    /// It is in a build folder.
+    is_ours: bool,
+    file: Option<File>,
+    /// How far the file has been read, in bytes.
+    position: u64,
+    lines: u64,
+}
+
+impl Lines {
+    /// The lines of the file that a server will write to. Call this before the server starts, and
+    /// [`count`](Self::count) before another server of the same folder starts, which replaces the
+    /// file.
+    #[must_use]
+    pub fn of(counts: &Counts, launch: &Launch, requirements: Requirements) -> Self {
+        let is_within = Path::new(&counts.file).components().all(|c| {
+            // `..` and absolute paths lead out of the folder.
+            matches!(c, Component::Normal(_) | Component::CurDir)
+        });
+        let is_built = matches!(requirements, Requirements::Catalogue { .. });
+        Self::at(launch.cwd.join(&counts.file), is_built && is_within)
+    }
+
+    fn at(path: PathBuf, is_ours: bool) -> Self {
+        let mut own = Self { path, is_ours, file: None, position: 0, lines: 0 };
+        if is_ours {
+            own.remove();
+        }
+        if let Ok(mut file) = open(&own.path) {
+            own.position = file.seek(SeekFrom::End(0)).unwrap_or(0);
+            own.file = Some(file);
+        }
+        own
+    }
+
+    /// Removes a log of hotlap's own once its server has ended, for it may be large.
+    pub fn remove(&self) {
+        if self.is_ours {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+
+    /// All lines so far. A file that does not exist yet has none.
+    pub fn count(&mut self) -> u64 {
+        let _ = self.read_on();
+        self.lines
+    }
+
+    /// All lines, once none has come for `quiet` (or after [`LIMIT`]): the server may still have to
+    /// write those of earlier requests.
+    pub fn settled(&mut self, quiet: Duration) -> u64 {
+        let until = Instant::now() + LIMIT;
+        let mut lines = self.count();
+        loop {
+            sleep(quiet);
+            let before = std::mem::replace(&mut lines, self.count());
+            if before == lines || Instant::now() > until {
+                return lines;
+            }
+        }
+    }
+
+    /// All lines, once there are at least `goal`, or none has come for `quiet` (or after [`LIMIT`]).
+    pub fn reach(&mut self, goal: u64, quiet: Duration) -> u64 {
+        let began = Instant::now();
+        let mut lines = self.count();
+        let mut moved = began;
+        while lines < goal && began.elapsed() < LIMIT && moved.elapsed() < quiet {
+            sleep(LOOK);
+            let before = std::mem::replace(&mut lines, self.count());
+            if lines > before {
+                moved = Instant::now();
+            }
+        }
+        lines
+    }
+
+    fn read_on(&mut self) -> io::Result<()> {
+        if self.file.is_none() {
+            self.file = Some(open(&self.path)?);
+        }
+        self.read_to_end()?;
+        if self.is_ours {
+            return Ok(());
+        }
+        // Rotated: another file has the name now. What the server wrote to the old one before it
+        // changed over is read first.
+        if let Ok(new) = open(&self.path)
+            && !self.file.as_ref().is_some_and(|old| is_same(old, &new))
+        {
+            self.read_to_end()?;
+            (self.file, self.position) = (Some(new), 0);
+            self.read_to_end()?;
+        }
+        Ok(())
+    }
+
+    fn read_to_end(&mut self) -> io::Result<()> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        if file.metadata()?.len() < self.position {
+            // Truncated: what it holds now was written since.
+            self.position = file.seek(SeekFrom::Start(0))?;
+        }
+        let mut bytes = vec![0; 1 << 18];
+        loop {
+            let n = match file.read(&mut bytes) {
+                Ok(0) => return Ok(()),
+                Ok(n) => n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            self.position += n as u64;
+            self.lines += bytes[..n].iter().filter(|b| **b == b'\n').count() as u64;
+        }
+    }
+}
+
+/// Opens a regular file. Reading from a pipe would take the lines from their reader.
+fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+fn is_same(one: &File, other: &File) -> bool {
+    let id = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    let id = |file: &File| file.metadata().map(id).ok();
+    id(one) == id(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+
+    use super::*;
+
+    fn append(path: &Path, text: &str) {
+        let mut file = OpenOptions::new().append(true).create(true).open(path).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// The log of a user's own server was removed before it was started, and after.
+    #[test]
+    fn a_log_of_the_users_is_kept_and_only_what_is_appended_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        append(&path, "old\nold\n");
+        let mut lines = Lines::at(path.clone(), false);
+        assert_eq!(lines.count(), 0);
+        append(&path, "a\nb\n");
+        assert_eq!(lines.count(), 2);
+        lines.remove();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old\nold\na\nb\n");
+    }
+
+    #[test]
+    fn a_log_that_is_not_there_yet_is_counted_from_its_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        let mut lines = Lines::at(path.clone(), false);
+        assert_eq!(lines.count(), 0);
+        append(&path, "a\n");
+        assert_eq!(lines.count(), 1);
+    }
+
+    #[test]
+    fn a_log_that_is_truncated_or_rotated_is_counted_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        append(&path, "a long line from before\n");
+        let mut lines = Lines::at(path.clone(), false);
+        append(&path, "a\n");
+        assert_eq!(lines.count(), 1);
+        // As `copytruncate` does, and a server that opens its log afresh when it starts.
+        fs::write(&path, "b\n").unwrap();
+        assert_eq!(lines.count(), 2);
+        let rotated = folder.path().join("access.log.1");
+        fs::rename(&path, &rotated).unwrap();
+        append(&rotated, "c\n");
+        assert_eq!(lines.count(), 3);
+        append(&rotated, "d\n");
+        append(&path, "e\nf\n");
+        assert_eq!(lines.count(), 6);
+        append(&path, "g\n");
+        assert_eq!(lines.count(), 7);
+    }
+
+    /// Two steps of a ladder that log were counted in one file: the later one's.
+    #[test]
+    fn two_that_write_files_of_one_name_in_a_build_folder_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        let mut first = Lines::at(path.clone(), true);
+        assert_eq!(first.count(), 0);
+        let mut firsts = File::create(&path).unwrap();
+        firsts.write_all(b"a\n").unwrap();
+        assert_eq!(first.count(), 1);
+        let mut second = Lines::at(path.clone(), true);
+        File::create(&path).unwrap().write_all(b"b\nb\nb\n").unwrap();
+        firsts.write_all(b"a\n").unwrap();
+        assert_eq!((first.count(), second.count()), (2, 3));
+        second.remove();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn only_a_log_within_a_build_folder_is_ours() {
+        use crate::manifest::Kind;
+
+        let folder = tempfile::tempdir().unwrap();
+        let is_ours = |file: &str, requirements| {
+            let launch = Launch { argv: vec![], env: [].into(), cwd: folder.path().join("build") };
+            let counts = Counts { file: file.to_owned(), per_request: 1 };
+            Lines::of(&counts, &launch, requirements).is_ours
+        };
+        let catalogue = Requirements::Catalogue { kind: Kind::Framework, keep_alive: true };
+        assert!(is_ours("access.log", catalogue));
+        assert!(!is_ours("../access.log", catalogue));
+        assert!(!is_ours(folder.path().join("access.log").to_str().unwrap(), catalogue));
+        assert!(!is_ours("access.log", Requirements::Custom));
+    }
+}

@@ -1,0 +1,136 @@
+//! What hotlap and a supervisor say to each other: one JSON object a line over a pair of sockets.
+//!
+//! The line that matters most is the one that is never sent: when hotlap dies, the kernel closes
+//! its end, and that tells the supervisor to end the server.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::{Exit, Setting, Stopped};
+
+/// What hotlap tells a supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Order {
+    /// Make ready to start this, and wait.
+    Prepare(Setting),
+    /// Start it.
+    Go,
+    /// End it: SIGTERM, then SIGKILL after so many milliseconds.
+    Stop {
+        /// Time to go in peace.
+        grace_ms: u64,
+    },
+}
+
+/// What a supervisor tells hotlap.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Report {
+    /// Ready to start; what could not be had is said.
+    Ready {
+        /// Sentences.
+        notes: Vec<String>,
+    },
+    /// The server runs.
+    Started {
+        /// Its process id, which is its process group's too.
+        pid: u32,
+    },
+    /// The program could not be executed.
+    Failed {
+        /// The system's error number.
+        errno: i32,
+    },
+    /// The server's first process is gone.
+    Exited(Exit),
+    /// The tree is gone.
+    Stopped(Stopped),
+}
+
+/// One end of the line, for reading.
+#[derive(Debug)]
+pub(super) struct Wire {
+    stream: UnixStream,
+    held: Vec<u8>,
+}
+
+/// What came over the line.
+#[derive(Debug)]
+pub(super) enum Heard<T> {
+    /// A message.
+    Message(T),
+    /// Nothing, in the time given.
+    Silence,
+    /// The other end is closed, or speaks nonsense.
+    Closed,
+}
+
+impl Wire {
+    pub(super) fn new(stream: UnixStream) -> Self {
+        Self { stream, held: Vec::new() }
+    }
+
+    /// Sends a message. A closed end is the reader's business, so it is an error to be ignored.
+    pub(super) fn send<T: Serialize>(&self, message: &T) -> io::Result<()> {
+        send(&self.stream, message)
+    }
+
+    /// Waits for a message: for ever without a limit, not at all with a limit of zero.
+    pub(super) fn hear<T: DeserializeOwned>(&mut self, limit: Option<Duration>) -> Heard<T> {
+        let until = limit.map(|limit| Instant::now() + limit);
+        loop {
+            if let Some(end) = self.held.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = self.held.drain(..=end).collect();
+                return serde_json::from_slice(&line).map_or(Heard::Closed, Heard::Message);
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            match self.readable(left) {
+                Ok(true) => {}
+                Ok(false) => return Heard::Silence,
+                Err(_) => return Heard::Closed,
+            }
+            let mut bytes = [0; 4096];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Heard::Closed,
+                Ok(count) => self.held.extend_from_slice(&bytes[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Heard::Closed,
+            }
+        }
+    }
+
+    /// Closes the line in both directions.
+    pub(super) fn close(&self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    fn readable(&self, limit: Option<Duration>) -> io::Result<bool> {
+        let limit = limit.map(|limit| Timespec {
+            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: limit.subsec_nanos().into(),
+        });
+        loop {
+            let mut fds = [PollFd::from_borrowed_fd(self.stream.as_fd(), PollFlags::IN)];
+            match poll(&mut fds, limit.as_ref()) {
+                Ok(count) => return Ok(count > 0),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Sends a message.
+pub(super) fn send<T: Serialize>(mut stream: &UnixStream, message: &T) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}

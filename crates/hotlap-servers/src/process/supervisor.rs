@@ -1,0 +1,324 @@
+//! The supervisor: a process between hotlap and a server, whose one job is that nothing stays behind.
+//!
+//! Code that runs when hotlap ends cannot be relied upon to run: `kill -9` runs none. A process of
+//! its own can. The supervisor is the subreaper of all that the server starts, so that daemons which
+//! left their parent become its children instead of init's, and it reads from a socket that the
+//! kernel closes when hotlap dies. It stands in a process group of its own and ignores the
+//! terminal's signals, so Ctrl-C reaches hotlap alone.
+//!
+//! It is hotlap's own binary, started with a hidden command: a fresh process has one thread and no
+//! state, which a fork of a program with threads has not.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, setrlimit, wait};
+
+use super::channel::{Heard, Order, Report, Wire, send};
+use super::{Exit, Setting, Stopped, signal_tree};
+use crate::tree::{self, Member};
+
+pub use signals::is_ignored;
+
+/// What a server gets to go in peace when hotlap died and cannot say.
+const ORPHAN_GRACE: Duration = Duration::from_secs(2);
+
+/// How long SIGKILL may take before the tree is reported as not to be ended: a process in an
+/// uninterruptible wait, or one of another user.
+const KILL_LIMIT: Duration = Duration::from_secs(10);
+
+/// Open files that a server may have, where the machine permits: 64 Ki. More than any load here
+/// opens, and little enough for programs that walk over all possible descriptors when they start.
+const OPEN_FILES: u64 = 65_536;
+
+/// What the hidden command runs: expects one end of a pair of sockets on stdin, and a log on stdout
+/// and stderr.
+#[must_use]
+pub fn main() -> ExitCode {
+    let Ok(stdin) = io::stdin().as_fd().try_clone_to_owned() else {
+        return ExitCode::from(2);
+    };
+    let stream = UnixStream::from(stdin);
+    let Ok(outbox) = stream.try_clone() else {
+        return ExitCode::from(2);
+    };
+    watch(Wire::new(stream), outbox)
+}
+
+fn watch(mut inbox: Wire, outbox: UnixStream) -> ExitCode {
+    signals::ignore();
+    let Heard::Message(Order::Prepare(setting)) = inbox.hear(None) else {
+        return ExitCode::from(2);
+    };
+    let _ = send(&outbox, &Report::Ready { notes: prepare(&setting) });
+    let Heard::Message(Order::Go) = inbox.hear(None) else {
+        return ExitCode::SUCCESS;
+    };
+    let server = match spawn(&setting) {
+        Ok(server) => server,
+        Err(error) => {
+            let errno = error.raw_os_error().unwrap_or(0);
+            let _ = send(&outbox, &Report::Failed { errno });
+            return ExitCode::SUCCESS;
+        }
+    };
+    let _ = send(&outbox, &Report::Started { pid: server.as_raw_pid() as u32 });
+    let ward = Arc::new(Ward { server, outbox, state: Mutex::default(), changed: Condvar::new() });
+    let listener = {
+        let ward = Arc::clone(&ward);
+        std::thread::spawn(move || ward.obey(inbox))
+    };
+    // The first thread stays with the children: the kernel ends the server when the thread that
+    // started it dies, and inherits hardware counters from it.
+    ward.reap();
+    let _ = listener.join();
+    ExitCode::SUCCESS
+}
+
+/// Makes this process what the server inherits: cores, limits.
+fn prepare(setting: &Setting) -> Vec<String> {
+    let mut notes = Vec::new();
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
+        notes.push(format!("daemons of the server may stay behind: {error}"));
+    }
+    if !setting.cpus.is_empty()
+        && let Err(error) = crate::cores::pin(&setting.cpus)
+    {
+        notes.push(format!("the server is not pinned to its cores: {error}"));
+    }
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(OPEN_FILES, |hard| hard.min(OPEN_FILES));
+    if limit.current.is_some_and(|soft| soft < wanted) {
+        let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
+        if let Err(error) = setrlimit(Resource::Nofile, raised) {
+            notes.push(format!("the limit of open files is not raised: {error}"));
+        }
+    }
+    notes
+}
+
+fn spawn(setting: &Setting) -> io::Result<Pid> {
+    let Some((program, arguments)) = setting.argv.split_first() else {
+        return Err(io::Error::from_raw_os_error(Errno::INVAL.raw_os_error()));
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).envs(&setting.env).current_dir(&setting.cwd);
+    command.stdin(Stdio::null()).process_group(0);
+    signals::restore_in(&mut command);
+    let child = command.spawn()?;
+    Ok(Pid::from_child(&child))
+}
+
+/// The server and what is known of it.
+struct Ward {
+    server: Pid,
+    outbox: UnixStream,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// How the server's first process ended.
+    exit: Option<Exit>,
+    /// No child is left. On Linux, where the supervisor is a subreaper, no descendant either.
+    childless: bool,
+}
+
+impl Ward {
+    /// Waits for children until there are none, which is for ever if the server is well.
+    fn reap(&self) {
+        loop {
+            match wait(WaitOptions::empty()) {
+                Ok(Some((pid, status))) if pid == self.server => {
+                    let exit = match (status.exit_status(), status.terminating_signal()) {
+                        (Some(code), _) => Exit::Code(code),
+                        (None, Some(signal)) => Exit::Signal(signal),
+                        (None, None) => continue,
+                    };
+                    self.state().exit = Some(exit);
+                    self.changed.notify_all();
+                    let _ = send(&self.outbox, &Report::Exited(exit));
+                }
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => {
+                    self.state().childless = true;
+                    self.changed.notify_all();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits for the order to stop, or for the silence that follows hotlap's death.
+    fn obey(&self, mut inbox: Wire) {
+        match inbox.hear(None) {
+            Heard::Message(Order::Stop { grace_ms }) => {
+                let stopped = self.end(Duration::from_millis(grace_ms));
+                let _ = send(&self.outbox, &Report::Stopped(stopped));
+            }
+            _ => {
+                self.end(ORPHAN_GRACE);
+            }
+        }
+        while !self.childless_within(Duration::from_secs(1)) {
+            self.signal(Signal::KILL);
+        }
+    }
+
+    fn end(&self, grace: Duration) -> Stopped {
+        let mut stopped = Stopped::default();
+        let gone_before = self.state().exit.is_some();
+        if gone_before {
+            stopped.left_behind = names(&self.members());
+        }
+        if !grace.is_zero() {
+            self.signal(Signal::TERM);
+            // A frozen process acts on SIGTERM only when it is thawed.
+            self.signal(Signal::CONT);
+            self.childless_within(grace);
+        }
+        let since = Instant::now();
+        let members = if self.state().childless { Vec::new() } else { self.members() };
+        if !gone_before && !members.is_empty() {
+            stopped.ignored_sigterm = self.state().exit.is_none() && !grace.is_zero();
+            if !stopped.ignored_sigterm && !grace.is_zero() {
+                stopped.left_behind = names(&members);
+            }
+        }
+        let mut pause = Duration::from_millis(5);
+        while !self.state().childless && since.elapsed() < KILL_LIMIT {
+            self.signal(Signal::KILL);
+            self.childless_within(pause);
+            pause = (pause * 2).min(Duration::from_millis(200));
+        }
+        if !self.state().childless {
+            stopped.survivors = names(&self.members());
+        }
+        stopped.exit = self.state().exit;
+        stopped
+    }
+
+    fn members(&self) -> Vec<Member> {
+        tree::descendants(std::process::id()).unwrap_or_default()
+    }
+
+    fn signal(&self, signal: Signal) {
+        signal_tree(self.server, &self.members(), signal);
+    }
+
+    fn childless_within(&self, limit: Duration) -> bool {
+        let wait = self.changed.wait_timeout_while(self.state(), limit, |state| !state.childless);
+        wait.unwrap_or_else(PoisonError::into_inner).0.childless
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The members that still run, for people.
+fn names(members: &[Member]) -> Vec<String> {
+    let running = members.iter().filter(|member| !member.zombie);
+    running.map(|member| format!("{} ({})", member.name, member.pid)).collect()
+}
+
+/// Signal dispositions, which the standard library has no words for.
+mod signals {
+    #![expect(unsafe_code, reason = "signal dispositions and the moment between fork and exec")]
+
+    use std::io;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    /// What a terminal, a shell or a service manager may send to a whole session. hotlap decides
+    /// what they mean for the server.
+    const IGNORED: [i32; 8] = [
+        libc::SIGINT,
+        libc::SIGTERM,
+        libc::SIGHUP,
+        libc::SIGQUIT,
+        libc::SIGTSTP,
+        libc::SIGTTIN,
+        libc::SIGTTOU,
+        libc::SIGPIPE,
+    ];
+
+    /// Whether this process ignores a signal, as it does under `nohup`.
+    #[must_use]
+    pub fn is_ignored(signal: i32) -> bool {
+        // SAFETY: an all-zero sigaction is only storage here, which the call fills in; without a
+        // new action it changes nothing, and a signal that does not exist is an error returned.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
+                && action.sa_sigaction == libc::SIG_IGN
+        }
+    }
+
+    pub(super) fn ignore() {
+        for signal in IGNORED {
+            // SAFETY: SIG_IGN is a valid disposition for each of these; no handler is installed.
+            unsafe { libc::signal(signal, libc::SIG_IGN) };
+        }
+        // Children must become zombies that `wait` sees, even if hotlap was started with SIGCHLD
+        // ignored.
+        // SAFETY: SIG_DFL is a valid disposition for SIGCHLD.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    }
+
+    /// Gives the server what a login shell would: default dispositions, an empty mask, no inherited
+    /// descriptors; and has the kernel kill it if its supervisor is killed.
+    pub(super) fn restore_in(command: &mut Command) {
+        let supervisor = rustix::process::getpid();
+        let restore = move || {
+            for signal in 1..=64 {
+                // SAFETY: SIG_DFL is valid for every signal, and one that cannot be set is an error
+                // returned; the call is async-signal-safe.
+                unsafe { libc::signal(signal, libc::SIG_DFL) };
+            }
+            // SAFETY: an all-zero sigset_t is only storage here, sigemptyset initialises it; both
+            // calls are async-signal-safe.
+            unsafe {
+                let mut none: libc::sigset_t = std::mem::zeroed();
+                libc::sigemptyset(&raw mut none);
+                libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+            }
+            close_on_exec();
+            #[cfg(target_os = "linux")]
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+            if rustix::process::getppid() == Some(supervisor) {
+                Ok(())
+            } else {
+                // The supervisor died in between: nobody would end this server.
+                Err(io::Error::from_raw_os_error(libc::ESRCH))
+            }
+        };
+        // SAFETY: the closure only makes system calls that are async-signal-safe and allocates
+        // nothing.
+        unsafe { command.pre_exec(restore) };
+    }
+
+    /// Marks everything above stderr, so that it is closed when the server's program starts.
+    fn close_on_exec() {
+        #[cfg(target_os = "linux")]
+        // SAFETY: close_range with CLOSE_RANGE_CLOEXEC only sets a flag on descriptors.
+        if unsafe {
+            libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
+        } == 0
+        {
+            return;
+        }
+        for fd in 3..1024 {
+            // SAFETY: F_SETFD on a descriptor that may not be open fails with EBADF, no more.
+            unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+        }
+    }
+}

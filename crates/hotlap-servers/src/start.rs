@@ -1,0 +1,376 @@
+//! From a command to a server that answers.
+//!
+//! A port is chosen, the command is started with it, and its tree is watched until the first
+//! answer: a server may die meanwhile, never listen, or listen somewhere else.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant, SystemTime};
+
+use hotlap_load::http::Answer;
+use hotlap_load::plan::{Endpoint, Target};
+
+use crate::contract::Exchange;
+use crate::counters::Counters;
+use crate::failure::ServerFailure;
+use crate::interrupt;
+use crate::launch::Launch;
+use crate::owner::{Owner, owner};
+use crate::process::{Exit, Process, Setting, Standby, Supervisor};
+use crate::sample::Sampler;
+use crate::tree::{self, Listening};
+use crate::verify::LIMIT;
+use crate::verify::client::Wire;
+
+/// How a server is to be started.
+#[derive(Debug)]
+pub struct Startup<'a> {
+    /// Its command.
+    pub launch: &'a Launch,
+    /// The request that it must answer ([`Exchange::readiness`]).
+    pub first: &'a Exchange,
+    /// Whether a wrong response is accepted after half of the time that it may take to become right:
+    /// the verifier describes it better.
+    pub accepts_wrong: bool,
+    /// How many cores are its own, for `CPUS`.
+    pub cpus: usize,
+    /// The cores that it is pinned to; none: not pinned.
+    pub cores: &'a [usize],
+    /// How its supervisor is started.
+    pub supervisor: &'a Supervisor,
+    /// Where what it prints goes.
+    pub log: PathBuf,
+    /// How long it may take until it answers ([`UNREADY`]).
+    pub limit: Duration,
+    /// Whether hardware counters are attached.
+    pub counters: bool,
+    /// Whether it may listen elsewhere than on `PORT`: a command of the user's.
+    pub elsewhere: bool,
+    /// Set when the user interrupts.
+    pub stop: &'a AtomicBool,
+}
+
+/// A server that answers.
+#[derive(Debug)]
+pub struct Started {
+    /// Its process.
+    pub process: Process,
+    /// Its hardware counters, off; or why there are none.
+    pub counters: Result<Counters, String>,
+    /// Where it answers.
+    pub target: Target,
+    /// Whose process answers there.
+    pub owner: Owner,
+    /// What samples it; none where it is not known which processes answer.
+    pub sampler: Option<Sampler>,
+    /// From its start to its first answer.
+    pub ready: Duration,
+    /// What should be told.
+    pub notes: Vec<String>,
+}
+
+/// Between two tries to reach a server that starts.
+const TRY_AGAIN: Duration = Duration::from_millis(2);
+
+/// Between two looks at where a server listens, which cost more.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Some servers accept connections before they are ready and answer wrongly at first, or listen on
+/// another port first. They have this fraction of the start limit for it: 6 s of two minutes. A
+/// server that does not answer at all has the whole limit.
+pub const UNREADY: u32 = 20;
+
+/// How long the first answer is waited for, before the server is asked again over a new connection.
+/// Each further wait is twice as long: the first connection may have been lost, or the server may
+/// be slow.
+const FIRST_WAIT: Duration = LIMIT;
+
+/// Why a server is not up yet.
+enum NotYet {
+    /// No whole response came.
+    Silent(String),
+    /// The response is wrong.
+    Wrong(String),
+}
+
+/// How many of a server's last lines are worth showing.
+pub const LAST_LINES: usize = 12;
+
+/// Where a server may listen that was told a port, in the order in which it is tried.
+const LOOPBACKS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
+impl Startup<'_> {
+    /// Starts it and waits until it answers where it listens.
+    ///
+    /// # Errors
+    /// What went wrong, the last lines that the server printed, and the remedy.
+    pub fn run(&self) -> Result<Started, ServerFailure> {
+        let port = free_port().map_err(|e| self.failed(&format!("no free port: {e}"), ""))?;
+        let (argv, env) = self.filled(port);
+        let setting = Setting {
+            argv,
+            env,
+            cwd: self.launch.cwd.clone(),
+            cpus: self.cores.to_vec(),
+            log: self.log.clone(),
+        };
+        let failed = |e: crate::process::StartError| self.failed(&e.to_string(), "");
+        let standby = Standby::new(&setting, self.supervisor).map_err(failed)?;
+        let counters = match self.counters {
+            true => Counters::open(&standby).map_err(|r| format!("{}; {}", r.why, r.remedy)),
+            false => Err("not asked for".to_owned()),
+        };
+        let began = Instant::now();
+        let mut process = standby.go().map_err(failed)?;
+        let target = self.await_answer(&mut process, port, began)?;
+        let ready = began.elapsed();
+        let mut notes = process.notes().to_vec();
+        if let Endpoint::Tcp(address) = &target.endpoint
+            && address.port() != port
+        {
+            notes.push(format!("it listens on port {}, not on PORT", address.port()));
+        }
+        let owner = owner(&target.endpoint, &process.members().unwrap_or_default());
+        notes.extend(owner.note());
+        let sampler = Sampler::of(&owner, Some(&process));
+        Ok(Started { process, counters, target, owner, sampler, ready, notes })
+    }
+
+    fn await_answer(
+        &self,
+        process: &mut Process,
+        port: u16,
+        began: Instant,
+    ) -> Result<Target, ServerFailure> {
+        let mut addresses: Vec<SocketAddr> =
+            LOOPBACKS.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
+        let unready = self.limit / UNREADY;
+        let (mut looked, mut wait) = (began, FIRST_WAIT);
+        let (mut silence, mut wrong): (Option<String>, Option<(Instant, String)>) = (None, None);
+        loop {
+            for address in &addresses {
+                if TcpStream::connect_timeout(address, self.limit).is_err() {
+                    continue;
+                }
+                let target = Target { endpoint: Endpoint::Tcp(*address), tls: None };
+                let left = self.limit.saturating_sub(began.elapsed()).max(FIRST_WAIT);
+                match self.is_up(&target, wait.min(left)) {
+                    Ok(()) => return Ok(target),
+                    Err(NotYet::Wrong(what)) => {
+                        let since = wrong.map_or_else(Instant::now, |(since, _)| since);
+                        if self.accepts_wrong && since.elapsed() > unready / 2 {
+                            return Ok(target);
+                        }
+                        wrong = Some((since, what));
+                    }
+                    Err(NotYet::Silent(why)) => {
+                        wait = wait.saturating_mul(2);
+                        silence = Some(why);
+                    }
+                }
+            }
+            // A daemon leaves its first process; as long as something of it runs, it may answer.
+            if let Some(exit) = process.exited()
+                && (exit != Exit::Code(0) || process.members().is_ok_and(|m| m.is_empty()))
+            {
+                let cause = format!("the server {} before it answered", ending(exit));
+                return Err(self.out(process, &cause, "run its command by hand to see why"));
+            }
+            let is_accepted = silence.is_some() || wrong.is_some();
+            if looked.elapsed() > LOOK_AGAIN && !is_accepted {
+                looked = Instant::now();
+                if let Some(elsewhere) = listening_elsewhere(process, port) {
+                    if self.elsewhere {
+                        addresses = reachable(elsewhere);
+                        continue;
+                    }
+                    if began.elapsed() > unready {
+                        let cause = format!("it listens on {elsewhere}, not on PORT ({port})");
+                        return Err(self.out(process, &cause, "read PORT from the environment"));
+                    }
+                }
+            }
+            if let Some((since, what)) = &wrong
+                && since.elapsed() > unready
+            {
+                let cause = format!("it does not answer as it must: {what}");
+                return Err(self.out(process, &cause, "hotlap check shows what it answers"));
+            }
+            if began.elapsed() > self.limit {
+                let limit = self.limit.as_secs_f64();
+                let (cause, remedy) = match wrong.map(|(_, what)| what).or(silence) {
+                    Some(what) => (
+                        format!("it accepts connections, but does not answer in {limit} s: {what}"),
+                        "--start-timeout gives it more time",
+                    ),
+                    None => (
+                        format!("it does not listen after {limit} s"),
+                        "it must listen on the port that PORT names, on loopback; --start-timeout \
+                         gives it more time",
+                    ),
+                };
+                return Err(self.out(process, &cause, remedy));
+            }
+            if !interrupt::sleep(TRY_AGAIN, self.stop) {
+                return Err(self.failed("interrupted", ""));
+            }
+        }
+    }
+
+    /// Whether it answers within `limit`.
+    fn is_up(&self, target: &Target, limit: Duration) -> Result<(), NotYet> {
+        let exchange = self.first.readiness();
+        let response = || {
+            let mut wire = Wire::open(target, limit)?;
+            wire.send(&exchange.bytes(HOST))?;
+            wire.answer_unless(exchange.is_head(), self.stop)
+        };
+        let answer = response().map_err(NotYet::Silent)?;
+        exchange.check(&answer, SystemTime::now()).map_err(NotYet::Wrong)
+    }
+
+    /// Command and environment, with the port and the number of cores put in.
+    fn filled(&self, port: u16) -> (Vec<String>, BTreeMap<String, String>) {
+        let (port, cpus) = (port.to_string(), self.cpus.to_string());
+        let argv = self.launch.argv.iter().map(|w| fill(w, &port, &cpus)).collect();
+        let env = self.launch.env.iter().map(|(k, v)| (k.clone(), fill(v, &port, &cpus)));
+        let own = [("PORT".to_owned(), port.clone()), ("CPUS".to_owned(), cpus.clone())];
+        (argv, env.chain(own).collect())
+    }
+
+    fn failed(&self, cause: &str, remedy: &str) -> ServerFailure {
+        ServerFailure {
+            phase: "start".to_owned(),
+            cause: cause.to_owned(),
+            log_tail: Vec::new(),
+            remedy: remedy.to_owned(),
+        }
+    }
+
+    fn out(&self, process: &Process, cause: &str, remedy: &str) -> ServerFailure {
+        ServerFailure { log_tail: process.tail(LAST_LINES), ..self.failed(cause, remedy) }
+    }
+}
+
+/// The `Host` header of requests to servers that are started here, whatever their port: the same
+/// bytes after every start.
+pub const HOST: &str = "localhost";
+
+/// Sends a request, which must be answered within `limit`; returns the response if it is right.
+pub fn ask(
+    target: &Target,
+    host: &str,
+    limit: Duration,
+    exchange: &Exchange,
+) -> Result<Answer, String> {
+    let answer = Wire::open(target, limit)?.ask(exchange, host)?;
+    exchange.check(&answer, SystemTime::now())?;
+    Ok(answer)
+}
+
+/// How a process ended, as a verb.
+#[must_use]
+pub fn ending(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("exited with code {code}"),
+        Exit::Signal(signal) => format!("was ended by signal {signal}"),
+        Exit::Lost => "was lost together with its supervisor".to_owned(),
+    }
+}
+
+/// A port of loopback that is free now.
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// Where the server's tree listens, if not on `port`.
+fn listening_elsewhere(process: &Process, port: u16) -> Option<SocketAddr> {
+    let pids: Vec<u32> = process.members().ok()?.iter().map(|m| m.pid).collect();
+    let sockets = tree::listening(&pids).ok()?;
+    let mut addresses = sockets.iter().filter_map(|l| match l {
+        Listening::Tcp(address) => Some(*address),
+        Listening::Unix(_) => None,
+    });
+    addresses.find(|a| a.port() != port)
+}
+
+/// The addresses by which a listening socket is reached from here.
+fn reachable(listening: SocketAddr) -> Vec<SocketAddr> {
+    if listening.ip().is_unspecified() {
+        LOOPBACKS.iter().map(|ip| SocketAddr::new(*ip, listening.port())).collect()
+    } else {
+        vec![listening]
+    }
+}
+
+/// A word of a command with the port and the number of cores put in, where they stand as whole
+/// words: `$PORT_HTTP` and `${port}` are variables of the command's own.
+fn fill(word: &str, port: &str, cpus: &str) -> String {
+    let forms = [
+        ("${PORT}", port),
+        ("$PORT", port),
+        ("{port}", port),
+        ("${CPUS}", cpus),
+        ("$CPUS", cpus),
+        ("{cpus}", cpus),
+    ];
+    let is_name = |c: char| c == '_' || c.is_ascii_alphanumeric();
+    let mut filled = String::with_capacity(word.len());
+    let mut rest = word;
+    while let Some(first) = rest.chars().next() {
+        let found = forms.iter().find_map(|(form, value)| {
+            let after = rest.strip_prefix(form)?;
+            let goes_on = !form.ends_with('}') && after.starts_with(is_name);
+            let is_variable = form.starts_with('{') && filled.ends_with('$');
+            (!goes_on && !is_variable).then_some((after, value))
+        });
+        match found {
+            Some((after, value)) => {
+                filled.push_str(value);
+                rest = after;
+            }
+            None => {
+                filled.push(first);
+                rest = &rest[first.len_utf8()..];
+            }
+        }
+    }
+    filled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_and_cpus_are_put_in_in_every_form() {
+        for word in ["--port=$PORT", "--port=${PORT}", "--port={port}"] {
+            assert_eq!(fill(word, "8080", "2"), "--port=8080");
+        }
+        assert_eq!(fill("$CPUS:{cpus}:${CPUS}", "1", "2"), "2:2:2");
+        assert_eq!(fill("$HOME {x}", "1", "2"), "$HOME {x}");
+    }
+
+    /// `$PORT_HTTP` became `8080_HTTP`.
+    #[test]
+    fn only_whole_words_are_replaced() {
+        let filled = |word| fill(word, "8080", "2");
+        for own in ["$PORT_HTTP", "$PORTS", "$PORT2", "${PORT_HTTP}", "${port}", "$CPUS_MAX"] {
+            assert_eq!(filled(own), own);
+        }
+        assert_eq!(filled("a$PORT-b:$PORT.c/${PORT}d"), "a8080-b:8080.c/8080d");
+        assert_eq!(filled("{\"port\":{port},\"é\":1}"), "{\"port\":8080,\"é\":1}");
+    }
+
+    #[test]
+    fn a_socket_on_every_address_is_reached_over_loopback() {
+        assert_eq!(
+            reachable("0.0.0.0:80".parse().unwrap()),
+            ["127.0.0.1:80".parse().unwrap(), "[::1]:80".parse().unwrap()]
+        );
+        assert_eq!(reachable("127.0.0.2:80".parse().unwrap()).len(), 1);
+    }
+}

@@ -1,0 +1,338 @@
+//! Which cores there are for server and generator, in the order in which they are allotted.
+//!
+//! Hardware threads of one physical core belong together. Performance cores come before efficiency
+//! cores. On a machine with several memory nodes only one is used, since a server and a generator
+//! on different nodes would measure the interconnect. And a control group's quota of CPU time
+//! limits how many cores can be busy at all: what is beyond it is halted for the rest of each
+//! period, which would be measured as the server's latency.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::cores::{parse, physical_in};
+
+/// Cores that may be allotted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Topology {
+    /// Physical cores, each a list of its hardware threads, the fastest first.
+    pub cores: Vec<Vec<usize>>,
+    /// How many of them, from the first, are of the fastest kind.
+    pub fast: usize,
+    /// Whether there are more, which the quota of CPU time does not cover.
+    pub limited: bool,
+    /// What was left out, and why: sentences.
+    pub notes: Vec<String>,
+}
+
+/// The topology of the hardware threads that this process may use. `asked` is how many the server
+/// is to have, if that was said; `root` is where `/sys` and `/proc` are.
+#[must_use]
+pub fn read(root: &Path, cpus: &[usize], asked: Option<usize>) -> Topology {
+    let mut cores = physical_in(root, cpus);
+    let mut notes = one_node(root, &mut cores, asked);
+    let speeds = speeds(root, cpus);
+    let speed = |core: &Vec<usize>| {
+        core.first().and_then(|cpu| speeds.get(cpu)).copied().unwrap_or_default()
+    };
+    // Cores of one speed stay in their order.
+    cores.sort_by_key(|core| Reverse(speed(core)));
+    let note = quota(root).and_then(|quota| within(quota, &mut cores));
+    let limited = note.is_some();
+    notes.extend(note);
+    let fastest = cores.iter().map(speed).max();
+    let fast = cores.iter().filter(|core| Some(speed(core)) == fastest).count();
+    Topology { cores, fast, limited, notes }
+}
+
+/// How many hardware threads can be busy all the time under a quota of so many cores' time: one at
+/// least.
+#[must_use]
+pub fn threads_within(quota: f64) -> usize {
+    // A quota is granted for each 100 ms, so a part of a core is used up in a part of them.
+    (quota.max(1.0) + 1e-9).floor() as usize
+}
+
+/// Drops the cores that a quota cannot keep busy.
+fn within(quota: f64, cores: &mut Vec<Vec<usize>>) -> Option<String> {
+    let all: usize = cores.iter().map(Vec::len).sum();
+    let most = threads_within(quota);
+    if quota < 1.0 {
+        let note = format!(
+            "the CPU quota grants {quota:.2} of a core to server and generator together, and both \
+             are halted for the rest of each period: requests/s and latency are the quota's, and \
+             only CPU time per request is the server's own"
+        );
+        keep(cores, most);
+        return Some(note);
+    }
+    (most < all).then(|| {
+        keep(cores, most);
+        format!(
+            "the CPU quota grants {quota:.1} cores' time, so {most} of {all} hardware threads are \
+             used"
+        )
+    })
+}
+
+/// Keeps so many hardware threads: one of each core where there are cores enough, since two of one
+/// core slow each other down, and else whole cores.
+fn keep(cores: &mut Vec<Vec<usize>>, most: usize) {
+    let singles = cores.len() >= most;
+    cores.truncate(most);
+    if singles {
+        cores.iter_mut().for_each(|core| core.truncate(1));
+        return;
+    }
+    let mut left = most;
+    cores.retain_mut(|core| {
+        core.truncate(left);
+        left -= core.len();
+        !core.is_empty()
+    });
+}
+
+/// Keeps the cores of the largest memory node, if the server's share is at most half of them.
+fn one_node(root: &Path, cores: &mut Vec<Vec<usize>>, asked: Option<usize>) -> Vec<String> {
+    let base = root.join("sys/devices/system/node");
+    let online = fs::read_to_string(base.join("online")).ok().and_then(|list| parse(&list));
+    let nodes: Vec<(usize, Vec<Vec<usize>>)> = online
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|node| {
+            let list = fs::read_to_string(base.join(format!("node{node}/cpulist"))).ok()?;
+            let list = parse(&list)?;
+            let own = cores.iter().filter(|core| core.iter().all(|cpu| list.contains(cpu)));
+            let own: Vec<Vec<usize>> = own.cloned().collect();
+            (!own.is_empty()).then_some((node, own))
+        })
+        .collect();
+    let largest = nodes.iter().max_by_key(|(node, own)| (own.len(), Reverse(*node)));
+    let Some((node, own)) = largest.filter(|(_, own)| nodes.len() > 1 && own.len() > 1) else {
+        return Vec::new();
+    };
+    let threads: usize = own.iter().map(Vec::len).sum();
+    if asked.is_some_and(|asked| asked > threads / 2) {
+        // The server's cores are of as few nodes as can be. A core of no node is left out.
+        *cores = nodes.iter().flat_map(|(_, own)| own.iter().cloned()).collect();
+        return vec![format!(
+            "server and generator run on several of {} memory nodes, for one has only {threads} \
+             hardware threads; memory of another node is slower",
+            nodes.len()
+        )];
+    }
+    let note = format!(
+        "server and generator run on memory node {node}, one of {}; --server-cpus {} or more uses others \
+         as well",
+        nodes.len(),
+        threads / 2 + 1
+    );
+    *cores = own.clone();
+    vec![note]
+}
+
+/// How fast each hardware thread is, in some unit that is the same for all; nothing where all are
+/// alike.
+fn speeds(root: &Path, cpus: &[usize]) -> BTreeMap<usize, u64> {
+    // x86 with two kinds of cores: the kernel has a PMU for each.
+    let kind = |name: &str| {
+        let list = fs::read_to_string(root.join(format!("sys/devices/{name}/cpus"))).ok()?;
+        parse(&list)
+    };
+    if let (Some(fast), Some(_)) = (kind("cpu_core"), kind("cpu_atom")) {
+        return cpus.iter().map(|cpu| (*cpu, u64::from(fast.contains(cpu)))).collect();
+    }
+    // ARM: 1024 for the fastest core.
+    let capacity = |cpu: &usize| {
+        let path = format!("sys/devices/system/cpu/cpu{cpu}/cpu_capacity");
+        Some((*cpu, fs::read_to_string(root.join(path)).ok()?.trim().parse().ok()?))
+    };
+    cpus.iter().filter_map(capacity).collect()
+}
+
+/// The cores' worth of time that control groups grant to this process: the least that any of them
+/// grants, from its own up to the root.
+#[must_use]
+pub fn quota(root: &Path) -> Option<f64> {
+    let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let base = root.join("sys/fs/cgroup");
+    let least = |base: &Path, own: &str, read: &dyn Fn(&Path) -> Option<f64>| {
+        // In a container the path may be the host's, and only the root of it is to be seen.
+        let groups = Path::new(own).ancestors().map(|group| base.join(group));
+        groups.filter_map(|group| read(&group)).min_by(f64::total_cmp)
+    };
+    let word = |path: &Path| Some(fs::read_to_string(path).ok()?.trim().to_owned());
+    let second = |group: &Path| {
+        let text = word(&group.join("cpu.max"))?;
+        let (granted, period) = text.split_once(' ')?;
+        Some(granted.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
+    };
+    let first = |group: &Path| {
+        // -1: no limit.
+        let granted = word(&group.join("cpu.cfs_quota_us"))?.parse::<f64>().ok()?;
+        let period = word(&group.join("cpu.cfs_period_us"))?.parse::<f64>().ok()?;
+        (granted > 0.0).then(|| granted / period)
+    };
+    let of = |line: &str| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(":/")?;
+        match controllers {
+            "" => least(&base, path, &second),
+            _ if controllers.split(',').any(|name| name == "cpu") => {
+                let mounted = [controllers, "cpu"].map(|name| base.join(name));
+                let mounted = mounted.into_iter().find(|folder| folder.exists())?;
+                least(&mounted, path, &first)
+            }
+            _ => None,
+        }
+    };
+    own.lines().filter_map(of).min_by(f64::total_cmp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cores::list;
+
+    /// A machine of so many hardware threads, two a core if `smt` (0 and 0 + half), and files.
+    fn machine(threads: usize, smt: bool, files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let half = threads / 2;
+        for cpu in 0..threads {
+            let siblings = match smt {
+                true => format!("{},{}\n", cpu % half, cpu % half + half),
+                false => format!("{cpu}\n"),
+            };
+            let path = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+            write(&path, &siblings);
+        }
+        files.iter().for_each(|(path, text)| write(path, text));
+        root
+    }
+
+    /// The server's cores, the generator's, and how many notes there are.
+    fn split(root: &Path, threads: usize, asked: Option<usize>) -> (String, String, usize) {
+        let cpus: Vec<usize> = (0..threads).collect();
+        let split = crate::cores::split(&read(root, &cpus, asked), asked);
+        (list(&split.server), list(&split.generator), split.notes.len())
+    }
+
+    fn told(server: &str, generator: &str, notes: usize) -> (String, String, usize) {
+        (server.to_owned(), generator.to_owned(), notes)
+    }
+
+    #[test]
+    fn siblings_stay_together() {
+        let root = machine(8, true, &[]);
+        assert_eq!(split(root.path(), 8, None), told("0-1,4-5", "2-3,6-7", 0));
+    }
+
+    #[test]
+    fn the_server_gets_performance_cores() {
+        let hybrid =
+            [("sys/devices/cpu_core/cpus", "4-7\n"), ("sys/devices/cpu_atom/cpus", "0-3\n")];
+        let root = machine(8, false, &hybrid);
+        assert_eq!(split(root.path(), 8, None), told("4-7", "0-3", 0));
+        assert_eq!(split(root.path(), 8, Some(2)), told("4-5", "0-3,6-7", 0));
+        // Two fast cores and six slow ones: all of the server's are of one kind.
+        let few = [("sys/devices/cpu_core/cpus", "6-7"), ("sys/devices/cpu_atom/cpus", "0-5")];
+        let root = machine(8, false, &few);
+        assert_eq!(split(root.path(), 8, None), told("6-7", "0-5", 0));
+        let told_of_both = split(root.path(), 8, Some(3));
+        assert_eq!(told_of_both, told("0,6-7", "1-5", 1));
+        let capacity = "sys/devices/system/cpu/cpu";
+        let files: Vec<(String, &str)> = (0..4)
+            .map(|n| (format!("{capacity}{n}/cpu_capacity"), if n < 2 { "446" } else { "1024" }))
+            .collect();
+        let files: Vec<(&str, &str)> = files.iter().map(|(p, t)| (p.as_str(), *t)).collect();
+        let root = machine(4, false, &files);
+        assert_eq!(split(root.path(), 4, None), told("2-3", "0-1", 0));
+    }
+
+    #[test]
+    fn both_stay_on_one_memory_node_where_they_fit() {
+        let nodes = [
+            ("sys/devices/system/node/online", "0-1\n"),
+            ("sys/devices/system/node/node0/cpulist", "0-7\n"),
+            ("sys/devices/system/node/node1/cpulist", "8-15\n"),
+        ];
+        let root = machine(16, false, &nodes);
+        assert_eq!(split(root.path(), 16, None), told("0-3", "4-7", 1));
+        assert_eq!(split(root.path(), 16, Some(4)), told("0-3", "4-7", 1));
+        assert_eq!(split(root.path(), 16, Some(8)), told("0-7", "8-15", 1));
+        // Cores are numbered in turn.
+        let turns = [
+            ("sys/devices/system/node/online", "0-1\n"),
+            ("sys/devices/system/node/node0/cpulist", "0,2,4,6\n"),
+            ("sys/devices/system/node/node1/cpulist", "1,3,5,7\n"),
+        ];
+        let turns = machine(8, false, &turns);
+        assert_eq!(split(turns.path(), 8, Some(4)), told("0,2,4,6", "1,3,5,7", 1));
+        // Only some of the cores may be used.
+        let cores = read(root.path(), &[6, 7, 8, 9, 10], None).cores;
+        assert_eq!(cores, [[8], [9], [10]]);
+        let one = [
+            ("sys/devices/system/node/online", "0\n"),
+            ("sys/devices/system/node/node0/cpulist", "0-3\n"),
+        ];
+        let root = machine(4, false, &one);
+        assert_eq!(split(root.path(), 4, None), told("0-1", "2-3", 0));
+    }
+
+    #[test]
+    fn no_more_cores_are_used_than_the_quota_keeps_busy() {
+        let second = |max: &'static str| {
+            machine(
+                64,
+                false,
+                &[("proc/self/cgroup", "0::/a/b\n"), ("sys/fs/cgroup/a/cpu.max", max)],
+            )
+        };
+        let of = |max| split(second(max).path(), 64, None);
+        assert_eq!(of("max 100000\n"), told("0-31", "32-63", 0));
+        assert_eq!(of("400000 100000\n"), told("0-1", "2-3", 1));
+        assert_eq!(of("200000 100000\n"), told("0", "1", 1));
+        // One core's time: both run on the same core rather than be halted.
+        assert_eq!(of("150000 100000\n"), told("0", "0", 2));
+        assert_eq!(of("50000 100000\n"), told("0", "0", 2));
+        let root = machine(
+            8,
+            true,
+            &[("proc/self/cgroup", "0::/\n"), ("sys/fs/cgroup/cpu.max", "600000 100000\n")],
+        );
+        assert_eq!(split(root.path(), 8, None), told("0,4", "1-2,5-6", 1));
+    }
+
+    #[test]
+    fn quotas_of_both_versions_are_read_along_the_path() {
+        let first = machine(
+            2,
+            false,
+            &[
+                ("proc/self/cgroup", "5:memory:/x\n4:cpu,cpuacct:/docker/abc\n"),
+                ("sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us", "-1\n"),
+                ("sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_period_us", "100000\n"),
+                ("sys/fs/cgroup/cpu,cpuacct/docker/cpu.cfs_quota_us", "250000\n"),
+                ("sys/fs/cgroup/cpu,cpuacct/docker/cpu.cfs_period_us", "100000\n"),
+            ],
+        );
+        assert_eq!(quota(first.path()), Some(2.5));
+        let second = machine(
+            2,
+            false,
+            &[
+                ("proc/self/cgroup", "0::/a/b\n"),
+                ("sys/fs/cgroup/a/b/cpu.max", "300000 100000\n"),
+                ("sys/fs/cgroup/a/cpu.max", "150000 100000\n"),
+            ],
+        );
+        assert_eq!(quota(second.path()), Some(1.5));
+        assert_eq!(quota(machine(2, false, &[]).path()), None);
+        assert_eq!((threads_within(0.5), threads_within(2.0), threads_within(2.9)), (1, 2, 2));
+    }
+}

@@ -1,0 +1,445 @@
+//! What a server cannot be raced without.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use hotlap_load::http::{Answer, Framing};
+
+use super::client::Wire;
+use super::{Check, Report, Requirements, Verifier};
+use crate::contract::{Content, Exchange, described};
+use crate::manifest::Kind;
+
+/// How long a server is watched before it is asked anything.
+const SILENCE: Duration = Duration::from_millis(200);
+
+/// Between two pieces of a request, and after an answer: long enough for a server on this machine
+/// to show that it answers what is not whole, or twice.
+pub(super) const PAUSE: Duration = Duration::from_millis(25);
+
+/// A path that no server has.
+pub(super) const UNKNOWN_PATH: &str = "/hotlap-no-such-path";
+
+/// The checks under way.
+pub(super) struct Bench<'a> {
+    verifier: &'a Verifier<'a>,
+    pub(super) report: Report,
+    /// The first answer, when it came, and whether it was right.
+    pub(super) first: Option<(Answer, SystemTime, bool)>,
+    /// The answer to a path that it cannot know.
+    pub(super) unknown: Option<Answer>,
+}
+
+type Outcome = Result<(), String>;
+
+type Trial<'a> = fn(&Bench<'a>) -> Outcome;
+
+/// What becomes of a client that speaks HTTP/1.0.
+enum Old {
+    Served,
+    Refused,
+}
+
+impl<'a> Bench<'a> {
+    pub(super) fn new(verifier: &'a Verifier<'a>) -> Self {
+        Self { verifier, report: Report::default(), first: None, unknown: None }
+    }
+
+    pub(super) fn run(&mut self) {
+        let silent = self.silence();
+        let silent_enough = silent.is_ok();
+        self.require("silence", "no byte before a request", silent);
+        if !silent_enough {
+            self.report.ended = Some("what it sends unasked could pass for any answer".to_owned());
+            return;
+        }
+        self.contract();
+        if self.first.is_none() {
+            self.report.ended =
+                Some("without a first answer nothing else can be checked".to_owned());
+            return;
+        }
+        self.manners();
+        if self.verifier.rude {
+            self.survival();
+        }
+    }
+
+    /// A check of whatever is asked of every server, custom servers too.
+    fn require(&mut self, name: &str, expected: &str, outcome: Outcome) {
+        self.report.required.push(check(name, expected, outcome));
+    }
+
+    /// A check that is required of the catalogue and a conformance check of a custom server.
+    fn expect(&mut self, name: &str, expected: &str, outcome: Outcome) {
+        let list = match self.verifier.requirements {
+            Requirements::Catalogue { .. } => &mut self.report.required,
+            Requirements::Custom => &mut self.report.conformance,
+        };
+        list.push(check(name, expected, outcome));
+    }
+
+    fn open(&self) -> Result<Wire, String> {
+        Wire::open(self.verifier.target, self.verifier.limit)
+    }
+
+    fn main(&self) -> &'a Exchange {
+        &self.verifier.contract.exchanges[0]
+    }
+
+    fn bytes(&self, exchange: &Exchange) -> Vec<u8> {
+        exchange.bytes(self.verifier.host)
+    }
+
+    /// One exchange on a connection of its own.
+    fn ask(&self, exchange: &Exchange) -> Result<Answer, String> {
+        self.open()?.ask(exchange, self.verifier.host)
+    }
+
+    /// Holds another answer to the main exchange against the first: if that was right, against the
+    /// contract; if it was wrong, that has been told, and now it is only asked for the same again.
+    pub(super) fn same(&self, answer: &Answer) -> Outcome {
+        match &self.first {
+            Some((first, _, false)) => {
+                let same = first.status == answer.status && first.body.len() == answer.body.len();
+                if same { Ok(()) } else { Err(described(answer)) }
+            }
+            _ => self.main().check(answer, SystemTime::now()),
+        }
+    }
+
+    fn silence(&self) -> Outcome {
+        self.open()?.quiet(SILENCE)
+    }
+
+    /// Every exchange of the contract; the first also shows line ends and framing.
+    fn contract(&mut self) {
+        let contract = self.verifier.contract;
+        for exchange in contract.exchanges.iter().chain(&contract.extras) {
+            let is_main = std::ptr::eq(exchange, self.main());
+            let mut bare_lf = false;
+            let mut ask = || {
+                let answer = self.open().and_then(|mut wire| {
+                    let answer = wire.ask(exchange, self.verifier.host);
+                    bare_lf = wire.bare_lf;
+                    answer
+                });
+                let now = SystemTime::now();
+                let outcome = match &answer {
+                    Ok(answer) => exchange.check(answer, now),
+                    Err(why) => Err(why.clone()),
+                };
+                (answer, now, outcome)
+            };
+            let mut asked = ask();
+            for _ in 1..self.verifier.requirements.tries() {
+                if asked.2.is_err() {
+                    asked = ask();
+                }
+            }
+            let (answer, now, mut outcome) = asked;
+            if exchange.content == Content::Clock && outcome.is_ok() {
+                outcome = self.moves(exchange);
+            }
+            let right = outcome.is_ok();
+            self.require(&exchange.name, &exchange.expected(), outcome);
+            let Ok(answer) = answer else {
+                if is_main {
+                    return;
+                }
+                continue;
+            };
+            if is_main {
+                self.line_ends(bare_lf);
+                self.framing(&answer);
+                self.first = Some((answer.clone(), now, right));
+            }
+            if self.report.answers.len() < contract.exchanges.len() {
+                self.report.answers.push(answer);
+            }
+        }
+    }
+
+    /// A clock that is right to the second has moved within a second and a half.
+    fn moves(&self, exchange: &Exchange) -> Outcome {
+        let first = self.ask(exchange)?.body;
+        let until = Instant::now() + Duration::from_millis(1_500);
+        while Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+            let next = self.ask(exchange)?;
+            if next.body != first {
+                return exchange.check(&next, SystemTime::now());
+            }
+        }
+        Err("the same moment for 1.5 s".to_owned())
+    }
+
+    fn line_ends(&mut self, bare_lf: bool) {
+        let outcome = if bare_lf { Err("a bare LF".to_owned()) } else { Ok(()) };
+        self.expect("line ends", "CRLF after each line (RFC 9112 section 2.2)", outcome);
+    }
+
+    fn framing(&mut self, answer: &Answer) {
+        let outcome = match answer.framing {
+            Framing::UntilClose => Err("a body that ends with the connection".to_owned()),
+            _ => Ok(()),
+        };
+        let expected = "a length or chunks (RFC 9112 section 6.3)";
+        self.expect("framing", expected, outcome);
+    }
+
+    fn manners(&mut self) {
+        let keeps = !matches!(
+            self.verifier.requirements,
+            Requirements::Catalogue { keep_alive: false, .. }
+        );
+        let outcome = self.keep_alive();
+        if keeps {
+            self.expect("keep-alive", "the connection is kept (RFC 9112 section 9.3)", outcome);
+        } else {
+            let says = self.first.as_ref().is_some_and(|(first, ..)| !first.keep_alive);
+            let says = if says { Ok(()) } else { Err("no Connection: close".to_owned()) };
+            self.expect("says close", "Connection: close with each (RFC 9112 section 9.6)", says);
+            let kept = "the connection is kept (RFC 9112 section 9.3)";
+            self.report.conformance.push(check("keep-alive", kept, outcome));
+        }
+        let outcome = self.split();
+        self.expect("split request", "one answer to one request in two pieces", outcome);
+        self.unknown = self.ask(&unknown_path(self.main())).ok();
+        let outcome = self.pipelined();
+        let expected = "two answers, in order, to two requests (RFC 9112 section 9.3.2)";
+        if keeps {
+            self.expect("pipelining", expected, outcome);
+        } else {
+            self.report.conformance.push(check("pipelining", expected, outcome));
+        }
+        let outcome = self.close();
+        self.expect("close", "Connection: close obeyed (RFC 9112 section 9.6)", outcome);
+        let expected = "an answer, unchunked, and a close (RFC 9112 section 9.3)";
+        match self.old_client() {
+            // A refusal that says what it is misleads nobody (RFC 9110 section 15.6.6).
+            Ok(Old::Refused) => {
+                let refused = Err("505, and a close".to_owned());
+                self.report.conformance.push(check("HTTP/1.0", expected, refused));
+            }
+            outcome => self.expect("HTTP/1.0", expected, outcome.map(drop)),
+        }
+        let kind_demands = matches!(
+            self.verifier.requirements,
+            Requirements::Catalogue { kind: Kind::Framework, .. }
+        );
+        if kind_demands || self.verifier.contract.knows_paths {
+            let outcome = self.unknown_path();
+            self.expect("unknown path", "404 (RFC 9110 section 15.5.5)", outcome);
+        }
+    }
+
+    fn keep_alive(&self) -> Outcome {
+        let mut wire = self.open()?;
+        for number in 1..=3 {
+            wire.send(&self.bytes(self.main()))
+                .and_then(|()| wire.answer(self.main().is_head()))
+                .and_then(|answer| {
+                    self.same(&answer)?;
+                    if answer.keep_alive {
+                        Ok(())
+                    } else {
+                        Err("it says that it closes".to_owned())
+                    }
+                })
+                .map_err(|why| format!("request {number} of a connection: {why}"))?;
+        }
+        wire.quiet(PAUSE)?;
+        if wire.over { Err("closed after 3 requests".to_owned()) } else { Ok(()) }
+    }
+
+    /// The request in two pieces, cut where servers that look only at what one read brings go
+    /// wrong: after a byte, between CR and LF, within a header, within the blank line, within a
+    /// body.
+    fn split(&self) -> Outcome {
+        for exchange in &self.verifier.contract.exchanges {
+            let bytes = self.bytes(exchange);
+            let line = bytes.iter().position(|&b| b == b'\r').map_or(1, |at| at + 1);
+            let head = bytes.len() - exchange.body.len();
+            let mut cuts = vec![1, line, line + 5, head - 2, head - 1];
+            if !exchange.body.is_empty() {
+                cuts.extend([head, head + exchange.body.len() / 2]);
+            }
+            for cut in cuts {
+                self.split_at(exchange, &bytes, cut)
+                    .map_err(|why| format!("cut after byte {cut} of {}: {why}", exchange.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn split_at(&self, exchange: &Exchange, bytes: &[u8], cut: usize) -> Outcome {
+        let mut wire = self.open()?;
+        wire.send(&bytes[..cut])?;
+        wire.quiet(PAUSE).map_err(|why| format!("an answer to the first piece alone, {why}"))?;
+        wire.send(&bytes[cut..])?;
+        let answer = wire.answer(exchange.is_head())?;
+        if std::ptr::eq(exchange, self.main()) {
+            self.same(&answer)?;
+        } else if !answered(&answer) {
+            return Err(described(&answer));
+        }
+        wire.quiet(PAUSE).map_err(|why| format!("after the answer, {why}"))
+    }
+
+    /// Two requests in one piece. The second is another one where that tells the order apart.
+    fn pipelined(&self) -> Outcome {
+        let main = self.main();
+        let (first, _, _) = self.first.as_ref().ok_or("no first answer")?;
+        let unknown = self.unknown.as_ref().filter(|unknown| unknown.status != first.status);
+        let second = match (self.verifier.contract.exchanges.get(1), unknown) {
+            (Some(exchange), _) => exchange.clone(),
+            (None, Some(_)) => unknown_path(main),
+            (None, None) => main.clone(),
+        };
+        let mut wire = self.open()?;
+        wire.send(&[self.bytes(main), self.bytes(&second)].concat())?;
+        let answer = wire.answer(main.is_head())?;
+        self.same(&answer).map_err(|why| format!("to the first, {why}"))?;
+        let answer =
+            wire.answer(second.is_head()).map_err(|why| format!("to the second, {why}"))?;
+        let right = match (self.report.answers.get(1), unknown) {
+            (Some(known), _) => known.status == answer.status && known.body == answer.body,
+            (None, Some(unknown)) => unknown.status == answer.status,
+            (None, None) => self.same(&answer).is_ok(),
+        };
+        if !right {
+            return Err(format!("to the second, {}", described(&answer)));
+        }
+        wire.quiet(PAUSE).map_err(|why| format!("after both answers, {why}"))
+    }
+
+    fn close(&self) -> Outcome {
+        let mut wire = self.open()?;
+        wire.send(&self.main().bytes_with(self.verifier.host, &[("Connection", "close")]))?;
+        let answer = wire.answer(self.main().is_head())?;
+        self.same(&answer)?;
+        wire.closed()
+    }
+
+    fn old_client(&self) -> Result<Old, String> {
+        let mut wire = self.open()?;
+        wire.send(&with_version(self.bytes(self.main()), "HTTP/1.0"))?;
+        let answer = wire.answer(self.main().is_head())?;
+        if answer.framing == Framing::Chunked {
+            return Err("chunks, which HTTP/1.0 does not know".to_owned());
+        }
+        let old = if answer.status == 505 {
+            Old::Refused
+        } else {
+            self.same(&answer)?;
+            Old::Served
+        };
+        wire.closed()?;
+        Ok(old)
+    }
+
+    pub(super) fn unknown_path(&self) -> Outcome {
+        match &self.unknown {
+            Some(answer) if answer.status == 404 => Ok(()),
+            Some(answer) => Err(described(answer)),
+            None => Err("no answer".to_owned()),
+        }
+    }
+
+    /// Still there after clients that misbehave. Where it is not, nothing further can be asked.
+    fn survival(&mut self) {
+        let trials: [(&str, &str, Trial<'a>); 3] = [
+            ("garbage", "well after a client that sends garbage", Bench::after_garbage),
+            ("reset", "well after a client that resets", Bench::after_reset),
+            ("gone halfway", "well after a client that goes away halfway", Bench::after_half),
+        ];
+        for (name, expected, trial) in trials {
+            let outcome = trial(self);
+            let survived = outcome.is_ok();
+            self.expect(name, expected, outcome);
+            if !survived {
+                self.report.ended = Some(format!("it is not well since the check {name:?}"));
+                return;
+            }
+        }
+    }
+
+    /// Asked after a moment, in which a server that is about to fall does.
+    fn well(&self) -> Outcome {
+        std::thread::sleep(PAUSE);
+        self.ask(self.main()).and_then(|answer| self.same(&answer))
+    }
+
+    fn after_garbage(&self) -> Outcome {
+        // A TLS greeting sent to a plain port, bytes that are no text, a line that never ends.
+        let line = [b'A'; 4096];
+        for garbage in
+            [&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..], b"\x00\xff\r\n\r\n", &line]
+        {
+            let mut wire = self.open()?;
+            let _ = wire.send(garbage);
+            let _ = wire.first_bytes(PAUSE);
+            drop(wire);
+            self.well()?;
+        }
+        Ok(())
+    }
+
+    fn after_reset(&self) -> Outcome {
+        let bytes = self.bytes(self.main());
+        for part in [&bytes[..bytes.len() / 2], &bytes] {
+            let mut wire = self.open()?;
+            wire.send(part)?;
+            wire.reset();
+            self.well()?;
+        }
+        Ok(())
+    }
+
+    fn after_half(&self) -> Outcome {
+        let bytes = self.bytes(self.main());
+        let body = format!(
+            "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
+             Content-Length: 100\r\n\r\n{{\"a\"",
+            self.main().path,
+            self.verifier.host
+        );
+        for part in [&bytes[..bytes.len() / 2], body.as_bytes(), &bytes] {
+            let mut wire = self.open()?;
+            wire.send(part)?;
+            drop(wire);
+            self.well()?;
+        }
+        Ok(())
+    }
+}
+
+/// A check's entry in the report.
+pub(super) fn check(name: &str, expected: &str, outcome: Outcome) -> Check {
+    let pass = outcome.is_ok();
+    let got = outcome.err().unwrap_or_default();
+    Check { name: name.to_owned(), expected: expected.to_owned(), got, pass }
+}
+
+fn answered(answer: &Answer) -> bool {
+    (200..300).contains(&answer.status)
+}
+
+/// The main request, but for a path that no server has.
+fn unknown_path(main: &Exchange) -> Exchange {
+    Exchange {
+        name: format!("GET {UNKNOWN_PATH}"),
+        method: "GET".to_owned(),
+        path: UNKNOWN_PATH.to_owned(),
+        headers: main.headers.clone(),
+        body: Vec::new(),
+        ..main.clone()
+    }
+}
+
+/// The request as a client of another version would send it.
+pub(super) fn with_version(bytes: Vec<u8>, version: &str) -> Vec<u8> {
+    let line = bytes.iter().position(|&b| b == b'\r').unwrap_or(bytes.len());
+    let start = line.saturating_sub("HTTP/1.1".len());
+    [&bytes[..start], version.as_bytes(), &bytes[line..]].concat()
+}

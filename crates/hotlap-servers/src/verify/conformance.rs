@@ -1,0 +1,261 @@
+//! What is told and not required: sane behaviour beyond what an experiment needs, each by its rule.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hotlap_load::http::Answer;
+
+use super::checks::{Bench, PAUSE, check, with_version};
+use super::client::Wire;
+use super::{Check, Verifier};
+use crate::contract::{Exchange, described};
+
+/// How far a `Date` may be off, in seconds: it counts whole ones, and servers write it once a
+/// second.
+const DATE_SLACK_S: i64 = 2;
+
+/// How long a conformance check waits for an answer; a server that has none is told from a slow one elsewhere.
+const LIMIT: Duration = Duration::from_secs(1);
+
+type Outcome = Result<(), String>;
+
+struct Badges<'a> {
+    verifier: &'a Verifier<'a>,
+    bench: &'a Bench<'a>,
+    host: &'a str,
+    path: &'a str,
+}
+
+/// Makes all fourteen, or those of them that may be made of a server that is not one's own.
+pub(super) fn run(verifier: &Verifier<'_>, bench: &Bench<'_>) -> Vec<Check> {
+    let main = &verifier.contract.exchanges[0];
+    let b = Badges { verifier, bench, host: verifier.host, path: &main.path };
+    let mut conformance = vec![
+        check("HEAD", "as GET, without the body (RFC 9110 section 9.3.2)", b.head()),
+        check("unknown method", "4xx or 501 (RFC 9110 section 9.1)", b.unknown_method()),
+        check("unknown path", "404 (RFC 9110 section 15.5.5)", bench.unknown_path()),
+        check("chunked body", "taken (RFC 9112 section 7.1)", b.chunked_body()),
+        check("Server", "a Server header (RFC 9110 section 10.2.4)", b.server_header()),
+        check("100-continue", "100 or a final answer (RFC 9110 section 10.1.1)", b.continues()),
+        check("folded header", "4xx or read as one (RFC 9112 section 5.2)", b.folded_header()),
+        check("bad version", "505 or 4xx (RFC 9110 section 15.6.6)", b.bad_version()),
+        check("no Host", "4xx (RFC 9112 section 3.2)", b.no_host()),
+        check("space before colon", "4xx (RFC 9112 section 5.1)", b.space_before_colon()),
+        check("two lengths", "4xx (RFC 9112 section 6.3)", b.two_lengths()),
+        check("absolute target", "answered (RFC 9112 section 3.2.2)", b.absolute_target()),
+    ];
+    if verifier.rude {
+        let outcome = b.large_header();
+        conformance.push(check("64 KiB header", "answered, or 4xx (RFC 6585 section 5)", outcome));
+    }
+    // Last, because by now most of the second is over in which it has to move.
+    conformance.push(check("Date", "right, and moving (RFC 9110 section 6.6.1)", b.date()));
+    conformance
+}
+
+impl Badges<'_> {
+    fn main(&self) -> &Exchange {
+        &self.verifier.contract.exchanges[0]
+    }
+
+    fn open(&self) -> Result<Wire, String> {
+        Wire::open(self.verifier.target, self.verifier.limit.min(LIMIT))
+    }
+
+    fn ask(&self, bytes: &[u8], is_head: bool) -> Result<Answer, String> {
+        let mut wire = self.open()?;
+        let sent = wire.send(bytes);
+        // Who refuses a request while it is still being sent may have answered all the same.
+        wire.answer(is_head).map_err(|why| sent.err().unwrap_or(why))
+    }
+
+    /// The main request with more header lines as they are.
+    fn with_lines(&self, lines: &str) -> Vec<u8> {
+        let bytes = self.main().bytes(self.host);
+        let at = bytes.iter().position(|&b| b == b'\n').map_or(0, |at| at + 1);
+        [&bytes[..at], lines.as_bytes(), &bytes[at..]].concat()
+    }
+
+    fn refused(&self, bytes: &[u8], also: u16) -> Outcome {
+        let answer = self.ask(bytes, false)?;
+        match answer.status {
+            400..=499 => Ok(()),
+            status if status == also => Ok(()),
+            _ => Err(described(&answer)),
+        }
+    }
+
+    /// The next request on this connection is answered as ever, unless the server has closed it.
+    fn goes_on(&self, wire: &mut Wire, kept: bool) -> Outcome {
+        wire.quiet(PAUSE).map_err(|why| format!("after its answer, {why}"))?;
+        if !kept || wire.over {
+            return Ok(());
+        }
+        wire.send(&self.main().bytes(self.host))
+            .and_then(|()| wire.answer(self.main().is_head()))
+            .and_then(|answer| self.bench.same(&answer))
+            .map_err(|why| format!("to the request after it, {why}"))
+    }
+
+    fn head(&self) -> Outcome {
+        let (first, ..) = self.bench.first.as_ref().ok_or("no first answer")?;
+        let exchange = Exchange { method: "HEAD".to_owned(), ..self.main().clone() };
+        let mut wire = self.open()?;
+        wire.send(&exchange.bytes(self.host))?;
+        let answer = wire.answer(true)?;
+        if answer.status != first.status {
+            return Err(described(&answer));
+        }
+        wire.quiet(PAUSE).map_err(|why| format!("a body, {why}"))?;
+        if let (Some(got), Some(own)) =
+            (answer.header("content-length"), first.header("content-length"))
+            && got != own
+        {
+            return Err(format!("Content-Length {}", String::from_utf8_lossy(got)));
+        }
+        self.goes_on(&mut wire, answer.keep_alive)
+    }
+
+    fn unknown_method(&self) -> Outcome {
+        let exchange = Exchange { method: "HOTLAP".to_owned(), ..self.main().clone() };
+        self.refused(&exchange.bytes(self.host), 501)
+    }
+
+    fn chunked_body(&self) -> Outcome {
+        let exchanges = &self.verifier.contract.exchanges;
+        let (body, media_type) = match exchanges.iter().find(|e| !e.body.is_empty()) {
+            Some(exchange) => (exchange.body.clone(), exchange.headers.clone()),
+            None => (b"GET / HTTP/1.1\r\n\r\n".to_vec(), Vec::new()),
+        };
+        let mut head = format!("POST {} HTTP/1.1\r\nHost: {}\r\n", self.path, self.host);
+        for (name, value) in media_type {
+            head += &format!("{name}: {value}\r\n");
+        }
+        head += &format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n", body.len());
+        let mut wire = self.open()?;
+        wire.send(&[head.as_bytes(), &body, b"\r\n0\r\n\r\n"].concat())?;
+        let answer = wire.answer(false)?;
+        match answer.status {
+            200..=499 => self.goes_on(&mut wire, answer.keep_alive),
+            _ => Err(described(&answer)),
+        }
+    }
+
+    fn server_header(&self) -> Outcome {
+        let (first, ..) = self.bench.first.as_ref().ok_or("no first answer")?;
+        first.header("server").map(|_| ()).ok_or_else(|| "none".to_owned())
+    }
+
+    fn continues(&self) -> Outcome {
+        let head = format!(
+            "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
+             Content-Length: 2\r\nExpect: 100-continue\r\n\r\n",
+            self.path, self.host
+        );
+        let mut wire = self.open()?;
+        wire.send(head.as_bytes())?;
+        let waits = wire.first_bytes(LIMIT).ok_or("nothing while the body is held back")?;
+        if waits.starts_with(b"HTTP/1.1 100") {
+            wire.send(b"{}")?;
+        }
+        wire.answer(false).map(|_| ())
+    }
+
+    fn folded_header(&self) -> Outcome {
+        let answer = self.ask(&self.with_lines("X-Folded: a\r\n b\r\n"), self.main().is_head())?;
+        match answer.status {
+            400..=499 => Ok(()),
+            _ => self.bench.same(&answer),
+        }
+    }
+
+    fn bad_version(&self) -> Outcome {
+        self.refused(&with_version(self.main().bytes(self.host), "HTTP/9.9"), 505)
+    }
+
+    fn no_host(&self) -> Outcome {
+        self.refused(format!("GET {} HTTP/1.1\r\nAccept: */*\r\n\r\n", self.path).as_bytes(), 400)
+    }
+
+    fn space_before_colon(&self) -> Outcome {
+        self.refused(&self.with_lines("X-Space : a\r\n"), 400)
+    }
+
+    fn two_lengths(&self) -> Outcome {
+        let request = format!(
+            "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{{}} ",
+            self.path, self.host
+        );
+        self.refused(request.as_bytes(), 400)
+    }
+
+    fn absolute_target(&self) -> Outcome {
+        let path = format!("http://{}{}", self.host, self.path);
+        let exchange = Exchange { path, ..self.main().clone() };
+        let answer = self.ask(&exchange.bytes(self.host), exchange.is_head())?;
+        self.bench.same(&answer)
+    }
+
+    fn large_header(&self) -> Outcome {
+        let line = format!("X-Large: {}\r\n", "a".repeat(64 << 10));
+        let answer = self.ask(&self.with_lines(&line), self.main().is_head())?;
+        match answer.status {
+            400..=499 => Ok(()),
+            _ => self.bench.same(&answer),
+        }
+    }
+
+    fn date(&self) -> Outcome {
+        let (first, at, _) = self.bench.first.as_ref().ok_or("no first answer")?;
+        let early = right_date(first, *at)?;
+        let moved = *at + Duration::from_millis(1_100);
+        if let Ok(left) = moved.duration_since(SystemTime::now()) {
+            std::thread::sleep(left);
+        }
+        let next = self.ask(&self.main().bytes(self.host), self.main().is_head())?;
+        let late = right_date(&next, SystemTime::now())?;
+        if late > early { Ok(()) } else { Err("the same after 1.1 s".to_owned()) }
+    }
+}
+
+/// The time in a response's `Date`, if it is right.
+fn right_date(answer: &Answer, now: SystemTime) -> Result<SystemTime, String> {
+    let value = answer.header("date").ok_or("none")?;
+    let text = String::from_utf8_lossy(value);
+    let date = imf_fixdate(&text).ok_or_else(|| format!("{text:?}"))?;
+    let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    match seconds(date).cast_signed() - seconds(now).cast_signed() {
+        off if off.abs() <= DATE_SLACK_S => Ok(date),
+        off => Err(format!("{text:?}: {off} s off")),
+    }
+}
+
+/// The only form in which a server may send a date: `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110
+/// section 5.6.7). A recipient also accepts the two obsolete ones.
+fn imf_fixdate(text: &str) -> Option<SystemTime> {
+    let date = httpdate::parse_http_date(text).ok()?;
+    (httpdate::fmt_http_date(date) == text).then_some(date)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_form_of_the_standard_is_a_date() {
+        let seconds = |text: &str| {
+            imf_fixdate(text).map(|date| date.duration_since(UNIX_EPOCH).unwrap().as_secs())
+        };
+        assert_eq!(seconds("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
+        assert_eq!(seconds("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
+        assert_eq!(seconds("Thu, 29 Feb 2024 23:59:59 GMT"), Some(1_709_251_199));
+        for wrong in [
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+            "Sun, 6 Nov 1994 08:49:37 GMT",
+            "Mon, 06 Nov 1994 08:49:37 GMT",
+            "",
+        ] {
+            assert_eq!(seconds(wrong), None, "{wrong}");
+        }
+    }
+}

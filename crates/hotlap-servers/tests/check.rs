@@ -1,0 +1,160 @@
+//! Whole checks of whole servers: built, started, verified, stopped.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use hotlap_servers::check::{Checker, Row, Standing};
+use hotlap_servers::contract::{Ask, Name};
+use hotlap_servers::launch::Launch;
+use hotlap_servers::manifest::{self, Server};
+use hotlap_servers::process::Supervisor;
+use hotlap_servers::toolchain::{Builder, MissingKind};
+
+/// The example that `cargo test` builds beside the tests.
+fn program() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let program = test.ancestors().nth(2).unwrap().join("examples/liar");
+    assert!(program.exists(), "{} is not built: `cargo build --examples`", program.display());
+    program
+}
+
+struct Bench {
+    root: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { root: tempfile::tempdir().unwrap() }
+    }
+
+    fn server(&self, id: &str, contracts: &str, keys: &str, command: &str) -> Server {
+        let folder = self.root.path().join("servers").join(id);
+        fs::create_dir_all(&folder).unwrap();
+        let text = format!(
+            "about = \"x\"\nurl = \"https://example.org\"\nkind = \"framework\"\n\
+             contracts = {contracts}\n{keys}\n\
+             [run]\ncommand = {command}\n"
+        );
+        fs::write(folder.join("server.toml"), text).unwrap();
+        manifest::read(&folder, id).unwrap().remove(0)
+    }
+
+    fn liar(&self, id: &str, contracts: &str, keys: &str, lie: &str) -> Server {
+        let keys = format!("{keys}\n[toolchain]\nprobe = [\"echo\", \"liar 1\"]");
+        let site = if contracts.contains("json-api") { "json" } else { "hello" };
+        let command = format!("[\"{}\", \"{site}\", \"{lie}\"]", program().display());
+        self.server(id, contracts, &keys, &command)
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&Checker<'_>) -> R) -> R {
+        let cache = self.root.path().join("cache");
+        let stop = AtomicBool::new(false);
+        let supervisor = Supervisor::new(program(), &["supervisor"]);
+        f(&Checker {
+            builder: Builder { cache: &cache, supervisor: &supervisor, stop: &stop, on: &|_| {} },
+            start_limit: Duration::from_secs(30),
+        })
+    }
+
+    fn check(&self, server: &Server) -> Row {
+        self.with(|checker| checker.check(server))
+    }
+}
+
+#[test]
+fn an_honest_server_passes_with_all_its_badges() {
+    let bench = Bench::new();
+    let row = bench.check(&bench.liar("liar/honest", "[\"hello\"]", "", "nothing"));
+    assert_eq!(row.standing, Standing::Passed, "{row:#?}");
+    assert_eq!((row.version.as_str(), row.conformance()), ("liar 1", (14, 14)));
+    assert!(row.ready > Duration::ZERO);
+    assert!(!cfg!(target_os = "linux") || row.rss_bytes > 0);
+    assert_eq!(row.notes, [""; 0]);
+}
+
+#[test]
+fn each_contract_is_reported() {
+    let bench = Bench::new();
+    let row = bench.check(&bench.liar("liar/json", "[\"json-api\", \"hello\"]", "", "nothing"));
+    assert_eq!(row.standing, Standing::Failed);
+    let names: Vec<_> = row.reports.iter().map(|(name, report)| (*name, report.passed())).collect();
+    assert_eq!(names, [(Some(Name::JsonApi), true), (Some(Name::Hello), false)]);
+    let (contract, check) = row.failures().next().unwrap();
+    assert_eq!((contract, check.name.as_str()), (Some(Name::Hello), "GET /"));
+}
+
+#[test]
+fn a_wrong_answer_is_a_failed_row_and_no_failed_start() {
+    let bench = Bench::new();
+    let row = bench.check(&bench.liar("liar/wrong", "[\"hello\"]", "", "wrong-body"));
+    assert_eq!(row.standing, Standing::Failed, "{row:#?}");
+    let failures: Vec<_> = row.failures().map(|(_, check)| check.to_string()).collect();
+    assert_eq!(
+        failures,
+        ["GET /: expected 200, text/plain, \"Hello, World!\"; got body \"Hello, world!\""]
+    );
+}
+
+#[test]
+fn side_effects_are_counted() {
+    let bench = Bench::new();
+    let keys = "counts = { file = \"access.log\", per_request = 1 }";
+    let row = bench.check(&bench.liar("liar/logs", "[\"hello\"]", keys, "logs"));
+    assert_eq!(row.standing, Standing::Passed, "{row:#?}");
+    let row = bench.check(&bench.liar("liar/half", "[\"hello\"]", keys, "logs-half"));
+    assert_eq!(row.standing, Standing::Failed);
+    let (_, check) = row.failures().next().unwrap();
+    assert_eq!(
+        check.to_string(),
+        "side effect: expected 1 lines a request in access.log; got 25 lines for 50 requests"
+    );
+}
+
+#[test]
+fn what_is_absent_or_does_not_start_is_a_row_too() {
+    let bench = Bench::new();
+    let absent = bench.server(
+        "x/absent",
+        "[\"hello\"]",
+        "[toolchain]\nprobe = [\"no-such-compiler\"]",
+        "[\"true\"]",
+    );
+    let unbuilt = bench.server(
+        "x/unbuilt",
+        "[\"hello\"]",
+        "[toolchain]\nprobe = [\"true\"]\nbuild = [[\"false\"]]",
+        "[\"true\"]",
+    );
+    let dies = bench.server(
+        "x/dies",
+        "[\"hello\"]",
+        "[toolchain]\nprobe = [\"true\"]",
+        "[\"sh\", \"-c\", \"echo no such port >&2; exit 3\"]",
+    );
+    let told = Mutex::new(0);
+    let rows = bench.with(|checker| {
+        checker.check_all(&[&absent, &unbuilt, &dies], 2, &|_| *told.lock().unwrap() += 1)
+    });
+    assert_eq!(*told.lock().unwrap(), 3);
+    assert!(
+        matches!(&rows[0].standing, Standing::Skipped(a) if a.kind == MissingKind::Missing),
+        "{rows:#?}"
+    );
+    assert!(matches!(&rows[1].standing, Standing::Unbuilt(e) if e.what == "false"), "{rows:#?}");
+    let Standing::ServerFailure(failure) = &rows[2].standing else { panic!("{rows:#?}") };
+    assert_eq!(failure.cause, "the server exited with code 3 before it answered");
+    assert_eq!(failure.log_tail, ["no such port"]);
+}
+
+#[test]
+fn a_command_is_held_against_its_own_first_answer() {
+    let bench = Bench::new();
+    let argv = [program().to_str().unwrap(), "hello", "wrong-body"].map(str::to_owned).into();
+    let launch = Launch { argv, env: [].into(), cwd: bench.root.path().to_owned() };
+    let row = bench.with(|checker| checker.check_command("liar", &launch, &Ask::default()));
+    assert_eq!(row.standing, Standing::Passed, "{row:#?}");
+    assert_eq!(row.reports[0].0, None);
+}

@@ -1,0 +1,207 @@
+//! What is learned of servers that bring no contract.
+
+#[allow(dead_code, reason = "each test file tells lies of its own")]
+mod liar;
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::{Arc, Mutex};
+
+use hotlap_load::plan::{Body, Endpoint, Status, Target};
+use hotlap_servers::contract::{Ask, Content, Contract};
+use hotlap_servers::infer::{Inferred, infer};
+use hotlap_servers::verify::{self, LIMIT, Requirements, Verifier};
+use liar::{Liar, Lie, Site};
+
+fn target(liar: &Liar) -> Target {
+    Target { endpoint: Endpoint::Tcp(liar.address), tls: None }
+}
+
+fn inferred(site: Site, lie: Lie, ask: &Ask) -> Result<Inferred, String> {
+    let liar = Liar::start(site, lie);
+    infer(&target(&liar), "localhost", LIMIT, &Contract::custom(ask))
+}
+
+#[test]
+fn a_fixed_answer_is_the_measure_of_the_next() {
+    let inferred = inferred(Site::Hello, Lie::Nothing, &Ask::default()).unwrap();
+    assert_eq!(inferred.notes, [""; 0]);
+    let exchange = &inferred.contract.exchanges[0];
+    assert_eq!(exchange.status, Status::Exactly(200));
+    assert_eq!(exchange.content, Content::exactly(b"Hello, World!"));
+}
+
+#[test]
+fn a_clock_is_left_out_of_the_comparison_and_told() {
+    let inferred = inferred(Site::Clock, Lie::Nothing, &Ask::default()).unwrap();
+    let Content::Bytes { varies, .. } = &inferred.contract.exchanges[0].content else { panic!() };
+    assert_eq!(varies.len(), 1);
+    assert_eq!((varies[0].start, varies[0].end), (12, 25));
+    assert!(inferred.notes[0].starts_with("GET /: parts of its answer vary (\"17"));
+}
+
+#[test]
+fn a_counter_is_told() {
+    let inferred = inferred(Site::Hello, Lie::Counts, &Ask::default()).unwrap();
+    assert_eq!(inferred.contract.exchanges[0].content, Content::Any);
+    assert_eq!(inferred.notes.len(), 1);
+}
+
+#[test]
+fn a_refusal_is_an_error_unless_it_was_asked_for() {
+    let ask = Ask { path: "/nowhere".to_owned(), ..Ask::default() };
+    assert_eq!(
+        inferred(Site::Hello, Lie::Nothing, &ask).unwrap_err(),
+        "GET /nowhere is answered 404 \"Not Found\": name the right path with --path, or this \
+         status with --expect-status 404"
+    );
+    let ask = Ask { status: Some(404), ..ask };
+    assert!(inferred(Site::Hello, Lie::Nothing, &ask).is_ok());
+}
+
+#[test]
+fn an_answer_that_was_named_is_not_learned() {
+    let ask = Ask { answer: Some(b"Hi".to_vec()), ..Ask::default() };
+    let inferred = inferred(Site::Hello, Lie::Nothing, &ask).unwrap();
+    assert_eq!(inferred.contract.exchanges[0].content, Content::exactly(b"Hi"));
+}
+
+#[test]
+fn what_was_learned_verifies_and_loads() {
+    let liar = Liar::start(Site::Clock, Lie::ClosesAfterOne);
+    let target = target(&liar);
+    let inferred = infer(&target, "localhost", LIMIT, &Contract::custom(&Ask::default())).unwrap();
+    let report = verify::verify(&Verifier {
+        target: &target,
+        host: "localhost",
+        contract: &inferred.contract,
+        requirements: Requirements::Custom,
+        rude: false,
+        limit: verify::LIMIT,
+    });
+    assert!(report.passed(), "{:#?}", report.required);
+    let requests = report.requests(&inferred.contract, "localhost");
+    assert_eq!(requests.len(), 1);
+    assert!(matches!(requests[0].expect.body, Body::Bytes { .. }));
+}
+
+/// A server that answers the nth request with the nth of some statuses, the last one again and
+/// again, closes each connection, and counts the requests by their first lines. Status 0 is a
+/// connection that is closed without a response.
+fn unsteady(statuses: &'static [u16]) -> (Target, Arc<Mutex<BTreeMap<String, usize>>>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let target = Target { endpoint: Endpoint::Tcp(listener.local_addr().unwrap()), tls: None };
+    let asked = Arc::new(Mutex::new(BTreeMap::new()));
+    let counted = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        for (n, stream) in listener.incoming().map_while(Result::ok).enumerate() {
+            let mut stream = stream;
+            let mut bytes = Vec::new();
+            while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
+                let mut piece = [0; 1024];
+                match stream.read(&mut piece) {
+                    Ok(length @ 1..) => bytes.extend_from_slice(&piece[..length]),
+                    _ => break,
+                }
+            }
+            let line = String::from_utf8_lossy(&bytes).lines().next().unwrap_or("").to_owned();
+            *counted.lock().unwrap().entry(line).or_default() += 1;
+            let status = statuses.get(n).or(statuses.last()).copied().unwrap_or(200);
+            if status > 0 {
+                let head = format!("HTTP/1.1 {status} X\r\nContent-Length: 2\r\n");
+                let _ = stream.write_all(format!("{head}Connection: close\r\n\r\nok").as_bytes());
+            }
+        }
+    });
+    (target, asked)
+}
+
+/// A 500 among the first responses refused the server: "is answered 200 and then 500".
+#[test]
+fn probes_that_disagree_leave_the_status_to_be_checked() {
+    let told = [
+        (&[200, 500, 200][..], Status::Exactly(200), "(5 × 200, 1 × 500)"),
+        (&[500, 500, 500, 500, 500, 200], Status::Exactly(200), "(1 × 200, 5 × 500)"),
+        (&[200, 0, 200], Status::Exactly(200), "(5 × 200, 1 × the connection closed without an"),
+        (&[200, 201], Status::Success, "(1 × 200, 5 × 201)"),
+    ];
+    for (statuses, status, tally) in told {
+        let (target, _) = unsteady(statuses);
+        let contract = Contract::custom(&Ask::default());
+        let inferred = infer(&target, "localhost", LIMIT, &contract).unwrap();
+        let exchange = &inferred.contract.exchanges[0];
+        assert_eq!((exchange.status, &exchange.content), (status, &Content::Any), "{statuses:?}");
+        assert_eq!(inferred.notes.len(), 1);
+        let note = &inferred.notes[0];
+        assert!(
+            note.starts_with("GET /: its first 6 requests were answered differently"),
+            "{note}"
+        );
+        assert!(note.contains(tally), "{note}");
+    }
+}
+
+#[test]
+fn a_server_that_never_gives_a_right_response_is_refused() {
+    let (target, _) = unsteady(&[500]);
+    let refused =
+        |ask: &Ask| infer(&target, "localhost", LIMIT, &Contract::custom(ask)).unwrap_err();
+    assert!(refused(&Ask::default()).starts_with("GET / is answered 500 \"ok\": name the right"));
+    let ask = Ask { status: Some(200), ..Ask::default() };
+    assert_eq!(refused(&ask), "GET / is answered 500 \"ok\", not with status 200");
+    let (target, _) = unsteady(&[0]);
+    let silent = infer(&target, "localhost", LIMIT, &Contract::custom(&ask)).unwrap_err();
+    assert_eq!(silent, "GET /: the connection closed without an answer");
+}
+
+/// It was sent six times.
+#[test]
+fn a_post_is_sent_once() {
+    let (target, asked) = unsteady(&[201]);
+    let ask = Ask { method: "POST".to_owned(), body: b"x".to_vec(), ..Ask::default() };
+    let inferred = infer(&target, "localhost", LIMIT, &Contract::custom(&ask)).unwrap();
+    assert_eq!(*asked.lock().unwrap(), BTreeMap::from([("POST / HTTP/1.1".to_owned(), 1)]));
+    let exchange = &inferred.contract.exchanges[0];
+    assert_eq!((exchange.status, &exchange.content), (Status::Exactly(201), &Content::Any));
+    assert_eq!(
+        inferred.notes,
+        ["POST /: POST is not safe to repeat, so it was sent once before the load, and only the \
+          status is checked (--expect-body checks the body too)"]
+    );
+}
+
+/// Each line of a requests file took over a second.
+#[test]
+fn many_requests_are_learned_in_the_time_of_one() {
+    let (target, asked) = unsteady(&[200]);
+    let ask = |n| Ask { path: format!("/{n}"), ..Ask::default() };
+    let asks: Vec<Ask> = (0..50).map(ask).collect();
+    let began = std::time::Instant::now();
+    let inferred = infer(&target, "localhost", LIMIT, &Contract::strangers(&asks)).unwrap();
+    // One after the other they take 59 s; a busy machine may take some for 300 requests.
+    assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+    assert_eq!(inferred.answers.len(), 50);
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked.len(), 50);
+    assert!(asked.values().all(|times| (1..=6).contains(times)), "{asked:?}");
+}
+
+/// `run` refused a server that gave one wrong response to its checks.
+#[test]
+fn a_server_that_fails_now_and_then_passes_verification() {
+    // Six probes, a look whether it is silent, and the first check.
+    let (target, _) = unsteady(&[200, 200, 200, 200, 200, 200, 200, 500, 200]);
+    let contract = Contract::custom(&Ask::default());
+    let inferred = infer(&target, "localhost", LIMIT, &contract).unwrap();
+    let report = verify::verify(&Verifier {
+        target: &target,
+        host: "localhost",
+        contract: &inferred.contract,
+        requirements: Requirements::Custom,
+        rude: false,
+        limit: LIMIT,
+    });
+    assert!(report.passed(), "{:#?}", report.required);
+    assert_eq!(report.answers[0].status, 200);
+}

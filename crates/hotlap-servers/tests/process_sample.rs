@@ -1,0 +1,178 @@
+//! What a server uses is seen whole: threads and children that ended included.
+#![cfg(target_os = "linux")]
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hotlap_servers::counters::Counters;
+use hotlap_servers::process::{Process, Standby};
+use hotlap_servers::sample::Sampler;
+use hotlap_servers::tree::{Listening, listening};
+
+mod stand_in;
+use stand_in::{LIMIT, program, setting, shell, supervisor, until};
+
+const MS: u64 = 1_000_000;
+
+/// A server that used 40 ms in a thread that ended, and had children use as much each; and the CPU
+/// time of its first process as it told it itself.
+fn burnt(children: &str) -> (Process, Sampler, u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = program().display().to_string();
+    let server =
+        Process::start(&setting(folder.path(), &[&path, "burn", "40", children]), &supervisor());
+    let server = server.unwrap();
+    let mut sampler = Sampler::new(&server);
+    let mut last = 0;
+    until("all is burnt", || {
+        let now = sampler.cpu().unwrap().cpu_ns;
+        assert!(now >= last, "CPU time fell from {last} to {now}");
+        last = now;
+        !server.tail(1).is_empty()
+    });
+    let told = server.tail(1)[0].parse().unwrap();
+    (server, sampler, told)
+}
+
+#[test]
+fn cpu_time_of_threads_that_ended_is_exact() {
+    let (server, mut sampler, told) = burnt("0");
+    // Only what it did since it looked at its own clock is on top: a line to print.
+    until("it sleeps", || {
+        let first = sampler.cpu().unwrap().cpu_ns;
+        std::thread::sleep(Duration::from_millis(20));
+        first == sampler.cpu().unwrap().cpu_ns
+    });
+    let seen = sampler.cpu().unwrap().cpu_ns;
+    assert!(told >= 40 * MS && seen >= told && seen < told + 20 * MS, "{told} {seen}");
+    server.stop(LIMIT);
+}
+
+#[test]
+fn children_that_ended_are_counted_and_cpu_time_never_falls() {
+    let (server, mut sampler, told) = burnt("3");
+    let seen = sampler.cpu().unwrap().cpu_ns;
+    // 3 × 40 ms, told in ticks of 10 ms, of which one parent may lose two.
+    assert!(seen >= told + 3 * 40 * MS - 20 * MS, "{told} {seen}");
+    // Nothing is counted twice.
+    assert!(seen < 2 * (told + 3 * 40 * MS), "{told} {seen}");
+    server.stop(LIMIT);
+}
+
+#[test]
+fn a_sampler_that_comes_late_still_knows_what_ended_before() {
+    let (server, _, told) = burnt("3");
+    let seen = Sampler::new(&server).cpu().unwrap().cpu_ns;
+    assert!(seen >= told + 3 * 40 * MS - 20 * MS, "{told} {seen}");
+    server.stop(LIMIT);
+}
+
+#[test]
+fn nothing_is_lost_when_the_server_ends_under_the_sampler() {
+    let (server, mut sampler, _) = burnt("0");
+    let before = sampler.cpu().unwrap().cpu_ns;
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(server.pid().cast_signed()).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+    let mut server = server;
+    server.wait(LIMIT).unwrap();
+    assert!(sampler.cpu().unwrap().cpu_ns >= before);
+    assert_eq!(sampler.memory().unwrap().processes, 0);
+    assert_eq!(server.stop(LIMIT).survivors, [""; 0]);
+}
+
+#[test]
+fn memory_threads_and_processes_are_the_whole_trees() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = shell(folder.path(), "sleep 1000 & (setsid sleep 1000 &) ; touch ready; wait");
+    until("it is ready", || folder.path().join("ready").exists());
+    let mut sampler = Sampler::new(&server);
+    until("shell and two sleepers run", || sampler.memory().unwrap().processes == 3);
+    let memory = sampler.memory().unwrap();
+    assert_eq!(memory.threads, 3);
+    assert!(memory.rss_bytes > 100 * 1024, "{memory:?}");
+    let pss = memory.pss_bytes.expect("the memory maps of a user's own processes can be read");
+    assert!(pss > 0 && pss <= memory.rss_bytes, "{memory:?}");
+    assert_eq!(sampler.resident().unwrap().pss_bytes, None);
+    server.stop(LIMIT);
+}
+
+#[test]
+fn context_switches_of_ended_threads_and_processes_stay_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "(for i in 1 2 3 4 5 6 7 8 9; do sleep 0.01; done; touch done; sleep 1000) & wait";
+    let server = shell(folder.path(), script);
+    let mut sampler = Sampler::new(&server);
+    let mut last = 0;
+    until("nine naps are over", || {
+        let now = sampler.switches().unwrap();
+        assert!(now.voluntary + now.involuntary >= last, "{now:?} after {last}");
+        last = now.voluntary + now.involuntary;
+        folder.path().join("done").exists()
+    });
+    // The loop waits for each nap.
+    assert!(sampler.switches().unwrap().voluntary >= 9);
+    server.stop(LIMIT);
+}
+
+#[test]
+fn the_port_of_a_plain_command_is_found_even_if_a_child_listens() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = program().display().to_string();
+    let server = shell(folder.path(), &format!("(setsid {path} listen &) ; wait; sleep 1000"));
+    until("it listens", || !server.tail(1).is_empty());
+    let address: SocketAddr = server.tail(1)[0].parse().unwrap();
+    let pids: Vec<u32> = server.members().unwrap().iter().map(|member| member.pid).collect();
+    assert_eq!(listening(&pids).unwrap(), [Listening::Tcp(address)]);
+    server.stop(LIMIT);
+}
+
+/// A test that is skipped must say so, past the capture of its output.
+fn skipped(why: &str) {
+    let line = format!("skipped: nothing was counted: {why}\n");
+    std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()).unwrap();
+}
+
+#[test]
+fn counters_count_the_server_or_say_why_they_cannot() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = program().display().to_string();
+    let standby = Standby::new(&setting(folder.path(), &[&path, "burn", "20", "2"]), &supervisor());
+    let standby = standby.unwrap();
+    match Counters::open(&standby) {
+        Err(refused) => {
+            assert!(!refused.why.is_empty() && !refused.remedy.is_empty());
+            skipped(&refused.to_string());
+        }
+        Ok(mut counters) => {
+            let before = counters.read().unwrap();
+            let mut counters = counters.enable().unwrap();
+            let server = standby.go().unwrap();
+            until("all is burnt", || !server.tail(1).is_empty());
+            let counted = counters.read().unwrap().since(&before).unwrap();
+            // 60 ms of burning at any clock rate.
+            assert!(counted.instructions_user > 1_000_000, "{counted:?}");
+            server.stop(LIMIT);
+        }
+    }
+}
+
+#[test]
+fn a_server_runs_on_the_cores_it_was_given() {
+    let allowed = hotlap_servers::cores::allowed().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let script = "grep Cpus_allowed_list /proc/self/status";
+    let mut asked = setting(folder.path(), &["sh", "-c", script]);
+    asked.cpus = vec![allowed[allowed.len() - 1]];
+    let mut server = Process::start(&asked, &supervisor()).unwrap();
+    server.wait(LIMIT);
+    assert!(server.notes().is_empty(), "{:?}", server.notes());
+    assert_eq!(server.tail(1)[0], format!("Cpus_allowed_list:\t{}", asked.cpus[0]));
+    // A core that is not there is a note, not a failure.
+    asked.cpus = vec![1023];
+    let mut server = Process::start(&asked, &supervisor()).unwrap();
+    assert!(server.notes()[0].contains("not pinned"), "{:?}", server.notes());
+    assert!(server.wait(LIMIT).is_some());
+}

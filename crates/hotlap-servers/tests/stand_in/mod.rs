@@ -1,0 +1,64 @@
+//! What tests of processes share: the stand-in program, and waiting with a bound.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use hotlap_servers::process::{Process, Setting, Standby, Supervisor};
+use hotlap_servers::tree::{self, Member};
+
+/// A hang is an error; a busy machine is not.
+pub const LIMIT: Duration = Duration::from_secs(30);
+
+/// The example that `cargo test` builds beside the tests.
+pub fn program() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let program = test.ancestors().nth(2).unwrap().join("examples/stand-in");
+    assert!(
+        program.exists(),
+        "{} is not built: cargo build -p hotlap-servers --examples",
+        program.display()
+    );
+    program
+}
+
+pub fn supervisor() -> Supervisor {
+    Supervisor::new(program(), &["supervisor"])
+}
+
+pub fn setting(folder: &Path, argv: &[&str]) -> Setting {
+    Setting {
+        argv: argv.iter().map(ToString::to_string).collect(),
+        env: [("FOLDER".to_owned(), folder.display().to_string())].into(),
+        cwd: folder.to_owned(),
+        cpus: vec![],
+        log: folder.join("log"),
+    }
+}
+
+#[allow(dead_code, reason = "not each test needs it")]
+pub fn shell(folder: &Path, script: &str) -> Process {
+    Standby::new(&setting(folder, &["sh", "-c", script]), &supervisor()).unwrap().go().unwrap()
+}
+
+/// Waits until something is so.
+pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !so() {
+        assert!(since.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until none of these processes runs any more.
+#[allow(dead_code, reason = "not each test needs it")]
+pub fn gone(members: &[Member]) {
+    until("the whole tree is gone", || still_there(members).is_empty());
+}
+
+/// Those of these processes that still run, whatever their parents are now.
+#[allow(dead_code, reason = "not each test needs it")]
+pub fn still_there(members: &[Member]) -> Vec<Member> {
+    let is = |now: &Member, then: &Member| now.pid == then.pid && now.started == then.started;
+    let table = tree::all().unwrap();
+    table.into_iter().filter(|now| !now.zombie && members.iter().any(|m| is(now, m))).collect()
+}

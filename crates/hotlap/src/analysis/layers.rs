@@ -1,0 +1,124 @@
+//! What each layer costs: a server compared with the one whose work it adds to.
+
+use hotlap_stats::{Estimate, Verdict};
+
+use super::compare::{Found, ServerPair};
+use super::{Analysis, Measure, ServerComparison, is_compared};
+use crate::model::{Lap, Run, Violation};
+
+/// A difference in microseconds per request, and the verdict on its ratio; `None` where it is not
+/// known.
+pub type Difference = Option<(Estimate, Verdict)>;
+
+/// One step: a layer and the one below it.
+#[derive(Debug)]
+pub struct Step {
+    /// The upper layer's server, as an index.
+    pub to: usize,
+    /// The lower layer's server, as an index.
+    pub from: usize,
+    /// CPU time that the step adds.
+    pub cpu_us: Difference,
+    /// Wall time that the step adds (1/rate).
+    pub wall_us: Difference,
+    /// The upper layer's requests/s over the lower's.
+    pub rate: Found,
+    /// The upper layer's CPU time per request over the lower's.
+    pub cost: Found,
+    /// Wrong responses of the upper layer.
+    pub wrong: u64,
+    /// What is wrong with the upper layer's side effect, if anything.
+    pub side_effect: Option<SideEffect>,
+}
+
+/// A side effect that did not happen as often as it had to, in most laps of a server.
+#[derive(Debug, Clone, Copy)]
+pub struct SideEffect {
+    /// How often it had to happen in the laps that failed.
+    pub required: u64,
+    /// How often it happened.
+    pub counted: u64,
+}
+
+/// The steps of a run under one load.
+#[must_use]
+pub fn steps(run: &Run, analysis: &Analysis) -> Vec<Step> {
+    let layers = (0..run.servers.len()).filter(|&i| is_compared(run, i));
+    // The steps under one load are one family of comparisons.
+    let pairs: Vec<ServerPair> = layers.filter_map(|to| Some((to, below(run, to)?))).collect();
+    let found = analysis.compared(&pairs);
+    pairs.iter().zip(found).map(|(pair, found)| step(run, analysis, *pair, &found)).collect()
+}
+
+/// The layer below; where that one failed, the next below it. Where the run does not say which
+/// layer is below which, it is the one before.
+fn below(run: &Run, layer: usize) -> Option<usize> {
+    if run.servers.iter().all(|s| s.part.on.is_none()) {
+        return (0..layer).rev().find(|&i| is_compared(run, i));
+    }
+    let mut on = run.servers[layer].part.on;
+    for _ in 0..run.servers.len() {
+        match on {
+            Some(below) if below != layer && is_compared(run, below) => return Some(below),
+            Some(below) => on = run.servers.get(below)?.part.on,
+            None => return None,
+        }
+    }
+    None
+}
+
+/// The difference is the lower layer's level times (ratio - 1), its interval that of the ratio:
+/// what the level's own interval adds is the same for both layers and cancels in their comparison.
+fn step(
+    run: &Run,
+    analysis: &Analysis,
+    (to, from): ServerPair,
+    against: &ServerComparison,
+) -> Step {
+    let level = &analysis.servers[from].level;
+    let (rate, cost) = (against.found[Measure::Rate], against.found[Measure::Cost]);
+    let cpu = cost.zip(level[Measure::Cost]);
+    let wall = rate.zip(level[Measure::Rate]);
+    Step {
+        to,
+        from,
+        cpu_us: cpu.map(|((e, v), level)| (difference(level.value / 1e3, &e.ratio), v)),
+        wall_us: wall.map(|((e, v), level)| (difference(1e6 / level.value, &inverse(&e.ratio)), v)),
+        rate,
+        cost,
+        wrong: analysis.servers[to].wrong,
+        side_effect: side_effect(run, analysis.load, to),
+    }
+}
+
+fn difference(level: f64, ratio: &Estimate) -> Estimate {
+    Estimate {
+        value: level * (ratio.value - 1.0),
+        low: level * (ratio.low - 1.0),
+        high: level * (ratio.high - 1.0),
+    }
+}
+
+/// The same ratio, seen from the other side.
+#[must_use]
+pub fn inverse(ratio: &Estimate) -> Estimate {
+    Estimate { value: 1.0 / ratio.value, low: 1.0 / ratio.high, high: 1.0 / ratio.low }
+}
+
+/// What is wrong with a server's side effect under a load, if anything.
+#[must_use]
+pub fn side_effect(run: &Run, load: usize, server: usize) -> Option<SideEffect> {
+    // Laps at a common rate, which no step rests on, may bear what those at full load do not.
+    let rate = run.loads.get(load).and_then(|l| l.rate);
+    let own = |l: &&Lap| l.server == server && l.load == load && l.rate == rate;
+    let laps = || run.laps.iter().filter(own);
+    let (mut failed, mut required, mut happened) = (0, 0, 0);
+    for violation in laps().flat_map(|l| &l.failed) {
+        if let Violation::SideEffect { expected, counted } = violation {
+            (failed, required, happened) = (failed + 1, required + expected, happened + counted);
+        }
+    }
+    // A single lap that fails is left out, as with any validity check; if most laps do, the server
+    // does not do what its layer is for.
+    (failed * 2 > laps().count()).then_some(SideEffect { required, counted: happened })
+}

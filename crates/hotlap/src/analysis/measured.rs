@@ -1,0 +1,216 @@
+//! One server under one load: readings, levels and what it used, from its laps.
+
+use std::collections::BTreeMap;
+
+use hotlap_bench::lap::{Share, Usage, rates, readings, silent_rounds};
+use hotlap_load::Failures;
+use hotlap_servers::counters::Counted;
+use hotlap_stats::{Concurrency, Estimate, Reading, level, median};
+
+use super::compare::ServerComparison;
+use super::latency::{Times, known};
+use super::{Measure, PerMeasure, bias, confidence};
+use crate::model::{Lap, Run, Violation, Warmup};
+
+/// A server keeps up with the rate that a load offers if it answers at least this share of the
+/// requests that become due.
+const KEEPS_UP: f64 = 0.98;
+
+/// One server under one load.
+#[derive(Debug)]
+pub struct MeasuredServer {
+    /// Its rank: 1 + the number of servers that are better.
+    pub rank: Option<u32>,
+    /// Laps that count, and laps in all.
+    pub laps: (u32, u32),
+    /// The generator was the limit in most of its laps.
+    pub generator_limited: bool,
+    /// It serves the rate that the load offers; never in a closed loop.
+    pub keeps_up: bool,
+    /// Wrong responses in all of its laps. A server with any is neither compared nor ranked.
+    pub wrong: u64,
+    /// A reading a round of each measure; CPU time and service time in nanoseconds, memory in
+    /// bytes. A round whose laps have too few responses to know their 99th percentile has none.
+    pub readings: PerMeasure<Vec<Reading>>,
+    /// The level of each measure, with its interval, in the unit of the readings.
+    pub level: PerMeasure<Option<Estimate>>,
+    /// CPU time per request in its laps over that when it ran alone, at the end of its warm-ups.
+    pub of_alone: Option<Estimate>,
+    /// Rounds in which it sent no response.
+    pub silent_rounds: u32,
+    /// Against the reference.
+    pub against: Option<ServerComparison>,
+    /// Service time at saturation, all counting laps merged; response time under a load that offers
+    /// a rate.
+    pub service: Times,
+    /// Response time at the common rate, all counting laps merged, and the rate.
+    pub response: Option<(Times, f64)>,
+    /// What it used.
+    pub used: Used,
+    /// Failures in all of its laps.
+    pub failures: Failures,
+    /// Time to the first correct response, in milliseconds: the median of its starts.
+    pub ready_ms: Option<f64>,
+    /// Time to the steady state, in milliseconds: the median of its starts.
+    pub steady_ms: Option<f64>,
+}
+
+/// What a server used under a load; `None` where it is not known.
+#[derive(Debug, Default)]
+pub struct Used {
+    /// Most resident memory of its process tree, in bytes.
+    pub rss_bytes: Option<u64>,
+    /// Most proportional memory of the tree, in bytes.
+    pub pss_bytes: Option<u64>,
+    /// CPU time over wall time: 1 is one core.
+    pub cpu_share: Option<f64>,
+    /// Context switches per request.
+    pub switches: Option<f64>,
+    /// Instructions per request in user mode.
+    pub instructions_user: Option<f64>,
+    /// Instructions per request in the kernel.
+    pub instructions_kernel: Option<f64>,
+}
+
+impl MeasuredServer {
+    /// A server under a load, both given as indices, neither compared nor ranked yet.
+    #[must_use]
+    pub(super) fn of(run: &Run, load: usize, server: usize) -> Self {
+        let offered = run.loads.get(load).and_then(|load| load.rate);
+        let is_own = |lap: &&Lap| lap.server == server && lap.load == load;
+        let laps: Vec<&Lap> = run.laps.iter().filter(is_own).collect();
+        let (main, paced): (Vec<&Lap>, Vec<&Lap>) =
+            laps.iter().copied().partition(|lap| run.is_main(lap));
+        let good: Vec<&Lap> = main.iter().copied().filter(|l| l.counts()).collect();
+        let paced: Vec<&Lap> =
+            paced.into_iter().filter(|l| l.counts() && has_responses(l)).collect();
+        let limited = good.iter().filter(|l| l.is_generator_limited()).count();
+        let readings = readings_of(&good, offered);
+        let confidence = confidence(run);
+        let mut failures = Failures::default();
+        for failure in laps.iter().flat_map(|lap| &lap.failures) {
+            failures.add(failure.failure, failure.phase, failure.count);
+        }
+        let starts = || run.starts.iter().filter(move |start| start.server == server);
+        let warmups = || starts().flat_map(|s| &s.warmups).filter(|w| w.load == load);
+        let middle = |values: Vec<f64>| median(&values);
+        Self {
+            rank: None,
+            laps: (good.len() as u32, main.len() as u32),
+            generator_limited: limited * 2 > good.len(),
+            keeps_up: offered.is_some() && keeps_up(&good),
+            wrong: laps.iter().map(|lap| wrong(lap)).sum(),
+            level: PerMeasure::of(|measure| level(&readings[measure], confidence)),
+            readings,
+            of_alone: level(&bias::of_alone(run, (server, load), &good), confidence),
+            silent_rounds: silent_rounds(responses(&good)),
+            against: None,
+            service: Times::merged(good.iter().map(|lap| Times::of(lap, offered.is_some()))),
+            response: paced
+                .last()
+                .and_then(|lap| lap.rate)
+                .map(|rate| (Times::merged(paced.iter().map(|lap| Times::of(lap, true))), rate)),
+            used: Used::of(&main, &good, &warmups().collect::<Vec<_>>()),
+            failures,
+            ready_ms: middle(starts().filter_map(|start| start.ready_ms).collect()),
+            steady_ms: middle(warmups().map(|warmup| warmup.steady_ms).collect()),
+        }
+    }
+
+    /// Whether any of its laps counts.
+    #[must_use]
+    pub fn is_measured(&self) -> bool {
+        self.level[Measure::Rate].is_some()
+    }
+}
+
+impl Used {
+    /// From the main laps, those of them that count, and the warm-ups of all starts.
+    fn of(main: &[&Lap], good: &[&Lap], warmups: &[&Warmup]) -> Self {
+        let most = |bytes: fn(&Usage) -> Option<u64>| {
+            let usages = main.iter().filter_map(|lap| lap.usage.as_ref());
+            usages.filter_map(bytes).filter(|bytes| *bytes > 0).max()
+        };
+        let usages = || good.iter().filter_map(|lap| lap.usage.as_ref());
+        let cpu = usages().filter_map(|usage| Some((usage.cpu_ns?, usage.wall_ns)));
+        let switches = usages()
+            .filter_map(|usage| Some((usage.switches? + usage.preemptions?, usage.requests)));
+        let instructions = |mode: fn(&Counted) -> Option<u64>| {
+            let counts = warmups.iter().filter_map(|w| w.count).filter(|c| c.requests > 0);
+            let each = counts.filter_map(|c| Some(mode(&c.counted)? as f64 / c.requests as f64));
+            median(&each.collect::<Vec<_>>())
+        };
+        Self {
+            rss_bytes: most(|usage| Some(usage.rss_bytes)),
+            pss_bytes: most(|usage| usage.pss_bytes),
+            cpu_share: quotient(cpu),
+            switches: quotient(switches),
+            instructions_user: instructions(|counted| Some(counted.instructions_user)),
+            instructions_kernel: instructions(|counted| counted.instructions_kernel),
+        }
+    }
+}
+
+/// The sum of all amounts over the sum of what they are divided by.
+fn quotient(parts: impl Iterator<Item = (u64, u64)>) -> Option<f64> {
+    let (sum, of) = parts.fold((0, 0), |(sum, of), (amount, by)| (sum + amount, of + by));
+    (of > 0).then(|| sum as f64 / of as f64)
+}
+
+/// The readings of all measures, from the laps that count.
+fn readings_of(laps: &[&Lap], offered: Option<f64>) -> PerMeasure<Vec<Reading>> {
+    let mut rounds = BTreeMap::<(u32, u32), Vec<&Lap>>::new();
+    for lap in laps {
+        rounds.entry((lap.restart, lap.round)).or_default().push(lap);
+    }
+    let each = |figure: &dyn Fn(&[&Lap]) -> Option<f64>| {
+        let reading = |(&(restart, round), laps): (&(u32, u32), &Vec<&Lap>)| {
+            Some(Reading { restart, round, value: figure(laps)? })
+        };
+        rounds.iter().filter_map(reading).collect()
+    };
+    let quantile = |q: f64, laps: &[&Lap]| {
+        let times = Times::merged(laps.iter().map(|lap| Times::of(lap, offered.is_some())));
+        // Rounds and restarts are the units of the interval, so that samples of one round may
+        // depend on each other: it is enough that they reach the percentile.
+        known(&times.survival(), q, Concurrency::ONE).map(|found| found.ns as f64)
+    };
+    let memory = |laps: &[&Lap]| {
+        let most = laps.iter().filter_map(|l| Some(l.usage.as_ref()?.rss_bytes)).max();
+        most.filter(|bytes| *bytes > 0).map(|bytes| bytes as f64)
+    };
+    let spent = |lap: &&Lap| Some((lap.restart, lap.round, lap.cost_share()?));
+    PerMeasure {
+        requests_per_s: rates(responses(laps)),
+        cost: readings(laps.iter().filter_map(spent)),
+        p50: each(&|laps| quantile(0.5, laps)),
+        p99: each(&|laps| quantile(0.99, laps)),
+        memory: each(&memory),
+    }
+}
+
+/// What each lap adds to the requests/s of its round.
+fn responses<'a>(laps: &'a [&Lap]) -> impl Iterator<Item = (u32, u32, Share)> + 'a {
+    laps.iter().map(|lap| (lap.restart, lap.round, lap.rate_share()))
+}
+
+/// Whether laps at a rate answered what was offered, but for one request that each lap's edge cuts.
+fn keeps_up(laps: &[&Lap]) -> bool {
+    let due: u64 = laps.iter().map(|lap| lap.due).sum();
+    let answers: u64 = laps.iter().map(|lap| lap.answers + 1).sum();
+    !laps.is_empty() && answers as f64 >= KEEPS_UP * due as f64
+}
+
+/// Wrong responses of a lap.
+fn wrong(lap: &Lap) -> u64 {
+    let of = |violation: &Violation| match violation {
+        Violation::WrongAnswers { wrong, .. } => *wrong,
+        _ => 0,
+    };
+    lap.failed.iter().map(of).sum()
+}
+
+/// Whether anything is known of the response times of a lap, answered or not.
+fn has_responses(lap: &Lap) -> bool {
+    !lap.response.is_empty() || !lap.response_censored.is_empty()
+}

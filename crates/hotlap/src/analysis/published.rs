@@ -1,0 +1,57 @@
+//! What was published elsewhere, beside what was measured here. Only ratios are comparable between
+//! machines, so each figure is divided by one of the same source, and what was measured by the same
+//! server here.
+
+use hotlap_stats::Estimate;
+
+use super::{Analysis, Measure, is_compared};
+use crate::model::{Published, Run};
+
+/// The ratio to the same server, as measured here.
+#[derive(Debug, Clone, Copy)]
+pub enum MeasuredRatio {
+    /// Known.
+    Known(Estimate),
+    /// At least this, since the generator limited the server.
+    AtLeast(f64),
+    /// At most this, since the generator limited the other server.
+    AtMost(f64),
+    /// The generator limited both.
+    Limited,
+    /// One of the two was not measured, or there is nothing to compare with.
+    Unknown,
+}
+
+/// The ratio of a published figure to that of the server that its source compares with; `None` for
+/// that server itself, and where there is none.
+#[must_use]
+pub fn ratio_then(server: usize, then: &Published) -> Option<f64> {
+    let base = then.than.as_ref().filter(|base| base.server != server)?;
+    Some(then.requests_per_s / base.requests_per_s)
+}
+
+/// The ratio of a server's requests/s to those of the server that a source compares it with.
+#[must_use]
+pub fn ratio_here(
+    run: &Run,
+    analysis: &Analysis,
+    server: usize,
+    then: &Published,
+) -> MeasuredRatio {
+    let base = then.than.as_ref().map(|base| base.server).filter(|base| *base != server);
+    let Some(base) = base.filter(|base| is_compared(run, *base) && is_compared(run, server)) else {
+        return MeasuredRatio::Unknown;
+    };
+    if let Some((effect, _)) = analysis.compared(&[(server, base)])[0].found[Measure::Rate] {
+        return MeasuredRatio::Known(effect.ratio);
+    }
+    let (server, base) = (&analysis.servers[server], &analysis.servers[base]);
+    let rates = server.level[Measure::Rate].zip(base.level[Measure::Rate]);
+    let ratio = rates.map(|(rate, base)| rate.value / base.value);
+    match (server.generator_limited, base.generator_limited, ratio) {
+        (true, false, Some(ratio)) => MeasuredRatio::AtLeast(ratio),
+        (false, true, Some(ratio)) => MeasuredRatio::AtMost(ratio),
+        (true, true, _) => MeasuredRatio::Limited,
+        _ => MeasuredRatio::Unknown,
+    }
+}

@@ -1,0 +1,127 @@
+//! Two runs compared: the same statistics as within a run, as far as laps that are not paired
+//! permit.
+
+use hotlap_stats::{Criterion, Effect, NoiseFloor, unpaired};
+
+use super::compare::found_in_families;
+use super::{Analysis, Limited, Measure, PerMeasure, ServerComparison, confidence, is_compared};
+use crate::model::{Load, Run};
+
+/// A server or a load in both runs, as indices: before and after.
+pub type Matched = (usize, usize);
+
+/// Servers of the same name in both runs; where each run has one server alone, these two.
+#[must_use]
+pub fn matched_servers(before: &Run, after: &Run) -> Vec<Matched> {
+    let (old, new) = (compared(before), compared(after));
+    if let ([old], [new]) = (&old[..], &new[..]) {
+        return vec![(*old, *new)];
+    }
+    let same = |new: &usize| {
+        let name = &after.servers[*new].name;
+        Some((*old.iter().find(|&&i| before.servers[i].name == *name)?, *new))
+    };
+    new.iter().filter_map(same).collect()
+}
+
+/// The servers of a run that can be compared, as indices.
+#[must_use]
+pub fn compared(run: &Run) -> Vec<usize> {
+    (0..run.servers.len()).filter(|&i| is_compared(run, i)).collect()
+}
+
+/// Loads that both runs have, by all that defines a load: see [`Load::is_same`].
+#[must_use]
+pub fn matched_loads(before: &Run, after: &Run) -> Vec<Matched> {
+    let mut both: Vec<Matched> = Vec::new();
+    for (new, load) in after.loads.iter().enumerate() {
+        let is_same = |(old, other): &(usize, &Load)| {
+            let is_unknown = load.request.is_empty() || other.request.is_empty();
+            let is_taken = both.iter().any(|(taken, _)| taken == old);
+            load.is_same(other) && !is_taken && (!is_unknown || share_a_contract(before, after))
+        };
+        let same = before.loads.iter().enumerate().find(is_same);
+        both.extend(same.map(|(old, _)| (old, new)));
+    }
+    both
+}
+
+/// Whether some server of both runs has the same contract, or the same path.
+fn share_a_contract(before: &Run, after: &Run) -> bool {
+    let theirs = || before.contract.split(", ");
+    after.contract.split(", ").any(|own| theirs().any(|other| other == own))
+}
+
+/// Both runs under one load.
+#[derive(Debug)]
+pub struct LoadPair {
+    /// The run that is compared with.
+    pub before: Analysis,
+    /// The run that is compared.
+    pub after: Analysis,
+    /// Of every interval.
+    confidence: f64,
+}
+
+impl LoadPair {
+    /// The runs under a load that both have.
+    #[must_use]
+    pub fn of(before: &Run, after: &Run, load: Matched) -> Self {
+        Self {
+            before: Analysis::of(before, load.0),
+            after: Analysis::of(after, load.1),
+            confidence: confidence(before).max(confidence(after)),
+        }
+    }
+
+    /// Each server of the later run compared with itself in the other.
+    #[must_use]
+    pub fn compared(&self, servers: &[Matched]) -> Vec<ServerComparison> {
+        let comparisons = PerMeasure::of(|measure| {
+            let bar = self.criterion(measure);
+            let effects = servers.iter().map(|pair| self.effect(*pair, measure));
+            effects.map(|e| Some((bar, e?.into()))).collect()
+        });
+        let limited = |&(old, new): &Matched| {
+            let keep_up = self.before.servers[old].keeps_up && self.after.servers[new].keeps_up;
+            keep_up.then_some(Limited::Both)
+        };
+        let found = found_in_families(comparisons).into_iter().zip(servers);
+        found.map(|(found, pair)| ServerComparison { found, limited: limited(pair) }).collect()
+    }
+
+    /// The change of the ceiling's requests/s, the same program in both runs.
+    #[must_use]
+    pub fn ceiling(&self, measure: Measure) -> Option<Effect> {
+        let (old, new) = (self.before.ceiling?, self.after.ceiling?);
+        let (old, new) = (&self.before.servers[old], &self.after.servers[new]);
+        unpaired(&new.readings[measure], &old.readings[measure], self.confidence)
+    }
+
+    /// One server in both runs; `None` where the generator hides what the measure would say.
+    fn effect(&self, (old, new): Matched, measure: Measure) -> Option<Effect> {
+        let (old, new) = (&self.before.servers[old], &self.after.servers[new]);
+        let is_limited = old.generator_limited || new.generator_limited;
+        let is_hidden = (measure.is_hidden_by_generator() && is_limited)
+            || (measure == Measure::Rate && old.keeps_up && new.keeps_up);
+        if is_hidden || old.wrong + new.wrong > 0 {
+            return None;
+        }
+        unpaired(&new.readings[measure], &old.readings[measure], self.confidence)
+    }
+
+    /// The noise floor is the higher one of the two runs, and at least what the ceiling changed
+    /// from one to the other.
+    fn criterion(&self, measure: Measure) -> Criterion {
+        let drift = self.ceiling(measure);
+        let drift =
+            drift.map_or(NoiseFloor::NoControl, |d| NoiseFloor::Known(d.ratio.value.ln().abs()));
+        let of_runs = self.before.floor(measure).or_higher(self.after.floor(measure));
+        Criterion {
+            alpha: 1.0 - self.confidence,
+            floor: of_runs.or_higher(drift),
+            bias: 0.0,
+            better: measure.better(),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! How a server scales: its requests/s over the number of its threads, or under loads that differ
+//! in one number only.
+
+use hotlap_stats::Estimate;
+
+use super::{Analysis, Measure, is_shown};
+use crate::model::{Load, Run};
+
+/// A number that points of a curve differ in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parameter {
+    /// Threads of the server.
+    Threads,
+    /// Connections of the load.
+    Connections,
+    /// Requests in flight on each connection.
+    Pipeline,
+    /// Threads of the generator.
+    GeneratorThreads,
+}
+
+/// How one server scales.
+#[derive(Debug)]
+pub struct Curve {
+    /// The server, as an index; of several that differ in their threads, that with the fewest.
+    pub server: usize,
+    /// What differs.
+    pub parameter: Parameter,
+    /// The lowest value first.
+    pub points: Vec<CurvePoint>,
+}
+
+/// One server under one of the loads that it scales over.
+#[derive(Debug)]
+pub struct CurvePoint {
+    /// Which load, as an index.
+    pub load: usize,
+    /// How many of the parameter.
+    pub at: usize,
+    /// Requests/s.
+    pub rate: Option<Estimate>,
+    /// Requests/s is a lower bound.
+    pub generator_limited: bool,
+    /// What requests/s would be if it grew in proportion from the lowest value.
+    pub ideal: Option<f64>,
+    /// How much of the proportion the step from the point before gives: 1 is all.
+    pub efficiency: Option<f64>,
+    /// How many cores the servers have, where the point has more threads than that.
+    pub beyond_cores: Option<usize>,
+}
+
+/// A place on a curve: load and server, as indices, and the value of the parameter.
+type Spot = (usize, usize, usize);
+
+/// One curve a server; none where neither threads nor loads form a scale.
+#[must_use]
+pub fn curves(run: &Run, analyses: &[Analysis]) -> Vec<Curve> {
+    let families = families(run);
+    if !families.is_empty() {
+        let spots = |load: usize, family: &[(usize, usize)]| -> Vec<Spot> {
+            family.iter().map(|&(server, cpus)| (load, server, cpus)).collect()
+        };
+        let all = (0..analyses.len()).flat_map(|load| families.iter().map(move |f| (load, f)));
+        return all
+            .map(|(load, family)| curve(run, Parameter::Threads, &spots(load, family), analyses))
+            .collect();
+    }
+    let Some(parameter) = varied(&run.loads) else { return Vec::new() };
+    let at = |load: &usize| parameter.of(&run.loads[*load]);
+    let mut loads: Vec<usize> = (0..run.loads.len()).collect();
+    loads.sort_by_key(at);
+    let mut servers: Vec<usize> =
+        (0..run.servers.len()).filter(|&server| is_shown(run, server)).collect();
+    analyses[0].sort(run, &mut servers);
+    let spots = |server| loads.iter().map(|load| (*load, server, at(load))).collect::<Vec<_>>();
+    servers.into_iter().map(|server| curve(run, parameter, &spots(server), analyses)).collect()
+}
+
+impl Parameter {
+    const OF_LOADS: [Self; 3] = [Self::Connections, Self::Pipeline, Self::GeneratorThreads];
+
+    /// Its value in a load.
+    fn of(self, load: &Load) -> usize {
+        match self {
+            Self::Connections => load.connections,
+            Self::Pipeline => load.pipeline,
+            Self::GeneratorThreads => load.threads,
+            Self::Threads => 0,
+        }
+    }
+}
+
+/// Servers that differ in their number of threads alone: their indices and threads, the fewest
+/// first.
+fn families(run: &Run) -> Vec<Vec<(usize, usize)>> {
+    let mut families: Vec<(&str, Vec<(usize, usize)>)> = Vec::new();
+    for (index, server) in run.servers.iter().enumerate().filter(|(_, s)| s.failure.is_none()) {
+        let Some(cpus) = server.part.cpus else { continue };
+        match families.iter_mut().find(|(base, _)| *base == server.part.base) {
+            Some((_, members)) => members.push((index, cpus)),
+            None => families.push((&server.part.base, vec![(index, cpus)])),
+        }
+    }
+    let mut families: Vec<_> =
+        families.into_iter().map(|(_, m)| m).filter(|m| m.len() > 1).collect();
+    families.iter_mut().for_each(|members| members.sort_by_key(|(_, cpus)| *cpus));
+    families
+}
+
+/// The one number in which the loads differ, if there is one.
+fn varied(loads: &[Load]) -> Option<Parameter> {
+    let first = loads.first()?;
+    let differs =
+        |parameter: &Parameter| loads.iter().any(|l| parameter.of(l) != parameter.of(first));
+    let mut varied = Parameter::OF_LOADS.into_iter().filter(differs);
+    let (one, others) = (varied.next()?, varied.next());
+    let rest = |l: &Load| (l.keep_alive, l.request.clone(), l.rate);
+    let alike = loads.iter().all(|l| rest(l) == rest(first));
+    (alike && others.is_none()).then_some(one)
+}
+
+/// How many cores the servers have, if that is fewer than so many threads.
+#[must_use]
+pub fn beyond_cores(run: &Run, threads: usize) -> Option<usize> {
+    let cores = match run.schedule.server_cpus.len() {
+        0 => run.host.cores as usize,
+        pinned => pinned,
+    };
+    (cores > 0 && threads > cores).then_some(cores)
+}
+
+/// The ideal is a straight line through nothing and the lowest value.
+fn curve(run: &Run, parameter: Parameter, spots: &[Spot], analyses: &[Analysis]) -> Curve {
+    let measured = |&(load, server, _): &Spot| &analyses[load].servers[server];
+    // Between two of which one is a lower bound nothing is known to grow.
+    let exactly = |spot: &Spot| {
+        let rate = measured(spot).level[Measure::Rate]?;
+        (!measured(spot).generator_limited).then_some(rate.value)
+    };
+    let lowest = spots.first().and_then(|spot| Some((spot.2 as f64, exactly(spot)?)));
+    let efficiency = |before: &Spot, spot: &Spot| {
+        let grown = exactly(spot)? / exactly(before)?;
+        Some(grown / (spot.2 as f64 / before.2 as f64)).filter(|e| e.is_finite())
+    };
+    let point = |(n, spot): (usize, &Spot)| CurvePoint {
+        load: spot.0,
+        at: spot.2,
+        rate: measured(spot).level[Measure::Rate],
+        generator_limited: measured(spot).generator_limited,
+        ideal: lowest.map(|(at, rate)| rate / at * spot.2 as f64),
+        efficiency: n.checked_sub(1).and_then(|before| efficiency(&spots[before], spot)),
+        beyond_cores: match parameter {
+            Parameter::Threads => beyond_cores(run, spot.2),
+            _ => None,
+        },
+    };
+    let server = spots.first().map_or(0, |spot| spot.1);
+    Curve { server, parameter, points: spots.iter().enumerate().map(point).collect() }
+}

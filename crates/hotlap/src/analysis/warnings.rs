@@ -1,0 +1,227 @@
+//! What speaks against the figures of a run.
+
+use std::collections::BTreeMap;
+
+use hotlap_stats::{Estimate, Reading, median};
+
+use super::{Analysis, Measure, MeasuredServer, bias, is_shown};
+use crate::model::{Class, Lap, Role, Run, Violation};
+
+/// Rounds of a restart that are needed to see whether a server's cost changed in it.
+const ROUNDS_FOR_A_CHANGE: usize = 6;
+
+/// A change of cost within a restart that is reported: no machine drifts by as much.
+const CHANGED: f64 = 0.1;
+
+/// Something that a reader must know before trusting the figures. Servers and loads are indices.
+#[derive(Debug, Clone)]
+pub enum Warning {
+    /// The generator was the limit of these servers.
+    GeneratorLimited {
+        /// Under which load.
+        load: usize,
+        /// Which servers.
+        servers: Vec<usize>,
+    },
+    /// A warning about one server under one load.
+    Server {
+        /// Under which load.
+        load: usize,
+        /// Which server.
+        server: usize,
+        /// What it is.
+        warning: ServerWarning,
+    },
+    /// These servers did not become steady within the warm-up's limit, in most of their starts.
+    NeverSteady {
+        /// Which servers.
+        servers: Vec<usize>,
+    },
+    /// Something noted when these servers were started.
+    Note {
+        /// The note.
+        note: String,
+        /// Which servers.
+        servers: Vec<usize>,
+    },
+}
+
+/// What speaks against the figures of one server under one load.
+#[derive(Debug, Clone)]
+pub enum ServerWarning {
+    /// Its cost changed while it was measured, by this share.
+    CostChanged(f64),
+    /// Its responses wait for delayed acknowledgements.
+    DelayedAcknowledgements,
+    /// It cost something else in its laps than alone, by this ratio.
+    Bias(Estimate),
+    /// It sent no response in so many rounds.
+    Silent(u32),
+    /// It did not serve the rate that its load offers.
+    Behind {
+        /// Requests/s that the load offers.
+        offered: f64,
+        /// Requests/s that it served.
+        reached: f64,
+    },
+    /// Laps of it do not count.
+    LeftOut(LeftOut),
+}
+
+/// Laps that do not count.
+#[derive(Debug, Clone)]
+pub struct LeftOut {
+    /// They are main laps; else laps at a common rate, on which response times alone rest.
+    pub are_main: bool,
+    /// How many laps there are.
+    pub laps: usize,
+    /// The first failed validity check of each lap that does not count: of each kind the first, and
+    /// how many laps failed it; the most frequent first.
+    pub checks: Vec<(Violation, usize)>,
+}
+
+impl LeftOut {
+    /// How many laps do not count.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.checks.iter().map(|(_, laps)| laps).sum()
+    }
+}
+
+/// Everything that a reader must know before trusting the tables.
+#[must_use]
+pub fn warnings(run: &Run, analyses: &[Analysis]) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    for analysis in analyses {
+        let load = analysis.load;
+        warnings.extend(generator_limited(run, analysis));
+        for server in (0..run.servers.len()).filter(|&server| is_shown(run, server)) {
+            let of_server = of_server(run, analysis, server).into_iter();
+            warnings.extend(of_server.map(|warning| Warning::Server { load, server, warning }));
+        }
+    }
+    warnings.extend(never_steady(run));
+    warnings.extend(notes(run));
+    warnings
+}
+
+fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning> {
+    let measured = &analysis.servers[server];
+    let reached = measured.level[Measure::Rate].map(|rate| rate.value);
+    let behind = analysis.offered.zip(reached).filter(|_| !measured.keeps_up);
+    let left_out = |are_main| left_out(run, analysis.load, server, are_main);
+    [
+        cost_change(&measured.readings[Measure::Cost]).map(ServerWarning::CostChanged),
+        waits_for_acknowledgements(measured).then_some(ServerWarning::DelayedAcknowledgements),
+        measured.of_alone.filter(bias::is_reported).map(ServerWarning::Bias),
+        (measured.silent_rounds > 0).then_some(ServerWarning::Silent(measured.silent_rounds)),
+        behind.map(|(offered, reached)| ServerWarning::Behind { offered, reached }),
+        // Where nothing counts, the sentences of the table say why.
+        left_out(true).filter(|_| analysis.is_measured()).map(ServerWarning::LeftOut),
+        left_out(false).map(ServerWarning::LeftOut),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn generator_limited(run: &Run, analysis: &Analysis) -> Option<Warning> {
+    let is_limited = |&server: &usize| {
+        analysis.servers[server].generator_limited
+            && is_shown(run, server)
+            && run.servers[server].role != Role::Ceiling
+    };
+    let servers: Vec<usize> = (0..run.servers.len()).filter(is_limited).collect();
+    (!servers.is_empty()).then_some(Warning::GeneratorLimited { load: analysis.load, servers })
+}
+
+/// By how much the last third of the rounds of a restart costs more than the first third, in the
+/// middle of the restarts that have enough rounds, where that is worth reporting: a program that
+/// goes on compiling itself, or a leak.
+fn cost_change(costs: &[Reading]) -> Option<f64> {
+    let mut restarts = BTreeMap::<u32, Vec<f64>>::new();
+    for reading in costs {
+        restarts.entry(reading.restart).or_default().push(reading.value);
+    }
+    let change = |rounds: &Vec<f64>| {
+        let third = rounds.len() / 3;
+        let (first, last) = (median(&rounds[..third])?, median(&rounds[rounds.len() - third..])?);
+        Some(last / first - 1.0)
+    };
+    let long = restarts.values().filter(|rounds| rounds.len() >= ROUNDS_FOR_A_CHANGE);
+    let changes: Vec<f64> = long.filter_map(change).collect();
+    median(&changes).filter(|change| change.abs() >= CHANGED)
+}
+
+/// Whether nine of ten responses take at least as long as Linux delays an acknowledgement
+/// (`TCP_DELACK_MIN`, 40 ms), and hardly longer, from a server that mostly waits: Nagle's algorithm
+/// holds back the rest of a response until then (RFC 1122, sections 4.2.3.2 and 4.2.3.4).
+fn waits_for_acknowledgements(measured: &MeasuredServer) -> bool {
+    let (rate, cost) = (measured.level[Measure::Rate], measured.level[Measure::Cost]);
+    let Some((rate, cost)) = rate.zip(cost) else { return false };
+    let busy = rate.value * cost.value / 1e9;
+    let ms = |q| measured.service.answered.quantile(q) as f64 / 1e6;
+    busy < 0.5 && ms(0.1) >= 39.5 && ms(0.5) < 60.0
+}
+
+/// Laps of a server under a load that do not count, of the main laps or else of those at a common
+/// rate; `None` where all count.
+#[must_use]
+pub fn left_out(run: &Run, load: usize, server: usize, are_main: bool) -> Option<LeftOut> {
+    let own = |l: &&Lap| l.server == server && l.load == load && run.is_main(l) == are_main;
+    let laps: Vec<&Lap> = run.laps.iter().filter(own).collect();
+    let mut checks: Vec<(Violation, usize)> = Vec::new();
+    for failed in
+        laps.iter().filter_map(|lap| lap.failed.iter().find(|violation| violation.invalidates()))
+    {
+        let is_same =
+            |known: &Violation| std::mem::discriminant(known) == std::mem::discriminant(failed);
+        match checks.iter_mut().find(|(known, _)| is_same(known)) {
+            Some((_, times)) => *times += 1,
+            None => checks.push((failed.clone(), 1)),
+        }
+    }
+    checks.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
+    (!checks.is_empty()).then_some(LeftOut { are_main, laps: laps.len(), checks })
+}
+
+fn never_steady(run: &Run) -> Option<Warning> {
+    let is_unsteady = |&server: &usize| {
+        let own = run.starts.iter().filter(|s| s.server == server).flat_map(|s| &s.warmups);
+        let classes: Vec<Class> = own.map(|w| w.class).collect();
+        let never = classes.iter().filter(|c| **c == Class::NeverSteady).count();
+        // One start of many that a neighbour disturbed says nothing about the server.
+        never * 2 > classes.len() && run.servers[server].role != Role::Control
+    };
+    let servers: Vec<usize> = (0..run.servers.len()).filter(is_unsteady).collect();
+    (!servers.is_empty()).then_some(Warning::NeverSteady { servers })
+}
+
+/// What was noted at the starts, each note once.
+fn notes(run: &Run) -> Vec<Warning> {
+    let mut found: Vec<(String, Vec<usize>)> = Vec::new();
+    let servers = 0..run.servers.len();
+    for server in servers.filter(|server| run.servers[*server].role != Role::Control) {
+        for note in notes_of(run, server) {
+            match found.iter_mut().find(|(known, _)| *known == note) {
+                None => found.push((note, vec![server])),
+                Some((_, servers)) => servers.push(server),
+            }
+        }
+    }
+    found.into_iter().map(|(note, servers)| Warning::Note { note, servers }).collect()
+}
+
+/// What was noted at the starts of one server. Notes that differ in their numbers alone, as in a
+/// port that each start chooses anew, are one: the first.
+#[must_use]
+pub fn notes_of(run: &Run, server: usize) -> Vec<String> {
+    let numberless = |note: &str| note.replace(|c: char| c.is_ascii_digit(), "");
+    let mut notes: Vec<String> = Vec::new();
+    for note in run.starts.iter().filter(|s| s.server == server).flat_map(|s| &s.notes) {
+        if !notes.iter().any(|known| numberless(known) == numberless(note)) {
+            notes.push(note.clone());
+        }
+    }
+    notes
+}

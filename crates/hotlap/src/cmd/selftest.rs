@@ -1,0 +1,90 @@
+//! `hotlap selftest`: the instrument, held against servers whose true figures are known.
+//!
+//! The servers are the tool's own, the runner is the one that `run` uses: what is judged here is
+//! what measures there.
+
+pub mod arena;
+mod bare;
+pub mod claim;
+mod trials;
+
+use std::time::Duration;
+
+use anyhow::Context;
+use hotlap_servers::machine::Host;
+
+use crate::cli::SelftestArgs;
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+use crate::live::Live;
+use arena::Arena;
+use claim::{Claim, Word};
+
+/// What all but the experiment of the twins takes; that has the rest of the budget, and at least so much.
+const OTHERS: Duration = Duration::from_secs(36);
+const TWINS: Duration = Duration::from_secs(16);
+
+/// Does it. The exit code is [`Exit::Invalid`] where the instrument is off.
+///
+/// # Errors
+/// When a known server cannot be started, or the system refuses.
+pub fn run(args: &SelftestArgs, console: &Console) -> anyhow::Result<Exit> {
+    let interrupt = Interrupt::listen()?;
+    let program = std::env::current_exe().context("cannot find hotlap's own program")?;
+    let arena = Arena::new(&program)?;
+    console.note(&format!(
+        "Measuring servers whose true figures are known, for about {} s (--duration).",
+        args.duration.max(OTHERS + TWINS).as_secs()
+    ));
+    let claims = claims(args, &arena, &interrupt, console);
+    if interrupt.asked() {
+        return Ok(Exit::Interrupted);
+    }
+    let claims = claims?;
+    tell(args, &claims, console)?;
+    let is_off = claims.iter().any(|claim| claim.judge() == Word::Off);
+    Ok(if is_off { Exit::Invalid } else { Exit::Ok })
+}
+
+/// One known server after the other.
+fn claims(
+    args: &SelftestArgs,
+    arena: &Arena,
+    interrupt: &Interrupt,
+    console: &Console,
+) -> anyhow::Result<Vec<Claim>> {
+    let stop = interrupt.shared();
+    let live = Live::start(console);
+    let mut claims = Vec::new();
+    for us in [0, 100, 1_000, 10_000] {
+        live.phase(format!("always {us} µs"));
+        claims.extend(trials::fixed(arena, us, &stop)?);
+    }
+    live.phase("1 in 100 at 50 ms".to_owned());
+    claims.extend(trials::bimodal(arena, &stop)?);
+    live.phase("1 in 100 wrong".to_owned());
+    claims.extend(trials::erring(arena, &stop)?);
+    live.phase("a pause of a second".to_owned());
+    claims.extend(trials::pausing(arena, &stop)?);
+    live.phase("twins, and one that is 3 % dearer".to_owned());
+    let budget = args.duration.saturating_sub(OTHERS).max(TWINS);
+    claims.extend(trials::dearer(arena, budget, 1, &stop)?);
+    Ok(claims)
+}
+
+fn tell(args: &SelftestArgs, claims: &[Claim], console: &Console) -> anyhow::Result<()> {
+    if args.json {
+        let judged: Vec<_> = claims
+            .iter()
+            .map(|claim| serde_json::json!({ "claim": claim, "verdict": claim.judge() }))
+            .collect();
+        console.json(&judged)?;
+        return Ok(());
+    }
+    console.print(&format!("\n{}", claim::table(claims)))?;
+    for doubt in Host::describe().doubts() {
+        console.note(&format!("  Note: {}: {}", doubt.what, doubt.remedy));
+    }
+    Ok(())
+}

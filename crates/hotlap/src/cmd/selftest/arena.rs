@@ -1,0 +1,161 @@
+//! Where known servers are raced: the same track as in `run`, with servers that the tool brings
+//! along. The benchmark of the method uses it too.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use hotlap_bench::experiment::{Experiment, Place};
+use hotlap_bench::local::Setting;
+use hotlap_bench::participant::{Load, Origin, Participant, Role};
+use hotlap_load::plan::Reuse;
+use hotlap_servers::contract::{Contract, Name};
+use hotlap_servers::cores::{self, CpuAllocation};
+use hotlap_servers::launch::Launch;
+use hotlap_servers::process::Supervisor;
+use hotlap_servers::verify::Requirements;
+use hotlap_testbed::Calibrated;
+
+use crate::cmd::run::{GRACE, Logs, START_LIMIT};
+use crate::model::{self, Question, Run, State};
+
+/// How long one request may take: longer than the longest pause.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long servers may be probed at each slice length.
+const PROBE_LIMIT: Duration = Duration::from_secs(12);
+
+/// What all experiments of known servers share.
+pub struct Arena {
+    program: PathBuf,
+    /// Who runs where: the server on one core, since each of its threads would keep a count of its
+    /// own.
+    pub cores: CpuAllocation,
+    logs: Logs,
+}
+
+impl Arena {
+    /// With this program's own hidden commands, which `program` is.
+    ///
+    /// # Errors
+    /// When the cache cannot be written.
+    pub fn new(program: &Path) -> anyhow::Result<Self> {
+        let cores = cores::split_here(Some(1));
+        Ok(Self { program: program.to_owned(), cores, logs: Logs::new()? })
+    }
+
+    /// A server of known behaviour.
+    #[must_use]
+    pub fn participant(&self, name: &str, known: Calibrated, role: Role) -> Participant {
+        let program = self.program.to_string_lossy().into_owned();
+        let argv = vec![program, "__known".to_owned(), known.to_string()];
+        Participant {
+            name: name.to_owned(),
+            role,
+            start: Origin::Launch(Launch { argv, env: BTreeMap::new(), cwd: std::env::temp_dir() }),
+            contract: Contract::of(Name::Hello, None),
+            // Held to what a custom server is held to: one of them errs on purpose.
+            requirements: Requirements::Custom,
+            version: format!("hotlap {}", env!("CARGO_PKG_VERSION")),
+            counts: None,
+            cpus: None,
+        }
+    }
+
+    /// A closed loop, or half of it, over so many connections.
+    #[must_use]
+    pub fn load(&self, connections: usize) -> Load {
+        Load {
+            name: String::new(),
+            connections,
+            threads: 1,
+            reuse: Reuse::KeepAlive,
+            pipeline: 1,
+            request: 0,
+            rate: None,
+        }
+    }
+
+    /// How laps are measured, in slices of that length, or of the one that is found to be right.
+    #[must_use]
+    pub fn setting(&self, slice: Option<Duration>, warm_limit: Duration) -> Setting {
+        Setting {
+            slice,
+            probe_limit: PROBE_LIMIT,
+            timeout: TIMEOUT,
+            start_limit: START_LIMIT,
+            warm_limit,
+            grace: GRACE,
+            freeze: true,
+            counters: false,
+            cores: self.cores.clone(),
+            supervisor: Supervisor::new(&self.program, &["__supervisor"]),
+            logs: self.logs.folder().to_owned(),
+            against: BTreeMap::new(),
+        }
+    }
+
+    /// An experiment of these for so long; without paced laps, which say nothing of cost.
+    #[must_use]
+    pub fn experiment(
+        &self,
+        participants: Vec<Participant>,
+        connections: usize,
+        slice: Option<Duration>,
+        budget: Duration,
+        seed: u64,
+    ) -> Experiment {
+        Experiment {
+            participants,
+            loads: vec![self.load(connections)],
+            budget,
+            precision: None,
+            restarts: None,
+            rounds: None,
+            slice,
+            paced: false,
+            rate: None,
+            seed,
+            from: Place::default(),
+            past: hotlap_bench::experiment::Past::default(),
+        }
+    }
+
+    /// The record that such an experiment is kept in; it is not stored.
+    #[must_use]
+    pub fn record(&self, experiment: &Experiment) -> Run {
+        let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Run {
+            number: None,
+            began_ms: began.as_millis() as u64,
+            took_ms: 0,
+            state: State::UnderWay,
+            command: model::typed(),
+            hotlap: env!("CARGO_PKG_VERSION").to_owned(),
+            baseline: None,
+            suite: None,
+            question: Question::Compare,
+            about: String::new(),
+            contract: Name::Hello.to_string(),
+            seed: experiment.seed,
+            schedule: model::Schedule {
+                restarts: 0,
+                rounds: 0,
+                slice_ms: experiment.slice.map(|slice| slice.as_secs_f64() * 1e3),
+                probed: Vec::new(),
+                budget_s: experiment.budget.as_secs_f64(),
+                precision: experiment.precision,
+                server_cpus: self.cores.server.clone(),
+                generator_cpus: self.cores.generator.clone(),
+                freeze: true,
+            },
+            host: model::Host::default(),
+            loads: experiment.loads.iter().map(model::Load::from).collect(),
+            servers: experiment.participants.iter().map(model::Server::from).collect(),
+            starts: Vec::new(),
+            laps: Vec::new(),
+            absent: Vec::new(),
+            stress: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! What the instrument claims, what is true, and whether the two agree. Pure.
+
+use serde::Serialize;
+
+use crate::text::number;
+
+/// Times are right within so many microseconds, or within a hundredth, whichever is larger.
+const TIME_US: f64 = 20.0;
+const TIME_SHARE: f64 = 0.01;
+
+/// One figure of one server, as the instrument tells it and as it is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Claim {
+    /// Of which server, and how it was loaded.
+    pub server: String,
+    /// Which figure.
+    pub figure: String,
+    /// In what it is counted.
+    pub unit: Unit,
+    /// As the instrument tells it; NaN where it tells nothing.
+    pub claimed: f64,
+    /// As it is.
+    pub real: f64,
+    /// How far the two may lie apart.
+    pub tolerance: f64,
+    /// The same figure of the lap that was disturbed least. A neighbour can only lengthen a time,
+    /// so this one shows whether the instrument or the neighbour is to blame.
+    pub least: Option<f64>,
+    /// The same figure as a client finds it that has nothing of the generator, at the same rate: so
+    /// much of it is the machine's, which takes its cores away from whoever runs on them.
+    pub bare: Option<f64>,
+}
+
+/// In what a figure is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// Microseconds.
+    Us,
+    /// Times the reference.
+    Ratio,
+    /// Things.
+    Count,
+    /// A share of 1.
+    Share,
+}
+
+/// What is to be said of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Word {
+    /// Within the tolerance.
+    Right,
+    /// Beyond the tolerance, but not in the lap that was disturbed least, or not beyond what a bare
+    /// client finds: the machine was busy.
+    Disturbed,
+    /// Beyond the tolerance: the instrument is off.
+    Off,
+}
+
+impl Claim {
+    /// The claim that a time is `real_us`, within the tolerance for times.
+    #[must_use]
+    pub fn time(server: &str, figure: &str, claimed_us: f64, real_us: f64) -> Self {
+        Self {
+            server: server.to_owned(),
+            figure: figure.to_owned(),
+            unit: Unit::Us,
+            claimed: claimed_us,
+            real: real_us,
+            tolerance: TIME_US.max(real_us * TIME_SHARE),
+            least: None,
+            bare: None,
+        }
+    }
+
+    /// Whether what is claimed is true.
+    #[must_use]
+    pub fn judge(&self) -> Word {
+        if self.is_right(self.claimed) {
+            Word::Right
+        } else if self.right_at_best().is_some() || self.is_the_machines() {
+            Word::Disturbed
+        } else {
+            Word::Off
+        }
+    }
+
+    /// Whether this figure would be; what is not a number is within nothing.
+    fn is_right(&self, figure: f64) -> bool {
+        (figure - self.real).abs() <= self.tolerance
+    }
+
+    /// The figure of the lap that was disturbed least, if that one is right.
+    fn right_at_best(&self) -> Option<f64> {
+        self.least.filter(|least| self.is_right(*least))
+    }
+
+    /// Whether it is between what is true and what a bare client finds.
+    fn is_the_machines(&self) -> bool {
+        let from = self.real - self.tolerance;
+        self.bare.is_some_and(|bare| {
+            let tolerance = self.tolerance.max(bare * TIME_SHARE);
+            (from..=bare + tolerance).contains(&self.claimed)
+        })
+    }
+
+    /// What excuses a claim that was disturbed.
+    fn excuse(&self) -> String {
+        match (self.right_at_best(), self.bare) {
+            (Some(least), _) => format!("disturbed ({} at best)", self.text(least)),
+            (None, Some(bare)) => format!("disturbed (bare client {})", self.text(bare)),
+            (None, None) => "disturbed".to_owned(),
+        }
+    }
+
+    fn text(&self, value: f64) -> String {
+        match self.unit {
+            _ if value.is_nan() => "nothing".to_owned(),
+            Unit::Us if value < 100.0 => format!("{value:.1} µs"),
+            Unit::Us if value < 10_000.0 => format!("{} µs", number::grouped(value, 0)),
+            Unit::Us => format!("{} ms", number::grouped(value / 1e3, 1)),
+            Unit::Ratio => format!("{value:.4}×"),
+            Unit::Count => number::grouped(value, 0),
+            Unit::Share => format!("{:.2} %", value * 100.0),
+        }
+    }
+}
+
+/// All claims as a table, and how they were judged in one sentence.
+#[must_use]
+pub fn table(claims: &[Claim]) -> String {
+    let mut rows = vec![["", "", "claimed", "true", "allowed", ""].map(str::to_owned)];
+    let mut last = "";
+    for claim in claims {
+        let server = if claim.server == last { "" } else { &claim.server };
+        last = &claim.server;
+        let word = match claim.judge() {
+            Word::Right => "right".to_owned(),
+            Word::Disturbed => claim.excuse(),
+            Word::Off => "OFF".to_owned(),
+        };
+        rows.push([
+            server.to_owned(),
+            claim.figure.clone(),
+            claim.text(claim.claimed),
+            claim.text(claim.real),
+            format!("± {}", claim.text(claim.tolerance)),
+            word,
+        ]);
+    }
+    let width = |column: usize| rows.iter().map(|r| r[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let mut line = String::from(" ");
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths[column];
+            line += &match column {
+                0 | 1 | 5 => format!(" {cell:<width$} "),
+                _ => format!(" {cell:>width$} "),
+            };
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text.push('\n');
+    text + &format!("  {}\n", sentence(claims))
+}
+
+fn sentence(claims: &[Claim]) -> String {
+    let count = |word| claims.iter().filter(|c| c.judge() == word).count();
+    let all = claims.len();
+    match (count(Word::Off), count(Word::Disturbed)) {
+        (0, 0) => format!("All {all} claims are right."),
+        (0, disturbed) => format!(
+            "{disturbed} of {all} claims were disturbed by something else on these cores: in the \
+             quietest lap they\n  were right, or a bare client finds the same."
+        ),
+        (off, _) => format!(
+            "{off} of {all} claims are off: do not rely on such figures here before you know why."
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claims() -> Vec<Claim> {
+        let hundred = Claim::time("fixed:100", "p50", 113.4, 118.0);
+        vec![
+            hundred.clone(),
+            Claim { figure: "p99".to_owned(), claimed: 431.0, least: Some(121.0), ..hundred },
+            Claim::time("fixed:10000", "p99", 10_118.0, 10_018.0),
+            Claim {
+                server: "erring:100".to_owned(),
+                figure: "wrong answers".to_owned(),
+                unit: Unit::Count,
+                claimed: 1_234.0,
+                real: 1_234.0,
+                tolerance: 2.0,
+                least: None,
+                bare: None,
+            },
+        ]
+    }
+
+    #[test]
+    fn a_time_is_right_within_20_us_or_a_hundredth() {
+        let right = |claimed, real| Claim::time("", "", claimed, real).judge() == Word::Right;
+        assert!(right(120.0, 100.0) && !right(120.1, 100.0));
+        assert!(right(9_900.0, 10_000.0) && !right(9_899.0, 10_000.0));
+    }
+
+    #[test]
+    fn nothing_claimed_is_off() {
+        assert_eq!(Claim::time("", "", f64::NAN, 100.0).judge(), Word::Off);
+    }
+
+    #[test]
+    fn only_the_quietest_lap_excuses_and_only_if_it_is_right() {
+        let claim = |least| Claim { least, ..Claim::time("", "", 500.0, 100.0) };
+        assert_eq!(claim(Some(110.0)).judge(), Word::Disturbed);
+        assert_eq!(claim(Some(130.0)).judge(), Word::Off);
+        assert_eq!(claim(None).judge(), Word::Off);
+    }
+
+    /// On a machine whose host took the cores away, p99 was off however right the instrument was.
+    #[test]
+    fn what_a_bare_client_finds_too_is_the_machines() {
+        let claim = |claimed, bare| {
+            let least = Some(claimed);
+            Claim { least, bare: Some(bare), ..Claim::time("", "", claimed, 100.0) }
+        };
+        assert_eq!(claim(170.0, 160.0).judge(), Word::Disturbed);
+        assert_eq!(claim(170.0, 160.0).excuse(), "disturbed (bare client 160 µs)");
+        assert_eq!(claim(190.0, 160.0).judge(), Word::Off);
+        assert_eq!(claim(70.0, 160.0).judge(), Word::Off);
+        assert_eq!(claim(f64::NAN, 160.0).judge(), Word::Off);
+    }
+
+    #[test]
+    fn the_table_sets_claimed_against_true() {
+        insta::assert_snapshot!(table(&claims()), @r"
+                                    claimed     true    allowed
+        fixed:100    p50             113 µs   118 µs  ± 20.0 µs  right
+                     p99             431 µs   118 µs  ± 20.0 µs  disturbed (121 µs at best)
+        fixed:10000  p99            10.1 ms  10.0 ms   ± 100 µs  right
+        erring:100   wrong answers    1,234    1,234        ± 2  right
+
+        1 of 4 claims were disturbed by something else on these cores: in the quietest lap they
+        were right, or a bare client finds the same.
+        ");
+        let alone = table(&claims()[..1]);
+        assert!(alone.ends_with("\n  All 1 claims are right.\n"), "{alone}");
+    }
+
+    #[test]
+    fn one_claim_that_is_off_is_told() {
+        let off = Claim::time("fixed:0", "p50", 90.0, 10.0);
+        assert_eq!(
+            sentence(&[off]),
+            "1 of 1 claims are off: do not rely on such figures here before you know why."
+        );
+    }
+}

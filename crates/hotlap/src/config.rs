@@ -1,0 +1,218 @@
+//! The user's defaults, from a file: `~/.config/hotlap/config.toml`.
+//!
+//! Command line and suite take precedence over it. It has few keys, all of them about the user or
+//! the machine and not about a measurement: colours, the store, the usual budget and load, how many
+//! cores the server gets. What a run takes from the file is recorded as if it had been typed, so
+//! that the command in its report repeats the run anywhere.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::{Deserialize, Deserializer};
+
+use crate::cli::{Cli, Command, RunArgs, StoreArgs, When};
+use crate::exit::usage;
+use crate::{paths, quantity};
+
+/// The keys of the file: each is the long option of that name, without its dashes.
+#[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Config {
+    /// When to use colours.
+    pub color: Option<When>,
+    /// Where runs are stored; relative to the folder of the file.
+    pub store: Option<PathBuf>,
+    /// The time for a run without a suite.
+    #[serde(default, deserialize_with = "span")]
+    pub duration: Option<String>,
+    /// The precision at which a run ends before that.
+    #[serde(default, deserialize_with = "share")]
+    pub precision: Option<String>,
+    /// How many cores the server gets.
+    pub server_cpus: Option<usize>,
+    /// The number of connections.
+    pub connections: Option<usize>,
+    /// Headers whose values are redacted, besides the usual ones.
+    #[serde(default)]
+    pub redact: Vec<String>,
+}
+
+impl Config {
+    /// Reads the file, unless the command line says `--no-config`, and fills in what was not typed.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a key or a value is invalid: with its line.
+    pub fn fill(cli: &mut Cli) -> anyhow::Result<()> {
+        let inner =
+            matches!(cli.command, Command::Supervisor(_) | Command::Ceiling(_) | Command::Known(_));
+        if cli.no_config || inner {
+            return Ok(());
+        }
+        Self::find()?.apply(cli);
+        Ok(())
+    }
+
+    /// The file that `HOTLAP_CONFIG` names, which must exist, or the usual one, which need not.
+    fn find() -> anyhow::Result<Self> {
+        let named = paths::from_env("HOTLAP_CONFIG");
+        let Some(path) = named.clone().or_else(paths::config) else {
+            return Ok(Self::default());
+        };
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Self::read(&text, &path),
+            Err(e) if named.is_none() && e.kind() == std::io::ErrorKind::NotFound => {
+                Ok(Self::default())
+            }
+            Err(e) => Err(e).with_context(|| {
+                format!("cannot read {} (--no-config goes without it)", path.display())
+            }),
+        }
+    }
+
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// A key is unknown or a value invalid: with file and line.
+    pub fn read(text: &str, path: &Path) -> anyhow::Result<Self> {
+        let mut config: Self = match toml::from_str(text) {
+            Ok(config) => config,
+            Err(error) => {
+                let before = error.span().map_or("", |span| text.get(..span.start).unwrap_or(""));
+                let line = before.matches('\n').count() + 1;
+                let what = error.message().replace('\n', " ");
+                return usage(format!("{}:{line}: {what}", path.display()));
+            }
+        };
+        if config.server_cpus == Some(0) || config.connections == Some(0) {
+            return usage(format!(
+                "{}: server-cpus and connections are at least 1",
+                path.display()
+            ));
+        }
+        let folder = path.parent().unwrap_or(Path::new(""));
+        config.store = config.store.map(|store| folder.join(store));
+        Ok(config)
+    }
+
+    /// Fills in what was not typed.
+    pub fn apply(&self, cli: &mut Cli) {
+        cli.color = cli.color.or(self.color);
+        cli.redact.extend(self.redact.iter().cloned());
+        match &mut cli.command {
+            Command::Run(args) => self.apply_to_run(args),
+            Command::Report(args) => self.keep(&mut args.store),
+            Command::Compare(args) => self.keep(&mut args.store),
+            Command::History(args) => self.keep(&mut args.store),
+            _ => {}
+        }
+    }
+
+    fn keep(&self, args: &mut StoreArgs) {
+        if args.store.is_none() {
+            args.store.clone_from(&self.store);
+        }
+    }
+
+    fn apply_to_run(&self, args: &mut RunArgs) {
+        if !args.no_store {
+            self.keep(&mut args.store);
+        }
+        if args.suite.is_some() || args.servers.is_empty() {
+            return;
+        }
+        let mut filled = Vec::new();
+        let mut fill = |option: &str, value: &dyn Display| {
+            filled.extend([format!("--{option}"), value.to_string()]);
+        };
+        let schedule = &mut args.schedule;
+        if let (None, Some(text)) = (schedule.duration, self.duration.as_deref()) {
+            schedule.duration = quantity::span(text).ok();
+            fill("duration", &text);
+        }
+        if let (None, Some(text)) = (schedule.precision, self.precision.as_deref()) {
+            schedule.precision = quantity::share(text).ok();
+            fill("precision", &text);
+        }
+        if let (None, Some(cpus)) = (schedule.server_cpus, self.server_cpus) {
+            schedule.server_cpus = Some(cpus);
+            fill("server-cpus", &cpus);
+        }
+        if let (None, Some(connections)) = (args.shape.connections, self.connections) {
+            args.shape.connections = Some(connections);
+            fill("connections", &connections);
+        }
+        args.from_config = filled;
+    }
+}
+
+fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    checked(from, |text| quantity::span(text).map(drop))
+}
+
+fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    checked(from, |text| quantity::share(text).map(drop))
+}
+
+/// Checks a text by the rules of the command line, and keeps it as it is written.
+fn checked<'de, D: Deserializer<'de>>(
+    from: D,
+    check: fn(&str) -> Result<(), String>,
+) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(from)?;
+    check(&text).map_err(serde::de::Error::custom)?;
+    Ok(Some(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli;
+
+    fn read(text: &str) -> Result<Config, String> {
+        Config::read(text, Path::new("/home/me/config.toml")).map_err(|e| e.to_string())
+    }
+
+    fn filled(line: &str) -> (Cli, String) {
+        let config = read("color = 'never'\nstore = 'runs.db'\nduration = '20s'\nconnections = 32");
+        let mut cli = cli::typed(line);
+        config.unwrap().apply(&mut cli);
+        let words = match &cli.command {
+            Command::Run(args) => args.from_config.join(" "),
+            _ => String::new(),
+        };
+        (cli, words)
+    }
+
+    #[test]
+    fn what_is_typed_wins_and_the_rest_is_recorded() {
+        let (cli, words) = filled("hotlap --color always run go/net-http --duration 5s");
+        assert_eq!((cli.color, words.as_str()), (Some(When::Always), "--connections 32"));
+        let Command::Run(args) = cli.command else { panic!("not a run") };
+        assert_eq!(args.schedule.duration, Some(std::time::Duration::from_secs(5)));
+        assert_eq!(args.shape.connections, Some(32));
+        assert_eq!(args.store.store, Some(PathBuf::from("/home/me/runs.db")));
+        assert_eq!(filled("hotlap run go/net-http").1, "--duration 20s --connections 32");
+    }
+
+    #[test]
+    fn a_suite_says_itself_how_it_is_run() {
+        for line in ["hotlap run", "hotlap run --suite app-servers"] {
+            let (cli, words) = filled(line);
+            let Command::Run(args) = cli.command else { panic!("not a run") };
+            assert_eq!((args.schedule.duration, args.shape.connections), (None, None));
+            assert_eq!((words.as_str(), args.store.store.is_some()), ("", true));
+        }
+    }
+
+    #[test]
+    fn a_wrong_key_or_value_is_told_with_its_line() {
+        let unknown = read("duration = '20s'\ncolour = 'never'\n").unwrap_err();
+        assert!(unknown.starts_with("/home/me/config.toml:2: unknown field `colour`"), "{unknown}");
+        let wrong = read("\n\nduration = 'soon'\n").unwrap_err();
+        assert!(wrong.contains("config.toml:3: `soon` is no unit of time"), "{wrong}");
+        assert!(read("server-cpus = -1").unwrap_err().contains("config.toml:1: "));
+        assert!(read("connections = 0").unwrap_err().contains("at least 1"));
+        assert_eq!(read(""), Ok(Config::default()));
+    }
+}

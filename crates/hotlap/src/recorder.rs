@@ -1,0 +1,319 @@
+//! Makes a [`Run`] of the events of an experiment: each becomes a part of the model, goes to the store at
+//! once and to the live view, and exports are rewritten from time to time.
+//!
+//! A failure here (a full disk) is reported once and never ends an experiment: its table is printed all
+//! the same. A store that fails on the way is opened afresh and given the whole run, at once and,
+//! if that fails, at the end; where it cannot be used again, the run goes to a file of its own.
+
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use hotlap_bench::experiment::{Event, Experiment, Over};
+use hotlap_bench::runner::Runner;
+use hotlap_bench::schedule;
+
+use crate::console::Console;
+use crate::export::Exports;
+use crate::live::{Live, Seen};
+use crate::model::{Lap, Role, Run, Server, ServerFailure, Start, State, Subject, Warmup};
+use crate::redact;
+use crate::report::Report;
+use crate::store::{Store, StoreError};
+
+/// How often exports are rewritten while an experiment is under way: each rewriting is work between laps.
+const REWRITE: Duration = Duration::from_secs(5);
+
+/// The recorder of one run.
+pub struct Recorder<'a> {
+    run: Run,
+    store: Option<Store>,
+    exports: &'a mut Exports,
+    live: Live,
+    rewritten: Instant,
+    rewriting_failed: bool,
+    /// The store that failed, while nothing is stored.
+    failed: Option<PathBuf>,
+    /// What was said of servers that did not stop as they should have, without its numbers.
+    told: Vec<(usize, String)>,
+}
+
+/// What is left when an experiment is over.
+#[derive(Debug)]
+pub struct Kept {
+    /// The record of the run.
+    pub run: Run,
+    /// Why it is over.
+    pub over: Over,
+    /// Whether the store failed on the way, and has not got the run.
+    pub store_failed: bool,
+    /// The store of its own that the run is in, where the one that it was meant for failed.
+    pub rescued: Option<PathBuf>,
+}
+
+impl<'a> Recorder<'a> {
+    /// Begins a record; stores it if there is a store.
+    ///
+    /// # Errors
+    /// When the store refuses: nothing is measured yet, so nothing is lost.
+    pub fn new(
+        mut run: Run,
+        mut store: Option<Store>,
+        exports: &'a mut Exports,
+        console: &'a Console,
+    ) -> Result<Self, StoreError> {
+        let shown = |server: &Server| match server.role {
+            Role::Control => String::new(),
+            Role::Plain | Role::Reference | Role::Ceiling => server.name.clone(),
+        };
+        let names = run.servers.iter().map(shown).collect();
+        if let Some(open) = store.take() {
+            store = Some(begun(open, &mut run)?);
+        }
+        Ok(Self {
+            run,
+            store,
+            exports,
+            live: Live::experiment(console, names),
+            rewritten: Instant::now(),
+            rewriting_failed: false,
+            failed: None,
+            told: Vec::new(),
+        })
+    }
+
+    /// Runs the experiment to its end.
+    pub fn keep(mut self, experiment: &Experiment, runner: &mut dyn Runner) -> Kept {
+        let over = self.experiment(experiment, runner);
+        self.end(over, experiment.past.spent + runner.elapsed())
+    }
+
+    /// Runs the experiment, and leaves the record open for what follows it.
+    pub fn experiment(&mut self, experiment: &Experiment, runner: &mut dyn Runner) -> Over {
+        let over = schedule::run(experiment, runner, &mut |event| self.watch(&event));
+        self.run.schedule.restarts = self.run.laps.iter().map(|l| l.restart + 1).max().unwrap_or(0);
+        self.live.clear();
+        over
+    }
+
+    /// What is recorded by now.
+    #[must_use]
+    pub fn so_far(&self) -> &Run {
+        &self.run
+    }
+
+    /// Records what became of a server under stress so far.
+    pub fn stressed(&mut self, subject: Subject) {
+        let stress = &self.run.stress;
+        let known = stress.iter().position(|s| s.name == subject.name);
+        let sequence = known.unwrap_or(stress.len());
+        let subject = redact::record(subject);
+        match self.run.stress.get_mut(sequence) {
+            Some(place) => place.clone_from(&subject),
+            None => self.run.stress.push(subject.clone()),
+        }
+        self.stored(|store, number| store.stress(number, sequence, &subject));
+        self.rewrite();
+    }
+
+    /// Ends the record of a run that an error of hotlap itself ends; what was measured is kept.
+    pub fn fail(mut self, took: Duration) {
+        self.run.state = State::Failed;
+        let took_ms = took.as_millis() as u64;
+        self.stored(|store, number| store.end(number, State::Failed, took_ms));
+        self.live.clear();
+    }
+
+    /// Ends the record.
+    #[must_use]
+    pub fn end(mut self, over: Over, took: Duration) -> Kept {
+        self.run.took_ms = took.as_millis() as u64;
+        self.run.state = match over {
+            Over::Interrupted => State::Interrupted,
+            // A stress alone has no laps.
+            _ if self.run.laps.is_empty() || self.run.has_valid_laps() => State::Finished,
+            Over::Precise | Over::Budget | Over::Done | Over::Nobody => State::Invalid,
+        };
+        let (state, took_ms) = (self.run.state, self.run.took_ms);
+        self.stored(|store, number| store.end(number, state, took_ms));
+        self.live.clear();
+        let (mut store_failed, mut rescued) = (false, None);
+        if let Some(store) = self.failed.take() {
+            store_failed = saved(&store, &mut self.run).is_err();
+            if store_failed {
+                rescued = self.rescue(&store);
+            }
+        }
+        Kept { run: self.run, over, store_failed, rescued }
+    }
+
+    fn watch(&mut self, event: &Event) {
+        let name = |run: &Run, i: usize| run.servers[i].name.clone();
+        match *event {
+            Event::Restart { restart } => self.live.restart(restart),
+            Event::Starting { participant } => {
+                self.live.phase(format!("starting {}", name(&self.run, participant)));
+            }
+            Event::Verifying => self.live.phase("checking their answers".to_owned()),
+            Event::Started { participant, restart, ready } => {
+                let start = Start::new(participant, restart, ready);
+                self.run.starts.push(start.clone());
+                self.stored(|store, number| store.start(number, &start));
+            }
+            Event::Warming { participant, .. } => {
+                self.live.phase(format!("warming up {}", name(&self.run, participant)));
+            }
+            Event::Warmed { participant, load, restart, warmup } => {
+                self.warmed(participant, restart, Warmup::new(load, warmup));
+            }
+            Event::Probing { participant, .. } => {
+                self.live
+                    .phase(format!("settling the slice length: {}", name(&self.run, participant)));
+            }
+            Event::Sliced { slice, ref probed } => {
+                self.run.schedule.slice_ms = Some(slice.as_secs_f64() * 1e3);
+                // A resumed run has a length already, and probes nothing.
+                self.run.schedule.probed.extend(probed);
+                let schedule = self.run.schedule.clone();
+                self.stored(|store, number| store.schedule(number, &schedule));
+            }
+            Event::Lapping { participant, .. } => {
+                self.live.running(participant);
+                self.live.phase(format!("a lap of {}", name(&self.run, participant)));
+            }
+            Event::Lap(lap) => {
+                let lap = Lap::from(lap);
+                if lap.counts() && lap.load == 0 {
+                    self.live.lap(seen(&lap));
+                }
+                let sequence = self.run.laps.len();
+                self.run.laps.push(lap.clone());
+                self.stored(|store, number| store.lap(number, sequence, &lap));
+            }
+            Event::Round { left, .. } => {
+                self.live.left(left);
+                self.rewrite();
+            }
+            Event::ServerFailure { participant, why } => {
+                let failure: ServerFailure = redact::record(why.clone());
+                self.run.servers[participant].failure = Some(failure.clone());
+                self.stored(|store, number| store.retire(number, participant, &failure));
+                self.live.say(&format!("{} is out: {why}", name(&self.run, participant)));
+            }
+            Event::Unclean { participant, ref what } => {
+                // It ends the same way in every restart: once is enough.
+                let told = (participant, what.replace(|c: char| c.is_ascii_digit(), ""));
+                if !self.told.contains(&told) {
+                    self.live.say(&format!("{}: {what}", name(&self.run, participant)));
+                    self.told.push(told);
+                }
+            }
+        }
+    }
+
+    fn warmed(&mut self, server: usize, restart: u32, warmup: Warmup) {
+        let mut starts = self.run.starts.iter_mut().rev();
+        let Some(start) = starts.find(|s| s.server == server && s.restart == restart) else {
+            return;
+        };
+        start.warmups.push(warmup);
+        let start = start.clone();
+        self.stored(|store, number| store.start(number, &start));
+    }
+
+    /// Stores what is new, which is in the run already.
+    fn stored(&mut self, act: impl FnOnce(&mut Store, u64) -> Result<(), StoreError>) {
+        let (Some(store), Some(number)) = (self.store.as_mut(), self.run.number) else { return };
+        let path = store.path().to_owned();
+        let error = match store.is_gone() {
+            true => format!("the store {} was removed or replaced", path.display()),
+            false => match act(store, number) {
+                Ok(()) => return,
+                Err(error) => error.to_string(),
+            },
+        };
+        // The old connection goes first: its locks would be in the way of the new one.
+        self.store = None;
+        match saved(&path, &mut self.run) {
+            Ok(store) => {
+                self.live
+                    .say(&format!("Warning: {error}. It was opened again, and nothing is lost."));
+                self.store = Some(store);
+            }
+            Err(_) => {
+                self.live.say(&format!(
+                    "Warning: {error}. The run goes on, and is kept in memory until it ends."
+                ));
+                self.failed = Some(path);
+            }
+        }
+    }
+
+    /// Puts a run whose store failed into a store of its own: in the same folder, in the current
+    /// one, or in the one for temporary files, whichever takes it first.
+    fn rescue(&mut self, store: &Path) -> Option<PathBuf> {
+        let name = format!("hotlap-run-{}-{}.db", self.run.began_ms, std::process::id());
+        let beside = store.parent().unwrap_or(Path::new("")).to_owned();
+        for folder in [beside, PathBuf::new(), std::env::temp_dir()] {
+            let path = folder.join(&name);
+            // Nobody else's file, and nothing that a link in a shared folder points to.
+            let fresh = OpenOptions::new().write(true).create_new(true).open(&path);
+            if fresh.is_ok() && saved(&path, &mut self.run).is_ok() {
+                return Some(path);
+            }
+            if fresh.is_ok() {
+                let _ = std::fs::remove_file(&path);
+            }
+        }
+        None
+    }
+
+    fn rewrite(&mut self) {
+        if self.exports.is_empty() || self.rewritten.elapsed() < REWRITE {
+            return;
+        }
+        // Said once: it is tried again, and reported again, at the end.
+        if let Err(error) = self.exports.rewrite(&Report::of(&self.run))
+            && !std::mem::replace(&mut self.rewriting_failed, true)
+        {
+            self.live.say(&format!("Warning: {error:#}"));
+        }
+        self.rewritten = Instant::now();
+    }
+}
+
+/// Begins a run in a store, or goes on with one that has a number. A store that was removed since
+/// it was opened is made again.
+fn begun(mut store: Store, run: &mut Run) -> Result<Store, StoreError> {
+    if store.is_gone() {
+        let path = store.path().to_owned();
+        // Its locks would be in the way of the new one.
+        drop(store);
+        return saved(&path, run);
+    }
+    match run.number {
+        Some(number) => store.reopen(number)?,
+        None => run.number = Some(store.begin(run)?),
+    }
+    Ok(store)
+}
+
+/// Opens a store and puts the whole run into it, under the number that it then has.
+fn saved(path: &Path, run: &mut Run) -> Result<Store, StoreError> {
+    let mut store = Store::open(path)?;
+    run.number = Some(store.save(run)?);
+    Ok(store)
+}
+
+/// What a lap says to the one who looks on.
+fn seen(lap: &Lap) -> Seen {
+    Seen {
+        server: lap.server,
+        restart: lap.restart,
+        round: lap.round,
+        requests_per_s: lap.requests_per_s(),
+        cost_ns: lap.cost_ns(),
+        busy: lap.generator.1,
+        late_ns: lap.rate.map(|_| lap.lag.quantile(0.99)),
+    }
+}

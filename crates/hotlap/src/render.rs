@@ -1,0 +1,47 @@
+//! Renderers: each lays out a finished report in one format. They see words and figures only, and
+//! compute nothing.
+
+mod bench;
+pub mod csv;
+mod html;
+mod json;
+mod junit;
+pub mod markdown;
+pub mod terminal;
+
+use crate::report::Report;
+
+pub use json::json;
+
+/// The formats in which a report is exported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Every figure and every lap.
+    Json,
+    /// The table and the sentences.
+    Markdown,
+    /// One line a server.
+    Csv,
+    /// One page.
+    Html,
+    /// Tests that passed and failed.
+    Junit,
+    /// What github-action-benchmark reads.
+    Github,
+    /// What Bencher reads.
+    Bencher,
+}
+
+/// The report in one format.
+#[must_use]
+pub fn render(report: &Report, format: Format) -> String {
+    match format {
+        Format::Json => json(report),
+        Format::Markdown => markdown::render(report),
+        Format::Csv => csv::render(report),
+        Format::Html => html::render(report),
+        Format::Junit => junit::render(report),
+        Format::Github => bench::github(report),
+        Format::Bencher => bench::bencher(report),
+    }
+}

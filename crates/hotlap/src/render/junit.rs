@@ -1,0 +1,144 @@
+//! The report as JUnit XML, which every CI shows as a list of tests: one case a server and load.
+
+use crate::report::{Failed, LoadResults, Measure, Report, Role, Row};
+use crate::text::visible_lines;
+
+/// Before the suite's last line.
+const INDENT: &str = "  ";
+
+/// The report as JUnit XML: a server that failed is a failure, one without a figure is an error,
+/// one that breaks a rule of `--fail-if` is a failure, and one whose comparison with the reference
+/// is inconclusive is skipped.
+#[must_use]
+pub fn render(report: &Report) -> String {
+    let mut cases: Vec<String> = Vec::new();
+    let (mut failures, mut errors, mut skipped) = (0, 0, 0);
+    // One that is out has results under no load.
+    let names = |failed: &Failed| match report.tables.len() {
+        0 => vec![failed.name.clone()],
+        _ => report.tables.iter().map(|table| name(table, &failed.name)).collect(),
+    };
+    let cases_of = |failed| names(failed).into_iter().map(move |name| (failed, name));
+    for (failed, name) in report.failed.iter().flat_map(cases_of) {
+        failures += 1;
+        let text = format!(
+            "{}\n{}\n{}",
+            failed.command,
+            failed.why.log_tail.join("\n"),
+            failed.why.remedy
+        );
+        let message = format!("{}: {}", failed.why.phase, failed.why.cause);
+        cases.push(case(&name, "", &fault("failure", &message, &text)));
+    }
+    for (table, row) in report.tables.iter().flat_map(|t| t.rows.iter().map(move |r| (t, r))) {
+        if row.role == Role::Ceiling {
+            continue;
+        }
+        let own = report.broken.iter().filter(|b| b.server == row.name && b.load == table.load);
+        let broken: Vec<&str> = own.map(|b| b.sentence.as_str()).collect();
+        let fault = match () {
+            () if !broken.is_empty() => {
+                failures += 1;
+                fault("failure", broken[0], &broken.join("\n"))
+            }
+            () if row.wrong_responses > 0 => {
+                failures += 1;
+                let message = format!("{} wrong responses", row.wrong_responses);
+                fault("failure", &message, &row.laps_left_out)
+            }
+            () if row.requests_per_s.is_none() => {
+                errors += 1;
+                fault("error", "no lap counts", &row.laps_left_out)
+            }
+            () => undecided(row).map_or_else(String::new, |why| {
+                skipped += 1;
+                fault("skipped", why, &table.sentences.join("\n"))
+            }),
+        };
+        cases.push(case(&name(table, &row.name), &said(row), &fault));
+    }
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"hotlap\" \
+         tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\" \
+         time=\"{}\" timestamp=\"{}\">\n{}\
+         {INDENT}</testsuite>\n</testsuites>\n",
+        cases.len(),
+        report.run.took_s.unwrap_or(0.0),
+        report.run.began.trim_end_matches('Z'),
+        cases.concat()
+    )
+}
+
+/// Why a server's comparison with the reference is inconclusive; `None` where it has a verdict in
+/// CPU time per request or in requests/s.
+fn undecided(row: &Row) -> Option<&str> {
+    let against = row.against.as_ref()?;
+    let both = [Measure::Cost, Measure::Rate].map(|measure| &against.measures[measure]);
+    let mut known = both.into_iter().filter(|found| found.ratio.is_some());
+    let first = known.next()?.inconclusive()?;
+    known.all(|found| found.inconclusive().is_some()).then_some(first)
+}
+
+/// A server under a load: one case each.
+fn name(table: &LoadResults, server: &str) -> String {
+    match table.title.is_empty() {
+        true => server.to_owned(),
+        false => format!("{server} ({})", table.title),
+    }
+}
+
+fn case(name: &str, said: &str, fault: &str) -> String {
+    let out = match said.is_empty() {
+        true => String::new(),
+        false => format!("      <system-out>{}</system-out>\n", escape(said)),
+    };
+    format!(
+        "    <testcase classname=\"hotlap\" name=\"{}\">\n{fault}{out}    </testcase>\n",
+        escape(name)
+    )
+}
+
+fn fault(kind: &str, message: &str, text: &str) -> String {
+    format!("      <{kind} message=\"{}\">{}</{kind}>\n", escape(message), escape(text))
+}
+
+/// The figures of a row in one line.
+fn said(row: &Row) -> String {
+    let figures = [
+        ("requests/s", &row.requests_per_s),
+        ("CPU µs/request", &row.cpu_us),
+        ("p50", &row.service.p50),
+        ("p99", &row.service.p99),
+        ("memory", &row.rss_mb),
+    ];
+    let known =
+        figures.iter().filter_map(|(what, f)| Some(format!("{what} {}", f.as_ref()?.full())));
+    known.collect::<Vec<_>>().join(", ")
+}
+
+/// Text that cannot leave its element. Hidden characters, most of which XML 1.0 has no way to
+/// write (section 2.2), are shown as escapes.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in visible_lines(text).chars() {
+        match c {
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '&' => out += "&amp;",
+            '"' => out += "&quot;",
+            '\u{fffe}' | '\u{ffff}' => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_leave_its_attribute() {
+        assert_eq!(escape("a\"<script>&\u{1b}[1m"), "a&quot;&lt;script&gt;&amp;\\x1b[1m");
+    }
+}

@@ -1,0 +1,114 @@
+//! A server compared with the reference: ratios, and verdicts in words.
+
+use hotlap_stats::{Inconclusive, Verdict};
+use serde::Serialize;
+
+use super::figure::{Figure, ratio};
+use crate::analysis::{Analysis, Limited, Measure, PerMeasure, ServerComparison};
+use crate::model::Run;
+
+/// The verdict that a server's requests/s are less than the other's.
+const SLOWER: &str = "slower";
+
+/// The verdict that a server's CPU time per request is more than the other's.
+const DEARER: &str = "dearer";
+
+/// The verdict that a server's service time is more than the other's.
+const LONGER: &str = "longer";
+
+/// The verdict that a server's memory is more than the other's.
+const MORE: &str = "more";
+
+/// In place of a verdict on requests/s, where both servers serve the rate that the load offers.
+const KEEP_UP: &str = "both serve the rate that is offered";
+
+/// What a verdict begins with where the data do not permit one; the reason follows.
+const INCONCLUSIVE: &str = "inconclusive";
+
+/// A server against the reference.
+#[derive(Debug, Clone, Serialize)]
+pub struct AgainstReference {
+    /// Name of the reference.
+    pub reference: String,
+    /// What each measure says.
+    #[serde(flatten)]
+    pub measures: PerMeasure<MeasureVerdict>,
+}
+
+/// What one measure says of a server and another.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MeasureVerdict {
+    /// The server's figure over the other's; `null` where it is not known.
+    pub ratio: Option<Figure>,
+    /// `faster`, `slower`, `no difference that could be measured`, or `inconclusive: ` and why. CPU
+    /// time is `cheaper` or `dearer`, latency `shorter` or `longer`, memory `less` or `more`.
+    pub verdict: String,
+}
+
+impl AgainstReference {
+    /// A server that was compared with the reference.
+    pub(super) fn of(run: &Run, analysis: &Analysis, found: &ServerComparison) -> Option<Self> {
+        let is_offered = analysis.offered.is_some();
+        Some(Self {
+            reference: run.servers[analysis.reference?].name.clone(),
+            measures: PerMeasure::of(|measure| MeasureVerdict::of(found, measure, is_offered)),
+        })
+    }
+}
+
+impl MeasureVerdict {
+    /// What a measure says, given whether the load offers a rate.
+    pub(super) fn of(against: &ServerComparison, measure: Measure, is_offered: bool) -> Self {
+        let found = against.found[measure];
+        let keep_up = is_offered && matches!(against.limited, Some(Limited::Both));
+        let verdict = match measure {
+            Measure::Rate if keep_up => KEEP_UP,
+            _ => words(measure, found.map(|(_, verdict)| verdict)),
+        };
+        Self { ratio: found.map(|(effect, _)| ratio(&effect.ratio)), verdict: verdict.to_owned() }
+    }
+
+    /// Whether the verdict is that the server is worse than the other.
+    #[must_use]
+    pub fn is_worse(&self) -> bool {
+        [SLOWER, DEARER, LONGER, MORE].contains(&self.verdict.as_str())
+    }
+
+    /// Whether both servers serve the rate that the load offers, so that their requests/s say
+    /// nothing.
+    #[must_use]
+    pub fn both_keep_up(&self) -> bool {
+        self.verdict == KEEP_UP
+    }
+
+    /// Why the comparison is inconclusive, as `inconclusive: …`; `None` where it is not.
+    #[must_use]
+    pub fn inconclusive(&self) -> Option<&str> {
+        Some(self.verdict.as_str()).filter(|verdict| verdict.starts_with(INCONCLUSIVE))
+    }
+}
+
+/// A verdict in the word of its measure.
+fn words(measure: Measure, found: Option<Verdict>) -> &'static str {
+    let (better, worse) = match measure {
+        Measure::Rate => ("faster", SLOWER),
+        Measure::Cost => ("cheaper", DEARER),
+        Measure::P50 | Measure::P99 => ("shorter", LONGER),
+        Measure::Memory => ("less", MORE),
+    };
+    match found {
+        None => "not to be told",
+        Some(Verdict::Inconclusive(Inconclusive::TooFewRestarts)) => {
+            "inconclusive: fewer than three restarts"
+        }
+        Some(Verdict::Inconclusive(Inconclusive::NoiseUnknown)) => {
+            "inconclusive: the noise floor is unknown"
+        }
+        Some(Verdict::Inconclusive(Inconclusive::ControlDiffers)) => {
+            "inconclusive: the A/A control differs from the reference"
+        }
+        Some(Verdict::NoDifference) => "no difference that could be measured",
+        Some(Verdict::Better) => better,
+        Some(Verdict::Worse) => worse,
+    }
+}

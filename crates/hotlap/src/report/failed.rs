@@ -1,0 +1,41 @@
+//! Servers that failed.
+
+use serde::Serialize;
+
+use super::PublishedView;
+use crate::analysis::Analysis;
+use crate::model::{Role, Run, ServerFailure};
+
+/// A server that failed.
+#[derive(Debug, Clone, Serialize)]
+pub struct Failed {
+    /// What tables call it.
+    pub name: String,
+    /// How it was started.
+    pub command: String,
+    /// In which phase, what happened, the last lines that it printed, and what to do about it.
+    #[serde(flatten)]
+    pub why: ServerFailure,
+    /// What was published for it elsewhere.
+    pub published: Vec<PublishedView>,
+}
+
+impl Failed {
+    /// A server of a run, if it failed.
+    pub(super) fn of(run: &Run, analyses: &[Analysis], index: usize) -> Option<Self> {
+        let server = &run.servers[index];
+        let why = server.failure.clone()?;
+        // The A/A control is the reference's program: where both fail, one is enough.
+        let has_failed = |role| run.servers.iter().any(|s| s.role == role && s.failure.is_some());
+        if server.role == Role::Control && has_failed(Role::Reference) {
+            return None;
+        }
+        let published = analyses.iter().flat_map(|a| PublishedView::all_of(run, a, index));
+        Some(Self {
+            name: server.name.clone(),
+            command: server.command.clone(),
+            why,
+            published: published.collect(),
+        })
+    }
+}

@@ -1,0 +1,171 @@
+//! Which run it is, and on which machine.
+
+use serde::Serialize;
+
+use super::loads::{load_words, request_and_load, slice_words};
+use crate::model::{self, Question, Run, State};
+use crate::text::date;
+use crate::text::number::{plural, rounded};
+
+/// Which run it is.
+#[derive(Debug, Clone, Serialize)]
+pub struct Heading {
+    /// Its number in the store, if it is stored.
+    pub number: Option<u64>,
+    /// `hello`, or `GET /path`.
+    pub contract: String,
+    /// The one line over the table, in parts: contract, load, cores, schedule.
+    pub title: Vec<String>,
+    /// When it began: `2026-11-21T20:15:00Z`.
+    pub began: String,
+    /// How long it took, in seconds.
+    /// `None` while it is under way, and where hotlap was killed.
+    pub took_s: Option<f64>,
+    /// How it ended.
+    pub state: State,
+    /// What the state means for the reader; empty when it finished.
+    pub state_note: String,
+    /// The command that repeats it.
+    pub command: String,
+    /// The version of hotlap.
+    pub hotlap: String,
+    /// The baseline that it was kept as, if it was.
+    pub baseline: Option<String>,
+    /// The suite, if it was one.
+    pub suite: Option<String>,
+    /// What the suite says of itself.
+    pub about: String,
+    /// The question that the run answers.
+    pub question: Question,
+    /// The question, in words.
+    #[serde(skip)]
+    pub question_words: &'static str,
+    /// The seed of the order.
+    pub seed: u64,
+    /// The loads, as planned.
+    pub loads: Vec<model::Load>,
+    /// The same in words, with their requests.
+    #[serde(skip)]
+    pub loads_in_words: Vec<String>,
+    /// The schedule, as planned.
+    pub schedule: model::Schedule,
+}
+
+/// The machine, and one line that describes it.
+#[derive(Debug, Clone, Serialize)]
+pub struct HostView {
+    /// `8 × AMD EPYC, 24 GB, Debian GNU/Linux 12, Linux 6.18`.
+    pub line: String,
+    /// All that is known.
+    #[serde(flatten)]
+    pub facts: model::Host,
+}
+
+impl Heading {
+    pub(super) fn of(run: &Run) -> Self {
+        Self {
+            number: run.number,
+            contract: run.contract.clone(),
+            title: title(run),
+            began: date::utc(run.began_ms),
+            took_s: (run.took_ms > 0).then(|| rounded(run.took_ms as f64 / 1e3)),
+            state: run.state,
+            state_note: state_note(run),
+            command: shell_words::join(&run.command),
+            hotlap: run.hotlap.clone(),
+            baseline: run.baseline.clone(),
+            suite: run.suite.clone(),
+            about: run.about.clone(),
+            question: run.question,
+            question_words: question_words(run.question),
+            seed: run.seed,
+            loads: run.loads.clone(),
+            loads_in_words: run.loads.iter().map(request_and_load).collect(),
+            schedule: run.schedule.clone(),
+        }
+    }
+}
+
+impl HostView {
+    pub(super) fn of(host: &model::Host) -> Self {
+        let mut parts = Vec::new();
+        if host.cores > 0 {
+            parts.push(format!("{} × {}", host.cores, host.cpu).trim_end_matches(" × ").to_owned());
+        }
+        if host.memory_bytes > 0 {
+            parts.push(format!("{:.0} GB", host.memory_bytes as f64 / 1e9));
+        }
+        parts.extend([&host.os, &host.kernel].into_iter().filter(|t| !t.is_empty()).cloned());
+        parts.extend(host.virtualisation.clone());
+        Self { line: parts.join(", "), facts: host.clone() }
+    }
+}
+
+fn question_words(question: Question) -> &'static str {
+    match question {
+        Question::Compare => "which is faster?",
+        Question::Layers => "what does each step cost?",
+        Question::Scale => "how does it scale?",
+        Question::Stress => "what becomes of it when others misbehave?",
+    }
+}
+
+/// What the state of a run means for its reader; empty when it finished.
+pub(super) fn state_note(run: &Run) -> String {
+    let laps = run.laps.len();
+    match run.state {
+        State::Finished => String::new(),
+        _ if run.question == Question::Stress => {
+            let tried = plural(run.stress.len(), "server");
+            format!("This run has not come to its end. This is what became of {tried} by then.")
+        }
+        State::UnderWay => format!(
+            "This run has not ended: it is under way, or hotlap was killed. These are the {laps} \
+             laps so far."
+        ),
+        State::Interrupted => {
+            format!("This run was interrupted. These are the {laps} laps until then.")
+        }
+        State::Invalid => {
+            "No lap of this run passed its validity checks: it measured nothing.".to_owned()
+        }
+        State::Failed => format!(
+            "This run was ended by an error of hotlap itself. These are the {laps} laps until then."
+        ),
+    }
+}
+
+/// Contract, load, cores and schedule, in words.
+fn title(run: &Run) -> Vec<String> {
+    let mut parts = vec![run.contract.clone()];
+    if let [load] = run.loads.as_slice() {
+        parts.push(load_words(load));
+    } else if run.loads.len() > 1 {
+        parts.push(format!("{} loads", run.loads.len()));
+    }
+    let schedule = &run.schedule;
+    if let (Some(server), Some(generator)) =
+        (cores(&schedule.server_cpus), cores(&schedule.generator_cpus))
+    {
+        parts.push(format!("server on {server}, generator on {generator}"));
+    }
+    let restarts = run.laps.iter().map(|l| l.restart + 1).max().unwrap_or(0);
+    let rounds = run.laps.iter().filter(|l| run.is_main(l)).map(|l| l.round + 1).max();
+    if let Some(rounds) = rounds {
+        let (restarts, rounds) =
+            (plural(restarts as usize, "restart"), plural(rounds as usize, "round"));
+        parts.push(format!("{restarts} × {rounds}"));
+        parts.extend(schedule.slice_ms.map(|ms| format!("slices of {}", slice_words(ms))));
+    }
+    parts
+}
+
+/// `core 0`, `cores 0–3`, `cores 0, 2`; `None` where servers are not pinned.
+fn cores(cpus: &[usize]) -> Option<String> {
+    let (first, last) = (*cpus.first()?, *cpus.last()?);
+    Some(match cpus {
+        [one] => format!("core {one}"),
+        _ if last - first + 1 == cpus.len() => format!("cores {first}–{last}"),
+        _ => format!("cores {}", cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
+    })
+}

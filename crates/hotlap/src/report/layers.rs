@@ -1,0 +1,147 @@
+//! What each layer costs, in words.
+
+use hotlap_stats::{Estimate, Verdict};
+use serde::Serialize;
+
+use super::figure::{Figure, difference, ratio};
+use crate::analysis::layers::{Difference, SideEffect, Step, steps};
+use crate::analysis::{Analysis, Found};
+use crate::model::Run;
+use crate::text::number::count;
+
+/// One step: a layer and the one below it.
+#[derive(Debug, Clone, Serialize)]
+pub struct LayerStep {
+    /// Which load, as an index.
+    pub load: usize,
+    /// The lower step.
+    pub from: String,
+    /// The upper step.
+    pub to: String,
+    /// Both as a table calls them, the upper one first: variants of one server without its name.
+    #[serde(skip)]
+    pub short: (String, String),
+    /// What the step costs, in microseconds of CPU a request.
+    pub cpu_us: Option<Figure>,
+    /// What the step costs, in microseconds of wall time a request (1/rate).
+    pub wall_us: Option<Figure>,
+    /// The upper step's requests/s over the lower's.
+    pub requests_per_s: Option<Figure>,
+    /// The upper step's CPU time a request over the lower's.
+    pub cost: Option<Figure>,
+    /// What is wrong with the upper step's side effect; empty where nothing is.
+    pub side_effect: String,
+    /// What speaks against the CPU time, in a word or two; empty where nothing does.
+    #[serde(skip)]
+    pub caution: &'static str,
+    /// The step in one sentence.
+    pub sentence: String,
+}
+
+impl LayerStep {
+    /// The steps of a run under one load.
+    pub(super) fn all_of(run: &Run, analysis: &Analysis) -> Vec<Self> {
+        steps(run, analysis).iter().map(|step| Self::of(run, analysis.load, step)).collect()
+    }
+
+    fn of(run: &Run, load: usize, step: &Step) -> Self {
+        let (to, from) = (&run.servers[step.to].name, &run.servers[step.from].name);
+        let side_effect = match (step.wrong, step.side_effect) {
+            (0, None) => String::new(),
+            (0, Some(found)) => side_effect(found),
+            (n, _) => {
+                format!("{} of its responses were wrong, so that its step has no price", count(n))
+            }
+        };
+        let is_priced = side_effect.is_empty();
+        let of_ratio = |found: Found| found.map(|(effect, _)| ratio(&effect.ratio));
+        Self {
+            load,
+            sentence: match is_priced {
+                true => sentence(to, from, step.cpu_us, step.wall_us),
+                false => format!("{to}: {side_effect}."),
+            },
+            short: (short(to, from).to_owned(), short(from, to).to_owned()),
+            caution: match (is_priced, step.cpu_us) {
+                (false, _) => "no step: see below",
+                (true, None) => "too few laps",
+                (true, Some((difference, verdict))) => caution(&difference, verdict),
+            },
+            from: from.clone(),
+            to: to.clone(),
+            cpu_us: step.cpu_us.map(|(d, _)| difference(&d)),
+            wall_us: step.wall_us.map(|(d, _)| difference(&d)),
+            requests_per_s: of_ratio(step.rate),
+            cost: of_ratio(step.cost),
+            side_effect,
+        }
+    }
+}
+
+/// What is wrong with a side effect.
+pub(super) fn side_effect(SideEffect { required, counted }: SideEffect) -> String {
+    let less = if counted < required { "work was dropped" } else { "work was done twice" };
+    format!(
+        "its side effect happened {} times where it had to {} times ({less}), so that it is no \
+         step to be priced",
+        count(counted),
+        count(required)
+    )
+}
+
+/// What one step costs.
+fn sentence(to: &str, on: &str, cpu: Difference, wall: Difference) -> String {
+    let clause = |found: Difference, what: &str| {
+        let (estimate, verdict) = found?;
+        let caution = match caution(&estimate, verdict) {
+            "" => String::new(),
+            words => format!(" ({words})"),
+        };
+        Some(format!("{} {what}{caution}", difference(&estimate).full()))
+    };
+    let clauses: Vec<String> =
+        [clause(cpu, "of CPU"), clause(wall, "of wall time")].into_iter().flatten().collect();
+    match clauses.is_empty() {
+        true => format!("{to}: too few laps count."),
+        false => format!("{to}, on {}: {} a request.", short(on, to), clauses.join(", ")),
+    }
+}
+
+/// What speaks against a difference; empty where nothing does.
+fn caution(difference: &Estimate, verdict: Verdict) -> &'static str {
+    match verdict {
+        _ if !difference.is_bounded() => "too few laps for an interval",
+        Verdict::Inconclusive(_) => "inconclusive",
+        Verdict::NoDifference => "within noise",
+        _ => "",
+    }
+}
+
+/// A variant's own name, beside another of the same server.
+fn short<'a>(name: &'a str, beside: &str) -> &'a str {
+    match (name.split_once(':'), beside.split_once(':')) {
+        (Some((base, variant)), Some((other, _))) if base == other => variant,
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_says_its_difference_in_microseconds() {
+        let cpu = Estimate { value: 1.74, low: 1.6, high: 1.9 };
+        let wall = Estimate { value: -0.2, low: -1.1, high: 0.7 };
+        assert_eq!(
+            sentence(
+                "a:json",
+                "a:plain",
+                Some((cpu, Verdict::Worse)),
+                Some((wall, Verdict::NoDifference))
+            ),
+            "a:json, on plain: +1.74 µs [+1.60, +1.90] of CPU, −0.20 µs [−1.10, +0.70] of wall time (within \
+             noise) a request."
+        );
+    }
+}

@@ -1,0 +1,65 @@
+//! The noise floor: the reference against itself.
+
+use serde::Serialize;
+
+use super::figure::{Figure, ratio};
+use crate::analysis::{Analysis, Measure};
+use crate::model::Run;
+use crate::text::number::{rounded, spread};
+
+/// What separates the reference from itself, as the A/A control shows it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Noise {
+    /// Which server was run twice.
+    pub server: String,
+    /// In requests/s.
+    pub requests_per_s: NoiseFloor,
+    /// In CPU time per request, in microseconds.
+    pub cost: NoiseFloor,
+    /// Both in one sentence.
+    pub sentence: String,
+}
+
+/// What separates the reference from itself in one measure.
+#[derive(Debug, Clone, Serialize)]
+pub struct NoiseFloor {
+    /// The control's figure over the reference's; `null` where it is not known.
+    pub ratio: Option<Figure>,
+    /// The least difference that is not noise, as a share; `null` where it is not known.
+    pub band: Option<f64>,
+    /// The figures that cannot be told from the reference's: its own, less and more the band.
+    pub around: Option<(f64, f64)>,
+}
+
+impl Noise {
+    pub(super) fn of(run: &Run, analysis: &Analysis) -> Option<Self> {
+        let server = run.servers[analysis.reference?].name.clone();
+        analysis.noise[Measure::Rate].or(analysis.noise[Measure::Cost])?;
+        let requests_per_s = NoiseFloor::of(analysis, Measure::Rate, 1.0);
+        let cost = NoiseFloor::of(analysis, Measure::Cost, 1e-3);
+        let of_both = [
+            requests_per_s.band.map(|band| format!("{} in requests/s", spread(band))),
+            cost.band.map(|band| format!("{} in CPU time per request", spread(band))),
+        ];
+        let known: Vec<String> = of_both.into_iter().flatten().collect();
+        let sentence = match known.is_empty() {
+            true => format!(
+                "Noise here today: not known yet ({server} against itself needs more restarts)."
+            ),
+            false => format!("Noise here today: {} ({server} against itself).", known.join(", ")),
+        };
+        Some(Self { server, requests_per_s, cost, sentence })
+    }
+}
+
+impl NoiseFloor {
+    fn of(analysis: &Analysis, measure: Measure, unit: f64) -> Self {
+        let band = analysis.noise_band(measure).map(rounded);
+        let level = analysis.reference.and_then(|r| analysis.servers[r].level[measure]);
+        let around = level.zip(band).map(|(level, band)| {
+            let (value, band) = (level.value * unit, 1.0 + band);
+            (rounded(value / band), rounded(value * band))
+        });
+        Self { ratio: analysis.noise[measure].map(|effect| ratio(&effect.ratio)), band, around }
+    }
+}

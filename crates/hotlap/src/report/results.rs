@@ -1,0 +1,64 @@
+//! The results of one load.
+
+use serde::Serialize;
+
+use super::loads::{load_title, under, with_load};
+use super::sentences;
+use super::{Noise, Row};
+use crate::analysis::{Analysis, is_shown};
+use crate::model::{Load, Run};
+use crate::text::number::rounded;
+
+/// The results of one load.
+#[derive(Debug, Clone, Serialize)]
+pub struct LoadResults {
+    /// Which load, as an index.
+    pub load: usize,
+    /// The load, in words; empty where it is the only one.
+    pub title: String,
+    /// ` under POST /bla`, for a sentence about one of several loads; empty for the only one.
+    #[serde(skip)]
+    pub under: String,
+    /// The rate that the load offers, in requests/s; `None` in a closed loop.
+    pub rate: Option<f64>,
+    /// Whether any server has a lap that counts.
+    #[serde(skip)]
+    pub is_measured: bool,
+    /// Name of the reference.
+    pub reference: Option<String>,
+    /// What separates the reference from itself under this load.
+    pub noise: Option<Noise>,
+    /// By rank; then those without one; the ceiling last.
+    pub rows: Vec<Row>,
+    /// What this load says, in sentences.
+    pub sentences: Vec<String>,
+}
+
+impl LoadResults {
+    pub(super) fn of(run: &Run, analysis: &Analysis) -> Self {
+        let load = &run.loads[analysis.load];
+        let mut order: Vec<usize> =
+            (0..run.servers.len()).filter(|&server| is_shown(run, server)).collect();
+        analysis.sort(run, &mut order);
+        let all: Vec<&Load> = run.loads.iter().collect();
+        Self {
+            load: analysis.load,
+            title: match all.len() {
+                1 => String::new(),
+                _ => load_title(load, &all),
+            },
+            under: under(run, analysis.load),
+            rate: load.rate.map(rounded),
+            is_measured: analysis.is_measured(),
+            reference: analysis.reference.map(|r| run.servers[r].name.clone()),
+            noise: Noise::of(run, analysis),
+            rows: order.into_iter().map(|server| Row::of(run, analysis, server)).collect(),
+            sentences: sentences::of_table(run, analysis),
+        }
+    }
+
+    /// The sentences, each with its load where there are several.
+    pub(super) fn sentences_with_load(&self) -> impl Iterator<Item = String> {
+        self.sentences.iter().map(|sentence| with_load(&self.under, sentence))
+    }
+}

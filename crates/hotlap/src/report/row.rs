@@ -1,0 +1,194 @@
+//! One server under one load: a row of its table.
+
+use hotlap_load::Failures;
+use hotlap_stats::Concurrency;
+use serde::Serialize;
+
+use super::figure::{self, Figure, bare, megabytes, millis, percent, ratio};
+use super::{AgainstReference, Latency, PublishedView, warnings};
+use crate::analysis::measured::Used;
+use crate::analysis::{Analysis, Measure, bias, layers, scaling, warnings::notes_of};
+use crate::model::{Role, Run};
+use crate::text::number::grouped;
+
+/// One server under one load.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// 1 + the number of servers that are better; `None` for the ceiling and where no verdict is
+    /// possible (fewer than three restarts, an unknown noise floor).
+    pub rank: Option<u32>,
+    /// What tables call it.
+    pub name: String,
+    /// Why it takes part.
+    pub role: Role,
+    /// How it was started.
+    pub command: String,
+    /// The version receipt.
+    pub version: String,
+    /// Laps that count, and laps in all.
+    pub laps: (u32, u32),
+    /// The generator was the limit: requests/s is a lower bound (`≥`).
+    pub generator_limited: bool,
+    /// Correct responses per second.
+    pub requests_per_s: Option<Figure>,
+    /// The ceiling's CPU time per request, as per cent of this server's.
+    pub of_ceiling: Option<Figure>,
+    /// CPU time of the whole process tree, in microseconds a request.
+    pub cpu_us: Option<Figure>,
+    /// CPU time per request in the window of a slice over that when it is left running, by probes.
+    pub in_slices: Option<Figure>,
+    /// CPU time per request in its laps over that at the end of its warm-ups, when it ran alone.
+    pub of_alone: Option<Figure>,
+    /// Instructions a request in user mode.
+    pub instructions_user: Option<Figure>,
+    /// Instructions a request in the kernel; `None` where it does not permit counting.
+    pub instructions_kernel: Option<Figure>,
+    /// Context switches a request.
+    pub switches: Option<Figure>,
+    /// Against the reference.
+    pub against: Option<AgainstReference>,
+    /// Which laps do not count, by which validity checks, and what to do; empty where all count.
+    #[serde(skip)]
+    pub laps_left_out: String,
+    /// Wrong responses in all laps. A server with any is neither compared nor ranked.
+    pub wrong_responses: u64,
+    /// In a closed loop: at saturation, from sending. Under a load that offers a rate (`rate`):
+    /// from the moment each request was due.
+    pub service: Latency,
+    /// In laps at a common rate that follow those of a closed loop: from the moment each request
+    /// was due.
+    pub response: Option<Latency>,
+    /// Most resident memory of the tree, in MB.
+    pub rss_mb: Option<Figure>,
+    /// Most proportional memory of the tree, in MB.
+    pub pss_mb: Option<Figure>,
+    /// CPU use, in per cent of one core.
+    pub cpu_percent: Option<Figure>,
+    /// Failures in all laps.
+    pub errors: u64,
+    /// Failures by kind and phase, most first.
+    pub errors_by_kind: Vec<ErrorCount>,
+    /// Time to the first correct response, in milliseconds: the median start.
+    pub ready_ms: Option<Figure>,
+    /// Time to steady, in milliseconds: the median start.
+    pub steady_ms: Option<Figure>,
+    /// How it warmed up, in words.
+    pub warmup: String,
+    /// Reported checks that it passes: `11/14`; empty where none were made.
+    pub conformance: String,
+    /// What else is known of it.
+    pub notes: Vec<String>,
+    /// What was published for it elsewhere, beside what was measured here.
+    pub published: Vec<PublishedView>,
+}
+
+/// Failures of one kind in one phase.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ErrorCount {
+    /// `timeout`, `reset`, …
+    pub kind: String,
+    /// `connect`, `send`, `first-byte`, `body`, `idle`.
+    pub phase: String,
+    /// How often.
+    pub count: u64,
+}
+
+impl Row {
+    pub(super) fn of(run: &Run, analysis: &Analysis, index: usize) -> Self {
+        let (server, measured) = (&run.servers[index], &analysis.servers[index]);
+        let load = &run.loads[analysis.load];
+        let in_flight = (load.connections * load.pipeline) as u64;
+        let concurrency = |rate| Concurrency { in_flight, rate };
+        let response = measured.response.as_ref();
+        let warmups = run.starts.iter().filter(|s| s.server == index).flat_map(|s| &s.warmups);
+        let Used { rss_bytes, pss_bytes, cpu_share, switches, .. } = measured.used;
+        let instructions = |per_request: f64| bare(per_request, grouped(per_request, 0));
+        Self {
+            rank: measured.rank,
+            name: server.name.clone(),
+            role: server.role,
+            command: server.command.clone(),
+            version: server.version.clone(),
+            laps: measured.laps,
+            generator_limited: measured.generator_limited,
+            requests_per_s: measured.level[Measure::Rate].as_ref().map(figure::per_second),
+            of_ceiling: of_ceiling(analysis, index),
+            cpu_us: measured.level[Measure::Cost]
+                .map(|cost| figure::micros(&figure::scaled(&cost, 1e-3))),
+            in_slices: bias::in_slices(run, analysis.load, index).as_ref().map(ratio),
+            of_alone: measured.of_alone.as_ref().map(ratio),
+            instructions_user: measured.used.instructions_user.map(instructions),
+            instructions_kernel: measured.used.instructions_kernel.map(instructions),
+            switches: switches.map(|per| bare(per, format!("{per:.2}"))),
+            against: measured
+                .against
+                .as_ref()
+                .and_then(|found| AgainstReference::of(run, analysis, found)),
+            laps_left_out: warnings::left_out(run, analysis.load, index, true).unwrap_or_default(),
+            wrong_responses: measured.wrong,
+            service: Latency::of(&measured.service, concurrency(load.rate)),
+            response: response.map(|(times, rate)| Latency::of(times, concurrency(Some(*rate)))),
+            rss_mb: rss_bytes.map(|bytes| megabytes(bytes as f64)),
+            pss_mb: pss_bytes.map(|bytes| megabytes(bytes as f64)),
+            cpu_percent: cpu_share
+                .map(|share| bare(share * 100.0, format!("{} %", grouped(share * 100.0, 0)))),
+            errors: measured.failures.total(),
+            errors_by_kind: ErrorCount::all_of(&measured.failures),
+            ready_ms: measured.ready_ms.map(millis),
+            steady_ms: measured.steady_ms.map(millis),
+            warmup: warmups
+                .filter(|w| w.load == analysis.load)
+                .last()
+                .map_or_else(String::new, |w| warnings::class(w.class).to_owned()),
+            conformance: conformance(run, index),
+            notes: notes(run, analysis.load, index),
+            published: PublishedView::all_of(run, analysis, index).collect(),
+        }
+    }
+
+    /// Requests/s, as a lower bound where the generator is the limit.
+    #[must_use]
+    pub fn rate(&self) -> Option<Figure> {
+        let figure = self.requests_per_s.as_ref()?;
+        Some(if self.generator_limited { figure.at_least() } else { figure.clone() })
+    }
+}
+
+impl ErrorCount {
+    /// Failures by kind and phase, most first.
+    fn all_of(failures: &Failures) -> Vec<Self> {
+        let word = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let counts = failures.0.iter().map(|c| Self {
+            kind: word(serde_json::json!(c.failure)),
+            phase: word(serde_json::json!(c.phase)),
+            count: c.count,
+        });
+        let mut counts: Vec<Self> = counts.collect();
+        counts.sort_by_key(|c| std::cmp::Reverse(c.count));
+        counts
+    }
+}
+
+fn of_ceiling(analysis: &Analysis, server: usize) -> Option<Figure> {
+    let is_known = analysis.servers[server].level[Measure::Cost].is_some();
+    match analysis.ceiling == Some(server) && is_known {
+        true => Some(bare(100.0, "100 %".to_owned())),
+        false => analysis.of_ceiling(server).as_ref().map(percent),
+    }
+}
+
+fn conformance(run: &Run, server: usize) -> String {
+    let start = run.starts.iter().rev().find(|s| s.server == server && s.conformance.1 > 0);
+    start.map_or_else(String::new, |s| format!("{}/{}", s.conformance.0, s.conformance.1))
+}
+
+fn notes(run: &Run, load: usize, server: usize) -> Vec<String> {
+    let cpus = run.servers[server].part.cpus;
+    let beyond = cpus.and_then(|threads| scaling::beyond_cores(run, threads));
+    let side_effect = layers::side_effect(run, load, server);
+    let mut notes: Vec<String> = Vec::new();
+    notes.extend(beyond.map(super::scaling::beyond_cores));
+    notes.extend(side_effect.map(super::layers::side_effect));
+    notes.extend(notes_of(run, server));
+    notes
+}

@@ -1,0 +1,145 @@
+//! One server over all stored runs, in words.
+
+use serde::Serialize;
+
+use super::figure::{Figure, exactly, micros, per_second, ratio, scaled};
+use super::loads::load_words;
+use super::measure_name;
+use crate::analysis::Measure;
+use crate::analysis::trend::{FOLLOWED, LevelChange, Trend, TrendPoint, level_changes};
+use crate::model::Run;
+use crate::text::number::rounded;
+use crate::text::{date, sparkline};
+
+/// One server over the stored runs.
+#[derive(Debug, Clone, Serialize)]
+pub struct ServerTrend {
+    /// What tables call the server.
+    pub server: String,
+    /// What was requested of it, and under which load.
+    pub title: String,
+    /// The runs that are comparable, oldest first.
+    pub points: Vec<TrendRun>,
+    /// The measures, a line each.
+    pub lines: Vec<TrendLine>,
+    /// Where a figure changed, in sentences.
+    pub sentences: Vec<String>,
+    /// Runs of this server that are not comparable with the last one.
+    pub left_out: usize,
+}
+
+/// One run.
+#[derive(Debug, Clone, Serialize)]
+pub struct TrendRun {
+    /// Its number.
+    pub run: u64,
+    /// When it began: `2026-11-21 20:15`.
+    pub began: String,
+    /// The server's version.
+    pub version: String,
+    /// Requests/s.
+    pub requests_per_s: Option<Figure>,
+    /// CPU time a request, in microseconds.
+    pub cpu_us: Option<Figure>,
+}
+
+/// One measure over the runs.
+#[derive(Debug, Clone, Serialize)]
+pub struct TrendLine {
+    /// `requests/s` or `CPU µs/request`.
+    pub measure: String,
+    /// The values, rounded; `null` where a run has none.
+    pub values: Vec<Option<f64>>,
+    /// Where a new level begins, as indices into the values.
+    pub changes: Vec<usize>,
+    /// The values as a sparkline, a bar before each new level.
+    pub sparkline: String,
+}
+
+impl ServerTrend {
+    /// A server over these runs, oldest first; `None` where none of them has it.
+    #[must_use]
+    pub fn of(runs: &[Run], server: &str) -> Option<Self> {
+        let trend = Trend::of(runs, server)?;
+        let mut report = Self {
+            server: server.to_owned(),
+            title: title(trend.last),
+            points: trend.points.iter().map(TrendRun::of).collect(),
+            lines: Vec::new(),
+            sentences: Vec::new(),
+            left_out: trend.left_out,
+        };
+        for measure in FOLLOWED {
+            report.add_line(measure, trend.values(measure));
+        }
+        Some(report)
+    }
+
+    fn add_line(&mut self, measure: Measure, values: Vec<Option<f64>>) {
+        if values.iter().all(Option::is_none) {
+            return;
+        }
+        let found = level_changes(&values);
+        let sentences: Vec<String> = found.iter().map(|c| self.sentence(measure, c)).collect();
+        self.sentences.extend(sentences);
+        let changes: Vec<usize> = found.iter().map(|change| change.at).collect();
+        let series: Vec<f64> = values.iter().map(|v| v.unwrap_or(f64::NAN)).collect();
+        self.lines.push(TrendLine {
+            measure: measure_name(measure).to_owned(),
+            values: values.iter().map(|v| v.map(|v| rounded(v * unit(measure)))).collect(),
+            sparkline: sparkline(&series, &changes),
+            changes,
+        });
+    }
+
+    fn sentence(&self, measure: Measure, change: &LevelChange) -> String {
+        let what = match measure {
+            Measure::Cost => "CPU time per request",
+            _ => "requests/s",
+        };
+        let text = |level: f64| match measure {
+            Measure::Cost => format!("{} µs", micros(&exactly(level * unit(measure))).text),
+            _ => per_second(&exactly(level)).text,
+        };
+        let (point, last) = (&self.points[change.at], &self.points[change.at - 1]);
+        let version = match point.version == last.version {
+            true => String::new(),
+            false => format!(" Its version changed there: {}, {}.", last.version, point.version),
+        };
+        format!(
+            "From run {} on ({}), {what} is {} what it was: {} after {}.{version}",
+            point.run,
+            point.began,
+            ratio(&exactly(change.after / change.before)).text,
+            text(change.after),
+            text(change.before)
+        )
+    }
+}
+
+impl TrendRun {
+    fn of(point: &TrendPoint) -> Self {
+        let level = &point.level;
+        let cost = level[Measure::Cost].map(|cost| scaled(&cost, unit(Measure::Cost)));
+        Self {
+            run: point.run.number.unwrap_or(0),
+            began: date::short(point.run.began_ms),
+            version: point.run.servers[point.server].version.clone(),
+            requests_per_s: level[Measure::Rate].as_ref().map(per_second),
+            cpu_us: cost.as_ref().map(micros),
+        }
+    }
+}
+
+/// From the unit of a measure's readings to that in which it is shown.
+fn unit(measure: Measure) -> f64 {
+    match measure {
+        Measure::Cost => 1e-3,
+        _ => 1.0,
+    }
+}
+
+fn title(run: &Run) -> String {
+    let load = run.loads.first().map_or_else(String::new, |l| format!(" · {}", load_words(l)));
+    format!("{}{load}", run.contract)
+}

@@ -1,0 +1,240 @@
+//! What speaks against the figures, in words, each with what to do about it.
+
+use hotlap_bench::local::LENGTHS;
+use hotlap_stats::Estimate;
+
+use super::figure::ratio;
+use super::loads::under;
+use crate::analysis::warnings::{self, LeftOut, ServerWarning, Warning};
+use crate::analysis::{Analysis, is_shown};
+use crate::model::{Class, Role, Run, Violation};
+use crate::text::number::{count, grouped, plural, rate};
+
+/// Everything that a reader must know before trusting the tables.
+pub(super) fn sentences(run: &Run, analyses: &[Analysis]) -> Vec<String> {
+    let found = warnings::warnings(run, analyses);
+    run.host.doubts.iter().cloned().chain(found.iter().map(|w| sentence(run, w))).collect()
+}
+
+fn sentence(run: &Run, warning: &Warning) -> String {
+    match warning {
+        Warning::GeneratorLimited { load, servers } => format!(
+            "{}{}: requests/s is a lower bound (≥), because the load generator was busy. Give it \
+             more cores (-t 2), or the server fewer (--server-cpus 1).",
+            names(run, servers),
+            under(run, *load)
+        ),
+        Warning::Server { load, server, warning } => of_server(run, *load, *server, warning),
+        Warning::NeverSteady { servers } => format!(
+            "{} never became steady within the warm-up's limit: what is measured may still be \
+             moving. A longer --duration gives it more time; a quieter machine helps.",
+            names(run, servers)
+        ),
+        Warning::Note { note, servers } => noted(run, note, servers),
+    }
+}
+
+fn of_server(run: &Run, load: usize, server: usize, warning: &ServerWarning) -> String {
+    let name = format!("{}{}", run.servers[server].name, under(run, load));
+    match warning {
+        ServerWarning::CostChanged(change) => format!(
+            "{name} became {} % {} while it was measured, so its figures are of no steady state. A \
+             longer --duration warms it up for longer.",
+            grouped(100.0 * change.abs(), 0),
+            if *change < 0.0 { "cheaper" } else { "dearer" }
+        ),
+        ServerWarning::DelayedAcknowledgements => format!(
+            "{name}: next to no answer takes under 40 ms, though the server mostly waits. So it \
+             looks where an answer is sent in two pieces, of which the second waits until the \
+             first is acknowledged (Nagle's algorithm); one write for each answer, or TCP_NODELAY, \
+             is the remedy."
+        ),
+        ServerWarning::Bias(of_alone) => bias(&name, of_alone, run.schedule.slice_ms),
+        ServerWarning::Silent(rounds) => format!(
+            "{name} sent no response in {}. They count: its requests/s in such a restart are all of \
+             its responses ÷ all of its time. Look for what made it wait, for instance in its log.",
+            plural(*rounds as usize, "round")
+        ),
+        ServerWarning::Behind { offered, reached } => format!(
+            "{name} served {} of the {} requests/s that were offered: requests queued, and response \
+             times grew for as long as a lap took. Offer less to measure them.",
+            rate(*reached),
+            rate(*offered)
+        ),
+        ServerWarning::LeftOut(left_out) => laps_left_out(&name, left_out),
+    }
+}
+
+/// That a server costs more or less in its laps than alone at the end of its warm-ups.
+fn bias(name: &str, of_alone: &Estimate, slice_ms: Option<f64>) -> String {
+    let percent = grouped((of_alone.value - 1.0).abs() * 100.0, 0);
+    let found = ratio(of_alone).spread;
+    let longest = LENGTHS[LENGTHS.len() - 1].as_secs_f64() * 1e3;
+    let advice = match slice_ms {
+        Some(ms) if ms >= longest => "",
+        _ => " Try longer slices (--slice 1s).",
+    };
+    match of_alone.value > 1.0 {
+        true => format!(
+            "{name} costs {percent} % more CPU per request in its laps than alone at the end of its \
+             warm-up ({found}).{advice}"
+        ),
+        false => format!(
+            "{name} costs {percent} % less CPU per request in its laps than at the end of its \
+             warm-up ({found}): it was still warming up. A longer --duration warms it up for longer."
+        ),
+    }
+}
+
+/// Laps of a server that do not count, the validity checks that they failed, and what to do; `None`
+/// where all count.
+pub(super) fn left_out(run: &Run, load: usize, server: usize, are_main: bool) -> Option<String> {
+    let left_out = warnings::left_out(run, load, server, are_main)?;
+    Some(laps_left_out(&format!("{}{}", run.servers[server].name, under(run, load)), &left_out))
+}
+
+fn laps_left_out(name: &str, left_out: &LeftOut) -> String {
+    let LeftOut { are_main, laps, checks } = left_out;
+    let (kind, rest) = match are_main {
+        true => ("", ""),
+        false => (" at a common rate", " Requests/s and CPU time do not rest on them."),
+    };
+    let out = match (*laps, left_out.count()) {
+        (1, 1) => format!("its only lap{kind} does"),
+        (all, out) if all == out => format!("all {all} laps{kind} do"),
+        (all, 1) => format!("1 of {all} laps{kind} does"),
+        (all, out) => format!("{out} of {all} laps{kind} do"),
+    };
+    let why = match checks.as_slice() {
+        [(only, 1)] => violation(only),
+        [(only, _)] => format!("{} in the first of them", violation(only)),
+        many => {
+            let each = |(failed, times): &(Violation, usize)| {
+                format!("{times} × {} (first: {})", check(failed).0, violation(failed))
+            };
+            many.iter().map(each).collect::<Vec<_>>().join(", ")
+        }
+    };
+    let remedy = checks.first().map_or("", |(most, _)| check(most).1);
+    format!("{name}: {out} not count: {why}. {remedy}{rest}")
+}
+
+fn names(run: &Run, servers: &[usize]) -> String {
+    let names: Vec<&str> = servers.iter().map(|i| run.servers[*i].name.as_str()).collect();
+    names.join(", ")
+}
+
+/// A note with the servers that it is about. The ceiling, which takes part by itself, is not
+/// counted among others.
+fn noted(run: &Run, note: &str, servers: &[usize]) -> String {
+    let is_named = |server: &usize| run.servers[*server].role != Role::Ceiling;
+    let mut about: Vec<usize> = servers.iter().copied().filter(is_named).collect();
+    if about.is_empty() {
+        about = servers.to_vec();
+    }
+    let all = (0..run.servers.len()).filter(|i| is_shown(run, *i) && is_named(i)).count();
+    match about.len() {
+        0..=3 => format!("{}: {note}", names(run, &about)),
+        n if n >= all => format!("All {n} servers: {note}"),
+        n => format!("{n} servers: {note}"),
+    }
+}
+
+/// A validity check in a word or two, and what to do about laps that fail it.
+fn check(violation: &Violation) -> (&'static str, &'static str) {
+    match violation {
+        Violation::LittlesLaw { .. } => (
+            "Little's law",
+            "Something delayed requests outside of the server: repeat the run while nothing else is \
+             at work on the machine.",
+        ),
+        Violation::Connections { .. } => (
+            "connections",
+            "See whether the server limits its connections (backlog, `ulimit -n`), or use fewer (-c).",
+        ),
+        Violation::Bytes { .. } => (
+            "bytes",
+            "The server sends more or less than its responses: `hotlap check` shows them.",
+        ),
+        Violation::Generator { .. } => ("generator", "Give the generator more cores (-t)."),
+        Violation::Failures { .. } => (
+            "failed requests",
+            "Look into the server's log, and try fewer connections (-c) or a longer --timeout.",
+        ),
+        Violation::WrongAnswers { .. } => (
+            "wrong responses",
+            "If that response is right, say so with --expect-status and --expect-body.",
+        ),
+        Violation::Late { .. } => {
+            ("lateness", "Give the generator more cores (-t), or lower the rate.")
+        }
+        Violation::SideEffect { .. } => (
+            "side effect",
+            "See whether the server drops work, and whether `counts` names the right file.",
+        ),
+    }
+}
+
+/// How a warm-up went, in words.
+pub(super) fn class(class: Class) -> &'static str {
+    match class {
+        Class::Flat => "flat",
+        Class::WarmedUp => "warmed up",
+        Class::SlowingDown => "slowing down",
+        Class::NeverSteady => "never steady",
+    }
+}
+
+/// A failed validity check, as a clause.
+pub(super) fn violation(violation: &Violation) -> String {
+    match violation {
+        Violation::LittlesLaw { off } => format!(
+            "connections = rate × latency does not hold (Little's law, {} % off)",
+            grouped(*off, 1)
+        ),
+        Violation::Connections { asked, up } => {
+            format!("only {} of {} connections were up", count(*up), count(*asked))
+        }
+        Violation::Bytes { expected, received } => {
+            format!("{} bytes came where the answers make {}", count(*received), count(*expected))
+        }
+        Violation::Generator { busy } => {
+            format!("the generator was busy {} % of the time", grouped(*busy, 0))
+        }
+        Violation::Failures { failures, requests } => {
+            format!("{} of {} requests failed", count(*failures), count(*requests))
+        }
+        Violation::WrongAnswers { wrong, example } => {
+            format!("{} answers were wrong ({example})", count(*wrong))
+        }
+        Violation::Late { lag_us } => {
+            format!("the generator sent {} µs late (p99)", grouped(*lag_us, 0))
+        }
+        Violation::SideEffect { expected, counted } => format!(
+            "its side effect happened {} times where {} requests were answered",
+            count(*counted),
+            count(*expected)
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bias_is_named_with_its_remedy() {
+        let of = |value, low, high, ms| bias("a", &Estimate { value, low, high }, Some(ms));
+        assert_eq!(
+            of(1.12, 1.09, 1.15, 12.0),
+            "a costs 12 % more CPU per request in its laps than alone at the end of its warm-up ([1.09, \
+             1.15]). Try longer slices (--slice 1s)."
+        );
+        assert!(of(1.12, 1.09, 1.15, 1000.0).ends_with("([1.09, 1.15])."));
+        assert_eq!(
+            of(0.90, 0.85, 0.95, 12.0),
+            "a costs 10 % less CPU per request in its laps than at the end of its warm-up ([0.85, \
+             0.95]): it was still warming up. A longer --duration warms it up for longer."
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! Text from outside, made safe to print.
+//!
+//! Servers, builds, files and other people choose names, versions, log lines, headers and error
+//! messages. Sent raw to a terminal, such text can move the cursor, rewrite what was printed
+//! before, set the window's title or reverse the order of what follows. Everything that hotlap
+//! prints goes through a function of this module, which shows such characters as escapes
+//! (`\x1b`). It knows nothing of servers and reports.
+
+/// Text on one line: every hidden character is shown as an escape, a line end as `\n`; a tab
+/// becomes four blanks.
+#[must_use]
+pub fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    text.chars().for_each(|c| push(&mut out, c));
+    out
+}
+
+/// The same, but line ends stay.
+#[must_use]
+pub fn visible_lines(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == '\n' { out.push(c) } else { push(&mut out, c) }
+    }
+    out
+}
+
+/// The same, but line ends stay, and so do sequences that set a colour or a weight (SGR, ECMA-48
+/// section 8.3.117), which hotlap's own renderers put in. Text from outside that is put among them
+/// goes through [`visible`] first.
+#[must_use]
+pub fn visible_ink(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let length = match c {
+            '\x1b' => ink(rest),
+            _ => 0,
+        };
+        if length > 0 {
+            out += &rest[..length];
+            rest = &rest[length..];
+            continue;
+        }
+        if c == '\n' {
+            out.push(c)
+        } else {
+            push(&mut out, c)
+        }
+        rest = &rest[c.len_utf8()..];
+    }
+    out
+}
+
+/// JSON that may be shown on a terminal: hidden characters, which JSON permits within strings
+/// only, are written as `\u` escapes. It means the same to whatever reads it (RFC 8259 section 7).
+#[must_use]
+pub fn visible_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_hidden(c) && c != '\n' && c != '\t' {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                out += &format!("\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Whether a character shows nothing of its own but changes what is shown: the control characters
+/// (C0, DEL and C1), line and paragraph separators, the marks, embeddings, overrides and isolates
+/// of bidirectional text (Unicode Standard Annex 9, section 2), and tags.
+#[must_use]
+pub fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' | '\u{e0000}'..='\u{e007f}')
+}
+
+fn push(out: &mut String, c: char) {
+    match c {
+        '\t' => *out += "    ",
+        '\n' => *out += "\\n",
+        '\r' => *out += "\\r",
+        c if c.is_ascii_control() => *out += &format!("\\x{:02x}", u32::from(c)),
+        c if is_hidden(c) => *out += &format!("\\u{{{:x}}}", u32::from(c)),
+        c => out.push(c),
+    }
+}
+
+/// Length in bytes of the sequence that a text begins with if it sets a colour or a weight, else 0.
+fn ink(text: &str) -> usize {
+    let Some(rest) = text.strip_prefix("\x1b[") else { return 0 };
+    let digits = rest.bytes().take_while(|b| b.is_ascii_digit() || *b == b';').count();
+    if rest[digits..].starts_with('m') { 2 + digits + 1 } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown() {
+        assert_eq!(visible("go\x1b[2J1.24\x07\r"), "go\\x1b[2J1.24\\x07\\r");
+        assert_eq!(visible("a\u{9b}31m\u{7f}"), "a\\u{9b}31m\\x7f");
+        assert_eq!(visible("nimda\u{202e}exe\u{2066}"), "nimda\\u{202e}exe\\u{2066}");
+        assert_eq!(visible("two\nlines\tof µs × 服务器 👩‍🚀"), "two\\nlines    of µs × 服务器 👩‍🚀");
+        assert_eq!(visible_lines("two\nli\x1bnes"), "two\nli\\x1bnes");
+    }
+
+    #[test]
+    fn colours_stay_and_nothing_else_does() {
+        let own = "\x1b[1;31mbold\x1b[0m\n";
+        assert_eq!(visible_ink(own), own);
+        assert_eq!(visible_ink("\x1b[2J\x1b]0;title\x07\x1b"), "\\x1b[2J\\x1b]0;title\\x07\\x1b");
+    }
+
+    #[test]
+    fn json_keeps_its_meaning() {
+        let value = serde_json::json!({ "name": "a\u{9b}31m\u{202e}\x7f\n\u{e0041}" });
+        let text = serde_json::to_string_pretty(&value).unwrap();
+        let shown = visible_json(&text);
+        assert!(!shown.chars().any(|c| is_hidden(c) && c != '\n'), "{shown}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
+    }
+}
