@@ -5,7 +5,6 @@
 //! work costs them nothing.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -18,53 +17,21 @@ use crate::lap::{Kind, Lap, Usage};
 use crate::participant::{Load, Participant, Role};
 use crate::runner::{Probed, Ready, Runner, Warmup};
 use crate::validity;
-use hotlap_servers::cores::CpuAllocation;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::interrupt;
-use hotlap_servers::process::Supervisor;
 use hotlap_servers::verify::LIMIT;
 use instance::{Between, Held, Instance, Sample, WarmupProfile};
 use slices::{Needs, Next, Slices, WHOLE};
 
 mod files;
 mod instance;
+mod setting;
 mod slices;
 mod start;
 
 pub use files::allow_files;
+pub use setting::Setting;
 pub use slices::LENGTHS;
-
-/// How servers are run and laps are measured.
-#[derive(Debug, Clone)]
-pub struct Setting {
-    /// How long the window of a slice is; none: the shortest at which every server has recovered
-    /// from being frozen.
-    pub slice: Option<Duration>,
-    /// How long servers may be probed for it, at each length that is tried.
-    pub probe_limit: Duration,
-    /// How long one request may take; in verification at least [`LIMIT`].
-    pub timeout: Duration,
-    /// How long a server may take from its start to its first correct answer, and wrong answers in
-    /// part of that ([`hotlap_servers::start::UNREADY`]).
-    pub start_limit: Duration,
-    /// How long a server may take to become steady.
-    pub warm_limit: Duration,
-    /// How long a server may take to end in peace.
-    pub grace: Duration,
-    /// Freeze the servers that are not in their slice.
-    pub freeze: bool,
-    /// Count instructions where the kernel permits it.
-    pub counters: bool,
-    /// Who runs on which cores.
-    pub cores: CpuAllocation,
-    /// How a supervisor is started.
-    pub supervisor: Supervisor,
-    /// Where what servers print is kept.
-    pub logs: PathBuf,
-    /// Whom each server is held against, and is to do the same work as; those that are not named
-    /// here, against the reference.
-    pub against: BTreeMap<usize, usize>,
-}
 
 /// How long one window of a warm-up is.
 const WARM_WINDOW: Duration = Duration::from_millis(100);

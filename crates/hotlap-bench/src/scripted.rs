@@ -111,7 +111,7 @@ impl Scripted {
         let script = self.scripts[participant].clone();
         let nth = self.laps[participant];
         self.laps[participant] += 1;
-        let (faster, dearer) = match script.wobble.len() {
+        let (faster, costlier) = match script.wobble.len() {
             0 => (1.0, 1.0),
             n => script.wobble[nth % n],
         };
@@ -124,7 +124,7 @@ impl Scripted {
         let usage = Usage {
             wall_ns: outcome.window_ns,
             requests,
-            cpu_ns: Some((script.cost_ns * dearer * requests as f64) as u64),
+            cpu_ns: Some((script.cost_ns * costlier * requests as f64) as u64),
             switches: Some(requests / 10),
             preemptions: Some(0),
             rss_bytes: script.rss_bytes,

@@ -86,7 +86,7 @@ pub struct Entry {
     pub run: String,
     /// What tables call it, if it says so; without the number of cores.
     pub name: Option<String>,
-    /// The entry that it stands on; on a ladder by default the one before.
+    /// The entry that it stands on; in a suite about layers by default the one before.
     pub on: Option<usize>,
     /// How many cores it is to use.
     pub cpus: Option<usize>,

@@ -89,7 +89,7 @@ impl Row {
         }
     }
 
-    /// Badges of the first contract: passed, and made.
+    /// Conformance checks of the first contract: passed, and made.
     #[must_use]
     pub fn conformance(&self) -> (u32, u32) {
         self.reports.first().map_or((0, 0), |(_, report)| report.conformance_count())
@@ -104,8 +104,8 @@ impl Row {
 }
 
 impl Checker<'_> {
-    /// Checks many, `at_a_time` of them at a time, and calls `on` with each row as it comes, from any
-    /// thread. The rows are in the order of the servers; after an interrupt, some are missing.
+    /// Checks many, `at_a_time` of them at a time, and calls `on` with each row as it comes, from
+    /// any thread. The rows are in the order of the servers; after an interrupt, some are missing.
     #[must_use]
     pub fn check_all(
         &self,

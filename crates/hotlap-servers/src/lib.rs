@@ -1,11 +1,12 @@
 //! A server as a thing: what it is, how it is built and started, what it answers, what it uses.
 //!
-//! In the order in which they are met: a [`manifest`] in the [`catalogue`] says what a server is; the
-//! [`toolchain`] builds it; a [`launch`] is the command that comes of it, which [`start`] runs as a
-//! [`process`] under a supervisor, until it answers; [`verify`] compares its responses with its
-//! [`contract`], which for a command or a URL is [inferred](infer) from its first responses; [`owner`]
-//! finds the processes that answer, [`sample`] and [`counters`] say what they use. The [`machine`] has
-//! [`cores`], which are allotted by [`topology`]. [`check`] does all of that once, for `hotlap check`.
+//! In the order in which they are met: a [`manifest`] in the [`catalogue`] says what a server is;
+//! the [`toolchain`] builds it; a [`launch`] is the command that comes of it, which [`start`] runs
+//! as a [`process`] under a supervisor, until it answers; [`verify`] compares its responses with
+//! its [`contract`], which for a command or a URL is [inferred](infer) from its first responses;
+//! [`owner`] finds the processes that answer, [`sample`] and [`counters`] say what they use. The
+//! [`machine`] has [`cores`], which are allotted by [`topology`]. [`check`] does all of that once,
+//! for `hotlap check`.
 //!
 //! This crate knows nothing of experiments, and prints nothing.
 

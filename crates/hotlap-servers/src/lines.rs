@@ -89,7 +89,8 @@ impl Lines {
         }
     }
 
-    /// All lines, once there are at least `goal`, or none has come for `quiet` (or after [`LIMIT`]).
+    /// All lines, once there are at least `goal`, or none has come for `quiet` (or after
+    /// [`LIMIT`]).
     pub fn reach(&mut self, goal: u64, quiet: Duration) -> u64 {
         let began = Instant::now();
         let mut lines = self.count();
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(lines.count(), 7);
     }
 
-    /// Two steps of a ladder that log were counted in one file: the later one's.
+    /// Two steps that log were counted in one file: the later one's.
     #[test]
     fn two_that_write_files_of_one_name_in_a_build_folder_are_told_apart() {
         let folder = tempfile::tempdir().unwrap();

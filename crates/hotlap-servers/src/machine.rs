@@ -191,8 +191,8 @@ impl Host {
         }
     }
 
-    /// FNV-1a of what makes machines alike. It is stored, and the standard library's hash may differ
-    /// between releases.
+    /// FNV-1a of what makes machines alike. It is stored, and the standard library's hash may
+    /// differ between releases.
     fn hash(&self) -> String {
         let alike = format!(
             "{}\n{}\n{} {}\n{}\n{}\n{}\n{}",

@@ -32,8 +32,8 @@ pub struct Startup<'a> {
     pub launch: &'a Launch,
     /// The request that it must answer ([`Exchange::readiness`]).
     pub first: &'a Exchange,
-    /// Whether a wrong response is accepted after half of the time that it may take to become right:
-    /// the verifier describes it better.
+    /// Whether a wrong response is accepted after half of the time that it may take to become
+    /// right: the verifier describes it better.
     pub accepts_wrong: bool,
     /// How many cores are its own, for `CPUS`.
     pub cpus: usize,

@@ -1,8 +1,8 @@
 //! Which processes a server consists of, and where they listen.
 //!
-//! A tree is everything below a supervisor, found by parents' ids in the process table. A process whose
-//! parent died becomes the supervisor's child (it is a subreaper), so whoever was once in a tree stays
-//! in it; that is what makes a [`ProcessTree`] cheap.
+//! A tree is everything below a supervisor, found by parents' ids in the process table. A process
+//! whose parent died becomes the supervisor's child (it is a subreaper), so whoever was once in a
+//! tree stays in it; that is what makes a [`ProcessTree`] cheap.
 
 use std::collections::HashMap;
 use std::io;

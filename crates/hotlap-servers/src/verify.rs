@@ -105,7 +105,7 @@ impl Report {
         self.required.iter().filter(|check| !check.pass)
     }
 
-    /// Badges: passed, and made.
+    /// Conformance checks: passed, and made.
     #[must_use]
     pub fn conformance_count(&self) -> (u32, u32) {
         let passed = self.conformance.iter().filter(|check| check.pass).count();

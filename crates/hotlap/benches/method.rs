@@ -1,5 +1,5 @@
-//! Is the method right? Many short experiments of a server against itself, and against one that was made
-//! to need more CPU, while a neighbour takes a random share of every core in bursts.
+//! Is the method right? Many short experiments of a server against itself, and against one that was
+//! made to need more CPU, while a neighbour takes a random share of every core in bursts.
 //!
 //!     cargo bench -p hotlap --bench method -- [--runs 100] [--seconds 20] [--slice-ms 12]
 //!                 [--connections 64] [--extra-cpu 3] [--best-runs 20] [--best-seconds 3]
@@ -7,8 +7,8 @@
 //!
 //! The servers are hotlap's ceiling, which spends nearly all of its time in the kernel; with
 //! `--data`, ones that spend most of it in user space on 10 MB of data. Each run is a whole race as
-//! `hotlap run` holds it (fresh starts, warm-ups, mirrored rounds, the reference's control, the same
-//! verdicts) of four processes: the reference, its control, its twin, and one that does some
+//! `hotlap run` holds it (fresh starts, warm-ups, mirrored rounds, the reference's control, the
+//! same verdicts) of four processes: the reference, its control, its twin, and one that does some
 //! arithmetic more on each request. The first `--best-runs` of them also measure reference and twin
 //! as best of three, one after the other, to compare the errors. Every run is written to the kept
 //! file when it ends; the same command goes on where it was left, and one with a smaller `--runs`
@@ -255,11 +255,11 @@ impl Random {
     }
 }
 
-/// How many iterations of arithmetic make a request cost more by what was asked. By what they cost alone
-/// it would be a third less: a server that is a little slower than the generator sleeps less often,
-/// and finds more requests at a wake-up. So the reference is raced against one with about as many
-/// as it will be, under the conditions of the runs, four times, and as many are taken as explain
-/// what was asked by what was found.
+/// How many iterations of arithmetic make a request cost more by what was asked. By what they cost
+/// alone it would be a third less: a server that is a little slower than the generator sleeps less
+/// often, and finds more requests at a wake-up. So the reference is raced against one with about as
+/// many as it will be, under the conditions of the runs, four times, and as many are taken as
+/// explain what was asked by what was found.
 fn calibrate(arena: &Arena, options: &Options) -> u64 {
     let iterations = alone(arena, options) * 4 / 3;
     let found: Vec<f64> = (1..=4)
@@ -281,8 +281,8 @@ fn beside_neighbour(arena: &Arena, options: &Options, run: u64, iterations: u64)
     experiment(arena, options, run, iterations)
 }
 
-/// The same, by what iterations cost a server alone: the cost of a request without any, and that of one
-/// with so many that the difference is known well.
+/// The same, by what iterations cost a server alone: the cost of a request without any, and that of
+/// one with so many that the difference is known well.
 fn alone(arena: &Arena, options: &Options) -> u64 {
     const MANY: u64 = 2_000;
     let participants = [0, MANY].map(|iterations| {

@@ -239,7 +239,7 @@ pub struct Start {
     /// From the start of the process to the first correct answer, in milliseconds; `None` for a
     /// server that ran already.
     pub ready_ms: Option<f64>,
-    /// Badges: checks passed and made, of those that are reported and not required.
+    /// Conformance checks passed and made: those that are reported and not required.
     pub conformance: (u32, u32),
     /// Resident memory before any load, in bytes; `None` where it is not known.
     pub rss_bytes: Option<u64>,

@@ -62,7 +62,7 @@ pub struct Report {
     pub tables: Vec<LoadResults>,
     /// Servers that failed, and why.
     pub failed: Vec<Failed>,
-    /// Each step of a ladder; empty for other questions.
+    /// Each step of a suite about layers; empty for other questions.
     pub layers: Vec<LayerStep>,
     /// How each server scales; empty where neither threads nor loads form a scale.
     pub scaling: Vec<Scaling>,

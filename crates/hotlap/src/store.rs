@@ -352,7 +352,7 @@ impl Store {
     fn read_lines(&self, server: Option<&str>) -> rusqlite::Result<Vec<Line>> {
         let mut names = self.db.prepare(
             "SELECT name FROM server
-             WHERE run = ?1 AND role IN ('plain participant', 'reference') ORDER BY place",
+             WHERE run = ?1 AND role IN ('plain', 'reference') ORDER BY place",
         )?;
         let mut runs = self.db.prepare(
             "SELECT number, began_ms, took_ms, state, baseline, suite, contract,

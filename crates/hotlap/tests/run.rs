@@ -112,8 +112,8 @@ fn the_whole_table_as_csv() {
     insta::assert_snapshot!(render(&report, Format::Csv), @"
     load,rank,server,role,version,requests_per_s,requests_per_s_low,requests_per_s_high,generator_limited,of_ceiling_percent,cpu_us,cpu_us_low,cpu_us_high,instructions_user,instructions_kernel,switches,mean_ms,stdev_ms,p50_ms,p90_ms,p99_ms,p999_ms,max_ms,rate,rate_p50_ms,rate_p99_ms,rss_mb,pss_mb,cpu_percent,errors,ready_ms,steady_ms,laps,laps_left_out,lower_bounds
     ,1,go/net-http,reference,go/net-http 1.0,57911.3,57755.5,58067.5,false,42.0088,16.8988,16.8898,16.9077,,,0.0996643,1.10445,0.10929,1.08953,1.11718,1.11718,,2.2569,,,,7,7,97.8704,0,20,0,36,0,
-    ,2,node/http:cluster,plain participant,node/http:cluster 1.0,38343.2,38167.6,38519.5,false,27.7321,25.5932,25.5692,25.6173,,,0.0994277,1.66757,0.162681,1.65478,1.68857,1.68857,,3.41197,,,,131,131,98.135,0,20,0,36,0,
-    ,3,python3 app.py,plain participant,python3 app.py 1.0,2103.79,2097.3,2110.29,false,1.51096,469.823,469.59,470.055,,,0.0951123,30.1896,1.08838,30.1793,,,,31.7686,,,,23,23,98.8174,0,20,0,36,0,
+    ,2,node/http:cluster,plain,node/http:cluster 1.0,38343.2,38167.6,38519.5,false,27.7321,25.5932,25.5692,25.6173,,,0.0994277,1.66757,0.162681,1.65478,1.68857,1.68857,,3.41197,,,,131,131,98.135,0,20,0,36,0,
+    ,3,python3 app.py,plain,python3 app.py 1.0,2103.79,2097.3,2110.29,false,1.51096,469.823,469.59,470.055,,,0.0951123,30.1896,1.08838,30.1793,,,,31.7686,,,,23,23,98.8174,0,20,0,36,0,
     ,,ceiling,ceiling,ceiling 1.0,123170,123016,123325,false,100,7.09894,7.09717,7.10072,,,0.0998072,0.519479,0.0522007,0.514815,0.525311,0.525311,,1.06189,,,,1,1,87.4365,0,20,0,36,0,
     ");
 }
@@ -217,18 +217,18 @@ fn answers_that_wait_for_acknowledgements_are_told_of_where_the_server_waits() {
 
 /// Virtual machines that were compiled on while they were measured got an interval and no word.
 #[test]
-fn a_server_that_becomes_cheaper_while_it_is_measured_is_told_of() {
+fn a_server_whose_cost_falls_while_it_is_measured_is_named() {
     let told = |last: f64| {
         let mut server = script(20_000.0, 40_000.0, 9, &[]);
         // Twelve laps a restart, from 1 to `last`.
         server.wobble = (0..12).map(|n| (1.0, 1.0 + (last - 1.0) * f64::from(n) / 11.0)).collect();
         let text = table(&scene(&[("app", Role::Reference, server)]), 120);
-        let note = text.lines().skip_while(|line| !line.contains("Note: app became")).take(2);
+        let note = text.lines().skip_while(|line| !line.contains("Note: app: CPU")).take(2);
         note.collect::<Vec<_>>().join("\n")
     };
     insta::assert_snapshot!(told(0.6), @r###"
-    Note: app became 31 % cheaper while it was measured, so its figures are of no steady state. A longer --duration warms it
-    up for longer.
+    Note: app: CPU time per request fell by 31 % during the measurement, so it was not in a steady state. A longer
+    --duration gives it more time to warm up.
     "###);
     assert_eq!(told(0.95), "", "as much as that a machine drifts");
 }
@@ -284,7 +284,7 @@ fn a_run_where_every_server_failed_still_has_a_report() {
 }
 
 #[test]
-fn a_ladder_shows_what_each_step_costs() {
+fn layers_shows_what_each_step_costs() {
     let step = |cost, wobble| script(1e9 / cost, cost, 50, wobble);
     let mut scene = scene(&[
         ("plain", Role::Reference, step(27_000.0, &[0.01, -0.01, 0.0, 0.005, -0.005])),
@@ -311,7 +311,7 @@ fn a_ladder_shows_what_each_step_costs() {
 }
 
 #[test]
-fn a_rung_stands_on_the_one_that_it_names_and_dropped_work_is_no_speed() {
+fn a_step_stands_on_the_one_that_it_names_and_dropped_work_is_no_speed() {
     let step = |cost| script(1e9 / cost, cost, 50, &[0.01, -0.01, 0.0, 0.005, -0.005]);
     let mut scene = scene(&[
         ("plain", Role::Reference, step(27_000.0)),

@@ -22,8 +22,8 @@ use hotlap_servers::start::{HOST, Startup, ask};
 use hotlap_servers::verify::{LIMIT, Requirements, Verifier, verify};
 
 impl Instance {
-    /// The control is the reference's own program, which is verified whole: only its answers to what
-    /// is asked under load are looked at.
+    /// The control is the reference's own program, which is verified whole: only its answers to
+    /// what is asked under load are looked at.
     fn as_the_reference(
         &mut self,
         target: &Target,
@@ -272,7 +272,7 @@ mod tests {
 
     /// A step that answers like the one below it was told not to do the same work as the first.
     #[test]
-    fn the_work_of_a_rung_is_held_against_the_rung_below() {
+    fn the_work_of_a_step_is_compared_with_the_step_below() {
         let participant = |name: &str, body: &[u8]| {
             let mut contract = Contract::of(Name::Hello, None);
             contract.exchanges[0].content = Content::exactly(body);

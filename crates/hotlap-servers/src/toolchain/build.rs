@@ -456,7 +456,8 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// The name of a build: the server's, and a hash of all that goes into it. What only matters at run
-/// time (the command, its environment, the description) is left out, so that variants share a build.
+/// time (the command, its environment, the description) is left out, so that variants share a
+/// build.
 ///
 /// The hash is FNV-1a of 64 bits, as builds outlive a hotlap and the standard library's hash may
 /// differ between releases. By chance, two of a million builds share a name once in 4 × 10⁷ times.

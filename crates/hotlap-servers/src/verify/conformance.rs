@@ -13,12 +13,13 @@ use crate::contract::{Exchange, described};
 /// second.
 const DATE_SLACK_S: i64 = 2;
 
-/// How long a conformance check waits for an answer; a server that has none is told from a slow one elsewhere.
+/// How long a conformance check waits for an answer; a server that has none is told from a slow one
+/// elsewhere.
 const LIMIT: Duration = Duration::from_secs(1);
 
 type Outcome = Result<(), String>;
 
-struct Badges<'a> {
+struct Conformance<'a> {
     verifier: &'a Verifier<'a>,
     bench: &'a Bench<'a>,
     host: &'a str,
@@ -28,7 +29,7 @@ struct Badges<'a> {
 /// Makes all fourteen, or those of them that may be made of a server that is not one's own.
 pub(super) fn run(verifier: &Verifier<'_>, bench: &Bench<'_>) -> Vec<Check> {
     let main = &verifier.contract.exchanges[0];
-    let b = Badges { verifier, bench, host: verifier.host, path: &main.path };
+    let b = Conformance { verifier, bench, host: verifier.host, path: &main.path };
     let mut conformance = vec![
         check("HEAD", "as GET, without the body (RFC 9110 section 9.3.2)", b.head()),
         check("unknown method", "4xx or 501 (RFC 9110 section 9.1)", b.unknown_method()),
@@ -52,7 +53,7 @@ pub(super) fn run(verifier: &Verifier<'_>, bench: &Bench<'_>) -> Vec<Check> {
     conformance
 }
 
-impl Badges<'_> {
+impl Conformance<'_> {
     fn main(&self) -> &Exchange {
         &self.verifier.contract.exchanges[0]
     }

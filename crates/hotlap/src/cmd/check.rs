@@ -219,7 +219,7 @@ fn as_json(row: &Row) -> serde_json::Value {
             json!({
                 "contract": contract.map(Name::as_str),
                 "required": checks(&report.required),
-                "badges": checks(&report.conformance),
+                "conformance": checks(&report.conformance),
                 "ended": report.ended,
             })
         })

@@ -41,8 +41,8 @@ use rule::{Rule, Ruling};
 use stress::Order;
 
 /// The time to spend where nobody says: for up to so many servers, double and ceiling included, and
-/// for each further one. Four take 3 s a round and 4 s a restart, so a minute has five restarts of three
-/// rounds in it.
+/// for each further one. Four take 3 s a round and 4 s a restart, so a minute has five restarts of
+/// three rounds in it.
 const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(25));
 
 /// Probes that settle how long slices are may take this part of the budget, at each length that is
@@ -322,7 +322,7 @@ fn setting(args: &RunArgs, meant: &Meant, run: &Run, logs: PathBuf) -> anyhow::R
     })
 }
 
-/// Whom the steps of a ladder are held against: those they stand on.
+/// Which servers the steps are compared with: those they stand on.
 fn against(run: &Run) -> BTreeMap<usize, usize> {
     let is_layers = run.question == suite::Question::Layers;
     let steps = run.servers.iter().enumerate().filter(|_| is_layers);

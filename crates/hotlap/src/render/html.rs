@@ -523,7 +523,7 @@ fn order(report: &Report) -> String {
         let round = (lap.load, lap.restart, lap.round, lap.rate.is_some());
         let lead = match last == Some(round) {
             true => " · ".to_owned(),
-            false => format!("\nheat {} round {}: ", lap.restart, lap.round),
+            false => format!("\nrestart {} round {}: ", lap.restart, lap.round),
         };
         last = Some(round);
         out += &lead;

@@ -87,7 +87,7 @@ fn standings(table: &LoadResults) -> String {
         return String::new();
     }
     let has = |of: fn(&Row) -> bool| table.rows.iter().any(of);
-    let (rated, badged) = (has(|r| r.response.is_some()), has(|r| !r.conformance.is_empty()));
+    let (rated, checked) = (has(|r| r.response.is_some()), has(|r| !r.conformance.is_empty()));
     let mut heads = vec![
         "",
         "server",
@@ -106,7 +106,7 @@ fn standings(table: &LoadResults) -> String {
     if rated {
         heads.extend(["p50 at rate", "p99 at rate"]);
     }
-    if badged {
+    if checked {
         heads.push("checks");
     }
     let aligned: Vec<&str> =
@@ -119,7 +119,7 @@ fn standings(table: &LoadResults) -> String {
             cells.push(text(at.and_then(|l| l.p50.as_ref())));
             cells.push(text(at.and_then(|l| l.p99.as_ref())));
         }
-        if badged {
+        if checked {
             cells.push(row.conformance.clone());
         }
         out += &format!("| {} |\n", cells.join(" | "));

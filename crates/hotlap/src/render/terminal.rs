@@ -1,8 +1,8 @@
 //! The table and the sentences, for a terminal of any width.
 //!
 //! Where the table does not fit, its headers go on two lines, and then columns go in this order:
-//! conformance checks, errors (never while there are any), memory, p50, of ceiling, p99. Names are shortened
-//! last. What is left out is in the exports.
+//! conformance checks, errors (never while there are any), memory, p50, of ceiling, p99. Names are
+//! shortened last. What is left out is in the exports.
 
 pub mod comparison;
 mod stress;
@@ -144,7 +144,7 @@ fn response_times(table: &LoadResults, width: usize, ink: Ink) -> String {
     format!("{}\n{}\n", wrap(&lead, 2, width), set(columns, width, ink))
 }
 
-/// What each step of a ladder costs.
+/// What each layer costs.
 fn layers(report: &Report, table: &LoadResults, width: usize, ink: Ink) -> String {
     let steps: Vec<&LayerStep> = report.layers.iter().filter(|s| s.load == table.load).collect();
     if steps.len() < TABLED {

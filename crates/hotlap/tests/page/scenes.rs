@@ -1,5 +1,5 @@
 //! Runs to make pages of, with scripted laps: many servers, one, none that works, an interrupted
-//! one, a ladder, loads that scale, and names that would be tags.
+//! one, layers, loads that scale, and names that would be tags.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The experiment card: who is to run, under which loads, and what is asked; typed, or read from a suite.
+//! The experiment card: who is to run, under which loads, and what is asked; typed, or read from a
+//! suite.
 //!
 //! Apart from the grid because nothing is probed, built or started here: what is wrong with a
 //! command line or a suite is told before anything has been waited for.

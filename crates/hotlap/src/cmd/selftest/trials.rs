@@ -42,7 +42,7 @@ const PAUSING: (u64, u64) = (3_000, 1_000);
 /// that.
 const PAUSING_RATE: f64 = 500.0;
 
-/// CPU time a request of the twins and of the dearer one, in nanoseconds: exactly 3 % more.
+/// CPU time a request of the twins and of the costlier one, in nanoseconds: exactly 3 % more.
 const COST_NS: (u64, u64) = (40_000, 41_200);
 
 /// How far a ratio of costs may be off.
@@ -261,11 +261,11 @@ pub fn erring(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim
     ])
 }
 
-/// Twins, and one that is exactly 3 % dearer: an experiment as `run` holds it.
+/// Twins, and one that is exactly 3 % more CPU: an experiment as `run` holds it.
 ///
 /// # Errors
 /// When the experiment cannot be held.
-pub fn dearer(
+pub fn costlier(
     arena: &Arena,
     budget: Duration,
     seed: u64,
@@ -276,7 +276,7 @@ pub fn dearer(
         arena.participant("40 µs", costing(COST_NS.0), Role::Reference),
         arena.participant("40 µs (again)", costing(COST_NS.0), Role::Control),
         arena.participant("its twin", costing(COST_NS.0), Role::Plain),
-        arena.participant("3 % dearer", costing(COST_NS.1), Role::Plain),
+        arena.participant("3 % more CPU", costing(COST_NS.1), Role::Plain),
     ];
     let lap = Duration::from_millis(300);
     let experiment = arena.experiment(participants, CONNECTIONS, Some(lap), budget, seed);
@@ -313,9 +313,9 @@ pub fn dearer(
     Ok(vec![
         Claim { tolerance: 40.0 * RATIO, ..of_level },
         ratio(2, "twin ÷ twin", 1.0),
-        ratio(3, "3 % dearer ÷ twin", COST_NS.1 as f64 / COST_NS.0 as f64),
+        ratio(3, "3 % more CPU ÷ twin", COST_NS.1 as f64 / COST_NS.0 as f64),
         Claim {
-            figure: "verdicts: dearer".to_owned(),
+            figure: "verdicts: costs more".to_owned(),
             unit: Unit::Count,
             claimed: worse,
             tolerance: 0.0,

@@ -81,11 +81,12 @@ fn layout(comparison: &RunComparison, table: &ComparedLoad, width: usize) -> (La
     (Layout::fit(columns, width.saturating_sub(2)), worse)
 }
 
-/// A verdict as short as a column wants it.
+/// A verdict in the width of a column.
 fn word(change: &Change) -> String {
-    match change.found.verdict.split_once(' ') {
-        Some(("no", _)) => "same".to_owned(),
-        Some(_) => "?".to_owned(),
-        None => change.found.verdict.clone(),
+    match change.found.verdict.as_str() {
+        verdict if verdict.starts_with("no ") => "same".to_owned(),
+        verdict if verdict.starts_with("inconclusive") => "?".to_owned(),
+        // The row says of what.
+        verdict => verdict.trim_start_matches("costs ").to_owned(),
     }
 }
