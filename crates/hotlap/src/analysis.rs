@@ -22,9 +22,9 @@ pub mod warnings;
 
 use std::borrow::Cow;
 
-use hotlap_stats::compare::{effect, pairs, pooled};
-use hotlap_stats::stop::Goal;
-use hotlap_stats::{Effect, Estimate, Floor, Reading, Why};
+use hotlap_stats::{
+    Effect, Estimate, Goal, Inconclusive, NoiseFloor, Reading, effect, pairs, pooled,
+};
 
 use crate::model::{Probed, Role, Run};
 
@@ -96,10 +96,10 @@ impl Analysis {
 
     /// The noise floor of one measure, for two servers neither of which is the reference.
     #[must_use]
-    pub fn floor(&self, measure: Measure) -> Floor {
+    pub fn floor(&self, measure: Measure) -> NoiseFloor {
         match self.reference.zip(self.control) {
-            Some(_) => Floor::of(self.noise[measure].as_ref()),
-            None => Floor::NoControl,
+            Some(_) => NoiseFloor::of(self.noise[measure].as_ref()),
+            None => NoiseFloor::NoControl,
         }
     }
 
@@ -107,8 +107,8 @@ impl Analysis {
     /// not known.
     #[must_use]
     pub fn noise_band(&self, measure: Measure) -> Option<f64> {
-        let is_known = self.floor(measure) != Floor::Unusable(Why::NoiseUnknown);
-        is_known.then_some(self.noise[measure]?.reach().exp_m1())
+        let is_known = self.floor(measure) != NoiseFloor::Unusable(Inconclusive::NoiseUnknown);
+        is_known.then_some(self.noise[measure]?.far_end().exp_m1())
     }
 
     /// A server's readings as one side of a comparison. The A/A control is the same program as the

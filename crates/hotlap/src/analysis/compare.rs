@@ -1,15 +1,9 @@
 //! Servers compared with each other: pairs of readings, the noise floor, verdicts.
 
-use hotlap_stats::compare::{effect, pairs};
-use hotlap_stats::verdict::verdicts;
-use hotlap_stats::{Bar, Comparison, Effect, Estimate, Floor, Verdict};
+use hotlap_stats::{Criterion, Effect, Estimate, NoiseFloor, Verdict, effect, pairs, verdicts};
 
 use super::{Analysis, Measure, PerMeasure, bias, is_compared};
 use crate::model::Run;
-
-/// How much closer a third server of the same program is to the mean of two than these are to each
-/// other: √(1 + ½) of the noise of one, against √2 of it.
-const TO_THE_MEAN: f64 = 0.866_025_403_784_438_6;
 
 /// What one measure says of a server against another; `None` where it says nothing.
 pub type Found = Option<(Effect, Verdict)>;
@@ -87,7 +81,7 @@ impl Analysis {
         server: usize,
         other: usize,
         measure: Measure,
-    ) -> Option<(Bar, Comparison)> {
+    ) -> Option<(Criterion, Effect)> {
         let of_both = [&self.servers[server], &self.servers[other]];
         let limited = of_both.iter().filter(|s| s.generator_limited).count();
         let is_hidden = match measure {
@@ -104,17 +98,17 @@ impl Analysis {
             Measure::Cost => bias::proven_shift(&self.probed, (server, other)),
             _ => 0.0,
         };
-        Some((self.bar_against(reference, measure), Comparison { effect, bias }))
+        Some((Criterion { bias, ..self.criterion_against(reference, measure) }, effect))
     }
 
-    /// What a verdict must exceed for servers that are compared with `other`. The noise floor is
-    /// that of one server against another, but the reference counts together with the A/A control,
-    /// see [`Self::side`].
+    /// What a difference from `other` must exceed, without bias. The reference counts together with
+    /// the A/A control, see [`Self::side`].
     #[must_use]
-    pub fn bar_against(&self, other: usize, measure: Measure) -> Bar {
+    pub fn criterion_against(&self, other: usize, measure: Measure) -> Criterion {
         let is_pooled = Some(other) == self.reference && self.control.is_some();
-        let floor = self.floor(measure).scaled(if is_pooled { TO_THE_MEAN } else { 1.0 });
-        Bar { alpha: 1.0 - self.confidence, floor, better: measure.better() }
+        let floor = self.floor(measure);
+        let floor = if is_pooled { floor.against_pooled() } else { floor };
+        Criterion { alpha: 1.0 - self.confidence, floor, bias: 0.0, better: measure.better() }
     }
 
     /// Takes the ratio of requests/s away where it is a bound, and keeps what the bound says.
@@ -143,11 +137,11 @@ impl Analysis {
 /// corrected together is said at [`verdicts`].
 #[must_use]
 pub fn found_in_families(
-    compared: PerMeasure<Vec<Option<(Bar, Comparison)>>>,
+    compared: PerMeasure<Vec<Option<(Criterion, Effect)>>>,
 ) -> Vec<PerMeasure<Found>> {
     let pairs = compared[Measure::Rate].len();
     let mut all = Measure::ALL.iter().flat_map(|measure| &compared[*measure]).flatten();
-    let has_floor = all.all(|(bar, _)| bar.floor != Floor::NoControl);
+    let has_floor = all.all(|(criterion, _)| criterion.floor != NoiseFloor::NoControl);
     let families: &[&[Measure]] = match has_floor {
         true => &[&[Measure::Rate], &[Measure::Cost], &LATENCY_AND_MEMORY],
         false => &[&[Measure::Rate, Measure::Cost], &LATENCY_AND_MEMORY],
@@ -165,8 +159,11 @@ pub fn found_in_families(
 const LATENCY_AND_MEMORY: [Measure; 3] = [Measure::P50, Measure::P99, Measure::Memory];
 
 /// The verdicts on comparisons that are made together; where nothing can be compared, none.
-pub(super) fn judged(compared: Vec<Option<(Bar, Comparison)>>) -> Vec<Found> {
-    let known: Vec<(Bar, Comparison)> = compared.iter().flatten().copied().collect();
+pub(super) fn judged(compared: Vec<Option<(Criterion, Effect)>>) -> Vec<Found> {
+    let known: Vec<(Criterion, Effect)> = compared.iter().flatten().copied().collect();
     let mut verdicts = verdicts(&known).into_iter();
-    compared.into_iter().map(|c| c.and_then(|(_, c)| Some((c.effect, verdicts.next()?)))).collect()
+    compared
+        .into_iter()
+        .map(|c| c.and_then(|(_, effect)| Some((effect, verdicts.next()?))))
+        .collect()
 }

@@ -5,9 +5,7 @@ use std::time::Duration;
 use hotlap_bench::validity;
 use hotlap_load::plan::{ExpectedBody, Pace, Plan, Reuse, Stop};
 use hotlap_load::{Failure, OpenLoop, Outcome, Phase};
-use hotlap_stats::histogram::interval_log;
-use hotlap_stats::percentile::Together;
-use hotlap_stats::{Censored, Histogram, Percentile, Survival};
+use hotlap_stats::{Censored, Concurrency, Histogram, Percentile, Survival, interval_log};
 use serde_json::json;
 
 use super::Loaded;
@@ -36,12 +34,12 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         let (some, all) = (count(up.established), count(up.requested));
         out += &format!("  connected   {some} of {all}: {why}\n");
     }
-    let together = together(plan);
+    let concurrency = concurrency(plan);
     let service = Survival::new(&outcome.service_time, &outcome.service_time_censored);
-    out += &format!("  service     {}\n", times(&service, together));
+    out += &format!("  service     {}\n", times(&service, concurrency));
     if let Some(open_loop) = outcome.open_loop() {
         let response = Survival::new(&outcome.response_time, &outcome.response_time_censored);
-        out += &format!("  response    {}\n", times(&response, together));
+        out += &format!("  response    {}\n", times(&response, concurrency));
         out += &format!("  sent late   {}\n", plain(&outcome.lag));
         out += &offered(&open_loop);
     }
@@ -71,7 +69,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         let seen = seen_by_users(outcome);
         out.push('\n');
         for q in [0.5, 0.75, 0.9, 0.99, 0.999, 0.9999] {
-            let value = known(&seen, q, together);
+            let value = known(&seen, q, concurrency);
             let value = value.map_or_else(too_few, |found| percentile(found).text);
             out += &format!("  {:>7} %  {value}\n", grouped_share(q));
         }
@@ -164,29 +162,28 @@ fn shape(plan: &Plan, outcome: &Outcome) -> String {
     parts.join(", ")
 }
 
-/// How many requests a stall delays together.
-fn together(plan: &Plan) -> Together {
+fn concurrency(plan: &Plan) -> Concurrency {
     let rate = match plan.pace {
         Pace::Closed => None,
         Pace::Constant { rate } | Pace::Poisson { rate, .. } => Some(rate),
     };
-    Together { in_flight: (plan.connections * plan.pipeline) as u64, rate }
+    Concurrency { in_flight: (plan.connections * plan.pipeline) as u64, rate }
 }
 
-/// Percentiles of times of which `together` are delayed by one stall.
-fn times(times: &Survival, together: Together) -> String {
+/// Percentiles of times that were measured at this concurrency.
+fn times(times: &Survival, concurrency: Concurrency) -> String {
     if times.is_empty() {
         return "–".to_owned();
     }
     let text = |found| percentile(found).text;
-    let at = |q| known(times, q, together).map_or_else(too_few, text);
+    let at = |q| known(times, q, concurrency).map_or_else(too_few, text);
     let max = text(times.longest());
     format!("p50 {}  p90 {}  p99 {}  max {max}", at(0.5), at(0.9), at(0.99))
 }
 
 /// Percentiles of times that the generator or single connections cause.
 fn plain(histogram: &Histogram) -> String {
-    times(&Survival::new(histogram, &Censored::default()), Together::ONE)
+    times(&Survival::new(histogram, &Censored::default()), Concurrency::ONE)
 }
 
 /// What became of the offered rate.
@@ -433,7 +430,7 @@ pub fn csv(loaded: &Loaded) -> String {
             put(&format!("{name}_stdev"), times.answered.stdev() / 1e6, "ms");
         }
         let labels = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];
-        let found = labels.map(|(label, q)| (label, known(&times.survival, q, times.together)));
+        let found = labels.map(|(label, q)| (label, known(&times.survival, q, times.concurrency)));
         for (label, found) in found.into_iter().chain([("max", Some(times.survival.longest()))]) {
             let Some(found) = found else { continue };
             put(&format!("{name}_{label}"), found.ns as f64 / 1e6, "ms");
@@ -450,31 +447,31 @@ struct Times<'a> {
     name: &'static str,
     answered: &'a Histogram,
     survival: Survival,
-    together: Together,
+    concurrency: Concurrency,
 }
 
 impl<'a> Times<'a> {
     fn all(loaded: &'a Loaded) -> [Self; 5] {
         let (outcome, whole) = (&loaded.outcome, Censored::default());
-        let of = |name, answered, censored, together| Self {
+        let of = |name, answered, censored, concurrency| Self {
             name,
             answered,
             survival: Survival::new(answered, censored),
-            together,
+            concurrency,
         };
-        let together = together(&loaded.plan);
+        let concurrency = concurrency(&loaded.plan);
         [
-            of("service", &outcome.service_time, &outcome.service_time_censored, together),
-            of("response", &outcome.response_time, &outcome.response_time_censored, together),
-            of("lag", &outcome.lag, &whole, Together::ONE),
-            of("connect", &outcome.connect_time, &whole, Together::ONE),
-            of("handshake", &outcome.handshake_time, &whole, Together::ONE),
+            of("service", &outcome.service_time, &outcome.service_time_censored, concurrency),
+            of("response", &outcome.response_time, &outcome.response_time_censored, concurrency),
+            of("lag", &outcome.lag, &whole, Concurrency::ONE),
+            of("connect", &outcome.connect_time, &whole, Concurrency::ONE),
+            of("handshake", &outcome.handshake_time, &whole, Concurrency::ONE),
         ]
     }
 
     fn json(&self) -> serde_json::Value {
-        let Self { answered, survival, together, .. } = self;
-        let quantile = |q| known(survival, q, *together);
+        let Self { answered, survival, concurrency, .. } = self;
+        let quantile = |q| known(survival, q, *concurrency);
         let found = [
             ("p50", quantile(0.5)),
             ("p90", quantile(0.9)),
