@@ -1,5 +1,5 @@
-//! Is the method right? Many short experiments of a server against itself, and against one that was made
-//! to need more CPU, while a neighbour takes a random share of every core in bursts.
+//! Is the method right? Many short experiments of a server against itself, and against one that was
+//! made to need more CPU, while a neighbour takes a random share of every core in bursts.
 //!
 //!     cargo bench -p hotlap --bench method -- [--runs 100] [--seconds 20] [--slice-ms 12]
 //!                 [--connections 64] [--extra-cpu 3] [--best-runs 20] [--best-seconds 3]
@@ -258,11 +258,11 @@ impl Random {
     }
 }
 
-/// How many iterations of arithmetic make a request cost more by what was asked. By what they cost alone
-/// it would be a third less: a server that is a little slower than the generator sleeps less often,
-/// and finds more requests at a wake-up. So the reference is raced against one with about as many
-/// as it will be, under the conditions of the runs, four times, and as many are taken as explain
-/// what was asked by what was found.
+/// How many iterations of arithmetic make a request cost more by what was asked. By what they cost
+/// alone it would be a third less: a server that is a little slower than the generator sleeps less
+/// often, and finds more requests at a wake-up. So the reference is raced against one with about as
+/// many as it will be, under the conditions of the runs, four times, and as many are taken as
+/// explain what was asked by what was found.
 fn calibrate(arena: &Arena, options: &Options) -> u64 {
     let iterations = alone(arena, options) * 4 / 3;
     let found: Vec<f64> = (1..=4)
@@ -284,8 +284,8 @@ fn beside_neighbour(arena: &Arena, options: &Options, run: u64, iterations: u64)
     experiment(arena, options, run, iterations)
 }
 
-/// The same, by what iterations cost a server alone: the cost of a request without any, and that of one
-/// with so many that the difference is known well.
+/// The same, by what iterations cost a server alone: the cost of a request without any, and that of
+/// one with so many that the difference is known well.
 fn alone(arena: &Arena, options: &Options) -> u64 {
     const MANY: u64 = 2_000;
     let participants = [0, MANY].map(|iterations| {

@@ -1,5 +1,5 @@
-//! What is under way: restart, phase, time left, and in an experiment the servers with what is known of them
-//! so far; gone when done.
+//! What is under way: restart, phase, time left, and in an experiment the servers with what is
+//! known of them so far; gone when done.
 //!
 //! Drawn from a thread of its own, ten times a second at most, so that nobody who measures ever
 //! waits for a terminal. Without a terminal there are plain lines instead, one a restart.
@@ -63,7 +63,8 @@ impl Live {
         }
     }
 
-    /// Starts to draw an experiment between servers of these names; one with an empty name is not shown.
+    /// Starts to draw an experiment between servers of these names; one with an empty name is not
+    /// shown.
     /// `q` ends it.
     #[must_use]
     pub fn experiment(console: &Console, names: Vec<String>) -> Self {

@@ -1,9 +1,10 @@
-//! Makes a [`Run`] of the events of an experiment: each becomes a part of the model, goes to the store at
-//! once and to the live view, and exports are rewritten from time to time.
+//! Makes a [`Run`] of the events of an experiment: each becomes a part of the model, goes to the
+//! store at once and to the live view, and exports are rewritten from time to time.
 //!
-//! A failure here (a full disk) is reported once and never ends an experiment: its table is printed all
-//! the same. A store that fails on the way is opened afresh and given the whole run, at once and,
-//! if that fails, at the end; where it cannot be used again, the run goes to a file of its own.
+//! A failure here (a full disk) is reported once and never ends an experiment: its table is printed
+//! all the same. A store that fails on the way is opened afresh and given the whole run, at once
+//! and, if that fails, at the end; where it cannot be used again, the run goes to a file of its
+//! own.
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,8 @@ use crate::redact;
 use crate::report::Report;
 use crate::store::{Store, StoreError};
 
-/// How often exports are rewritten while an experiment is under way: each rewriting is work between laps.
+/// How often exports are rewritten while an experiment is under way: each rewriting is work between
+/// laps.
 const REWRITE: Duration = Duration::from_secs(5);
 
 /// The recorder of one run.

@@ -1,8 +1,8 @@
 //! The table and the sentences, for a terminal of any width.
 //!
 //! Where the table does not fit, its headers go on two lines, and then columns go in this order:
-//! conformance checks, errors (never while there are any), memory, p50, of ceiling, p99. Names are shortened
-//! last. What is left out is in the exports.
+//! conformance checks, errors (never while there are any), memory, p50, of ceiling, p99. Names are
+//! shortened last. What is left out is in the exports.
 
 pub mod comparison;
 mod stress;

@@ -81,7 +81,8 @@ fn bias(name: &str, of_alone: &Estimate, slice_ms: Option<f64>) -> String {
         ),
         false => format!(
             "{name} costs {percent} % less CPU per request in its laps than at the end of its \
-             warm-up ({found}): it was still warming up. A longer --duration warms it up for longer."
+             warm-up ({found}): it was still warming up. A longer --duration warms it up for \
+             longer."
         ),
     }
 }
