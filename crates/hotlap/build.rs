@@ -1,8 +1,9 @@
-//! Puts the catalogue and the suites into the binary, so that `cargo install` gives a tool that
-//! works outside of its checkout. `src/shelf.rs` unpacks them.
+//! Embeds the catalogue and the suites in the binary, so that `cargo install` gives a tool that
+//! works without its checkout. `src/assets.rs` unpacks them.
 
 use std::fmt::Write as _;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 /// What builds and package managers leave behind; the catalogue itself has none of these.
@@ -19,16 +20,19 @@ fn main() {
         collect(&folder, &mut files);
     }
     files.sort();
-    let mut list = String::from("&[\n");
+    let mut hasher = DefaultHasher::new();
+    let mut source = String::from("const FILES: &[(&str, &[u8])] = &[\n");
     for file in &files {
         println!("cargo::rerun-if-changed={}", file.display());
         let name = file.strip_prefix(&root).expect("collected under the root");
         let full = fs::canonicalize(file).expect("it was just listed");
-        writeln!(list, "    ({name:?}, include_bytes!({full:?})),").expect("a String takes all");
+        (name, fs::read(file).expect("it was just listed")).hash(&mut hasher);
+        writeln!(source, "    ({name:?}, include_bytes!({full:?})),").expect("a String takes all");
     }
-    list.push_str("]\n");
+    let key = hasher.finish();
+    writeln!(source, "];\nconst KEY: &str = \"{key:016x}\";").expect("a String takes all");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("set by cargo"));
-    fs::write(out.join("shelf.rs"), list).expect("OUT_DIR is writable");
+    fs::write(out.join("assets.rs"), source).expect("OUT_DIR is writable");
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {

@@ -6,9 +6,9 @@
 
 #![no_main]
 
-use hotlap_load::http::read_answer;
-use hotlap_load::plan::{Body, Endpoint, Request, Target};
-use hotlap_load::rehearsal::rehearse;
+use hotlap_load::http::read_response;
+use hotlap_load::plan::{ExpectedBody, Endpoint, Request, Target};
+use hotlap_load::testing::replay;
 use hotlap_load::Plan;
 use libfuzzer_sys::fuzz_target;
 
@@ -19,18 +19,18 @@ fuzz_target!(|input: &[u8]| {
     let target = Target { endpoint: Endpoint::Tcp(([127, 0, 0, 1], 1).into()), tls: None };
     let mut request = Request::get("/", "fuzz").expecting(BODY);
     request.is_head = shape & 1 == 1;
-    if let (Body::Bytes { varies, .. }, true) = (&mut request.expect.body, shape & 2 == 2) {
+    if let (ExpectedBody::Bytes { varies, .. }, true) = (&mut request.expect.body, shape & 2 == 2) {
         varies.push(1..3);
     }
     let mut plan = Plan::new(target, request);
     plan.pipeline = 1 + usize::from(shape >> 2 & 3);
-    let whole = rehearse(&plan, &[bytes], true);
+    let whole = replay(&plan, &[bytes], true);
     let pieces: Vec<&[u8]> = bytes.chunks(usize::from(*size).max(1)).collect();
-    assert_eq!(rehearse(&plan, &pieces, true), whole);
+    assert_eq!(replay(&plan, &pieces, true), whole);
     let mut rest = bytes;
     for (status, _, is_right) in whole.answers {
         let is_head = plan.requests[0].is_head;
-        let answer = read_answer(rest, is_head, true).expect("sound").expect("whole");
+        let answer = read_response(rest, is_head, true).expect("sound").expect("whole");
         assert_eq!(answer.status, status);
         if is_right && !is_head {
             assert!((200..300).contains(&status));

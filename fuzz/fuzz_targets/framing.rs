@@ -4,18 +4,18 @@
 
 #![no_main]
 
-use hotlap_load::http::{Broken, Event, Reader, read_answer};
+use hotlap_load::http::{ResponseError, Event, ResponseReader, read_response};
 use libfuzzer_sys::fuzz_target;
 
-type Heard = (Vec<(u16, Vec<u8>)>, Option<Broken>);
+type Heard = (Vec<(u16, Vec<u8>)>, Option<ResponseError>);
 
 fn hear<'a>(pieces: impl Iterator<Item = &'a [u8]>, is_head: bool) -> Heard {
-    let mut reader = Reader::default();
+    let mut reader = ResponseReader::default();
     let (mut answers, mut open) = (Vec::new(), None);
     for mut piece in pieces {
         loop {
             match reader.next(&mut piece, is_head) {
-                Ok(Event::More) => break,
+                Ok(Event::NeedMore) => break,
                 Ok(Event::Head(head)) => open = Some((head.status, Vec::new())),
                 Ok(Event::Data(data)) => {
                     open.as_mut().expect("data follows a head").1.extend_from_slice(data);
@@ -34,7 +34,7 @@ fuzz_target!(|input: &[u8]| {
     let size = usize::from(shape >> 1).max(1);
     let whole = hear(std::iter::once(bytes), is_head);
     assert_eq!(hear(bytes.chunks(size), is_head), whole);
-    match read_answer(bytes, is_head, false) {
+    match read_response(bytes, is_head, false) {
         Ok(Some(answer)) => {
             assert!(answer.consumed <= bytes.len());
             assert_eq!(whole.0.first(), Some(&(answer.status, answer.body)));
@@ -42,5 +42,5 @@ fuzz_target!(|input: &[u8]| {
         Ok(None) => assert!(whole.0.is_empty() && whole.1.is_none()),
         Err(broken) => assert_eq!(whole, (Vec::new(), Some(broken))),
     }
-    let _ = read_answer(bytes, is_head, true);
+    let _ = read_response(bytes, is_head, true);
 });

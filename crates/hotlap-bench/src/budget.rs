@@ -15,8 +15,8 @@ use crate::experiment::{Experiment, Over, Place};
 use crate::lap::{Kind, Lap, Share, readings};
 use crate::participant::Role;
 
-/// Restarts that end with paced laps: the first ones, at most so many, and one for each of these parts
-/// of the budget.
+/// Restarts that end with paced laps: the first ones, at most so many, and one for each of these
+/// parts of the budget.
 const PACED_RESTARTS: u32 = 4;
 const BUDGET_A_PACED_RESTART: Duration = Duration::from_secs(15);
 
@@ -79,7 +79,8 @@ impl Budget {
         budget
     }
 
-    /// A restart's servers are started and warm; `again` is what of that the next restart will take too.
+    /// A restart's servers are started and warm; `again` is what of that the next restart will take
+    /// too.
     pub fn restart_started(&mut self, took: Duration, again: Duration) {
         self.started.push(took);
         self.again = again;
@@ -234,7 +235,8 @@ impl Budget {
         }
     }
 
-    /// What the next restart and a round cost. Paced laps end a restart, so each restart pays for its own.
+    /// What the next restart and a round cost. Paced laps end a restart, so each restart pays for
+    /// its own.
     fn what_time_buys(&self, restart: u32) -> Costs {
         let round_s = mean(&self.rounds).as_secs_f64().max(1e-3);
         Costs { restart_s: (self.start_takes() + self.paced_takes(restart)).as_secs_f64(), round_s }

@@ -1,7 +1,7 @@
 //! What is to be raced, what a watcher is told, and in which order it goes.
 //!
-//! Order follows from the seed, the restart and the round alone, so an experiment that was interrupted goes
-//! on in the order that it would have had.
+//! Order follows from the seed, the restart and the round alone, so an experiment that was
+//! interrupted goes on in the order that it would have had.
 
 use std::time::Duration;
 

@@ -157,7 +157,8 @@ impl Usage {
 }
 
 impl Lap {
-    /// A lap of a participant under a load, not judged yet; the experiment fills in restart, round and place.
+    /// A lap of a participant under a load, not judged yet; the experiment fills in restart, round
+    /// and place.
     #[must_use]
     pub fn new(
         (participant, load): (usize, usize),
@@ -192,7 +193,7 @@ impl Lap {
     /// What it adds to the requests/s of its round.
     #[must_use]
     pub fn rate_share(&self) -> Share {
-        Share::rate(self.outcome.answers, self.outcome.window_ns)
+        Share::rate(self.outcome.responses, self.outcome.window_ns)
     }
 }
 
@@ -232,8 +233,8 @@ impl Share {
 ///
 /// A round without a request has no figure of its own. It counts all the same: the server was
 /// measured, and what it spent belongs to the requests before and after. So every round of that
-/// restart reads what the whole restart says, all amounts over all requests. A restart without any request
-/// has no reading.
+/// restart reads what the whole restart says, all amounts over all requests. A restart without any
+/// request has no reading.
 #[must_use]
 pub fn readings(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Reading> {
     per_request(laps, 0.0)

@@ -5,7 +5,6 @@
 //! work costs them nothing.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -18,53 +17,21 @@ use crate::lap::{Kind, Lap, Usage};
 use crate::participant::{Load, Participant, Role};
 use crate::runner::{Probed, Ready, Runner, Warmup};
 use crate::validity;
-use hotlap_servers::cores::CpuAllocation;
 use hotlap_servers::failure::ServerFailure;
-use hotlap_servers::process::Supervisor;
+use hotlap_servers::interrupt;
 use hotlap_servers::verify::LIMIT;
 use instance::{Between, Held, Instance, Sample, WarmupProfile};
 use slices::{Needs, Next, Slices, WHOLE};
 
 mod files;
 mod instance;
-mod lines;
+mod setting;
 mod slices;
 mod start;
 
 pub use files::allow_files;
+pub use setting::Setting;
 pub use slices::LENGTHS;
-
-/// How servers are run and laps are measured.
-#[derive(Debug, Clone)]
-pub struct Setting {
-    /// How long the window of a slice is; none: the shortest at which every server has recovered
-    /// from being frozen.
-    pub slice: Option<Duration>,
-    /// How long servers may be probed for it, at each length that is tried.
-    pub probe_limit: Duration,
-    /// How long one request may take; in verification at least [`LIMIT`].
-    pub timeout: Duration,
-    /// How long a server may take from its start to its first correct answer, and wrong answers in
-    /// part of that ([`hotlap_servers::start::UNREADY`]).
-    pub start_limit: Duration,
-    /// How long a server may take to become steady.
-    pub warm_limit: Duration,
-    /// How long a server may take to end in peace.
-    pub grace: Duration,
-    /// Freeze the servers that are not in their slice.
-    pub freeze: bool,
-    /// Count instructions where the kernel permits it.
-    pub counters: bool,
-    /// Who runs on which cores.
-    pub cores: CpuAllocation,
-    /// How a supervisor is started.
-    pub supervisor: Supervisor,
-    /// Where what servers print is kept.
-    pub logs: PathBuf,
-    /// Whom each server is held against, and is to do the same work as; those that are not named
-    /// here, against the reference.
-    pub against: BTreeMap<usize, usize>,
-}
 
 /// How long one window of a warm-up is.
 const WARM_WINDOW: Duration = Duration::from_millis(100);
@@ -132,7 +99,7 @@ impl LocalRunner {
         plan.pipeline = load.pipeline;
         plan.timeout = self.setting.timeout;
         plan.cpus = self.setting.cores.generator.clone();
-        plan.awake = !self.setting.cores.shared;
+        plan.busy_poll = !self.setting.cores.shared;
         Ok(plan)
     }
 
@@ -184,7 +151,7 @@ impl LocalRunner {
         let known = self.known(participant, load);
         let test = known.map_or(test, |before| test.again(&before.steady));
         let mut test = WarmupTest::new(test);
-        let Some(window) = session.window() else {
+        let Some(window) = session.wait_for_window() else {
             return Err(self.instances[participant].unanswered("warm-up", session.join()));
         };
         let mut edge = window.opens;
@@ -218,12 +185,12 @@ impl LocalRunner {
         session.stop();
         let outcome =
             session.join().map_err(|e| self.instances[participant].failed("warm-up", e))?;
-        if outcome.answers == 0 && !self.stop.load(Ordering::Relaxed) {
+        if outcome.responses == 0 && !self.stop.load(Ordering::Relaxed) {
             return Err(self.instances[participant].unanswered("warm-up", Ok(outcome)));
         }
         let found = WarmupProfile {
             steady: test.precedent(class),
-            service: Duration::from_secs_f64(outcome.service.mean() / 1e9),
+            service: Duration::from_secs_f64(outcome.service_time.mean() / 1e9),
         };
         let now = match known {
             // One window is no judge.
@@ -287,9 +254,9 @@ impl LocalRunner {
                 None => {
                     let plan = self.plan(participant, load)?;
                     self.instances[participant].thaw();
-                    let session = Session::hold(&plan)
+                    let session = Session::start_held(&plan)
                         .map_err(|e| self.instances[participant].failed("lap", e))?;
-                    if session.window().is_none() {
+                    if session.wait_for_window().is_none() {
                         return Err(self.instances[participant].unanswered("lap", session.join()));
                     }
                     Held::new(load, session)
@@ -298,7 +265,7 @@ impl LocalRunner {
         let [opens, closes, ..] = *edges else { return Ok(Vec::new()) };
         // The load first: a server that was just thawed may take the core that this runs on.
         let began = Instant::now();
-        let _ = held.session.turn(opens, closes - opens);
+        let _ = held.session.open_window(opens, closes - opens);
         self.instances[participant].thaw();
         let mut samples = Vec::with_capacity(edges.len());
         for edge in edges {
@@ -346,7 +313,7 @@ impl LocalRunner {
         let instance = &mut self.instances[participant];
         let switches = instance.switches_of_lap();
         let usage = instance.usage(&driven.between, switches, requests);
-        let side_effect = instance.side_effect(&outcome.whole);
+        let side_effect = instance.side_effect(&outcome.totals);
         let outcome = self.unless_it_hangs(participant, outcome)?;
         Ok(Run { at: driven.at, outcome, usage, side_effect })
     }
@@ -371,7 +338,7 @@ impl LocalRunner {
         participant: usize,
         outcome: Outcome,
     ) -> Result<Outcome, ServerFailure> {
-        let is_silent = outcome.answers == 0 && outcome.failures.of(Failure::Timeout) > 0;
+        let is_silent = outcome.responses == 0 && outcome.failures.of(Failure::Timeout) > 0;
         if !is_silent || self.stop.load(Ordering::Relaxed) {
             return Ok(outcome);
         }
@@ -398,7 +365,7 @@ impl LocalRunner {
     fn measure_paced(&mut self, participant: usize, plan: &Plan) -> Result<Run, ServerFailure> {
         let session =
             Session::start(plan).map_err(|e| self.instances[participant].failed("lap", e))?;
-        let Some(window) = session.window() else {
+        let Some(window) = session.wait_for_window() else {
             return Err(self.instances[participant].unanswered("lap", session.join()));
         };
         self.wait(&session, window.opens);
@@ -417,7 +384,7 @@ impl LocalRunner {
         let instance = &mut self.instances[participant];
         let between = after.since(&before);
         let usage = instance.usage(&between, first.zip(last), between.requests);
-        let side_effect = instance.side_effect(&outcome.whole);
+        let side_effect = instance.side_effect(&outcome.totals);
         Ok(Run { at, outcome, usage, side_effect })
     }
 }
@@ -437,20 +404,14 @@ fn alone(windows: &[Between]) -> Option<f64> {
     sum?.cost_ns()
 }
 
-/// Waits until `until`; ends the session and the wait once `stop` is set. Whether it came to its
-/// end.
+/// Waits until `until`. An interrupt ends the session and the wait. Returns whether the whole time
+/// has passed.
 fn wait(session: &Session, until: Instant, stop: &AtomicBool) -> bool {
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return true;
-        }
-        if stop.load(Ordering::Relaxed) {
-            session.stop();
-            return false;
-        }
-        std::thread::sleep(left.min(Duration::from_millis(50)));
+    let is_over = interrupt::sleep(until.saturating_duration_since(Instant::now()), stop);
+    if !is_over {
+        session.stop();
     }
+    is_over
 }
 
 /// A lap as it was run, before it is judged.
@@ -490,7 +451,7 @@ impl Runner for LocalRunner {
         self.instances[participant].held = None;
         self.instances[participant].thaw();
         let mut plan = self.plan(participant, load)?;
-        plan.ramp = Duration::ZERO;
+        plan.warmup = Duration::ZERO;
         plan.stop = Stop::After(self.longest_warm_up() + Duration::from_secs(1));
         let warmup = self.warm_up(participant, load, &plan);
         self.freeze(participant);
@@ -572,7 +533,7 @@ impl Runner for LocalRunner {
     ) -> Result<Lap, ServerFailure> {
         let mut plan = self.plan(participant, load)?;
         let window = WHOLE.max(self.slices.length() * self.slices_a_lap(load));
-        plan.ramp = slices::lead_in(window);
+        plan.warmup = slices::lead_in(window);
         plan.stop = Stop::After(window);
         plan.pace = Pace::Constant { rate };
         self.instances[participant].forget_lap();

@@ -1,7 +1,7 @@
 //! The costly things behind one seam: servers that start, warm up, run laps and stop.
 //!
-//! [`crate::experiment`] knows only this. The real runner starts processes; a scripted one returns what a
-//! test wrote down.
+//! [`crate::experiment`] knows only this. The real runner starts processes; a scripted one returns
+//! what a test wrote down.
 
 use hotlap_servers::failure::ServerFailure;
 use std::time::Duration;
@@ -20,8 +20,8 @@ pub trait Runner {
     /// Why it cannot take part (any more).
     fn start(&mut self, participant: usize) -> Result<(), ServerFailure>;
 
-    /// Holds participants that were started against their contracts. For each of them, in order, what
-    /// it is like, or why it cannot take part.
+    /// Holds participants that were started against their contracts. For each of them, in order,
+    /// what it is like, or why it cannot take part.
     fn verify(&mut self, participants: &[usize]) -> Vec<Result<Ready, ServerFailure>>;
 
     /// Starts one participant and verifies it.
@@ -39,8 +39,8 @@ pub trait Runner {
     /// Why it cannot take part any more.
     fn warm(&mut self, participant: usize, load: usize) -> Result<Warmup, ServerFailure>;
 
-    /// What is to be probed next, so that it is known how long slices have to be: participants with a
-    /// load each, there and back. Asked again when they were probed, until there is nothing more.
+    /// What is to be probed next, so that it is known how long slices have to be: participants with
+    /// a load each, there and back. Asked again when they were probed, until there is nothing more.
     fn probes(&mut self) -> Vec<(usize, usize)> {
         Vec::new()
     }
@@ -70,8 +70,8 @@ pub trait Runner {
     /// Why it cannot take part any more.
     fn slice(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure>;
 
-    /// The lap that a participant's slices since the last one make up. The experiment fills in restart, round
-    /// and place.
+    /// The lap that a participant's slices since the last one make up. The experiment fills in
+    /// restart, round and place.
     ///
     /// # Errors
     /// Why it cannot take part any more.
@@ -105,8 +105,8 @@ pub trait Runner {
         self.lap(participant, load)
     }
 
-    /// Begins to stop a participant that [`Runner::stop`] will stop, so that several end at the same
-    /// time.
+    /// Begins to stop a participant that [`Runner::stop`] will stop, so that several end at the
+    /// same time.
     fn begin_stop(&mut self, _participant: usize) {}
 
     /// Stops a participant. Never fails: what is wrong is in what it returns.
@@ -121,7 +121,7 @@ pub trait Runner {
 
 /// What slices do to the cost of a server, as found by probes: it is thawed as for a slice, but
 /// runs on for longer.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Probed {
     /// Which server, as an index.
     pub participant: usize,
@@ -140,7 +140,7 @@ pub struct Ready {
     /// From the start of the process to the first correct answer, in milliseconds; `None` for a
     /// server that runs already.
     pub ready_ms: Option<f64>,
-    /// Badges: checks passed and made, of those that are reported and not required.
+    /// Conformance checks passed and made: those that are reported and not required.
     pub conformance: (u32, u32),
     /// What should be told (answers that vary, a port found).
     pub notes: Vec<String>,

@@ -4,8 +4,8 @@
 //! A restart starts every server afresh, in random order, and warms each. A round runs every server
 //! for two laps, slice by slice: a slice of each in random order and one more in the mirrored
 //! order, `C A B · B A C`, then the next in another order, so that what the machine does meanwhile
-//! falls on all alike. Where it is asked for, a restart ends with a paced lap of each: the same rate
-//! for all.
+//! falls on all alike. Where it is asked for, a restart ends with a paced lap of each: the same
+//! rate for all.
 
 use std::time::Duration;
 
@@ -316,7 +316,8 @@ mod tests {
         vec![Script::new(1000.0, 9000.0), Script::new(1000.0, 9000.0), Script::new(900.0, 10_000.0)]
     }
 
-    /// Runs an experiment and returns each lap as restart, round, place and participant, and why it was over.
+    /// Runs an experiment and returns each lap as restart, round, place and participant, and why it
+    /// was over.
     fn laps(experiment: &Experiment, runner: &mut Scripted) -> (Vec<(u32, u32, u32, usize)>, Over) {
         let mut laps = Vec::new();
         let over = run(experiment, runner, &mut |event| {

@@ -9,22 +9,21 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use hotlap_load::http::Answer;
+use hotlap_load::http::Response;
 use hotlap_load::plan::{Endpoint, Request, Target};
 use serde::{Deserialize, Serialize};
 
 use crate::participant::{Origin, Participant};
+use hotlap_servers::allocation::CpuAllocation;
 use hotlap_servers::contract::Exchange;
-use hotlap_servers::cores::{self, CpuAllocation};
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::infer;
 use hotlap_servers::launch::Launch;
 use hotlap_servers::process::{Process, Supervisor};
 use hotlap_servers::sample::Sampler;
-use hotlap_servers::start::{LAST_LINES, Started, Startup, ending};
-use hotlap_servers::start::{ask, is_up};
+use hotlap_servers::start::{HOST, LAST_LINES, Started, Startup, ask, ending};
 use hotlap_servers::verify::{LIMIT, Requirements};
 
 mod bout;
@@ -38,9 +37,6 @@ pub use judge::{
     P99_TIMES, PACE, PACE_AFTER, Pace, Reason, THREADS_LEAST, THREADS_TIMES, Verdict, judge, words,
 };
 pub use scenario::{Attack, Rude, Says, Scenario};
-
-/// What the `Host` header says to servers that are started here.
-const HOST: &str = "localhost";
 
 /// Looks at the first load as long as nothing is answered: a busy machine may let nobody run for as
 /// long as one takes.
@@ -361,14 +357,13 @@ fn boot(
     setting: &Setting,
     stop: &AtomicBool,
 ) -> Result<Started, ServerFailure> {
-    let first = participant.contract.exchanges[0].clone();
-    let split = &setting.cores;
-    let usual = split.server_cpus(cores::available());
-    let cpus = participant.cpus.unwrap_or(usual);
-    let boot = Startup {
+    let (cpus, cores) = setting.cores.of_server(participant.cpus);
+    let startup = Startup {
         launch,
+        first: &participant.contract.exchanges[0],
+        accepts_wrong: false,
         cpus,
-        cores: &split.server[..cpus.min(split.server.len())],
+        cores,
         supervisor: &setting.supervisor,
         log: setting.logs.join("stress.log"),
         limit: setting.start_limit,
@@ -376,7 +371,7 @@ fn boot(
         elsewhere: participant.requirements == Requirements::Custom,
         stop,
     };
-    boot.run(&mut |target, limit| is_up(target, &first, limit, stop))
+    startup.run()
 }
 
 /// Whether this target may be stressed, and speaks what rude clients speak.
@@ -403,7 +398,7 @@ fn settle(
     host: &str,
     participant: &Participant,
     notes: &mut Vec<String>,
-) -> Result<(Exchange, Answer), ServerFailure> {
+) -> Result<(Exchange, Response), ServerFailure> {
     let mut inferred = infer::infer(target, host, LIMIT, &participant.contract)
         .map_err(|why| out("verify", why, "ask it with curl to see why"))?;
     for note in inferred.notes {
@@ -432,21 +427,6 @@ fn last_of(process: Option<&mut Process>) -> Option<(String, Vec<String>)> {
         return None;
     }
     Some((ending(exit), process.tail(LAST_LINES)))
-}
-
-/// Waits, but not past an interrupt; whether the whole time passed.
-fn pause(time: Duration, stop: &AtomicBool) -> bool {
-    let until = Instant::now() + time;
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if stop.load(Ordering::Relaxed) {
-            return false;
-        }
-        if left.is_zero() {
-            return true;
-        }
-        std::thread::sleep(left.min(Duration::from_millis(50)));
-    }
 }
 
 #[cfg(test)]

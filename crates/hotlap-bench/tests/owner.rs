@@ -18,7 +18,7 @@ use hotlap_load::plan::{Endpoint, Target};
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
 use hotlap_servers::owner::Owner;
-use hotlap_servers::start::{NotYet, Started, Startup};
+use hotlap_servers::start::{Started, Startup};
 use hotlap_servers::verify::Requirements;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -39,11 +39,6 @@ impl Drop for Guard {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-fn answers(target: &Target, _: Duration) -> Result<(), NotYet> {
-    let Endpoint::Tcp(address) = target.endpoint else { panic!("TCP only") };
-    ask(address, 1).map_err(|error| NotYet::Silent(error.to_string()))
 }
 
 /// Asks so often over one connection.
@@ -75,6 +70,8 @@ fn boot(folder: &Path, script: &str) -> Started {
     };
     let boot = Startup {
         launch: &launch,
+        first: &Contract::of(Name::Hello, None).exchanges[0],
+        accepts_wrong: false,
         cpus: 1,
         cores: &[],
         supervisor: &supervisor(),
@@ -84,7 +81,7 @@ fn boot(folder: &Path, script: &str) -> Started {
         elsewhere: false,
         stop: &AtomicBool::new(false),
     };
-    boot.run(&mut answers).unwrap()
+    boot.run().unwrap()
 }
 
 /// CPU time per request, in nanoseconds.

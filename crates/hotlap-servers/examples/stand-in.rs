@@ -1,5 +1,5 @@
-//! What the tests of processes need as programs: a supervisor, a hotlap to be killed, servers that use
-//! what is known.
+//! What the tests of processes need as programs: a supervisor, a hotlap to be killed, servers that
+//! use what is known.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

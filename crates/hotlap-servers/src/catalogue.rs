@@ -1,12 +1,15 @@
-//! The servers that are known: every folder under a root, looked up by name or pattern.
+//! The catalogue: every server under a root folder, looked up by name or pattern.
 //!
-//! A folder that cannot be read does not hide the others: it is kept as what is wrong with it.
+//! A folder that cannot be read does not hide the others: its error is kept.
 
 use std::path::{Path, PathBuf};
 
+use strsim::osa_distance;
+use wildmatch::WildMatch;
+
 use crate::manifest::{self, ManifestError, Server};
 
-/// All servers under one root, sorted by id, and what is wrong with the folders that are none.
+/// All servers under one root, sorted by id, and the errors of folders that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Catalogue {
     /// Each server followed by its variants.
@@ -78,22 +81,20 @@ impl Catalogue {
         self.servers.iter().find(|server| server.id == id)
     }
 
-    /// All servers that a pattern means: an id; a language; or a pattern in which `*` stands for
-    /// any characters and `?` for one. A pattern without a colon leaves variants out only when it
-    /// is an id.
+    /// The servers that a pattern selects. It is an id, a language, or a glob, in which `*` stands
+    /// for any characters and `?` for one. An id without a colon does not select its variants; a
+    /// language or a glob does.
     ///
-    /// # Errors When nothing matches: with the nearest names, or with what is wrong with the folder
-    /// it names.
+    /// # Errors
+    /// Nothing matches: with the nearest names, or with what is wrong with the folder it names.
     pub fn select(&self, pattern: &str) -> Result<Vec<&Server>, CatalogueError> {
         let pattern = pattern.trim_end_matches('/');
         if let Some(server) = self.find(pattern) {
             return Ok(vec![server]);
         }
-        let found: Vec<_> = self
-            .servers
-            .iter()
-            .filter(|server| server.language() == pattern || matches(pattern, &server.id))
-            .collect();
+        let glob = WildMatch::new(pattern);
+        let is_meant = |server: &&Server| server.language() == pattern || glob.matches(&server.id);
+        let found: Vec<_> = self.servers.iter().filter(is_meant).collect();
         if !found.is_empty() {
             return Ok(found);
         }
@@ -114,15 +115,16 @@ impl Catalogue {
     }
 }
 
-/// Up to three of `ids` that `name` may have meant: ids that contain it, then those that few edits
-/// lead to (a third of its length at most).
+/// Up to three of `ids` that `name` may have meant: first those that contain it, then those at a
+/// distance of at most a third of its length (at least 1). The distance counts insertions,
+/// deletions, replacements and swaps of neighbours.
 pub fn nearest_of<'a>(name: &str, ids: impl Iterator<Item = &'a str>) -> Vec<String> {
     let limit = (name.chars().count() / 3).max(1);
     let mut near: Vec<(usize, usize, &str)> = ids
         .filter_map(|id| {
             let short = id.split_once('/').map_or(id, |(_, short)| short);
             let contains = name.len() >= 2 && id.contains(name);
-            let far = edits(name, id).min(edits(name, short));
+            let far = osa_distance(name, id).min(osa_distance(name, short));
             let rank = if contains { 1 } else { far };
             (contains || far <= limit).then_some((rank, id.len(), id))
         })
@@ -145,56 +147,6 @@ fn folders(root: &Path) -> std::io::Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
-}
-
-/// Whether `*` and `?` in the pattern can be filled so that it reads as the name.
-fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
-    let (mut p, mut n) = (0, 0);
-    let mut retry: Option<(usize, usize)> = None;
-    while n < name.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                retry = Some((p, n));
-                p += 1;
-            }
-            Some(&c) if c == b'?' || c == name[n] => {
-                p += 1;
-                n += 1;
-            }
-            _ => match retry {
-                Some((star, from)) => {
-                    retry = Some((star, from + 1));
-                    p = star + 1;
-                    n = from + 1;
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|&c| c == b'*')
-}
-
-/// Insertions, deletions, replacements and swaps of neighbours that lead from one name to the other
-/// (optimal string alignment distance: Boytsov, "Indexing methods for approximate dictionary
-/// searching", 2011, section 2).
-fn edits(from: &str, to: &str) -> usize {
-    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=to.len()).collect();
-    for i in 1..=from.len() {
-        let mut row = vec![i];
-        for j in 1..=to.len() {
-            let replaced = last[j - 1] + usize::from(from[i - 1] != to[j - 1]);
-            let mut best = replaced.min(last[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1] {
-                best = best.min(before[j - 2] + 1);
-            }
-            row.push(best);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[to.len()]
 }
 
 #[cfg(test)]
@@ -292,24 +244,23 @@ variants.fast = {}
     }
 
     #[test]
-    fn patterns_match_as_a_shell_would_expect() {
-        for (pattern, name, expected) in [
-            ("*", "go/x", true),
-            ("go/*", "go/x:y", true),
-            ("go/?", "go/x", true),
-            ("go/?", "go/xy", false),
-            ("*a*b", "xaxbxb", true),
-            ("*a*b", "xaxbxc", false),
-            ("", "x", false),
-        ] {
-            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
-        }
+    fn a_pattern_selects_as_in_a_shell() {
+        let (_root, catalogue) = catalogue();
+        let ids = |pattern: &str| -> Vec<&str> {
+            let found = catalogue.select(pattern).unwrap_or_default();
+            found.iter().map(|server| server.id.as_str()).collect()
+        };
+        assert_eq!(ids("*").len(), catalogue.servers.len());
+        assert_eq!(ids("go/*http:f*"), ["go/fasthttp:fast", "go/net-http:fast"]);
+        assert_eq!(ids("nim/epol?"), ["nim/epoll"]);
+        assert!(ids("nim/epo?").is_empty());
+        assert!(ids("*a*z").is_empty());
     }
 
     #[test]
-    fn edits_count_swaps_as_one() {
-        assert_eq!(edits("htpt", "http"), 1);
-        assert_eq!(edits("", "abc"), 3);
-        assert_eq!(edits("kitten", "sitting"), 3);
+    fn a_swap_of_two_letters_is_one_edit() {
+        let (_root, catalogue) = catalogue();
+        // A third of five letters is one edit.
+        assert_eq!(catalogue.nearest("hypre"), ["rust/hyper"]);
     }
 }

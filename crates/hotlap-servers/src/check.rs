@@ -3,28 +3,26 @@
 //! This is the catalogue's test, and what a contributor runs first. Nothing here is an error: what
 //! goes wrong is the row's own state, so one server never keeps the others from being checked.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use hotlap_load::plan::Target;
 
-use crate::contract::{Ask, Contract, Name};
-use crate::cores;
+use crate::allocation;
+use crate::contract::{Ask, Contract, Exchange, Name};
 use crate::failure::ServerFailure;
 use crate::infer;
 use crate::launch::{Counts, Launch};
+use crate::lines::{self, Lines};
 use crate::manifest::Server;
+use crate::pool;
 use crate::process::Stopped;
-use crate::start::is_up;
-use crate::start::{NotYet, Started, Startup, UNREADY};
+use crate::start::{HOST, Started, Startup};
 use crate::toolchain::{BuildError, Builder, MissingToolchain, Unready};
 use crate::verify::client::Wire;
 use crate::verify::{Check, LIMIT, Report, Requirements, Verifier, verify};
-
-/// What the `Host` header says.
-const HOST: &str = "localhost";
 
 /// How long a server may take to end in peace.
 const GRACE: Duration = Duration::from_secs(10);
@@ -32,8 +30,8 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Requests whose side effects are counted.
 const COUNTED: u32 = 50;
 
-/// How long side effects may take to arrive after their answers.
-const EFFECT_LIMIT: Duration = Duration::from_secs(5);
+/// A log that has not grown for this long has caught up.
+const SETTLED: Duration = Duration::from_millis(200);
 
 /// Checks servers.
 #[derive(Clone, Copy)]
@@ -91,7 +89,7 @@ impl Row {
         }
     }
 
-    /// Badges of the first contract: passed, and made.
+    /// Conformance checks of the first contract: passed, and made.
     #[must_use]
     pub fn conformance(&self) -> (u32, u32) {
         self.reports.first().map_or((0, 0), |(_, report)| report.conformance_count())
@@ -106,8 +104,8 @@ impl Row {
 }
 
 impl Checker<'_> {
-    /// Checks many, `at_a_time` of them at a time; `on` is told each row as it comes, from any
-    /// thread. Rows are returned in the order of the servers.
+    /// Checks many, `at_a_time` of them at a time, and calls `on` with each row as it comes, from
+    /// any thread. The rows are in the order of the servers; after an interrupt, some are missing.
     #[must_use]
     pub fn check_all(
         &self,
@@ -115,31 +113,18 @@ impl Checker<'_> {
         at_a_time: usize,
         on: &(dyn Fn(&Row) + Sync),
     ) -> Vec<Row> {
-        let rows = Mutex::new(vec![None; servers.len()]);
-        let next = AtomicUsize::new(0);
         // Variants of one build run in one folder: those whose lines are counted take turns.
         let counted = Mutex::new(());
-        let work = || {
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some(server) = servers.get(index) else { return };
-                if self.stop().load(Ordering::Relaxed) {
-                    return;
-                }
-                let alone = server.counts.as_ref().map(|_| counted.lock());
-                let row = self.check(server);
-                drop(alone);
-                on(&row);
-                rows.lock().unwrap_or_else(|p| p.into_inner())[index] = Some(row);
+        let rows = pool::map(servers, at_a_time, |server| {
+            if self.stop().load(Ordering::Relaxed) {
+                return None;
             }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..at_a_time.min(servers.len()) {
-                scope.spawn(work);
-            }
-            work();
+            let alone = server.counts.as_ref().map(|_| counted.lock());
+            let row = self.check(server);
+            drop(alone);
+            on(&row);
+            Some(row)
         });
-        let rows = rows.into_inner().unwrap_or_else(|p| p.into_inner());
         rows.into_iter().flatten().collect()
     }
 
@@ -201,6 +186,7 @@ impl Checker<'_> {
         requirements: Requirements,
         counts: Option<&Counts>,
     ) {
+        let mut lines = counts.map(|counts| Lines::of(counts, launch, requirements));
         let mut started = match self.boot(row, launch, &contracts[0], requirements) {
             Ok(started) => started,
             Err(failure) => {
@@ -214,9 +200,8 @@ impl Checker<'_> {
         row.rss_bytes = memory.map_or(0, |memory| memory.rss_bytes);
         let main = contracts[0].clone();
         hold(row, &started.target, HOST, contracts, requirements, true);
-        if let (Some(counts), Standing::Passed) = (counts, &row.standing) {
-            let outcome =
-                side_effect(&started.target, &main, &launch.cwd.join(&counts.file), counts);
+        if let (Some(counts), Some(lines), Standing::Passed) = (counts, &mut lines, &row.standing) {
+            let outcome = side_effect(&started.target, &main.exchanges[0], lines, counts);
             let check = Check {
                 name: "side effect".to_owned(),
                 expected: format!("{} lines a request in {}", counts.per_request, counts.file),
@@ -229,6 +214,7 @@ impl Checker<'_> {
             row.reports[0].1.required.push(check);
         }
         self.off_stage(row, started);
+        lines.inspect(Lines::remove);
     }
 
     fn boot(
@@ -246,11 +232,12 @@ impl Checker<'_> {
             log_tail: Vec::new(),
             remedy: "name a folder that you may write to in HOTLAP_CACHE".to_owned(),
         })?;
-        let split = cores::split_here(None);
-        let boot = Startup {
+        let startup = Startup {
             launch,
-            cpus: split.server_cpus(cores::available()),
-            // Nothing is timed here, so a server that starts may have every core.
+            first: &contract.exchanges[0],
+            accepts_wrong: true,
+            cpus: allocation::split_here(None).of_server(None).0,
+            // Nothing is timed here, so the server may use every core.
             cores: &[],
             supervisor: self.builder.supervisor,
             log,
@@ -259,21 +246,7 @@ impl Checker<'_> {
             elsewhere: requirements == Requirements::Custom,
             stop: self.stop(),
         };
-        // The verifier describes a wrong answer better, so in the end any answer will do.
-        let patience = self.start_limit / (2 * UNREADY);
-        let mut first_wrong: Option<Instant> = None;
-        boot.run(&mut |target, limit| match is_up(
-            target,
-            &contract.exchanges[0],
-            limit,
-            self.stop(),
-        ) {
-            Err(NotYet::Wrong(what)) => {
-                let since = *first_wrong.get_or_insert_with(Instant::now);
-                if since.elapsed() > patience { Ok(()) } else { Err(NotYet::Wrong(what)) }
-            }
-            other => other,
-        })
+        startup.run()
     }
 
     /// Stops it, and tells how it went.
@@ -336,48 +309,23 @@ fn hold(
     }
 }
 
-/// Counts what a known number of requests left in a file.
+/// Sends a known number of requests and counts the lines that they leave in a file.
 fn side_effect(
     target: &Target,
-    contract: &Contract,
-    file: &Path,
+    exchange: &Exchange,
+    lines: &mut Lines,
     counts: &Counts,
 ) -> Result<(), String> {
-    let exchange = &contract.exchanges[0];
-    let before = settled(file);
+    let before = lines.settled(SETTLED);
     for _ in 0..COUNTED {
-        let mut wire = Wire::open(target, LIMIT)?;
-        wire.send(&exchange.bytes(HOST))?;
-        wire.answer(exchange.is_head())?;
+        Wire::open(target, LIMIT)?.ask(exchange, HOST)?;
     }
     let expected = u64::from(COUNTED) * u64::from(counts.per_request);
-    let until = Instant::now() + EFFECT_LIMIT;
-    while Instant::now() < until && lines(file).saturating_sub(before) < expected {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    match settled(file).saturating_sub(before) {
+    lines.reach(before + expected, lines::LIMIT);
+    match lines.settled(SETTLED) - before {
         counted if counted == expected => Ok(()),
         counted => Err(format!("{counted} lines for {COUNTED} requests")),
     }
-}
-
-/// Lines of a file once it no longer grows: earlier requests may still be on their way into it.
-fn settled(file: &Path) -> u64 {
-    let mut before = lines(file);
-    let until = Instant::now() + EFFECT_LIMIT;
-    loop {
-        std::thread::sleep(Duration::from_millis(200));
-        let now = lines(file);
-        if now == before || Instant::now() > until {
-            return now;
-        }
-        before = now;
-    }
-}
-
-fn lines(file: &Path) -> u64 {
-    let bytes = std::fs::read(file).unwrap_or_default();
-    bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
 }
 
 /// An id or a command as the name of a file.

@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::fs;
+use std::hash::Hasher;
 use std::path::Path;
 use std::time::Duration;
 
+use fnv::FnvHasher;
 use serde::{Deserialize, Serialize};
 
-use crate::{cores, topology};
+use crate::{cpus, topology};
 
 mod arm;
 
@@ -141,7 +143,7 @@ impl Host {
         host.architecture = name.machine().to_string_lossy().into_owned();
         let (system, release) = (name.sysname().to_string_lossy(), name.release());
         host.kernel = format!("{system} {}", release.to_string_lossy());
-        host.allowed = cores::allowed().map_or(host.threads, |cpus| cpus.len());
+        host.allowed = cpus::allowed().map_or(host.threads, |cpus| cpus.len());
         if host.threads == 0 {
             host.threads = host.allowed;
             host.cores = host.allowed;
@@ -159,7 +161,7 @@ impl Host {
         let text = |path: &str| fs::read_to_string(root.join(path)).ok();
         let word = |path: &str| text(path).map(|text| text.trim().to_owned());
         let info = text("proc/cpuinfo").unwrap_or_default();
-        let online = word("sys/devices/system/cpu/online").and_then(|list| cores::parse(&list));
+        let online = word("sys/devices/system/cpu/online").and_then(|list| cpus::parse(&list));
         let online = online.unwrap_or_default();
         let no_turbo = word("sys/devices/system/cpu/intel_pstate/no_turbo");
         let boost = word("sys/devices/system/cpu/cpufreq/boost");
@@ -169,7 +171,7 @@ impl Host {
                 .or_else(|| named(&info, "Hardware", ':'))
                 .or_else(|| device_tree(root, "model"))
                 .unwrap_or_default(),
-            cores: cores::physical_in(root, &online).len(),
+            cores: cpus::physical_in(root, &online).len(),
             threads: online.len(),
             quota: topology::quota(root),
             governor: word("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
@@ -189,8 +191,8 @@ impl Host {
         }
     }
 
-    /// FNV-1a of what makes machines alike: a hash that is the same tomorrow, which the standard
-    /// library's need not be (Fowler, Noll and Vo).
+    /// FNV-1a of what makes machines alike. It is stored, and the standard library's hash may
+    /// differ between releases.
     fn hash(&self) -> String {
         let alike = format!(
             "{}\n{}\n{} {}\n{}\n{}\n{}\n{}",
@@ -204,10 +206,9 @@ impl Host {
             self.os,
             self.virtual_machine,
         );
-        let hash = alike.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
-        format!("{hash:016x}")
+        let mut hasher = FnvHasher::default();
+        hasher.write(alike.as_bytes());
+        format!("{:016x}", hasher.finish())
     }
 
     /// What makes figures from this machine doubtful just now, most weighty first.
@@ -526,8 +527,8 @@ mod tests {
         let busy = Host { busy: Some(90.0), load: Some(7.0), battery: Some(true), ..quiet() };
         assert_eq!(busy.hash(), quiet().hash());
         assert_ne!(Host { cores: 5, ..quiet() }.hash(), quiet().hash());
-        // FNV-1a is the same everywhere and tomorrow.
-        assert_eq!(Host::default().hash().len(), 16);
+        // Stored runs have it: another hash would make each machine a new one.
+        assert_eq!(Host::default().hash(), "14d5d75fc729a120");
     }
 
     #[test]

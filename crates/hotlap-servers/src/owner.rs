@@ -322,10 +322,8 @@ mod linux {
             let names = fs::read_dir(self.proc).into_iter().flatten();
             let pids =
                 names.filter_map(|name| name.ok()?.file_name().to_str()?.parse::<u32>().ok());
-            let member = |pid| {
-                let line = fs::read(self.proc.join(format!("{pid}/stat"))).ok()?;
-                tree::parse(pid, &String::from_utf8_lossy(&line))
-            };
+            let stat = |pid| fs::File::open(self.proc.join(format!("{pid}/stat"))).ok();
+            let member = |pid: u32| tree::read(stat(pid)?);
             pids.filter_map(|pid| Some((pid, member(pid)?))).collect()
         }
 
@@ -397,8 +395,8 @@ mod tests {
         for (pid, parent, name, sockets) in table {
             let path = root.join(pid.to_string());
             fs::create_dir_all(path.join("fd")).unwrap();
-            let stat = format!("{pid} ({name}) S {parent} 1 1 0 0 0 0 0 0 0 1 1 0 0 0 0 1 0 7 0 0");
-            fs::write(path.join("stat"), stat).unwrap();
+            let rest = "1 1 0 0 0 0 0 0 0 1 1 0 0 0 0 1 0 7 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0";
+            fs::write(path.join("stat"), format!("{pid} ({name}) S {parent} {rest}")).unwrap();
             fs::write(path.join("status"), "Uid:\t1000\t1000\t1000\t1000\n").unwrap();
             for (n, inode) in sockets.iter().enumerate() {
                 symlink(format!("socket:[{inode}]"), path.join("fd").join(n.to_string())).unwrap();

@@ -1,7 +1,7 @@
 //! Servers as processes: started, frozen, thawed and stopped, with nothing left behind.
 //!
-//! Each server runs under a [`supervisor`], a small process that outlives hotlap for just as long as it
-//! takes to end the server. What this room promises: when a [`Process`] is gone, by
+//! Each server runs under a [`supervisor`], a small process that outlives hotlap for just as long
+//! as it takes to end the server. What this room promises: when a [`Process`] is gone, by
 //! [`Process::stop`], by being dropped in a panic, or because hotlap was killed, so is every
 //! process that its server ever started.
 
@@ -247,8 +247,9 @@ impl Standby {
 
 impl Drop for Standby {
     fn drop(&mut self) {
-        // Its end of the line closes after this; a supervisor with no server then ends by itself, and
-        // one that was stopped is ending. Whoever waits longer finds its process in a bad state.
+        // Its end of the line closes after this; a supervisor with no server then ends by itself,
+        // and one that was stopped is ending. Whoever waits longer finds its process in a bad
+        // state.
         self.wire.close();
         for _ in 0..200 {
             if !matches!(self.supervisor.try_wait(), Ok(None)) {
@@ -461,8 +462,9 @@ impl Process {
         heard
     }
 
-    /// The supervisor is gone, and with it, by the kernel's doing, the server's first process. What is
-    /// left in the server's group is killed; a daemon that left the group cannot be found any more.
+    /// The supervisor is gone, and with it, by the kernel's doing, the server's first process. What
+    /// is left in the server's group is killed; a daemon that left the group cannot be found any
+    /// more.
     fn lose(&mut self) {
         let left: Vec<Member> = tree::all().unwrap_or_default();
         if left.iter().any(|member| member.group == self.pid()) {

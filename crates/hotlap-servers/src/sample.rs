@@ -2,11 +2,11 @@
 //!
 //! CPU time is read from each process's own CPU clock, which the scheduler keeps in nanoseconds,
 //! ended threads included. Processes that ended are counted too: a process that is waited for hands
-//! its CPU time to its parent, up to the supervisor. The kernel tells that share in clock ticks only
-//! (10 ms), rounded down, so a server that starts a process for each request is known to a tick or
-//! two a parent; one whose processes stay is known exactly. Where parents don't wait for their
-//! children, what was last seen of each counts. Either way a sample is a lower bound that never
-//! falls.
+//! its CPU time to its parent, up to the supervisor. The kernel tells that share in clock ticks
+//! only (10 ms), rounded down, so a server that starts a process for each request is known to a
+//! tick or two a parent; one whose processes stay is known exactly. Where parents don't wait for
+//! their children, what was last seen of each counts. Either way a sample is a lower bound that
+//! never falls.
 
 use std::io;
 use std::time::Instant;

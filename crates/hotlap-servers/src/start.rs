@@ -7,15 +7,16 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
-use hotlap_load::http::Answer;
+use hotlap_load::http::Response;
 use hotlap_load::plan::{Endpoint, Target};
 
 use crate::contract::Exchange;
 use crate::counters::Counters;
 use crate::failure::ServerFailure;
+use crate::interrupt;
 use crate::launch::Launch;
 use crate::owner::{Owner, owner};
 use crate::process::{Exit, Process, Setting, Standby, Supervisor};
@@ -29,6 +30,11 @@ use crate::verify::client::Wire;
 pub struct Startup<'a> {
     /// Its command.
     pub launch: &'a Launch,
+    /// The request that it must answer ([`Exchange::readiness`]).
+    pub first: &'a Exchange,
+    /// Whether a wrong response is accepted after half of the time that it may take to become
+    /// right: the verifier describes it better.
+    pub accepts_wrong: bool,
     /// How many cores are its own, for `CPUS`.
     pub cpus: usize,
     /// The cores that it is pinned to; none: not pinned.
@@ -41,9 +47,9 @@ pub struct Startup<'a> {
     pub limit: Duration,
     /// Whether hardware counters are attached.
     pub counters: bool,
-    /// Whether it may listen elsewhere than on `PORT`: somebody's command.
+    /// Whether it may listen elsewhere than on `PORT`: a command of the user's.
     pub elsewhere: bool,
-    /// Set when the user has had enough.
+    /// Set when the user interrupts.
     pub stop: &'a AtomicBool,
 }
 
@@ -72,9 +78,9 @@ const TRY_AGAIN: Duration = Duration::from_millis(2);
 /// Between two looks at where a server listens, which cost more.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Some servers accept connections before they are ready, and answer wrongly at first. For that,
-/// and for listening on another port first, they have one in so many parts of the start limit:
-/// 6 s of two minutes. A server that gives no answer at all has the whole limit.
+/// Some servers accept connections before they are ready and answer wrongly at first, or listen on
+/// another port first. They have this fraction of the start limit for it: 6 s of two minutes. A
+/// server that does not answer at all has the whole limit.
 pub const UNREADY: u32 = 20;
 
 /// How long the first answer is waited for, before the server is asked again over a new connection.
@@ -83,16 +89,12 @@ pub const UNREADY: u32 = 20;
 const FIRST_WAIT: Duration = LIMIT;
 
 /// Why a server is not up yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotYet {
+enum NotYet {
     /// No whole response came.
     Silent(String),
     /// The response is wrong.
     Wrong(String),
 }
-
-/// Asks a server, for at most that long.
-type Answers<'a> = dyn FnMut(&Target, Duration) -> Result<(), NotYet> + 'a;
 
 /// How many of a server's last lines are worth showing.
 pub const LAST_LINES: usize = 12;
@@ -101,12 +103,11 @@ pub const LAST_LINES: usize = 12;
 const LOOPBACKS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 impl Startup<'_> {
-    /// Starts it and waits until `answers` says that it answers where it listens. `answers` is
-    /// given the time for which it may wait.
+    /// Starts it and waits until it answers where it listens.
     ///
     /// # Errors
     /// What went wrong, the last lines that the server printed, and the remedy.
-    pub fn run(&self, answers: &mut Answers<'_>) -> Result<Started, ServerFailure> {
+    pub fn run(&self) -> Result<Started, ServerFailure> {
         let port = free_port().map_err(|e| self.failed(&format!("no free port: {e}"), ""))?;
         let (argv, env) = self.filled(port);
         let setting = Setting {
@@ -124,7 +125,7 @@ impl Startup<'_> {
         };
         let began = Instant::now();
         let mut process = standby.go().map_err(failed)?;
-        let target = self.await_answer(&mut process, port, began, answers)?;
+        let target = self.await_answer(&mut process, port, began)?;
         let ready = began.elapsed();
         let mut notes = process.notes().to_vec();
         if let Endpoint::Tcp(address) = &target.endpoint
@@ -143,7 +144,6 @@ impl Startup<'_> {
         process: &mut Process,
         port: u16,
         began: Instant,
-        answers: &mut Answers<'_>,
     ) -> Result<Target, ServerFailure> {
         let mut addresses: Vec<SocketAddr> =
             LOOPBACKS.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
@@ -151,19 +151,19 @@ impl Startup<'_> {
         let (mut looked, mut wait) = (began, FIRST_WAIT);
         let (mut silence, mut wrong): (Option<String>, Option<(Instant, String)>) = (None, None);
         loop {
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(self.failed("interrupted", ""));
-            }
             for address in &addresses {
                 if TcpStream::connect_timeout(address, self.limit).is_err() {
                     continue;
                 }
                 let target = Target { endpoint: Endpoint::Tcp(*address), tls: None };
                 let left = self.limit.saturating_sub(began.elapsed()).max(FIRST_WAIT);
-                match answers(&target, wait.min(left)) {
+                match self.is_up(&target, wait.min(left)) {
                     Ok(()) => return Ok(target),
                     Err(NotYet::Wrong(what)) => {
                         let since = wrong.map_or_else(Instant::now, |(since, _)| since);
+                        if self.accepts_wrong && since.elapsed() > unready / 2 {
+                            return Ok(target);
+                        }
                         wrong = Some((since, what));
                     }
                     Err(NotYet::Silent(why)) => {
@@ -214,8 +214,22 @@ impl Startup<'_> {
                 };
                 return Err(self.out(process, &cause, remedy));
             }
-            std::thread::sleep(TRY_AGAIN);
+            if !interrupt::sleep(TRY_AGAIN, self.stop) {
+                return Err(self.failed("interrupted", ""));
+            }
         }
+    }
+
+    /// Whether it answers within `limit`.
+    fn is_up(&self, target: &Target, limit: Duration) -> Result<(), NotYet> {
+        let exchange = self.first.readiness();
+        let response = || {
+            let mut wire = Wire::open(target, limit)?;
+            wire.send(&exchange.bytes(HOST))?;
+            wire.answer_unless(exchange.is_head(), self.stop)
+        };
+        let answer = response().map_err(NotYet::Silent)?;
+        exchange.check(&answer, SystemTime::now()).map_err(NotYet::Wrong)
     }
 
     /// Command and environment, with the port and the number of cores put in.
@@ -241,8 +255,8 @@ impl Startup<'_> {
     }
 }
 
-/// What the `Host` header says to servers that are started here, whatever their port: the same
-/// bytes in every restart.
+/// The `Host` header of requests to servers that are started here, whatever their port: the same
+/// bytes after every start.
 pub const HOST: &str = "localhost";
 
 /// Sends a request, which must be answered within `limit`; returns the response if it is right.
@@ -251,29 +265,10 @@ pub fn ask(
     host: &str,
     limit: Duration,
     exchange: &Exchange,
-) -> Result<Answer, String> {
-    let mut wire = Wire::open(target, limit)?;
-    wire.send(&exchange.bytes(host))?;
-    let answer = wire.answer(exchange.is_head())?;
+) -> Result<Response, String> {
+    let answer = Wire::open(target, limit)?.ask(exchange, host)?;
     exchange.check(&answer, SystemTime::now())?;
     Ok(answer)
-}
-
-/// Whether a server that was just started answers a request within `limit`.
-pub fn is_up(
-    target: &Target,
-    exchange: &Exchange,
-    limit: Duration,
-    stop: &AtomicBool,
-) -> Result<(), NotYet> {
-    let exchange = exchange.readiness();
-    let response = || {
-        let mut wire = Wire::open(target, limit)?;
-        wire.send(&exchange.bytes(HOST))?;
-        wire.answer_unless(exchange.is_head(), stop)
-    };
-    let answer = response().map_err(NotYet::Silent)?;
-    exchange.check(&answer, SystemTime::now()).map_err(NotYet::Wrong)
 }
 
 /// How a process ended, as a verb.

@@ -3,14 +3,13 @@
 //! A missing toolchain is a state of the machine and no error: it is told with the command that
 //! installs it, and the server is skipped. [`build`] turns what is here into something that runs.
 
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::install::Manager;
 use crate::manifest::Server;
+use crate::package_manager::PackageManager;
+use crate::pool;
 
 pub mod build;
 pub(crate) mod step;
@@ -60,44 +59,20 @@ pub fn probe(server: &Server, stop: &AtomicBool) -> Result<String, MissingToolch
     Ok(receipt)
 }
 
-/// Probes many servers, a few at a time; the same probe of one folder is run once.
+/// Probes many servers, a few at a time. The same probe of one folder is run once. The results are
+/// in the order of the servers.
 #[must_use]
 pub fn probe_all(servers: &[&Server], stop: &AtomicBool) -> Vec<Result<String, MissingToolchain>> {
-    let mut groups: BTreeMap<(&Path, &[Vec<String>]), Vec<usize>> = BTreeMap::new();
-    for (index, server) in servers.iter().enumerate() {
-        let key = (server.folder.as_path(), server.toolchain.probe.as_slice());
-        groups.entry(key).or_default().push(index);
-    }
-    let groups: Vec<Vec<usize>> = groups.into_values().collect();
-    let results = Mutex::new(vec![None; servers.len()]);
-    let next = AtomicUsize::new(0);
-    let work = || {
-        while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let output = probe(servers[group[0]], stop);
-            let mut results = results.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            for &index in group {
-                // The remedy differs between variants of one folder, the output does not.
-                results[index] = Some(match &output {
-                    Ok(receipt) => Ok(receipt.clone()),
-                    Err(a) => {
-                        Err(absence(servers[index], &words(&a.command), a.kind, a.why.clone()))
-                    }
-                });
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads().min(groups.len()) {
-            scope.spawn(work);
-        }
-        work();
-    });
-    let results = results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    results.into_iter().flatten().collect()
-}
-
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    let key = |server: &&'_ Server| (server.folder.clone(), server.toolchain.probe.clone());
+    pool::map_groups(servers, key, pool::threads(), |group| {
+        let output = probe(group[0], stop);
+        // The remedy differs between variants of one folder, the output does not.
+        let of = |server: &&&Server| match &output {
+            Ok(receipt) => Ok(receipt.clone()),
+            Err(a) => Err(absence(server, &words(&a.command), a.kind, a.why.clone())),
+        };
+        group.iter().map(of).collect()
+    })
 }
 
 fn words(command: &str) -> Vec<String> {
@@ -138,15 +113,17 @@ fn absence(
             why: format!("{why}; {}", upstream.why),
             remedy: format!("its true source: {}", upstream.install),
         },
-        None => MissingToolchain { kind, command, why, remedy: remedy(server, Manager::here()) },
+        None => {
+            MissingToolchain { kind, command, why, remedy: remedy(server, PackageManager::here()) }
+        }
     }
 }
 
 /// What installs a server's toolchain: the command of the machine's package manager, or, without
 /// one that is known, the names that the packages have in Debian.
-fn remedy(server: &Server, manager: Option<Manager>) -> String {
+fn remedy(server: &Server, manager: Option<PackageManager>) -> String {
     let install = &server.toolchain.install;
-    let packages = manager.unwrap_or(Manager::Apt).packages(install);
+    let packages = manager.unwrap_or(PackageManager::Apt).packages(install);
     if packages.is_empty() {
         return format!("see {}", server.url);
     }
@@ -193,10 +170,10 @@ mod tests {
              https://example.org"
         );
         assert!(
-            remedy(&server, Some(Manager::Apt))
+            remedy(&server, Some(PackageManager::Apt))
                 .ends_with("install --no-install-recommends gcc make")
         );
-        assert_eq!(remedy(&server, Some(Manager::Brew)), "see https://example.org");
+        assert_eq!(remedy(&server, Some(PackageManager::Brew)), "see https://example.org");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Which processes a server consists of, and where they listen.
 //!
-//! A tree is everything below a supervisor, found by parents' ids in the process table. A process whose
-//! parent died becomes the supervisor's child (it is a subreaper), so whoever was once in a tree stays
-//! in it; that is what makes a [`ProcessTree`] cheap.
+//! A tree is everything below a supervisor, found by parents' ids in the process table. A process
+//! whose parent died becomes the supervisor's child (it is a subreaper), so whoever was once in a
+//! tree stays in it; that is what makes a [`ProcessTree`] cheap.
 
 use std::collections::HashMap;
 use std::io;
@@ -201,6 +201,9 @@ mod census {
     use std::io::{self, Read};
     use std::sync::OnceLock;
 
+    use procfs::FromRead;
+    use procfs::process::Stat;
+
     use super::Member;
 
     /// The processes of a tree, kept up to date with little work.
@@ -333,13 +336,27 @@ mod census {
         Ok(names.filter_map(|name| name.parse().ok()).collect())
     }
 
-    /// What the kernel says of a process; `None` if it is gone.
+    /// A process as the kernel describes it; `None` if it is gone.
     pub(crate) fn member(pid: u32) -> Option<Member> {
-        let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        parse(pid, &String::from_utf8_lossy(&text))
+        read(fs::File::open(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// The state of a process, as one letter; `None` if it is gone.
+    /// Reads `/proc/<pid>/stat`: proc_pid_stat(5).
+    pub(crate) fn read(stat: impl Read) -> Option<Member> {
+        let stat = Stat::from_read(stat).ok()?;
+        Some(Member {
+            pid: stat.pid.cast_unsigned(),
+            parent: stat.ppid.cast_unsigned(),
+            group: stat.pgrp.cast_unsigned(),
+            name: stat.comm,
+            started: stat.starttime,
+            zombie: matches!(stat.state, 'Z' | 'X'),
+            reaped_ticks: (stat.cutime + stat.cstime).cast_unsigned(),
+        })
+    }
+
+    /// The state of a process, as one letter; `None` if it is gone. It is read in a loop until a
+    /// freeze holds, so the rest of the line is not parsed.
     pub(crate) fn state(pid: u32) -> Option<char> {
         // The name, in parentheses before it, has at most 15 bytes, or 63 of a kernel thread.
         let mut line = [0; 128];
@@ -348,30 +365,10 @@ mod census {
         let close = line.iter().rposition(|&byte| byte == b')')?;
         line.get(close + 2).map(|&byte| char::from(byte))
     }
-
-    /// Reads a line of `/proc/<pid>/stat`: proc_pid_stat(5).
-    pub(crate) fn parse(pid: u32, line: &str) -> Option<Member> {
-        // The name stands in parentheses and may contain both spaces and parentheses.
-        let (open, close) = (line.find('(')?, line.rfind(')')?);
-        let name = line.get(open + 1..close)?.to_owned();
-        let fields: Vec<&str> = line.get(close + 1..)?.split_whitespace().collect();
-        // Field n of the manual is here at n - 3.
-        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-        let small = |field: usize| u32::try_from(number(field)?).ok();
-        Some(Member {
-            pid,
-            parent: small(4)?,
-            group: small(5)?,
-            name,
-            started: number(22)?,
-            zombie: matches!(fields.first(), Some(&"Z" | &"X")),
-            reaped_ticks: number(16)? + number(17)?,
-        })
-    }
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) use census::{member, parse, state};
+pub(crate) use census::{member, read, state};
 
 #[cfg(test)]
 mod tests {
@@ -416,9 +413,10 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_name_with_spaces_and_parentheses_does_not_shift_the_fields() {
-        let line = "42 (a) b (c) S 7 8 42 0 -1 4194560 9 0 0 0 11 12 13 14 20 0 1 0 777 0 0";
-        let member = census::parse(42, line).unwrap();
-        assert_eq!(member.name, "a) b (c");
+        let line = "42 (a) b (c) S 7 8 42 0 -1 4194560 9 0 0 0 11 12 13 14 20 0 1 0 777 0 0 \
+                    18446744073709551615 1 1 0 0 0 0 0 4096 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0";
+        let member = census::read(line.as_bytes()).unwrap();
+        assert_eq!((member.pid, member.name.as_str()), (42, "a) b (c"));
         assert_eq!((member.parent, member.group), (7, 8));
         assert_eq!((member.reaped_ticks, member.started), (27, 777));
     }

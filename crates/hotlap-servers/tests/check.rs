@@ -65,7 +65,7 @@ impl Bench {
 }
 
 #[test]
-fn an_honest_server_passes_with_all_its_badges() {
+fn an_honest_server_passes_with_all_conformance_checks() {
     let bench = Bench::new();
     let row = bench.check(&bench.liar("liar/honest", "[\"hello\"]", "", "nothing"));
     assert_eq!(row.standing, Standing::Passed, "{row:#?}");

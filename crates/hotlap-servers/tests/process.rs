@@ -311,7 +311,8 @@ fn a_server_whose_supervisor_is_killed_dies_and_is_reported_lost() {
     gone(&members);
 }
 
-/// A process that started a family under a supervisor, in a group of its own, and what there is below.
+/// A process that started a family under a supervisor, in a group of its own, and what there is
+/// below.
 fn held(folder: &Path, how: &str) -> (Child, Vec<Member>) {
     let mut command = Command::new(program());
     command.arg(how).arg(folder).arg(FAMILY).process_group(0);

@@ -131,10 +131,10 @@ fn connections_that_are_not_kept_or_kept_too_long_are_found() {
 
 /// Helidon 4 answers HTTP/1.0 with a 505 by design: no wrong answer, so it is shown and may race.
 #[test]
-fn a_server_that_refuses_old_clients_in_words_has_a_badge_less() {
+fn a_server_that_refuses_old_clients_in_words_misses_one_conformance_check() {
     let report = verified(Site::Hello, Lie::RefusesOldClients, FRAMEWORK);
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.required);
-    let refused = report.conformance.iter().find(|badge| badge.name == "HTTP/1.0");
+    let refused = report.conformance.iter().find(|check| check.name == "HTTP/1.0");
     assert_eq!(refused.unwrap().got, "505, and a close");
 }
 
@@ -167,7 +167,7 @@ fn an_unknown_path_is_required_of_frameworks_and_reported_of_the_others() {
 }
 
 #[test]
-fn each_badge_is_missed_by_the_server_that_misses_it_and_by_no_other() {
+fn each_conformance_check_is_missed_by_the_server_that_misses_it_and_by_no_other() {
     let lies = [
         (Lie::BodyAfterHead, "HEAD"),
         (Lie::TakesAnyMethod, "unknown method"),

@@ -48,8 +48,8 @@ impl Effect {
     }
 }
 
-/// Pairs two servers' readings by restart and round. Rounds that only one of them has (a lap was left
-/// out) and readings that are not positive and finite make no pair.
+/// Pairs two servers' readings by restart and round. Rounds that only one of them has (a lap was
+/// left out) and readings that are not positive and finite make no pair.
 #[must_use]
 pub fn pairs(server: &[Reading], reference: &[Reading]) -> Vec<Pair> {
     let reference: BTreeMap<(u32, u32), f64> =
@@ -78,10 +78,10 @@ pub fn pooled(one: &[Reading], other: &[Reading]) -> Vec<Reading> {
 /// The ratio that the pairs show, with its interval at `confidence` (0.95). `None` without a pair.
 ///
 /// Each restart is reduced to one robust location of its rounds (Tukey's biweight, its scale taken
-/// from the rounds of all restarts), and the interval is Student's over the restarts, with one degree of
-/// freedom less than restarts: the highest level that was repeated is what an interval may rest on
-/// (Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013, section 6). With one
-/// restart it rests on the rounds, holds for that restart alone, and gets no verdict
+/// from the rounds of all restarts), and the interval is Student's over the restarts, with one
+/// degree of freedom less than restarts: the highest level that was repeated is what an interval
+/// may rest on (Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013, section
+/// 6). With one restart it rests on the rounds, holds for that restart alone, and gets no verdict
 /// ([`crate::verdict::LEAST_RESTARTS`]). `tests/coverage` has the simulation that chose this among
 /// nine estimators: its 95 % intervals hold the truth in 93 to 98 of 100 made-up runs.
 #[must_use]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::restarts::Restarts;
 
 /// A value with its confidence interval, in the unit of the value.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Estimate {
     /// The point estimate.
     pub value: f64,
@@ -53,10 +53,10 @@ impl Reading {
     }
 }
 
-/// The level of one server over all restarts, with its interval at `confidence` (0.95): estimated as
-/// a comparison is (see [`crate::compare::effect`]), on the logarithm, so that the interval cannot
-/// reach below zero. Readings that are not positive and finite are left out; `None` if none is
-/// left.
+/// The level of one server over all restarts, with its interval at `confidence` (0.95): estimated
+/// as a comparison is (see [`crate::compare::effect`]), on the logarithm, so that the interval
+/// cannot reach below zero. Readings that are not positive and finite are left out; `None` if none
+/// is left.
 #[must_use]
 pub fn level(readings: &[Reading], confidence: f64) -> Option<Estimate> {
     let logs = readings.iter().filter_map(|r| Some((r.restart, r.log()?)));

@@ -61,8 +61,8 @@ impl Restarts {
         Centre { value, standard_error, df, confidence }
     }
 
-    /// Standard deviation (between restarts, between rounds of one restart): the variance of the restarts'
-    /// locations less what the rounds alone explain, and never below zero.
+    /// Standard deviation (between restarts, between rounds of one restart): the variance of the
+    /// restarts' locations less what the rounds alone explain, and never below zero.
     pub fn spread(&self) -> (f64, f64) {
         let round = self.round_scale();
         let per_restart: f64 = self.0.iter().map(|restart| 1.0 / restart.len() as f64).sum();
@@ -93,8 +93,8 @@ impl Restarts {
 
     /// One location for each restart: Tukey's biweight with the scale of all restarts.
     ///
-    /// It starts from the restart's median; between the two middle rounds of an even number, from the
-    /// one nearer the median of all rounds. So even of two rounds the disturbed one loses.
+    /// It starts from the restart's median; between the two middle rounds of an even number, from
+    /// the one nearer the median of all rounds. So even of two rounds the disturbed one loses.
     fn locations(&self, scale: f64) -> Vec<f64> {
         let all = median(&self.0.concat()).unwrap_or(0.0);
         let start = |restart: &[f64]| {
@@ -357,7 +357,8 @@ mod tests {
 
     #[test]
     fn what_the_rounds_explain_is_not_held_against_the_restarts() {
-        // Locations 0 and 2 have a variance of 2, rounds of one restart explain 1² × (1/2 + 1/4) / 2.
+        // Locations 0 and 2 have a variance of 2, rounds of one restart explain 1² × (1/2 + 1/4) /
+        // 2.
         let found = restarts(&[&[0.0; 2], &[2.0; 4]]);
         assert_eq!(found.spread(), (f64::sqrt(2.0), 0.0));
         let same = restarts(&[&[0.9, 1.1], &[0.95, 1.15]]);

@@ -318,8 +318,8 @@ mod tests {
         assert_eq!((at, since, class), (100, 100, Class::NeverSteady));
     }
 
-    /// On a busy machine every server was "never steady", and each restart waited for the limit to say
-    /// so.
+    /// On a busy machine every server was "never steady", and each restart waited for the limit to
+    /// say so.
     #[test]
     fn noise_that_hides_any_trend_is_no_trend() {
         let noisy = (0..).map(|i| 1000.0 * wobble(i, 0.5));

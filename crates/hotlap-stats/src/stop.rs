@@ -1,9 +1,10 @@
 //! How many restarts and rounds, and when to stop.
 //!
-//! The time to spend is planned before anything is known, and planned again at the end of each restart
-//! from what the restarts so far have shown. Only the *widths* of the intervals decide, never which
-//! way a difference points: a rule that stops because a difference looks significant would find one
-//! in identical servers, sooner or later (Armitage, McPherson and Rowe, JRSS A 132, 1969).
+//! The time to spend is planned before anything is known, and planned again at the end of each
+//! restart from what the restarts so far have shown. Only the *widths* of the intervals decide,
+//! never which way a difference points: a rule that stops because a difference looks significant
+//! would find one in identical servers, sooner or later (Armitage, McPherson and Rowe, JRSS A 132,
+//! 1969).
 
 use serde::{Deserialize, Serialize};
 
@@ -100,7 +101,8 @@ impl Plan {
     }
 
     /// The plan with the narrowest expected interval that `budget_s` pays for, given that `before`
-    /// restarts are already there; at least one restart of one round, even if that is over the budget.
+    /// restarts are already there; at least one restart of one round, even if that is over the
+    /// budget.
     ///
     /// Kalibera and Jones (ISMM 2013, section 6.3) give the rounds that make best use of time,
     /// √(start / round cost × round / start variance), but leave the restarts to the wish for
@@ -126,11 +128,13 @@ impl Plan {
     fn half_width(&self, spread: &Spread, before: u32) -> f64 {
         let restarts = f64::from(self.restarts + before);
         // A lone round has none beside it to show that it was disturbed: with 5 % of laps hit, five
-        // restarts of one round know three times less than five of two (the table in tests/coverage).
+        // restarts of one round know three times less than five of two (the table in
+        // tests/coverage).
         let lone = if self.rounds == 1 { 3.0 } else { 1.0 };
         let within = (lone * spread.sd_round).powi(2) / f64::from(self.rounds);
-        // One restart alone rests on its rounds, which say nothing of the next start, and two say next
-        // to nothing at all (12.7): of these two plans of last resort, the one that says something.
+        // One restart alone rests on its rounds, which say nothing of the next start, and two say
+        // next to nothing at all (12.7): of these two plans of last resort, the one that says
+        // something.
         if restarts < 3.0 {
             return if restarts < 2.0 { f64::MAX / 2.0 } else { f64::MAX };
         }
@@ -248,7 +252,8 @@ impl Rule {
     }
 }
 
-/// The spread to plan with: that of the plain participant in the middle, once there are restarts to tell it.
+/// The spread to plan with: that of the participant in the middle, once there are restarts to
+/// tell it.
 fn spread(contestants: &[Vec<Pair>]) -> Spread {
     let effects: Vec<_> =
         contestants.iter().filter_map(|p| effect(p, 0.95)).filter(|e| e.restarts >= 3).collect();
@@ -321,8 +326,8 @@ mod tests {
         assert!(plan.seconds(&CHEAP) <= 60.0);
     }
 
-    /// Sixteen virtual machines that take three minutes to start had two restarts in five minutes, and
-    /// every interval said nothing.
+    /// Sixteen virtual machines that take three minutes to start had two restarts in five minutes,
+    /// and every interval said nothing.
     #[test]
     fn where_three_starts_are_too_dear_there_is_one() {
         let goal = Goal { budget_s: 300.0, ..Goal::default() };
@@ -349,8 +354,8 @@ mod tests {
         assert_eq!(played(goal, CHEAP), (vec![1], Why::Budget));
     }
 
-    /// Pairs of this many restarts of two rounds: each restart around 0 by ± `restart`, each round by
-    /// ± `round`.
+    /// Pairs of this many restarts of two rounds: each restart around 0 by ± `restart`, each round
+    /// by ± `round`.
     fn pairs(restarts: u32, restart: f64, round: f64) -> Vec<Pair> {
         let sign = |i: u32| if i.is_multiple_of(2) { -1.0 } else { 1.0 };
         let pair = |i: u32| Pair {

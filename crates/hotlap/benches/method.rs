@@ -7,8 +7,8 @@
 //!
 //! The servers are hotlap's ceiling, which spends nearly all of its time in the kernel; with
 //! `--data`, ones that spend most of it in user space on 10 MB of data. Each run is a whole race as
-//! `hotlap run` holds it (fresh starts, warm-ups, mirrored rounds, the reference's control, the same
-//! verdicts) of four processes: the reference, its control, its twin, and one that does some
+//! `hotlap run` holds it (fresh starts, warm-ups, mirrored rounds, the reference's control, the
+//! same verdicts) of four processes: the reference, its control, its twin, and one that does some
 //! arithmetic more on each request. The first `--best-runs` of them also measure reference and twin
 //! as best of three, one after the other, to compare the errors. Every run is written to the kept
 //! file when it ends; the same command goes on where it was left, and one with a smaller `--runs`
@@ -35,7 +35,7 @@ use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::Role;
 use hotlap_bench::runner::Runner;
 use hotlap_ceiling::Known;
-use hotlap_servers::cores;
+use hotlap_servers::cpus;
 use hotlap_servers::machine::Host;
 use hotlap_stats::compare::{effect, pairs};
 use hotlap_stats::estimate::{Reading, median};
@@ -221,10 +221,10 @@ impl Drop for Neighbour {
 /// One thread a core, pinned: every second or so a new share of the core between none and nine
 /// tenths, taken in bursts of some milliseconds. Ends when whoever started it is gone.
 fn neighbour(seed: u64) -> ! {
-    let cpus = cores::allowed().expect("cores");
+    let cpus = cpus::allowed().expect("cores");
     for (n, cpu) in cpus.into_iter().enumerate() {
         std::thread::spawn(move || {
-            let _ = cores::pin(&[cpu]);
+            let _ = cpus::pin(&[cpu]);
             let mut random = Random(seed.wrapping_mul(1_000_003).wrapping_add(n as u64));
             loop {
                 let share = 0.9 * random.next();

@@ -20,8 +20,8 @@ pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
 pub use run::{RequestArgs, RunArgs, Schedule, Shape};
 
 /// hyperfine for HTTP servers: name some servers, and it builds them, starts them, checks that they
-/// answer correctly, experiments them lap against lap, and tells which is faster, by how much, and how
-/// sure that is.
+/// answer correctly, experiments them lap against lap, and tells which is faster, by how much, and
+/// how sure that is.
 #[derive(Debug, Parser)]
 #[command(
     name = "hotlap",

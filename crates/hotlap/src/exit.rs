@@ -14,8 +14,8 @@ pub enum Exit {
     Usage = 2,
     /// A server failed, answered wrongly, or could not take part.
     ServerFailed = 3,
-    /// It was measured, but the measurement cannot be relied on: no lap passed its validity checks, a rule of
-    /// `--fail-if` is about a comparison that is inconclusive, or the self-test failed.
+    /// It was measured, but the measurement cannot be relied on: no lap passed its validity checks,
+    /// a rule of `--fail-if` is about a comparison that is inconclusive, or the self-test failed.
     Invalid = 4,
     /// A regression beyond `--fail-if`, outside of the noise.
     Regression = 5,

@@ -64,8 +64,7 @@ impl Live {
     }
 
     /// Starts to draw an experiment between servers of these names; one with an empty name is not
-    /// shown.
-    /// `q` ends it.
+    /// shown. `q` ends it.
     #[must_use]
     pub fn experiment(console: &Console, names: Vec<String>) -> Self {
         let mut live = Self::start(console);

@@ -68,7 +68,7 @@ pub struct Run {
 }
 
 /// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// It runs, or hotlap was killed while it did.
@@ -84,7 +84,7 @@ pub enum State {
 }
 
 /// How a run was planned.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Schedule {
     /// Restarts, as planned.
     pub restarts: u32,
@@ -109,7 +109,7 @@ pub struct Schedule {
 }
 
 /// The machine.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Host {
     /// Operating system and release: `Debian GNU/Linux 12`.
     pub os: String,
@@ -132,7 +132,7 @@ pub struct Host {
 }
 
 /// How servers are loaded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Load {
     /// For tables where a run has several; empty for the only one.
     pub name: String,
@@ -239,7 +239,7 @@ pub struct Start {
     /// From the start of the process to the first correct answer, in milliseconds; `None` for a
     /// server that ran already.
     pub ready_ms: Option<f64>,
-    /// Badges: checks passed and made, of those that are reported and not required.
+    /// Conformance checks passed and made: those that are reported and not required.
     pub conformance: (u32, u32),
     /// Resident memory before any load, in bytes; `None` where it is not known.
     pub rss_bytes: Option<u64>,
@@ -451,23 +451,23 @@ impl From<&measured::Lap> for Lap {
             },
             at_ms: lap.at_ms,
             window_ns: outcome.window_ns,
-            answers: outcome.answers,
+            answers: outcome.responses,
             failures: outcome.failures.0.clone(),
             statuses: outcome.statuses.iter().map(|(s, n)| (*s, *n)).collect(),
             due: outcome.due,
             in_flight: outcome.in_flight,
             connections: (
-                outcome.connections.asked,
+                outcome.connections.requested,
                 outcome.connections.established,
                 outcome.connections.reopened,
             ),
             bytes: (outcome.bytes.received, outcome.bytes.sent),
-            service: outcome.service.clone(),
-            response: outcome.response.clone(),
-            service_censored: outcome.service_censored.clone(),
-            response_censored: outcome.response_censored.clone(),
+            service: outcome.service_time.clone(),
+            response: outcome.response_time.clone(),
+            service_censored: outcome.service_time_censored.clone(),
+            response_censored: outcome.response_time_censored.clone(),
             lag: outcome.lag.clone(),
-            connect: outcome.connect.clone(),
+            connect: outcome.connect_time.clone(),
             series: outcome.series.clone(),
             backend: outcome.backend.clone(),
             generator: (outcome.threads.iter().map(|t| t.cpu_ns).sum(), busiest),

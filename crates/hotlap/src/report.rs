@@ -46,7 +46,7 @@ pub use row::{ErrorCount, Row};
 pub use scaling::{ScalePoint, Scaling};
 
 /// Everything that is said of a run.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Report {
     /// Version of the form of this document: 1.
     pub schema: u32,
@@ -64,7 +64,7 @@ pub struct Report {
     pub tables: Vec<LoadResults>,
     /// Servers that failed, and why.
     pub failed: Vec<Failed>,
-    /// Each step of a ladder; empty for other questions.
+    /// Each step of a suite about layers; empty for other questions.
     pub layers: Vec<LayerStep>,
     /// How each server scales; empty where neither threads nor loads form a scale.
     pub scaling: Vec<Scaling>,

@@ -65,15 +65,6 @@ pub struct Line {
 }
 
 impl Store {
-    /// Where runs are kept unless told otherwise: `hotlap/hotlap.db` in `$XDG_DATA_HOME` or
-    /// `~/.local/share`; `None` where neither `XDG_DATA_HOME` nor `HOME` is set.
-    #[must_use]
-    pub fn usual_path() -> Option<PathBuf> {
-        let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        let data = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share")))?;
-        Some(data.join("hotlap").join("hotlap.db"))
-    }
-
     /// Opens the store to write to, makes it where there is none, and brings it up to date. What is
     /// no store of hotlap, or a newer one, is left as it is.
     ///
@@ -361,7 +352,7 @@ impl Store {
     fn read_lines(&self, server: Option<&str>) -> rusqlite::Result<Vec<Line>> {
         let mut names = self.db.prepare(
             "SELECT name FROM server
-             WHERE run = ?1 AND role IN ('plain participant', 'reference') ORDER BY place",
+             WHERE run = ?1 AND role IN ('plain', 'reference') ORDER BY place",
         )?;
         let mut runs = self.db.prepare(
             "SELECT number, began_ms, took_ms, state, baseline, suite, contract,

@@ -1,5 +1,5 @@
-//! The GitHub action: its shell steps, run as GitHub runs them, with a hotlap that writes down what it
-//! is asked.
+//! The GitHub action: its shell steps, run as GitHub runs them, with a hotlap that writes down what
+//! it is asked.
 #![cfg(unix)]
 
 use std::collections::BTreeMap;
@@ -47,8 +47,8 @@ fn steps() -> Vec<Step> {
     steps
 }
 
-/// A runner: a temporary folder, a `cargo` that installs a stand-in for hotlap, and an older hotlap on
-/// PATH.
+/// A runner: a temporary folder, a `cargo` that installs a stand-in for hotlap, and an older hotlap
+/// on PATH.
 struct Runner {
     folder: tempfile::TempDir,
     inputs: BTreeMap<&'static str, String>,

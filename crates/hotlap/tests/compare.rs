@@ -38,7 +38,7 @@ fn what_changed_is_told_and_what_did_not_is_not() {
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains("go/net-http of run 11 spends 0.83×"), "{text}");
     assert!(flat.contains("No difference between python3 app.py of run 12 and"), "{text}");
-    assert!(flat.contains("dearer"), "{text}");
+    assert!(flat.contains("1.20× [1.20, 1.20] more"), "{text}");
     assert!(flat.contains("Note: The two runs are not paired"), "{text}");
     assert!(flat.contains("The ceiling, the same program in both runs"), "{text}");
 }
@@ -89,7 +89,7 @@ fn exit_codes_are_those_of_a_run() {
     assert_eq!(code(&["compare"]), Some(2));
     let json = hotlap(&store, &["compare", "1", "2", "--export-json", "-"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
-    assert_eq!(json["tables"][0]["servers"][0]["changes"][1]["verdict"], "dearer");
+    assert_eq!(json["tables"][0]["servers"][0]["changes"][1]["verdict"], "costs more");
 }
 
 /// Runs of two restarts got verdicts, and a rule of `--fail-if` passed where there was none.
@@ -187,10 +187,13 @@ fn sentences_about_one_of_several_loads_name_it() {
         cpu_ns.into_iter().for_each(|ns| *ns = *ns * 3 / 2);
     }
     let comparison = RunComparison::of((&before, "run 1"), (&after, "run 2")).unwrap();
-    let dearer: Vec<&String> =
+    let costlier: Vec<&String> =
         comparison.sentences.iter().filter(|s| s.contains("go/net-http of run 1 spends")).collect();
-    assert_eq!(dearer.len(), 1, "{:?}", comparison.sentences);
-    assert!(dearer[0].starts_with("64 connections, keep-alive, GET /b: go/net-http"), "{dearer:?}");
+    assert_eq!(costlier.len(), 1, "{:?}", comparison.sentences);
+    assert!(
+        costlier[0].starts_with("64 connections, keep-alive, GET /b: go/net-http"),
+        "{costlier:?}"
+    );
     let rules = [hotlap::cmd::run::rule::Rule::parse("cost +3%").unwrap()];
     let ruling = hotlap::cmd::run::rule::Ruling::on_change(&comparison, &rules);
     let under = "Regression under 64 connections, keep-alive, GET /b: go/net-http has 1.5";

@@ -1,7 +1,21 @@
-//! Documents that state a command state one that there is.
+//! Documents state what the program does: commands that exist, and what is generated is up to date
+//! (`UPDATE_DOCUMENTS=1 cargo test -p hotlap --test documents` writes it).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+mod scene;
+
+use clap::CommandFactory;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, roman};
+use hotlap::cli::Cli;
+use hotlap::model::Question;
+use hotlap::render::{Format, render};
+use hotlap::report::Report;
+use scene::{hold, stressed, three};
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -55,7 +69,99 @@ fn the_example_workflow_gives_the_action_its_inputs() {
 }
 
 #[test]
-fn the_man_page_knows_every_command_and_option() {
+fn the_man_page_is_up_to_date() {
+    is_up_to_date("docs/hotlap.1", &man_page());
+}
+
+#[test]
+fn the_schema_of_the_report_is_up_to_date() {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let schema = settings.into_generator().into_root_schema_for::<Report>();
+    let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    is_up_to_date("schemas/report.schema.json", &text);
+}
+
+#[test]
+fn the_json_is_as_its_schema_says() {
+    let schema: Value = serde_json::from_str(&read("schemas/report.schema.json")).unwrap();
+    let mut layers = three();
+    (layers.question, layers.experiment.paced) = (Question::Layers, true);
+    layers.scripts[1].dies_at = Some(9);
+    for scene in [three(), layers] {
+        let mut run = hold(&scene, None).run;
+        run.stress = vec![stressed("go/net-http")];
+        let text = render(&Report::of(&run), Format::Json);
+        let report: Value = serde_json::from_str(&text).unwrap();
+        assert!(report["laps"].as_array().unwrap().len() > 60);
+        conforms(&report, &schema, &schema, "report").unwrap();
+        for (name, wrong) in [("server", Value::Null), ("unheard_of", Value::from(1))] {
+            let mut report = report.clone();
+            report["laps"][0][name] = wrong;
+            let why = conforms(&report, &schema, &schema, "report").unwrap_err();
+            assert!(why.starts_with("report.laps[0]"), "{why}");
+        }
+    }
+}
+
+/// Whether a value is as the schema says, and has no property that the schema does not name. It
+/// knows the keywords that the schema uses; another one is an error.
+fn conforms(value: &Value, schema: &Value, root: &Value, at: &str) -> Result<(), String> {
+    let type_of = |name: &Value| match name.as_str().unwrap_or_default() {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_u64(),
+        "number" => value.is_number(),
+        "null" => value.is_null(),
+        _ => false,
+    };
+    let members = value.as_object().into_iter().flatten();
+    let items: &[Value] = value.as_array().map_or(&[], Vec::as_slice);
+    for (keyword, told) in schema.as_object().unwrap() {
+        let one = || std::slice::from_ref(told).iter();
+        let mut each = told.as_array().map_or_else(one, |all| all.iter());
+        let is_kept = match keyword.as_str() {
+            "$ref" => {
+                let target = root.pointer(&told.as_str().unwrap()[1..]).unwrap();
+                conforms(value, target, root, at)?;
+                true
+            }
+            "anyOf" | "oneOf" => each.any(|choice| conforms(value, choice, root, at).is_ok()),
+            "type" => each.any(type_of),
+            "enum" => each.any(|word| word == value),
+            "const" => told == value,
+            "required" => each.all(|name| value.get(name.as_str().unwrap()).is_some()),
+            "minimum" => value.as_f64().is_none_or(|number| number >= told.as_f64().unwrap()),
+            "minItems" => items.len() as u64 >= told.as_u64().unwrap(),
+            "maxItems" => items.len() as u64 <= told.as_u64().unwrap(),
+            "properties" => {
+                for (name, value) in members.clone() {
+                    let property = told.get(name).ok_or(format!("{at}: {name} is not named"))?;
+                    conforms(value, property, root, &format!("{at}.{name}"))?;
+                }
+                true
+            }
+            "prefixItems" | "items" => {
+                for (index, item) in items.iter().enumerate() {
+                    let own = if keyword == "items" { Some(told) } else { told.get(index) };
+                    conforms(item, own.unwrap(), root, &format!("{at}[{index}]"))?;
+                }
+                true
+            }
+            "additionalProperties" => *told == Value::Bool(true),
+            "$schema" | "$defs" | "title" | "description" | "format" | "default" => true,
+            _ => false,
+        };
+        if !is_kept {
+            return Err(format!("{at}: {value} is not as {keyword} says: {told}"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_man_page_has_every_command_and_option() {
     let page = read("docs/hotlap.1").replace("\\-", "-");
     let top = help(&[]);
     let commands = top.split("Commands:").nth(1).unwrap().split("Options:").next().unwrap();
@@ -63,17 +169,97 @@ fn the_man_page_knows_every_command_and_option() {
     let commands = commands.lines().filter(|l| !l.starts_with("   ")).filter_map(name);
     // `hotlap help COMMAND` is `hotlap COMMAND --help`, and has no help of its own.
     for command in commands.filter(|command| command != "help") {
-        assert!(
-            page.contains(&format!(".SS hotlap {command}")),
-            "no {command} in hotlap.1: packaging/man.py writes it"
-        );
+        assert!(page.contains(&format!(".SH \"HOTLAP {}\"", command.to_uppercase())), "{command}");
         // Examples may show options of other programs.
         let help = help(&[&command]);
         for option in options(help.split("Examples:").next().unwrap()) {
-            assert!(
-                page.contains(&option),
-                "{command}: no {option} in hotlap.1: packaging/man.py writes it"
-            );
+            assert!(page.contains(&option), "{command}: no {option}");
         }
     }
+}
+
+/// Compares a generated file with the one of the repository, or writes that one.
+fn is_up_to_date(name: &str, generated: &str) {
+    if std::env::var_os("UPDATE_DOCUMENTS").is_some() {
+        std::fs::write(root().join(name), generated).unwrap();
+    }
+    assert!(
+        read(name) == generated,
+        "{name} is out of date: UPDATE_DOCUMENTS=1 cargo test -p hotlap --test documents"
+    );
+}
+
+/// One page: the sections of hotlap itself, then a section for each command.
+fn man_page() -> String {
+    let mut top = Cli::command();
+    top.build();
+    let top = in_full(top);
+    let about = top.get_about().unwrap().clone();
+    let mut page = Vec::new();
+    let own = top.clone().about("hyperfine for HTTP servers").long_about(about);
+    // Without a date. An empty one would be left out, and the next argument take its place.
+    let man = Man::new(with_usage(own)).title("HOTLAP").date(" ").manual("User Commands");
+    man.render_title(&mut page).unwrap();
+    man.render_name_section(&mut page).unwrap();
+    man.render_synopsis_section(&mut page).unwrap();
+    man.render_description_section(&mut page).unwrap();
+    man.render_options_section(&mut page).unwrap();
+    let mut page = String::from_utf8(page).unwrap() + &blocks("SH", &top);
+    for command in top.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help") {
+        // The options of all commands are in the first section.
+        let own = in_full(command.clone()).mut_args(|arg| {
+            let is_common = arg.is_global_set() || arg.get_id() == "help";
+            if is_common { arg.hide(true) } else { arg }
+        });
+        let man = Man::new(with_usage(own));
+        let mut section = Vec::new();
+        man.render_description_section(&mut section).unwrap();
+        man.render_synopsis_section(&mut section).unwrap();
+        man.render_options_section(&mut section).unwrap();
+        let section = String::from_utf8(section).unwrap().replace(".SH DESCRIPTION\n", "");
+        let heading = format!("HOTLAP {}", command.get_name().to_uppercase());
+        page += &Roff::new().control("SH", [heading.as_str()]).to_roff();
+        page += &section.replace(".SH ", ".SS ");
+        page += &blocks("SS", command);
+    }
+    let mut files = Roff::new();
+    files.control("SH", ["FILES"]);
+    for (path, what) in [
+        ("~/.local/share/hotlap/hotlap.db", "the stored runs (--store)"),
+        ("~/.cache/hotlap", "builds and the unpacked catalogue (HOTLAP_CACHE)"),
+        ("~/.config/hotlap/config.toml", "your defaults (HOTLAP_CONFIG, --no-config)"),
+    ] {
+        files.control("TP", []).text([roman(path)]).text([roman(what)]);
+    }
+    // Each part begins with these definitions.
+    let preamble = page[..page.find(".TH").unwrap()].to_owned();
+    preamble.clone() + &page.replace(&preamble, "") + &files.to_roff()
+}
+
+/// With the options that only `--help` shows, and not `-h`.
+fn in_full(command: clap::Command) -> clap::Command {
+    command.mut_args(|arg| arg.hide_short_help(false))
+}
+
+/// The synopsis in short, as `--help` shows it.
+fn with_usage(command: clap::Command) -> clap::Command {
+    let usage = command.clone().render_usage().to_string();
+    command.override_usage(usage.trim_start_matches("Usage: ").to_owned())
+}
+
+/// The text after the options, as it stands: examples and lists, each with its first line as the
+/// heading.
+fn blocks(level: &str, command: &clap::Command) -> String {
+    let text = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+    let mut roff = Roff::new();
+    for block in text.split("\n\n").filter(|block| !block.is_empty()) {
+        let (heading, lines) = block.split_once('\n').unwrap_or((block, ""));
+        roff.control(level, [heading.trim_end_matches(':').to_uppercase().as_str()])
+            .control("nf", []);
+        for line in lines.lines() {
+            roff.text([roman(line)]);
+        }
+        roff.control("fi", []);
+    }
+    roff.to_roff()
 }

@@ -1,5 +1,5 @@
-//! Loads that offer a rate, several loads in one run, laps that do not count, and wrong responses: what
-//! is said of them, in which table, and with which exit code.
+//! Loads that offer a rate, several loads in one run, laps that do not count, and wrong responses:
+//! what is said of them, in which table, and with which exit code.
 
 mod scene;
 
@@ -106,8 +106,8 @@ fn a_closed_loop_and_a_rate_in_one_run_keep_their_laps_apart() {
     assert!(report.tables[1].rows[0].response.is_some());
 }
 
-/// The same servers under two loads; under the second, `node/http:cluster` is the reference with twice
-/// its cost.
+/// The same servers under two loads; under the second, `node/http:cluster` is the reference with
+/// twice its cost.
 fn under_two_loads() -> Run {
     let mut scene = three();
     scene.experiment.loads[0].name = "GET /".to_owned();

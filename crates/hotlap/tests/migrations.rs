@@ -24,11 +24,8 @@ const STORES: [&str; 6] = [
 ];
 
 /// Columns that have other names since version 6.
-const COLUMNS: [(&str, &str); 3] = [
-    ("start.restart", "start.restart"),
-    ("lap.restart", "lap.restart"),
-    ("lap.round", "lap.round"),
-];
+const COLUMNS: [(&str, &str); 3] =
+    [("start.heat", "start.restart"), ("lap.heat", "lap.restart"), ("lap.block", "lap.round")];
 
 /// Columns in whose values version 6 renamed things; `check` looks at those.
 const RENAMED: [&str; 6] = [

@@ -1,28 +1,25 @@
 //! One server at the runner: its process, where it answers, and what it uses.
 
+use hotlap_servers::lines::Lines;
 use hotlap_servers::start::ask;
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-use hotlap_load::http::Answer;
-use hotlap_load::outcome::Whole;
+use hotlap_load::http::Response;
+use hotlap_load::outcome::Totals;
 use hotlap_load::plan::{Request, Target};
 use hotlap_load::{Outcome, Session};
 use hotlap_stats::steady::Precedent;
 
-use super::lines::Lines;
 use crate::lap::{Count, Usage, Violation};
 use crate::participant::{Load, Participant};
 use crate::validity;
-use hotlap_servers::cores::ClockFlush;
+use hotlap_servers::clock_flush::ClockFlush;
 use hotlap_servers::counters::Counters;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::process::{FreezeError, Process, Stopped};
 use hotlap_servers::sample::{Cpu, Memory, Sampler, Switches};
 use hotlap_servers::start::{LAST_LINES, ending};
-
-/// How long a side effect may lag behind the answers.
-const SIDE_EFFECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long what a server has in memory is taken to be so.
 const MEMORY_EVERY: Duration = Duration::from_millis(300);
@@ -36,11 +33,11 @@ const LAPS_A_SET: u32 = 2;
 /// such connections after a few seconds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A log that stands still for so long has caught up.
+/// A log that has not grown for this long has caught up.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// A log that lacks lines and stands still for so long writes them no more: what dropped them does
-/// not take a lap's time and again to be seen to.
+/// A log that lacks lines and has not grown for this long is not waited for: a server that drops
+/// lines must not hold up every lap.
 const GIVEN_UP: Duration = Duration::from_secs(1);
 
 /// One server.
@@ -148,7 +145,7 @@ impl Held {
     /// The lap ends: what it was, and how many requests were answered in and between its slices.
     pub(super) fn end_lap(&mut self) -> Option<(Driven, u64)> {
         let progress = self.session.progress();
-        let before = std::mem::replace(&mut self.requests, progress.answers + progress.failures);
+        let before = std::mem::replace(&mut self.requests, progress.responses + progress.failures);
         self.laps = self.laps.saturating_sub(1);
         Some((self.driven.take()?, self.requests - before))
     }
@@ -226,7 +223,7 @@ impl Instance {
         let _visit = self.sampler.is_some().then(|| ClockFlush::to(&self.cores));
         let progress = session.progress();
         let cpu = self.sampler.as_mut().and_then(|s| s.cpu().ok());
-        Sample { requests: progress.answers + progress.failures, at: Instant::now(), cpu }
+        Sample { requests: progress.responses + progress.failures, at: Instant::now(), cpu }
     }
 
     /// Context switches so far. They are read thread by thread, which takes a while where there
@@ -244,7 +241,7 @@ impl Instance {
         act();
         let (after, now) = (session.progress(), counters.read());
         let counted = now.ok()?.since(&then.ok()?);
-        let requests = after.answers + after.failures - before.answers - before.failures;
+        let requests = after.responses + after.failures - before.responses - before.failures;
         Some(Count { requests, counted: counted? })
     }
 
@@ -370,7 +367,7 @@ impl Instance {
     }
 
     /// Whether it answers one more request within `limit`.
-    pub(super) fn ask_again(&self, limit: Duration) -> Result<Answer, String> {
+    pub(super) fn ask_again(&self, limit: Duration) -> Result<Response, String> {
         let target = self.target.as_ref().ok_or("it is not started")?;
         ask(target, &self.host, limit, &self.participant.contract.exchanges[0])
     }
@@ -435,37 +432,20 @@ impl Instance {
         self.lines.as_mut().map_or(0, Lines::count)
     }
 
-    /// The same, once no more come: what was asked before it was frozen may still be in its queue.
+    /// The same, once no more come: requests from before it was frozen may still be in its queue.
     pub(super) fn settled_lines(&mut self) -> u64 {
-        let until = Instant::now() + SIDE_EFFECT_LIMIT;
-        let mut lines = self.lines();
-        while self.lines.is_some() && Instant::now() < until {
-            std::thread::sleep(SETTLED);
-            let before = std::mem::replace(&mut lines, self.lines());
-            if before == lines {
-                break;
-            }
-        }
-        lines
+        self.lines.as_mut().map_or(0, |lines| lines.settled(SETTLED))
     }
 
     /// Ends the lap. Whether as many lines came in it as requests were answered, or sent, for some
     /// may be under way at the end. Waits a while, since a log may lag behind.
-    pub(super) fn side_effect(&mut self, whole: &Whole) -> Option<Violation> {
+    pub(super) fn side_effect(&mut self, whole: &Totals) -> Option<Violation> {
         let (_, before) = self.before_lap.take()?;
-        let (least, most) = (whole.answers, whole.sent);
+        let (least, most) = (whole.responses, whole.sent);
         let per_request = u64::from(self.participant.counts.as_ref()?.per_request);
-        let until = Instant::now() + SIDE_EFFECT_LIMIT;
-        let mut counted = self.lines() - before;
-        let mut moved = Instant::now();
-        while counted < least * per_request && Instant::now() < until && moved.elapsed() < GIVEN_UP
-        {
-            std::thread::sleep(Duration::from_millis(20));
-            let last = std::mem::replace(&mut counted, self.lines() - before);
-            if counted > last {
-                moved = Instant::now();
-            }
-        }
-        validity::side_effect(counted, (least * per_request, most * per_request))
+        let (least, most) = (least * per_request, most * per_request);
+        let lines = self.lines.as_mut();
+        let counted = lines.map_or(before, |lines| lines.reach(before + least, GIVEN_UP));
+        validity::side_effect(counted - before, (least, most))
     }
 }

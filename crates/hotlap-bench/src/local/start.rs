@@ -1,31 +1,29 @@
 //! A server brought up: started, waited for, and held against its contract.
 
-use hotlap_servers::start::{HOST, ask, is_up};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hotlap_load::http::Answer;
+use hotlap_load::http::Response;
 use hotlap_load::plan::Target;
 
 use super::LocalRunner;
 use super::instance::Instance;
-use super::lines::Lines;
-use crate::participant::{Origin, Role};
+use crate::participant::{Origin, Participant, Role};
 use crate::runner::Ready;
 use hotlap_servers::contract::Exchange;
-use hotlap_servers::cores;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::infer;
+use hotlap_servers::lines::Lines;
 use hotlap_servers::owner;
 use hotlap_servers::sample::Sampler;
-use hotlap_servers::start::Startup;
+use hotlap_servers::start::{HOST, Startup, ask};
 use hotlap_servers::verify::{LIMIT, Requirements, Verifier, verify};
 
 impl Instance {
-    /// The control is the reference's own program, which is verified whole: only its answers to what
-    /// is asked under load are looked at.
+    /// The control is the reference's own program, which is verified whole: only its answers to
+    /// what is asked under load are looked at.
     fn as_the_reference(
         &mut self,
         target: &Target,
@@ -33,7 +31,7 @@ impl Instance {
     ) -> Result<Examined, ServerFailure> {
         let exchanges = &self.participant.contract.exchanges;
         let ask = |exchange| ask(target, &self.host, limit, exchange);
-        let answers: Result<Vec<Answer>, String> = exchanges.iter().map(ask).collect();
+        let answers: Result<Vec<Response>, String> = exchanges.iter().map(ask).collect();
         let answers = answers.map_err(|what| self.out("verify", what, "see its last lines"))?;
         self.requests = self.participant.contract.requests(&self.host, &answers);
         Ok(Examined::default())
@@ -140,16 +138,15 @@ impl LocalRunner {
         launch: &hotlap_servers::launch::Launch,
     ) -> Result<(), ServerFailure> {
         let instance = &mut self.instances[participant];
-        let first = instance.participant.contract.exchanges[0].clone();
-        let lines = Lines::of(&instance.participant);
-        let split = &self.setting.cores;
-        let usual = split.server_cpus(cores::available());
-        let cpus = instance.participant.cpus.unwrap_or(usual);
-        let boot = Startup {
+        let Participant { counts, requirements, .. } = &instance.participant;
+        let lines = counts.as_ref().map(|counts| Lines::of(counts, launch, *requirements));
+        let (cpus, cores) = self.setting.cores.of_server(instance.participant.cpus);
+        let startup = Startup {
             launch,
+            first: &instance.participant.contract.exchanges[0],
+            accepts_wrong: false,
             cpus,
-            // One that is to use more cores than there are gets all of them, and says so.
-            cores: &split.server[..cpus.min(split.server.len())],
+            cores,
             supervisor: &self.setting.supervisor,
             log: self.setting.logs.join(format!("{participant}.log")),
             limit: self.setting.start_limit,
@@ -157,8 +154,8 @@ impl LocalRunner {
             elsewhere: instance.participant.requirements == Requirements::Custom,
             stop: &self.stop,
         };
-        let started = boot.run(&mut |target, limit| is_up(target, &first, limit, &self.stop))?;
-        instance.cores = boot.cores.to_vec();
+        let started = startup.run()?;
+        instance.cores = cores.to_vec();
         instance.lines = lines;
         // The file is opened before another server of this folder starts and puts its own there.
         instance.lines();
@@ -267,15 +264,15 @@ mod tests {
     use super::super::Setting;
     use super::*;
     use crate::participant::Participant;
+    use hotlap_servers::allocation::CpuAllocation;
     use hotlap_servers::contract::{Content, Contract, Name};
-    use hotlap_servers::cores::CpuAllocation;
     use hotlap_servers::launch::Launch;
     use hotlap_servers::process::Supervisor;
     use hotlap_servers::verify::Requirements;
 
     /// A step that answers like the one below it was told not to do the same work as the first.
     #[test]
-    fn the_work_of_a_rung_is_held_against_the_rung_below() {
+    fn the_work_of_a_step_is_compared_with_the_step_below() {
         let participant = |name: &str, body: &[u8]| {
             let mut contract = Contract::of(Name::Hello, None);
             contract.exchanges[0].content = Content::exactly(body);

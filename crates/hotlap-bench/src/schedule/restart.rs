@@ -43,8 +43,8 @@ impl Schedule<'_> {
         self.go_on()
     }
 
-    /// Probes servers as long as the runner needs it to settle how long slices are. In later restarts
-    /// it is settled.
+    /// Probes servers as long as the runner needs it to settle how long slices are. In later
+    /// restarts it is settled.
     fn settle_slices(&mut self, restart: u32) -> Result<(), Over> {
         let place = Place { restart, round: 0 };
         let mut probes = self.runner.probes();

@@ -295,7 +295,7 @@ fn entries(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Entry>, Com
     Ok(entries)
 }
 
-/// Settles who stands on whom: who is named by `on`, or, on a ladder, the one before.
+/// Settles who stands on whom: who is named by `on`, or, in a suite about layers, the one before.
 fn stand(keys: &Keys, entries: &mut [Entry]) -> Result<(), Complaint> {
     let mut own = 0;
     for item in keys.servers.get_ref() {
@@ -465,9 +465,9 @@ mod tests {
     }
 
     #[test]
-    fn a_rung_stands_on_the_one_before_or_on_the_one_it_names() {
+    fn a_step_stands_on_the_one_before_or_on_the_one_it_names() {
         let suite = read(
-            "question = 'ladder'\n\
+            "question = 'layers'\n\
              servers = ['plain', 'json', { run = 'bidi', on = 'plain' }, { run = 'log', on = 'json' }]",
         );
         let on: Vec<Option<usize>> = suite.servers.iter().map(|s| s.on).collect();
@@ -532,10 +532,10 @@ mod tests {
         let open = |name| Suite::open(name, folder.path()).map(|s| s.name);
         assert_eq!(open("layers").unwrap(), "layers");
         let told = |name| open(name).unwrap_err().to_string();
-        assert_eq!(told("laddr"), "no suite is called \"laddr\": did you mean ladder?");
+        assert_eq!(told("layrs"), "no suite is called \"layrs\": did you mean layers?");
         assert_eq!(
             told("zzz"),
-            "no suite is called \"zzz\": there are app-servers, hello, ladder; a file of your own \
+            "no suite is called \"zzz\": there are app-servers, hello, layers; a file of your own \
              is named by its path, ./zzz.toml"
         );
         assert!(told("./none.toml").starts_with("./none.toml: cannot be read: "));

@@ -1,9 +1,10 @@
-//! The supervisor: a process between hotlap and a server, whose one job is that nothing stays behind.
+//! The supervisor: a process between hotlap and a server, whose one job is that nothing stays
+//! behind.
 //!
 //! Code that runs when hotlap ends cannot be relied upon to run: `kill -9` runs none. A process of
-//! its own can. The supervisor is the subreaper of all that the server starts, so that daemons which
-//! left their parent become its children instead of init's, and it reads from a socket that the
-//! kernel closes when hotlap dies. It stands in a process group of its own and ignores the
+//! its own can. The supervisor is the subreaper of all that the server starts, so that daemons
+//! which left their parent become its children instead of init's, and it reads from a socket that
+//! the kernel closes when hotlap dies. It stands in a process group of its own and ignores the
 //! terminal's signals, so Ctrl-C reaches hotlap alone.
 //!
 //! It is hotlap's own binary, started with a hidden command: a fresh process has one thread and no
@@ -89,7 +90,7 @@ fn prepare(setting: &Setting) -> Vec<String> {
         notes.push(format!("daemons of the server may stay behind: {error}"));
     }
     if !setting.cpus.is_empty()
-        && let Err(error) = crate::cores::pin(&setting.cpus)
+        && let Err(error) = crate::cpus::pin(&setting.cpus)
     {
         notes.push(format!("the server is not pinned to its cores: {error}"));
     }

@@ -4,19 +4,22 @@
 //! itself), so that nothing is built twice and nothing stale is ever run. Two builds of one server
 //! at the same time are safe: the second waits for the first and takes what it made.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::hash::Hasher;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+
+use fnv::FnvHasher;
 
 use super::step::{self, Ended};
 use super::{MissingToolchain, probe};
+use crate::interrupt;
 use crate::launch::Launch;
 use crate::manifest::{FILE_NAME, Server};
+use crate::pool;
 use crate::process::Supervisor;
 
 /// Written into a build's folder when all of it succeeded; holds the receipt.
@@ -150,35 +153,15 @@ impl Builder<'_> {
         result
     }
 
-    /// Builds many, as many at a time as cores and memory allow; results in the order given.
+    /// Builds many, as many at a time as cores and memory allow. The results are in the order of
+    /// the servers.
     #[must_use]
     pub fn build_all(&self, servers: &[&Server]) -> Vec<Result<Built, Unready>> {
-        // Variants that share a build would only wait for each other: one worker does them in turn.
-        let mut groups: BTreeMap<(&Path, Vec<&[String]>), Vec<usize>> = BTreeMap::new();
-        for (index, server) in servers.iter().enumerate() {
-            let steps = server.toolchain.build.iter().map(Vec::as_slice).collect();
-            groups.entry((&server.folder, steps)).or_default().push(index);
-        }
-        let groups: Vec<Vec<usize>> = groups.into_values().collect();
-        let results = Mutex::new(vec![None; servers.len()]);
-        let next = AtomicUsize::new(0);
-        let work = || {
-            while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
-                for &index in group {
-                    let result = self.build(servers[index]);
-                    let mut results = results.lock().unwrap_or_else(|p| p.into_inner());
-                    results[index] = Some(result);
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..at_a_time().min(groups.len()) {
-                scope.spawn(work);
-            }
-            work();
-        });
-        let results = results.into_inner().unwrap_or_else(|p| p.into_inner());
-        results.into_iter().flatten().collect()
+        // Variants that share a build would only wait for each other: one thread builds them all.
+        let key = |server: &&Server| (server.folder.clone(), server.toolchain.build.clone());
+        pool::map_groups(servers, key, at_a_time(), |group| {
+            group.iter().map(|server| self.build(server)).collect()
+        })
     }
 
     fn build_quietly(&self, server: &Server) -> Result<Built, Unready> {
@@ -360,13 +343,12 @@ impl Builder<'_> {
                 Err(fs::TryLockError::Error(error)) => return Err(refused(error)),
                 Err(fs::TryLockError::WouldBlock) => {}
             }
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(refused(io::Error::new(io::ErrorKind::Interrupted, "interrupted")));
-            }
             if !std::mem::replace(&mut told, true) {
                 (self.on)(Event::Waiting { server: &server.id });
             }
-            std::thread::sleep(Duration::from_millis(50));
+            if !interrupt::sleep(interrupt::LOOK, self.stop) {
+                return Err(refused(io::Error::new(io::ErrorKind::Interrupted, "interrupted")));
+            }
         }
     }
 }
@@ -423,7 +405,7 @@ fn last_lines(file: &mut File, begin: u64) -> Vec<String> {
 
 fn at_a_time() -> usize {
     let by_memory = memory_available().map_or(2, |bytes| bytes / MEMORY_PER_BUILD);
-    super::threads().min(usize::try_from(by_memory).unwrap_or(1)).max(1)
+    pool::threads().min(usize::try_from(by_memory).unwrap_or(1)).max(1)
 }
 
 #[cfg(target_os = "linux")]
@@ -473,51 +455,41 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The name of a build: the server's, readable, and a digest of all that goes into it. What only
-/// matters at run time (the command, its environment, the words about it) is left out, so that
-/// variants share a build.
+/// The name of a build: the server's, and a hash of all that goes into it. What only matters at run
+/// time (the command, its environment, the description) is left out, so that variants share a
+/// build.
+///
+/// The hash is FNV-1a of 64 bits, as builds outlive a hotlap and the standard library's hash may
+/// differ between releases. By chance, two of a million builds share a name once in 4 × 10⁷ times.
 fn key(server: &Server, receipt: &str) -> io::Result<String> {
-    let mut digest = Digest::new();
-    digest.add(b"1");
-    digest.add(std::env::consts::ARCH.as_bytes());
-    digest.add(std::env::consts::OS.as_bytes());
-    digest.add(receipt.as_bytes());
+    let mut hasher = FnvHasher::default();
+    // The length of each part goes in too, so that parts cannot run into each other.
+    let mut add = |part: &[u8]| {
+        hasher.write(part);
+        hasher.write(&(part.len() as u64).to_le_bytes());
+    };
+    add(b"1");
+    add(std::env::consts::ARCH.as_bytes());
+    add(std::env::consts::OS.as_bytes());
+    add(receipt.as_bytes());
     for argv in server.toolchain.build.iter().chain([&server.toolchain.version]) {
-        digest.add(&(argv.len() as u64).to_le_bytes());
-        argv.iter().for_each(|word| digest.add(word.as_bytes()));
+        add(&(argv.len() as u64).to_le_bytes());
+        argv.iter().for_each(|word| add(word.as_bytes()));
     }
     for file in files(&server.folder)? {
         if file == Path::new(FILE_NAME) {
             continue;
         }
         let path = server.folder.join(&file);
-        digest.add(file.as_os_str().as_encoded_bytes());
+        add(file.as_os_str().as_encoded_bytes());
         if path.is_symlink() {
-            digest.add(fs::read_link(&path)?.as_os_str().as_encoded_bytes());
+            add(fs::read_link(&path)?.as_os_str().as_encoded_bytes());
         } else {
-            digest.add(&[u8::from(path.metadata()?.permissions().mode() & 0o100 != 0)]);
-            digest.add(&fs::read(&path)?);
+            add(&[u8::from(path.metadata()?.permissions().mode() & 0o100 != 0)]);
+            add(&fs::read(&path)?);
         }
     }
-    Ok(format!("{}-{:032x}", server.base_id().replace('/', "-"), digest.0))
-}
-
-/// FNV-1a with 128 bits (Fowler, Noll, Vo; draft-eastlake-fnv). It names builds and withstands no
-/// attacker; by chance two of a million builds share a name once in 10²⁶ times.
-struct Digest(u128);
-
-impl Digest {
-    const fn new() -> Self {
-        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
-    }
-
-    /// Adds a part and its length, so that parts cannot run into each other.
-    fn add(&mut self, part: &[u8]) {
-        for &byte in part.iter().chain(&(part.len() as u64).to_le_bytes()) {
-            self.0 ^= u128::from(byte);
-            self.0 = self.0.wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
-        }
-    }
+    Ok(format!("{}-{:016x}", server.base_id().replace('/', "-"), hasher.finish()))
 }
 
 #[cfg(test)]

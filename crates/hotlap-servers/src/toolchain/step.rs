@@ -13,13 +13,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::interrupt;
 use crate::process::{Exit, Process, Setting, StartError, Supervisor};
 
 /// Where an outer build puts what it makes: the server's program would go there too.
 const OUTER: [&str; 2] = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR"];
-
-/// Between two looks whether a command is to be ended.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +113,7 @@ pub(crate) fn logged(
     })?;
     let until = Instant::now() + limit;
     let ended = loop {
-        if let Some(exit) = process.wait(LOOK) {
+        if let Some(exit) = process.wait(interrupt::LOOK) {
             break match exit {
                 Exit::Code(code) => Ended::Exited(ExitStatus::from_raw(code << 8)),
                 Exit::Signal(signal) => Ended::Exited(ExitStatus::from_raw(signal)),
@@ -151,14 +149,13 @@ fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> io::Result<End
         if let Some(status) = child.try_wait()? {
             return Ok(Ended::Exited(status));
         }
-        let ended = if stop.load(Ordering::Relaxed) {
-            Ended::Stopped
-        } else if started.elapsed() > limit {
+        let ended = if started.elapsed() > limit {
             Ended::TooLong(limit)
-        } else {
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(50));
+        } else if interrupt::sleep(pause, stop) {
+            pause = (pause * 2).min(interrupt::LOOK);
             continue;
+        } else {
+            Ended::Stopped
         };
         if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process_group(group, Signal::KILL);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hotlap_load::http::Answer;
+use hotlap_load::http::Response;
 
 use super::checks::{Bench, PAUSE, check, with_version};
 use super::client::Wire;
@@ -13,12 +13,13 @@ use crate::contract::{Exchange, described};
 /// second.
 const DATE_SLACK_S: i64 = 2;
 
-/// How long a conformance check waits for an answer; a server that has none is told from a slow one elsewhere.
+/// How long a conformance check waits for an answer; a server that has none is told from a slow one
+/// elsewhere.
 const LIMIT: Duration = Duration::from_secs(1);
 
 type Outcome = Result<(), String>;
 
-struct Badges<'a> {
+struct Conformance<'a> {
     verifier: &'a Verifier<'a>,
     bench: &'a Bench<'a>,
     host: &'a str,
@@ -28,7 +29,7 @@ struct Badges<'a> {
 /// Makes all fourteen, or those of them that may be made of a server that is not one's own.
 pub(super) fn run(verifier: &Verifier<'_>, bench: &Bench<'_>) -> Vec<Check> {
     let main = &verifier.contract.exchanges[0];
-    let b = Badges { verifier, bench, host: verifier.host, path: &main.path };
+    let b = Conformance { verifier, bench, host: verifier.host, path: &main.path };
     let mut conformance = vec![
         check("HEAD", "as GET, without the body (RFC 9110 section 9.3.2)", b.head()),
         check("unknown method", "4xx or 501 (RFC 9110 section 9.1)", b.unknown_method()),
@@ -52,7 +53,7 @@ pub(super) fn run(verifier: &Verifier<'_>, bench: &Bench<'_>) -> Vec<Check> {
     conformance
 }
 
-impl Badges<'_> {
+impl Conformance<'_> {
     fn main(&self) -> &Exchange {
         &self.verifier.contract.exchanges[0]
     }
@@ -61,7 +62,7 @@ impl Badges<'_> {
         Wire::open(self.verifier.target, self.verifier.limit.min(LIMIT))
     }
 
-    fn ask(&self, bytes: &[u8], is_head: bool) -> Result<Answer, String> {
+    fn ask(&self, bytes: &[u8], is_head: bool) -> Result<Response, String> {
         let mut wire = self.open()?;
         let sent = wire.send(bytes);
         // Who refuses a request while it is still being sent may have answered all the same.
@@ -217,51 +218,45 @@ impl Badges<'_> {
     }
 }
 
-/// The moment in an answer's `Date`, in Unix seconds, when it is right.
-fn right_date(answer: &Answer, now: SystemTime) -> Result<i64, String> {
+/// The time in a response's `Date`, if it is right.
+fn right_date(answer: &Response, now: SystemTime) -> Result<SystemTime, String> {
     let value = answer.header("date").ok_or("none")?;
     let text = String::from_utf8_lossy(value);
-    let told = unix_seconds(&text).ok_or_else(|| format!("{text:?}"))?;
-    let now = now.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    match told - i64::try_from(now).unwrap_or(0) {
-        off if off.abs() <= DATE_SLACK_S => Ok(told),
+    let date = imf_fixdate(&text).ok_or_else(|| format!("{text:?}"))?;
+    let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    match seconds(date).cast_signed() - seconds(now).cast_signed() {
+        off if off.abs() <= DATE_SLACK_S => Ok(date),
         off => Err(format!("{text:?}: {off} s off")),
     }
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT` (IMF-fixdate, RFC 9110 section 5.6.7) as Unix seconds.
-fn unix_seconds(date: &str) -> Option<i64> {
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let words: Vec<&str> = date.split(' ').collect();
-    let [weekday, day, month, year, time, "GMT"] = words[..] else { return None };
-    let clock: Vec<i64> = time.split(':').map(str::parse).collect::<Result<_, _>>().ok()?;
-    let [hours, minutes, seconds] = clock[..] else { return None };
-    if weekday.len() != 4 || day.len() != 2 || year.len() != 4 || time.len() != 8 {
-        return None;
-    }
-    let month = i64::try_from(MONTHS.iter().position(|&name| name == month)?).ok()? + 1;
-    let (day, year): (i64, i64) = (day.parse().ok()?, year.parse().ok()?);
-    // Days since 1970-01-01, with the year beginning in March so that leap days come last.
-    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days =
-        365 * y + y.div_euclid(4) - y.div_euclid(100) + y.div_euclid(400) + (153 * m + 2) / 5 + day
-            - 1
-            - 719_468;
-    Some(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+/// The only form in which a server may send a date: `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110
+/// section 5.6.7). A recipient also accepts the two obsolete ones.
+fn imf_fixdate(text: &str) -> Option<SystemTime> {
+    let date = httpdate::parse_http_date(text).ok()?;
+    (httpdate::fmt_http_date(date) == text).then_some(date)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::unix_seconds;
+    use super::*;
 
     #[test]
-    fn dates_are_read_as_the_standard_writes_them() {
-        assert_eq!(unix_seconds("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
-        assert_eq!(unix_seconds("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
-        assert_eq!(unix_seconds("Thu, 29 Feb 2024 23:59:59 GMT"), Some(1_709_251_199));
-        assert_eq!(unix_seconds("Sunday, 06-Nov-94 08:49:37 GMT"), None);
-        assert_eq!(unix_seconds("Sun, 6 Nov 1994 08:49:37 GMT"), None);
-        assert_eq!(unix_seconds(""), None);
+    fn only_the_form_of_the_standard_is_a_date() {
+        let seconds = |text: &str| {
+            imf_fixdate(text).map(|date| date.duration_since(UNIX_EPOCH).unwrap().as_secs())
+        };
+        assert_eq!(seconds("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
+        assert_eq!(seconds("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
+        assert_eq!(seconds("Thu, 29 Feb 2024 23:59:59 GMT"), Some(1_709_251_199));
+        for wrong in [
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+            "Sun, 6 Nov 1994 08:49:37 GMT",
+            "Mon, 06 Nov 1994 08:49:37 GMT",
+            "",
+        ] {
+            assert_eq!(seconds(wrong), None, "{wrong}");
+        }
     }
 }

@@ -316,19 +316,7 @@ impl Server {
             Lie::StaleDate => self.first(now),
             _ => now,
         };
-        let (days, s) = (now / 86_400, now % 86_400);
-        // The civil date from days since 1970: the inverse of what the verifier computes.
-        let z = days + 719_468;
-        let (era, doe) = (z / 146_097, z % 146_097);
-        let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
-        let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-        let mp = (5 * doy + 2) / 153;
-        let month = if mp < 10 { mp + 3 } else { mp - 9 };
-        let year = yoe + era * 400 + u64::from(month <= 2);
-        let names = "JanFebMarAprMayJunJulAugSepOctNovDec";
-        let name = &names[3 * (month as usize - 1)..3 * month as usize];
-        let day = doy - (153 * mp + 2) / 5 + 1;
-        format!("Sun, {day:02} {name} {year} {:02}:{:02}:{:02} GMT", s / 3600, s / 60 % 60, s % 60)
+        httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(now))
     }
 
     fn content(&self, request: &Request) -> (u16, &'static str, String) {

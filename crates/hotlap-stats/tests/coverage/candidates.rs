@@ -102,9 +102,9 @@ fn signed_rank(x: &[f64]) -> (f64, f64) {
     (f64::midpoint(low, high), (high - low) / 2.0)
 }
 
-/// Random effects by the analysis of variance: restarts and rounds are pooled where the restarts vary no
-/// more than their rounds explain, and the degrees of freedom follow (Satterthwaite, Biometrics 2,
-/// 1946).
+/// Random effects by the analysis of variance: restarts and rounds are pooled where the restarts
+/// vary no more than their rounds explain, and the degrees of freedom follow (Satterthwaite,
+/// Biometrics 2, 1946).
 fn satterthwaite(restarts: &[Vec<f64>]) -> (f64, f64) {
     let (h, b) = (restarts.len() as f64, restarts[0].len() as f64);
     let means = units(restarts, mean);

@@ -19,7 +19,7 @@ pub struct RunArgs {
     /// {port} are replaced, PORT is in its environment; if it listens elsewhere, the port is found.
     #[arg(value_name = "SERVER|COMMAND|URL")]
     pub servers: Vec<String>,
-    /// A suite: quick, hello, nim-speedup, app-servers, ladder or json-api, or a file of your own
+    /// A suite: quick, hello, nim-speedup, app-servers, layers or json-api, or a file of your own
     /// (`hotlap init` writes one)
     #[arg(
         long,
@@ -30,7 +30,9 @@ pub struct RunArgs {
     /// Go on with the last run of this suite, which was interrupted: no finished lap is lost
     #[arg(
         long,
-        conflicts_with_all = ["servers", "no_store", "restarts", "rounds", "seed", "slice", "duration"]
+        conflicts_with_all = [
+            "servers", "no_store", "restarts", "rounds", "seed", "slice", "duration"
+        ]
     )]
     pub resume: bool,
     /// Each server stands on the one before it: show what each step costs

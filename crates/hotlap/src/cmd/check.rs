@@ -15,11 +15,12 @@ use serde_json::json;
 use super::run::START_LIMIT;
 use super::run::grid::{self, build_all};
 use super::run::named;
+use crate::assets;
 use crate::cli::CheckArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::interrupt::Interrupt;
-use crate::shelf;
+use crate::paths;
 use crate::text::number::{megabytes, time};
 use crate::text::{visible, visible_lines};
 
@@ -37,7 +38,7 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     if args.build_only {
         return built_only(&servers, &built, console);
     }
-    let cache = shelf::cache()?;
+    let cache = paths::cache()?;
     let checker = Checker {
         builder: Builder {
             cache: &cache,
@@ -82,7 +83,7 @@ fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<Server>, Vec<String>)> {
         args.servers.iter().cloned().partition(|s| named::is_custom(s));
     let mut servers = Vec::new();
     if strangers.is_empty() || !patterns.is_empty() {
-        let catalogue = Catalogue::open(&shelf::servers()?)?;
+        let catalogue = Catalogue::open(&assets::servers()?)?;
         if let Some(broken) = catalogue.broken.first() {
             return usage(broken.to_string());
         }
@@ -218,7 +219,7 @@ fn as_json(row: &Row) -> serde_json::Value {
             json!({
                 "contract": contract.map(Name::as_str),
                 "required": checks(&report.required),
-                "badges": checks(&report.conformance),
+                "conformance": checks(&report.conformance),
                 "ended": report.ended,
             })
         })

@@ -1,5 +1,5 @@
-//! What hotlap starts itself as: the supervisor of a server, the ceiling, a server of known behaviour.
-//! One binary is enough for all of them.
+//! What hotlap starts itself as: the supervisor of a server, the ceiling, a server of known
+//! behaviour. One binary is enough for all of them.
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -10,7 +10,7 @@ const HEAD: &str = r#"# A suite of hotlap: which servers, under which loads, and
 
 about = "What this compares, and why. The report begins with it."
 
-# compare: which is faster?  ladder: what does each step cost, each server standing on the one
+# compare: which is faster?  layers: what does each step cost, each server standing on the one
 # before it?  scale: how do requests/s grow with a value that is given as a list?
 question = "compare"
 
@@ -41,7 +41,7 @@ budget = "2m"
 # A name of the catalogue, a command or a URL; or a table with
 #   run    = what is run
 #   name   = what tables call it
-#   on     = the server that it stands on, on a ladder
+#   on     = the server that it stands on, for layers
 #   cpus   = how many cores it is told to use (CPUS); a list gives a row each
 #   counts = { file = "access.log", per_request = 1 }   lines that it must append
 servers = [

@@ -5,11 +5,11 @@ use hotlap_servers::manifest::Server;
 use hotlap_servers::toolchain::{MissingKind, MissingToolchain, probe_all};
 use serde_json::json;
 
+use crate::assets;
 use crate::cli::ListArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::interrupt::Interrupt;
-use crate::shelf;
 use crate::text::layout;
 use crate::text::table::{Column, Table};
 
@@ -18,7 +18,7 @@ use crate::text::table::{Column, Table};
 /// # Errors
 /// When the catalogue cannot be read or nothing matches.
 pub fn run(args: &ListArgs, console: &Console) -> anyhow::Result<Exit> {
-    let catalogue = Catalogue::open(&shelf::servers()?)?;
+    let catalogue = Catalogue::open(&assets::servers()?)?;
     let servers = select(&catalogue, args.pattern.as_deref()).or_else(|e| usage(e.to_string()))?;
     let interrupt = Interrupt::listen()?;
     let probed = probe_all(&servers, interrupt.flag());

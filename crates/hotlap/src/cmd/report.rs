@@ -4,6 +4,7 @@ use crate::cli::{ReportArgs, StoreArgs};
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::export::Exports;
+use crate::paths;
 use crate::render::terminal;
 use crate::report::Report;
 use crate::store::Store;
@@ -36,7 +37,7 @@ pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
 /// # Errors
 /// When it is not there or cannot be read.
 pub fn open(args: &StoreArgs) -> anyhow::Result<Store> {
-    let Some(path) = args.store.clone().or_else(Store::usual_path) else {
+    let Some(path) = args.store.clone().or_else(paths::store) else {
         return usage("neither HOME nor XDG_DATA_HOME says where runs are kept: use --store FILE");
     };
     Ok(Store::open_existing(&path)?)

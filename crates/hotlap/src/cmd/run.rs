@@ -20,7 +20,7 @@ use hotlap_bench::local::{LocalRunner, Setting, allow_files};
 use hotlap_bench::participant::Role;
 use hotlap_bench::runner::Runner;
 use hotlap_bench::suite;
-use hotlap_servers::cores::{self, CpuAllocation};
+use hotlap_servers::allocation::{self, CpuAllocation};
 use hotlap_servers::machine;
 use hotlap_servers::process::Supervisor;
 
@@ -30,10 +30,10 @@ use crate::exit::{Exit, usage};
 use crate::export::Exports;
 use crate::interrupt::Interrupt;
 use crate::model::{self, Run, State};
+use crate::paths;
 use crate::recorder::{Kept, Recorder};
 use crate::render::terminal;
 use crate::report::Report;
-use crate::shelf;
 use crate::store::Store;
 use card::Card;
 use grid::Grid;
@@ -41,8 +41,8 @@ use rule::{Rule, Ruling};
 use stress::Order;
 
 /// The time to spend where nobody says: for up to so many servers, double and ceiling included, and
-/// for each further one. Four take 3 s a round and 4 s a restart, so a minute has five restarts of three
-/// rounds in it.
+/// for each further one. Four take 3 s a round and 4 s a restart, so a minute has five restarts of
+/// three rounds in it.
 const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(25));
 
 /// Probes that settle how long slices are may take this part of the budget, at each length that is
@@ -216,7 +216,7 @@ fn is_measured(report: &Report) -> bool {
 /// Everything that can be wrong with the command line is found here, before anything is started.
 fn meant(args: &RunArgs, card: Card, console: &Console) -> anyhow::Result<Meant> {
     let schedule = &args.schedule;
-    let split = if schedule.no_pin { unpinned() } else { cores::split_here(card.cpus) };
+    let split = if schedule.no_pin { unpinned() } else { allocation::split_here(card.cpus) };
     if schedule.restarts == Some(0) || schedule.rounds == Some(0) {
         return usage("0 restarts or rounds measure nothing: use at least 1");
     }
@@ -256,7 +256,7 @@ fn store(args: &RunArgs, console: &Console) -> anyhow::Result<Option<Store>> {
     if args.no_store {
         return Ok(None);
     }
-    let Some(path) = args.store.store.clone().or_else(Store::usual_path) else {
+    let Some(path) = args.store.store.clone().or_else(paths::store) else {
         console.warn(
             "Warning: this run will not be stored, as neither HOME nor XDG_DATA_HOME says where: \
              name a file with --store",
@@ -322,7 +322,7 @@ fn setting(args: &RunArgs, meant: &Meant, run: &Run, logs: PathBuf) -> anyhow::R
     })
 }
 
-/// Whom the steps of a ladder are held against: those they stand on.
+/// Which servers the steps are compared with: those they stand on.
 fn against(run: &Run) -> BTreeMap<usize, usize> {
     let is_layers = run.question == suite::Question::Layers;
     let steps = run.servers.iter().enumerate().filter(|_| is_layers);
@@ -377,7 +377,7 @@ impl Logs {
     /// # Errors
     /// When the cache cannot be written.
     pub fn new() -> anyhow::Result<Self> {
-        let folder = shelf::cache()?.join("logs").join(std::process::id().to_string());
+        let folder = paths::cache()?.join("logs").join(std::process::id().to_string());
         // What servers print may hold what only their user is to see.
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         made.with_context(|| {

@@ -21,7 +21,8 @@ use crate::live::Live;
 use arena::Arena;
 use claim::{Claim, Word};
 
-/// What all but the experiment of the twins takes; that has the rest of the budget, and at least so much.
+/// What all but the experiment of the twins takes; that has the rest of the budget, and at least so
+/// much.
 const OTHERS: Duration = Duration::from_secs(36);
 const TWINS: Duration = Duration::from_secs(16);
 
@@ -67,9 +68,9 @@ fn claims(
     claims.extend(trials::erring(arena, &stop)?);
     live.phase("a pause of a second".to_owned());
     claims.extend(trials::pausing(arena, &stop)?);
-    live.phase("twins, and one that is 3 % dearer".to_owned());
+    live.phase("twins, and one that is 3 % more CPU".to_owned());
     let budget = args.duration.saturating_sub(OTHERS).max(TWINS);
-    claims.extend(trials::dearer(arena, budget, 1, &stop)?);
+    claims.extend(trials::costlier(arena, budget, 1, &stop)?);
     Ok(claims)
 }
 

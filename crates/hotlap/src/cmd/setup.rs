@@ -5,18 +5,19 @@ use std::time::Instant;
 
 use anyhow::Context;
 use hotlap_servers::catalogue::Catalogue;
-use hotlap_servers::install::{InstallError, Manager, Missing};
+use hotlap_servers::install::{InstallError, Missing};
 use hotlap_servers::manifest::Server;
+use hotlap_servers::package_manager::PackageManager;
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::toolchain::{MissingKind, MissingToolchain, probe_all};
 
 use super::run::grid::build_all;
+use crate::assets;
 use crate::cli::SetupArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::interrupt::Interrupt;
 use crate::live::Live;
-use crate::shelf;
 use crate::text::number::{megabytes, plural};
 use crate::text::visible;
 
@@ -25,7 +26,7 @@ use crate::text::visible;
 /// # Errors
 /// When the catalogue cannot be read, or a command cannot be started or fails.
 pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
-    let catalogue = Catalogue::open(&shelf::servers()?)?;
+    let catalogue = Catalogue::open(&assets::servers()?)?;
     let servers = super::list::select(&catalogue, args.pattern.as_deref());
     let servers = servers.or_else(|error| usage(error.to_string()))?;
     let interrupt = Interrupt::listen()?;
@@ -72,7 +73,7 @@ pub fn install(
         console.print("Nothing is missing.\n")?;
         return Ok(Exit::Ok);
     }
-    let mut missing = Missing::of(Manager::here(), absent.iter().map(|(s, a)| (*s, a)));
+    let mut missing = Missing::of(PackageManager::here(), absent.iter().map(|(s, a)| (*s, a)));
     let size = missing.measure();
     if !missing.packages.is_empty() {
         let takes = size.map_or(String::new(), |size| {

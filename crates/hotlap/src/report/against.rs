@@ -11,7 +11,7 @@ use crate::model::Run;
 const SLOWER: &str = "slower";
 
 /// The verdict that a server's CPU time per request is more than the other's.
-const DEARER: &str = "dearer";
+const COSTS_MORE: &str = "costs more";
 
 /// The verdict that a server's service time is more than the other's.
 const LONGER: &str = "longer";
@@ -26,7 +26,7 @@ const KEEP_UP: &str = "both serve the rate that is offered";
 const INCONCLUSIVE: &str = "inconclusive";
 
 /// A server against the reference.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct AgainstReference {
     /// Name of the reference.
     pub reference: String,
@@ -36,12 +36,13 @@ pub struct AgainstReference {
 }
 
 /// What one measure says of a server and another.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct MeasureVerdict {
     /// The server's figure over the other's; `null` where it is not known.
     pub ratio: Option<Figure>,
     /// `faster`, `slower`, `no difference that could be measured`, or `inconclusive: ` and why. CPU
-    /// time is `cheaper` or `dearer`, latency `shorter` or `longer`, memory `less` or `more`.
+    /// time is `costs less` or `costs more`, latency `shorter` or `longer`, memory `less` or
+    /// `more`.
     pub verdict: String,
 }
 
@@ -71,7 +72,7 @@ impl MeasureVerdict {
     /// Whether the verdict is that the server is worse than the other.
     #[must_use]
     pub fn is_worse(&self) -> bool {
-        [SLOWER, DEARER, LONGER, MORE].contains(&self.verdict.as_str())
+        [SLOWER, COSTS_MORE, LONGER, MORE].contains(&self.verdict.as_str())
     }
 
     /// Whether both servers serve the rate that the load offers, so that their requests/s say
@@ -92,7 +93,7 @@ impl MeasureVerdict {
 fn words(measure: Measure, found: Option<Verdict>) -> &'static str {
     let (better, worse) = match measure {
         Measure::Rate => ("faster", SLOWER),
-        Measure::Cost => ("cheaper", DEARER),
+        Measure::Cost => ("costs less", COSTS_MORE),
         Measure::P50 | Measure::P99 => ("shorter", LONGER),
         Measure::Memory => ("less", MORE),
     };

@@ -259,10 +259,11 @@ fn measure(change: &Change) -> Cell {
 /// A verdict, in a word where there is little room.
 fn verdict(change: &Change) -> Cell {
     let verdict = &change.found.verdict;
-    let word = match verdict.split_once(' ') {
-        Some(("no", _)) => "same",
-        Some(_) => "?",
-        None => verdict,
+    let word = match verdict.as_str() {
+        verdict if verdict.starts_with("no ") => "same",
+        verdict if verdict.starts_with("inconclusive") => "?",
+        // The row says of what.
+        verdict => verdict.trim_start_matches("costs "),
     };
     Cell::from(verdict).shortened_to(word)
 }

@@ -7,7 +7,7 @@ use crate::text::number::{self, grouped, rounded};
 use crate::text::table::{Cell, UNKNOWN};
 
 /// A figure with its interval, as a number and as text.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Figure {
     /// The value, rounded.
     pub value: f64,

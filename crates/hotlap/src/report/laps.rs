@@ -10,7 +10,7 @@ use crate::model::{self, Run};
 use crate::text::number::rounded;
 
 /// A fresh start.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct StartView {
     /// Name of the server.
     pub server: String,
@@ -25,7 +25,7 @@ pub struct StartView {
 }
 
 /// One warm-up.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct WarmupView {
     /// Which load, as an index.
     pub load: usize,
@@ -40,7 +40,7 @@ pub struct WarmupView {
 }
 
 /// One lap.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct LapView {
     /// Name of the server.
     pub server: String,
@@ -158,16 +158,16 @@ impl LapView {
                 .filter(|u| u.wall_ns > 0)
                 .and_then(|u| Some(rounded(u.cpu_ns? as f64 / u.wall_ns as f64 * 100.0))),
             generator_percent: rounded(lap.generator.1 * 100.0),
-            series_answers: lap.series.iter().map(|t| t.answers).collect(),
+            series_answers: lap.series.iter().map(|t| t.responses).collect(),
             series_mean_ms: lap
                 .series
                 .iter()
-                .map(|t| (t.answers > 0).then(|| ms(t.sum_ns as f64 / t.answers as f64)))
+                .map(|t| (t.responses > 0).then(|| ms(t.sum_ns as f64 / t.responses as f64)))
                 .collect(),
             series_max_ms: lap
                 .series
                 .iter()
-                .map(|t| (t.answers > 0).then(|| ms(t.max_ns as f64)))
+                .map(|t| (t.responses > 0).then(|| ms(t.max_ns as f64)))
                 .collect(),
             doubts: lap.failed.iter().map(warnings::violation).collect(),
             counts: lap.counts(),

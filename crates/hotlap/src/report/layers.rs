@@ -12,7 +12,7 @@ use crate::text::number::count;
 use crate::text::table::{Cell, Column, Output, Table};
 
 /// One step: a layer and the one below it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct LayerStep {
     /// Which load, as an index.
     pub load: usize,

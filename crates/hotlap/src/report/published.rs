@@ -11,7 +11,7 @@ use crate::text::number;
 use crate::text::table::{Cell, Column, Table};
 
 /// What a source published, beside what was measured here.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct PublishedView {
     /// What it was called there.
     pub called: String,

@@ -157,7 +157,7 @@ pub(super) fn verdict(server: &str, other: &str, against: &ServerComparison) -> 
     match (against.difference(Measure::Rate), against.difference(Measure::Cost)) {
         (Some(rate), _) if rate.value >= 1.0 => faster(server, other, &rate, turned(cost, false)),
         (Some(rate), _) => faster(other, server, &inverse(&rate), turned(cost, true)),
-        (None, Some(cost)) => cheaper(server, other, &cost, against),
+        (None, Some(cost)) => costs_less(server, other, &cost, against),
         (None, None) => no_difference(server, other, against),
     }
 }
@@ -179,7 +179,7 @@ fn faster(fast: &str, slow: &str, rate: &Estimate, cost: Option<(Estimate, Verdi
     }
 }
 
-fn cheaper(server: &str, other: &str, cost: &Estimate, against: &ServerComparison) -> String {
+fn costs_less(server: &str, other: &str, cost: &Estimate, against: &ServerComparison) -> String {
     let (cheap, dear, cost) = match cost.value <= 1.0 {
         true => (server, other, *cost),
         false => (other, server, inverse(cost)),

@@ -18,7 +18,7 @@ use crate::text::table::UNKNOWN;
 pub use sections::{Remark, StressSection};
 
 /// Everything that is said of a stress.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Stress {
     /// How it was done, in parts.
     pub title: Vec<String>,
@@ -33,7 +33,7 @@ pub struct Stress {
 }
 
 /// One server.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct StressedServer {
     /// What tables call it.
     pub name: String,
@@ -48,11 +48,12 @@ pub struct StressedServer {
     /// Its socket errors under overload as they were published: `2016: 38 read, 21 write`.
     pub published: Vec<String>,
     /// All that was measured.
+    #[schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")]
     pub measured: Vec<Trial>,
 }
 
 /// One scenario of one server.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct ScenarioResult {
     /// Its name.
     pub scenario: String,

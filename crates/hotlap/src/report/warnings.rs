@@ -38,10 +38,10 @@ fn of_server(run: &Run, load: usize, server: usize, warning: &ServerWarning) -> 
     let name = format!("{}{}", run.servers[server].name, under(run, load));
     match warning {
         ServerWarning::CostChanged(change) => format!(
-            "{name} became {} % {} while it was measured, so its figures are of no steady state. A \
-             longer --duration warms it up for longer.",
-            grouped(100.0 * change.abs(), 0),
-            if *change < 0.0 { "cheaper" } else { "dearer" }
+            "{name}: CPU time per request {} by {} % during the measurement, so it was not in a \
+             steady state. A longer --duration gives it more time to warm up.",
+            if *change < 0.0 { "fell" } else { "rose" },
+            grouped(100.0 * change.abs(), 0)
         ),
         ServerWarning::DelayedAcknowledgements => format!(
             "{name}: next to no answer takes under 40 ms, though the server mostly waits. So it \
@@ -81,8 +81,7 @@ fn bias(name: &str, of_alone: &Estimate, slice_ms: Option<f64>) -> String {
         ),
         false => format!(
             "{name} costs {percent} % less CPU per request in its laps than at the end of its \
-             warm-up ({found}): it was still warming up. A longer --duration warms it up for \
-             longer."
+             warm-up ({found}): it was still warming up. A longer --duration gives it more time."
         ),
     }
 }
@@ -235,7 +234,7 @@ mod tests {
         assert_eq!(
             of(0.90, 0.85, 0.95, 12.0),
             "a costs 10 % less CPU per request in its laps than at the end of its warm-up ([0.85, \
-             0.95]): it was still warming up. A longer --duration warms it up for longer."
+             0.95]): it was still warming up. A longer --duration gives it more time."
         );
     }
 }

@@ -118,11 +118,11 @@ fn a_run_that_was_interrupted_says_so() {
 }
 
 #[test]
-fn a_ladder_is_drawn_as_steps() {
+fn layers_is_drawn_as_steps() {
     let page = page("layers", &Scene { question: Question::Layers, ..Scene::of(5) });
     let charts = charts(&page);
     assert!(
-        charts.contains(&"The ladder") && charts.contains(&"What each step costs"),
+        charts.contains(&"The layers") && charts.contains(&"What each step costs"),
         "{charts:?}"
     );
 }

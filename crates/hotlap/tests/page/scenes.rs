@@ -1,5 +1,5 @@
 //! Runs to make pages of, with scripted laps: many servers, one, none that works, an interrupted
-//! one, a ladder, loads that scale, and names that would be tags.
+//! one, layers, loads that scale, and names that would be tags.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -82,7 +82,7 @@ impl Scene {
         for lap in &mut run.laps {
             let Some(tick) = lap.series.first().copied() else { continue };
             let ticks = (0..5).map(|n| Tick {
-                answers: tick.answers / 5,
+                responses: tick.responses / 5,
                 max_ns: tick.max_ns * (2 + (n * 7 + u64::from(lap.round)) % 5),
                 sum_ns: tick.sum_ns / 100 * (18 + n),
                 ..tick

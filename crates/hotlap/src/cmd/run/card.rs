@@ -1,11 +1,14 @@
-//! The experiment card: who is to run, under which loads, and what is asked; typed, or read from a suite.
+//! The experiment card: who is to run, under which loads, and what is asked; typed, or read from a
+//! suite.
 //!
 //! Apart from the grid because nothing is probed, built or started here: what is wrong with a
 //! command line or a suite is told before anything has been waited for.
 
+use std::hash::Hasher;
 use std::time::Duration;
 
 use anyhow::Context;
+use fnv::FnvHasher;
 use hotlap_bench::participant::{Load, Participant, Role};
 use hotlap_bench::stress::Scenario;
 use hotlap_bench::suite::{Absent, Figure, Loading, Question, Source, Suite, Written};
@@ -13,13 +16,13 @@ use hotlap_load::plan::Reuse;
 use hotlap_servers::contract::{Ask, Contract, Exchange, Name};
 use hotlap_servers::launch::Counts;
 
+use crate::assets;
 use crate::cli::{RequestArgs, RunArgs, Shape};
 use crate::cmd::load::requests::{headers, method, text_or_file};
 use crate::exit::usage;
 use crate::model::{self, Published, Than};
 use crate::quantity;
 use crate::redact;
-use crate::shelf;
 
 /// Raced when nothing is named.
 const QUICK: &str = "quick";
@@ -88,7 +91,7 @@ impl Card {
             }
             (None, false) => return Self::typed(args),
         };
-        match Suite::open(named, &shelf::suites()?) {
+        match Suite::open(named, &assets::suites()?) {
             Ok(suite) => Self::read(args, suite),
             Err(error) => usage(error.to_string()),
         }
@@ -257,9 +260,9 @@ impl Card {
     }
 }
 
-/// A request to a command or URL: method and path, and a digest where it has headers or a body, so
-/// that loads of two runs can be told apart. Of headers that may hold a secret only the name is in
-/// it.
+/// A request to a command or URL: method and path, and a hash of its headers and body if it has
+/// any, so that loads of two runs can be told apart. Of a header that may hold a secret, only the
+/// name is hashed.
 fn described(exchange: &Exchange) -> String {
     if exchange.headers.is_empty() && exchange.body.is_empty() {
         return exchange.name.clone();
@@ -269,19 +272,13 @@ fn described(exchange: &Exchange) -> String {
         redact::is_secret(&name)
             || ["auth", "cookie", "key", "secret", "token"].iter().any(|part| name.contains(part))
     };
-    // FNV-1a of 32 bits: Fowler, Noll, Vo, "The FNV Non-Cryptographic Hash Algorithm".
-    let mut digest = 0x811c_9dc5_u32;
-    let mut add = |bytes: &[u8]| {
-        for byte in bytes.iter().chain(b"\n") {
-            digest = (digest ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-        }
-    };
+    let mut hasher = FnvHasher::default();
     for (name, value) in &exchange.headers {
-        add(name.to_ascii_lowercase().as_bytes());
-        add(if is_secret(name) { b"" } else { value.as_bytes() });
+        let value = if is_secret(name) { "" } else { value };
+        hasher.write(format!("{}\n{value}\n", name.to_ascii_lowercase()).as_bytes());
     }
-    add(&exchange.body);
-    format!("{} (request {digest:08x})", exchange.name)
+    hasher.write(&exchange.body);
+    format!("{} (request {:08x})", exchange.name, hasher.finish() as u32)
 }
 
 /// Refuses options that are about the servers on the command line where there are none: the quick

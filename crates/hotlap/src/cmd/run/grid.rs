@@ -25,8 +25,8 @@ use crate::exit::usage;
 use crate::interrupt::Interrupt;
 use crate::live::Live;
 use crate::model::{Part, Published, Server, ServerFailure, Than};
+use crate::paths;
 use crate::redact;
-use crate::shelf;
 
 /// Who takes part.
 #[derive(Debug)]
@@ -275,7 +275,7 @@ pub fn build_all(
             act(&live);
         }
     };
-    let cache = shelf::cache()?;
+    let cache = paths::cache()?;
     let on = |event: Event<'_>| match event {
         Event::Built { server, built } if built.fresh => {
             let took = built.took.as_secs_f64();

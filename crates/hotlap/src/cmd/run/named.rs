@@ -3,15 +3,15 @@
 
 use std::path::Path;
 
-use hotlap_load::target::is_address;
+use hotlap_load::url::is_address;
 use hotlap_servers::catalogue::{Catalogue, CatalogueError};
 use hotlap_servers::manifest;
 
 use super::card::{Card, Runner};
+use crate::assets;
 use crate::cli::RunArgs;
 use crate::exit::usage;
 use crate::redact;
-use crate::shelf;
 use crate::text::is_hidden;
 
 /// What the ceiling is called in tables.
@@ -54,7 +54,7 @@ pub fn named(card: &Card) -> anyhow::Result<Vec<Named>> {
         } else {
             let catalogue = match &mut catalogue {
                 Some(catalogue) => catalogue,
-                none => none.insert(Catalogue::open(&shelf::servers()?)?),
+                none => none.insert(Catalogue::open(&assets::servers()?)?),
             };
             match catalogue.select(argument) {
                 Ok(found) => {

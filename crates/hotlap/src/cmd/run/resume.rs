@@ -1,8 +1,8 @@
 //! `--resume`: an interrupted run goes on with a new restart of every server.
 //!
-//! The order follows from the seed, the restart and the round alone, so all that is needed is what was
-//! run, and by whom. The restart that was cut short keeps the laps that it has; where a number of
-//! restarts was asked for, one more makes up for it.
+//! The order follows from the seed, the restart and the round alone, so all that is needed is what
+//! was run, and by whom. The restart that was cut short keeps the laps that it has; where a number
+//! of restarts was asked for, one more makes up for it.
 
 use std::time::Duration;
 

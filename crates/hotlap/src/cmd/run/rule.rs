@@ -254,7 +254,7 @@ mod tests {
             "--fail-if cannot be decided under POST /x: 3.00× [2.90, 3.10] the CPU time per request of old for \
              new is inconclusive: fewer than three restarts."
         );
-        assert_eq!(exit("dearer").0, Exit::Regression);
+        assert_eq!(exit("costs more").0, Exit::Regression);
         assert_eq!(exit("no difference that could be measured"), (Exit::Ok, String::new()));
     }
 }

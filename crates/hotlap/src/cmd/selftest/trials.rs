@@ -43,7 +43,7 @@ const PAUSING: (u64, u64) = (3_000, 1_000);
 /// that.
 const PAUSING_RATE: f64 = 500.0;
 
-/// CPU time a request of the twins and of the dearer one, in nanoseconds: exactly 3 % more.
+/// CPU time a request of the twins and of the costlier one, in nanoseconds: exactly 3 % more.
 const COST_NS: (u64, u64) = (40_000, 41_200);
 
 /// How far a ratio of costs may be off.
@@ -129,8 +129,8 @@ impl HalfLoad {
 /// A quantile over all laps, from their merged histograms, and that of the least disturbed lap.
 fn quantile_us(laps: &[Lap], q: f64) -> (f64, Option<f64>) {
     let mut all = Histogram::new();
-    laps.iter().for_each(|lap| all.merge(&lap.outcome.service));
-    let own = laps.iter().filter_map(|lap| known_us(&lap.outcome.service, q));
+    laps.iter().for_each(|lap| all.merge(&lap.outcome.service_time));
+    let own = laps.iter().filter_map(|lap| known_us(&lap.outcome.service_time, q));
     (known_us(&all, q).unwrap_or(f64::NAN), own.min_by(f64::total_cmp))
 }
 
@@ -170,11 +170,11 @@ pub fn bimodal(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
         [("p50", 0.5, us as f64), ("p98", 0.98, us as f64), ("p99.5", 0.995, slow_us as f64)];
     let mut claims = quantiles.map(|quantile| half.claim(server, quantile)).to_vec();
     let laps = half.laps;
-    let answers: u64 = laps.iter().map(|lap| lap.outcome.answers).sum();
+    let answers: u64 = laps.iter().map(|lap| lap.outcome.responses).sum();
     let slow: f64 = laps
         .iter()
         .map(|lap| {
-            lap.outcome.answers as f64 * (1.0 - lap.outcome.service.share_within(25_000_000))
+            lap.outcome.responses as f64 * (1.0 - lap.outcome.service_time.share_within(25_000_000))
         })
         .sum();
     claims.push(Claim {
@@ -212,7 +212,7 @@ pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
     // A hundredth of the pause: how long the answers due meanwhile take once it is over.
     let late = pause_us * 0.02;
     let rate = |(figure, q): (&str, f64)| {
-        let claimed = us(&paced.outcome.response, q);
+        let claimed = us(&paced.outcome.response_time, q);
         let claim = Claim::time(
             "pauses for 1 s, at a rate",
             figure,
@@ -223,11 +223,11 @@ pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
     };
     let mut claims = [("p90", 0.90), ("p99", 0.99)].map(rate).to_vec();
     let closed = "the same, in a closed loop";
-    let longest = flat.outcome.service.max() as f64 / 1e3;
+    let longest = flat.outcome.service_time.max() as f64 / 1e3;
     let longest = Claim::time(closed, "longest", longest, pause_us);
     claims.push(Claim { tolerance: late, ..longest });
     // Hidden: far below what clients that come at a rate would have seen.
-    let hidden = Claim::time(closed, "p99, hides it", us(&flat.outcome.service, 0.99), 0.0);
+    let hidden = Claim::time(closed, "p99, hides it", us(&flat.outcome.service_time, 0.99), 0.0);
     claims.push(Claim { tolerance: pause_us / 10.0, ..hidden });
     Ok(claims)
 }
@@ -241,8 +241,8 @@ pub fn erring(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim
     let mut alone = Alone::start(arena, Known::Erring { one_in }, LAP, stop)?;
     let laps = [alone.lap(Kind::Flat)?, alone.lap(Kind::Flat)?];
     alone.stop();
-    let wrong: u64 = laps.iter().map(|l| l.outcome.failures.of(Failure::WrongAnswer)).sum();
-    let requests: u64 = laps.iter().map(|l| l.outcome.answers + l.outcome.failures.total()).sum();
+    let wrong: u64 = laps.iter().map(|l| l.outcome.failures.of(Failure::WrongBody)).sum();
+    let requests: u64 = laps.iter().map(|l| l.outcome.responses + l.outcome.failures.total()).sum();
     let count = |figure: &str, claimed: usize, real: f64, tolerance| Claim {
         server: "errs in 1 of 100".to_owned(),
         figure: figure.to_owned(),
@@ -262,11 +262,11 @@ pub fn erring(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim
     ])
 }
 
-/// Twins, and one that is exactly 3 % dearer: an experiment as `run` holds it.
+/// Twins, and one that is exactly 3 % more CPU: an experiment as `run` holds it.
 ///
 /// # Errors
 /// When the experiment cannot be held.
-pub fn dearer(
+pub fn costlier(
     arena: &Arena,
     budget: Duration,
     seed: u64,
@@ -277,7 +277,7 @@ pub fn dearer(
         arena.participant("40 µs", costing(COST_NS.0), Role::Reference),
         arena.participant("40 µs (again)", costing(COST_NS.0), Role::Control),
         arena.participant("its twin", costing(COST_NS.0), Role::Plain),
-        arena.participant("3 % dearer", costing(COST_NS.1), Role::Plain),
+        arena.participant("3 % more CPU", costing(COST_NS.1), Role::Plain),
     ];
     let lap = Duration::from_millis(300);
     let experiment = arena.experiment(participants, CONNECTIONS, Some(lap), budget, seed);
@@ -314,9 +314,9 @@ pub fn dearer(
     Ok(vec![
         Claim { tolerance: 40.0 * RATIO, ..of_level },
         ratio(2, "twin ÷ twin", 1.0),
-        ratio(3, "3 % dearer ÷ twin", COST_NS.1 as f64 / COST_NS.0 as f64),
+        ratio(3, "3 % more CPU ÷ twin", COST_NS.1 as f64 / COST_NS.0 as f64),
         Claim {
-            figure: "verdicts: dearer".to_owned(),
+            figure: "verdicts: costs more".to_owned(),
             unit: Unit::Count,
             claimed: worse,
             tolerance: 0.0,

@@ -247,7 +247,7 @@ fn ratios<'a>(
     }
 }
 
-/// A ladder's steps, as a staircase.
+/// The steps of a suite about layers, as a staircase.
 fn staircase(report: &Report, table: &LoadResults, palette: &Palette) -> Chart {
     let steps = || layers(report, table).next().is_some();
     let rows = table.rows.iter().filter(|r| steps() && r.rank.is_some());
@@ -267,10 +267,10 @@ fn staircase(report: &Report, table: &LoadResults, palette: &Palette) -> Chart {
     let y = Axis::over("µs of CPU per request", plain, points.iter().map(|p| p.y));
     let tip = servers.last().copied().unwrap_or(0);
     Chart {
-        title: "The ladder".to_owned(),
+        title: "The layers".to_owned(),
         note: "CPU time per request, step by step, with 95 % intervals.".to_owned(),
         x: Axis {
-            label: "rung".to_owned(),
+            label: "step".to_owned(),
             log: false,
             low: 0.5,
             high: steps.max(1.0) + 0.5,
@@ -288,7 +288,7 @@ fn layers<'a>(report: &'a Report, table: &LoadResults) -> impl Iterator<Item = &
     report.layers.iter().filter(move |s| s.load == load)
 }
 
-/// What each step of a ladder costs.
+/// What each layer costs.
 fn steps(report: &Report, table: &LoadResults, palette: &Palette) -> Chart {
     let known: Vec<(&LayerStep, &Figure)> =
         layers(report, table).filter_map(|s| Some((s, s.cpu_us.as_ref()?))).collect();

@@ -8,10 +8,12 @@ ALTER TABLE server RENAME COLUMN retired_json TO failure_json;
 
 UPDATE run SET
     question = replace(question, 'ladder', 'layers'),
-    schedule_json = replace(replace(schedule_json, '"heats":', '"restarts":'), '"blocks":', '"rounds":');
+    schedule_json = replace(
+        replace(schedule_json, '"heats":', '"restarts":'), '"blocks":', '"rounds":');
 UPDATE server SET
     role = CASE role WHEN 'contestant' THEN 'plain' WHEN 'double' THEN 'control' ELSE role END,
-    failure_json = replace(replace(failure_json, '"last_words":', '"log_tail":'), '"cure":', '"remedy":');
+    failure_json = replace(
+        replace(failure_json, '"last_words":', '"log_tail":'), '"cure":', '"remedy":');
 UPDATE lap SET violations_json = replace(violations_json, '{"gate":', '{"check":');
 UPDATE stress SET subject_json =
     replace(replace(subject_json, '"last_words":', '"log_tail":'), '"cure":', '"remedy":');

@@ -4,9 +4,17 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use crate::participant::{Origin, Participant};
-use hotlap_servers::verify::Requirements;
+use crate::launch::{Counts, Launch};
+use crate::verify::Requirements;
+
+/// How long lines may lag behind the responses.
+pub const LIMIT: Duration = Duration::from_secs(5);
+
+/// Between two looks whether lines that are missing have come.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The lines that are appended to a file from now on, each counted once.
 ///
@@ -17,7 +25,8 @@ use hotlap_servers::verify::Requirements;
 /// build, and a reference and its control, run in one folder and write files of the same name
 /// there. Each has its own file, because an older one is removed before a server starts; so each
 /// keeps its file open and does not look at the path again.
-pub(super) struct Lines {
+#[derive(Debug)]
+pub struct Lines {
     path: PathBuf,
     /// It is in a build folder.
     is_ours: bool,
@@ -28,16 +37,17 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Of the file that a participant's side effect is to be written to, before it starts.
-    pub(super) fn of(participant: &Participant) -> Option<Self> {
-        let counts = participant.counts.as_ref()?;
-        let Origin::Launch(launch) = &participant.start else { return None };
+    /// The lines of the file that a server will write to. Call this before the server starts, and
+    /// [`count`](Self::count) before another server of the same folder starts, which replaces the
+    /// file.
+    #[must_use]
+    pub fn of(counts: &Counts, launch: &Launch, requirements: Requirements) -> Self {
         let is_within = Path::new(&counts.file).components().all(|c| {
             // `..` and absolute paths lead out of the folder.
             matches!(c, Component::Normal(_) | Component::CurDir)
         });
-        let is_built = matches!(participant.requirements, Requirements::Catalogue { .. });
-        Some(Self::at(launch.cwd.join(&counts.file), is_built && is_within))
+        let is_built = matches!(requirements, Requirements::Catalogue { .. });
+        Self::at(launch.cwd.join(&counts.file), is_built && is_within)
     }
 
     fn at(path: PathBuf, is_ours: bool) -> Self {
@@ -53,16 +63,46 @@ impl Lines {
     }
 
     /// Removes a log of hotlap's own once its server has ended, for it may be large.
-    pub(super) fn remove(&self) {
+    pub fn remove(&self) {
         if self.is_ours {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 
     /// All lines so far. A file that does not exist yet has none.
-    pub(super) fn count(&mut self) -> u64 {
+    pub fn count(&mut self) -> u64 {
         let _ = self.read_on();
         self.lines
+    }
+
+    /// All lines, once none has come for `quiet` (or after [`LIMIT`]): the server may still have to
+    /// write those of earlier requests.
+    pub fn settled(&mut self, quiet: Duration) -> u64 {
+        let until = Instant::now() + LIMIT;
+        let mut lines = self.count();
+        loop {
+            sleep(quiet);
+            let before = std::mem::replace(&mut lines, self.count());
+            if before == lines || Instant::now() > until {
+                return lines;
+            }
+        }
+    }
+
+    /// All lines, once there are at least `goal`, or none has come for `quiet` (or after
+    /// [`LIMIT`]).
+    pub fn reach(&mut self, goal: u64, quiet: Duration) -> u64 {
+        let began = Instant::now();
+        let mut lines = self.count();
+        let mut moved = began;
+        while lines < goal && began.elapsed() < LIMIT && moved.elapsed() < quiet {
+            sleep(LOOK);
+            let before = std::mem::replace(&mut lines, self.count());
+            if lines > before {
+                moved = Instant::now();
+            }
+        }
+        lines
     }
 
     fn read_on(&mut self) -> io::Result<()> {
@@ -178,7 +218,7 @@ mod tests {
         assert_eq!(lines.count(), 7);
     }
 
-    /// Two steps of a ladder that log were counted in one file: the later one's.
+    /// Two steps that log were counted in one file: the later one's.
     #[test]
     fn two_that_write_files_of_one_name_in_a_build_folder_are_told_apart() {
         let folder = tempfile::tempdir().unwrap();
@@ -198,25 +238,13 @@ mod tests {
 
     #[test]
     fn only_a_log_within_a_build_folder_is_ours() {
-        use crate::participant::Role;
-        use hotlap_servers::contract::{Contract, Name};
-        use hotlap_servers::launch::{Counts, Launch};
-        use hotlap_servers::manifest::Kind;
+        use crate::manifest::Kind;
 
         let folder = tempfile::tempdir().unwrap();
         let is_ours = |file: &str, requirements| {
             let launch = Launch { argv: vec![], env: [].into(), cwd: folder.path().join("build") };
-            let participant = Participant {
-                name: "a".to_owned(),
-                role: Role::Plain,
-                start: Origin::Launch(launch),
-                contract: Contract::of(Name::Hello, None),
-                requirements,
-                version: String::new(),
-                counts: Some(Counts { file: file.to_owned(), per_request: 1 }),
-                cpus: None,
-            };
-            Lines::of(&participant).unwrap().is_ours
+            let counts = Counts { file: file.to_owned(), per_request: 1 };
+            Lines::of(&counts, &launch, requirements).is_ours
         };
         let catalogue = Requirements::Catalogue { kind: Kind::Framework, keep_alive: true };
         assert!(is_ours("access.log", catalogue));

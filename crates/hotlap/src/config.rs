@@ -1,10 +1,9 @@
-//! Defaults of the one who types, from a file: `~/.config/hotlap/config.toml`.
+//! The user's defaults, from a file: `~/.config/hotlap/config.toml`.
 //!
-//! Few keys, and none that would change what a suite or a command line says: what is typed wins,
-//! and so does what a suite says. A key is here when it belongs to the person or to the machine
-//! rather than to a question: which colours, where runs are kept, how long one waits, how the
-//! machine is shared out, how one usually loads. What a run takes from here is recorded as if it
-//! had been typed, so that the command in its report repeats it anywhere.
+//! Command line and suite take precedence over it. It has few keys, all of them about the user or
+//! the machine and not about a measurement: colours, the store, the usual budget and load, how many
+//! cores the server gets. What a run takes from the file is recorded as if it had been typed, so
+//! that the command in its report repeats the run anywhere.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -14,36 +13,36 @@ use serde::{Deserialize, Deserializer};
 
 use crate::cli::{Cli, Command, RunArgs, StoreArgs, When};
 use crate::exit::usage;
-use crate::quantity;
+use crate::{paths, quantity};
 
-/// What the file may say: each key is the long option of that name, without its dashes.
+/// The keys of the file: each is the long option of that name, without its dashes.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Settings {
-    /// Colours are a matter of taste and of eyes.
+pub struct Config {
+    /// When to use colours.
     pub color: Option<When>,
-    /// Runs are kept where this user's data are backed up. Relative to the file's folder.
+    /// Where runs are stored; relative to the folder of the file.
     pub store: Option<PathBuf>,
-    /// How long this user waits for a comparison that no suite times.
+    /// The time for a run without a suite.
     #[serde(default, deserialize_with = "span")]
     pub duration: Option<String>,
-    /// How sure this user wants to be before it ends early.
+    /// The precision at which a run ends before that.
     #[serde(default, deserialize_with = "share")]
     pub precision: Option<String>,
-    /// How many cores of this machine are the server's.
+    /// How many cores the server gets.
     pub server_cpus: Option<usize>,
-    /// How many connections this user's servers usually have.
+    /// The number of connections.
     pub connections: Option<usize>,
-    /// Headers whose values are secrets, beside the usual ones.
+    /// Headers whose values are redacted, besides the usual ones.
     #[serde(default)]
     pub redact: Vec<String>,
 }
 
-impl Settings {
-    /// Reads the file that counts for this command line, and fills in what it leaves open.
+impl Config {
+    /// Reads the file, unless the command line says `--no-config`, and fills in what was not typed.
     ///
     /// # Errors
-    /// When the file cannot be read or says what means nothing, with its line.
+    /// The file cannot be read, or a key or a value is invalid: with its line.
     pub fn fill(cli: &mut Cli) -> anyhow::Result<()> {
         let inner =
             matches!(cli.command, Command::Supervisor(_) | Command::Ceiling(_) | Command::Known(_));
@@ -54,13 +53,10 @@ impl Settings {
         Ok(())
     }
 
-    /// The file named by `HOTLAP_CONFIG`, which must be there, or the usual one, which need not.
+    /// The file that `HOTLAP_CONFIG` names, which must exist, or the usual one, which need not.
     fn find() -> anyhow::Result<Self> {
-        let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        let named = set("HOTLAP_CONFIG");
-        let folder = || set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")));
-        let Some(path) = named.clone().or_else(|| Some(folder()?.join("hotlap/config.toml")))
-        else {
+        let named = paths::from_env("HOTLAP_CONFIG");
+        let Some(path) = named.clone().or_else(paths::config) else {
             return Ok(Self::default());
         };
         match std::fs::read_to_string(&path) {
@@ -74,13 +70,13 @@ impl Settings {
         }
     }
 
-    /// Reads a file's text.
+    /// Reads the text of a file.
     ///
     /// # Errors
-    /// When a key is unknown or a value means nothing, with file and line.
+    /// A key is unknown or a value invalid: with file and line.
     pub fn read(text: &str, path: &Path) -> anyhow::Result<Self> {
-        let mut settings: Self = match toml::from_str(text) {
-            Ok(settings) => settings,
+        let mut config: Self = match toml::from_str(text) {
+            Ok(config) => config,
             Err(error) => {
                 let before = error.span().map_or("", |span| text.get(..span.start).unwrap_or(""));
                 let line = before.matches('\n').count() + 1;
@@ -88,15 +84,15 @@ impl Settings {
                 return usage(format!("{}:{line}: {what}", path.display()));
             }
         };
-        if settings.server_cpus == Some(0) || settings.connections == Some(0) {
+        if config.server_cpus == Some(0) || config.connections == Some(0) {
             return usage(format!(
                 "{}: server-cpus and connections are at least 1",
                 path.display()
             ));
         }
         let folder = path.parent().unwrap_or(Path::new(""));
-        settings.store = settings.store.map(|store| folder.join(store));
-        Ok(settings)
+        config.store = config.store.map(|store| folder.join(store));
+        Ok(config)
     }
 
     /// Fills in what was not typed.
@@ -158,7 +154,7 @@ fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error>
     checked(from, |text| quantity::share(text).map(drop))
 }
 
-/// A text that is read with the rules of the command line; it is kept as it is written.
+/// Checks a text by the rules of the command line, and keeps it as it is written.
 fn checked<'de, D: Deserializer<'de>>(
     from: D,
     check: fn(&str) -> Result<(), String>,
@@ -173,15 +169,14 @@ mod tests {
     use super::*;
     use crate::cli;
 
-    fn read(text: &str) -> Result<Settings, String> {
-        Settings::read(text, Path::new("/home/me/config.toml")).map_err(|e| e.to_string())
+    fn read(text: &str) -> Result<Config, String> {
+        Config::read(text, Path::new("/home/me/config.toml")).map_err(|e| e.to_string())
     }
 
     fn filled(line: &str) -> (Cli, String) {
-        let settings =
-            read("color = 'never'\nstore = 'runs.db'\nduration = '20s'\nconnections = 32");
+        let config = read("color = 'never'\nstore = 'runs.db'\nduration = '20s'\nconnections = 32");
         let mut cli = cli::typed(line);
-        settings.unwrap().apply(&mut cli);
+        config.unwrap().apply(&mut cli);
         let words = match &cli.command {
             Command::Run(args) => args.from_config.join(" "),
             _ => String::new(),
@@ -218,6 +213,6 @@ mod tests {
         assert!(wrong.contains("config.toml:3: `soon` is no unit of time"), "{wrong}");
         assert!(read("server-cpus = -1").unwrap_err().contains("config.toml:1: "));
         assert!(read("connections = 0").unwrap_err().contains("at least 1"));
-        assert_eq!(read(""), Ok(Settings::default()));
+        assert_eq!(read(""), Ok(Config::default()));
     }
 }

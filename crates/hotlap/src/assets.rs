@@ -1,0 +1,107 @@
+//! The catalogue and the suites: those of a checkout, those that `$HOTLAP_SERVERS` names, or the
+//! copy inside this binary, which is unpacked to the cache when it is needed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::paths;
+
+// `FILES`, every file of `servers/` and `suites/` with its contents, and `KEY`, a hash of them.
+include!(concat!(env!("OUT_DIR"), "/assets.rs"));
+
+/// The folder of the servers.
+///
+/// # Errors
+/// `$HOTLAP_SERVERS` is not a folder, or the cache cannot be written.
+pub fn servers() -> anyhow::Result<PathBuf> {
+    if let Some(named) = paths::from_env("HOTLAP_SERVERS") {
+        if !named.is_dir() {
+            anyhow::bail!("HOTLAP_SERVERS names {}, which is not a folder", named.display());
+        }
+        return Ok(named);
+    }
+    let here = Path::new("servers");
+    if is_catalogue(here) {
+        return Ok(std::path::absolute(here)?);
+    }
+    Ok(unpacked(FILES, KEY, &paths::cache()?)?.join("servers"))
+}
+
+/// The folder of the suites.
+///
+/// # Errors
+/// The cache cannot be written.
+pub fn suites() -> anyhow::Result<PathBuf> {
+    let here = Path::new("suites");
+    if here.is_dir() && is_catalogue(Path::new("servers")) {
+        return Ok(std::path::absolute(here)?);
+    }
+    Ok(unpacked(FILES, KEY, &paths::cache()?)?.join("suites"))
+}
+
+/// Whether a folder holds servers: `<language>/<name>/server.toml`.
+fn is_catalogue(folder: &Path) -> bool {
+    let inside =
+        |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
+    inside(folder).flat_map(|language| inside(&language)).any(|s| s.join("server.toml").is_file())
+}
+
+/// Unpacks the files to a folder of the cache that is named after their key, unless it exists.
+fn unpacked(files: &[(&str, &[u8])], key: &str, cache: &Path) -> anyhow::Result<PathBuf> {
+    let folder = cache.join("assets").join(key);
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    let fresh = cache.join("assets").join(format!("unpacking-{}", std::process::id()));
+    let cannot = || {
+        format!(
+            "cannot unpack the catalogue to {}: set HOTLAP_CACHE to a folder of yours",
+            cache.display()
+        )
+    };
+    for (name, bytes) in files {
+        let file = fresh.join(name);
+        fs::create_dir_all(file.parent().unwrap_or(&fresh)).with_context(cannot)?;
+        fs::write(&file, bytes).with_context(cannot)?;
+    }
+    // Two processes may unpack at once. The second one finds the folder of the first and uses it.
+    if fs::rename(&fresh, &folder).is_err() {
+        let _ = fs::remove_dir_all(&fresh);
+        anyhow::ensure!(folder.is_dir(), cannot());
+    }
+    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_catalogue_travels_inside_and_is_unpacked_once() {
+        let cache = tempfile::tempdir().unwrap();
+        let files: &[(&str, &[u8])] =
+            &[("servers/go/net-http/server.toml", b"about = ''"), ("suites/hello.toml", b"")];
+        let first = unpacked(files, "1", cache.path()).unwrap();
+        assert!(is_catalogue(&first.join("servers")));
+        assert_eq!(unpacked(files, "1", cache.path()).unwrap(), first);
+        assert_eq!(fs::read_dir(cache.path().join("assets")).unwrap().count(), 1);
+        let other = unpacked(&[("suites/other.toml", b"")], "2", cache.path()).unwrap();
+        assert_ne!(first, other);
+    }
+
+    #[test]
+    fn a_cache_that_cannot_be_written_says_what_to_set() {
+        let error = unpacked(&[("servers/x", b"")], "1", Path::new("/proc/none")).unwrap_err();
+        assert!(format!("{error:#}").contains("HOTLAP_CACHE"));
+    }
+
+    /// `cargo install` leaves the checkout behind: what the tool needs is in the binary.
+    #[test]
+    fn the_binary_has_the_catalogue_and_nothing_that_a_build_left_behind() {
+        let has = |name: &str| FILES.iter().any(|(file, _)| *file == name);
+        assert!(has("servers/go/net-http/server.toml") && has("suites/quick.toml"));
+        assert!(!FILES.iter().any(|(file, _)| file.contains("/target/")));
+    }
+}
