@@ -121,7 +121,7 @@ pub trait Runner {
 
 /// What slices do to the cost of a server, as found by probes: it is thawed as for a slice, but
 /// runs on for longer.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Probed {
     /// Which server, as an index.
     pub participant: usize,

@@ -16,8 +16,8 @@ use hotlap_load::plan::{Endpoint, Request, Target};
 use serde::{Deserialize, Serialize};
 
 use crate::participant::{Origin, Participant};
+use hotlap_servers::allocation::CpuAllocation;
 use hotlap_servers::contract::Exchange;
-use hotlap_servers::cores::CpuAllocation;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::infer;
 use hotlap_servers::launch::Launch;

@@ -18,7 +18,7 @@ use hotlap_servers::contract;
 use hotlap_servers::launch::Counts;
 
 /// What a suite, and a run, asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Question {
     /// Which is faster?
@@ -180,7 +180,7 @@ pub struct Figure {
 }
 
 /// Somebody who was published and takes no part.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Absent {
     /// What it was called.

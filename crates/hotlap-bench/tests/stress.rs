@@ -13,8 +13,8 @@ use hotlap_bench::stress::{
     Event, Reason, Scenario, Setting, Subject, Timing, Trial, Verdict, stress,
 };
 use hotlap_load::plan::{Endpoint, Target};
+use hotlap_servers::allocation::CpuAllocation;
 use hotlap_servers::contract::{Contract, Name};
-use hotlap_servers::cores::CpuAllocation;
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::verify::Requirements;
 

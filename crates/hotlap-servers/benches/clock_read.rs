@@ -21,7 +21,8 @@ mod linux {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use hotlap_servers::cores::{ClockFlush, allowed, pin};
+    use hotlap_servers::clock_flush::ClockFlush;
+    use hotlap_servers::cpus::{allowed, pin};
     use hotlap_servers::owner::Owner;
     use hotlap_servers::sample::Sampler;
     use hotlap_servers::tree;
@@ -45,7 +46,7 @@ mod linux {
         if let [word, cpus] = &words[..]
             && word == "spin"
         {
-            return spin(&hotlap_servers::cores::parse(cpus).expect("a list of cores"));
+            return spin(&hotlap_servers::cpus::parse(cpus).expect("a list of cores"));
         }
         let all = allowed().expect("the cores");
         println!("                 a read, µs           behind, µs a core");
@@ -73,7 +74,7 @@ mod linux {
     /// Reads the clock of a process that spins on some cores, after visiting others.
     fn report(spinning: &[usize], name: &str, visited: &[usize], visit: &dyn Fn(&[usize])) {
         let program = std::env::current_exe().expect("this program");
-        let list = hotlap_servers::cores::list(spinning);
+        let list = hotlap_servers::cpus::list(spinning);
         let child = Command::new(program).args(["spin", &list]).spawn().expect("a child");
         let spinner = Spinner(child);
         thread::sleep(Duration::from_millis(100));

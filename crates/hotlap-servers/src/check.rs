@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use hotlap_load::plan::Target;
 
+use crate::allocation;
 use crate::contract::{Ask, Contract, Exchange, Name};
-use crate::cores;
 use crate::failure::ServerFailure;
 use crate::infer;
 use crate::launch::{Counts, Launch};
@@ -236,7 +236,7 @@ impl Checker<'_> {
             launch,
             first: &contract.exchanges[0],
             accepts_wrong: true,
-            cpus: cores::split_here(None).of_server(None).0,
+            cpus: allocation::split_here(None).of_server(None).0,
             // Nothing is timed here, so the server may use every core.
             cores: &[],
             supervisor: self.builder.supervisor,

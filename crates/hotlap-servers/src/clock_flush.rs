@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use crate::cores::{allowed, pin};
+use crate::cpus::{allowed, pin};
 
 /// How long a visit waits for the other cores. Most helpers have run after some microseconds. On a
 /// core whose thread is not preempted at once, the kernel has added to the clock when the helper

@@ -13,8 +13,6 @@ use hotlap_load::plan::{Body, Expect, Request, Status};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::manifest::Api;
-
 /// The contracts by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -55,6 +53,16 @@ impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
+}
+
+/// The exact answer to `GET /api/hello`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Api {
+    /// Byte for byte.
+    pub body: String,
+    /// Its media type; parameters may follow.
+    pub content_type: String,
 }
 
 /// What a server is held to.

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 /// Why a server is out of the experiment: the phase, the cause, its last lines and the remedy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema, thiserror::Error,
+)]
 #[error("{phase}: {cause}")]
 pub struct ServerFailure {
     /// What was being done (`start`, `verify`, `warm-up`, `lap`).

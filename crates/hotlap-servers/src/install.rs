@@ -7,76 +7,15 @@ use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use crate::manifest::{Install, Server};
+use crate::manifest::Server;
+use crate::package_manager::PackageManager;
 use crate::toolchain::{MissingKind, MissingToolchain};
-
-/// A system's package manager.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Manager {
-    /// Debian and its like.
-    Apt,
-    /// Homebrew.
-    Brew,
-}
-
-impl Manager {
-    /// The one that this machine has.
-    #[must_use]
-    pub fn here() -> Option<Self> {
-        [(Self::Apt, "apt-get"), (Self::Brew, "brew")]
-            .into_iter()
-            .find(|(_, program)| on_path(program))
-            .map(|(manager, _)| manager)
-    }
-
-    /// Its share of what a server needs.
-    #[must_use]
-    pub fn packages(self, install: &Install) -> &[String] {
-        match self {
-            Self::Apt => &install.apt,
-            Self::Brew => &install.brew,
-        }
-    }
-
-    /// The command that learns what can be installed.
-    #[must_use]
-    pub fn update(self) -> Vec<String> {
-        match self {
-            Self::Apt => as_root(&["apt-get", "update"]),
-            Self::Brew => vec!["brew".to_owned(), "update".to_owned()],
-        }
-    }
-
-    /// The command that installs packages; `ask`: it asks before it does.
-    #[must_use]
-    pub fn command(self, packages: &[String], ask: bool) -> Vec<String> {
-        let mut words = match self {
-            Self::Apt => as_root(&["apt-get", "install", "--no-install-recommends"]),
-            Self::Brew => vec!["brew".to_owned(), "install".to_owned()],
-        };
-        if self == Self::Apt && !ask {
-            words.push("--yes".to_owned());
-        }
-        words.extend(packages.iter().cloned());
-        words
-    }
-}
-
-fn as_root(words: &[&str]) -> Vec<String> {
-    let sudo = (!rustix::process::geteuid().is_root()).then_some("sudo");
-    sudo.iter().chain(words).map(|&word| word.to_owned()).collect()
-}
-
-fn on_path(program: &str) -> bool {
-    std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
-}
 
 /// What some servers lack.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Missing {
     /// Whose packages these are; `None` where this machine has no package manager that is known.
-    pub manager: Option<Manager>,
+    pub manager: Option<PackageManager>,
     /// To be installed; sorted, each once.
     pub packages: Vec<String>,
     /// Ids of the servers that they bring.
@@ -132,7 +71,7 @@ impl Missing {
     /// Groups what is absent of these servers by what brings it here.
     #[must_use]
     pub fn of<'a>(
-        manager: Option<Manager>,
+        manager: Option<PackageManager>,
         states: impl IntoIterator<Item = (&'a Server, &'a MissingToolchain)>,
     ) -> Self {
         let mut missing = Self { manager, ..Self::default() };
@@ -165,7 +104,7 @@ impl Missing {
     /// Asks the package manager what it would take, and moves packages that it does not know to
     /// [`Missing::unknown`]. `None` where it doesn't say.
     pub fn measure(&mut self) -> Option<Size> {
-        if self.manager != Some(Manager::Apt) {
+        if self.manager != Some(PackageManager::Apt) {
             return None;
         }
         // Each round names the unknown packages that it met, at least one; so this ends.
@@ -310,7 +249,7 @@ mod tests {
             MissingKind::Missing,
         ];
         let absences = kinds.map(absence);
-        let missing = Missing::of(Some(Manager::Apt), servers.iter().zip(&absences));
+        let missing = Missing::of(Some(PackageManager::Apt), servers.iter().zip(&absences));
         assert_eq!(missing.packages, ["gcc", "golang-go"]);
         assert_eq!(missing.servers, ["go/a", "go/b"]);
         let other: Vec<_> = missing.other.iter().map(|(id, _)| id.as_str()).collect();
@@ -324,7 +263,7 @@ mod tests {
 
     #[test]
     fn nothing_missing_needs_no_command() {
-        assert!(Missing::of(Some(Manager::Apt), []).commands(true).is_empty());
+        assert!(Missing::of(Some(PackageManager::Apt), []).commands(true).is_empty());
     }
 
     #[test]

@@ -5,17 +5,18 @@
 //! as a [`process`] under a supervisor, until it answers; [`verify`] compares its responses with
 //! its [`contract`], which for a command or a URL is [inferred](infer) from its first responses;
 //! [`owner`] finds the processes that answer, [`sample`] and [`counters`] say what they use. The
-//! [`machine`] has [`cores`], which are allotted by [`topology`]. [`check`] does all of that once,
+//! [`machine`] has [`cpus`], whose [`topology`] decides their [`allocation`] to server and generator. [`check`] does all of that once,
 //! for `hotlap check`.
 //!
 //! This crate knows nothing of experiments, and prints nothing.
 
+pub mod allocation;
 pub mod catalogue;
 pub mod check;
-mod clock_flush;
+pub mod clock_flush;
 pub mod contract;
-pub mod cores;
 pub mod counters;
+pub mod cpus;
 pub mod failure;
 pub mod infer;
 pub mod install;
@@ -25,6 +26,7 @@ pub mod lines;
 pub mod machine;
 pub mod manifest;
 pub mod owner;
+pub mod package_manager;
 mod pool;
 pub mod process;
 pub mod sample;

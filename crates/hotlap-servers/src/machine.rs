@@ -9,7 +9,7 @@ use std::time::Duration;
 use fnv::FnvHasher;
 use serde::{Deserialize, Serialize};
 
-use crate::{cores, topology};
+use crate::{cpus, topology};
 
 mod arm;
 
@@ -143,7 +143,7 @@ impl Host {
         host.architecture = name.machine().to_string_lossy().into_owned();
         let (system, release) = (name.sysname().to_string_lossy(), name.release());
         host.kernel = format!("{system} {}", release.to_string_lossy());
-        host.allowed = cores::allowed().map_or(host.threads, |cpus| cpus.len());
+        host.allowed = cpus::allowed().map_or(host.threads, |cpus| cpus.len());
         if host.threads == 0 {
             host.threads = host.allowed;
             host.cores = host.allowed;
@@ -161,7 +161,7 @@ impl Host {
         let text = |path: &str| fs::read_to_string(root.join(path)).ok();
         let word = |path: &str| text(path).map(|text| text.trim().to_owned());
         let info = text("proc/cpuinfo").unwrap_or_default();
-        let online = word("sys/devices/system/cpu/online").and_then(|list| cores::parse(&list));
+        let online = word("sys/devices/system/cpu/online").and_then(|list| cpus::parse(&list));
         let online = online.unwrap_or_default();
         let no_turbo = word("sys/devices/system/cpu/intel_pstate/no_turbo");
         let boost = word("sys/devices/system/cpu/cpufreq/boost");
@@ -171,7 +171,7 @@ impl Host {
                 .or_else(|| named(&info, "Hardware", ':'))
                 .or_else(|| device_tree(root, "model"))
                 .unwrap_or_default(),
-            cores: cores::physical_in(root, &online).len(),
+            cores: cpus::physical_in(root, &online).len(),
             threads: online.len(),
             quota: topology::quota(root),
             governor: word("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),

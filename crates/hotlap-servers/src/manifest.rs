@@ -14,7 +14,7 @@ use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::Spanned;
 
-use crate::contract;
+use crate::contract::{self, Api};
 use crate::launch::Counts;
 
 /// The name of the file in each server's folder.
@@ -109,16 +109,6 @@ pub struct Upstream {
     pub install: String,
     /// Why it cannot be had otherwise.
     pub why: String,
-}
-
-/// The exact answer to `GET /api/hello`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Api {
-    /// Byte for byte.
-    pub body: String,
-    /// Its media type; parameters may follow.
-    pub content_type: String,
 }
 
 /// Why a manifest cannot be used: which, where in it, and what to do.

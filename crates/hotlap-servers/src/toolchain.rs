@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::install::Manager;
 use crate::manifest::Server;
+use crate::package_manager::PackageManager;
 use crate::pool;
 
 pub mod build;
@@ -113,15 +113,17 @@ fn absence(
             why: format!("{why}; {}", upstream.why),
             remedy: format!("its true source: {}", upstream.install),
         },
-        None => MissingToolchain { kind, command, why, remedy: remedy(server, Manager::here()) },
+        None => {
+            MissingToolchain { kind, command, why, remedy: remedy(server, PackageManager::here()) }
+        }
     }
 }
 
 /// What installs a server's toolchain: the command of the machine's package manager, or, without
 /// one that is known, the names that the packages have in Debian.
-fn remedy(server: &Server, manager: Option<Manager>) -> String {
+fn remedy(server: &Server, manager: Option<PackageManager>) -> String {
     let install = &server.toolchain.install;
-    let packages = manager.unwrap_or(Manager::Apt).packages(install);
+    let packages = manager.unwrap_or(PackageManager::Apt).packages(install);
     if packages.is_empty() {
         return format!("see {}", server.url);
     }
@@ -168,10 +170,10 @@ mod tests {
              https://example.org"
         );
         assert!(
-            remedy(&server, Some(Manager::Apt))
+            remedy(&server, Some(PackageManager::Apt))
                 .ends_with("install --no-install-recommends gcc make")
         );
-        assert_eq!(remedy(&server, Some(Manager::Brew)), "see https://example.org");
+        assert_eq!(remedy(&server, Some(PackageManager::Brew)), "see https://example.org");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::cores::{parse, physical_in};
+use crate::cpus::{parse, physical_in};
 
 /// Cores that may be allotted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -192,7 +192,7 @@ pub fn quota(root: &Path) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cores::list;
+    use crate::cpus::list;
 
     /// A machine of so many hardware threads, two a core if `smt` (0 and 0 + half), and files.
     fn machine(threads: usize, smt: bool, files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -218,7 +218,7 @@ mod tests {
     /// The server's cores, the generator's, and how many notes there are.
     fn split(root: &Path, threads: usize, asked: Option<usize>) -> (String, String, usize) {
         let cpus: Vec<usize> = (0..threads).collect();
-        let split = crate::cores::split(&read(root, &cpus, asked), asked);
+        let split = crate::allocation::split(&read(root, &cpus, asked), asked);
         (list(&split.server), list(&split.generator), split.notes.len())
     }
 

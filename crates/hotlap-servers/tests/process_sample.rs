@@ -161,7 +161,7 @@ fn counters_count_the_server_or_say_why_they_cannot() {
 
 #[test]
 fn a_server_runs_on_the_cores_it_was_given() {
-    let allowed = hotlap_servers::cores::allowed().unwrap();
+    let allowed = hotlap_servers::cpus::allowed().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let script = "grep Cpus_allowed_list /proc/self/status";
     let mut asked = setting(folder.path(), &["sh", "-c", script]);

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// A point estimate with its confidence interval, all three in the same unit.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Estimate {
     /// The point estimate.
     pub value: f64,

@@ -34,7 +34,7 @@ use hotlap_bench::lap::{Kind, Lap};
 use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::Role;
 use hotlap_bench::runner::Runner;
-use hotlap_servers::cores;
+use hotlap_servers::cpus;
 use hotlap_servers::machine::Host;
 use hotlap_stats::{Criterion, Reading, Verdict, effect, median, pairs, verdicts};
 use hotlap_testbed::Calibrated;
@@ -218,10 +218,10 @@ impl Drop for Neighbour {
 /// One thread a core, pinned: every second or so a new share of the core between none and nine
 /// tenths, taken in bursts of some milliseconds. Ends when whoever started it is gone.
 fn neighbour(seed: u64) -> ! {
-    let cpus = cores::allowed().expect("cores");
+    let cpus = cpus::allowed().expect("cores");
     for (n, cpu) in cpus.into_iter().enumerate() {
         std::thread::spawn(move || {
-            let _ = cores::pin(&[cpu]);
+            let _ = cpus::pin(&[cpu]);
             let mut random = Random(seed.wrapping_mul(1_000_003).wrapping_add(n as u64));
             loop {
                 let share = 0.9 * random.next();

@@ -68,7 +68,7 @@ pub struct Run {
 }
 
 /// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// It runs, or hotlap was killed while it did.
@@ -84,7 +84,7 @@ pub enum State {
 }
 
 /// How a run was planned.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Schedule {
     /// Restarts, as planned.
     pub restarts: u32,
@@ -109,7 +109,7 @@ pub struct Schedule {
 }
 
 /// The machine.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Host {
     /// Operating system and release: `Debian GNU/Linux 12`.
     pub os: String,
@@ -132,7 +132,7 @@ pub struct Host {
 }
 
 /// How servers are loaded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Load {
     /// For tables where a run has several; empty for the only one.
     pub name: String,

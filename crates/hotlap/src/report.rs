@@ -44,7 +44,7 @@ pub use row::{ErrorCount, Row};
 pub use scaling::{ScalePoint, Scaling};
 
 /// Everything that is said of a run.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Report {
     /// Version of the form of this document: 1.
     pub schema: u32,

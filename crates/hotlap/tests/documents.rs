@@ -4,10 +4,18 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+mod scene;
+
 use clap::CommandFactory;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 use hotlap::cli::Cli;
+use hotlap::model::Question;
+use hotlap::render::{Format, render};
+use hotlap::report::Report;
+use scene::{hold, stressed, three};
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -63,6 +71,93 @@ fn the_example_workflow_gives_the_action_its_inputs() {
 #[test]
 fn the_man_page_is_up_to_date() {
     is_up_to_date("docs/hotlap.1", &man_page());
+}
+
+#[test]
+fn the_schema_of_the_report_is_up_to_date() {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let schema = settings.into_generator().into_root_schema_for::<Report>();
+    let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    is_up_to_date("schemas/report.schema.json", &text);
+}
+
+#[test]
+fn the_json_is_as_its_schema_says() {
+    let schema: Value = serde_json::from_str(&read("schemas/report.schema.json")).unwrap();
+    let mut layers = three();
+    (layers.question, layers.experiment.paced) = (Question::Layers, true);
+    layers.scripts[1].dies_at = Some(9);
+    for scene in [three(), layers] {
+        let mut run = hold(&scene, None).run;
+        run.stress = vec![stressed("go/net-http")];
+        let text = render(&Report::of(&run), Format::Json);
+        let report: Value = serde_json::from_str(&text).unwrap();
+        assert!(report["laps"].as_array().unwrap().len() > 60);
+        conforms(&report, &schema, &schema, "report").unwrap();
+        for (name, wrong) in [("server", Value::Null), ("unheard_of", Value::from(1))] {
+            let mut report = report.clone();
+            report["laps"][0][name] = wrong;
+            let why = conforms(&report, &schema, &schema, "report").unwrap_err();
+            assert!(why.starts_with("report.laps[0]"), "{why}");
+        }
+    }
+}
+
+/// Whether a value is as the schema says, and has no property that the schema does not name. It
+/// knows the keywords that the schema uses; another one is an error.
+fn conforms(value: &Value, schema: &Value, root: &Value, at: &str) -> Result<(), String> {
+    let type_of = |name: &Value| match name.as_str().unwrap_or_default() {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_u64(),
+        "number" => value.is_number(),
+        "null" => value.is_null(),
+        _ => false,
+    };
+    let members = value.as_object().into_iter().flatten();
+    let items: &[Value] = value.as_array().map_or(&[], Vec::as_slice);
+    for (keyword, told) in schema.as_object().unwrap() {
+        let one = || std::slice::from_ref(told).iter();
+        let mut each = told.as_array().map_or_else(one, |all| all.iter());
+        let is_kept = match keyword.as_str() {
+            "$ref" => {
+                let target = root.pointer(&told.as_str().unwrap()[1..]).unwrap();
+                conforms(value, target, root, at)?;
+                true
+            }
+            "anyOf" | "oneOf" => each.any(|choice| conforms(value, choice, root, at).is_ok()),
+            "type" => each.any(type_of),
+            "enum" => each.any(|word| word == value),
+            "const" => told == value,
+            "required" => each.all(|name| value.get(name.as_str().unwrap()).is_some()),
+            "minimum" => value.as_f64().is_none_or(|number| number >= told.as_f64().unwrap()),
+            "minItems" => items.len() as u64 >= told.as_u64().unwrap(),
+            "maxItems" => items.len() as u64 <= told.as_u64().unwrap(),
+            "properties" => {
+                for (name, value) in members.clone() {
+                    let property = told.get(name).ok_or(format!("{at}: {name} is not named"))?;
+                    conforms(value, property, root, &format!("{at}.{name}"))?;
+                }
+                true
+            }
+            "prefixItems" | "items" => {
+                for (index, item) in items.iter().enumerate() {
+                    let own = if keyword == "items" { Some(told) } else { told.get(index) };
+                    conforms(item, own.unwrap(), root, &format!("{at}[{index}]"))?;
+                }
+                true
+            }
+            "additionalProperties" => *told == Value::Bool(true),
+            "$schema" | "$defs" | "title" | "description" | "format" | "default" => true,
+            _ => false,
+        };
+        if !is_kept {
+            return Err(format!("{at}: {value} is not as {keyword} says: {told}"));
+        }
+    }
+    Ok(())
 }
 
 #[test]

@@ -14,7 +14,7 @@ use hotlap_stats::PreviousWarmup;
 use crate::lap::{Count, Usage, Violation};
 use crate::participant::{Load, Participant};
 use crate::validity;
-use hotlap_servers::cores::ClockFlush;
+use hotlap_servers::clock_flush::ClockFlush;
 use hotlap_servers::counters::Counters;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::process::{FreezeError, Process, Stopped};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hotlap_servers::cores::CpuAllocation;
+use hotlap_servers::allocation::CpuAllocation;
 use hotlap_servers::process::Supervisor;
 
 /// How servers are run and laps are measured.

@@ -264,8 +264,8 @@ mod tests {
     use super::super::Setting;
     use super::*;
     use crate::participant::Participant;
+    use hotlap_servers::allocation::CpuAllocation;
     use hotlap_servers::contract::{Content, Contract, Name};
-    use hotlap_servers::cores::CpuAllocation;
     use hotlap_servers::launch::Launch;
     use hotlap_servers::process::Supervisor;
     use hotlap_servers::verify::Requirements;

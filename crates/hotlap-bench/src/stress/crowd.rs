@@ -17,7 +17,7 @@ use mio::{Events, Interest, Poll, Token};
 use serde::{Deserialize, Serialize};
 
 use super::scenario::{Message, Rude};
-use hotlap_servers::cores;
+use hotlap_servers::cpus;
 
 /// What became of rude clients. Each connection counts once in `answered`, `closed`, `silent` or
 /// `refused`.
@@ -72,7 +72,7 @@ impl Crowd {
         let work = move || {
             if !cpus.is_empty() {
                 // Where that is not permitted, the crowd runs where it may.
-                let _ = cores::pin(&cpus);
+                let _ = cpus::pin(&cpus);
             }
             street.run(&flag);
             street.fate

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hotlap_bench::local;
 use hotlap_bench::participant::Load;
 use hotlap_load::plan::Reuse;
-use hotlap_servers::cores::CpuAllocation;
+use hotlap_servers::allocation::CpuAllocation;
 
 use crate::stand_in::{LIMIT, supervisor};
 

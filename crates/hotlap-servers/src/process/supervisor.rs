@@ -90,7 +90,7 @@ fn prepare(setting: &Setting) -> Vec<String> {
         notes.push(format!("daemons of the server may stay behind: {error}"));
     }
     if !setting.cpus.is_empty()
-        && let Err(error) = crate::cores::pin(&setting.cpus)
+        && let Err(error) = crate::cpus::pin(&setting.cpus)
     {
         notes.push(format!("the server is not pinned to its cores: {error}"));
     }

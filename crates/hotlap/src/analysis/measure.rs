@@ -21,7 +21,7 @@ pub enum Measure {
 }
 
 /// A value for each measure.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct PerMeasure<T> {
     /// Requests per second.
     pub requests_per_s: T,

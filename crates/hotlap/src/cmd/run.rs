@@ -20,7 +20,7 @@ use hotlap_bench::local::{LocalRunner, Setting, allow_files};
 use hotlap_bench::participant::Role;
 use hotlap_bench::runner::Runner;
 use hotlap_bench::suite;
-use hotlap_servers::cores::{self, CpuAllocation};
+use hotlap_servers::allocation::{self, CpuAllocation};
 use hotlap_servers::machine;
 use hotlap_servers::process::Supervisor;
 
@@ -216,7 +216,7 @@ fn is_measured(report: &Report) -> bool {
 /// Everything that can be wrong with the command line is found here, before anything is started.
 fn meant(args: &RunArgs, card: Card, console: &Console) -> anyhow::Result<Meant> {
     let schedule = &args.schedule;
-    let split = if schedule.no_pin { unpinned() } else { cores::split_here(card.cpus) };
+    let split = if schedule.no_pin { unpinned() } else { allocation::split_here(card.cpus) };
     if schedule.restarts == Some(0) || schedule.rounds == Some(0) {
         return usage("0 restarts or rounds measure nothing: use at least 1");
     }

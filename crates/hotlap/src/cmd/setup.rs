@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use anyhow::Context;
 use hotlap_servers::catalogue::Catalogue;
-use hotlap_servers::install::{InstallError, Manager, Missing};
+use hotlap_servers::install::{InstallError, Missing};
 use hotlap_servers::manifest::Server;
+use hotlap_servers::package_manager::PackageManager;
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::toolchain::{MissingKind, MissingToolchain, probe_all};
 
@@ -72,7 +73,7 @@ pub fn install(
         console.print("Nothing is missing.\n")?;
         return Ok(Exit::Ok);
     }
-    let mut missing = Missing::of(Manager::here(), absent.iter().map(|(s, a)| (*s, a)));
+    let mut missing = Missing::of(PackageManager::here(), absent.iter().map(|(s, a)| (*s, a)));
     let size = missing.measure();
     if !missing.packages.is_empty() {
         let takes = size.map_or(String::new(), |size| {

@@ -26,7 +26,7 @@ const KEEP_UP: &str = "both serve the rate that is offered";
 const INCONCLUSIVE: &str = "inconclusive";
 
 /// A server against the reference.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct AgainstReference {
     /// Name of the reference.
     pub reference: String,
@@ -36,7 +36,7 @@ pub struct AgainstReference {
 }
 
 /// What one measure says of a server and another.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct MeasureVerdict {
     /// The server's figure over the other's; `null` where it is not known.
     pub ratio: Option<Figure>,

@@ -7,7 +7,7 @@ use crate::analysis::Analysis;
 use crate::model::{Role, Run, ServerFailure};
 
 /// A server that failed.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Failed {
     /// What tables call it.
     pub name: String,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::text::number::{self, grouped, rounded};
 
 /// A figure with its interval, as a number and as text.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Figure {
     /// The value, rounded.
     pub value: f64,

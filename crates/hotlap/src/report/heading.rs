@@ -8,7 +8,7 @@ use crate::text::date;
 use crate::text::number::{plural, rounded};
 
 /// Which run it is.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Heading {
     /// Its number in the store, if it is stored.
     pub number: Option<u64>,
@@ -52,7 +52,7 @@ pub struct Heading {
 }
 
 /// The machine, and one line that describes it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct HostView {
     /// `8 × AMD EPYC, 24 GB, Debian GNU/Linux 12, Linux 6.18`.
     pub line: String,

@@ -9,7 +9,7 @@ use crate::model::{self, Run};
 use crate::text::number::rounded;
 
 /// A fresh start.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct StartView {
     /// Name of the server.
     pub server: String,
@@ -24,7 +24,7 @@ pub struct StartView {
 }
 
 /// One warm-up.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct WarmupView {
     /// Which load, as an index.
     pub load: usize,
@@ -39,7 +39,7 @@ pub struct WarmupView {
 }
 
 /// One lap.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct LapView {
     /// Name of the server.
     pub server: String,

@@ -8,7 +8,7 @@ use crate::analysis::latency::{Times, curve, known};
 use crate::text::number::rounded;
 
 /// Latencies of one server under one load.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, schemars::JsonSchema)]
 pub struct Latency {
     /// Requests that were answered correctly.
     pub count: u64,

@@ -10,7 +10,7 @@ use crate::model::Run;
 use crate::text::number::count;
 
 /// One step: a layer and the one below it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct LayerStep {
     /// Which load, as an index.
     pub load: usize,

@@ -8,7 +8,7 @@ use crate::model::Run;
 use crate::text::number::{rounded, spread};
 
 /// What separates the reference from itself, as the A/A control shows it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Noise {
     /// Which server was run twice.
     pub server: String,
@@ -21,7 +21,7 @@ pub struct Noise {
 }
 
 /// What separates the reference from itself in one measure.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct NoiseFloor {
     /// The control's figure over the reference's; `null` where it is not known.
     pub ratio: Option<Figure>,

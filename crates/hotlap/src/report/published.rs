@@ -10,7 +10,7 @@ use crate::model::{Published, Run};
 use crate::text::number;
 
 /// What a source published, beside what was measured here.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct PublishedView {
     /// What it was called there.
     pub called: String,

@@ -10,7 +10,7 @@ use crate::model::{Load, Run};
 use crate::text::number::rounded;
 
 /// The results of one load.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct LoadResults {
     /// Which load, as an index.
     pub load: usize,

@@ -12,7 +12,7 @@ use crate::model::{Role, Run};
 use crate::text::number::grouped;
 
 /// One server under one load.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Row {
     /// 1 + the number of servers that are better; `None` for the ceiling and where no verdict is
     /// possible (fewer than three restarts, an unknown noise floor).
@@ -83,7 +83,7 @@ pub struct Row {
 }
 
 /// Failures of one kind in one phase.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct ErrorCount {
     /// `timeout`, `reset`, …
     pub kind: String,

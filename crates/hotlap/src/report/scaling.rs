@@ -10,7 +10,7 @@ use crate::model::{Load, Run};
 use crate::text::number::rounded;
 
 /// How one server scales.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Scaling {
     /// Name of the server.
     pub server: String,
@@ -23,7 +23,7 @@ pub struct Scaling {
 }
 
 /// One server under one of the loads that it scales over.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct ScalePoint {
     /// Which load, as an index.
     pub load: usize,

@@ -13,7 +13,7 @@ use crate::model::{Run, ServerFailure};
 use crate::text::number;
 
 /// Everything that is said of a stress.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Stress {
     /// How it was done, in parts.
     pub title: Vec<String>,
@@ -28,7 +28,7 @@ pub struct Stress {
 }
 
 /// One server.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct StressedServer {
     /// What tables call it.
     pub name: String,
@@ -43,11 +43,12 @@ pub struct StressedServer {
     /// Its socket errors under overload as they were published: `2016: 38 read, 21 write`.
     pub published: Vec<String>,
     /// All that was seen.
+    #[schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")]
     pub measured: Vec<Trial>,
 }
 
 /// One scenario of one server.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct ScenarioResult {
     /// Its name.
     pub scenario: String,

@@ -8,7 +8,7 @@ use anyhow::Context;
 use hotlap_bench::experiment::Over;
 use hotlap_bench::participant::{Participant, Role};
 use hotlap_bench::stress::{Event, Scenario, Setting, Subject, Timing, stress};
-use hotlap_servers::cores::{self, CpuAllocation};
+use hotlap_servers::allocation::{self, CpuAllocation};
 use hotlap_servers::machine::Host;
 use hotlap_servers::process::Supervisor;
 
@@ -88,7 +88,7 @@ pub fn run(card: &Card, args: &RunArgs, console: &Console) -> anyhow::Result<Exi
     let logs = Logs::new()?;
     let order = Order {
         scenarios,
-        split: if pinned { cores::split_here(card.cpus) } else { unpinned() },
+        split: if pinned { allocation::split_here(card.cpus) } else { unpinned() },
         allow_remote: args.shape.allow_remote,
         start_limit: args.shape.start_timeout,
         logs: logs.folder().to_owned(),

@@ -9,8 +9,8 @@ use hotlap_bench::experiment::{Experiment, Place};
 use hotlap_bench::local::Setting;
 use hotlap_bench::participant::{Load, Origin, Participant, Role};
 use hotlap_load::plan::Reuse;
+use hotlap_servers::allocation::{self, CpuAllocation};
 use hotlap_servers::contract::{Contract, Name};
-use hotlap_servers::cores::{self, CpuAllocation};
 use hotlap_servers::launch::Launch;
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::verify::Requirements;
@@ -40,7 +40,7 @@ impl Arena {
     /// # Errors
     /// When the cache cannot be written.
     pub fn new(program: &Path) -> anyhow::Result<Self> {
-        let cores = cores::split_here(Some(1));
+        let cores = allocation::split_here(Some(1));
         Ok(Self { program: program.to_owned(), cores, logs: Logs::new()? })
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use hotlap_load::plan::{Endpoint, Target};
-use hotlap_servers::cores;
+use hotlap_servers::cpus;
 use hotlap_stats::median;
 
 /// How long it asks.
@@ -50,7 +50,7 @@ pub fn times_us(target: &Target, asking: &Asking) -> anyhow::Result<Vec<f64>> {
     std::thread::scope(|scope| {
         let client = scope.spawn(|| {
             // Not being pinned makes the way longer, not wrong.
-            let _ = cores::pin(asking.cpus);
+            let _ = cpus::pin(asking.cpus);
             times(address, asking)
         });
         client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
