@@ -140,13 +140,13 @@ fn functions_over_70_lines_are_rare() {
     );
 }
 
-/// Crates whose files form no import circles.
-const WITHOUT_CIRCLES: &[&str] = &["hotlap-ceiling", "hotlap-load"];
+/// Crates, and how many import circles their files form.
+const CIRCLES: &[(&str, usize)] = &[("hotlap", 3), ("hotlap-ceiling", 0), ("hotlap-load", 0)];
 
 #[test]
 fn imports_form_no_circles() {
     let mut breaches = Vec::new();
-    for name in WITHOUT_CIRCLES {
+    for (name, known) in CIRCLES {
         let folder = format!("crates/{name}/src");
         let files: Vec<(String, String)> = files(&folder, &[".rs"])
             .into_iter()
@@ -154,6 +154,9 @@ fn imports_form_no_circles() {
             .collect();
         assert!(files.iter().any(|(path, _)| path == "lib.rs"), "no such crate: {name}");
         let circles = circles::Crate::new(&files).circles();
+        if circles.len() <= *known {
+            continue;
+        }
         breaches.extend(circles.into_iter().map(|circle| format!("{name}: {circle}")));
     }
     none("files do not import each other in a circle", breaches);
