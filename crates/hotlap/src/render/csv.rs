@@ -1,4 +1,5 @@
-//! One line a server and load, for spreadsheets (RFC 4180). Units are fixed, and in the names of the columns.
+//! One line a server and load, for spreadsheets (RFC 4180). Units are fixed, and in the names of
+//! the columns.
 //!
 //! A spreadsheet takes a field that begins with `=`, `+`, `-` or `@` for a formula, and a name or a
 //! version comes from outside. Such a text has an apostrophe in front, which spreadsheets do not
