@@ -6,10 +6,9 @@
 
 use std::time::Duration;
 
-use hotlap_stats::Pair;
-use hotlap_stats::compare::{pairs, pooled};
-use hotlap_stats::estimate::median;
-use hotlap_stats::stop::{self, Costs, Goal, Progress, Rule, Why};
+use hotlap_stats::{
+    Costs, Decision, Goal, Pair, RunProgress, StopReason, StoppingRule, median, pairs, pooled,
+};
 
 use crate::experiment::{Experiment, Over, Place};
 use crate::lap::{Kind, Lap, Share, readings};
@@ -35,7 +34,7 @@ pub enum Next {
 #[derive(Debug)]
 pub struct Budget {
     experiment: Experiment,
-    rule: Rule,
+    rule: StoppingRule,
     started: Vec<Duration>,
     /// What a second start of all is expected to take.
     again: Duration,
@@ -59,7 +58,7 @@ impl Budget {
             ..Goal::default()
         };
         let mut budget = Self {
-            rule: Rule::new(goal),
+            rule: StoppingRule::new(goal),
             started: Vec::new(),
             again: Duration::ZERO,
             rounds: Vec::new(),
@@ -177,20 +176,20 @@ impl Budget {
     }
 
     fn by_rule(&mut self, next: Place, elapsed: Duration) -> Next {
-        let contestants = self.contestants();
-        let progress = Progress {
+        let comparisons = self.comparisons();
+        let progress = RunProgress {
             // What ends this restart is as good as spent.
             spent_s: (elapsed + self.paced_takes(next.restart)).as_secs_f64(),
             costs: self.what_time_buys(next.restart + 1),
             restarts: next.restart + 1,
             rounds: next.round,
-            contestants: &contestants,
+            comparisons: &comparisons,
         };
         match self.rule.next(&progress) {
-            stop::Next::Round => Next::Round,
-            stop::Next::Restart => Next::Restart,
-            stop::Next::Stop(Why::Precise) => Next::Stop(Over::Precise),
-            stop::Next::Stop(Why::Budget) => Next::Stop(Over::Budget),
+            Decision::Round => Next::Round,
+            Decision::Restart => Next::Restart,
+            Decision::Stop(StopReason::Precise) => Next::Stop(Over::Precise),
+            Decision::Stop(StopReason::Budget) => Next::Stop(Over::Budget),
         }
     }
 
@@ -244,7 +243,7 @@ impl Budget {
 
     /// The pairs of every server and load against the reference, as the report will have them: the
     /// reference and its control are one side, but for the control itself.
-    fn contestants(&self) -> Vec<Vec<Pair>> {
+    fn comparisons(&self) -> Vec<Vec<Pair>> {
         let role = |role| self.experiment.participants.iter().position(|e| e.role == role);
         let Some(reference) = role(Role::Reference) else { return Vec::new() };
         let double = role(Role::Control);

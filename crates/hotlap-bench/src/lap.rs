@@ -4,7 +4,7 @@ use hotlap_servers::counters::Counted;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hotlap_load::Outcome;
-use hotlap_stats::estimate::Reading;
+use hotlap_stats::Reading;
 use serde::{Deserialize, Serialize};
 
 /// A lap, measured.
@@ -294,7 +294,7 @@ fn per_request(laps: impl IntoIterator<Item = (u32, u32, Share)>, least: f64) ->
 
 #[cfg(test)]
 mod tests {
-    use hotlap_stats::compare::pairs;
+    use hotlap_stats::pairs;
 
     use super::*;
 

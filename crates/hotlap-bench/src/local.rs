@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use hotlap_load::plan::{Pace, Plan, Stop, Target};
 use hotlap_load::{Failure, Outcome, Session};
-use hotlap_stats::steady::{Class, State, Test, Warmup as WarmupTest};
+use hotlap_stats::{Class, DetectorSettings, SteadyDetector, SteadyState};
 
 use crate::lap::{Kind, Lap, Usage};
 use crate::participant::{Load, Participant, Role};
@@ -146,11 +146,12 @@ impl LocalRunner {
         let session =
             Session::start(plan).map_err(|e| self.instances[participant].failed("warm-up", e))?;
         let limit = self.setting.warm_limit.as_nanos() / WARM_WINDOW.as_nanos();
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX).max(Test::default().stretch);
-        let test = Test { limit, ..Test::default() };
+        let limit =
+            usize::try_from(limit).unwrap_or(usize::MAX).max(DetectorSettings::default().stretch);
+        let settings = DetectorSettings { max_windows: limit, ..DetectorSettings::default() };
         let known = self.known(participant, load);
-        let test = known.map_or(test, |before| test.again(&before.steady));
-        let mut test = WarmupTest::new(test);
+        let settings = known.map_or(settings, |before| settings.for_restart(&before.steady));
+        let mut detector = SteadyDetector::new(settings);
         let Some(window) = session.wait_for_window() else {
             return Err(self.instances[participant].unanswered("warm-up", session.join()));
         };
@@ -173,7 +174,7 @@ impl LocalRunner {
             // Answers per CPU time where it is known: a neighbour's bursts don't bend that.
             let spent_ns = window.cpu_ns.filter(|ns| *ns > 0).unwrap_or(window.wall_ns);
             let speed = window.requests as f64 / spent_ns.max(1) as f64;
-            if let State::Settled { since: from, class: how } = test.push(speed) {
+            if let SteadyState::Settled { since: from, class: how } = detector.push(speed) {
                 (since, class) = (from, how);
                 break;
             }
@@ -189,7 +190,7 @@ impl LocalRunner {
             return Err(self.instances[participant].unanswered("warm-up", Ok(outcome)));
         }
         let found = WarmupProfile {
-            steady: test.precedent(class),
+            steady: detector.summary(class),
             service: Duration::from_secs_f64(outcome.service_time.mean() / 1e9),
         };
         let now = match known {

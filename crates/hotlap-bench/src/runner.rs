@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use hotlap_stats::Estimate;
+use hotlap_stats::{Class, Estimate};
 
 use crate::lap::{Count, Kind, Lap};
 
@@ -152,7 +152,7 @@ pub struct Ready {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Warmup {
     /// Which way it went.
-    pub class: hotlap_stats::steady::Class,
+    pub class: Class,
     /// From the first request of the warm-up to the steady state, in milliseconds.
     pub steady_ms: f64,
     /// The curve: answers per second in windows of equal length.

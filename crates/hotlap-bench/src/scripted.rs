@@ -9,8 +9,7 @@ use hotlap_load::outcome::{
     ByteCounts, ConnectionCounts, Failures, Outcome, ThreadUsage, Tick, Totals,
 };
 use hotlap_load::{Failure, Phase};
-use hotlap_stats::Histogram;
-use hotlap_stats::steady::Class;
+use hotlap_stats::{Class, Histogram};
 
 use crate::lap::{Kind, Lap, Usage};
 use crate::participant::Load;

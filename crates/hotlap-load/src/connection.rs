@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use crate::check::{Check, Mismatch};
-use crate::http::{Event, Head, ResponseError, ResponseReader};
+use crate::http::{Head, ResponseError, ResponseEvent, ResponseReader};
 use crate::outcome::{Failure, Phase};
 use crate::request_mix::RequestMix;
 
@@ -199,19 +199,19 @@ impl Connection {
             self.bytes = before + taken as u64;
             let prepared = mix.get(request.request);
             match event {
-                Ok(Event::Head(head)) => {
+                Ok(ResponseEvent::Head(head)) => {
                     let skips_body = mix.skips_next_body();
                     let expect = &mix.get(request.request).expect;
                     self.check = Check::new(&head, expect, is_head, skips_body);
                     self.head = Some(head);
                 }
-                Ok(Event::Data(data)) => self.check.data(data, &prepared.expect),
-                Ok(Event::NeedMore) => {
+                Ok(ResponseEvent::Data(data)) => self.check.data(data, &prepared.expect),
+                Ok(ResponseEvent::NeedMore) => {
                     let room = EVIDENCE.saturating_sub(self.first_bytes.len()).min(taken);
                     self.first_bytes.extend_from_slice(&whole[..room]);
                     return Step::NeedMore;
                 }
-                Ok(Event::End) => {
+                Ok(ResponseEvent::End) => {
                     let result = self.check.finish(&prepared.expect, is_head);
                     if let (Ok(()), 0, Some(head)) = (result, before, &self.head)
                         && !self.check.skips_body()

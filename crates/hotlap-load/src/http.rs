@@ -17,7 +17,7 @@ mod response;
 
 pub use error::ResponseError;
 pub use head::{Framing, Head};
-pub use reader::{Event, ResponseReader};
+pub use reader::{ResponseEvent, ResponseReader};
 pub use request::request;
 pub use response::{Response, read_response};
 

@@ -25,7 +25,7 @@ pub(crate) struct Tally {
     service_time: Histogram,
     response_time: Histogram,
     service_time_censored: Censored,
-    response_time_censored: Censored,
+    pub(crate) response_time_censored: Censored,
     pub(crate) lag: Histogram,
     pub(crate) connect_time: Histogram,
     pub(crate) handshake_time: Histogram,
@@ -175,23 +175,6 @@ impl Tally {
         if is_open_loop {
             self.response_time_censored.open.record(now_ns.saturating_sub(request.due_ns));
         }
-    }
-
-    /// Records the ages of requests that were due when the window opened, and not sent.
-    pub(crate) fn queued_at_open(&mut self, ages_ns: impl Iterator<Item = u64>) {
-        ages_ns.for_each(|age| self.response_time_censored.entered.record(age));
-    }
-
-    /// Records the ages of requests that were due when the window closed, and not sent because no
-    /// connection was free.
-    pub(crate) fn queued_at_close(&mut self, ages_ns: impl Iterator<Item = u64>) {
-        ages_ns.for_each(|age| self.response_time_censored.waiting.record(age));
-    }
-
-    /// Records the ages of requests that were due when the window closed, and would have been sent
-    /// on a free connection a moment later.
-    pub(crate) fn unsent_at_close(&mut self, ages_ns: impl Iterator<Item = u64>) {
-        ages_ns.for_each(|age| self.response_time_censored.open.record(age));
     }
 
     /// Ends the ticks that are over.

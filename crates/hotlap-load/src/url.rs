@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(resolved("HTTP://[::1]:81/"), parts("[::1]:81", "[::1]:81", "/"));
         assert_eq!(resolved("unix:/tmp/s"), parts("/tmp/s", "localhost", "/"));
         assert_eq!(resolved("unix:///tmp/s:/a/b"), parts("/tmp/s", "localhost", "/a/b"));
-        let tls = resolve("https://[::1]/").expect("sound");
+        let tls = resolve("https://[::1]/").expect("valid");
         assert_eq!(tls.target.tls.map(|t| t.server_name).as_deref(), Some("::1"));
         assert_eq!(tls.host, "[::1]");
     }

@@ -201,7 +201,7 @@ impl Worker {
 
     #[inline]
     fn publish(&self) {
-        self.measurement.publish(&self.shared.progress[self.number], self.slots.open());
+        self.measurement.publish(&self.shared.progress[self.number], self.slots.open);
     }
 
     /// The outcome at the end of the load.

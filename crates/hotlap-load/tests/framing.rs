@@ -1,7 +1,7 @@
 //! Response framing: what a response is and where it ends, read in one piece and cut at every byte.
 
 use hotlap_load::http::{
-    Event, Framing, Response, ResponseError, ResponseReader, read_response, request,
+    Framing, Response, ResponseError, ResponseEvent, ResponseReader, read_response, request,
 };
 use proptest::prelude::*;
 
@@ -20,14 +20,14 @@ fn read(pieces: &[&[u8]], is_head: bool) -> Found {
         let mut rest = *piece;
         loop {
             match reader.next(&mut rest, is_head) {
-                Ok(Event::NeedMore) => break,
-                Ok(Event::Head(head)) => {
+                Ok(ResponseEvent::NeedMore) => break,
+                Ok(ResponseEvent::Head(head)) => {
                     found.open = Some((head.status, Vec::new(), head.keep_alive));
                 }
-                Ok(Event::Data(data)) => {
+                Ok(ResponseEvent::Data(data)) => {
                     found.open.as_mut().expect("data follows a head").1.extend_from_slice(data);
                 }
-                Ok(Event::End) => found.responses.extend(found.open.take()),
+                Ok(ResponseEvent::End) => found.responses.extend(found.open.take()),
                 Err(error) => {
                     found.error = Some(error);
                     return found;

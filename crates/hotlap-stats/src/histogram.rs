@@ -1,19 +1,19 @@
-//! Recording, merging and asking quantiles, within a stated error.
+//! A histogram of times with a stated error.
 //!
-//! The only file that names `hdrhistogram`.
+//! `hdrhistogram` is used here and in [`export`] only.
 
-use std::time::{Duration, SystemTime};
+pub(crate) mod export;
 
 use hdrhistogram::Histogram as Hdr;
-use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 
-/// The longest time that can be told from a longer one: one hour, in nanoseconds.
-pub const HIGHEST_NS: u64 = 3_600_000_000_000;
+/// The longest time that is distinguished from longer ones: one hour, in nanoseconds.
+pub(crate) const MAX_NS: u64 = 3_600_000_000_000;
 
-/// Nanoseconds, counted in buckets of three significant digits (0.1 %), from 1 ns to one hour; what
-/// is longer counts as one hour. A fixed 32 buckets × 1,024 counts × 8 bytes = 256 KiB.
+/// A histogram of times in nanoseconds with three significant digits (an error of 0.1 %), from 1 ns
+/// to one hour. Longer times count as one hour. It takes 32 buckets × 1,024 counts × 8 bytes =
+/// 256 KiB, however many times it holds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Histogram(Hdr<u64>);
 
@@ -27,131 +27,95 @@ impl Histogram {
     /// An empty histogram.
     #[must_use]
     pub fn new() -> Self {
-        let hdr = Hdr::new_with_bounds(1, HIGHEST_NS, 3);
-        Self(hdr.expect("bounds and digits are constants within the library's limits"))
+        let hdr = Hdr::new_with_bounds(1, MAX_NS, 3);
+        Self(hdr.expect("constants within the library's limits"))
     }
 
-    /// Counts one time.
+    /// Adds one time.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns);
     }
 
-    /// Adds all of `other`, without loss.
+    /// Adds all times of `other`, without loss.
     pub fn merge(&mut self, other: &Self) {
         self.0.add(&other.0).expect("all histograms share their bounds");
     }
 
-    /// Forgets everything, keeps the memory.
+    /// Removes all times and keeps the memory.
     pub fn clear(&mut self) {
         self.0.reset();
     }
 
-    /// How many times are counted.
+    /// How many times it holds.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.0.len()
     }
 
-    /// Whether nothing is counted.
+    /// Whether it holds none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The time in nanoseconds that a share `q` (0 to 1) of all times do not exceed; 0 when empty.
-    /// The highest time that counts the same, so at most 0.1 % above the true one.
+    /// The quantile `q` (0 to 1) in nanoseconds; 0 when empty. It is the highest time of its
+    /// bucket, so at most 0.1 % above the exact one.
     #[must_use]
     pub fn quantile(&self, q: f64) -> u64 {
         self.0.value_at_quantile(q)
     }
 
-    /// The share of times that do not exceed `ns`, between 0 and 1; 0 when empty.
+    /// The share of times of at most `ns`, 0 to 1; 0 when empty.
     #[must_use]
     pub fn share_within(&self, ns: u64) -> f64 {
         if self.is_empty() { 0.0 } else { self.0.quantile_below(ns) }
     }
 
-    /// The distribution as a curve, ever finer towards the tail: `steps` points in each half of the
-    /// way that is left to 100 % (HdrHistogram's percentile ticks; it prints 5). Ends at the
-    /// longest.
-    pub fn curve(&self, steps: u32) -> impl Iterator<Item = Point> + '_ {
-        let mut count = 0;
-        self.0.iter_quantiles(steps.max(1)).map(move |step| {
-            count += step.count_since_last_iteration();
-            let quantile = step.quantile_iterated_to();
-            Point { ns: step.value_iterated_to(), quantile, count }
-        })
-    }
-
-    /// Every time that was counted with how often, from the shortest up: the finest form that there
-    /// is, for plots of density.
+    /// Every bucket that is not empty, as (highest time in nanoseconds, count), from the shortest
+    /// up.
     pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value()))
     }
 
-    /// HdrHistogram's percentile distribution (`.hgrm`), which its plotter and those of wrk2 and
-    /// others read. Times are divided by `unit_ns` (1,000,000 for milliseconds).
-    #[must_use]
-    pub fn to_hgrm(&self, unit_ns: f64) -> String {
-        let mut text = format!(
-            "{:>12} {:>14} {:>10} {:>14}\n\n",
-            "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
-        );
-        let mut line = |point: Point| {
-            let left = 1.0 - point.quantile;
-            let odds = if left > 0.0 { format!("{:>14.2}", 1.0 / left) } else { String::new() };
-            let value = point.ns as f64 / unit_ns;
-            let row = format!("{value:>12.3} {:>14.12} {:>10} {odds}", point.quantile, point.count);
-            text.push_str(row.trim_end());
-            text.push('\n');
-        };
-        self.curve(5).for_each(&mut line);
-        let (mean, stdev) = (self.mean() / unit_ns, self.stdev() / unit_ns);
-        let (max, total) = (self.max() as f64 / unit_ns, self.len());
-        text.push_str(&format!("#[Mean    = {mean:>12.3}, StdDeviation   = {stdev:>12.3}]\n"));
-        text.push_str(&format!("#[Max     = {max:>12.3}, Total count    = {total:>12}]\n"));
-        let (buckets, sub_buckets) = (self.0.buckets(), SUB_BUCKETS);
-        text.push_str(&format!("#[Buckets = {buckets:>12}, SubBuckets     = {sub_buckets:>12}]\n"));
-        text
-    }
-
-    /// Mean in nanoseconds.
+    /// The mean in nanoseconds.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.0.mean()
     }
 
-    /// Standard deviation in nanoseconds.
+    /// The standard deviation in nanoseconds.
     #[must_use]
     pub fn stdev(&self) -> f64 {
         self.0.stdev()
     }
 
-    /// The longest, in nanoseconds.
+    /// The longest time, in nanoseconds; 0 when empty.
     #[must_use]
     pub fn max(&self) -> u64 {
         self.0.max()
     }
 
-    /// The shortest, in nanoseconds.
+    /// The shortest time, in nanoseconds; 0 when empty.
     #[must_use]
     pub fn min(&self) -> u64 {
         self.0.min()
     }
 
-    /// HdrHistogram's own V2 form, deflated: what other tools read, and the form that is stored.
+    /// HdrHistogram's compressed V2 encoding, which other tools read.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        V2DeflateSerializer::new().serialize(&self.0, &mut bytes).expect("a Vec takes every byte");
+        V2DeflateSerializer::new()
+            .serialize(&self.0, &mut bytes)
+            .expect("writing to a Vec cannot fail");
         bytes
     }
 
     /// Reads what [`Histogram::to_bytes`] wrote.
     ///
     /// # Errors
-    /// Says what is wrong with the bytes.
+    /// If the bytes are not such an encoding, or of times beyond this histogram's range.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadHistogram> {
         let read: Hdr<u64> = Deserializer::new()
             .deserialize(&mut &bytes[..])
@@ -162,51 +126,7 @@ impl Histogram {
     }
 }
 
-/// HdrHistogram's compressed interval log (`.hlog`), which its log processor, its analyzer and
-/// their like read: histograms of one interval that began at `opened`, a line each, the first
-/// without a tag and the others with theirs. Values are nanoseconds; the maximum that stands beside
-/// each histogram, for people, is in milliseconds.
-#[must_use]
-pub fn interval_log(
-    opened: SystemTime,
-    length: Duration,
-    first: &Histogram,
-    tagged: &[(&str, &Histogram)],
-) -> String {
-    let (mut bytes, mut serializer) = (Vec::new(), V2DeflateSerializer::new());
-    let mut builder = IntervalLogWriterBuilder::new();
-    builder
-        .add_comment("[Histogram log format version 1.3]")
-        .with_start_time(opened)
-        .with_base_time(opened)
-        .with_max_value_divisor(1e6);
-    let taken = "a Vec takes every byte";
-    let mut log = builder.begin_log_with(&mut bytes, &mut serializer).expect(taken);
-    log.write_histogram(&first.0, Duration::ZERO, length, None).expect(taken);
-    for (tag, histogram) in tagged {
-        // A tag that could not be told from what follows it is left out.
-        let tag = Tag::new(tag);
-        log.write_histogram(&histogram.0, Duration::ZERO, length, tag).expect(taken);
-    }
-    String::from_utf8(bytes).expect("the format is text")
-}
-
-/// Counts in a bucket at three significant digits: the power of two that tells 2 × 10³ values
-/// apart.
-const SUB_BUCKETS: u32 = 2048;
-
-/// A point of the distribution's curve.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Point {
-    /// Nanoseconds.
-    pub ns: u64,
-    /// The share of all times that do not exceed `ns`, as far as the curve has come: 0 to 1.
-    pub quantile: f64,
-    /// How many times those are.
-    pub count: u64,
-}
-
-/// Bytes that are no histogram, or none of ours.
+/// Bytes that are not a stored histogram.
 #[derive(Debug, thiserror::Error)]
 #[error("not a stored histogram: {0}")]
 pub struct BadHistogram(String);
@@ -235,49 +155,15 @@ mod tests {
     }
 
     #[test]
-    fn the_curve_ends_at_the_longest_with_every_time_counted() {
-        let histogram = of((1..=1000).map(|i| i * 1000));
-        let curve: Vec<Point> = histogram.curve(5).collect();
-        assert!(curve.windows(2).all(|w| w[0].ns <= w[1].ns && w[0].quantile <= w[1].quantile));
-        let last = curve.last().unwrap();
-        assert_eq!((last.quantile, last.count), (1.0, 1000));
-        assert!(last.ns >= 1_000_000 && last.ns <= 1_001_000);
-    }
-
-    #[test]
-    fn hgrm_is_what_plotters_read() {
-        let text = of([1_000_000, 2_000_000, 3_000_000, 4_000_000]).to_hgrm(1e6);
-        let expected = "       Value     Percentile TotalCount 1/(1-Percentile)
-
-       1.000 0.000000000000          1           1.00
-       1.000 0.100000000000          1           1.11
-       1.000 0.200000000000          1           1.25
-       2.001 0.300000000000          2           1.43
-       2.001 0.400000000000          2           1.67
-       2.001 0.500000000000          2           2.00
-       3.000 0.550000000000          3           2.22
-       3.000 0.600000000000          3           2.50
-       3.000 0.650000000000          3           2.86
-       3.000 0.700000000000          3           3.33
-       4.002 0.750000000000          4           4.00
-       4.002 1.000000000000          4
-#[Mean    =        2.500, StdDeviation   =        1.118]
-#[Max     =        4.002, Total count    =            4]
-#[Buckets =           32, SubBuckets     =         2048]
-";
-        assert_eq!(text, expected);
-    }
-
-    #[test]
-    fn what_is_longer_than_an_hour_counts_as_an_hour() {
+    fn a_time_longer_than_an_hour_counts_as_an_hour() {
         let histogram = of([u64::MAX, 0]);
         assert_eq!(histogram.len(), 2);
-        assert!(histogram.max() >= HIGHEST_NS);
-        assert!(histogram.max() <= HIGHEST_NS + HIGHEST_NS / 1000);
+        assert!(histogram.max() >= MAX_NS);
+        assert!(histogram.max() <= MAX_NS + MAX_NS / 1000);
     }
 
     #[test]
-    fn a_histogram_knows_how_many_and_between_which_two() {
+    fn a_histogram_has_a_count_and_both_extremes() {
         let mut histogram = of([3_000, 1_000, 2_000, 1_000]);
         assert_eq!((histogram.len(), histogram.is_empty()), (4, false));
         assert_eq!((histogram.min(), histogram.max()), (1_000, 3_000 / 2 * 2 + 1));
@@ -298,14 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_without_steps_has_one() {
-        let histogram = of((1..=100).map(|i| i * 1_000));
-        assert_eq!(histogram.curve(0).collect::<Vec<_>>(), histogram.curve(1).collect::<Vec<_>>());
-        assert_eq!(Histogram::new().curve(5).count(), 0);
-    }
-
-    #[test]
-    fn a_histogram_is_read_from_the_bytes_of_a_document() {
+    fn a_histogram_is_read_from_a_sequence_of_numbers() {
         use serde::de::value::{Error, SeqDeserializer};
         let read = |bytes: Vec<u8>| {
             Histogram::deserialize(SeqDeserializer::<_, Error>::new(bytes.into_iter()))
@@ -316,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_another_kind_are_an_error_that_says_so() {
+    fn other_bytes_are_an_error_with_its_cause() {
         let error = Histogram::from_bytes(b"not one").unwrap_err();
         assert!(error.to_string().starts_with("not a stored histogram: "), "{error}");
     }

@@ -1,25 +1,63 @@
-//! Numbers that know nothing of the world.
+//! The statistics of hotlap: numbers in, numbers out.
 //!
-//! What is measured elsewhere comes in as plain figures; what it means goes out: histograms,
-//! estimates with intervals, comparisons with verdicts, and the test for a steady state. There is
-//! no I/O in here, no clock, no thread and no unsafe code; randomness is passed in by its seed, so
-//! that the same figures always lead to the same words.
+//! There is no I/O here, no clock, no thread, no randomness and no unsafe code: the same figures
+//! always give the same answer. In the order in which a run meets them:
+//!
+//! 1. **Times.** The load generator records the time of each response in a [`Histogram`], and the
+//!    age of each request without one in [`Censored`]. Both together give a [`Survival`] curve,
+//!    from which each [`Percentile`] is read; it may be a lower bound. [`samples_suffice`] says
+//!    whether there are enough samples for it.
+//! 2. **Warm-up.** A [`SteadyDetector`] takes the speed of one window after another. It says when
+//!    the server has reached its [`SteadyState`], and which [`Class`] its warm-up belongs to.
+//! 3. **One server.** The figure of one round is a [`Reading`]. [`level`] turns the readings of all
+//!    restarts into an [`Estimate`] with a confidence interval.
+//! 4. **Two servers.** [`pairs`] pairs their readings by round, and [`effect`] turns the pairs into
+//!    an [`Effect`]: a ratio with its interval and p-value. [`unpaired`] compares two stored runs.
+//! 5. **When to stop.** After each round, a [`StoppingRule`] turns the [`RunProgress`] into a
+//!    [`Decision`]: another round, another restart, or the end.
+//! 6. **Verdicts.** [`verdicts`] compares each effect with a [`Criterion`], which contains the
+//!    [`NoiseFloor`] from the A/A control, and returns a [`Verdict`]. [`ranks`] orders the servers
+//!    by their verdicts.
+//! 7. **History.** [`change_points`] finds where a figure of stored runs moved to another level.
+//!
+//! # Modules
+//!
+//! Each module imports only from those below it:
+//!
+//! ```text
+//! verdict    stop                                            survival
+//!    └───┬────┘                                                  │
+//!     compare         steady      change_points              censored
+//!        │               │              │                       │
+//!   estimate, student, robust ──────────┘                   histogram    sample_size
+//! ```
 #![forbid(unsafe_code)]
 
-pub mod changes;
-pub mod compare;
-pub mod estimate;
-pub mod histogram;
-pub mod percentile;
-mod restarts;
-pub mod steady;
-pub mod stop;
+mod censored;
+mod change_points;
+mod compare;
+mod estimate;
+mod histogram;
+mod robust;
+mod sample_size;
+mod steady;
+mod stop;
 pub mod student;
-pub mod verdict;
+mod survival;
+mod verdict;
 
-pub use changes::changes;
-pub use compare::{Effect, Pair};
-pub use estimate::{Estimate, Reading};
-pub use histogram::Histogram;
-pub use percentile::{Ages, Censored, Percentile, Survival};
-pub use verdict::{Bar, Better, Comparison, Floor, Verdict, Why};
+pub use censored::{Ages, Censored};
+pub use change_points::change_points;
+pub use compare::{Effect, Pair, Reading, Spread, effect, level, pairs, pooled, unpaired};
+pub use estimate::Estimate;
+pub use histogram::export::interval_log;
+pub use histogram::{BadHistogram, Histogram};
+pub use robust::{mad, median};
+pub use sample_size::{Concurrency, samples_suffice};
+pub use steady::{Class, DetectorSettings, PreviousWarmup, SteadyDetector, SteadyState};
+pub use stop::{Costs, Decision, Goal, RunProgress, StopReason, StoppingRule};
+pub use survival::{Percentile, Survival};
+pub use verdict::{
+    Better, Criterion, Inconclusive, MAX_CONTROL_DIFFERENCE, MIN_RESTARTS, NoiseFloor, Verdict,
+    holm, ranks, verdicts,
+};

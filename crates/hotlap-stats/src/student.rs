@@ -1,10 +1,12 @@
-//! Student's t: how far a mean of few values may stray.
+//! Student's t distribution: p-values and quantiles at any degrees of freedom.
 //!
-//! Its own room because a table of quantiles would stop at some degree of freedom and some level,
-//! and a statistics library would bring thirty packages for one function.
+//! Written here because a table of quantiles ends at some degrees of freedom and some level, and a
+//! statistics library would bring thirty packages for two functions. The tests compare both with
+//! SciPy. Formulas are those of the NIST Digital Library of Mathematical Functions (DLMF) and of
+//! Abramowitz and Stegun, "Handbook of Mathematical Functions", 1964.
 
-/// ln Γ(x) for x > 0: Stirling's series after shifting x above 10 (DLMF 5.11.1, 5.5.1); absolute
-/// error below 1e-12, the size of the next term at 10, 1 / (1188 x⁹).
+/// ln Γ(x) for x > 0, by Stirling's series after shifting x to 10 or above (DLMF 5.11.1, 5.5.1).
+/// The absolute error is below 1e-12, the size of the next term at 10, 1 / (1188 x⁹).
 fn ln_gamma(mut x: f64) -> f64 {
     let mut shift = 0.0;
     while x < 10.0 {
@@ -21,7 +23,7 @@ fn nonzero(v: f64) -> f64 {
     if v.abs() < 1e-300 { 1e-300 } else { v }
 }
 
-/// Whether another factor so near to 1 no longer changes a product.
+/// Whether a factor is so near to 1 that the product no longer changes.
 fn has_converged(factor: f64) -> bool {
     (factor - 1.0).abs() < 4.0 * f64::EPSILON
 }
@@ -32,8 +34,9 @@ fn converges_slowly(x: f64, a: f64, b: f64) -> bool {
     x > (a + 1.0) / (a + b + 2.0)
 }
 
-/// The regularised incomplete beta function I_x(a, b), by the continued fraction DLMF 8.17.22 in
-/// Lentz's evaluation; a, b > 0.
+/// The regularised incomplete beta function I_x(a, b) for a, b > 0, by the continued fraction DLMF
+/// 8.17.22, evaluated by Lentz's method ("Generating Bessel functions in Mie scattering
+/// calculations using continued fractions", Applied Optics 15, 1976).
 fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -41,7 +44,7 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x >= 1.0 {
         return 1.0;
     }
-    // Then the mirrored one converges fast (DLMF 8.17.4).
+    // Then the mirrored fraction converges fast (DLMF 8.17.4).
     if converges_slowly(x, a, b) {
         return 1.0 - incomplete_beta(1.0 - x, b, a);
     }
@@ -66,8 +69,8 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     front * fraction / a
 }
 
-/// The probability that |T| exceeds `t` at `df` degrees of freedom (> 0, whole or not): the
-/// two-sided p-value of `t` (DLMF 8.17, Abramowitz & Stegun 26.7.1).
+/// The two-sided p-value of `t`: the probability that |T| exceeds |`t`| at `df` degrees of freedom,
+/// which need not be whole (Abramowitz and Stegun 26.7.1). 1 if `df` is not positive, or for NaN.
 #[must_use]
 pub fn two_sided_p(t: f64, df: f64) -> f64 {
     if t.is_nan() || df.is_nan() || df <= 0.0 {
@@ -79,15 +82,16 @@ pub fn two_sided_p(t: f64, df: f64) -> f64 {
     incomplete_beta(df / (df + t * t), df / 2.0, 0.5)
 }
 
-/// The t that |T| exceeds with probability `alpha` (0 < alpha < 1): 12.71 at one degree of freedom
-/// and 5 %, 4.30 at two, 2.78 at four, 1.96 at very many. Infinite where `df` is not positive.
+/// The t that |T| exceeds with probability `alpha` (0 < alpha < 1). At 5 % it is 12.71 at one
+/// degree of freedom, 4.30 at two, 2.78 at four, and 1.96 in the limit. Infinite if `df` or `alpha`
+/// is not positive, or for NaN.
 #[must_use]
 pub fn quantile(alpha: f64, df: f64) -> f64 {
     if df.is_nan() || df <= 0.0 || alpha.is_nan() || alpha <= 0.0 {
         return f64::INFINITY;
     }
-    // Newton from the middle outwards: the p-value falls ever more slowly with t, so each step ends
-    // short of the goal and the next one comes closer.
+    // Newton's method from 0 outwards. The p-value falls ever more slowly with t, so each step ends
+    // short of the root, and t only grows.
     let mut t = 0.0;
     for _ in 0..2_000 {
         let step = (two_sided_p(t, df) - alpha) / (2.0 * density(t, df));
@@ -99,12 +103,13 @@ pub fn quantile(alpha: f64, df: f64) -> f64 {
     t
 }
 
-/// Whether a step to `t` no longer changes its first twelve digits.
+/// Whether a step to `t` changes none of its first twelve digits.
 fn is_negligible(step: f64, t: f64) -> bool {
     step <= 1e-13 * t
 }
 
-/// The probability density of t at `df` degrees of freedom (Abramowitz & Stegun 26.7.2).
+/// The probability density of Student's t at `df` degrees of freedom (Abramowitz and Stegun
+/// 26.7.2).
 fn density(t: f64, df: f64) -> f64 {
     let half = df.midpoint(1.0);
     let ln_front = ln_gamma(half) - ln_gamma(df / 2.0) - 0.5 * (df * std::f64::consts::PI).ln();
@@ -124,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn quantile_and_p_are_each_others_inverse() {
+    fn quantile_and_p_value_are_inverse() {
         for df in [1.0, 1.5, 2.0, 4.0, 30.0, 1e4] {
             for alpha in [0.5, 0.05, 0.01, 1e-6] {
                 let back = two_sided_p(quantile(alpha, df), df);
@@ -134,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn without_degrees_of_freedom_nothing_is_known() {
+    fn without_degrees_of_freedom_the_quantile_is_infinite_and_p_is_1() {
         for df in [0.0, -1.0, f64::NAN] {
             assert_eq!(quantile(0.05, df), f64::INFINITY, "{df}");
             assert_eq!(two_sided_p(3.0, df), 1.0, "{df}");
@@ -168,7 +173,7 @@ mod tests {
 
     /// At one and two degrees of freedom: 1 / (π (1 + t²)) and (2 + t²)^(-3/2).
     #[test]
-    fn the_density_of_t_where_it_has_a_short_form() {
+    fn the_density_of_t_in_closed_form() {
         for t in [0.0, 0.5, 3.0, 40.0] {
             let [one, two] =
                 [1.0 / (std::f64::consts::PI * (1.0 + t * t)), f64::powf(2.0 + t * t, -1.5)];
@@ -178,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_incomplete_beta_function_where_it_has_a_short_form() {
+    fn the_incomplete_beta_function_in_closed_form() {
         // I_x(1, b) = 1 - (1 - x)^b and I_x(a, 1) = x^a (DLMF 8.17.5).
         for x in [1e-3, 0.2, 0.5, 0.8, 0.999] {
             for n in [0.5_f64, 1.0, 2.5, 40.0] {
@@ -190,9 +195,9 @@ mod tests {
         assert_eq!((incomplete_beta(0.0, 2.0, 3.0), incomplete_beta(1.0, 2.0, 3.0)), (0.0, 1.0));
     }
 
-    /// How often a loop runs shows in no result, only in the time that it takes.
+    /// The number of iterations shows in no result, only in the time that they take.
     #[test]
-    fn loops_end_when_nothing_changes_any_more() {
+    fn iterations_end_when_nothing_changes_any_more() {
         let [three, four] = [3.0, 4.0].map(|n| n * f64::EPSILON);
         assert!(has_converged(1.0 + three) && has_converged(1.0 - three));
         assert!(!has_converged(1.0 + four) && !has_converged(1.0 - four));

@@ -1,11 +1,10 @@
-//! What a histogram promises, for whatever is counted.
+//! Properties of histograms of any times.
 
 use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
-use hotlap_stats::Histogram;
-use hotlap_stats::histogram::interval_log;
+use hotlap_stats::{Histogram, interval_log};
 use proptest::prelude::*;
 
 fn of(times: &[u64]) -> Histogram {
@@ -25,7 +24,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
     #[test]
-    fn merging_is_counting_all(a in times(), b in times()) {
+    fn merging_is_recording_all_times(a in times(), b in times()) {
         let mut merged = of(&a);
         merged.merge(&of(&b));
         let all: Vec<u64> = a.iter().chain(&b).copied().collect();
@@ -37,8 +36,7 @@ proptest! {
         let ours = of(&times).quantile(q) as f64;
         times.sort_unstable();
         let rank = ((q * times.len() as f64).ceil() as usize).clamp(1, times.len());
-        // The library takes the product of q and the count as whole when it is so near to it that
-        // a rounding may have made the difference.
+        // The library rounds the product of q and the count where it is nearly whole.
         let near = (q * times.len() as f64 - (q * times.len() as f64).round()).abs() < 1e-9;
         let true_ns = times[rank - 1] as f64;
         prop_assume!(!near);
@@ -46,13 +44,13 @@ proptest! {
     }
 
     #[test]
-    fn bytes_lead_back_to_the_same(times in times()) {
+    fn a_histogram_survives_encoding(times in times()) {
         let histogram = of(&times);
         prop_assert_eq!(Histogram::from_bytes(&histogram.to_bytes()).unwrap(), histogram);
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn no_bytes_cause_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Histogram::from_bytes(&bytes);
     }
 
@@ -68,7 +66,7 @@ proptest! {
     }
 }
 
-/// Every part of a log, read back by the library's own reader: tag, start, length, histogram.
+/// Every interval of a log, as read by the library: tag, start, length, histogram.
 fn read_log(text: &str) -> Vec<(Option<String>, Duration, Duration, Histogram)> {
     let entries = IntervalLogIterator::new(text.as_bytes()).map(|entry| entry.expect("sound"));
     let intervals = entries.filter_map(|entry| match entry {
@@ -89,7 +87,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_an_interval_log_holds_is_read_back_equal(a in times(), b in times()) {
+    fn an_interval_log_is_read_back_equal(a in times(), b in times()) {
         let opened = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_500);
         let length = Duration::from_millis(2_500);
         let (a, b) = (of(&a), of(&b));

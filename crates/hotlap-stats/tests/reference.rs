@@ -1,10 +1,7 @@
-//! Against values that other tools computed: SciPy 1.17.1 with NumPy 2.4.6, by the expression that
-//! stands above each.
+//! Comparison with other tools: each value was computed by the expression above it, in SciPy 1.17.1
+//! with NumPy 2.4.6 unless it says otherwise.
 
-use hotlap_stats::estimate::mad;
-use hotlap_stats::percentile::is_known;
-use hotlap_stats::verdict::holm;
-use hotlap_stats::{Pair, Reading, compare, student};
+use hotlap_stats::{Pair, Reading, effect, holm, mad, samples_suffice, student, unpaired};
 
 fn close(ours: f64, theirs: f64) {
     assert!((ours / theirs - 1.0).abs() < 1e-10, "ours {ours:e}, theirs {theirs:e}");
@@ -43,13 +40,13 @@ fn the_quantile_of_t() {
 }
 
 #[test]
-fn the_interval_of_one_round_a_restart_is_students() {
+fn the_interval_of_one_round_per_restart_is_students() {
     // r = scipy.stats.ttest_1samp(x, 0); ci = r.confidence_interval(.95)
     // x.mean(), ci.low, ci.high (each as its exponential), r.pvalue
     let x = [0.012, 0.019, 0.008, 0.022, 0.015];
     let pairs: Vec<Pair> =
         (0..).zip(x).map(|(restart, log_ratio)| Pair { restart, round: 0, log_ratio }).collect();
-    let effect = compare::effect(&pairs, 0.95).unwrap();
+    let effect = effect(&pairs, 0.95).unwrap();
     close(effect.ratio.value, 1.015316107532257);
     close(effect.ratio.low, 1.008354949575685);
     close(effect.ratio.high, 1.02232532170169);
@@ -63,12 +60,12 @@ fn the_median_absolute_deviation() {
 }
 
 #[test]
-fn how_many_times_a_percentile_needs() {
+fn how_many_samples_a_percentile_needs() {
     // numpy.log(.025) / numpy.log(q): 5.32, 35.01, 71.92, 367.04, 3687.03, 36886.95, 368886.1
     let quantiles = [0.5, 0.9, 0.95, 0.99, 0.999, 0.9999, 0.99999];
     let needed = [6, 36, 72, 368, 3688, 36_887, 368_887];
     for (q, needed) in quantiles.into_iter().zip(needed) {
-        assert!(!is_known(needed - 1, q, 1) && is_known(needed, q, 1), "{q}");
+        assert!(!samples_suffice(needed - 1, q, 1) && samples_suffice(needed, q, 1), "{q}");
     }
 }
 
@@ -83,14 +80,14 @@ fn holms_correction() {
 }
 
 #[test]
-fn two_levels_measured_apart_have_welchs_interval() {
+fn two_levels_of_separate_runs_have_welchs_interval() {
     // r = scipy.stats.ttest_ind(log(a), log(b), equal_var=False); ci = r.confidence_interval(.95)
     // exp(log(a).mean() - log(b).mean()), exp(ci.low), exp(ci.high), r.pvalue
     let readings = |values: &[f64]| -> Vec<Reading> {
         (0..).zip(values).map(|(restart, &value)| Reading { restart, round: 0, value }).collect()
     };
     let (a, b) = (readings(&[16.9, 17.1, 16.8, 17.3, 17.0]), readings(&[18.2, 18.9, 18.4]));
-    let effect = compare::unpaired(&a, &b, 0.95).unwrap();
+    let effect = unpaired(&a, &b, 0.95).unwrap();
     close(effect.ratio.value, 0.9200690444500766);
     close(effect.ratio.low, 0.8835881661178476);
     close(effect.ratio.high, 0.9580561159783261);

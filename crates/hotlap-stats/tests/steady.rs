@@ -1,15 +1,16 @@
-//! The steady-state test on curves as servers and machines make them.
+//! The steady-state detector on simulated warm-ups on noisy machines.
 
-use hotlap_stats::steady::{Class, State, Test, Warmup};
+use hotlap_stats::{Class, DetectorSettings, SteadyDetector, SteadyState};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// A machine whose windows vary by `noise` (standard deviation), and of which a share is hit hard.
+/// A machine whose windows vary by `noise` (standard deviation), with bursts of load that slow a
+/// share of them down.
 struct Machine {
     random: Pcg64Mcg,
     noise: f64,
     bursts: f64,
-    /// Windows that the present burst still lasts.
+    /// Remaining windows of the present burst.
     left: u32,
 }
 
@@ -18,7 +19,7 @@ impl Machine {
         Self { random: Pcg64Mcg::seed_from_u64(seed), noise, bursts, left: 0 }
     }
 
-    /// What a window shows of a server's true speed.
+    /// The speed that a window shows of a server's true speed.
     fn window(&mut self, speed: f64) -> f64 {
         let normal = (0..12).map(|_| self.random.random::<f64>()).sum::<f64>() - 6.0;
         if self.left == 0 && self.random.random::<f64>() < self.bursts / 2.0 {
@@ -30,19 +31,19 @@ impl Machine {
     }
 }
 
-/// When the test says steady, and how.
+/// After how many windows the detector decides, and what.
 fn settle(machine: &mut Machine, curve: impl Fn(usize) -> f64) -> (usize, Class) {
-    let mut warmup = Warmup::new(Test::default());
+    let mut detector = SteadyDetector::new(DetectorSettings::default());
     for i in 0.. {
-        if let State::Settled { class, .. } = warmup.push(machine.window(curve(i))) {
+        if let SteadyState::Settled { class, .. } = detector.push(machine.window(curve(i))) {
             return (i + 1, class);
         }
     }
-    unreachable!("the limit ends it")
+    unreachable!("a decision at the limit")
 }
 
 #[test]
-fn flat_servers_settle_soon_even_on_a_noisy_machine() {
+fn flat_servers_settle_soon_also_on_a_noisy_machine() {
     // (noise, bursts, windows within which 9 of 10 settle)
     for (noise, bursts, within) in
         [(0.01, 0.0, 15), (0.03, 0.0, 30), (0.03, 0.1, 40), (0.12, 0.1, 90)]
@@ -60,9 +61,9 @@ fn flat_servers_settle_soon_even_on_a_noisy_machine() {
 }
 
 #[test]
-fn a_server_that_still_climbs_is_not_called_steady() {
-    // A compiling server: a third of its speed at first, the rest closed by 1/e every second or
-    // two.
+fn a_server_that_still_climbs_is_not_steady() {
+    // A server that compiles itself: a third of its speed at first; the difference falls by a
+    // factor of e every second or two.
     for (noise, bursts) in [(0.01, 0.0), (0.03, 0.0), (0.03, 0.05)] {
         for constant in [10.0, 20.0] {
             let curve = |i: usize| 1000.0 * (1.0 - 0.67 * (-(i as f64) / constant).exp());

@@ -34,13 +34,10 @@ use hotlap_bench::lap::{Kind, Lap};
 use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::Role;
 use hotlap_bench::runner::Runner;
-use hotlap_ceiling::Known;
 use hotlap_servers::cpus;
 use hotlap_servers::machine::Host;
-use hotlap_stats::compare::{effect, pairs};
-use hotlap_stats::estimate::{Reading, median};
-use hotlap_stats::verdict::verdicts;
-use hotlap_stats::{Bar, Verdict};
+use hotlap_stats::{Criterion, Reading, Verdict, effect, median, pairs, verdicts};
+use hotlap_testbed::Calibrated;
 use serde::{Deserialize, Serialize};
 
 /// What is asked.
@@ -172,12 +169,12 @@ impl Options {
     }
 
     /// A server that works for so many iterations more than the reference on each request.
-    fn server(&self, iterations: u64) -> Known {
+    fn server(&self, iterations: u64) -> Calibrated {
         const STEPS: u64 = 1_000;
         if self.data {
-            Known::Walking { steps: STEPS + iterations }
+            Calibrated::Walking { steps: STEPS + iterations }
         } else {
-            Known::Working { rounds: iterations }
+            Calibrated::Working { rounds: iterations }
         }
     }
 
@@ -342,7 +339,7 @@ fn experiment(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Fo
     let spread = found(2, Measure::Cost).map(|(effect, _)| effect);
     let ((twin_cost, cost), (twin_rate, rate)) = (ln(2, Measure::Cost), ln(2, Measure::Rate));
     let (costlier_cost, called) = ln(3, Measure::Cost);
-    let bar = analysis.bar_against(0, Measure::Cost);
+    let criterion = analysis.criterion_against(0, Measure::Cost);
     let costs = |server: usize| analysis.side(server, Measure::Cost);
     let readings = |measure| {
         let told = |r: &Reading| (r.restart, r.round, r.value);
@@ -361,9 +358,9 @@ fn experiment(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Fo
         alarm_rate: rate.differs(),
         costlier_cost,
         is_called: called == Verdict::Worse,
-        smallest: smallest(&costs(2), &costs(0), &bar),
-        sd_restart: spread.map_or(f64::NAN, |e| e.sd_restart),
-        sd_round: spread.map_or(f64::NAN, |e| e.sd_round),
+        smallest: smallest(&costs(2), &costs(0), &criterion),
+        sd_restart: spread.map_or(f64::NAN, |e| e.spread.sd_restart),
+        sd_round: spread.map_or(f64::NAN, |e| e.spread.sd_round),
         best_rate: (1..=options.best_runs).contains(&run).then(|| best_of_three(arena, options)),
         measured: windows as f64 / 1e6 / kept.took_ms.max(1) as f64,
         restarts: noise.map_or(0, |n| n.restarts),
@@ -375,12 +372,12 @@ fn experiment(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Fo
 
 /// The least difference that would have got a verdict: the twin's readings are raised in steps
 /// of a tenth of a per cent until they do.
-fn smallest(twin: &[Reading], reference: &[Reading], bar: &Bar) -> Option<f64> {
+fn smallest(twin: &[Reading], reference: &[Reading], criterion: &Criterion) -> Option<f64> {
     let called = |by: f64| {
         let raised = |r: &Reading| Reading { value: r.value * (1.0 + by), ..*r };
         let raised: Vec<Reading> = twin.iter().map(raised).collect();
-        let found = effect(&pairs(&raised, reference), 1.0 - bar.alpha);
-        found.is_some_and(|effect| verdicts(&[(*bar, effect.into())])[0] == Verdict::Worse)
+        let found = effect(&pairs(&raised, reference), 1.0 - criterion.alpha);
+        found.is_some_and(|effect| verdicts(&[(*criterion, effect)])[0] == Verdict::Worse)
     };
     (1..=500).map(|step| f64::from(step) / 1e3).find(|by| called(*by))
 }

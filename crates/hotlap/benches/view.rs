@@ -36,9 +36,8 @@ mod unix {
     use hotlap::recorder::Recorder;
     use hotlap_bench::local::LocalRunner;
     use hotlap_bench::participant::Role;
-    use hotlap_ceiling::Known;
-    use hotlap_stats::Reading;
-    use hotlap_stats::compare::{effect, pairs};
+    use hotlap_stats::{Reading, effect, pairs};
+    use hotlap_testbed::Calibrated;
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -114,7 +113,7 @@ mod unix {
             None => println!("{what}: two pairs at least are needed for an interval"),
             Some(effect) => {
                 let ratio = effect.ratio;
-                let same = if ratio.holds(1.0) { "no difference" } else { "a difference" };
+                let same = if ratio.contains(1.0) { "no difference" } else { "a difference" };
                 println!(
                     "{what} with the view over without: {:.4} [{:.4}, {:.4}]: {same}",
                     ratio.value, ratio.low, ratio.high
@@ -125,7 +124,7 @@ mod unix {
 
     /// One race as `hotlap run` holds it, watched or not.
     fn experiment(arena: &Arena, options: &Options, seed: u64, is_on: bool) -> (f64, f64) {
-        let known = Known::Working { rounds: 0 };
+        let known = Calibrated::Working { rounds: 0 };
         let participants = vec![arena.participant("reference", known, Role::Reference)];
         let (lap, budget) =
             (Duration::from_millis(options.lap_ms), Duration::from_secs(options.seconds));

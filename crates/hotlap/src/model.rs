@@ -19,7 +19,7 @@ pub use hotlap_bench::runner::Probed;
 pub use hotlap_bench::stress::Subject;
 pub use hotlap_bench::suite::{Absent, Question};
 pub use hotlap_servers::failure::ServerFailure;
-pub use hotlap_stats::steady::Class;
+pub use hotlap_stats::Class;
 
 /// One `hotlap run`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

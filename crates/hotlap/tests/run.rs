@@ -10,6 +10,7 @@ use hotlap::render::{Format, render, terminal};
 use hotlap::report::{BrokenRule, Report};
 use hotlap_bench::participant::Role;
 use hotlap_bench::scripted::Script;
+use hotlap_stats::NoiseFloor;
 use scene::{Scene, hold, scene, script, three};
 use serde_json::Value;
 
@@ -191,10 +192,10 @@ fn the_reference_and_its_double_are_one_side() {
         assert!((both.value - (own.value * double.value).sqrt()).abs() < 1e-6);
     }
     assert_eq!(&*analysis.side(1, Measure::Cost), of(1));
-    let floor = |other| analysis.bar_against(other, Measure::Cost).floor.log_units().unwrap();
-    let control = analysis.noise[Measure::Cost].unwrap().reach();
-    assert!((floor(0) / control - 0.75_f64.sqrt()).abs() < 1e-12);
-    assert!((floor(1) / control - 1.0).abs() < 1e-12);
+    let floor = |other| analysis.criterion_against(other, Measure::Cost).floor;
+    let control = NoiseFloor::of(analysis.noise[Measure::Cost].as_ref());
+    assert!(matches!(control, NoiseFloor::Known(_)), "{control:?}");
+    assert_eq!((floor(0), floor(1)), (control.against_pooled(), control));
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn functions_over_70_lines_are_rare() {
 }
 
 /// Crates, and how many import circles their files form.
-const CIRCLES: &[(&str, usize)] = &[("hotlap", 3), ("hotlap-ceiling", 0), ("hotlap-load", 0)];
+const CIRCLES: &[(&str, usize)] = &[("hotlap", 3), ("hotlap-testbed", 0), ("hotlap-load", 0)];
 
 #[test]
 fn imports_form_no_circles() {
@@ -187,13 +187,13 @@ fn only_the_command_line_knows_clap() {
 }
 
 #[test]
-fn only_one_file_names_the_histogram_library() {
+fn only_one_module_names_the_histogram_library() {
     let breaches = lines_with(&files("crates", &[".rs"]), |name, line| {
-        name != "crates/hotlap-stats/src/histogram.rs"
+        !name.starts_with("crates/hotlap-stats/src/histogram")
             && name.contains("/src/")
             && line.contains("hdrhistogram::")
     });
-    none("hdrhistogram is in histogram.rs alone", breaches);
+    none("hdrhistogram is used by the module histogram alone", breaches);
 }
 
 /// The modules of the tool that have a fixed place, each with the modules that it may import. What

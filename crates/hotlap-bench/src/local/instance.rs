@@ -9,7 +9,7 @@ use hotlap_load::http::Response;
 use hotlap_load::outcome::Totals;
 use hotlap_load::plan::{Request, Target};
 use hotlap_load::{Outcome, Session};
-use hotlap_stats::steady::Precedent;
+use hotlap_stats::PreviousWarmup;
 
 use crate::lap::{Count, Usage, Violation};
 use crate::participant::{Load, Participant};
@@ -78,7 +78,7 @@ pub(super) struct Instance {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WarmupProfile {
     /// How it becomes steady.
-    pub(super) steady: Precedent,
+    pub(super) steady: PreviousWarmup,
     /// Its mean service time.
     pub(super) service: Duration,
 }

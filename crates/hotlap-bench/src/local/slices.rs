@@ -15,8 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use hotlap_stats::estimate::level;
-use hotlap_stats::{Estimate, Reading};
+use hotlap_stats::{Estimate, Reading, level};
 
 use super::instance::Between;
 

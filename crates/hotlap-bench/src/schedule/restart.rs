@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hotlap_stats::steady::Class;
+use hotlap_stats::Class;
 
 use super::Schedule;
 use crate::experiment::{Event, Over, Place, order, shuffled};

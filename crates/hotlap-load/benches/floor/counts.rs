@@ -99,10 +99,10 @@ fn system_calls(all: &[Counted]) {
         .map(|known| {
             let of = |kind: &[&str]| known.calls.as_ref().map(|calls| of_kind(calls, kind));
             let sum = of(&[ALL]);
-            let known: f64 = KINDS.iter().filter_map(|(_, names)| of(names)).sum();
+            let listed: f64 = KINDS.iter().filter_map(|(_, names)| of(names)).sum();
             let mut row = vec![known.name.to_owned()];
             row.extend(KINDS.iter().map(|(_, names)| figure(of(names), 3)));
-            row.extend([figure(sum.map(|sum| (sum - known).abs()), 3), figure(sum, 3)]);
+            row.extend([figure(sum.map(|sum| (sum - listed).abs()), 3), figure(sum, 3)]);
             row
         })
         .collect();

@@ -6,7 +6,7 @@ use super::head::{HEAD_LIMIT, Head, head_end, parse_head};
 
 /// What a [`ResponseReader`] found.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Event<'a> {
+pub enum ResponseEvent<'a> {
     /// All bytes are consumed, and the response is not complete.
     NeedMore,
     /// The head of a response; interim responses are skipped.
@@ -49,28 +49,28 @@ impl ResponseReader {
         &mut self,
         input: &mut &'a [u8],
         is_head: bool,
-    ) -> Result<Event<'a>, ResponseError> {
+    ) -> Result<ResponseEvent<'a>, ResponseError> {
         loop {
             match &mut self.state {
                 State::Body(body) => {
                     return Ok(match body.next(input)? {
-                        Piece::Data(data) => Event::Data(data),
-                        Piece::NeedMore => Event::NeedMore,
+                        Piece::Data(data) => ResponseEvent::Data(data),
+                        Piece::NeedMore => ResponseEvent::NeedMore,
                         Piece::End => {
                             self.state = State::Head;
-                            Event::End
+                            ResponseEvent::End
                         }
                     });
                 }
                 State::Head => {
                     let Some(head) = self.head(input, is_head)? else {
-                        return Ok(Event::NeedMore);
+                        return Ok(ResponseEvent::NeedMore);
                     };
                     if head.is_interim() {
                         continue;
                     }
                     self.state = State::Body(BodyReader::new(head.framing));
-                    return Ok(Event::Head(head));
+                    return Ok(ResponseEvent::Head(head));
                 }
             }
         }
@@ -148,7 +148,7 @@ mod tests {
     /// A reader that has consumed all of `bytes`.
     fn after(bytes: &[u8]) -> ResponseReader {
         let (mut reader, mut rest) = (ResponseReader::default(), bytes);
-        while reader.next(&mut rest, false).unwrap() != Event::NeedMore {}
+        while reader.next(&mut rest, false).unwrap() != ResponseEvent::NeedMore {}
         reader
     }
 
@@ -170,7 +170,7 @@ mod tests {
         reader.skip(2);
         assert_eq!(reader.remaining(), Some(1));
         reader.skip(1);
-        assert_eq!(reader.next(&mut &b""[..], false), Ok(Event::End));
+        assert_eq!(reader.next(&mut &b""[..], false), Ok(ResponseEvent::End));
         // More than there are.
         let mut reader = after(&HELLO[..HELLO.len() - 3]);
         reader.skip(4);
@@ -205,9 +205,9 @@ mod tests {
             let bytes = of(size);
             for cut in [1, size - 2, size - 1] {
                 let mut reader = ResponseReader::default();
-                assert_eq!(reader.next(&mut &bytes[..cut], false), Ok(Event::NeedMore));
+                assert_eq!(reader.next(&mut &bytes[..cut], false), Ok(ResponseEvent::NeedMore));
                 let found = match reader.next(&mut &bytes[cut..], false) {
-                    Ok(Event::Head(head)) => Ok(head.status),
+                    Ok(ResponseEvent::Head(head)) => Ok(head.status),
                     Ok(other) => panic!("{other:?}"),
                     Err(error) => Err(error),
                 };

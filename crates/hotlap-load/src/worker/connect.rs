@@ -61,7 +61,7 @@ impl Worker {
             State::Open => {}
             // It is opened for the next request, not before.
             State::Down if self.closes_connections() => {}
-            State::Down if self.requests.has_left() => return self.connect(number, now),
+            State::Down if self.requests.left > 0 => return self.connect(number, now),
             _ => return,
         }
         self.refill(number, now);

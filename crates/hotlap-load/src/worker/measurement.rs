@@ -82,7 +82,7 @@ impl Measurement {
     pub(super) fn open(&mut self, at: Snapshot, opens_ns: u64) {
         let is_kept = at.plan.reuse == Reuse::KeepAlive;
         if is_kept {
-            self.established = self.established.max(at.slots.open());
+            self.established = self.established.max(at.slots.open);
         }
         if let Some(other) = &mut self.other {
             std::mem::swap(&mut self.tally, other);
@@ -155,8 +155,8 @@ impl Measurement {
             self.tally.in_flight_at_open(request, now, requests.is_open_loop);
         }
         // The worker wakes up some microseconds late; what became due since is due in the window.
-        let queued = requests.queued(opens_ns.min(now));
-        self.tally.queued_at_open(queued.map(|due| now - due));
+        let ages = &mut self.tally.response_time_censored.entered;
+        requests.queued(opens_ns.min(now)).for_each(|due| ages.record(now - due));
     }
 
     /// Records the requests that are unanswered as the window closes.
@@ -170,14 +170,14 @@ impl Measurement {
             oldest_due_ns = oldest_due_ns.min(request.due_ns);
             self.tally.unfinished(request, now, requests.is_open_loop);
         }
-        let queued = requests.queued(now).inspect(|due| oldest_due_ns = oldest_due_ns.min(*due));
-        let ages = queued.map(|due| now - due);
-        // If a connection is free, a request did not wait for the server, but for a worker that
-        // woke up and found the window closed.
-        if slots.listed().any(|slot| slot.can_send(plan)) {
-            self.tally.unsent_at_close(ages);
-        } else {
-            self.tally.queued_at_close(ages);
+        // If a connection is free, a request did not wait for the server, but for a worker that woke
+        // up and found the window closed.
+        let censored = &mut self.tally.response_time_censored;
+        let has_free = slots.listed().any(|slot| slot.can_send(plan));
+        let ages = if has_free { &mut censored.open } else { &mut censored.waiting };
+        for due_ns in requests.queued(now) {
+            oldest_due_ns = oldest_due_ns.min(due_ns);
+            ages.record(now - due_ns);
         }
         self.oldest_ns = now - oldest_due_ns;
     }
@@ -188,13 +188,13 @@ impl Measurement {
         outcome.edge_ages = self.ages;
         outcome.oldest_ns = self.oldest_ns;
         outcome.totals = Totals { responses: self.before.responses, sent: self.before.sent };
-        outcome.in_flight = at.requests.in_flight();
+        outcome.in_flight = at.requests.in_flight;
         let silent_ns = clock::nanos(at.plan.timeout) / 2;
         let stalled = at.slots.iter().filter(|slot| slot.is_stalled(at.now, silent_ns));
         outcome.stalled = stalled.count() as u64;
         outcome.connections.requested = at.slots.len() as u64;
         outcome.connections.established = self.established;
-        outcome.connections.opened = at.slots.attempts();
+        outcome.connections.opened = at.slots.attempts;
         outcome.threads[0].cpu_ns = self.cpu_ns;
         outcome
     }

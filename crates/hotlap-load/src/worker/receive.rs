@@ -128,7 +128,7 @@ impl Worker {
             return self.parse(number, bytes, now);
         };
         slot.failed = 0;
-        self.requests.completed();
+        self.requests.in_flight -= 1;
         let (length, is_open_loop) = (bytes.len() as u64, self.requests.is_open_loop);
         let tally = &mut self.measurement.tally;
         tally.correct(response.request, response.status, length, now, is_open_loop);
@@ -191,7 +191,7 @@ impl Worker {
     /// Counts a complete response.
     fn count(&mut self, number: usize, response: Completed, now: u64) {
         self.slots[number].failed = 0;
-        self.requests.completed();
+        self.requests.in_flight -= 1;
         self.measurement.tally.completed(response, now, self.requests.is_open_loop);
     }
 

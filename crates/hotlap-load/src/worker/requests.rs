@@ -14,11 +14,11 @@ pub(super) struct Requests {
     /// Whether the plan limits the number of requests.
     is_limited: bool,
     /// Requests that may still be sent.
-    left: u64,
+    pub(super) left: u64,
     /// Requests in flight, over all slots.
-    in_flight: u64,
+    pub(super) in_flight: u64,
     /// When a request of the schedule was last sent.
-    last_sent_ns: u64,
+    pub(super) last_sent_ns: u64,
 }
 
 impl Requests {
@@ -40,22 +40,6 @@ impl Requests {
         self.schedule = schedule;
     }
 
-    /// Whether a request may still be sent.
-    #[inline]
-    pub(super) fn has_left(&self) -> bool {
-        self.left > 0
-    }
-
-    /// Sets how many requests may still be sent.
-    pub(super) fn set_left(&mut self, left: u64) {
-        self.left = left;
-    }
-
-    /// Requests in flight, over all slots.
-    pub(super) fn in_flight(&self) -> u64 {
-        self.in_flight
-    }
-
     /// Whether no request is in flight, and none may be sent.
     #[inline]
     pub(super) fn are_done(&self) -> bool {
@@ -65,7 +49,7 @@ impl Requests {
     /// When the next request of the schedule is due, if one may be sent.
     #[inline]
     pub(super) fn next_due_ns(&self) -> Option<u64> {
-        self.schedule.as_ref().filter(|_| self.has_left()).map(Schedule::next_ns)
+        self.schedule.as_ref().filter(|_| self.left > 0).map(Schedule::next_ns)
     }
 
     /// Whether a request of the schedule is due by `now`.
@@ -93,22 +77,10 @@ impl Requests {
         InFlight { request: self.mix.next(), due_ns, sent_ns }
     }
 
-    /// A request of the schedule is sent on a free connection, at this time.
-    #[inline]
-    pub(super) fn sent_at(&mut self, now: u64) {
-        self.last_sent_ns = now;
-    }
-
     /// When a request of the schedule was last sent, if any request is in flight.
     #[inline]
     pub(super) fn awaited_since_ns(&self) -> Option<u64> {
         (self.in_flight > 0).then_some(self.last_sent_ns)
-    }
-
-    /// A response is complete.
-    #[inline]
-    pub(super) fn completed(&mut self) {
-        self.in_flight -= 1;
     }
 
     /// A connection failed with this many requests in flight. Without any, its failure takes the

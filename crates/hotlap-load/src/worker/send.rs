@@ -11,7 +11,7 @@ impl Worker {
     #[inline(always)]
     pub(super) fn refill(&mut self, number: usize, now: u64) {
         let mut begun = 0;
-        while self.slots[number].conn.in_flight() < self.plan.pipeline && self.requests.has_left() {
+        while self.slots[number].conn.in_flight() < self.plan.pipeline && self.requests.left > 0 {
             let Some(due_ns) = self.requests.take_due(now) else {
                 self.slots.list(number);
                 break;
@@ -29,7 +29,7 @@ impl Worker {
     /// Sends the requests that are due, on the slots that have been free for longest.
     pub(super) fn send_due(&mut self) {
         let now = clock::now();
-        while self.requests.has_left()
+        while self.requests.left > 0
             && self.requests.is_due(now)
             && let Some(number) = self.slots.take_listed()
         {
@@ -40,7 +40,7 @@ impl Worker {
             let sent_ns = clock::now();
             // The slot was free when the request was due, so the generator caused the delay.
             self.measurement.tally.lag.record(sent_ns - due_ns);
-            self.requests.sent_at(sent_ns);
+            self.requests.last_sent_ns = sent_ns;
             self.begin(number, due_ns, sent_ns);
             if self.slots[number].state == State::Down {
                 self.connect(number, sent_ns);

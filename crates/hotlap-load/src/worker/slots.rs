@@ -39,13 +39,13 @@ pub(super) struct Slots {
     /// Slots that are connecting, TLS handshake included.
     connecting: usize,
     /// Slots that are open.
-    open: u64,
+    pub(super) open: u64,
     /// Slots that have been open at least once.
-    reached: u64,
+    pub(super) reached: u64,
     /// Slots that have neither been open nor failed yet.
     unsettled: usize,
     /// Attempts to connect.
-    attempts: u64,
+    pub(super) attempts: u64,
 }
 
 impl Index<usize> for Slots {
@@ -94,22 +94,6 @@ impl Slots {
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Slot> {
         self.slots.iter_mut()
-    }
-
-    /// Slots that are open.
-    #[inline]
-    pub(super) fn open(&self) -> u64 {
-        self.open
-    }
-
-    /// Slots that have been open at least once.
-    pub(super) fn reached(&self) -> u64 {
-        self.reached
-    }
-
-    /// Attempts to connect.
-    pub(super) fn attempts(&self) -> u64 {
-        self.attempts
     }
 
     /// Whether all slots have been open, or have failed, at least once.

@@ -48,14 +48,14 @@ impl Worker {
     pub(super) fn report_ready(&mut self) {
         if self.stage == Stage::Connecting && self.slots.are_settled() {
             self.stage = Stage::Ready;
-            self.shared.ready(self.slots.reached());
+            self.shared.ready(self.slots.reached);
         }
     }
 
     /// Starts to send.
     fn start(&mut self, now: u64) {
         self.stage = Stage::Unmeasured;
-        self.measurement.start(self.slots.open());
+        self.measurement.start(self.slots.open);
         let schedule =
             Schedule::new(self.plan.pace, self.number, self.plan.threads, self.times.start_ns);
         self.requests.start(schedule);
@@ -85,7 +85,7 @@ impl Worker {
         }
         let done = std::mem::replace(&mut self.done, commands);
         if done.pauses != commands.pauses {
-            self.requests.set_left(0);
+            self.requests.left = 0;
             self.is_draining = true;
         }
         if done.collects != commands.collects {
@@ -112,8 +112,8 @@ impl Worker {
         }
         // Timeouts before the window opens should count in it.
         self.scan_ns = self.times.opens_ns.saturating_add(self.scan_every_ns);
-        if !self.requests.has_left() {
-            self.requests.set_left(u64::MAX);
+        if self.requests.left == 0 {
+            self.requests.left = u64::MAX;
             self.is_draining = false;
             self.activate_all(now);
         }

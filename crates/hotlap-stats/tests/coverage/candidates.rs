@@ -1,12 +1,11 @@
-//! The estimators that were candidates. The crate holds the last of them; the others are kept so
-//! that the choice can be made again.
+//! The estimators among which the crate's was chosen (the last one). The others are kept so that
+//! the choice can be repeated.
 
-use hotlap_stats::estimate::median;
-use hotlap_stats::{Pair, compare, student};
+use hotlap_stats::{Pair, effect, median, student};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// Centre and half width at 95 %, of rounds by restart.
+/// Location and half width of its 95 % interval, from rounds by restart.
 pub type Candidate = fn(&[Vec<f64>]) -> (f64, f64);
 
 pub const CANDIDATES: [(&str, Candidate); 9] = [
@@ -21,7 +20,7 @@ pub const CANDIDATES: [(&str, Candidate); 9] = [
     ("t over restart biweights (chosen)", chosen),
 ];
 
-/// What the crate does.
+/// The estimator of the crate.
 pub fn chosen(restarts: &[Vec<f64>]) -> (f64, f64) {
     let pairs: Vec<Pair> = restarts
         .iter()
@@ -34,7 +33,7 @@ pub fn chosen(restarts: &[Vec<f64>]) -> (f64, f64) {
             })
         })
         .collect();
-    let ratio = compare::effect(&pairs, 0.95).unwrap().ratio;
+    let ratio = effect(&pairs, 0.95).unwrap().ratio;
     (ratio.value.ln(), (ratio.high / ratio.low).ln() / 2.0)
 }
 
@@ -66,8 +65,9 @@ fn trimmed(x: &[f64], share: f64) -> f64 {
     mean(&x[cut..x.len() - cut])
 }
 
-/// The means of all pairs, a value with itself included; their median is Hodges and Lehmann's
-/// estimate (Ann. Math. Statist. 34, 1963).
+/// The means of all pairs, a value with itself included. Their median is Hodges and Lehmann's
+/// estimate ("Estimates of location based on rank tests", Annals of Mathematical Statistics 34,
+/// 1963).
 fn walsh(x: &[f64]) -> Vec<f64> {
     let mut means = Vec::new();
     for (i, a) in x.iter().enumerate() {
@@ -77,8 +77,8 @@ fn walsh(x: &[f64]) -> Vec<f64> {
     means
 }
 
-/// Hodges and Lehmann's estimate with the interval of the exact signed-rank test: the values whose
-/// signs may be flipped. Without limit where there are too few for 95 %.
+/// Hodges and Lehmann's estimate with the interval of the exact signed-rank test; unbounded if
+/// there are too few values for 95 %.
 fn signed_rank(x: &[f64]) -> (f64, f64) {
     let means = walsh(x);
     let top = means.len();
@@ -102,9 +102,9 @@ fn signed_rank(x: &[f64]) -> (f64, f64) {
     (f64::midpoint(low, high), (high - low) / 2.0)
 }
 
-/// Random effects by the analysis of variance: restarts and rounds are pooled where the restarts
-/// vary no more than their rounds explain, and the degrees of freedom follow (Satterthwaite,
-/// Biometrics 2, 1946).
+/// Random effects by analysis of variance: restarts and rounds are pooled if the restarts vary no
+/// more than their rounds explain, and so are the degrees of freedom (Satterthwaite, "An
+/// approximate distribution of estimates of variance components", Biometrics Bulletin 2, 1946).
 fn satterthwaite(restarts: &[Vec<f64>]) -> (f64, f64) {
     let (h, b) = (restarts.len() as f64, restarts[0].len() as f64);
     let means = units(restarts, mean);
@@ -122,7 +122,8 @@ fn satterthwaite(restarts: &[Vec<f64>]) -> (f64, f64) {
     (mean(&means), student::quantile(0.05, df) * (pooled / (h * b)).sqrt())
 }
 
-/// Restarts drawn again, then rounds of each: the middle 95 % of the medians of restart medians.
+/// Restarts are resampled, then the rounds of each: the middle 95 % of the means of restart
+/// medians.
 fn bootstrap(restarts: &[Vec<f64>]) -> (f64, f64) {
     let mut random = Pcg64Mcg::seed_from_u64(7);
     let mut centres: Vec<f64> = (0..200)

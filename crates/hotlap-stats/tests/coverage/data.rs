@@ -1,23 +1,23 @@
-//! Pairs as a busy machine makes them, with a true ratio of exactly 1.
+//! Simulated runs on a busy machine, with a true ratio of exactly 1.
 
 use hotlap_stats::Pair;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// What the made-up machine does. All in log units; the noise of a lap is 1 %, so that of a round
+/// What the simulated machine does, in log units. The noise of a lap is 1 %, so that of a round
 /// (two laps against two) is 1 % too.
 #[derive(Debug, Clone, Copy)]
 pub struct World {
     pub name: &'static str,
-    /// Variance between starts, as a multiple of the variance between rounds.
+    /// Variance between restarts, as a multiple of the variance between rounds.
     pub restart_variance: f64,
     /// Standard deviation of the slope within a restart (first to last round), and across restarts.
     pub drift: f64,
-    /// Share of laps that something else on the machine hits by 10 to 50 %.
+    /// Share of laps that something else on the machine makes 10 to 50 % longer.
     pub outliers: f64,
 }
 
-/// Of one lap, as a share.
+/// Standard deviation of one lap.
 const LAP_NOISE: f64 = 0.01;
 
 const QUIET: World = World { name: "quiet", restart_variance: 0.0, drift: 0.0, outliers: 0.0 };
@@ -57,13 +57,14 @@ impl Machine {
         self.random.random::<f64>()
     }
 
-    /// A normal value (Box and Muller 1958).
+    /// A standard normal value (Box and Muller, "A note on the generation of random normal
+    /// deviates", Annals of Mathematical Statistics 29, 1958).
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
 
-    /// How much longer a lap takes than it should, as a logarithm.
+    /// How much longer than normal a lap takes, as a logarithm.
     pub fn lap(&mut self) -> f64 {
         let noise = LAP_NOISE * self.normal();
         if self.uniform() >= self.world.outliers {
@@ -72,7 +73,7 @@ impl Machine {
         noise + (1.1 + 0.4 * self.uniform()).ln()
     }
 
-    /// One restart of a run: `number` of `restarts`, with the run's drift across them.
+    /// One restart of a run; `across` is the run's drift up to it.
     pub fn restart(&mut self, number: u32, rounds: u32, across: f64) -> Vec<Pair> {
         let start = LAP_NOISE * self.world.restart_variance.sqrt() * self.normal();
         let slope = self.world.drift * self.normal();
@@ -87,7 +88,7 @@ impl Machine {
             .collect()
     }
 
-    /// One run, restart by restart.
+    /// One run.
     pub fn run(&mut self, restarts: u32, rounds: u32) -> Vec<Pair> {
         let slope = self.world.drift * self.normal();
         (0..restarts)

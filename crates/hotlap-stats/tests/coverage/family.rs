@@ -1,15 +1,13 @@
-//! How often does a table call servers different that are all the same program?
+//! How often does a table with copies of one program give a false verdict?
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use hotlap_stats::compare::{effect, pairs, pooled};
-use hotlap_stats::verdict::verdicts;
-use hotlap_stats::{Bar, Better, Floor, Reading};
+use hotlap_stats::{Better, Criterion, NoiseFloor, Reading, effect, pairs, pooled, verdicts};
 
 use super::data::{Machine, WORLDS, World};
 
-/// The measures of a table's sentences: CPU time per request and requests/s. They are made up
+/// The measures of a table's sentences: CPU time per request and requests/s. They are simulated
 /// independently of each other, which is the worst case.
 const MEASURES: u32 = 2;
 
@@ -20,7 +18,7 @@ const ROUNDS: u32 = 3;
 fn server(machine: &mut Machine, restarts: u32) -> Vec<Reading> {
     let mut readings = Vec::new();
     for restart in 0..restarts {
-        // √½ of what `World` says, since it is the variance of a ratio of two servers.
+        // Half of the variance of `World`, which is that of a ratio of two servers.
         let start = 0.01 * (machine.world.restart_variance / 2.0).sqrt() * machine.normal();
         for round in 0..ROUNDS {
             let value = (start + machine.lap().midpoint(machine.lap())).exp();
@@ -31,25 +29,25 @@ fn server(machine: &mut Machine, restarts: u32) -> Vec<Reading> {
 }
 
 /// Whether a table of this many servers, the reference and its control has a false verdict: with
-/// the noise floor, by the p-values alone.
+/// the noise floor, and by the p-values alone.
 fn is_false(machine: &mut Machine, servers: u32, restarts: u32) -> (bool, bool) {
     let (mut with, mut without) = (false, false);
     for _ in 0..MEASURES {
         let [reference, control] = [(); 2].map(|()| server(machine, restarts));
-        let floor = Floor::of(effect(&pairs(&control, &reference), 0.95).as_ref());
-        // As `Standing::bar_against` does: the reference counts together with its control.
-        let floor = floor.scaled(0.75_f64.sqrt());
+        let floor = NoiseFloor::of(effect(&pairs(&control, &reference), 0.95).as_ref());
+        // As in a report, the servers are compared with reference and control together.
+        let floor = floor.against_pooled();
         let both = pooled(&reference, &control);
         let effects: Vec<_> = (0..servers)
             .filter_map(|_| effect(&pairs(&server(machine, restarts), &both), 0.95))
             .collect();
         let any = |floor| {
-            let bar = Bar { alpha: 0.05, floor, better: Better::Lower };
-            let compared: Vec<_> = effects.iter().map(|&e| (bar, e.into())).collect();
+            let criterion = Criterion { alpha: 0.05, floor, bias: 0.0, better: Better::Lower };
+            let compared: Vec<_> = effects.iter().map(|&effect| (criterion, effect)).collect();
             verdicts(&compared).iter().any(|verdict| verdict.differs())
         };
         with |= any(floor);
-        without |= any(Floor::NoControl);
+        without |= any(NoiseFloor::NoControl);
     }
     (with, without)
 }
@@ -73,7 +71,7 @@ fn at_most_5_percent_of_tables_have_a_false_sentence() {
             let (with, without) = count(world, servers, restarts, 600);
             let at = format!("{}, {servers} servers, {restarts} restarts", world.name);
             assert!(with <= 5.0, "{at}: {with} %");
-            // Else the noise floor would not be what holds it.
+            // Otherwise the noise floor would not be what bounds it.
             assert!(without > 5.0, "{at}: {without} % by p-values alone");
         }
     }

@@ -1,7 +1,7 @@
-//! Does a 95 % interval hold the truth 95 times in 100?
+//! Coverage: do 95 % intervals contain the true ratio in 95 of 100 runs?
 //!
-//! Pairs are made up with a true ratio of 1, as a busy machine would make them, and counted. The
-//! seed is fixed: what passes once passes always.
+//! Runs are simulated with a true ratio of 1, as on a busy machine. The seeds are fixed, so a test
+//! that passes once always passes.
 
 mod candidates;
 mod data;
@@ -13,8 +13,7 @@ use std::io::Write as _;
 
 use candidates::{CANDIDATES, Candidate, chosen};
 use data::{Machine, WORLDS, World};
-use hotlap_stats::Pair;
-use hotlap_stats::estimate::median;
+use hotlap_stats::{Pair, median};
 
 fn by_restart(pairs: &[Pair], restarts: u32) -> Vec<Vec<f64>> {
     let mut rounds = vec![Vec::new(); restarts as usize];
@@ -24,7 +23,8 @@ fn by_restart(pairs: &[Pair], restarts: u32) -> Vec<Vec<f64>> {
     rounds
 }
 
-/// The share of runs whose interval holds the truth, and their median half width, both in per cent.
+/// The share of runs whose interval contains the true ratio, and their median half width, both in
+/// per cent.
 fn count(candidate: Candidate, world: World, shape: (u32, u32), runs: u32) -> (f64, f64) {
     let mut machine = Machine::new(world, 1);
     let (restarts, rounds) = shape;
@@ -39,12 +39,12 @@ fn count(candidate: Candidate, world: World, shape: (u32, u32), runs: u32) -> (f
 }
 
 #[test]
-fn an_interval_of_95_percent_holds_the_truth_in_95_of_100_runs() {
+fn an_interval_of_95_percent_contains_the_true_ratio_in_95_of_100_runs() {
     let mut shares = Vec::new();
     for world in WORLDS {
         for shape in [(2, 5), (3, 3), (4, 2), (5, 3), (10, 2)] {
             let (held, _) = count(chosen, world, shape, 1500);
-            // 1,500 runs know a share of 95 % to ± 0.6 % (one standard error).
+            // The standard error of a share of 95 % in 1,500 runs is 0.6 %.
             assert!((93.0..=98.5).contains(&held), "{}, {shape:?}: {held} %", world.name);
             shares.push(held);
         }
@@ -54,7 +54,7 @@ fn an_interval_of_95_percent_holds_the_truth_in_95_of_100_runs() {
 }
 
 #[test]
-fn the_rounds_of_one_restart_hold_the_truth_of_that_restart() {
+fn the_rounds_of_one_restart_contain_the_true_ratio_of_that_restart() {
     for world in WORLDS {
         let same_start = World { restart_variance: 0.0, drift: 0.0, ..world };
         for shape in [(1, 2), (1, 6), (1, 10)] {

@@ -1,43 +1,44 @@
-//! Does stopping when it is precise enough make more differences out of nothing?
+//! Does a run that stops once it is precise give more false alarms?
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use hotlap_stats::stop::{Costs, Goal, Next, Progress, Rule, Why};
-use hotlap_stats::{Effect, Pair, compare};
+use hotlap_stats::{
+    Costs, Decision, Effect, Goal, Pair, RunProgress, StopReason, StoppingRule, effect,
+};
 
 use crate::data::{Machine, WORLDS, World};
 
 const COSTS: Costs = Costs { restart_s: 2.0, round_s: 2.5 };
 
-/// One whole run as the rule leads it, of one server that equals the reference.
-fn run(machine: &mut Machine, goal: Goal) -> (Effect, Why, u32) {
-    let mut rule = Rule::new(goal);
-    let mut contestants = vec![Vec::<Pair>::new()];
+/// One whole run under the rule, with one server that equals the reference.
+fn run(machine: &mut Machine, goal: Goal) -> (Effect, StopReason, u32) {
+    let mut rule = StoppingRule::new(goal);
+    let mut comparisons = vec![Vec::<Pair>::new()];
     let (mut spent_s, mut restarts, mut rounds) = (0.0, 0, 0);
     let mut start = Vec::new();
     loop {
         let progress =
-            Progress { spent_s, costs: COSTS, restarts, rounds, contestants: &contestants };
+            RunProgress { spent_s, costs: COSTS, restarts, rounds, comparisons: &comparisons };
         match rule.next(&progress) {
-            Next::Restart => {
+            Decision::Restart => {
                 start = machine.restart(restarts, 50, 0.0);
                 (restarts, rounds) = (restarts + 1, 0);
                 spent_s += COSTS.restart_s;
             }
-            Next::Round => {
-                contestants[0].push(start[rounds as usize]);
+            Decision::Round => {
+                comparisons[0].push(start[rounds as usize]);
                 rounds += 1;
                 spent_s += COSTS.round_s;
             }
-            Next::Stop(why) => {
-                return (compare::effect(&contestants[0], 0.95).unwrap(), why, restarts);
+            Decision::Stop(why) => {
+                return (effect(&comparisons[0], 0.95).unwrap(), why, restarts);
             }
         }
     }
 }
 
-/// What many runs came to: shares in per cent, and means.
+/// Results of many runs: shares in per cent, and means.
 #[derive(Debug, Default)]
 struct Tally {
     alarms: f64,
@@ -54,7 +55,7 @@ fn count(world: World, goal: Goal, runs: u32) -> Tally {
     for _ in 0..runs {
         let (effect, why, restarts) = run(&mut machine, goal);
         tally.alarms += if effect.p <= alpha { 100.0 * share } else { 0.0 };
-        tally.precise += if why == Why::Precise { 100.0 * share } else { 0.0 };
+        tally.precise += if why == StopReason::Precise { 100.0 * share } else { 0.0 };
         tally.restarts += f64::from(restarts) * share;
         tally.rounds += f64::from(effect.rounds) * share;
     }
@@ -63,12 +64,12 @@ fn count(world: World, goal: Goal, runs: u32) -> Tally {
 
 #[test]
 fn stopping_when_precise_makes_no_more_false_alarms() {
-    // A quiet world, one where starts differ, and one with drift and disturbed laps.
+    // A quiet world, one in which restarts differ, and one with drift and disturbed laps.
     for world in [WORLDS[0], WORLDS[2], WORLDS[6]] {
         for (budget_s, precision) in [(60.0, None), (120.0, Some(0.02)), (240.0, Some(0.01))] {
             let goal = Goal { budget_s, precision, confidence: 0.95 };
             let tally = count(world, goal, 400);
-            // 400 runs know a share of 5 % to ± 1.1 % (one standard error).
+            // The standard error of a share of 5 % in 400 runs is 1.1 %.
             assert!(tally.alarms <= 7.0, "{}, {goal:?}: {tally:?}", world.name);
         }
     }

@@ -1,7 +1,6 @@
 //! What a comparison of two servers says, and which comparisons are judged together.
 
-use hotlap_stats::verdict::verdicts;
-use hotlap_stats::{Bar, Comparison, Effect, Estimate, Floor, Verdict};
+use hotlap_stats::{Criterion, Effect, Estimate, NoiseFloor, Verdict, verdicts};
 
 use super::{Measure, PerMeasure};
 
@@ -52,11 +51,11 @@ impl ServerComparison {
 /// corrected together is said at [`verdicts`].
 #[must_use]
 pub fn found_in_families(
-    compared: PerMeasure<Vec<Option<(Bar, Comparison)>>>,
+    compared: PerMeasure<Vec<Option<(Criterion, Effect)>>>,
 ) -> Vec<PerMeasure<Found>> {
     let pairs = compared[Measure::Rate].len();
     let mut all = Measure::ALL.iter().flat_map(|measure| &compared[*measure]).flatten();
-    let has_floor = all.all(|(bar, _)| bar.floor != Floor::NoControl);
+    let has_floor = all.all(|(criterion, _)| criterion.floor != NoiseFloor::NoControl);
     let families: &[&[Measure]] = match has_floor {
         true => &[&[Measure::Rate], &[Measure::Cost], &LATENCY_AND_MEMORY],
         false => &[&[Measure::Rate, Measure::Cost], &LATENCY_AND_MEMORY],
@@ -74,8 +73,11 @@ pub fn found_in_families(
 const LATENCY_AND_MEMORY: [Measure; 3] = [Measure::P50, Measure::P99, Measure::Memory];
 
 /// The verdicts on comparisons that are made together; where nothing can be compared, none.
-pub(super) fn judged(compared: Vec<Option<(Bar, Comparison)>>) -> Vec<Found> {
-    let known: Vec<(Bar, Comparison)> = compared.iter().flatten().copied().collect();
+pub(super) fn judged(compared: Vec<Option<(Criterion, Effect)>>) -> Vec<Found> {
+    let known: Vec<(Criterion, Effect)> = compared.iter().flatten().copied().collect();
     let mut verdicts = verdicts(&known).into_iter();
-    compared.into_iter().map(|c| c.and_then(|(_, c)| Some((c.effect, verdicts.next()?)))).collect()
+    compared
+        .into_iter()
+        .map(|c| c.and_then(|(_, effect)| Some((effect, verdicts.next()?))))
+        .collect()
 }

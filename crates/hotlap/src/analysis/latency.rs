@@ -1,8 +1,7 @@
 //! Times of requests, merged over laps: never an average of percentiles, no percentile for which
 //! there are too few samples, and none that hides the requests that were not answered.
 
-use hotlap_stats::percentile::{Together, is_known};
-use hotlap_stats::{Censored, Histogram, Percentile, Survival};
+use hotlap_stats::{Censored, Concurrency, Histogram, Percentile, Survival, samples_suffice};
 
 use crate::model::Lap;
 
@@ -46,9 +45,10 @@ impl Times {
 /// few samples. A lower bound is returned in any case: it is certain for these requests, and
 /// leaving it out would hide that the server hung.
 #[must_use]
-pub fn known(times: &Survival, q: f64, together: Together) -> Option<Percentile> {
+pub fn known(times: &Survival, q: f64, concurrency: Concurrency) -> Option<Percentile> {
     let found = times.quantile(q);
-    let is_certain = found.is_lower_bound || is_known(times.len(), q, together.at(found.ns));
+    let is_certain =
+        found.is_lower_bound || samples_suffice(times.len(), q, concurrency.delayed_by(found.ns));
     is_certain.then_some(found)
 }
 
@@ -56,7 +56,7 @@ pub fn known(times: &Survival, q: f64, together: Together) -> Option<Percentile>
 /// plots have them): the share, and the nanoseconds that it does not exceed. They end where there
 /// are too few samples, or where a point would be a lower bound.
 #[must_use]
-pub fn curve(times: &Survival, together: Together) -> Vec<(f64, u64)> {
+pub fn curve(times: &Survival, concurrency: Concurrency) -> Vec<(f64, u64)> {
     const PER_HALVING: u32 = 5;
     let quantiles = (0..).map(|i| {
         let (halvings, tick) = (i / PER_HALVING, i % PER_HALVING);
@@ -65,7 +65,7 @@ pub fn curve(times: &Survival, together: Together) -> Vec<(f64, u64)> {
     });
     quantiles
         .take(200)
-        .map_while(|q| Some((q, known(times, q, together)?)))
+        .map_while(|q| Some((q, known(times, q, concurrency)?)))
         .take_while(|(_, found)| !found.is_lower_bound)
         .map(|(q, found)| (q, found.ns))
         .collect()

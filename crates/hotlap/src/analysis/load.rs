@@ -2,17 +2,14 @@
 
 use std::borrow::Cow;
 
-use hotlap_stats::compare::{effect, pairs, pooled};
-use hotlap_stats::stop::Goal;
-use hotlap_stats::{Bar, Comparison, Effect, Estimate, Floor, Reading, Verdict, Why};
+use hotlap_stats::{
+    Criterion, Effect, Estimate, Goal, Inconclusive, NoiseFloor, Reading, Verdict, effect, pairs,
+    pooled,
+};
 
 use super::compare::{Found, Limited, ServerComparison, ServerPair, found_in_families};
 use super::{Measure, MeasuredServer, PerMeasure, bias};
 use crate::model::{Probed, Role, Run};
-
-/// How much closer a third server of the same program is to the mean of two than these are to each
-/// other: √(1 + ½) of the noise of one, against √2 of it.
-const TO_THE_MEAN: f64 = 0.866_025_403_784_438_6;
 
 /// All servers of a run under one load.
 #[derive(Debug)]
@@ -80,10 +77,10 @@ impl Analysis {
 
     /// The noise floor of one measure, for two servers neither of which is the reference.
     #[must_use]
-    pub fn floor(&self, measure: Measure) -> Floor {
+    pub fn floor(&self, measure: Measure) -> NoiseFloor {
         match self.reference.zip(self.control) {
-            Some(_) => Floor::of(self.noise[measure].as_ref()),
-            None => Floor::NoControl,
+            Some(_) => NoiseFloor::of(self.noise[measure].as_ref()),
+            None => NoiseFloor::NoControl,
         }
     }
 
@@ -91,8 +88,8 @@ impl Analysis {
     /// not known.
     #[must_use]
     pub fn noise_band(&self, measure: Measure) -> Option<f64> {
-        let is_known = self.floor(measure) != Floor::Unusable(Why::NoiseUnknown);
-        is_known.then_some(self.noise[measure]?.reach().exp_m1())
+        let is_known = self.floor(measure) != NoiseFloor::Unusable(Inconclusive::NoiseUnknown);
+        is_known.then_some(self.noise[measure]?.far_end().exp_m1())
     }
 
     /// A server's readings as one side of a comparison. The A/A control is the same program as the
@@ -178,7 +175,7 @@ impl Analysis {
         server: usize,
         other: usize,
         measure: Measure,
-    ) -> Option<(Bar, Comparison)> {
+    ) -> Option<(Criterion, Effect)> {
         let of_both = [&self.servers[server], &self.servers[other]];
         let limited = of_both.iter().filter(|s| s.generator_limited).count();
         let is_hidden = match measure {
@@ -195,17 +192,17 @@ impl Analysis {
             Measure::Cost => bias::proven_shift(&self.probed, (server, other)),
             _ => 0.0,
         };
-        Some((self.bar_against(reference, measure), Comparison { effect, bias }))
+        Some((Criterion { bias, ..self.criterion_against(reference, measure) }, effect))
     }
 
-    /// What a verdict must exceed for servers that are compared with `other`. The noise floor is
-    /// that of one server against another, but the reference counts together with the A/A control,
-    /// see [`Self::side`].
+    /// What a difference from `other` must exceed, without bias. The reference counts together with
+    /// the A/A control, see [`Self::side`].
     #[must_use]
-    pub fn bar_against(&self, other: usize, measure: Measure) -> Bar {
+    pub fn criterion_against(&self, other: usize, measure: Measure) -> Criterion {
         let is_pooled = Some(other) == self.reference && self.control.is_some();
-        let floor = self.floor(measure).scaled(if is_pooled { TO_THE_MEAN } else { 1.0 });
-        Bar { alpha: 1.0 - self.confidence, floor, better: measure.better() }
+        let floor = self.floor(measure);
+        let floor = if is_pooled { floor.against_pooled() } else { floor };
+        Criterion { alpha: 1.0 - self.confidence, floor, bias: 0.0, better: measure.better() }
     }
 
     /// Takes the ratio of requests/s away where it is a bound, and keeps what the bound says.

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use hotlap_bench::lap::{Share, Usage, rates, readings, silent_rounds};
 use hotlap_load::Failures;
 use hotlap_servers::counters::Counted;
-use hotlap_stats::estimate::{level, median};
-use hotlap_stats::percentile::Together;
-use hotlap_stats::{Estimate, Reading};
+use hotlap_stats::{Concurrency, Estimate, Reading, level, median};
 
 use super::compare::ServerComparison;
 use super::latency::{Times, known};
@@ -175,7 +173,7 @@ fn readings_of(laps: &[&Lap], offered: Option<f64>) -> PerMeasure<Vec<Reading>> 
         let times = Times::merged(laps.iter().map(|lap| Times::of(lap, offered.is_some())));
         // Rounds and restarts are the units of the interval, so that samples of one round may
         // depend on each other: it is enough that they reach the percentile.
-        known(&times.survival(), q, Together::ONE).map(|found| found.ns as f64)
+        known(&times.survival(), q, Concurrency::ONE).map(|found| found.ns as f64)
     };
     let memory = |laps: &[&Lap]| {
         let most = laps.iter().filter_map(|l| Some(l.usage.as_ref()?.rss_bytes)).max();

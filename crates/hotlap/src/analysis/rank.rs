@@ -1,7 +1,6 @@
 //! Ranks: the order of the servers, as far as verdicts give one.
 
-use hotlap_stats::verdict::{LEAST_RESTARTS, ranks};
-use hotlap_stats::{Floor, Verdict};
+use hotlap_stats::{MIN_RESTARTS, NoiseFloor, Verdict, ranks};
 
 use super::compare::{ServerPair, judged};
 use super::{Analysis, Limited, Measure, ServerComparison};
@@ -62,8 +61,8 @@ impl Analysis {
         let mut restarts: Vec<u32> = measured.readings[by].iter().map(|r| r.restart).collect();
         restarts.dedup();
         measured.wrong == 0
-            && restarts.len() >= LEAST_RESTARTS as usize
-            && !matches!(self.floor(by), Floor::Unusable(_))
+            && restarts.len() >= MIN_RESTARTS as usize
+            && !matches!(self.floor(by), NoiseFloor::Unusable(_))
     }
 }
 

@@ -1,8 +1,7 @@
 //! Two runs compared: the same statistics as within a run, as far as laps that are not paired
 //! permit.
 
-use hotlap_stats::compare::unpaired;
-use hotlap_stats::{Bar, Effect, Floor};
+use hotlap_stats::{Criterion, Effect, NoiseFloor, unpaired};
 
 use super::compare::found_in_families;
 use super::{Analysis, Limited, Measure, PerMeasure, ServerComparison, confidence};
@@ -79,9 +78,9 @@ impl LoadPair {
     #[must_use]
     pub fn compared(&self, servers: &[Matched]) -> Vec<ServerComparison> {
         let comparisons = PerMeasure::of(|measure| {
-            let bar = self.bar(measure);
+            let criterion = self.criterion(measure);
             let effects = servers.iter().map(|pair| self.effect(*pair, measure));
-            effects.map(|e| Some((bar, e?.into()))).collect()
+            effects.map(|e| Some((criterion, e?))).collect()
         });
         let limited = |&(old, new): &Matched| {
             let keep_up = self.before.servers[old].keeps_up && self.after.servers[new].keeps_up;
@@ -113,13 +112,15 @@ impl LoadPair {
 
     /// The noise floor is the higher one of the two runs, and at least what the ceiling changed
     /// from one to the other.
-    fn bar(&self, measure: Measure) -> Bar {
+    fn criterion(&self, measure: Measure) -> Criterion {
         let drift = self.ceiling(measure);
-        let drift = drift.map_or(Floor::NoControl, |d| Floor::Known(d.ratio.value.ln().abs()));
+        let drift =
+            drift.map_or(NoiseFloor::NoControl, |d| NoiseFloor::Known(d.ratio.value.ln().abs()));
         let of_runs = self.before.floor(measure).or_higher(self.after.floor(measure));
-        Bar {
+        Criterion {
             alpha: 1.0 - self.confidence,
             floor: of_runs.or_higher(drift),
+            bias: 0.0,
             better: measure.better(),
         }
     }

@@ -1,7 +1,6 @@
 //! One server over many runs: its figures, and where they changed.
 
-use hotlap_stats::estimate::median;
-use hotlap_stats::{Estimate, changes};
+use hotlap_stats::{Estimate, change_points, median};
 
 use super::{Analysis, Measure, PerMeasure};
 use crate::model::Run;
@@ -72,11 +71,11 @@ impl<'a> Trend<'a> {
     }
 }
 
-/// Where values change their level, see [`hotlap_stats::changes`].
+/// Where values change their level, see [`hotlap_stats::change_points`].
 #[must_use]
 pub fn level_changes(values: &[Option<f64>]) -> Vec<LevelChange> {
     let series: Vec<f64> = values.iter().map(|v| v.unwrap_or(f64::NAN)).collect();
-    let found = changes(&series);
+    let found = change_points(&series);
     let level = |from: usize, to: usize| {
         let known: Vec<f64> = values[from..to].iter().flatten().copied().collect();
         median(&known).unwrap_or(f64::NAN)

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hotlap_stats::estimate::median;
-use hotlap_stats::{Estimate, Reading};
+use hotlap_stats::{Estimate, Reading, median};
 
 use super::{Analysis, Measure, MeasuredServer, bias};
 use crate::model::{Class, Lap, Role, Run, Violation};

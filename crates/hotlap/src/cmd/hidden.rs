@@ -1,11 +1,11 @@
-//! What hotlap starts itself as: the supervisor of a server, the ceiling, a server of known
-//! behaviour. One binary is enough for all of them.
+//! What hotlap starts itself as: the supervisor of a server, the ceiling, a calibrated server. One
+//! binary is enough for all of them.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use hotlap_ceiling::{Hello, Known, serve};
+use hotlap_testbed::{Calibrated, serve_ceiling};
 
 use crate::exit::Exit;
 
@@ -23,22 +23,20 @@ pub fn supervisor() -> anyhow::Result<Exit> {
 /// The ceiling, on `PORT`, with as many threads as `CPUS`.
 ///
 /// # Errors
-/// When `PORT` is missing or cannot be had.
+/// If `PORT` is missing or cannot be had.
 pub fn ceiling() -> anyhow::Result<Exit> {
-    serve(number("PORT")?, number("CPUS").unwrap_or(1), |_| Hello)?;
+    serve_ceiling(number("PORT")?, number("CPUS").unwrap_or(1))?;
     Ok(Exit::Ok)
 }
 
-/// The known server that the first argument names, on `PORT`.
+/// The calibrated server that the first argument names, on `PORT`.
 ///
 /// # Errors
-/// When it is not known, or `PORT` is missing or cannot be had.
+/// If there is no such server, or `PORT` is missing or cannot be had.
 pub fn known(argv: &[OsString]) -> anyhow::Result<Exit> {
     let name = argv.first().map(|a| a.to_string_lossy()).unwrap_or_default();
-    let known: Known = name.parse()?;
-    serve(number("PORT")?, number("CPUS").unwrap_or(1), |_| {
-        hotlap_ceiling::known::AtWork::new(known)
-    })?;
+    let server: Calibrated = name.parse()?;
+    server.serve(number("PORT")?, number("CPUS").unwrap_or(1))?;
     Ok(Exit::Ok)
 }
 

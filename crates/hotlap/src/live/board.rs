@@ -3,8 +3,7 @@
 //! Whoever measures only pushes four figures a lap; what they amount to is worked out by the thread
 //! that draws.
 
-use hotlap_stats::Reading;
-use hotlap_stats::estimate::level;
+use hotlap_stats::{Reading, level};
 
 use crate::report::figure::{micros, per_second};
 use crate::text::layout;

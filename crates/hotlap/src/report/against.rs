@@ -1,6 +1,6 @@
 //! A server compared with the reference: ratios, and verdicts in words.
 
-use hotlap_stats::{Verdict, Why};
+use hotlap_stats::{Inconclusive, Verdict};
 use serde::Serialize;
 
 use super::figure::{Figure, ratio};
@@ -99,13 +99,13 @@ fn words(measure: Measure, found: Option<Verdict>) -> &'static str {
     };
     match found {
         None => "not to be told",
-        Some(Verdict::Inconclusive(Why::TooFewRestarts)) => {
+        Some(Verdict::Inconclusive(Inconclusive::TooFewRestarts)) => {
             "inconclusive: fewer than three restarts"
         }
-        Some(Verdict::Inconclusive(Why::NoiseUnknown)) => {
+        Some(Verdict::Inconclusive(Inconclusive::NoiseUnknown)) => {
             "inconclusive: the noise floor is unknown"
         }
-        Some(Verdict::Inconclusive(Why::ControlDiffers)) => {
+        Some(Verdict::Inconclusive(Inconclusive::ControlDiffers)) => {
             "inconclusive: the A/A control differs from the reference"
         }
         Some(Verdict::NoDifference) => "no difference that could be measured",

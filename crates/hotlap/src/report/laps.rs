@@ -1,7 +1,6 @@
 //! Every start and every lap of a run, rounded, as they are exported.
 
-use hotlap_stats::percentile::Together;
-use hotlap_stats::{Percentile, Survival};
+use hotlap_stats::{Concurrency, Percentile, Survival};
 use serde::Serialize;
 
 use super::warnings;
@@ -126,7 +125,7 @@ impl LapView {
         let (answered, censored) = Times::of(lap, lap.rate.is_some());
         let times = Survival::new(answered, censored);
         let (p50, p99, longest) =
-            (times.quantile(0.5), known(&times, 0.99, Together::ONE), times.longest());
+            (times.quantile(0.5), known(&times, 0.99, Concurrency::ONE), times.longest());
         let bound = |name: &str, of: Option<Percentile>| {
             of.filter(|found| found.is_lower_bound).map(|_| name.to_owned())
         };

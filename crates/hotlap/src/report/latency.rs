@@ -1,6 +1,6 @@
 //! Latencies, rounded.
 
-use hotlap_stats::percentile::Together;
+use hotlap_stats::Concurrency;
 use serde::Serialize;
 
 use super::figure::{Figure, millis, percentile};
@@ -37,18 +37,18 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// The latencies that these times have, where a stall delays so many requests `together`.
+    /// The latencies of times that were measured at this concurrency.
     #[must_use]
-    pub fn of(times: &Times, together: Together) -> Self {
-        let rate = together.rate;
+    pub fn of(times: &Times, concurrency: Concurrency) -> Self {
+        let rate = concurrency.rate;
         let survival = times.survival();
         if survival.is_empty() {
             return Self { rate, ..Self::default() };
         }
-        let at = |q: f64| known(&survival, q, together).map(percentile);
+        let at = |q: f64| known(&survival, q, concurrency).map(percentile);
         let answered = &times.answered;
         let of_answered = |ns: f64| (!answered.is_empty()).then(|| millis(ns / 1e6));
-        let curve = curve(&survival, together).into_iter();
+        let curve = curve(&survival, concurrency).into_iter();
         Self {
             count: answered.len(),
             unanswered: survival.len() - answered.len(),
@@ -78,25 +78,26 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_withheld() {
-        let latency = Latency::of(&times(400, []), Together::ONE);
+        let latency = Latency::of(&times(400, []), Concurrency::ONE);
         assert!(latency.p99.is_some());
         assert_eq!(latency.p999, None);
         let last = latency.points.last().unwrap();
         assert!(last.0 > 0.98 && last.0 < 0.991, "{last:?}");
         assert!(latency.points.windows(2).all(|w| w[0].0 < w[1].0));
-        let stalls_together = Latency::of(&times(400, []), Together { in_flight: 64, rate: None });
+        let stalls_together =
+            Latency::of(&times(400, []), Concurrency { in_flight: 64, rate: None });
         assert!(stalls_together.p50.is_some() && stalls_together.p99.is_none());
     }
 
     #[test]
     fn an_empty_histogram_tells_nothing() {
-        let latency = Latency::of(&Times::default(), Together { in_flight: 1, rate: Some(5.0) });
+        let latency = Latency::of(&Times::default(), Concurrency { in_flight: 1, rate: Some(5.0) });
         assert_eq!((latency.count, latency.p50, latency.points.len()), (0, None, 0));
     }
 
     #[test]
     fn a_percentile_that_rests_on_what_hangs_says_so() {
-        let latency = Latency::of(&times(1_000, [1_200; 64]), Together::ONE);
+        let latency = Latency::of(&times(1_000, [1_200; 64]), Concurrency::ONE);
         let text = |figure: &Option<Figure>| figure.as_ref().unwrap().text.clone();
         assert_eq!((text(&latency.p50), text(&latency.p99)), ("1.5 ms".into(), "≥ 1.2 s".into()));
         assert_eq!((latency.count, latency.unanswered), (1_000, 64));
@@ -107,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_server_that_never_answers_has_lower_bounds_alone() {
-        let latency = Latency::of(&times(0, [300; 64]), Together::ONE);
+        let latency = Latency::of(&times(0, [300; 64]), Concurrency::ONE);
         assert_eq!((latency.count, latency.mean), (0, None));
         assert!(latency.p50.unwrap().text.starts_with("≥ 300"));
     }

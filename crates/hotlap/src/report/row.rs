@@ -1,7 +1,7 @@
 //! One server under one load: a row of its table.
 
 use hotlap_load::Failures;
-use hotlap_stats::percentile::Together;
+use hotlap_stats::Concurrency;
 use serde::Serialize;
 
 use super::figure::{self, Figure, bare, megabytes, millis, percent, ratio};
@@ -98,7 +98,7 @@ impl Row {
         let (server, measured) = (&run.servers[index], &analysis.servers[index]);
         let load = &run.loads[analysis.load];
         let in_flight = (load.connections * load.pipeline) as u64;
-        let together = |rate| Together { in_flight, rate };
+        let concurrency = |rate| Concurrency { in_flight, rate };
         let response = measured.response.as_ref();
         let warmups = run.starts.iter().filter(|s| s.server == index).flat_map(|s| &s.warmups);
         let Used { rss_bytes, pss_bytes, cpu_share, switches, .. } = measured.used;
@@ -126,8 +126,8 @@ impl Row {
                 .and_then(|found| AgainstReference::of(run, analysis, found)),
             laps_left_out: warnings::left_out(run, analysis.load, index, true).unwrap_or_default(),
             wrong_responses: measured.wrong,
-            service: Latency::of(&measured.service, together(load.rate)),
-            response: response.map(|(times, rate)| Latency::of(times, together(Some(*rate)))),
+            service: Latency::of(&measured.service, concurrency(load.rate)),
+            response: response.map(|(times, rate)| Latency::of(times, concurrency(Some(*rate)))),
             rss_mb: rss_bytes.map(|bytes| megabytes(bytes as f64)),
             pss_mb: pss_bytes.map(|bytes| megabytes(bytes as f64)),
             cpu_percent: cpu_share

@@ -1,7 +1,6 @@
 //! What a table says: one sentence a comparison, with the ratio, its interval and the cost.
 
-use hotlap_stats::verdict::{CONTROL_DIFFERS, LEAST_RESTARTS};
-use hotlap_stats::{Effect, Estimate, Verdict, Why};
+use hotlap_stats::{Effect, Estimate, Inconclusive, MAX_CONTROL_DIFFERENCE, MIN_RESTARTS, Verdict};
 
 use super::figure::{exactly, ratio};
 use super::warnings::left_out;
@@ -112,35 +111,35 @@ pub(super) fn needed<'a>(
         _ => None,
     })?;
     Some(match why {
-        Why::TooFewRestarts => {
+        Inconclusive::TooFewRestarts => {
             let restarts = run.restarts(load);
             format!(
-                "A verdict needs at least {LEAST_RESTARTS} restarts of each server with laps that \
+                "A verdict needs at least {MIN_RESTARTS} restarts of each server with laps that \
                  count; {name} has {restarts}. {}",
                 remedy(run, restarts)
             )
         }
-        Why::NoiseUnknown => {
+        Inconclusive::NoiseUnknown => {
             "A verdict needs the noise floor, which is unknown here: too few laps of the reference \
              or of its A/A control count."
                 .to_owned()
         }
-        Why::ControlDiffers => format!(
+        Inconclusive::ControlDiffers => format!(
             "The A/A control, the same program as the reference, differs from it by more than {} %, \
              so other differences may have the same cause. Look for what disturbs one of the two, \
              and repeat the run.",
-            grouped(100.0 * CONTROL_DIFFERS, 0)
+            grouped(100.0 * MAX_CONTROL_DIFFERENCE, 0)
         ),
     })
 }
 
 /// How a run gets enough restarts; the budget by what the restarts so far took.
 fn remedy(run: &Run, restarts: u32) -> String {
-    let option = format!("--restarts {LEAST_RESTARTS}");
-    if restarts == 0 || restarts >= LEAST_RESTARTS || run.took_ms == 0 {
+    let option = format!("--restarts {MIN_RESTARTS}");
+    if restarts == 0 || restarts >= MIN_RESTARTS || run.took_ms == 0 {
         return format!("A longer --duration, or {option}, gives more.");
     }
-    let least_s = run.took_ms as f64 / 1e3 / f64::from(restarts) * f64::from(LEAST_RESTARTS);
+    let least_s = run.took_ms as f64 / 1e3 / f64::from(restarts) * f64::from(MIN_RESTARTS);
     // Rounded up to what somebody would type.
     let budget = match (least_s / 10.0).ceil() * 10.0 {
         seconds if seconds < 120.0 => format!("{seconds}s"),
@@ -276,11 +275,14 @@ fn turned(found: Found, wanted: bool) -> Option<(Estimate, Verdict)> {
 
 #[cfg(test)]
 mod tests {
+    use hotlap_stats::Spread;
+
     use super::*;
 
     fn effect(value: f64, low: f64, high: f64) -> Effect {
         let ratio = Estimate { value, low, high };
-        Effect { ratio, p: 0.001, sd_restart: 0.0, sd_round: 0.0, restarts: 3, rounds: 18 }
+        let spread = Spread { sd_restart: 0.0, sd_round: 0.0 };
+        Effect { ratio, p: 0.001, spread, restarts: 3, rounds: 18 }
     }
 
     fn against(rate: (f64, Verdict), cost: (f64, Verdict)) -> ServerComparison {

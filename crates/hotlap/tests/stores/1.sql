@@ -166,7 +166,7 @@ INSERT INTO lap VALUES (
     38996347,
     '[{"failure":"reset","phase":"body","count":3}]',
     '[[200,6136],[500,3]]',
-    '[{"responses":6136,"failures":3,"max_ns":8527885,"sum_ns":6223879815}]',
+    '[{"answers":6136,"failures":3,"max_ns":8527885,"sum_ns":6223879815}]',
     '{"wall_ns":500000000,"requests":6100,"cpu_ns":38996347,"switches":34,"preemptions":35,"counters":{"instructions_user":1000,"instructions_kernel":null,"cycles":2000},"rss_bytes":5308416,"pss_bytes":1361920,"threads":2,"processes":1}',
     '[{"gate":"connections","asked":64,"up":63}]'
 );

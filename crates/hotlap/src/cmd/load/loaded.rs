@@ -5,8 +5,7 @@ use std::time::SystemTime;
 use hotlap_bench::validity;
 use hotlap_load::Outcome;
 use hotlap_load::plan::{Pace, Plan};
-use hotlap_stats::percentile::Together;
-use hotlap_stats::{Histogram, Survival};
+use hotlap_stats::{Concurrency, Histogram, Survival};
 
 /// A load that was run, and what is needed to print it.
 pub struct Loaded {
@@ -37,12 +36,12 @@ impl Loaded {
 
     /// How many requests a stall delays together.
     #[must_use]
-    pub fn together(&self) -> Together {
+    pub fn concurrency(&self) -> Concurrency {
         let rate = match self.plan.pace {
             Pace::Closed => None,
             Pace::Constant { rate } | Pace::Poisson { rate, .. } => Some(rate),
         };
-        Together { in_flight: (self.plan.connections * self.plan.pipeline) as u64, rate }
+        Concurrency { in_flight: (self.plan.connections * self.plan.pipeline) as u64, rate }
     }
 
     /// The times that a user sees: from the moment a request was due, where there is one.

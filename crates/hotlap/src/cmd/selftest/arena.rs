@@ -8,13 +8,13 @@ use std::time::{Duration, SystemTime};
 use hotlap_bench::experiment::{Experiment, Place};
 use hotlap_bench::local::Setting;
 use hotlap_bench::participant::{Load, Origin, Participant, Role};
-use hotlap_ceiling::Known;
 use hotlap_load::plan::Reuse;
 use hotlap_servers::allocation::{self, CpuAllocation};
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::verify::Requirements;
+use hotlap_testbed::Calibrated;
 
 use crate::cmd::run::{GRACE, Logs, START_LIMIT};
 use crate::model::{self, Question, Run, State};
@@ -46,7 +46,7 @@ impl Arena {
 
     /// A server of known behaviour.
     #[must_use]
-    pub fn participant(&self, name: &str, known: Known, role: Role) -> Participant {
+    pub fn participant(&self, name: &str, known: Calibrated, role: Role) -> Participant {
         let program = self.program.to_string_lossy().into_owned();
         let argv = vec![program, "__known".to_owned(), known.to_string()];
         Participant {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use hotlap_load::plan::{Endpoint, Target};
 use hotlap_servers::cpus;
-use hotlap_stats::estimate::median;
+use hotlap_stats::median;
 
 /// How long it asks.
 const FOR: Duration = Duration::from_millis(400);

@@ -10,11 +10,10 @@ use hotlap_bench::lap::{Kind, Lap};
 use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::Role;
 use hotlap_bench::runner::Runner;
-use hotlap_ceiling::Known;
 use hotlap_load::Failure;
 use hotlap_servers::failure::ServerFailure;
-use hotlap_stats::percentile::is_known;
-use hotlap_stats::{Histogram, Verdict};
+use hotlap_stats::{Histogram, Verdict, samples_suffice};
+use hotlap_testbed::Calibrated;
 
 use super::arena::Arena;
 use super::bare::{self, Asking};
@@ -58,7 +57,7 @@ struct Alone<'a> {
 impl<'a> Alone<'a> {
     fn start(
         arena: &'a Arena,
-        known: Known,
+        known: Calibrated,
         lap: Duration,
         stop: &Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
@@ -89,7 +88,7 @@ impl<'a> Alone<'a> {
     }
 }
 
-fn told(known: &Known, why: &ServerFailure) -> anyhow::Error {
+fn told(known: &Calibrated, why: &ServerFailure) -> anyhow::Error {
     anyhow!("the known server {known} failed: {why} ({})", why.log_tail.join("; "))
 }
 
@@ -136,7 +135,7 @@ fn quantile_us(laps: &[Lap], q: f64) -> (f64, Option<f64>) {
 
 /// A quantile in microseconds, where there are times enough to know it.
 fn known_us(times: &Histogram, q: f64) -> Option<f64> {
-    is_known(times.len(), q, 1).then(|| times.quantile(q) as f64 / 1e3)
+    samples_suffice(times.len(), q, 1).then(|| times.quantile(q) as f64 / 1e3)
 }
 
 /// The server with a fixed service time, at half load: p50 and p99 are the time and the way.
@@ -144,7 +143,7 @@ fn known_us(times: &Histogram, q: f64) -> Option<f64> {
 /// # Errors
 /// When it cannot be started or loaded.
 pub fn fixed(arena: &Arena, us: u64, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
-    let mut alone = Alone::start(arena, Known::Fixed { us }, LAP, stop)?;
+    let mut alone = Alone::start(arena, Calibrated::Fixed { us }, LAP, stop)?;
     let half = HalfLoad::run(&mut alone, us as f64)?;
     alone.stop();
     let claim = |(figure, q)| half.claim(&time(us), (figure, q, us as f64));
@@ -162,7 +161,7 @@ fn time(us: u64) -> String {
 /// When it cannot be started or loaded.
 pub fn bimodal(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
     let (us, slow_us, one_in) = (1_000, 50_000, 100);
-    let mut alone = Alone::start(arena, Known::Bimodal { us, slow_us, one_in }, LAP, stop)?;
+    let mut alone = Alone::start(arena, Calibrated::Bimodal { us, slow_us, one_in }, LAP, stop)?;
     let half = HalfLoad::run(&mut alone, us as f64)?;
     alone.stop();
     let server = "1 ms, 1 in 100 50 ms";
@@ -204,7 +203,7 @@ pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
     let (every_ms, pause_ms) = PAUSING;
     let (period_us, pause_us) = ((every_ms + pause_ms) as f64 * 1e3, pause_ms as f64 * 1e3);
     let lap = Duration::from_millis(every_ms + pause_ms);
-    let mut alone = Alone::start(arena, Known::Pausing { every_ms, pause_ms }, lap, stop)?;
+    let mut alone = Alone::start(arena, Calibrated::Pausing { every_ms, pause_ms }, lap, stop)?;
     let flat = alone.lap(Kind::Flat)?;
     let paced = alone.lap(Kind::Paced { rate: PAUSING_RATE })?;
     alone.stop();
@@ -238,7 +237,7 @@ pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
 /// When it cannot be started or loaded.
 pub fn erring(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim>> {
     let one_in = 100;
-    let mut alone = Alone::start(arena, Known::Erring { one_in }, LAP, stop)?;
+    let mut alone = Alone::start(arena, Calibrated::Erring { one_in }, LAP, stop)?;
     let laps = [alone.lap(Kind::Flat)?, alone.lap(Kind::Flat)?];
     alone.stop();
     let wrong: u64 = laps.iter().map(|l| l.outcome.failures.of(Failure::WrongBody)).sum();
@@ -272,7 +271,7 @@ pub fn costlier(
     seed: u64,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Vec<Claim>> {
-    let costing = |ns| Known::Costing { ns };
+    let costing = |ns| Calibrated::Costing { ns };
     let participants = vec![
         arena.participant("40 µs", costing(COST_NS.0), Role::Reference),
         arena.participant("40 µs (again)", costing(COST_NS.0), Role::Control),

@@ -2,8 +2,7 @@
 
 use hotlap_load::plan::{Pace, Plan, Reuse};
 use hotlap_load::{OpenLoop, Outcome};
-use hotlap_stats::percentile::Together;
-use hotlap_stats::{Censored, Histogram, Survival};
+use hotlap_stats::{Censored, Concurrency, Histogram, Survival};
 use serde_json::json;
 
 use crate::analysis::latency::known;
@@ -30,12 +29,12 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         let (some, all) = (count(up.established), count(up.requested));
         out += &format!("  connected   {some} of {all}: {why}\n");
     }
-    let together = loaded.together();
+    let concurrency = loaded.concurrency();
     let service = Survival::new(&outcome.service_time, &outcome.service_time_censored);
-    out += &format!("  service     {}\n", times(&service, together));
+    out += &format!("  service     {}\n", times(&service, concurrency));
     if let Some(open_loop) = outcome.open_loop() {
         let response = Survival::new(&outcome.response_time, &outcome.response_time_censored);
-        out += &format!("  response    {}\n", times(&response, together));
+        out += &format!("  response    {}\n", times(&response, concurrency));
         out += &format!("  sent late   {}\n", plain(&outcome.lag));
         out += &offered(&open_loop);
     }
@@ -65,7 +64,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         let seen = loaded.user_survival();
         out.push('\n');
         for q in [0.5, 0.75, 0.9, 0.99, 0.999, 0.9999] {
-            let value = known(&seen, q, together);
+            let value = known(&seen, q, concurrency);
             let value = value.map_or_else(too_few, |found| percentile(found).text);
             out += &format!("  {:>7} %  {value}\n", grouped_share(q));
         }
@@ -146,20 +145,20 @@ fn shape(plan: &Plan, outcome: &Outcome) -> String {
     parts.join(", ")
 }
 
-/// Percentiles of times of which `together` are delayed by one stall.
-fn times(times: &Survival, together: Together) -> String {
+/// Percentiles of times that were measured at this concurrency.
+fn times(times: &Survival, concurrency: Concurrency) -> String {
     if times.is_empty() {
         return "–".to_owned();
     }
     let text = |found| percentile(found).text;
-    let at = |q| known(times, q, together).map_or_else(too_few, text);
+    let at = |q| known(times, q, concurrency).map_or_else(too_few, text);
     let max = text(times.longest());
     format!("p50 {}  p90 {}  p99 {}  max {max}", at(0.5), at(0.9), at(0.99))
 }
 
 /// Percentiles of times that the generator or single connections cause.
 fn plain(histogram: &Histogram) -> String {
-    times(&Survival::new(histogram, &Censored::default()), Together::ONE)
+    times(&Survival::new(histogram, &Censored::default()), Concurrency::ONE)
 }
 
 /// What became of the offered rate.

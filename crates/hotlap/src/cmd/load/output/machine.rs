@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use hotlap_load::plan::ExpectedBody;
-use hotlap_stats::histogram::interval_log;
-use hotlap_stats::percentile::Together;
-use hotlap_stats::{Censored, Histogram, Percentile, Survival};
+use hotlap_stats::{Censored, Concurrency, Histogram, Percentile, Survival, interval_log};
 use serde_json::json;
 
 use crate::analysis::latency::known;
@@ -100,7 +98,7 @@ pub fn csv(loaded: &Loaded) -> String {
             put(&format!("{name}_stdev"), times.answered.stdev() / 1e6, "ms");
         }
         let labels = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];
-        let found = labels.map(|(label, q)| (label, known(&times.survival, q, times.together)));
+        let found = labels.map(|(label, q)| (label, known(&times.survival, q, times.concurrency)));
         for (label, found) in found.into_iter().chain([("max", Some(times.survival.longest()))]) {
             let Some(found) = found else { continue };
             put(&format!("{name}_{label}"), found.ns as f64 / 1e6, "ms");
@@ -117,31 +115,31 @@ struct Times<'a> {
     name: &'static str,
     answered: &'a Histogram,
     survival: Survival,
-    together: Together,
+    concurrency: Concurrency,
 }
 
 impl<'a> Times<'a> {
     fn all(loaded: &'a Loaded) -> [Self; 5] {
         let (outcome, whole) = (&loaded.outcome, Censored::default());
-        let of = |name, answered, censored, together| Self {
+        let of = |name, answered, censored, concurrency| Self {
             name,
             answered,
             survival: Survival::new(answered, censored),
-            together,
+            concurrency,
         };
-        let together = loaded.together();
+        let concurrency = loaded.concurrency();
         [
-            of("service", &outcome.service_time, &outcome.service_time_censored, together),
-            of("response", &outcome.response_time, &outcome.response_time_censored, together),
-            of("lag", &outcome.lag, &whole, Together::ONE),
-            of("connect", &outcome.connect_time, &whole, Together::ONE),
-            of("handshake", &outcome.handshake_time, &whole, Together::ONE),
+            of("service", &outcome.service_time, &outcome.service_time_censored, concurrency),
+            of("response", &outcome.response_time, &outcome.response_time_censored, concurrency),
+            of("lag", &outcome.lag, &whole, Concurrency::ONE),
+            of("connect", &outcome.connect_time, &whole, Concurrency::ONE),
+            of("handshake", &outcome.handshake_time, &whole, Concurrency::ONE),
         ]
     }
 
     fn json(&self) -> serde_json::Value {
-        let Self { answered, survival, together, .. } = self;
-        let quantile = |q| known(survival, q, *together);
+        let Self { answered, survival, concurrency, .. } = self;
+        let quantile = |q| known(survival, q, *concurrency);
         let found = [
             ("p50", quantile(0.5)),
             ("p90", quantile(0.9)),

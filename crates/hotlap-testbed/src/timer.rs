@@ -1,5 +1,5 @@
-//! Wakes the loop at a moment, to the nanosecond where the system can: a wait for events counts
-//! milliseconds.
+//! A timer with a resolution of nanoseconds, where the system has one: the timeout of a wait for
+//! events is in milliseconds.
 
 use std::io;
 use std::time::Duration;
@@ -23,10 +23,10 @@ impl Timer {
         Ok(Self(fd))
     }
 
-    /// Sets it to `left` from now; the wait itself needs no limit then.
-    pub(crate) fn arm(&self, left: Duration) -> Option<Duration> {
+    /// Sets it to `left` from now; returns the timeout that the wait for events needs beside it.
+    pub(crate) fn set(&self, left: Duration) -> Option<Duration> {
         use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
-        // A value of 0 would switch it off.
+        // 0 would disarm it.
         let left = left.max(Duration::from_nanos(1));
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let value =
@@ -49,7 +49,7 @@ impl Timer {
         Ok(Self)
     }
 
-    pub(crate) fn arm(&self, left: Duration) -> Option<Duration> {
+    pub(crate) fn set(&self, left: Duration) -> Option<Duration> {
         Some(left)
     }
 }

@@ -1,28 +1,28 @@
-//! The ceiling where the system refuses it more open files.
+//! The ceiling when the system refuses it further file descriptors.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use hotlap_ceiling::{Hello, serve};
+use hotlap_testbed::serve_ceiling;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// In the environment of the child: the port on which it is the server.
+/// In the environment of the child: the port on which it serves.
 const PORT: &str = "CEILING_PORT";
 
-/// Open files of the child, those of the test harness included.
+/// File descriptors of the child, those of the test harness included.
 const FILES: u64 = 24;
 
 const CLIENTS: usize = 40;
 
-/// Not a test of its own: what the child runs.
+/// Not a test: what the child process runs.
 #[test]
 fn child() {
     let Ok(port) = std::env::var(PORT) else { return };
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: Some(FILES), maximum }).expect("a lower limit");
-    serve(port.parse().expect("a port"), 1, |_| Hello).expect("a server");
+    serve_ceiling(port.parse().expect("a port"), 1).expect("a server");
 }
 
 struct Ended(Child);
@@ -34,15 +34,16 @@ impl Drop for Ended {
     }
 }
 
-/// Whether a response comes within the limit.
+/// Whether a response arrives within the limit.
 fn is_answered(mut client: &TcpStream, limit: Duration) -> bool {
     client.set_read_timeout(Some(limit)).expect("a socket option");
     client.read(&mut [0; 4096]).is_ok_and(|count| count > 0)
 }
 
-/// Clients in the queue when files ran out waited there until another one came.
+/// Clients that were in the queue when file descriptors ran out waited there until another client
+/// came.
 #[test]
-fn clients_that_wait_for_a_file_are_served_when_one_is_free() {
+fn clients_that_wait_for_a_file_descriptor_are_served_when_one_is_free() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port();
     drop(taken);
@@ -63,15 +64,15 @@ fn clients_that_wait_for_a_file_are_served_when_one_is_free() {
     for mut client in &clients {
         client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("a request");
     }
-    // They are accepted in order; the first have the files that there are.
-    assert!(is_answered(&clients[0], Duration::from_secs(30)), "the first client has a file");
+    // They are accepted in order, so the first ones get the file descriptors.
+    assert!(is_answered(&clients[0], Duration::from_secs(30)), "the first client has no response");
     let at_once = |client: &&TcpStream| is_answered(client, Duration::from_millis(300));
     let served = 1 + clients[1..].iter().take_while(at_once).count();
     assert!(served < FILES as usize, "{served} clients served at once");
     let (first, rest) = clients.split_at(served);
     first.iter().for_each(|client| client.shutdown(std::net::Shutdown::Both).expect("a close"));
     for client in rest {
-        assert!(is_answered(client, Duration::from_secs(30)), "a client waits for ever");
+        assert!(is_answered(client, Duration::from_secs(30)), "a client has no response");
         client.shutdown(std::net::Shutdown::Both).expect("a close");
     }
 }

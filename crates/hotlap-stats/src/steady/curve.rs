@@ -1,0 +1,194 @@
+//! The curve of a warm-up: the speed of each window so far, and what it shows.
+
+use serde::{Deserialize, Serialize};
+
+use crate::robust::{mad, median};
+
+/// How a server became steady: the classes of Barrett, Bolz-Tereick, Killick, Mount and Tratt
+/// ("Virtual machine warmup blows hot and cold", OOPSLA 2017).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// It was steady from the start.
+    Flat,
+    /// It became faster, then steady.
+    WarmedUp,
+    /// It became slower, then steady.
+    SlowingDown,
+    /// It was still becoming faster or slower at the limit.
+    NeverSteady,
+}
+
+/// A window of at least this share of the final level is near the final speed. A choice.
+const NEAR: f64 = 0.9;
+
+/// A server whose first windows reach less than this share of the steady level (or whose steady
+/// level is less than this share of them) was not flat, however noisy the steady part is. A choice.
+const FLAT_FROM: f64 = 0.7;
+
+/// A server whose first windows reach less than this share of its level compiles itself. A choice,
+/// between caches that fill and the factors of ten and more by which Java and Node become faster.
+const COMPILES_BELOW: f64 = 1.0 / 3.0;
+
+/// The number of windows in a running median: with four of them disturbed it still holds. A choice.
+const SMOOTHING: usize = 9;
+
+/// The standard error of a median of nine normal values, in standard deviations: √(π / 2) / √9, its
+/// value for large samples.
+const SMOOTHED_ERROR: f64 = 0.42;
+
+/// The speed of each window, from the first one: responses, or responses per CPU second.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Curve(pub Vec<f64>);
+
+impl Curve {
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no window had a response.
+    pub fn is_silent(&self) -> bool {
+        self.0.iter().all(|speed| *speed <= 0.0)
+    }
+
+    fn last(&self, n: usize) -> &[f64] {
+        &self.0[self.len() - n..]
+    }
+
+    /// The median of the last `n` windows.
+    fn level(&self, n: usize) -> f64 {
+        median(self.last(n)).unwrap_or(0.0)
+    }
+
+    /// The logarithms of the last `n` windows.
+    pub fn logs(&self, n: usize) -> Vec<f64> {
+        self.last(n).iter().map(|v| v.max(f64::MIN_POSITIVE).ln()).collect()
+    }
+
+    /// Whether the last `n` windows are so much faster than the first ones that a compiler must be
+    /// at work.
+    pub fn compiles(&self, n: usize) -> bool {
+        let first = median(&self.0[..3.min(n)]);
+        first.is_some_and(|first| first < COMPILES_BELOW * self.level(n))
+    }
+
+    /// How many windows came before the first one that was near the level of the last `n`. A single
+    /// fast window does not count: the median of it and the next two must be near as well.
+    pub fn filling(&self, n: usize) -> usize {
+        let level = self.level(n);
+        let is_near = |speed: f64| speed >= NEAR * level;
+        let is_full = |some: &[f64]| is_near(some[0]) && median(some).is_some_and(is_near);
+        self.0.windows(3).position(is_full).unwrap_or(0)
+    }
+
+    /// Where the steady part began, given that the last `n` windows are steady: after the last
+    /// window whose running median is further from the level than `tolerance` and noise explain.
+    pub fn look_back(&self, n: usize, tolerance: f64) -> (usize, Class) {
+        let level = self.level(n);
+        let noise = mad(self.last(n)).unwrap_or(0.0);
+        // Five standard errors, since every window is tested, and since a burst of load on the
+        // machine moves the medians beside it.
+        let band = (2.0 * tolerance * level).max(5.0 * SMOOTHED_ERROR * noise);
+        let smooth = |i: usize| {
+            let from = i.saturating_sub(SMOOTHING / 2).min(self.len().saturating_sub(SMOOTHING));
+            let to = (from + SMOOTHING).min(self.len());
+            median(&self.0[from..to]).unwrap_or(0.0)
+        };
+        // The trend tolerates a few windows that are off in the older half of the steady part. They
+        // are not steady all the same.
+        let last_off = (0..self.len() - n / 2).rev().find(|&i| (smooth(i) - level).abs() > band);
+        let first = median(&self.0[..self.len().min(5)]).unwrap_or(0.0);
+        match last_off {
+            None if first < FLAT_FROM * level => (self.len() - n, Class::WarmedUp),
+            None if first * FLAT_FROM > level => (self.len() - n, Class::SlowingDown),
+            Some(i) if level - first > band => (i + 1, Class::WarmedUp),
+            Some(i) if first - level > band => (i + 1, Class::SlowingDown),
+            // It began at the level and came back to it: something disturbed it.
+            _ => (0, Class::Flat),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(windows: impl Into<Vec<f64>>) -> Curve {
+        Curve(windows.into())
+    }
+
+    #[test]
+    fn filling_ends_with_a_window_of_nine_tenths_that_is_no_exception() {
+        let filling = |first: &[f64]| curve([first, &[1000.0; 10]].concat()).filling(10);
+        assert_eq!(filling(&[]), 0);
+        assert_eq!(filling(&[900.0, 900.0, 500.0, 500.0]), 0);
+        assert_eq!(filling(&[899.0, 900.0, 900.0]), 1);
+        // One fast window among slow ones, and a slow one among fast ones.
+        assert_eq!(filling(&[950.0, 500.0, 500.0, 500.0]), 4);
+        assert_eq!(filling(&[500.0, 950.0, 500.0]), 1);
+        assert_eq!(curve([]).filling(0), 0);
+    }
+
+    #[test]
+    fn a_server_compiles_if_it_begins_below_a_third_of_its_level() {
+        let compiles = |first: &[f64]| curve([first, &[900.0; 12]].concat()).compiles(10);
+        assert!(compiles(&[299.0; 3]) && !compiles(&[300.0; 3]));
+        // The median of the first three windows.
+        assert!(compiles(&[299.0, 900.0, 299.0]) && !compiles(&[900.0, 299.0, 900.0]));
+        assert!(compiles(&[299.0, 299.0]) && !compiles(&[299.0]));
+        assert!(!curve([1.0, 9.0]).compiles(2));
+    }
+
+    fn after(first: &[f64]) -> (usize, Class) {
+        curve([first, &[1000.0; 20]].concat()).look_back(20, 0.02)
+    }
+
+    #[test]
+    fn a_window_that_is_off_by_over_twice_the_tolerance_is_not_steady() {
+        assert_eq!(after(&[]), (0, Class::Flat));
+        assert_eq!(after(&[960.0; 9]), (0, Class::Flat));
+        assert_eq!(after(&[959.0; 9]), (9, Class::WarmedUp));
+        assert_eq!(after(&[1040.0; 9]), (0, Class::Flat));
+        assert_eq!(after(&[1041.0; 9]), (9, Class::SlowingDown));
+        // Four windows of nine do not move their median, five do.
+        assert_eq!(after(&[959.0; 4]), (0, Class::Flat));
+        assert_eq!(after(&[959.0; 5]), (5, Class::WarmedUp));
+        // At the edge of the band, after and before windows beyond it.
+        assert_eq!(after(&[[950.0; 9], [960.0; 9]].concat()), (9, Class::WarmedUp));
+        assert_eq!(after(&[[960.0; 9], [950.0; 9]].concat()), (0, Class::Flat));
+        assert_eq!(after(&[[1040.0; 9], [1050.0; 9]].concat()), (0, Class::Flat));
+        // At the level first, then not: disturbed.
+        assert_eq!(after(&[[1000.0; 9], [500.0; 9]].concat()), (0, Class::Flat));
+    }
+
+    #[test]
+    fn only_the_older_half_of_the_steady_part_is_searched_for_windows_that_are_off() {
+        let late = [&[900.0; 9][..], &[1000.0; 11], &[900.0; 9]].concat();
+        assert_eq!(curve(late).look_back(20, 0.02), (9, Class::WarmedUp));
+        let mut windows = [1000.0; 29];
+        windows[..12].fill(900.0);
+        assert_eq!(curve(windows).look_back(20, 0.02), (12, Class::WarmedUp));
+    }
+
+    /// The steady windows alternate between 800 and 1,200: their standard deviation is estimated at
+    /// 1.4826 × 200, and up to 5 × 0.42 × 297 = 623 is within the noise.
+    #[test]
+    fn noise_hides_where_the_steady_part_began_but_not_that_it_began_slowly() {
+        let steady: Vec<f64> =
+            (0..20_usize).map(|i| if i.is_multiple_of(2) { 800.0 } else { 1200.0 }).collect();
+        let after = |first: f64| curve([&[first; 9][..], &steady].concat()).look_back(20, 0.02);
+        assert_eq!(after(370.0), (9, Class::WarmedUp));
+        assert_eq!(after(1630.0), (9, Class::SlowingDown));
+        // Some windows of the steady part are older than the last 20.
+        let off = [&[370.0; 9][..], &steady, &[1000.0; 4]].concat();
+        assert_eq!(curve(off).look_back(20, 0.02), (9, Class::WarmedUp));
+        // Within the noise, and still less than 0.7 of the level or more than 1 / 0.7.
+        assert_eq!(after(690.0), (9, Class::WarmedUp));
+        assert_eq!(after(710.0), (0, Class::Flat));
+        assert_eq!(after(1420.0), (0, Class::Flat));
+        assert_eq!(after(1440.0), (9, Class::SlowingDown));
+        // The first five windows decide.
+        let two = curve([&[100.0; 2][..], &steady].concat()).look_back(20, 0.02);
+        assert_eq!(two, (0, Class::Flat));
+    }
+}

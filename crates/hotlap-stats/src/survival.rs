@@ -1,0 +1,367 @@
+//! Percentiles of times, some of which are censored.
+
+use std::collections::BTreeMap;
+
+use crate::censored::Censored;
+use crate::histogram::Histogram;
+
+/// How far requests that were never sent may move a percentile, as a share of its value, before it
+/// counts as a lower bound. A choice: ten times the histogram's error.
+const TOLERANCE: f64 = 0.01;
+
+/// A percentile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Percentile {
+    /// Nanoseconds.
+    pub ns: u64,
+    /// Whether the true value may be larger, because it depends on requests without a response in
+    /// the window. Printed as `≥`.
+    pub is_lower_bound: bool,
+}
+
+/// The distribution of times, some of which are censored: a survival curve.
+///
+/// **Requests in flight when a window closes.** A closed loop has a request in flight on every
+/// connection at any moment, most of them young. They are no evidence of a slow tail: the window
+/// closes at a moment that has nothing to do with them. This is random right-censoring, for which
+/// there is the product-limit estimator (Kaplan and Meier, "Nonparametric estimation from
+/// incomplete observations", JASA 53, 1958). If d responses have age t, out of r requests that were
+/// observed at that age, survival falls by the factor 1 − d/r; the q quantile is the first t with a
+/// survival of at most 1 − q. A request that was under way when a window opened is among the r only
+/// from its age at that moment on (delayed entry: Klein and Moeschberger, "Survival Analysis", 2nd
+/// edition, section 4.6). So a request that spans several windows of a held load counts once at
+/// each age. If every request has a response, the result is the ordinary quantile. If requests are
+/// open at ages that no response reached, the curve ends above 1 − q, and the quantile is a lower
+/// bound.
+///
+/// **Requests that were due and never sent.** They wait because the server is behind, so their
+/// censoring is not random: under overload, those that become due last wait longest. Nothing is
+/// assumed about them. The quantile is computed twice: as if they waited for ever, and as the
+/// ordinary quantile in which every request without a response ends at its present age. If the two
+/// differ by more than 1 %, the quantile is a lower bound.
+///
+/// The value of a lower bound is always the latter: the quantile of all ages seen.
+#[derive(Debug, Clone)]
+pub struct Survival {
+    /// (age, survival after it), by age; survival falls.
+    steps: Vec<(u64, f64)>,
+    /// (age, requests that were not seen beyond it), by age.
+    last_seen: Vec<(u64, u64)>,
+    /// Requests in all.
+    len: u64,
+    longest: Percentile,
+    has_waiting: bool,
+}
+
+/// What happened to requests at one age.
+#[derive(Debug, Clone, Copy, Default)]
+struct Events {
+    answered: u64,
+    open: u64,
+    entered: u64,
+    waiting: u64,
+}
+
+impl Survival {
+    /// The distribution of the times of `answered` requests, and of the `others`.
+    #[must_use]
+    pub fn new(answered: &Histogram, others: &Censored) -> Self {
+        let mut ages = BTreeMap::<u64, Events>::new();
+        answered.counts().for_each(|(ns, n)| ages.entry(ns).or_default().answered += n);
+        others.open.counts().for_each(|(ns, n)| ages.entry(ns).or_default().open += n);
+        others.entered.counts().for_each(|(ns, n)| ages.entry(ns).or_default().entered += n);
+        others.waiting.counts().for_each(|(ns, n)| ages.entry(ns).or_default().waiting += n);
+        let last_seen = last_seen(&ages);
+        let unanswered = others.open.max().max(others.waiting.max());
+        Self {
+            steps: product_limit(&ages, others.waiting.len()),
+            len: last_seen.iter().map(|(_, n)| n).sum(),
+            last_seen,
+            longest: Percentile {
+                ns: answered.max().max(unanswered),
+                is_lower_bound: !others.is_empty() && unanswered >= answered.max(),
+            },
+            has_waiting: !others.waiting.is_empty(),
+        }
+    }
+
+    /// How many requests there are, with a response or still open at the end, each counted once.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The longest time seen; a lower bound if no request with a response took as long.
+    #[must_use]
+    pub fn longest(&self) -> Percentile {
+        self.longest
+    }
+
+    /// The quantile `q`, 0 to 1; 0 ns if there are no requests.
+    #[must_use]
+    pub fn quantile(&self, q: f64) -> Percentile {
+        // Products of many factors are off by some 10⁻¹³.
+        let left = 1.0 - q + 1e-12;
+        let place = self.steps.partition_point(|(_, survival)| *survival > left);
+        let exact = self.steps.get(place).map(|(ns, _)| *ns);
+        let bound =
+            || Percentile { ns: self.quantile_of_ages(q), is_lower_bound: !self.is_empty() };
+        match exact {
+            None => bound(),
+            Some(ns) if self.has_waiting => {
+                let lower = bound();
+                let is_close = ns.saturating_sub(lower.ns) as f64 <= TOLERANCE * ns as f64;
+                if is_close { Percentile { ns, is_lower_bound: false } } else { lower }
+            }
+            Some(ns) => Percentile { ns, is_lower_bound: false },
+        }
+    }
+
+    /// The quantile as if all requests had ended at the age at which they were last seen.
+    fn quantile_of_ages(&self, q: f64) -> u64 {
+        let rank = ((q * self.len as f64).ceil() as u64).clamp(1, self.len.max(1));
+        let mut count = 0;
+        let found = self.last_seen.iter().find(|(_, n)| {
+            count += n;
+            count >= rank
+        });
+        found.map_or(0, |(ns, _)| *ns)
+    }
+}
+
+/// The product-limit curve as (age, survival after it); `waiting` requests are at risk at every
+/// age.
+fn product_limit(ages: &BTreeMap<u64, Events>, waiting: u64) -> Vec<(u64, f64)> {
+    // How many requests were observed at each age, from the highest age down. Their number cannot
+    // grow with age: if more are observed at a higher one, the others passed unobserved between two
+    // windows.
+    let (mut left, mut entered, mut most) = (0, 0, 0);
+    let mut at_risk: Vec<u64> = Vec::with_capacity(ages.len());
+    for at in ages.values().rev() {
+        left += at.answered + at.open;
+        most = most.max(u64::saturating_sub(left, entered)).max(at.answered);
+        entered += at.entered;
+        at_risk.push(most + waiting);
+    }
+    let mut survival = 1.0;
+    ages.iter()
+        .zip(at_risk.into_iter().rev())
+        .filter(|((_, at), _)| at.answered > 0)
+        .map(|((ns, at), risk)| {
+            survival *= 1.0 - at.answered as f64 / risk as f64;
+            (*ns, survival)
+        })
+        .collect()
+}
+
+/// How many requests were last seen at each age, with a response or without. A request that was
+/// open when a window closed and entered the next one is removed where it was open: of those at
+/// most as old as the one that entered, the oldest.
+fn last_seen(ages: &BTreeMap<u64, Events>) -> Vec<(u64, u64)> {
+    let mut seen = Vec::with_capacity(ages.len());
+    let mut open: Vec<(usize, u64)> = Vec::new();
+    for (place, (ns, at)) in ages.iter().enumerate() {
+        seen.push((*ns, at.answered + at.waiting));
+        open.push((place, at.open));
+        let mut entered = at.entered;
+        while entered > 0
+            && let Some((_, count)) = open.last_mut()
+        {
+            let again = entered.min(*count);
+            (*count, entered) = (*count - again, entered - again);
+            if *count == 0 {
+                open.pop();
+            }
+        }
+    }
+    for (place, count) in open {
+        seen[place].1 += count;
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64Mcg;
+
+    use super::*;
+    use crate::censored::Ages;
+
+    const MS: u64 = 1_000_000;
+
+    fn of(times: impl IntoIterator<Item = u64>) -> Histogram {
+        let mut histogram = Histogram::new();
+        times.into_iter().for_each(|ns| histogram.record(ns));
+        histogram
+    }
+
+    fn ages(times: impl IntoIterator<Item = u64>) -> Ages {
+        times.into_iter().collect()
+    }
+
+    /// An exponential time with this mean, in nanoseconds.
+    fn exponential(random: &mut Pcg64Mcg, mean_ns: f64) -> f64 {
+        -(1.0 - random.random::<f64>()).ln() * mean_ns
+    }
+
+    fn near(found: Percentile, ns: u64, within: f64) -> bool {
+        !found.is_lower_bound && (found.ns as f64 / ns as f64 - 1.0).abs() < within
+    }
+
+    #[test]
+    fn without_censored_requests_quantiles_are_the_ordinary_ones() {
+        let mut random = Pcg64Mcg::seed_from_u64(3);
+        let times = of((0..5_000).map(|_| exponential(&mut random, 1e6) as u64));
+        let survival = Survival::new(&times, &Censored::default());
+        for q in [0.001, 0.5, 0.75, 0.9, 0.99, 0.999, 0.9999] {
+            let expected = Percentile { ns: times.quantile(q), is_lower_bound: false };
+            assert_eq!(survival.quantile(q), expected, "{q}");
+        }
+        let longest = Percentile { ns: times.max(), is_lower_bound: false };
+        assert_eq!((survival.longest(), survival.len()), (longest, 5_000));
+        let none = Survival::new(&Histogram::new(), &Censored::default());
+        assert!(none.is_empty());
+        assert_eq!(none.quantile(0.5), Percentile { ns: 0, is_lower_bound: false });
+    }
+
+    /// The product-limit example of Kaplan and Meier (1958), section 2: deaths at 0.8, 3.1, 5.4 and
+    /// 9.2, losses at 1.0, 2.7, 7.0 and 12.1; survival 7/8, 7/10, 21/40 and 21/80.
+    #[test]
+    fn the_curve_is_that_of_kaplan_and_meier() {
+        let answered = of([800, 3_100, 5_400, 9_200]);
+        let open = ages([1_000, 2_700, 7_000, 12_100]);
+        let survival = Survival::new(&answered, &Censored { open, ..Censored::default() });
+        let found: Vec<f64> = survival.steps.iter().map(|s| s.1).collect();
+        let expected = [0.875, 0.7, 0.525, 0.2625];
+        assert!(found.iter().zip(expected).all(|(f, e)| (f - e).abs() < 1e-12), "{found:?}");
+        assert_eq!(found.len(), 4);
+        let bound = survival.quantile(0.9);
+        assert!(bound.is_lower_bound && bound.ns >= 12_100, "{bound:?}");
+    }
+
+    #[test]
+    fn young_requests_in_flight_make_no_percentile_a_lower_bound() {
+        let mut random = Pcg64Mcg::seed_from_u64(5);
+        let answered = of((0..100_000).map(|_| exponential(&mut random, 1e6) as u64));
+        let open = ages((0..64).map(|_| exponential(&mut random, 1e6) as u64));
+        let plain = |q| answered.quantile(q);
+        let survival = Survival::new(&answered, &Censored { open, ..Censored::default() });
+        for q in [0.5, 0.9, 0.99, 0.999, 0.9999] {
+            let found = survival.quantile(q);
+            assert!(near(found, plain(q), 0.01), "{q}: {found:?}, {}", plain(q));
+        }
+        assert!(!survival.longest().is_lower_bound);
+    }
+
+    #[test]
+    fn a_hang_at_the_end_makes_the_percentiles_that_it_reaches_lower_bounds() {
+        let answered = of((0..1_000).map(|i| MS + i));
+        let open = ages((0..64).map(|i| 900 * MS + i * MS));
+        let survival = Survival::new(&answered, &Censored { open, ..Censored::default() });
+        assert!(!survival.quantile(0.5).is_lower_bound && !survival.quantile(0.9).is_lower_bound);
+        let p99 = survival.quantile(0.99);
+        assert!(p99.is_lower_bound && p99.ns >= 900 * MS && p99.ns <= 965 * MS, "{p99:?}");
+        assert!(survival.longest().is_lower_bound && survival.longest().ns >= 963 * MS);
+        // A window without any response.
+        let open = ages([100 * MS; 64]);
+        let others = Censored { open, ..Censored::default() };
+        let survival = Survival::new(&Histogram::new(), &others);
+        let p50 = survival.quantile(0.5);
+        assert!(p50.is_lower_bound && p50.ns >= 100 * MS, "{p50:?}");
+        assert_eq!(survival.len(), 64);
+    }
+
+    /// A rate of twice the capacity for 10 s: request k of 10,000 is due at k ms and has its
+    /// response at 2k ms. The true median is 5 s; that of the responses, half as much.
+    #[test]
+    fn a_queue_of_requests_never_sent_makes_lower_bounds() {
+        let answered = of((0..5_000).map(|k| k * MS));
+        let waiting = ages((5_000..10_000).map(|k| (10_000 - k) * MS));
+        let survival = Survival::new(&answered, &Censored { waiting, ..Censored::default() });
+        for q in [0.5, 0.9, 0.99] {
+            let found = survival.quantile(q);
+            assert!(found.is_lower_bound && found.ns <= (q * 10_000.0) as u64 * MS, "{found:?}");
+        }
+        assert_eq!(survival.len(), 10_000);
+        // A few that wait do not affect the median.
+        let waiting = ages([MS; 3]);
+        let survival = Survival::new(&answered, &Censored { waiting, ..Censored::default() });
+        assert!(near(survival.quantile(0.5), 2_500 * MS, 0.01));
+    }
+
+    /// Requests observed through windows with pauses between them, one renewal process for each
+    /// connection. Every request counts once at each age, so the quantiles are those of an
+    /// observation without gaps. They are not if requests that are open at an edge count anew in
+    /// each window, or not at all when their response comes between two windows.
+    #[test]
+    fn windows_of_a_held_load_find_the_quantiles_of_the_whole() {
+        const WINDOW: f64 = 12e6;
+        const CYCLE: f64 = 15e6;
+        let (mut all, mut answered) = (Histogram::new(), Histogram::new());
+        let mut others = Censored::default();
+        let mut random = Pcg64Mcg::seed_from_u64(11);
+        for _ in 0..64 {
+            let mut now = random.random::<f64>() * CYCLE;
+            while now < 4e9 {
+                // Nine of ten take 1 ms on average, the others 30 ms: longer than a window.
+                let mean = if random.random::<f64>() < 0.9 { 1e6 } else { 30e6 };
+                let takes = 1e3 + exponential(&mut random, mean);
+                all.record(takes as u64);
+                let ends = now + takes;
+                let mut window = (now / CYCLE).floor();
+                while window * CYCLE < ends {
+                    let (opens, closes) = (window * CYCLE, window * CYCLE + WINDOW);
+                    if now < opens {
+                        others.entered.record((opens - now) as u64);
+                    }
+                    if now < closes {
+                        match ends < closes {
+                            true => answered.record(takes as u64),
+                            false => others.open.record((closes - now) as u64),
+                        }
+                    }
+                    window += 1.0;
+                }
+                now = ends;
+            }
+        }
+        let survival = Survival::new(&answered, &others);
+        for q in [0.5, 0.9, 0.99] {
+            let (found, whole) = (survival.quantile(q), all.quantile(q));
+            assert!(near(found, whole, 0.06), "{q}: {found:?} and {whole}");
+        }
+    }
+
+    /// A hang of 1.5 s that began in one lap of 0.1 s and ended between two later ones.
+    #[test]
+    fn a_hang_over_many_windows_is_one_request_per_connection() {
+        let mut others = Censored::default();
+        for lap in 0..14 {
+            (0..64).for_each(|_| others.open.record(50 * MS + lap * 100 * MS));
+            (0..64).for_each(|_| others.entered.record(50 * MS + lap * 100 * MS));
+        }
+        let last = 1_450 * MS;
+        (0..64).for_each(|_| others.open.record(last));
+        let answered = of((0..10_000).map(|i| MS + i));
+        let survival = Survival::new(&answered, &others);
+        assert_eq!(survival.len(), 10_064);
+        assert!(near(survival.quantile(0.99), answered.quantile(0.99), 0.001));
+        let p999 = survival.quantile(0.999);
+        assert!(p999.is_lower_bound && p999.ns >= last, "{p999:?}");
+        // Once the last ones have their responses, nothing is a lower bound.
+        others.entered.merge(&ages([last; 64]));
+        let mut ended = answered.clone();
+        ended.merge(&of([1_500 * MS; 64]));
+        let survival = Survival::new(&ended, &others);
+        assert_eq!(survival.len(), 10_064);
+        assert!(near(survival.quantile(0.999), 1_500 * MS, 0.001));
+        assert!(!survival.longest().is_lower_bound);
+    }
+}

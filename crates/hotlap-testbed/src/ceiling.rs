@@ -1,0 +1,25 @@
+//! The ceiling: the least work that a correct response takes on this machine.
+
+use std::time::Duration;
+
+use crate::event_loop::Behaviour;
+use crate::request::Request;
+use crate::serve::{ServeError, serve};
+
+/// Serves the contract `hello` on loopback until the process ends, with one event loop per thread.
+///
+/// # Errors
+/// If the port cannot be had or the system refuses an event loop.
+pub fn serve_ceiling(port: u16, threads: usize) -> Result<(), ServeError> {
+    serve(port, threads, || Ceiling)
+}
+
+struct Ceiling;
+
+impl Behaviour for Ceiling {
+    #[inline]
+    fn respond(&mut self, request: &Request, out: &mut Vec<u8>) -> Duration {
+        request.reply.write(request.close, out);
+        Duration::ZERO
+    }
+}

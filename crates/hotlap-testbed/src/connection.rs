@@ -1,0 +1,75 @@
+//! One connection of an event loop.
+
+use std::io::{ErrorKind, Write as _};
+
+use mio::net::TcpStream;
+
+use crate::request::Missing;
+
+pub(crate) struct Connection {
+    pub stream: TcpStream,
+    /// Bytes of a request that is incomplete, or that waits for a delayed response.
+    pub input: Vec<u8>,
+    /// What the request in `input` lacks.
+    pub missing: Option<Missing>,
+    /// Bytes of responses that the socket has not taken yet, or that are delayed.
+    pub output: Vec<u8>,
+    /// Whether the connection closes once `output` is sent.
+    pub closing: bool,
+    /// Whether a response is delayed: until then, nothing is read or sent.
+    pub delayed: bool,
+    /// Whether `100 (Continue)` was sent for the request in `input`.
+    pub continued: bool,
+    /// Distinguishes this connection from an earlier one with the same index.
+    pub serial: u64,
+}
+
+/// What became of bytes to send.
+pub(crate) enum Sent {
+    /// The socket took all.
+    All,
+    /// The rest is kept until the socket takes more.
+    Part,
+    /// The connection is broken.
+    Broken,
+}
+
+impl Connection {
+    pub fn new(stream: TcpStream, serial: u64) -> Self {
+        Self {
+            stream,
+            input: Vec::new(),
+            missing: None,
+            output: Vec::new(),
+            closing: false,
+            delayed: false,
+            continued: false,
+            serial,
+        }
+    }
+
+    /// Sends bytes and keeps those that the socket does not take.
+    pub fn send(&mut self, mut bytes: &[u8]) -> Sent {
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                Ok(n) => bytes = &bytes[n..],
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    self.output.extend_from_slice(bytes);
+                    return Sent::Part;
+                }
+                Err(_) => return Sent::Broken,
+            }
+        }
+        Sent::All
+    }
+
+    /// Sends what was kept.
+    pub fn flush(&mut self) -> Sent {
+        if self.output.is_empty() {
+            return Sent::All;
+        }
+        let output = std::mem::take(&mut self.output);
+        self.send(&output)
+    }
+}
