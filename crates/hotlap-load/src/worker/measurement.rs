@@ -170,8 +170,8 @@ impl Measurement {
             oldest_due_ns = oldest_due_ns.min(request.due_ns);
             self.tally.unfinished(request, now, requests.is_open_loop);
         }
-        // If a connection is free, a request did not wait for the server, but for a worker that woke
-        // up and found the window closed.
+        // If a connection is free, a request did not wait for the server, but for a worker that
+        // woke up and found the window closed.
         let censored = &mut self.tally.response_time_censored;
         let has_free = slots.listed().any(|slot| slot.can_send(plan));
         let ages = if has_free { &mut censored.open } else { &mut censored.waiting };
