@@ -78,9 +78,9 @@ impl LoadPair {
     #[must_use]
     pub fn compared(&self, servers: &[Matched]) -> Vec<ServerComparison> {
         let comparisons = PerMeasure::of(|measure| {
-            let bar = self.criterion(measure);
+            let criterion = self.criterion(measure);
             let effects = servers.iter().map(|pair| self.effect(*pair, measure));
-            effects.map(|e| Some((bar, e?.into()))).collect()
+            effects.map(|effect| Some((criterion, effect?))).collect()
         });
         let limited = |&(old, new): &Matched| {
             let keep_up = self.before.servers[old].keeps_up && self.after.servers[new].keeps_up;
