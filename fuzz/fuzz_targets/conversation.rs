@@ -1,15 +1,15 @@
-//! The state machine of a connection: answers of any bytes, cut anywhere, pipelined or not, with
-//! the layouts that it learns on the way.
+//! The protocol on one connection: responses of any bytes, cut anywhere, pipelined or not, with the
+//! templates that are learned on the way.
 //!
-//! How bytes are cut must make no difference, and an answer counted as right must be right by the
-//! parser's word alone.
+//! It must make no difference how the bytes are cut, and a response that is counted as correct must
+//! be correct according to the parser.
 
 #![no_main]
 
-use hotlap_load::http::read_answer;
-use hotlap_load::plan::{Body, Endpoint, Request, Target};
-use hotlap_load::rehearsal::rehearse;
 use hotlap_load::Plan;
+use hotlap_load::http::read_response;
+use hotlap_load::plan::{Endpoint, ExpectedBody, Request, Target};
+use hotlap_load::testing::replay;
 use libfuzzer_sys::fuzz_target;
 
 const BODY: &[u8] = b"Hello";
@@ -19,26 +19,26 @@ fuzz_target!(|input: &[u8]| {
     let target = Target { endpoint: Endpoint::Tcp(([127, 0, 0, 1], 1).into()), tls: None };
     let mut request = Request::get("/", "fuzz").expecting(BODY);
     request.is_head = shape & 1 == 1;
-    if let (Body::Bytes { varies, .. }, true) = (&mut request.expect.body, shape & 2 == 2) {
+    if let (ExpectedBody::Bytes { varies, .. }, true) = (&mut request.expect.body, shape & 2 == 2) {
         varies.push(1..3);
     }
     let mut plan = Plan::new(target, request);
     plan.pipeline = 1 + usize::from(shape >> 2 & 3);
-    let whole = rehearse(&plan, &[bytes], true);
+    let whole = replay(&plan, &[bytes], true);
     let pieces: Vec<&[u8]> = bytes.chunks(usize::from(*size).max(1)).collect();
-    assert_eq!(rehearse(&plan, &pieces, true), whole);
+    assert_eq!(replay(&plan, &pieces, true), whole);
     let mut rest = bytes;
-    for (status, _, is_right) in whole.answers {
+    for (status, _, is_correct) in whole.responses {
         let is_head = plan.requests[0].is_head;
-        let answer = read_answer(rest, is_head, true).expect("sound").expect("whole");
-        assert_eq!(answer.status, status);
-        if is_right && !is_head {
+        let response = read_response(rest, is_head, true).expect("valid").expect("complete");
+        assert_eq!(response.status, status);
+        if is_correct && !is_head {
             assert!((200..300).contains(&status));
-            assert!(answer.body.len() == BODY.len());
-            let is_same = |at: usize| answer.body[at] == BODY[at];
-            let loose = |at: usize| shape & 2 == 2 && (1..3).contains(&at);
-            assert!((0..BODY.len()).all(|at| is_same(at) || loose(at)));
+            assert!(response.body.len() == BODY.len());
+            let is_same = |at: usize| response.body[at] == BODY[at];
+            let may_vary = |at: usize| shape & 2 == 2 && (1..3).contains(&at);
+            assert!((0..BODY.len()).all(|at| is_same(at) || may_vary(at)));
         }
-        rest = &rest[answer.consumed..];
+        rest = &rest[response.consumed..];
     }
 });

@@ -2,7 +2,7 @@
 
 use hotlap::cmd::load::requests::lines;
 use hotlap_load::http::request;
-use hotlap_load::target::{Url, request_path};
+use hotlap_load::url::{Url, request_path};
 
 /// Reads it; what becomes a request is one, and its request line has three parts.
 pub fn check(input: &[u8]) {

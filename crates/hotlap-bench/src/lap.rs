@@ -193,7 +193,7 @@ impl Lap {
     /// What it adds to the requests/s of its round.
     #[must_use]
     pub fn rate_share(&self) -> Share {
-        Share::rate(self.outcome.answers, self.outcome.window_ns)
+        Share::rate(self.outcome.responses, self.outcome.window_ns)
     }
 }
 

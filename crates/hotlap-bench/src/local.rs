@@ -99,7 +99,7 @@ impl LocalRunner {
         plan.pipeline = load.pipeline;
         plan.timeout = self.setting.timeout;
         plan.cpus = self.setting.cores.generator.clone();
-        plan.awake = !self.setting.cores.shared;
+        plan.busy_poll = !self.setting.cores.shared;
         Ok(plan)
     }
 
@@ -152,7 +152,7 @@ impl LocalRunner {
         let known = self.known(participant, load);
         let settings = known.map_or(settings, |before| settings.for_restart(&before.steady));
         let mut detector = SteadyDetector::new(settings);
-        let Some(window) = session.window() else {
+        let Some(window) = session.wait_for_window() else {
             return Err(self.instances[participant].unanswered("warm-up", session.join()));
         };
         let mut edge = window.opens;
@@ -186,12 +186,12 @@ impl LocalRunner {
         session.stop();
         let outcome =
             session.join().map_err(|e| self.instances[participant].failed("warm-up", e))?;
-        if outcome.answers == 0 && !self.stop.load(Ordering::Relaxed) {
+        if outcome.responses == 0 && !self.stop.load(Ordering::Relaxed) {
             return Err(self.instances[participant].unanswered("warm-up", Ok(outcome)));
         }
         let found = WarmupProfile {
             steady: detector.summary(class),
-            service: Duration::from_secs_f64(outcome.service.mean() / 1e9),
+            service: Duration::from_secs_f64(outcome.service_time.mean() / 1e9),
         };
         let now = match known {
             // One window is no judge.
@@ -255,9 +255,9 @@ impl LocalRunner {
                 None => {
                     let plan = self.plan(participant, load)?;
                     self.instances[participant].thaw();
-                    let session = Session::hold(&plan)
+                    let session = Session::start_held(&plan)
                         .map_err(|e| self.instances[participant].failed("lap", e))?;
-                    if session.window().is_none() {
+                    if session.wait_for_window().is_none() {
                         return Err(self.instances[participant].unanswered("lap", session.join()));
                     }
                     Held::new(load, session)
@@ -266,7 +266,7 @@ impl LocalRunner {
         let [opens, closes, ..] = *edges else { return Ok(Vec::new()) };
         // The load first: a server that was just thawed may take the core that this runs on.
         let began = Instant::now();
-        let _ = held.session.turn(opens, closes - opens);
+        let _ = held.session.open_window(opens, closes - opens);
         self.instances[participant].thaw();
         let mut samples = Vec::with_capacity(edges.len());
         for edge in edges {
@@ -314,7 +314,7 @@ impl LocalRunner {
         let instance = &mut self.instances[participant];
         let switches = instance.switches_of_lap();
         let usage = instance.usage(&driven.between, switches, requests);
-        let side_effect = instance.side_effect(&outcome.whole);
+        let side_effect = instance.side_effect(&outcome.totals);
         let outcome = self.unless_it_hangs(participant, outcome)?;
         Ok(Run { at: driven.at, outcome, usage, side_effect })
     }
@@ -339,7 +339,7 @@ impl LocalRunner {
         participant: usize,
         outcome: Outcome,
     ) -> Result<Outcome, ServerFailure> {
-        let is_silent = outcome.answers == 0 && outcome.failures.of(Failure::Timeout) > 0;
+        let is_silent = outcome.responses == 0 && outcome.failures.of(Failure::Timeout) > 0;
         if !is_silent || self.stop.load(Ordering::Relaxed) {
             return Ok(outcome);
         }
@@ -366,7 +366,7 @@ impl LocalRunner {
     fn measure_paced(&mut self, participant: usize, plan: &Plan) -> Result<Run, ServerFailure> {
         let session =
             Session::start(plan).map_err(|e| self.instances[participant].failed("lap", e))?;
-        let Some(window) = session.window() else {
+        let Some(window) = session.wait_for_window() else {
             return Err(self.instances[participant].unanswered("lap", session.join()));
         };
         self.wait(&session, window.opens);
@@ -385,7 +385,7 @@ impl LocalRunner {
         let instance = &mut self.instances[participant];
         let between = after.since(&before);
         let usage = instance.usage(&between, first.zip(last), between.requests);
-        let side_effect = instance.side_effect(&outcome.whole);
+        let side_effect = instance.side_effect(&outcome.totals);
         Ok(Run { at, outcome, usage, side_effect })
     }
 }
@@ -452,7 +452,7 @@ impl Runner for LocalRunner {
         self.instances[participant].held = None;
         self.instances[participant].thaw();
         let mut plan = self.plan(participant, load)?;
-        plan.ramp = Duration::ZERO;
+        plan.warmup = Duration::ZERO;
         plan.stop = Stop::After(self.longest_warm_up() + Duration::from_secs(1));
         let warmup = self.warm_up(participant, load, &plan);
         self.freeze(participant);
@@ -534,7 +534,7 @@ impl Runner for LocalRunner {
     ) -> Result<Lap, ServerFailure> {
         let mut plan = self.plan(participant, load)?;
         let window = WHOLE.max(self.slices.length() * self.slices_a_lap(load));
-        plan.ramp = slices::lead_in(window);
+        plan.warmup = slices::lead_in(window);
         plan.stop = Stop::After(window);
         plan.pace = Pace::Constant { rate };
         self.instances[participant].forget_lap();

@@ -5,9 +5,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hotlap_load::outcome::{Bytes, Connections, Failures, Outcome, ThreadUse, Tick, Whole};
+use hotlap_load::outcome::{
+    ByteCounts, ConnectionCounts, Failures, Outcome, ThreadUsage, Tick, Totals,
+};
 use hotlap_load::{Failure, Phase};
-use hotlap_stats::{Censored, Class, Histogram};
+use hotlap_stats::{Class, Histogram};
 
 use crate::lap::{Kind, Lap, Usage};
 use crate::participant::Load;
@@ -120,7 +122,7 @@ impl Scripted {
             Kind::Paced { rate } => rate,
         };
         let outcome = self.outcome(&script, &self.loads[load], rate);
-        let requests = outcome.answers + outcome.failures.total();
+        let requests = outcome.responses + outcome.failures.total();
         let usage = Usage {
             wall_ns: outcome.window_ns,
             requests,
@@ -150,42 +152,40 @@ impl Scripted {
         }
         let mut failures = Failures::default();
         if script.wrong > 0 {
-            failures.add(Failure::WrongAnswer, Phase::Body, script.wrong);
+            failures.add(Failure::WrongBody, Phase::Body, script.wrong);
         }
         let cpu_ns = (script.busy * window_ns as f64) as u64;
-        let threads = vec![ThreadUse { cpu_ns, wall_ns: window_ns, ..ThreadUse::default() }];
+        let threads = vec![ThreadUsage { cpu_ns, wall_ns: window_ns, ..ThreadUsage::default() }];
         let connections = load.connections as u64;
         Outcome {
             backend: "scripted".to_owned(),
             window_ns,
-            answers,
-            response: service.clone(),
-            service,
-            lag: Histogram::new(),
-            connect: Histogram::new(),
-            handshake: Histogram::new(),
+            responses: answers,
+            response_time: service.clone(),
+            service_time: service,
             failures,
             statuses: BTreeMap::from([(200, answers)]),
-            first_wrong: None,
-            first_failure: None,
-            connections: Connections {
-                asked: connections,
+            connections: ConnectionCounts {
+                requested: connections,
                 established: connections,
                 reopened: 0,
                 opened: connections,
             },
-            bytes: Bytes { received: answers * 100, answered: answers * 100, sent: answers * 50 },
+            bytes: ByteCounts {
+                received: answers * 100,
+                responses: answers * 100,
+                sent: answers * 50,
+            },
             in_flight: connections,
-            edges: hotlap_load::outcome::Edges::default(),
-            queued: 0,
-            oldest_ns: 0,
-            service_censored: Censored::default(),
-            response_censored: Censored::default(),
-            unanswered: 0,
-            series: vec![Tick { answers, failures: 0, max_ns: mean_ns, sum_ns: mean_ns * answers }],
+            series: vec![Tick {
+                responses: answers,
+                failures: 0,
+                max_ns: mean_ns,
+                sum_ns: mean_ns * answers,
+            }],
             threads,
-            due: 0,
-            whole: Whole { answers, sent: answers },
+            totals: Totals { responses: answers, sent: answers },
+            ..Outcome::default()
         }
     }
 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hotlap_load::http::Answer;
+use hotlap_load::http::Response;
 use hotlap_load::plan::{Endpoint, Request, Target};
 use serde::{Deserialize, Serialize};
 
@@ -398,7 +398,7 @@ fn settle(
     host: &str,
     participant: &Participant,
     notes: &mut Vec<String>,
-) -> Result<(Exchange, Answer), ServerFailure> {
+) -> Result<(Exchange, Response), ServerFailure> {
     let mut inferred = infer::infer(target, host, LIMIT, &participant.contract)
         .map_err(|why| out("verify", why, "ask it with curl to see why"))?;
     for note in inferred.notes {

@@ -51,18 +51,18 @@ pub fn side_effect(counted: u64, (least, most): (u64, u64)) -> Option<Violation>
 
 fn wrong_answers(lap: &Lap) -> Option<Violation> {
     let failures = &lap.outcome.failures;
-    let wrong = failures.of(Failure::WrongAnswer)
+    let wrong = failures.of(Failure::WrongBody)
         + failures.of(Failure::WrongStatus)
         + failures.of(Failure::BadFraming);
     let example = lap.outcome.first_wrong.as_ref().map_or_else(String::new, |w| {
-        format!("{}: {}", w.why, String::from_utf8_lossy(&w.head).escape_debug())
+        format!("{}: {}", w.why, String::from_utf8_lossy(&w.first_bytes).escape_debug())
     });
     (wrong > 0).then_some(Violation::WrongAnswers { wrong, example })
 }
 
 fn failures(lap: &Lap) -> Option<Violation> {
     let failures = lap.outcome.failures.total();
-    let requests = lap.outcome.answers + failures;
+    let requests = lap.outcome.responses + failures;
     // A lap in which nothing came back, and nothing failed, counts: the server stood still.
     let failed = failures as f64 > requests as f64 * FAILING;
     failed.then_some(Violation::Failures { failures, requests })
@@ -74,25 +74,25 @@ fn connections(lap: &Lap) -> Option<Violation> {
     if is_reopened(&lap.outcome) {
         return None;
     }
-    (c.established < c.asked)
-        .then_some(Violation::Connections { asked: c.asked, up: c.established })
+    (c.established < c.requested)
+        .then_some(Violation::Connections { asked: c.requested, up: c.established })
 }
 
 /// Whether the server ends its connections, so that most requests came on a new one.
 #[must_use]
 pub fn is_reopened(outcome: &Outcome) -> bool {
-    outcome.connections.reopened > outcome.answers / 2
+    outcome.connections.reopened > outcome.responses / 2
 }
 
 /// All bytes belong to right answers, but for what is under way at the window's two edges.
 fn bytes(lap: &Lap) -> Option<Violation> {
     let o = &lap.outcome;
-    if o.answers == 0 || o.failures.total() > 0 {
+    if o.responses == 0 || o.failures.total() > 0 {
         return None;
     }
-    let (expected, received) = (o.bytes.answered, o.bytes.received);
-    let one = expected.div_ceil(o.answers);
-    let edges = one * o.connections.asked.max(1) * 2;
+    let (expected, received) = (o.bytes.responses, o.bytes.received);
+    let one = expected.div_ceil(o.responses);
+    let edges = one * o.connections.requested.max(1) * 2;
     (expected.abs_diff(received) > edges).then_some(Violation::Bytes { expected, received })
 }
 
@@ -105,13 +105,14 @@ fn littles_law(lap: &Lap, load: &Load) -> Option<Violation> {
         return None;
     }
     let asked_ns = (load.connections * load.pipeline) as f64 * o.window_ns.max(1) as f64;
-    let served_ns = o.service.mean() * o.service.len() as f64;
+    let served_ns = o.service_time.mean() * o.service_time.len() as f64;
     // A connection that its server has ended is in no system until the next one is up.
     let connecting_ns = match is_reopened(o) {
-        true => o.connect.mean() * o.connections.reopened as f64,
+        true => o.connect_time.mean() * o.connections.reopened as f64,
         false => 0.0,
     };
-    let by_law_ns = served_ns + connecting_ns + o.edges.closes_ns as f64 - o.edges.opens_ns as f64;
+    let by_law_ns =
+        served_ns + connecting_ns + o.edge_ages.at_close_ns as f64 - o.edge_ages.at_open_ns as f64;
     let off = (asked_ns - by_law_ns).abs() / asked_ns;
     // With a new connection each, closing the old one is outside of what is timed.
     let is_new = load.reuse == Reuse::Close || is_reopened(o);
@@ -146,7 +147,7 @@ mod tests {
     use std::time::Duration;
 
     use hotlap_load::Phase;
-    use hotlap_load::outcome::Wrong;
+    use hotlap_load::outcome::WrongResponse;
 
     use super::*;
     use crate::runner::Runner;
@@ -190,7 +191,7 @@ mod tests {
             // As if a twentieth of the time in the system had not been seen.
             let mut seen = hotlap_stats::Histogram::new();
             (0..10_000).for_each(|_| seen.record(3_040_000));
-            lap.outcome.service = seen;
+            lap.outcome.service_time = seen;
         });
         let [Violation::LittlesLaw { off }] = violations[..] else { panic!("{violations:?}") };
         assert!((4.5..5.5).contains(&off), "{off} %");
@@ -220,10 +221,10 @@ mod tests {
             judged(|lap| {
                 let mut seen = hotlap_stats::Histogram::new();
                 (0..10_000).for_each(|_| seen.record(1_600_000));
-                lap.outcome.service = seen;
+                lap.outcome.service_time = seen;
                 lap.outcome.connections.reopened = 10_000;
-                lap.outcome.connect = hotlap_stats::Histogram::new();
-                lap.outcome.connect.record(connect_ns);
+                lap.outcome.connect_time = hotlap_stats::Histogram::new();
+                lap.outcome.connect_time.record(connect_ns);
             })
         };
         assert_eq!(halved(1_600_000), []);
@@ -266,17 +267,17 @@ mod tests {
         let violations = judged(|lap| {
             let mut seen = hotlap_stats::Histogram::new();
             (0..5_000).for_each(|_| seen.record(3_200_000));
-            lap.outcome.service = seen;
-            lap.outcome.answers = 5_000;
+            lap.outcome.service_time = seen;
+            lap.outcome.responses = 5_000;
             lap.outcome.bytes.received = 500_000;
-            lap.outcome.bytes.answered = 500_000;
-            lap.outcome.edges.closes_ns = 64 * 250_000_000;
+            lap.outcome.bytes.responses = 500_000;
+            lap.outcome.edge_ages.at_close_ns = 64 * 250_000_000;
         });
         assert_eq!(violations, []);
         let violations = judged(|lap| {
-            lap.outcome.service = hotlap_stats::Histogram::new();
-            lap.outcome.answers = 0;
-            lap.outcome.edges.closes_ns = 64 * 500_000_000;
+            lap.outcome.service_time = hotlap_stats::Histogram::new();
+            lap.outcome.responses = 0;
+            lap.outcome.edge_ages.at_close_ns = 64 * 500_000_000;
         });
         assert_eq!(violations, []);
     }
@@ -284,9 +285,11 @@ mod tests {
     #[test]
     fn one_wrong_answer_fails_the_lap() {
         let violations = judged(|lap| {
-            lap.outcome.failures.add(Failure::WrongAnswer, Phase::Body, 1);
-            lap.outcome.first_wrong =
-                Some(Wrong { why: "another body".to_owned(), head: b"HTTP/1.1 200\r\n".to_vec() });
+            lap.outcome.failures.add(Failure::WrongBody, Phase::Body, 1);
+            lap.outcome.first_wrong = Some(WrongResponse {
+                why: "another body".to_owned(),
+                first_bytes: b"HTTP/1.1 200\r\n".to_vec(),
+            });
         });
         let example = "another body: HTTP/1.1 200\\r\\n".to_owned();
         assert_eq!(violations, [Violation::WrongAnswers { wrong: 1, example }]);
@@ -313,8 +316,8 @@ mod tests {
 
     /// Times in the system that lie within the lap, as nanoseconds, instead of a histogram's.
     fn in_system(lap: &mut Lap, by_law_ns: u64) {
-        lap.outcome.service = Histogram::new();
-        lap.outcome.edges.closes_ns = by_law_ns;
+        lap.outcome.service_time = Histogram::new();
+        lap.outcome.edge_ages.at_close_ns = by_law_ns;
     }
 
     /// What 64 connections have in 0.5 s, all together.
@@ -341,7 +344,7 @@ mod tests {
         let opened = |opens_ns| {
             judged(|lap| {
                 in_system(lap, ALL_NS + 9_000_000_000);
-                lap.outcome.edges.opens_ns = opens_ns;
+                lap.outcome.edge_ages.at_open_ns = opens_ns;
             })
         };
         assert_eq!(opened(9_000_000_000), []);
@@ -390,7 +393,7 @@ mod tests {
     #[test]
     fn half_of_the_answers_on_new_connections_are_not_yet_a_server_that_ends_them() {
         let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
-        assert_eq!(lap.outcome.answers, 10_000);
+        assert_eq!(lap.outcome.responses, 10_000);
         for (reopened, expected) in [(0, false), (5_000, false), (5_001, true), (10_000, true)] {
             lap.outcome.connections.reopened = reopened;
             assert_eq!(is_reopened(&lap.outcome), expected, "{reopened}");
@@ -401,9 +404,9 @@ mod tests {
     fn bytes_are_compared_in_both_directions_and_by_the_largest_answer() {
         let of = |answered, received, asked| {
             judged(|lap| {
-                lap.outcome.bytes.answered = answered;
+                lap.outcome.bytes.responses = answered;
                 lap.outcome.bytes.received = received;
-                (lap.outcome.connections.asked, lap.outcome.connections.established) =
+                (lap.outcome.connections.requested, lap.outcome.connections.established) =
                     (asked, asked);
             })
         };
@@ -427,7 +430,7 @@ mod tests {
         assert_eq!(violations, []);
         let violations = judged(|lap| {
             in_system(lap, ALL_NS);
-            lap.outcome.answers = 0;
+            lap.outcome.responses = 0;
         });
         assert_eq!(violations, []);
     }
@@ -436,7 +439,7 @@ mod tests {
     fn exactly_one_failure_in_a_hundred_requests_passes() {
         let failing = |failures| {
             judged(|lap| {
-                lap.outcome.answers = 9_900;
+                lap.outcome.responses = 9_900;
                 lap.outcome.failures.add(Failure::Timeout, Phase::FirstByte, failures);
             })
         };
@@ -446,7 +449,7 @@ mod tests {
         let silent = |failures| {
             judged(|lap| {
                 in_system(lap, ALL_NS);
-                lap.outcome.answers = 0;
+                lap.outcome.responses = 0;
                 lap.outcome.failures.add(Failure::Timeout, Phase::FirstByte, failures);
             })
         };
@@ -465,8 +468,7 @@ mod tests {
             let [Violation::WrongAnswers { wrong, .. }] = violations[..] else { return 0 };
             wrong
         };
-        let kinds =
-            [(Failure::WrongAnswer, 1), (Failure::WrongStatus, 2), (Failure::BadFraming, 4)];
+        let kinds = [(Failure::WrongBody, 1), (Failure::WrongStatus, 2), (Failure::BadFraming, 4)];
         for kind in kinds {
             assert_eq!(wrong(&[kind]), kind.1);
         }

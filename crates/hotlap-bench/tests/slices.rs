@@ -141,8 +141,9 @@ fn a_hang_that_is_longer_than_a_slice_is_seen() {
     assert_eq!(over, Over::Done);
     let longest_ms = |server: usize| {
         let own = laps.iter().filter(|lap| lap.participant == server);
-        let ages =
-            own.map(|lap| lap.outcome.service_censored.open.max().max(lap.outcome.service.max()));
+        let ages = own.map(|lap| {
+            lap.outcome.service_time_censored.open.max().max(lap.outcome.service_time.max())
+        });
         ages.max().unwrap_or_default() as f64 / 1e6
     };
     assert!(longest_ms(1) > 30.0, "{} ms is less than three slices", longest_ms(1));

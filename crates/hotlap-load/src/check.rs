@@ -1,23 +1,23 @@
-//! Holds an answer against what was expected, piece by piece as it comes.
+//! Compares a response with the expected one, piece by piece as it arrives.
 
 use std::fmt;
 
 use crate::http::Head;
-use crate::plan::{Body, Expect, Status};
+use crate::plan::{ExpectedBody, ExpectedResponse, ExpectedStatus};
 
-/// What is wrong with a well-framed answer.
+/// How a well-formed response differs from the expected one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum Mismatch {
     Status(u16),
     Length {
         got: u64,
         expected: usize,
     },
-    /// The first byte that differs.
+    /// The first byte of the body that differs.
     Byte(usize),
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Status(status) => write!(f, "status {status}"),
@@ -29,79 +29,79 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The check of one answer.
+/// The check of one response.
 #[derive(Debug, Default)]
 pub(crate) struct Check {
     /// Bytes of the body so far.
-    at: u64,
-    fault: Option<Fault>,
-    /// Its body is not among those that are looked at.
-    skips: bool,
+    length: u64,
+    mismatch: Option<Mismatch>,
+    /// Whether the contents of the body are not checked.
+    skips_body: bool,
 }
 
 impl Check {
-    /// The head of an answer has come.
-    pub(crate) fn head(head: &Head, expect: &Expect, is_head: bool, skips: bool) -> Self {
-        let is_right = match expect.status {
-            Status::Success => (200..300).contains(&head.status),
-            Status::Exactly(status) => head.status == status,
-            Status::Any => true,
+    /// Starts with the head of a response.
+    pub(crate) fn new(
+        head: &Head,
+        expect: &ExpectedResponse,
+        is_head: bool,
+        skips_body: bool,
+    ) -> Self {
+        let is_expected = match expect.status {
+            ExpectedStatus::Success => (200..300).contains(&head.status),
+            ExpectedStatus::Exactly(status) => head.status == status,
+            ExpectedStatus::Any => true,
         };
-        let mut check = Self { at: 0, fault: None, skips };
-        if !is_right {
-            check.fault = Some(Fault::Status(head.status));
+        let mut mismatch = None;
+        if !is_expected {
+            mismatch = Some(Mismatch::Status(head.status));
         } else if let (true, Some(expected), Some(got)) =
-            (is_head, length(&expect.body), head.length)
+            (is_head, expect.body.length(), head.length)
         {
-            // A HEAD's answer says how long the body would be, and nothing more can be checked.
-            check.fault = (got != expected as u64).then_some(Fault::Length { got, expected });
+            // The response to a HEAD says how long the body would be; there is nothing else to
+            // check.
+            mismatch = (got != expected as u64).then_some(Mismatch::Length { got, expected });
         }
-        check
+        Self { length: 0, mismatch, skips_body }
     }
 
-    /// Whether the rest of the body may be thrown away unread.
-    pub(crate) fn skips(&self) -> bool {
-        self.skips
+    /// Whether the rest of the body may be discarded unread.
+    pub(crate) fn skips_body(&self) -> bool {
+        self.skips_body
     }
 
-    /// Bytes of the body were thrown away unread.
+    /// Accounts for bytes of the body that were discarded unread.
     pub(crate) fn skip(&mut self, count: u64) {
-        self.at += count;
+        self.length += count;
     }
 
-    /// A piece of the body has come.
-    pub(crate) fn data(&mut self, data: &[u8], expect: &Expect) {
-        if let (Body::Bytes { bytes, varies }, None, false) = (&expect.body, self.fault, self.skips)
+    /// Checks a piece of the body.
+    pub(crate) fn data(&mut self, data: &[u8], expect: &ExpectedResponse) {
+        if let (ExpectedBody::Bytes { bytes, varies }, None, false) =
+            (&expect.body, self.mismatch, self.skips_body)
         {
-            let at = self.at as usize;
-            let known = bytes.get(at..).unwrap_or_default();
-            let known = &known[..known.len().min(data.len())];
-            if data[..known.len()] != *known {
-                let mut unequal = data.iter().zip(known).enumerate().filter(|(_, (a, b))| a != b);
-                let varies = |i: usize| varies.iter().any(|r| r.contains(&(at + i)));
-                let first = unequal.find(|(i, _)| !varies(*i));
-                self.fault = first.map(|(i, _)| Fault::Byte(at + i));
+            let at = self.length as usize;
+            let expected = bytes.get(at..).unwrap_or_default();
+            let expected = &expected[..expected.len().min(data.len())];
+            if data[..expected.len()] != *expected {
+                let mut unequal =
+                    data.iter().zip(expected).enumerate().filter(|(_, (a, b))| a != b);
+                let may_vary = |i: usize| varies.iter().any(|r| r.contains(&(at + i)));
+                let first = unequal.find(|(i, _)| !may_vary(*i));
+                self.mismatch = first.map(|(i, _)| Mismatch::Byte(at + i));
             }
         }
-        self.at += data.len() as u64;
+        self.length += data.len() as u64;
     }
 
-    /// The answer is whole.
-    pub(crate) fn end(&self, expect: &Expect, is_head: bool) -> Result<(), Fault> {
-        match (self.fault, length(&expect.body)) {
-            (Some(fault @ Fault::Status(_)), _) => Err(fault),
-            (_, Some(expected)) if !is_head && self.at != expected as u64 => {
-                Err(Fault::Length { got: self.at, expected })
+    /// The verdict on the complete response.
+    pub(crate) fn finish(&self, expect: &ExpectedResponse, is_head: bool) -> Result<(), Mismatch> {
+        match (self.mismatch, expect.body.length()) {
+            (Some(mismatch @ Mismatch::Status(_)), _) => Err(mismatch),
+            (_, Some(expected)) if !is_head && self.length != expected as u64 => {
+                Err(Mismatch::Length { got: self.length, expected })
             }
-            (fault, _) => fault.map_or(Ok(()), Err),
+            (mismatch, _) => mismatch.map_or(Ok(()), Err),
         }
-    }
-}
-
-fn length(body: &Body) -> Option<usize> {
-    match body {
-        Body::Any => None,
-        Body::Length(length) => Some(*length),
-        Body::Bytes { bytes, .. } => Some(bytes.len()),
     }
 }

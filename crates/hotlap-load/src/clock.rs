@@ -1,8 +1,10 @@
-//! The two clocks: monotonic time, and the CPU time of the calling thread, in nanoseconds.
+//! The two clocks, in nanoseconds: monotonic time, and the CPU time of the calling thread.
+
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Monotonic time. On Linux this is a call into the vDSO, some 25 ns.
+/// Monotonic time. On Linux this is a call into the vDSO, about 25 ns.
 #[inline]
 pub(crate) fn now() -> u64 {
     read(ClockId::Monotonic)
@@ -13,10 +15,18 @@ pub(crate) fn thread_cpu() -> u64 {
     read(ClockId::ThreadCPUTime)
 }
 
+/// A duration in nanoseconds, limited to a quarter of the range (146 years) so that sums fit.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).min(FAR_NS)
+}
+
+/// A time that is never reached.
+pub(crate) const FAR_NS: u64 = u64::MAX >> 2;
+
 #[inline]
 fn read(id: ClockId) -> u64 {
     let time = clock_gettime(id);
-    // Both parts are never negative for these clocks.
+    // Neither part is ever negative for these clocks.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

@@ -1,21 +1,22 @@
-//! One connection as a state machine: bytes in, answers out; no sockets, no clock.
+//! The protocol on one connection, as a state machine without sockets or clock: bytes in, responses
+//! out.
 //!
-//! It knows which requests are in flight, in order, and which of them the incoming bytes belong to.
+//! It knows which requests are in flight, in order, and so which of them the incoming bytes answer.
 
 use std::collections::VecDeque;
 
-use crate::book::Book;
-use crate::check::{Check, Fault};
-use crate::http::{Broken, Event, Head, Reader};
+use crate::check::{Check, Mismatch};
+use crate::http::{Head, ResponseError, ResponseEvent, ResponseReader};
 use crate::outcome::{Failure, Phase};
+use crate::request_mix::RequestMix;
 
-/// The most bytes of a wrong answer that are kept as evidence.
+/// The most bytes of a wrong response that are kept as evidence.
 pub(crate) const EVIDENCE: usize = 512;
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Flight {
-    /// Which of the book's.
+pub(crate) struct InFlight {
+    /// Its index in the request mix.
     pub(crate) request: u32,
     /// When it was due; in a closed loop, when it was sent.
     pub(crate) due_ns: u64,
@@ -23,238 +24,272 @@ pub(crate) struct Flight {
     pub(crate) sent_ns: u64,
 }
 
-/// An answer, whole.
+/// A complete response, with the request that it answers.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) flight: Flight,
+pub(crate) struct Completed {
+    pub(crate) request: InFlight,
     pub(crate) status: u16,
     pub(crate) keep_alive: bool,
-    /// Its bytes on the wire, interim answers included.
+    /// Its bytes on the wire, including interim responses.
     pub(crate) bytes: u64,
-    /// What is wrong with it, and its first bytes.
-    pub(crate) wrong: Option<(Fault, Vec<u8>)>,
+    /// How it differs from the expected response, and its first bytes.
+    pub(crate) wrong: Option<(Mismatch, Vec<u8>)>,
 }
 
-/// An answer that was recognised as a whole, and so is right.
+/// A response that matched the template, and so is correct.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Known {
-    pub(crate) flight: Flight,
+pub(crate) struct Recognised {
+    pub(crate) request: InFlight,
     pub(crate) status: u16,
     pub(crate) keep_alive: bool,
 }
 
-/// What came of some bytes.
+/// The result of taking bytes.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// They are taken; no answer is whole.
-    More,
-    Answer(Answer),
-    /// The connection is of no use any more: how, where, why, and the bytes in question.
-    Broken(Failure, Phase, &'static str, Vec<u8>),
+    /// All bytes are consumed, and no response is complete.
+    NeedMore,
+    Completed(Completed),
+    /// The connection cannot be used any more.
+    Broken(Broken),
 }
 
-/// One connection's conversation.
+/// Why a connection cannot be used any more.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    pub(crate) failure: Failure,
+    pub(crate) phase: Phase,
+    pub(crate) why: &'static str,
+    /// The first bytes of the malformed response.
+    pub(crate) first_bytes: Vec<u8>,
+}
+
+/// The protocol state of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
-    flights: VecDeque<Flight>,
-    reader: Reader,
-    /// Bytes of the answer under way.
+    in_flight: VecDeque<InFlight>,
+    reader: ResponseReader,
+    /// Bytes of the current response so far.
     bytes: u64,
     head: Option<Head>,
     check: Check,
-    /// The first bytes of the answer under way, where it does not come in one piece.
-    first: Vec<u8>,
+    /// The first bytes of the current response, if it does not arrive in one piece.
+    first_bytes: Vec<u8>,
 }
 
 impl Connection {
     /// A request is sent.
     #[inline]
-    pub(crate) fn send(&mut self, flight: Flight) {
-        self.flights.push_back(flight);
+    pub(crate) fn send(&mut self, request: InFlight) {
+        self.in_flight.push_back(request);
     }
 
-    /// Requests in flight.
+    /// The number of requests in flight.
     #[inline]
     pub(crate) fn in_flight(&self) -> usize {
-        self.flights.len()
+        self.in_flight.len()
     }
 
-    /// The one that is answered next.
+    /// The requests in flight, in the order in which they are answered.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &InFlight> {
+        self.in_flight.iter()
+    }
+
+    /// The request that is answered next.
     #[inline]
-    pub(crate) fn oldest(&self) -> Option<&Flight> {
-        self.flights.front()
+    pub(crate) fn oldest(&self) -> Option<&InFlight> {
+        self.in_flight.front()
     }
 
-    /// The requests in flight, the one that is answered next first.
-    pub(crate) fn flights(&self) -> impl Iterator<Item = &Flight> {
-        self.flights.iter()
+    /// The index of the request that was sent last.
+    #[inline]
+    pub(crate) fn newest(&self) -> u32 {
+        self.in_flight.back().map_or(0, |r| r.request)
     }
 
-    /// All that is in flight was sent so much later, at `now` at the latest: for that long, time
-    /// stood still.
+    /// The indices of the last `count` requests that were sent, in order.
+    pub(crate) fn last(&self, count: usize) -> impl Iterator<Item = u32> {
+        self.in_flight.iter().skip(self.in_flight.len() - count).map(|r| r.request)
+    }
+
+    /// Moves the due and send times of all requests in flight by a pause, but not beyond `now`: no
+    /// time passes for them while the server is stopped.
     pub(crate) fn shift(&mut self, pause_ns: u64, now: u64) {
-        for flight in &mut self.flights {
-            flight.due_ns = (flight.due_ns + pause_ns).min(now);
-            flight.sent_ns = (flight.sent_ns + pause_ns).min(now);
+        for request in &mut self.in_flight {
+            request.due_ns = (request.due_ns + pause_ns).min(now);
+            request.sent_ns = (request.sent_ns + pause_ns).min(now);
         }
     }
 
-    /// Which request was sent last.
-    #[inline]
-    pub(crate) fn newest(&self) -> u32 {
-        self.flights.back().map_or(0, |f| f.request)
-    }
-
-    /// Which requests were the last `count` to be sent, in order.
-    pub(crate) fn last(&self, count: usize) -> impl Iterator<Item = u32> {
-        self.flights.iter().skip(self.flights.len() - count).map(|f| f.request)
-    }
-
-    /// Where the oldest request stands.
+    /// The phase of the oldest request.
     pub(crate) fn phase(&self) -> Phase {
-        match (self.flights.is_empty(), self.bytes) {
+        match (self.in_flight.is_empty(), self.bytes) {
             (true, _) => Phase::Idle,
             (false, 0) => Phase::FirstByte,
             (false, _) => Phase::Body,
         }
     }
 
-    /// Starts anew on another socket: nothing is in flight.
+    /// Starts over on another socket, with no requests in flight.
     pub(crate) fn reset(&mut self) {
-        self.flights.clear();
-        self.reader = Reader::default();
+        self.in_flight.clear();
+        self.reader = ResponseReader::default();
         self.bytes = 0;
         self.head = None;
-        self.first = Vec::new();
+        self.first_bytes = Vec::new();
     }
 
-    /// The answer to the only request in flight, if `input` is just that and looks as it always
-    /// does: what nearly every read brings, and all that it costs. [`Connection::take`] says the
-    /// same of it.
+    /// The response to the only request in flight, if `input` is exactly that and matches its
+    /// template. Nearly every read is such a response, and this is all that it costs;
+    /// [`Connection::take`] comes to the same result.
     #[inline(always)]
-    pub(crate) fn recognise(&mut self, input: &[u8], book: &mut Book) -> Option<Known> {
-        if self.flights.len() != 1 || self.bytes != 0 || !self.reader.is_fresh() {
+    pub(crate) fn recognise(&mut self, input: &[u8], mix: &mut RequestMix) -> Option<Recognised> {
+        if self.in_flight.len() != 1 || self.bytes != 0 || !self.reader.is_between_responses() {
             return None;
         }
-        let flight = *self.flights.front()?;
-        let (head, length) = book.entry(flight.request).layout.recognise(input)?;
+        let request = *self.in_flight.front()?;
+        let (head, length) = mix.get(request.request).template.recognise(input)?;
         if length != input.len() {
             return None;
         }
-        self.flights.clear();
-        Some(Known { flight, status: head.status, keep_alive: head.keep_alive })
+        self.in_flight.clear();
+        Some(Recognised { request, status: head.status, keep_alive: head.keep_alive })
     }
 
-    /// Takes bytes from the front of `input`, up to the end of an answer.
+    /// Consumes bytes from the front of `input`, up to the end of a response.
     #[inline]
-    pub(crate) fn take(&mut self, input: &mut &[u8], book: &mut Book) -> Step {
-        if input.is_empty() && self.reader.is_fresh() {
-            return Step::More;
+    pub(crate) fn take(&mut self, input: &mut &[u8], mix: &mut RequestMix) -> Step {
+        if input.is_empty() && self.reader.is_between_responses() {
+            return Step::NeedMore;
         }
-        let Some(&flight) = self.flights.front() else {
-            let why = "bytes that nobody asked for";
-            return Step::Broken(Failure::BadFraming, Phase::Idle, why, evidence(input));
+        let Some(&request) = self.in_flight.front() else {
+            return Step::Broken(Broken {
+                failure: Failure::BadFraming,
+                phase: Phase::Idle,
+                why: "bytes without a request",
+                first_bytes: first_bytes(input),
+            });
         };
-        if self.reader.is_fresh() && self.bytes == 0 {
-            let entry = book.entry(flight.request);
-            if let Some((head, length)) = entry.layout.recognise(input) {
+        if self.reader.is_between_responses() && self.bytes == 0 {
+            let template = &mut mix.get(request.request).template;
+            if let Some((head, length)) = template.recognise(input) {
                 *input = &input[length..];
-                self.flights.pop_front();
+                self.in_flight.pop_front();
                 let (status, keep_alive) = (head.status, head.keep_alive);
                 let bytes = length as u64;
-                return Step::Answer(Answer { flight, status, keep_alive, bytes, wrong: None });
+                return Step::Completed(Completed {
+                    request,
+                    status,
+                    keep_alive,
+                    bytes,
+                    wrong: None,
+                });
             }
         }
-        self.parse(input, flight, book)
+        self.parse(input, request, mix)
     }
 
-    fn parse(&mut self, input: &mut &[u8], flight: Flight, book: &mut Book) -> Step {
+    fn parse(&mut self, input: &mut &[u8], request: InFlight, mix: &mut RequestMix) -> Step {
         let whole = *input;
-        let began_here = self.bytes == 0;
         let before = self.bytes;
-        let is_head = book.entry(flight.request).is_head;
+        let is_head = mix.get(request.request).is_head;
         loop {
             let event = self.reader.next(input, is_head);
             let taken = whole.len() - input.len();
             self.bytes = before + taken as u64;
-            let entry = book.entry(flight.request);
+            let prepared = mix.get(request.request);
             match event {
-                Ok(Event::Head(head)) => {
-                    let skips = book.skips_body();
-                    let expect = &book.entry(flight.request).expect;
-                    self.check = Check::head(&head, expect, is_head, skips);
+                Ok(ResponseEvent::Head(head)) => {
+                    let skips_body = mix.skips_next_body();
+                    let expect = &mix.get(request.request).expect;
+                    self.check = Check::new(&head, expect, is_head, skips_body);
                     self.head = Some(head);
                 }
-                Ok(Event::Data(data)) => self.check.data(data, &entry.expect),
-                Ok(Event::More) => {
-                    let room = EVIDENCE.saturating_sub(self.first.len()).min(taken);
-                    self.first.extend_from_slice(&whole[..room]);
-                    return Step::More;
+                Ok(ResponseEvent::Data(data)) => self.check.data(data, &prepared.expect),
+                Ok(ResponseEvent::NeedMore) => {
+                    let room = EVIDENCE.saturating_sub(self.first_bytes.len()).min(taken);
+                    self.first_bytes.extend_from_slice(&whole[..room]);
+                    return Step::NeedMore;
                 }
-                Ok(Event::End) => {
-                    let right = self.check.end(&entry.expect, is_head);
-                    if let (Ok(()), true, Some(head)) = (right, began_here, &self.head)
-                        && !self.check.skips()
+                Ok(ResponseEvent::End) => {
+                    let result = self.check.finish(&prepared.expect, is_head);
+                    if let (Ok(()), 0, Some(head)) = (result, before, &self.head)
+                        && !self.check.skips_body()
                         && starts_with_head(&whole[..taken], head)
                     {
-                        entry.layout.learn(&whole[..taken], head, &entry.expect.body);
+                        prepared.template.learn(&whole[..taken], head, &prepared.expect.body);
                     }
-                    return Step::Answer(self.end(flight, right, &whole[..taken]));
+                    return Step::Completed(self.complete(request, result, &whole[..taken]));
                 }
-                Err(broken) => {
-                    let mut seen = std::mem::take(&mut self.first);
+                Err(error) => {
+                    let mut seen = std::mem::take(&mut self.first_bytes);
                     seen.extend_from_slice(whole);
-                    let (failure, why) = kind(broken);
-                    // Its first byte is here, whatever it is.
-                    return Step::Broken(failure, Phase::Body, why, evidence(&seen));
+                    let (failure, why) = match error {
+                        ResponseError::Framing(why) => (Failure::BadFraming, why),
+                        ResponseError::ClosedEarly => {
+                            (Failure::ClosedEarly, "closed before the response was complete")
+                        }
+                    };
+                    // Bytes of a response have arrived, whatever they are.
+                    let (phase, first_bytes) = (Phase::Body, first_bytes(&seen));
+                    return Step::Broken(Broken { failure, phase, why, first_bytes });
                 }
             }
         }
     }
 
-    /// The answer under way is whole.
-    fn end(&mut self, flight: Flight, right: Result<(), Fault>, last: &[u8]) -> Answer {
-        let head = self.head.take().expect("an answer ends after its head");
-        let mut first = std::mem::take(&mut self.first);
-        let wrong = right.err().map(|fault| {
-            first.extend_from_slice(last);
-            first.truncate(EVIDENCE);
-            (fault, first)
+    /// The current response is complete.
+    fn complete(
+        &mut self,
+        request: InFlight,
+        result: Result<(), Mismatch>,
+        last_bytes: &[u8],
+    ) -> Completed {
+        let head = self.head.take().expect("a response ends after its head");
+        let mut first_bytes = std::mem::take(&mut self.first_bytes);
+        let wrong = result.err().map(|mismatch| {
+            first_bytes.extend_from_slice(last_bytes);
+            first_bytes.truncate(EVIDENCE);
+            (mismatch, first_bytes)
         });
-        self.flights.pop_front();
+        self.in_flight.pop_front();
         let bytes = std::mem::take(&mut self.bytes);
-        Answer { flight, status: head.status, keep_alive: head.keep_alive, bytes, wrong }
+        Completed { request, status: head.status, keep_alive: head.keep_alive, bytes, wrong }
     }
 
-    /// The other side closed. An answer whose end that is, is whole; otherwise it is told whether
-    /// that is a failure: closing while nothing is in flight is none.
-    pub(crate) fn close(&mut self, book: &mut Book) -> Result<Option<Answer>, (Failure, Phase)> {
-        let Some(&flight) = self.flights.front() else { return Ok(None) };
+    /// The server has closed the connection. Returns the response that this completes, if it does;
+    /// to close while no request is in flight is not a failure.
+    pub(crate) fn close(
+        &mut self,
+        mix: &mut RequestMix,
+    ) -> Result<Option<Completed>, (Failure, Phase)> {
+        let Some(&request) = self.in_flight.front() else { return Ok(None) };
         match self.reader.close() {
             Ok(()) => {
-                let entry = book.entry(flight.request);
-                let right = self.check.end(&entry.expect, entry.is_head);
-                Ok(Some(self.end(flight, right, &[])))
+                let prepared = mix.get(request.request);
+                let result = self.check.finish(&prepared.expect, prepared.is_head);
+                Ok(Some(self.complete(request, result, &[])))
             }
             Err(_) => Err((Failure::ClosedEarly, self.phase())),
         }
     }
 
-    /// Whether a body is under way that the end of the connection delimits.
+    /// Whether the current body is delimited by the end of the connection.
     pub(crate) fn is_until_close(&self) -> bool {
         self.reader.is_until_close()
     }
 
-    /// How many bytes of the body under way may be thrown away unread, all of which are certain to
-    /// come.
+    /// How many bytes may be discarded unread: the rest of a body of known length whose contents
+    /// are not checked.
     pub(crate) fn skippable(&self) -> u64 {
         match self.reader.remaining() {
-            Some(rest) if self.check.skips() && self.head.is_some() => rest,
+            Some(rest) if self.check.skips_body() && self.head.is_some() => rest,
             _ => 0,
         }
     }
 
-    /// So many were thrown away. Whether the answer is whole by that, [`Connection::take`] says.
+    /// Accounts for bytes that were discarded unread. [`Connection::take`] says whether they
+    /// completed the response.
     pub(crate) fn skip(&mut self, count: u64) {
         self.reader.skip(count);
         self.check.skip(count);
@@ -262,18 +297,12 @@ impl Connection {
     }
 }
 
-/// Whether the answer's own head is at the very start: no interim answer comes before it.
-fn starts_with_head(answer: &[u8], head: &Head) -> bool {
-    answer.get(9..12).is_some_and(|code| code == head.status.to_string().as_bytes())
+/// Whether bytes start with the head of the final response: no interim response comes before it.
+fn starts_with_head(response: &[u8], head: &Head) -> bool {
+    response.get(9..12).is_some_and(|code| code == head.status.to_string().as_bytes())
 }
 
-fn kind(broken: Broken) -> (Failure, &'static str) {
-    match broken {
-        Broken::Framing(why) => (Failure::BadFraming, why),
-        Broken::ClosedEarly => (Failure::ClosedEarly, "closed before the answer was whole"),
-    }
-}
-
-fn evidence(bytes: &[u8]) -> Vec<u8> {
+/// The part of some bytes that is kept as evidence.
+fn first_bytes(bytes: &[u8]) -> Vec<u8> {
     bytes[..bytes.len().min(EVIDENCE)].to_vec()
 }

@@ -1,33 +1,76 @@
-//! The load generator: a [`Plan`] in, an [`Outcome`] out.
+//! The load generator: a [`Plan`] in, an [`Outcome`] out. It knows nothing of TOML, flags,
+//! processes or terminals, and never prints.
 //!
-//! The life of one request: a worker thread owns some connections. When the plan's pace says that a
-//! request is due, its bytes, built once, are sent; what comes back is framed and held against what
-//! was expected; the time between is counted in the worker's own histogram; and straight from that
-//! check the next request goes out. Workers share nothing that is written per request.
+//! 1. [`url::resolve`] turns what a user types into a [`Target`](plan::Target), and
+//!    [`Request::build`](plan::Request::build) builds the bytes of a [`Request`](plan::Request)
+//!    once, with the [response](plan::ExpectedResponse) that is expected.
+//! 2. A [`Plan`] says what to send, how many connections and threads to use, how fast to send
+//!    ([closed or open loop](plan::Pace)), and [when to stop](plan::Stop).
+//! 3. [`run`] runs it to its end. A [`Session`] is a load in progress, for those who sample the
+//!    server at the edges of the [`Window`], show the [`Progress`], or need several windows.
+//! 4. The [`Outcome`] has histograms, [`Failures`] by kind and [`Phase`], the latency that was
+//!    [censored](hotlap_stats::Censored), and what the generator itself used. Outcomes merge
+//!    without loss.
 //!
-//! This crate knows nothing of TOML, flags, processes or terminals, and it never prints. What goes
-//! wrong under load is counted, by kind and phase; an [`Error`] is only what keeps a load from
-//! being run at all.
+//! What goes wrong under load is counted; an [`Error`] only says why a load could not be run.
+//!
+//! ```no_run
+//! use hotlap_load::plan::{Pace, Plan, Request};
+//!
+//! let url = hotlap_load::url::resolve("http://127.0.0.1:8080/")?;
+//! let request = Request::get(&url.path, &url.host).expecting(b"Hello, World!");
+//! let mut plan = Plan::new(url.target, request);
+//! plan.pace = Pace::Constant { rate: 10_000.0 };
+//! let outcome = hotlap_load::run(&plan)?;
+//! println!("{} requests/s, {} failures", outcome.rate(), outcome.failures.total());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Inside
+//!
+//! A worker thread owns some connections. When a request is due, its bytes are sent; the response
+//! is framed and compared with what is expected; its time is counted in the worker's own
+//! histogram; and the next request leaves at once. Workers share nothing that is written per
+//! request.
+//!
+//! ```text
+//! session     starts workers, waits for them, merges what they counted
+//!   worker    one loop: stages, connect, send, receive, fail
+//!     tally       counts             schedule    due times of an open loop
+//!     connection  the protocol on one connection, without sockets
+//!       request_mix, template, check, http
+//!     io, tls     sockets, events, encryption
+//!   shared, resources
+//! outcome, plan, window, progress, error, clock
+//! ```
+//!
+//! Modules use only those below them.
 
-mod book;
 mod check;
 mod clock;
 mod connection;
+mod error;
 pub mod http;
 mod io;
-mod layout;
 pub mod outcome;
-mod pace;
 pub mod plan;
-pub mod rehearsal;
+mod progress;
+mod request_mix;
 mod resources;
-pub mod session;
+mod schedule;
+mod session;
+mod shared;
 mod tally;
-pub mod target;
+mod template;
+pub mod testing;
 pub mod tls;
+pub mod url;
+mod window;
 mod worker;
 
+pub use error::Error;
 pub use outcome::{Failure, Failures, OpenLoop, Outcome, Phase};
 pub use plan::{Plan, PlanError};
-pub use session::{Error, Progress, Session, Window, run};
-pub use target::{BadUrl, Resolved};
+pub use progress::Progress;
+pub use session::{Session, run};
+pub use window::Window;

@@ -1,46 +1,71 @@
-//! What a load takes of the system: open files, and cores for its threads.
+//! What a load needs of the system: open files, and cores for its threads.
 
-use crate::Plan;
-use crate::session::Error;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The files that a plan needs: its connections, and three a worker (events, waker, timer).
-pub(crate) fn files(plan: &Plan) -> u64 {
-    plan.connections as u64 + 3 * plan.threads as u64
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::error::Error;
+use crate::plan::Plan;
+
+/// Files that the sessions of this process have reserved.
+static RESERVED: AtomicU64 = AtomicU64::new(0);
+
+/// Files that the process has open besides.
+const OTHER_FILES: u64 = 128;
+
+/// The open files of one session. They are given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct OpenFiles(u64);
+
+impl OpenFiles {
+    /// Reserves the files that a plan needs, and raises the limit on open files if necessary.
+    ///
+    /// # Errors
+    /// If the system does not allow that many.
+    pub(crate) fn reserve(plan: &Plan) -> Result<Self, Error> {
+        // A file for each connection, and three for each worker: event queue, waker, timer.
+        let reserved = Self(plan.connections as u64 + 3 * plan.threads as u64);
+        let others = RESERVED.fetch_add(reserved.0, Ordering::Relaxed);
+        raise_limit(plan, others + reserved.0 + OTHER_FILES)?;
+        Ok(reserved)
+    }
 }
 
-/// Raises the limit on open files as far as a plan and the others need.
-pub(crate) fn allow_files(plan: &Plan, files: u64) -> Result<(), Error> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    // And what the process has open besides.
-    let needed = files + 128;
+impl Drop for OpenFiles {
+    fn drop(&mut self) {
+        RESERVED.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
+/// Raises the limit on open files to what is needed.
+fn raise_limit(plan: &Plan, needed: u64) -> Result<(), Error> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|soft| soft >= needed) {
         return Ok(());
     }
-    let what = format!(
-        "open {} connections, with at most {} open files allowed (ulimit -Hn {needed} raises that; \
-         it takes an administrator)",
-        plan.connections,
-        limit.maximum.unwrap_or_default(),
-    );
-    let wanted = limit.maximum.map_or(needed, |hard| hard.max(needed));
-    let raised = Rlimit { current: Some(needed), maximum: Some(wanted) };
-    let kept = Rlimit { current: Some(needed), maximum: limit.maximum };
-    let is_within = limit.maximum.is_none_or(|hard| hard >= needed);
-    setrlimit(Resource::Nofile, if is_within { kept } else { raised })
-        .map_err(|errno| Error::System { what, why: errno.into() })
+    // Only an administrator may raise the hard limit.
+    let maximum = limit.maximum.map(|hard| hard.max(needed));
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum }).map_err(|errno| {
+        let what = format!(
+            "open {} connections, with at most {} open files allowed (ulimit -Hn {needed} raises \
+             that; it takes an administrator)",
+            plan.connections,
+            limit.maximum.unwrap_or_default(),
+        );
+        Error::System { what, why: errno.into() }
+    })
 }
 
-/// Keeps the calling thread on its core. Where that is not permitted, it runs where it may; the
-/// harness checks the pinning it relies on.
+/// Pins the calling thread to its core. If that is not permitted, the thread runs anywhere: the
+/// harness checks the pinning that it relies on.
 #[cfg(target_os = "linux")]
-pub(crate) fn pin(plan: &Plan, number: usize) {
+pub(crate) fn pin(plan: &Plan, worker: usize) {
     use rustix::thread::{CpuSet, sched_setaffinity};
-    let Some(cpu) = plan.cpus.get(number % plan.cpus.len().max(1)) else { return };
+    let Some(cpu) = plan.cpu(worker) else { return };
     let mut set = CpuSet::new();
-    set.set(*cpu);
+    set.set(cpu);
     let _ = sched_setaffinity(None, &set);
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn pin(_plan: &Plan, _number: usize) {}
+pub(crate) fn pin(_plan: &Plan, _worker: usize) {}

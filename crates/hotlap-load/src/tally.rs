@@ -1,84 +1,67 @@
-//! What one worker counts: plain numbers that nobody else writes or reads while it runs.
+//! What one worker counts: plain numbers that no other thread reads or writes while it runs.
 
 use std::collections::BTreeMap;
 
 use hotlap_stats::{Censored, Histogram};
 
-use crate::check::Fault;
-use crate::connection::{Answer, Flight};
+use crate::check::Mismatch;
+use crate::connection::{Completed, InFlight};
 use crate::outcome::{
-    Bytes, Connections, Failure, Failures, Outcome, Phase, ThreadUse, Tick, Whole, Wrong,
+    ByteCounts, ConnectionCounts, Failure, Failures, Outcome, Phase, ThreadUsage, Tick,
+    WrongResponse,
 };
 
 /// Length of a tick: a tenth of a second.
 const TICK_NS: u64 = 100_000_000;
 
-/// The most ticks that are kept: a day of them. What is later counts in the last.
-const TICKS: usize = 864_000;
-
-/// All failures, in the order of their numbers.
-const FAILURES: [Failure; 10] = [
-    Failure::Refused,
-    Failure::Reset,
-    Failure::ClosedEarly,
-    Failure::Timeout,
-    Failure::BadFraming,
-    Failure::WrongAnswer,
-    Failure::WrongStatus,
-    Failure::Tls,
-    Failure::Truncated,
-    Failure::Other,
-];
-
-/// All phases, in the order of their numbers.
-const PHASES: [Phase; 5] =
-    [Phase::Connect, Phase::Send, Phase::FirstByte, Phase::Body, Phase::Idle];
+/// The most ticks that are kept: a day. The last tick takes everything after it.
+const MAX_TICKS: usize = 864_000;
 
 /// The counts of one worker.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    pub(crate) answers: u64,
+    pub(crate) responses: u64,
     pub(crate) failed: u64,
-    service: Histogram,
-    response: Histogram,
-    service_censored: Censored,
-    response_censored: Censored,
+    service_time: Histogram,
+    response_time: Histogram,
+    service_time_censored: Censored,
+    pub(crate) response_time_censored: Censored,
     pub(crate) lag: Histogram,
-    pub(crate) connect: Histogram,
-    pub(crate) handshake: Histogram,
+    pub(crate) connect_time: Histogram,
+    pub(crate) handshake_time: Histogram,
     pub(crate) reopened: u64,
-    failures: [[u64; PHASES.len()]; FAILURES.len()],
-    /// By status; below 1,000, as a head says.
+    failures: [[u64; Phase::ALL.len()]; Failure::ALL.len()],
+    /// By status code, which is below 1,000.
     statuses: Vec<u64>,
-    pub(crate) bytes: Bytes,
+    pub(crate) bytes: ByteCounts,
     series: Vec<Tick>,
     tick: Tick,
     tick_ends_ns: u64,
     pub(crate) wakeups: u64,
     pub(crate) sent: u64,
-    first_wrong: Option<Wrong>,
+    first_wrong: Option<WrongResponse>,
     opens_ns: u64,
-    /// Since when nothing is counted; 0 while something is.
+    /// Since when nothing is counted; 0 while counting.
     paused_ns: u64,
 }
 
 impl Tally {
-    /// Nothing counted, from this moment on.
+    /// Starts to count at this time.
     pub(crate) fn new(opens_ns: u64) -> Self {
         Self {
-            answers: 0,
+            responses: 0,
             failed: 0,
-            service: Histogram::new(),
-            response: Histogram::new(),
-            service_censored: Censored::default(),
-            response_censored: Censored::default(),
+            service_time: Histogram::new(),
+            response_time: Histogram::new(),
+            service_time_censored: Censored::default(),
+            response_time_censored: Censored::default(),
             lag: Histogram::new(),
-            connect: Histogram::new(),
-            handshake: Histogram::new(),
+            connect_time: Histogram::new(),
+            handshake_time: Histogram::new(),
             reopened: 0,
             failures: Default::default(),
             statuses: vec![0; 1000],
-            bytes: Bytes::default(),
+            bytes: ByteCounts::default(),
             series: Vec::new(),
             tick: Tick::default(),
             tick_ends_ns: opens_ns + TICK_NS,
@@ -90,17 +73,17 @@ impl Tally {
         }
     }
 
-    /// Nothing counted, and nothing to count until it is resumed.
+    /// Counts nothing until it is resumed.
     pub(crate) fn paused(now_ns: u64) -> Self {
         Self { paused_ns: now_ns, ..Self::new(now_ns) }
     }
 
-    /// Counts no more, until it is resumed.
+    /// Stops counting until it is resumed.
     pub(crate) fn pause(&mut self, now_ns: u64) {
         self.paused_ns = now_ns;
     }
 
-    /// Counts on, as if no time had passed since the pause.
+    /// Continues to count, as if no time had passed since the pause.
     pub(crate) fn resume(&mut self, now_ns: u64) {
         let pause_ns = now_ns - self.paused_ns;
         self.opens_ns += pause_ns;
@@ -108,103 +91,95 @@ impl Tally {
         self.paused_ns = 0;
     }
 
-    /// An answer, right or wrong.
-    pub(crate) fn answer(&mut self, answer: Answer, now_ns: u64, is_paced: bool) {
-        match answer.wrong {
-            None => self.right(answer.flight, answer.status, answer.bytes, now_ns, is_paced),
-            Some((fault, head)) => {
-                self.turn(now_ns);
-                self.statuses[usize::from(answer.status)] += 1;
-                self.open(&answer.flight, now_ns, is_paced);
-                self.wrong(fault, head, now_ns);
+    /// Counts a response, correct or not.
+    pub(crate) fn completed(&mut self, response: Completed, now_ns: u64, is_open_loop: bool) {
+        let Completed { request, status, bytes, wrong, .. } = response;
+        match wrong {
+            None => self.correct(request, status, bytes, now_ns, is_open_loop),
+            Some((mismatch, first_bytes)) => {
+                self.advance(now_ns);
+                self.statuses[usize::from(status)] += 1;
+                self.unfinished(&request, now_ns, is_open_loop);
+                self.wrong(mismatch, first_bytes, now_ns);
             }
         }
     }
 
-    /// A right answer of so many bytes.
+    /// Counts a correct response of `bytes` bytes.
     #[inline(always)]
-    pub(crate) fn right(
+    pub(crate) fn correct(
         &mut self,
-        flight: Flight,
+        request: InFlight,
         status: u16,
         bytes: u64,
         now_ns: u64,
-        is_paced: bool,
+        is_open_loop: bool,
     ) {
-        self.turn(now_ns);
+        self.advance(now_ns);
         self.statuses[usize::from(status)] += 1;
-        let service_ns = now_ns - flight.sent_ns;
-        self.answers += 1;
-        self.bytes.answered += bytes;
-        self.service.record(service_ns);
-        if is_paced {
-            self.response.record(now_ns.saturating_sub(flight.due_ns));
+        let service_ns = now_ns - request.sent_ns;
+        self.responses += 1;
+        self.bytes.responses += bytes;
+        self.service_time.record(service_ns);
+        if is_open_loop {
+            self.response_time.record(now_ns.saturating_sub(request.due_ns));
         }
-        self.tick.answers += 1;
+        self.tick.responses += 1;
         self.tick.sum_ns += service_ns;
         self.tick.max_ns = self.tick.max_ns.max(service_ns);
     }
 
     #[cold]
-    fn wrong(&mut self, fault: Fault, head: Vec<u8>, now_ns: u64) {
-        let failure = match fault {
-            Fault::Status(_) => Failure::WrongStatus,
-            Fault::Length { .. } | Fault::Byte(_) => Failure::WrongAnswer,
+    fn wrong(&mut self, mismatch: Mismatch, first_bytes: Vec<u8>, now_ns: u64) {
+        let failure = match mismatch {
+            Mismatch::Status(_) => Failure::WrongStatus,
+            Mismatch::Length { .. } | Mismatch::Byte(_) => Failure::WrongBody,
         };
         self.failure(failure, Phase::Body, 1, now_ns);
-        self.evidence(|| fault.to_string(), head);
+        self.evidence(|| mismatch.to_string(), first_bytes);
     }
 
-    /// A request was under way when the window opened.
-    pub(crate) fn entered(&mut self, flight: &Flight, now_ns: u64, is_paced: bool) {
-        self.service_censored.entered.record(now_ns.saturating_sub(flight.sent_ns));
-        if is_paced {
-            self.response_censored.entered.record(now_ns.saturating_sub(flight.due_ns));
-        }
-    }
-
-    /// A request is not answered right when the window closes, or will never be.
-    pub(crate) fn open(&mut self, flight: &Flight, now_ns: u64, is_paced: bool) {
-        self.service_censored.open.record(now_ns.saturating_sub(flight.sent_ns));
-        if is_paced {
-            self.response_censored.open.record(now_ns.saturating_sub(flight.due_ns));
-        }
-    }
-
-    /// Ages of requests that were due when the window opened, and not sent.
-    pub(crate) fn waited(&mut self, ages_ns: impl Iterator<Item = u64>) {
-        ages_ns.for_each(|age| self.response_censored.entered.record(age));
-    }
-
-    /// Ages of requests that were due when the window closed, and not sent.
-    pub(crate) fn waits(&mut self, ages_ns: impl Iterator<Item = u64>) {
-        ages_ns.for_each(|age| self.response_censored.waiting.record(age));
-    }
-
-    /// Ages of requests that were due when the window closed, and about to be sent.
-    pub(crate) fn unsent(&mut self, ages_ns: impl Iterator<Item = u64>) {
-        ages_ns.for_each(|age| self.response_censored.open.record(age));
-    }
-
-    /// Keeps the first evidence of a wrong or broken answer.
-    pub(crate) fn evidence(&mut self, why: impl FnOnce() -> String, head: Vec<u8>) {
-        if self.first_wrong.is_none() {
-            self.first_wrong = Some(Wrong { why: why(), head });
-        }
-    }
-
-    /// So many requests or connections failed.
+    /// Counts failures of requests or connections.
     #[cold]
     pub(crate) fn failure(&mut self, failure: Failure, phase: Phase, count: u64, now_ns: u64) {
-        self.turn(now_ns);
+        self.advance(now_ns);
         self.failures[failure as usize][phase as usize] += count;
         self.failed += count;
         self.tick.failures += count;
     }
 
+    /// Keeps a wrong or malformed response, if it is the first.
+    pub(crate) fn evidence(&mut self, why: impl FnOnce() -> String, first_bytes: Vec<u8>) {
+        if self.first_wrong.is_none() {
+            self.first_wrong = Some(WrongResponse { why: why(), first_bytes });
+        }
+    }
+
+    /// Records the age of a request that was in flight when the window opened.
+    pub(crate) fn in_flight_at_open(
+        &mut self,
+        request: &InFlight,
+        now_ns: u64,
+        is_open_loop: bool,
+    ) {
+        self.service_time_censored.entered.record(now_ns.saturating_sub(request.sent_ns));
+        if is_open_loop {
+            self.response_time_censored.entered.record(now_ns.saturating_sub(request.due_ns));
+        }
+    }
+
+    /// Records the age of a request without a correct response: it failed, or is in flight when the
+    /// window closes.
+    pub(crate) fn unfinished(&mut self, request: &InFlight, now_ns: u64, is_open_loop: bool) {
+        self.service_time_censored.open.record(now_ns.saturating_sub(request.sent_ns));
+        if is_open_loop {
+            self.response_time_censored.open.record(now_ns.saturating_sub(request.due_ns));
+        }
+    }
+
     /// Ends the ticks that are over.
     #[inline]
-    fn turn(&mut self, now_ns: u64) {
+    fn advance(&mut self, now_ns: u64) {
         if now_ns >= self.tick_ends_ns {
             self.end_ticks(now_ns);
         }
@@ -212,61 +187,57 @@ impl Tally {
 
     #[cold]
     fn end_ticks(&mut self, now_ns: u64) {
-        while now_ns >= self.tick_ends_ns && self.series.len() < TICKS {
+        while now_ns >= self.tick_ends_ns && self.series.len() < MAX_TICKS {
             self.series.push(std::mem::take(&mut self.tick));
             self.tick_ends_ns += TICK_NS;
         }
-        if self.series.len() == TICKS {
+        if self.series.len() == MAX_TICKS {
             self.tick_ends_ns = u64::MAX;
         }
     }
 
-    /// The counts of a window that closes now. What a thread used and what is open still, the
-    /// worker adds.
-    pub(crate) fn into_outcome(mut self, now_ns: u64, backend: &str) -> Outcome {
+    /// The counts of a window that closes now. The worker adds what its connections and its thread
+    /// know.
+    pub(crate) fn into_outcome(mut self, now_ns: u64) -> Outcome {
         let now_ns = if self.paused_ns > 0 { self.paused_ns } else { now_ns };
-        self.turn(now_ns);
+        let window_ns = now_ns - self.opens_ns;
+        self.advance(now_ns);
         if self.tick != Tick::default() {
             self.series.push(self.tick);
         }
         let mut failures = Failures::default();
-        for (failure, by_phase) in FAILURES.iter().zip(&self.failures) {
-            for (phase, count) in PHASES.iter().zip(by_phase).filter(|(_, count)| **count > 0) {
+        for (failure, by_phase) in Failure::ALL.iter().zip(&self.failures) {
+            for (phase, count) in Phase::ALL.iter().zip(by_phase).filter(|(_, count)| **count > 0) {
                 failures.add(*failure, *phase, *count);
             }
         }
         let seen = (0u16..).zip(&self.statuses).filter(|(_, count)| **count > 0);
         Outcome {
-            backend: backend.to_owned(),
-            window_ns: now_ns - self.opens_ns,
-            answers: self.answers,
-            service: self.service,
-            response: self.response,
-            service_censored: self.service_censored,
-            response_censored: self.response_censored,
+            window_ns,
+            responses: self.responses,
+            service_time: self.service_time,
+            response_time: self.response_time,
+            service_time_censored: self.service_time_censored,
+            response_time_censored: self.response_time_censored,
             lag: self.lag,
-            connect: self.connect,
-            handshake: self.handshake,
+            connect_time: self.connect_time,
+            handshake_time: self.handshake_time,
             failures,
             statuses: seen.map(|(status, count)| (status, *count)).collect::<BTreeMap<_, _>>(),
             first_wrong: self.first_wrong,
-            first_failure: None,
-            connections: Connections { reopened: self.reopened, ..Connections::default() },
+            connections: ConnectionCounts {
+                reopened: self.reopened,
+                ..ConnectionCounts::default()
+            },
             bytes: self.bytes,
-            in_flight: 0,
-            edges: crate::outcome::Edges::default(),
-            queued: 0,
-            oldest_ns: 0,
-            unanswered: 0,
             series: self.series,
-            threads: vec![ThreadUse {
-                wall_ns: now_ns - self.opens_ns,
+            threads: vec![ThreadUsage {
+                wall_ns: window_ns,
                 wakeups: self.wakeups,
                 sent: self.sent,
-                ..ThreadUse::default()
+                ..ThreadUsage::default()
             }],
-            due: 0,
-            whole: Whole::default(),
+            ..Outcome::default()
         }
     }
 }
@@ -276,38 +247,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_and_phases_are_numbered_as_listed() {
-        for (number, failure) in FAILURES.iter().enumerate() {
-            assert_eq!(*failure as usize, number);
-        }
-        for (number, phase) in PHASES.iter().enumerate() {
-            assert_eq!(*phase as usize, number);
-        }
-    }
-
-    #[test]
-    fn a_pause_is_no_part_of_the_window() {
+    fn a_pause_is_not_part_of_the_window() {
         let mut tally = Tally::new(1_000);
         tally.failure(Failure::Reset, Phase::Body, 1, 2_000);
         tally.pause(1_000 + TICK_NS / 2);
         tally.resume(5_000 + 9 * TICK_NS);
         tally.failure(Failure::Reset, Phase::Body, 2, 6_000 + 9 * TICK_NS);
         tally.pause(5_000 + 9 * TICK_NS + TICK_NS / 4);
-        let outcome = tally.into_outcome(77 * TICK_NS, "none");
+        let outcome = tally.into_outcome(77 * TICK_NS);
         assert_eq!(outcome.window_ns, TICK_NS / 2 + TICK_NS / 4);
         assert_eq!(outcome.series.iter().map(|t| t.failures).collect::<Vec<_>>(), [3]);
     }
 
-    /// So many right responses, one each microsecond, that take 1 ms, and 5 ms after a million.
+    /// Correct responses, one each microsecond, that take 1 ms; after a million, 5 ms.
     fn responses(count: u64) -> Outcome {
         let mut tally = Tally::new(0);
         for number in 0..count {
             let (now, took) = (number * 1_000, if number < 1_000_000 { MS } else { 5 * MS });
             let sent_ns = now + 10 * MS - took;
-            let flight = Flight { request: 0, due_ns: sent_ns, sent_ns };
-            tally.right(flight, 200, 100, now + 10 * MS, true);
+            let request = InFlight { request: 0, due_ns: sent_ns, sent_ns };
+            tally.correct(request, 200, 100, now + 10 * MS, true);
         }
-        tally.into_outcome(count * 1_000 + 10 * MS, "none")
+        tally.into_outcome(count * 1_000 + 10 * MS)
     }
 
     const MS: u64 = 1_000_000;
@@ -315,31 +276,31 @@ mod tests {
     #[test]
     fn hey_keeps_the_first_million_responses() {
         let outcome = responses(1_500_000);
-        assert_eq!((outcome.answers, outcome.service.len()), (1_500_000, 1_500_000));
-        let at = |q| (outcome.service.quantile(q) as f64 / MS as f64).round();
+        assert_eq!((outcome.responses, outcome.service_time.len()), (1_500_000, 1_500_000));
+        let at = |q| (outcome.service_time.quantile(q) as f64 / MS as f64).round();
         assert_eq!((at(0.5), at(0.66), at(0.67), at(0.99)), (1.0, 1.0, 5.0, 5.0));
         assert_eq!(outcome.statuses.into_iter().collect::<Vec<_>>(), [(200, 1_500_000)]);
-        assert_eq!(outcome.series.iter().map(|tick| tick.answers).sum::<u64>(), 1_500_000);
+        assert_eq!(outcome.series.iter().map(|tick| tick.responses).sum::<u64>(), 1_500_000);
     }
 
     #[test]
     fn oha_keeps_every_response() {
         let size = |outcome: Outcome| {
-            // A tick is a tenth of a second, whatever happens in it.
+            // There is a tick for each tenth of a second, whatever happens in it.
             let outcome = Outcome { series: Vec::new(), ..outcome };
             serde_json::to_vec(&outcome).expect("plain data").len()
         };
-        // A hundred times as many responses: as many numbers, some of which have more digits.
+        // A hundred times as many responses give the same numbers, some with more digits.
         let (few, many) = (size(responses(10_000)), size(responses(1_000_000)));
         assert!(many < few + 100, "{few} bytes for 10,000, {many} for a million");
     }
 
     #[test]
-    fn ticks_without_answers_are_kept_as_zeros() {
+    fn ticks_without_responses_are_kept_as_zeros() {
         let mut tally = Tally::new(1_000);
         tally.failure(Failure::Reset, Phase::Body, 1, 2_000);
         tally.failure(Failure::Reset, Phase::Body, 2, 1_000 + 3 * TICK_NS);
-        let outcome = tally.into_outcome(2_000 + 3 * TICK_NS, "none");
+        let outcome = tally.into_outcome(2_000 + 3 * TICK_NS);
         let failures: Vec<u64> = outcome.series.iter().map(|t| t.failures).collect();
         assert_eq!(failures, [1, 0, 0, 2]);
         assert_eq!(outcome.failures.of(Failure::Reset), 3);

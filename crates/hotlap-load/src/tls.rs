@@ -1,4 +1,4 @@
-//! TLS by rustls: bytes from the wire in, plain bytes out, and the reverse; no sockets.
+//! TLS by rustls, without sockets: bytes from the wire in, plain bytes out, and the reverse.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, OnceLock};
@@ -11,29 +11,32 @@ use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
 
+use crate::error::Error;
 use crate::plan::{PlanError, Tls};
-use crate::session::Error;
 
-/// What all connections of a load share.
+/// The TLS settings that all connections of a load share.
 #[derive(Debug, Clone)]
-pub struct Secure {
+pub struct TlsConfig {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
 
-impl Secure {
-    /// Trusts what the system trusts. No session is resumed: every handshake is a full one, so that
-    /// they can be compared.
+impl TlsConfig {
+    /// Reads the certificates that the system trusts. Sessions are never resumed, so that all
+    /// handshakes are full ones and can be compared.
     ///
     /// # Errors
-    /// A name that no certificate can carry, or no certificates to trust.
+    /// If the server name cannot be in a certificate, or the system has no trusted certificates.
     pub fn new(tls: &Tls) -> Result<Self, Error> {
         let name = ServerName::try_from(tls.server_name.clone()).map_err(|_| {
-            PlanError::OutOfRange(format!("{:?} is no name for a certificate", tls.server_name))
+            PlanError::OutOfRange(format!(
+                "{:?} is not a name that a certificate can contain",
+                tls.server_name
+            ))
         })?;
         let provider = Arc::new(ring::default_provider());
         let verifier: Arc<dyn ServerCertVerifier> = if tls.insecure {
-            Arc::new(TakesAny(provider.clone()))
+            Arc::new(AcceptAny(provider.clone()))
         } else {
             let built =
                 WebPkiServerVerifier::builder_with_provider(roots()?, provider.clone()).build();
@@ -50,12 +53,12 @@ impl Secure {
         Ok(Self { config: Arc::new(config), name })
     }
 
-    /// A new connection's side of it; `None` when the library refuses.
+    /// Starts TLS for a new connection; `None` if rustls refuses.
     #[must_use]
-    pub fn open(&self) -> Option<Box<Channel>> {
+    pub fn connect(&self) -> Option<Box<TlsConnection>> {
         let mut client = ClientConnection::new(self.config.clone(), self.name.clone()).ok()?;
         client.set_buffer_limit(None);
-        Some(Box::new(Channel(client, false)))
+        Some(Box::new(TlsConnection { client, peer_has_closed: false }))
     }
 }
 
@@ -85,59 +88,62 @@ fn roots() -> Result<Arc<RootCertStore>, Error> {
     Ok(ROOTS.get_or_init(|| Arc::new(store)).clone())
 }
 
-/// One connection's side of TLS, and whether the server has sent `close_notify`.
+/// The client side of TLS on one connection.
 #[derive(Debug)]
-pub struct Channel(ClientConnection, bool);
+pub struct TlsConnection {
+    client: ClientConnection,
+    peer_has_closed: bool,
+}
 
-impl Channel {
-    /// Whether the handshake is under way.
+impl TlsConnection {
+    /// Whether the handshake is in progress.
     #[must_use]
-    pub fn is_shaking(&self) -> bool {
-        self.0.is_handshaking()
+    pub fn is_handshaking(&self) -> bool {
+        self.client.is_handshaking()
     }
 
-    /// Whether the server has said that it sends no more (`close_notify`, RFC 8446 section 6.1).
+    /// Whether the server has sent `close_notify`: it sends no more data (RFC 8446 section 6.1).
     #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.1
+    pub fn peer_has_closed(&self) -> bool {
+        self.peer_has_closed
     }
 
-    /// Takes bytes from the wire, and appends what they say to `plain`.
+    /// Takes bytes from the wire, and appends the decrypted data to `plain`.
     ///
     /// # Errors
-    /// What is wrong with them, in the library's words; an alert may be waiting to be sent.
+    /// A description of what is wrong with them. An alert may be waiting to be sent then.
     pub fn receive(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<(), String> {
         while !wire.is_empty() {
-            self.0.read_tls(&mut wire).map_err(|e| e.to_string())?;
-            let state = self.0.process_new_packets().map_err(|e| e.to_string())?;
-            self.1 |= state.peer_has_closed();
+            self.client.read_tls(&mut wire).map_err(|e| e.to_string())?;
+            let state = self.client.process_new_packets().map_err(|e| e.to_string())?;
+            self.peer_has_closed |= state.peer_has_closed();
             let count = state.plaintext_bytes_to_read();
             let at = plain.len();
             plain.resize(at + count, 0);
-            self.0.reader().read_exact(&mut plain[at..]).map_err(|e| e.to_string())?;
+            self.client.reader().read_exact(&mut plain[at..]).map_err(|e| e.to_string())?;
         }
         Ok(())
     }
 
-    /// Encrypts a request.
+    /// Encrypts data to be sent.
     ///
     /// # Errors
-    /// What the library refuses.
+    /// Why rustls refuses.
     pub fn send(&mut self, plain: &[u8]) -> Result<(), String> {
-        self.0.writer().write_all(plain).map_err(|e| e.to_string())
+        self.client.writer().write_all(plain).map_err(|e| e.to_string())
     }
 
-    /// Appends what must go over the wire to `wire`.
+    /// Appends the bytes to be sent to `wire`.
     pub fn drain(&mut self, wire: &mut Vec<u8>) {
-        while self.0.wants_write() && self.0.write_tls(wire).is_ok() {}
+        while self.client.wants_write() && self.client.write_tls(wire).is_ok() {}
     }
 }
 
-/// Takes any certificate, as `--insecure` says; signatures are checked still.
+/// Accepts any certificate, for `--insecure`; signatures are still verified.
 #[derive(Debug)]
-struct TakesAny(Arc<CryptoProvider>);
+struct AcceptAny(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for TakesAny {
+impl ServerCertVerifier for AcceptAny {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

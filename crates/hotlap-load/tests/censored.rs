@@ -1,9 +1,9 @@
-//! Requests that are not answered when a window closes: none of them is lost, and a server that
-//! hangs is seen to hang.
+//! Requests that are unanswered when a window closes: none of them is lost, and the hang of a
+//! server shows in the latency.
 
-#[path = "support/rude_server.rs"]
+#[path = "support/server.rs"]
 #[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
-mod rude_server;
+mod server;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use hotlap_load::plan::{Pace, Stop};
 use hotlap_load::{Failure, Outcome, Plan, Session, run};
 use hotlap_stats::Survival;
-use rude_server::{HELLO, Server};
+use server::{HELLO, Server};
 
 const MS: u64 = 1_000_000;
 
@@ -21,75 +21,77 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Answers so many requests, then hangs once for that long, on all connections.
+/// Answers `after` requests, then hangs once for `length`, on all connections.
 fn hangs(after: usize, length: Duration) -> Server {
     let count = AtomicUsize::new(0);
     let until = Mutex::new(None);
-    Server::start(move |mut guest| {
-        while guest.request().is_some() {
+    Server::start(move |mut client| {
+        while client.request().is_some() {
             if count.fetch_add(1, Ordering::SeqCst) >= after {
-                let end = *until.lock().expect("sound").get_or_insert(Instant::now() + length);
+                let end =
+                    *until.lock().expect("not poisoned").get_or_insert(Instant::now() + length);
                 sleep(end.saturating_duration_since(Instant::now()));
             }
-            guest.send(HELLO);
+            client.send(HELLO);
         }
     })
 }
 
-fn for_so_long(server: &Server, connections: usize, length: Duration) -> Plan {
+fn lasting(server: &Server, connections: usize, length: Duration) -> Plan {
     let mut plan = server.plan(connections, 1);
     plan.stop = Stop::After(length);
-    plan.ramp = Duration::ZERO;
+    plan.warmup = Duration::ZERO;
     plan
 }
 
 fn service(outcome: &Outcome) -> Survival {
-    Survival::new(&outcome.service, &outcome.service_censored)
+    Survival::new(&outcome.service_time, &outcome.service_time_censored)
 }
 
 fn response(outcome: &Outcome) -> Survival {
-    Survival::new(&outcome.response, &outcome.response_censored)
+    Survival::new(&outcome.response_time, &outcome.response_time_censored)
 }
 
 fn sent(outcome: &Outcome) -> u64 {
     outcome.threads.iter().map(|t| t.sent).sum()
 }
 
-/// Every request that was sent or carried in is answered, failed or open.
-fn none_is_lost(outcome: &Outcome) {
-    let (entered, open) = (&outcome.service_censored.entered, &outcome.service_censored.open);
-    let (answers, failures) = (outcome.answers, outcome.failures.total());
-    assert_eq!(outcome.service.len(), answers);
+/// Every request that was sent or in flight at the start was answered, failed, or is in flight.
+fn assert_none_is_lost(outcome: &Outcome) {
+    let (entered, open) =
+        (&outcome.service_time_censored.entered, &outcome.service_time_censored.open);
+    let (responses, failures) = (outcome.responses, outcome.failures.total());
+    assert_eq!(outcome.service_time.len(), responses);
     assert_eq!(open.len(), failures + outcome.in_flight);
-    assert_eq!(sent(outcome) + entered.len(), answers + failures + outcome.in_flight);
+    assert_eq!(sent(outcome) + entered.len(), responses + failures + outcome.in_flight);
 }
 
 #[test]
-fn a_server_that_hangs_for_1500_of_4000_ms_is_seen_to() {
+fn a_hang_of_1500_of_4000_ms_shows_in_the_latency() {
     let began = Mutex::new(None);
-    let server = Server::start(move |mut guest| {
-        while guest.request().is_some() {
-            let first = *began.lock().expect("sound").get_or_insert_with(Instant::now);
+    let server = Server::start(move |mut client| {
+        while client.request().is_some() {
+            let first = *began.lock().expect("not poisoned").get_or_insert_with(Instant::now);
             let phase = first.elapsed().as_millis() as u64 % 4_000;
             if (400..1_900).contains(&phase) {
                 sleep(ms(1_900 - phase));
             }
-            guest.send(HELLO);
+            client.send(HELLO);
         }
     });
-    let outcome = run(&for_so_long(&server, 4, ms(2_800))).expect("a load");
-    none_is_lost(&outcome);
+    let outcome = run(&lasting(&server, 4, ms(2_800))).expect("a load");
+    assert_none_is_lost(&outcome);
     assert_eq!(outcome.failures.total(), 0);
     assert_eq!(outcome.in_flight, 4);
     assert!(service(&outcome).longest().ns >= 1_000 * MS);
 }
 
 #[test]
-fn a_window_that_closes_in_a_hang_has_lower_bounds() {
+fn a_window_that_closes_during_a_hang_gives_lower_bounds() {
     let server = hangs(20, ms(20_000));
-    let outcome = run(&for_so_long(&server, 4, ms(1_000))).expect("a load");
-    none_is_lost(&outcome);
-    assert_eq!((outcome.answers, outcome.in_flight), (20, 4));
+    let outcome = run(&lasting(&server, 4, ms(1_000))).expect("a load");
+    assert_none_is_lost(&outcome);
+    assert_eq!((outcome.responses, outcome.in_flight), (20, 4));
     let service = service(&outcome);
     assert_eq!(service.len(), 24);
     let (p50, p99, longest) = (service.quantile(0.5), service.quantile(0.99), service.longest());
@@ -99,47 +101,48 @@ fn a_window_that_closes_in_a_hang_has_lower_bounds() {
     assert!(outcome.oldest_ns >= 100 * MS);
 }
 
-/// What was due during a hang and not sent was nowhere: neither answered, nor in flight.
+/// Requests that were due during a hang and not sent were once missing: neither answered nor in
+/// flight.
 #[test]
-fn what_is_due_in_a_hang_waits_from_when_it_was_due() {
+fn requests_due_during_a_hang_wait_from_when_they_were_due() {
     let server = hangs(20, ms(20_000));
-    let mut plan = for_so_long(&server, 2, ms(800));
+    let mut plan = lasting(&server, 2, ms(800));
     plan.pace = Pace::Constant { rate: 500.0 };
     let outcome = run(&plan).expect("a load");
-    none_is_lost(&outcome);
-    assert_eq!((outcome.answers, outcome.in_flight), (20, 2));
+    assert_none_is_lost(&outcome);
+    assert_eq!((outcome.responses, outcome.in_flight), (20, 2));
     assert_eq!(sent(&outcome) + outcome.queued, outcome.due);
-    assert_eq!(outcome.response_censored.waiting.len(), outcome.queued);
+    assert_eq!(outcome.response_time_censored.waiting.len(), outcome.queued);
     assert_eq!(response(&outcome).len(), outcome.due);
-    // Of 400 that were due, at least half were due in the hang, which is 20 requests after the
-    // start: the median depends on them.
+    // At least half of the 400 requests were due during the hang, which began after 20 of them:
+    // high percentiles depend on those.
     assert!(response(&outcome).quantile(0.9).is_lower_bound);
 }
 
 #[test]
-fn a_rate_of_twice_the_capacity_is_not_reached_and_the_queue_is_told() {
+fn a_rate_of_twice_the_capacity_is_not_reached_and_the_queue_is_reported() {
     let worker = Mutex::new(());
-    let server = Server::start(move |mut guest| {
-        while guest.request().is_some() {
-            let _one_at_a_time = worker.lock().expect("sound");
+    let server = Server::start(move |mut client| {
+        while client.request().is_some() {
+            let _one_at_a_time = worker.lock().expect("not poisoned");
             sleep(ms(2));
-            guest.send(HELLO);
+            client.send(HELLO);
         }
     });
-    let mut plan = for_so_long(&server, 4, ms(1_500));
+    let mut plan = lasting(&server, 4, ms(1_500));
     plan.pace = Pace::Constant { rate: 1_000.0 };
     let outcome = run(&plan).expect("a load");
-    none_is_lost(&outcome);
+    assert_none_is_lost(&outcome);
     let found = outcome.open_loop().expect("an open loop");
     let window_s = outcome.window_ns as f64 / 1e9;
     assert!((found.offered_per_s - 1_000.0).abs() < 2.0, "{found:?}");
-    // 500 a second and no more, and four that were on their way at the end.
+    // At most 500 a second, and four that were in flight at the end.
     assert!(found.reached_per_s <= 500.0 + 4.0 / window_s, "{found:?}");
     assert!(found.is_behind);
     assert_eq!(sent(&outcome) + outcome.queued, outcome.due);
-    assert_eq!(found.waiting, outcome.due - outcome.answers);
+    assert_eq!(found.waiting, outcome.due - outcome.responses);
     assert!((found.growth_per_s - found.waiting as f64 / window_s).abs() < 1e-6);
-    // They are due a millisecond apart, the oldest before all that were not sent.
+    // They are due a millisecond apart, and the oldest was due before all that were not sent.
     assert!(found.oldest_ns >= (outcome.queued - 1) * MS, "{found:?}");
     assert_eq!(response(&outcome).len(), outcome.due);
     assert!(response(&outcome).quantile(0.9).is_lower_bound);
@@ -148,56 +151,58 @@ fn a_rate_of_twice_the_capacity_is_not_reached_and_the_queue_is_told() {
 #[test]
 fn a_rate_that_is_reached_has_no_queue() {
     let server = hangs(usize::MAX, Duration::ZERO);
-    let mut plan = for_so_long(&server, 8, ms(300));
+    let mut plan = lasting(&server, 8, ms(300));
     plan.pace = Pace::Constant { rate: 100.0 };
-    plan.ramp = ms(50);
+    plan.warmup = ms(50);
     let outcome = run(&plan).expect("a load");
-    none_is_lost(&outcome);
+    assert_none_is_lost(&outcome);
     let found = outcome.open_loop().expect("an open loop");
     assert!(!found.is_behind && found.waiting <= 8, "{found:?}");
     assert!(!response(&outcome).quantile(0.5).is_lower_bound);
 }
 
-/// A hang of a second was cut to the laps' length, and in laps without an answer there was nothing.
+/// A hang of a second was once cut to the length of a window, and windows without a response had no
+/// latency at all.
 #[test]
-fn a_hang_that_spans_laps_is_as_long_as_all_of_them() {
+fn a_hang_across_windows_is_as_long_as_all_of_them() {
     let server = hangs(20, ms(1_000));
-    let session = Session::hold(&server.plan(4, 1)).expect("a load");
-    assert!(session.window().is_some());
+    let session = Session::start_held(&server.plan(4, 1)).expect("a load");
+    assert!(session.wait_for_window().is_some());
     let mut all: Option<Outcome> = None;
     let mut still = 0;
     for _ in 0..14 {
-        let window = session.turn(Duration::ZERO, ms(100));
+        let window = session.open_window(Duration::ZERO, ms(100));
         sleep(window.closes.expect("an end").saturating_duration_since(Instant::now()));
-        let lap = session.collect().expect("an outcome");
-        let (entered, open) = (&lap.service_censored.entered, &lap.service_censored.open);
-        assert_eq!(sent(&lap) + entered.len(), lap.answers + open.len());
-        if lap.answers == 0 {
+        let window = session.collect().expect("an outcome");
+        let (entered, open) =
+            (&window.service_time_censored.entered, &window.service_time_censored.open);
+        assert_eq!(sent(&window) + entered.len(), window.responses + open.len());
+        if window.responses == 0 {
             still += 1;
             assert_eq!((entered.len(), open.len()), (4, 4));
-            assert!(service(&lap).quantile(0.5).is_lower_bound);
+            assert!(service(&window).quantile(0.5).is_lower_bound);
         }
         match &mut all {
-            None => all = Some(lap),
-            Some(all) => all.merge(&lap),
+            None => all = Some(window),
+            Some(all) => all.merge(&window),
         }
     }
-    let all = service(&all.expect("some laps"));
-    assert!(still >= 3, "{still} laps without an answer");
+    let all = service(&all.expect("some windows"));
+    assert!(still >= 3, "{still} windows without a response");
     assert!(all.longest().ns >= 500 * MS, "{:?}", all.longest());
 }
 
-/// The search for overdue requests began anew with each window and never came to it in short ones:
-/// a request could hang for ever.
+/// The search for timeouts once started over with each window, and never ran in short ones: a
+/// request could hang for ever.
 #[test]
-fn a_request_of_a_held_load_fails_when_its_time_is_up() {
-    let server = Server::start(|mut guest| guest.drain());
+fn a_request_of_a_held_load_times_out() {
+    let server = Server::start(|mut client| client.drain());
     let mut plan = server.plan(2, 1);
     plan.timeout = ms(500);
-    let session = Session::hold(&plan).expect("a load");
-    assert!(session.window().is_some());
+    let session = Session::start_held(&plan).expect("a load");
+    assert!(session.wait_for_window().is_some());
     for _ in 0..60 {
-        let window = session.turn(Duration::ZERO, ms(12));
+        let window = session.open_window(Duration::ZERO, ms(12));
         sleep(window.closes.expect("an end").saturating_duration_since(Instant::now()));
     }
     let outcome = session.collect().expect("an outcome");

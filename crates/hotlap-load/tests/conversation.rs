@@ -1,13 +1,13 @@
-//! The state machine of one connection, without a network.
+//! The protocol on one connection, without a network.
 
 use std::net::SocketAddr;
 
-use hotlap_load::plan::{Body, Endpoint, Request, Target};
-use hotlap_load::rehearsal::{Rehearsed, rehearse};
+use hotlap_load::plan::{Endpoint, ExpectedBody, Request, Target};
+use hotlap_load::testing::{Replay, replay};
 use hotlap_load::{Failure, Phase, Plan};
 use proptest::prelude::*;
 
-fn plan(expect: Body) -> Plan {
+fn plan(expect: ExpectedBody) -> Plan {
     let address: SocketAddr = ([127, 0, 0, 1], 1).into();
     let target = Target { endpoint: Endpoint::Tcp(address), tls: None };
     let mut request = Request::get("/", "test");
@@ -15,11 +15,11 @@ fn plan(expect: Body) -> Plan {
     Plan::new(target, request)
 }
 
-fn hello() -> Body {
-    Body::Bytes { bytes: b"Hello, World!".to_vec(), varies: Vec::new() }
+fn hello() -> ExpectedBody {
+    ExpectedBody::Bytes { bytes: b"Hello, World!".to_vec(), varies: Vec::new() }
 }
 
-fn answer(date: u32, id: &str, body: &str) -> Vec<u8> {
+fn response(date: u32, id: &str, body: &str) -> Vec<u8> {
     let head = format!("HTTP/1.1 200 OK\r\nDate: {date:08}\r\nX-Id: {id}\r\n");
     format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
@@ -29,59 +29,60 @@ fn chunked(body: &str) -> Vec<u8> {
     format!("{head}{:x}\r\n{body}\r\n0\r\n\r\n", body.len()).into_bytes()
 }
 
-/// The fast path must say what the parser says, whatever it learned before.
+/// The fast path must agree with the parser, whatever it has learned before.
 #[test]
-fn a_wrong_answer_after_a_hundred_right_ones_is_found() {
+fn a_wrong_response_after_a_hundred_correct_ones_is_found() {
     for wrong in [
-        answer(1, "a", "Jello, World!"),
-        answer(1, "a", "Hello, World"),
+        response(1, "a", "Jello, World!"),
+        response(1, "a", "Hello, World"),
         b"HTTP/1.1 500 Oh\r\nDate: 00000001\r\nX-Id: a\r\nContent-Length: 13\r\n\r\nHello, World!"
             .to_vec(),
         chunked("Hello, Wurld!"),
     ] {
-        let mut pieces: Vec<Vec<u8>> = (0..100).map(|n| answer(n, "a", "Hello, World!")).collect();
+        let mut pieces: Vec<Vec<u8>> =
+            (0..100).map(|n| response(n, "a", "Hello, World!")).collect();
         pieces.push(wrong);
-        pieces.push(answer(101, "a", "Hello, World!"));
+        pieces.push(response(101, "a", "Hello, World!"));
         let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
-        let heard = rehearse(&plan(hello()), &pieces, true);
+        let found = replay(&plan(hello()), &pieces, true);
         let wrong: Vec<usize> =
-            heard.answers.iter().enumerate().filter(|(_, a)| !a.2).map(|(i, _)| i).collect();
-        assert_eq!((heard.answers.len(), wrong), (102, vec![100]));
+            found.responses.iter().enumerate().filter(|(_, a)| !a.2).map(|(i, _)| i).collect();
+        assert_eq!((found.responses.len(), wrong), (102, vec![100]));
     }
 }
 
 #[test]
-fn answers_in_flight_are_told_from_those_nobody_asked_for() {
+fn a_response_that_is_cut_off_is_told_from_requests_in_flight() {
     let mut plan = plan(hello());
     plan.pipeline = 3;
-    let bytes = [answer(1, "a", "Hello, World!"), chunked("Hello, World!")].concat();
-    let heard = rehearse(&plan, &[&bytes, &bytes[..40]], true);
-    assert_eq!(heard.answers.len(), 2);
-    assert_eq!(heard.broken, Some((Failure::ClosedEarly, Phase::Body)));
-    assert_eq!(heard.in_flight, 3);
+    let bytes = [response(1, "a", "Hello, World!"), chunked("Hello, World!")].concat();
+    let found = replay(&plan, &[&bytes, &bytes[..40]], true);
+    assert_eq!(found.responses.len(), 2);
+    assert_eq!(found.broken, Some((Failure::ClosedEarly, Phase::Body)));
+    assert_eq!(found.in_flight, 3);
 }
 
 #[test]
-fn a_body_that_is_skipped_has_its_length_checked_still() {
-    let mut plan = plan(Body::Length(100_000));
+fn the_length_of_a_skipped_body_is_still_checked() {
+    let mut plan = plan(ExpectedBody::Length(100_000));
     plan.check_one_in = 1_000_000;
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n";
     let body = vec![b'x'; 100_000];
-    let heard = rehearse(&plan, &[head, &body[..60_000], &body[60_000..], head], false);
-    assert_eq!(heard.answers, [(200, 100_043, true)]);
-    plan.requests[0].expect.body = Body::Length(99_999);
-    let heard = rehearse(&plan, &[head, &body], false);
-    assert_eq!(heard.answers, [(200, 100_043, false)]);
+    let found = replay(&plan, &[head, &body[..60_000], &body[60_000..], head], false);
+    assert_eq!(found.responses, [(200, 100_043, true)]);
+    plan.requests[0].expect.body = ExpectedBody::Length(99_999);
+    let found = replay(&plan, &[head, &body], false);
+    assert_eq!(found.responses, [(200, 100_043, false)]);
 }
 
-fn outcome(bytes: &[u8], cuts: &[usize], plan: &Plan) -> Rehearsed {
+fn outcome(bytes: &[u8], cuts: &[usize], plan: &Plan) -> Replay {
     let pieces: Vec<&[u8]> = cuts.windows(2).map(|w| &bytes[w[0]..w[1]]).collect();
-    rehearse(plan, &pieces, true)
+    replay(plan, &pieces, true)
 }
 
 proptest! {
     #[test]
-    fn how_answers_are_cut_makes_no_difference(
+    fn how_responses_are_cut_makes_no_difference(
         parts in prop::collection::vec((0u32..3, "[a-c]", 0u8..5), 1..8),
         flip in prop::option::of((any::<prop::sample::Index>(), any::<u8>())),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
@@ -92,9 +93,9 @@ proptest! {
             .iter()
             .flat_map(|(date, id, kind)| match kind {
                 0 => chunked("Hello, World!"),
-                1 => answer(*date, id, "Hello, Wurld!"),
+                1 => response(*date, id, "Hello, Wurld!"),
                 2 => b"HTTP/1.1 204 None\r\n\r\n".to_vec(),
-                _ => answer(*date, id, "Hello, World!"),
+                _ => response(*date, id, "Hello, World!"),
             })
             .collect();
         if let Some((at, byte)) = flip {
@@ -110,8 +111,8 @@ proptest! {
         let whole = outcome(&bytes, &[0, bytes.len()], &plan);
         let mut pieces = outcome(&bytes, &cuts, &plan);
         if one_in > 1 {
-            // Which bodies are looked at depends on how they are cut; the rest does not.
-            pieces.answers.iter_mut().zip(&whole.answers).for_each(|(p, w)| p.2 = w.2);
+            // Which bodies are checked depends on how they are cut; the rest does not.
+            pieces.responses.iter_mut().zip(&whole.responses).for_each(|(p, w)| p.2 = w.2);
         }
         prop_assert_eq!(pieces, whole);
     }

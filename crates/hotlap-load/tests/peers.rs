@@ -1,15 +1,15 @@
-//! Known defects of other load generators, each with the test that this one
-//! passes. Tests of other files are named with their module.
+//! Known defects of other load generators, each with the test that shows that this one does not
+//! have it. Tests in other files are named with their module.
 //!
 //! - wrk: EAGAIN of a read is an error:
 //!   `wrk_counts_a_read_that_finds_nothing_as_an_error`
-//! - wrk: what is never answered is no timeout:
-//!   `rude::a_request_that_is_never_answered_is_a_timeout`
+//! - wrk: a request that is never answered does not time out:
+//!   `misbehaving::a_request_that_is_never_answered_times_out`
 //! - wrk: a connection that fails once is lost (#509):
-//!   `rude::every_tenth_connection_is_refused_and_opened_again`
+//!   `misbehaving::every_tenth_connection_is_refused_and_reopened`
 //! - wrk: a remainder of connections is dropped (#157):
-//!   `session::a_remainder_of_connections_is_not_lost`
-//! - wrk: with `close`, latency leaves out connecting:
+//!   `session::the_remainder_of_connections_is_not_lost`
+//! - wrk: with `Connection: close`, latency excludes connecting:
 //!   `wrk_leaves_connecting_out_of_the_latency`
 //! - wrk: reads the wall clock:
 //!   `clock::wrk_reads_the_wall_clock`
@@ -18,52 +18,52 @@
 //! - wrk: connects within the measured time:
 //!   `wrk_measures_while_it_connects`
 //! - wrk: only the last of a pipelined batch is timed:
-//!   `session::a_pipelined_answer_is_timed_when_it_comes`
-//! - wrk: threads share counters for each request:
-//!   `worker::no_two_boards_share_a_line_or_a_pair_of_lines`
+//!   `session::a_pipelined_response_is_timed_when_it_arrives`
+//! - wrk: threads share counters that are written per request:
+//!   `progress::no_two_workers_share_a_cache_line_or_a_pair_of_lines`
 //! - wrk2: sleeps whole milliseconds (#78):
 //!   `io::wrk2_sleeps_whole_milliseconds`
 //! - wrk2: the end is set before threads start (#138):
 //!   `wrk2_sets_its_end_before_its_threads_start`
 //! - wrk2: many connections send in bursts (#89):
-//!   `pace::wrk2_sends_in_bursts_over_many_connections`
-//! - gcannon: no free buffer is a disconnect:
+//!   `schedule::wrk2_sends_in_bursts_over_many_connections`
+//! - gcannon: running out of buffers is a disconnect:
 //!   `gcannon_reconnects_when_its_buffers_are_full`
-//! - gcannon: an end within a response is no error:
-//!   `rude::an_end_within_an_answer_is_told_by_its_phase`
+//! - gcannon: a connection closed within a response is no error:
+//!   `misbehaving::a_connection_closed_within_a_response_is_counted_by_phase`
 //! - gcannon: failed sends count as failed reads:
 //!   `gcannon_counts_failed_sends_as_failed_reads`
 //! - gcannon: no timeout:
-//!   `rude::a_request_that_is_never_answered_is_a_timeout`
-//! - gcannon: no length is a length of 0:
-//!   `rude::right_answers_in_unusual_forms_are_right`
-//! - gcannon: HEAD, 204 and 304:
-//!   `framing::a_head_answer_a_204_and_a_304_have_no_body`
-//! - gcannon: a partial send goes on with other bytes:
+//!   `misbehaving::a_request_that_is_never_answered_times_out`
+//! - gcannon: a missing length is taken for 0:
+//!   `misbehaving::correct_responses_in_unusual_forms_are_correct`
+//! - gcannon: HEAD, 204 and 304 have a body:
+//!   `framing::a_response_to_a_head_a_204_and_a_304_have_no_body`
+//! - gcannon: a partial send continues with the wrong bytes:
 //!   `gcannon_goes_on_after_a_partial_send_with_other_bytes`
-//! - gcannon: two system calls to wait, not one:
+//! - gcannon: waiting takes two system calls instead of one:
 //!   `gcannon_waits_twice_in_each_round`
-//! - h2load: latency counts from the late send:
-//!   `session::a_freeze_is_seen_by_every_request_that_was_due`
-//! - h2load: a timer of 10 ms or more paces it:
-//!   `pace::h2load_sends_in_clumps_of_ten_milliseconds`
-//! - h2load: what is in flight at the end vanishes (#1523):
-//!   `rude::requests_in_flight_at_the_end_are_told`
-//! - hey: wrong after a million responses (#112, #227):
+//! - h2load: latency is measured from a late send:
+//!   `session::a_hang_delays_every_request_that_is_due`
+//! - h2load: a timer of 10 ms or more sets the pace:
+//!   `schedule::h2load_sends_in_clumps_of_ten_milliseconds`
+//! - h2load: requests in flight at the end vanish (#1523):
+//!   `misbehaving::requests_in_flight_at_the_end_are_reported`
+//! - hey: wrong figures after a million responses (#112, #227):
 //!   `tally::hey_keeps_the_first_million_responses`
-//! - vegeta: an approximate tail:
+//! - vegeta: the tail is approximate:
 //!   `vegeta_approximates_the_tail`
-//! - vegeta: saturation hides what was due:
-//!   `censored::a_rate_of_twice_the_capacity_is_not_reached_and_the_queue_is_told`
-//! - autocannon: wrong unit of the expected interval:
-//!   `session::a_freeze_is_seen_by_every_request_that_was_due`
-//! - autocannon: a second's requests at once:
-//!   `pace::autocannon_sends_a_seconds_requests_at_once`
-//! - oha: memory grows with requests (#806):
+//! - vegeta: saturation hides requests that were due:
+//!   `censored::a_rate_of_twice_the_capacity_is_not_reached_and_the_queue_is_reported`
+//! - autocannon: the expected interval has the wrong unit:
+//!   `session::a_hang_delays_every_request_that_is_due`
+//! - autocannon: the requests of a second are sent at once:
+//!   `schedule::autocannon_sends_a_seconds_requests_at_once`
+//! - oha: memory grows with the number of requests (#806):
 //!   `tally::oha_keeps_every_response`
-//! - zrk: the achieved rate is that of the last interval:
+//! - zrk: the achieved rate is that of the last interval only:
 //!   `zrk_reports_the_rate_of_its_last_interval`
-//! - HttpArena: the column p99 holds the mean:
+//! - HttpArena: the p99 column contains the mean:
 //!   `form::peers::httparena_prints_the_mean_as_p99` (hotlap)
 //! - the-benchmarker: "p99.999" is p99.99:
 //!   `form::peers::the_benchmarker_prints_p9999_as_p99999` (hotlap)
@@ -72,9 +72,9 @@
 
 #[path = "support/certificate.rs"]
 mod certificate;
-#[path = "support/rude_server.rs"]
+#[path = "support/server.rs"]
 #[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
-mod rude_server;
+mod server;
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -84,24 +84,24 @@ use std::time::Duration;
 use hotlap_load::plan::{Pace, Request, Reuse, Stop, Tls};
 use hotlap_load::{Failure, Phase, Plan, Session, run};
 use hotlap_stats::Histogram;
-use rude_server::{Guest, HELLO, Server, told};
 use rustls::{ServerConnection, StreamOwned};
+use server::{Client, HELLO, Server, counts};
 
 const MS: u64 = 1_000_000;
 
-/// A server that speaks TLS; `before` is called with a connection's number before its handshake,
-/// and `asked` before each response.
+/// A server with TLS. `before_handshake` is called with the number of each connection, and
+/// `before_response` before each response.
 fn secure(
-    before: impl Fn(usize) + Send + Sync + 'static,
-    asked: impl Fn() + Send + Sync + 'static,
+    before_handshake: impl Fn(usize) + Send + Sync + 'static,
+    before_response: impl Fn() + Send + Sync + 'static,
 ) -> Server {
     let config = certificate::valid();
-    Server::start(move |guest: Guest| {
-        before(guest.number);
+    Server::start(move |client: Client| {
+        before_handshake(client.number);
         let connection = ServerConnection::new(config.clone()).expect("a connection");
-        let mut stream = StreamOwned::new(connection, guest.stream);
+        let mut stream = StreamOwned::new(connection, client.stream);
         while stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {
-            asked();
+            before_response();
             if stream.write_all(HELLO).and_then(|()| stream.flush()).is_err() {
                 return;
             }
@@ -117,16 +117,16 @@ fn over_tls(server: &Server, connections: usize, requests: u64) -> Plan {
 
 #[test]
 fn wrk_counts_a_read_that_finds_nothing_as_an_error() {
-    let server = Server::start(|mut guest: Guest| {
-        while guest.request().is_some() {
+    let server = Server::start(|mut client: Client| {
+        while client.request().is_some() {
             for piece in HELLO.chunks(HELLO.len() / 3) {
-                guest.send(piece);
+                client.send(piece);
                 std::thread::sleep(Duration::from_millis(2));
             }
         }
     });
     let outcome = run(&server.plan(2, 20)).expect("a load");
-    assert_eq!(told(&outcome), (20, vec![]));
+    assert_eq!(counts(&outcome), (20, vec![]));
     assert_eq!((outcome.connections.opened, outcome.connections.reopened), (2, 0));
     assert_eq!(server.accepted.load(Ordering::SeqCst), 2);
 }
@@ -137,62 +137,62 @@ fn wrk_leaves_connecting_out_of_the_latency() {
     let mut plan = over_tls(&server, 1, 5);
     plan.reuse = Reuse::Close;
     let outcome = run(&plan).expect("a load");
-    assert_eq!(told(&outcome), (5, vec![]));
-    // The first connection is open before the load begins.
-    let longer = outcome.service.counts().filter(|(ns, _)| *ns >= 100 * MS);
+    assert_eq!(counts(&outcome), (5, vec![]));
+    // The first connection is opened before the load starts.
+    let longer = outcome.service_time.counts().filter(|(ns, _)| *ns >= 100 * MS);
     assert_eq!(longer.map(|(_, count)| count).sum::<u64>(), 4);
 }
 
 #[test]
 fn wrk_measures_while_it_connects() {
-    let (shaken, early) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (handshakes, early) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let server = {
-        let (ready, shaken, early) = (shaken.clone(), shaken.clone(), early.clone());
+        let (done, handshakes, early) = (handshakes.clone(), handshakes.clone(), early.clone());
         secure(
             move |number| {
                 std::thread::sleep(Duration::from_millis(100 * number as u64));
-                ready.fetch_add(1, Ordering::SeqCst);
+                done.fetch_add(1, Ordering::SeqCst);
             },
             move || {
-                let is_early = shaken.load(Ordering::SeqCst) < 3;
+                let is_early = handshakes.load(Ordering::SeqCst) < 3;
                 early.fetch_add(usize::from(is_early), Ordering::SeqCst);
             },
         )
     };
     let outcome = run(&over_tls(&server, 3, 30)).expect("a load");
-    assert_eq!(told(&outcome), (30, vec![]));
-    assert_eq!((outcome.connections.asked, outcome.connections.established), (3, 3));
-    assert_eq!((shaken.load(Ordering::SeqCst), early.load(Ordering::SeqCst)), (3, 0));
+    assert_eq!(counts(&outcome), (30, vec![]));
+    assert_eq!((outcome.connections.requested, outcome.connections.established), (3, 3));
+    assert_eq!((handshakes.load(Ordering::SeqCst), early.load(Ordering::SeqCst)), (3, 0));
 }
 
 #[test]
 fn wrk_divides_by_a_time_that_it_did_not_measure() {
-    let server = Server::start(|mut guest| guest.answer_all(HELLO));
+    let server = Server::start(|mut client| client.respond(HELLO));
     let mut plan = server.plan(2, 1);
-    (plan.ramp, plan.stop) = (Duration::ZERO, Stop::After(Duration::from_millis(130)));
+    (plan.warmup, plan.stop) = (Duration::ZERO, Stop::After(Duration::from_millis(130)));
     let session = Session::start(&plan).expect("a load");
-    let window = session.window().expect("a window");
+    let window = session.wait_for_window().expect("a window");
     assert_eq!(window.closes.expect("an end") - window.opens, Duration::from_millis(130));
     let outcome = session.join().expect("an outcome");
     let wall: Vec<u64> = outcome.threads.iter().map(|t| t.wall_ns).collect();
     assert_eq!(wall, [outcome.window_ns]);
     assert!(
-        (outcome.rate() * outcome.window_ns as f64 / 1e9 - outcome.answers as f64).abs() < 1e-6
+        (outcome.rate() * outcome.window_ns as f64 / 1e9 - outcome.responses as f64).abs() < 1e-6
     );
 }
 
 #[test]
 fn wrk2_sets_its_end_before_its_threads_start() {
-    let server = Server::start(|mut guest| guest.answer_all(HELLO));
+    let server = Server::start(|mut client| client.respond(HELLO));
     let mut plan = server.plan(32, 1);
-    (plan.ramp, plan.stop) = (Duration::ZERO, Stop::After(Duration::from_millis(200)));
+    (plan.warmup, plan.stop) = (Duration::ZERO, Stop::After(Duration::from_millis(200)));
     plan.threads = 32;
     let outcome = run(&plan).expect("a load");
     assert_eq!(outcome.threads.len(), 32);
-    // The last to be ready opens the window for all; one that wakes up late loses that time.
+    // The last worker to be ready sets the window for all; one that wakes up late loses time.
     assert!(outcome.window_ns >= 190 * MS, "{}", outcome.window_ns);
-    let answered: u64 = outcome.series.iter().map(|tick| tick.answers).sum();
-    assert_eq!(answered, outcome.answers);
+    let responses: u64 = outcome.series.iter().map(|tick| tick.responses).sum();
+    assert_eq!(responses, outcome.responses);
 }
 
 #[test]
@@ -200,36 +200,36 @@ fn gcannon_reconnects_when_its_buffers_are_full() {
     let body = vec![b'x'; 2_000_000];
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
     let response = [head.as_bytes(), &body].concat();
-    let server = Server::start(move |mut guest| guest.answer_all(&response));
+    let server = Server::start(move |mut client| client.respond(&response));
     let mut plan = server.plan(8, 32);
     plan.requests[0] = Request::get("/", "test").expecting(&body);
     let outcome = run(&plan).expect("a load");
-    assert_eq!(told(&outcome), (32, vec![]));
+    assert_eq!(counts(&outcome), (32, vec![]));
     assert_eq!((outcome.connections.opened, outcome.connections.reopened), (8, 0));
     assert_eq!(server.accepted.load(Ordering::SeqCst), 8);
 }
 
 #[test]
 fn gcannon_counts_failed_sends_as_failed_reads() {
-    let server = Server::start(|mut guest: Guest| {
-        let _ = guest.stream.read(&mut [0; 1024]);
-        guest.reset();
+    let server = Server::start(|mut client: Client| {
+        let _ = client.stream.read(&mut [0; 1024]);
+        client.reset();
     });
     let mut plan = server.plan(1, 4);
     plan.requests[0] = Request::build("POST", "/", "test", &[], &vec![b'x'; 32_000_000]);
     let outcome = run(&plan).expect("a load");
-    assert_eq!(told(&outcome), (0, vec![(Failure::Reset, Phase::Send, 4)]));
+    assert_eq!(counts(&outcome), (0, vec![(Failure::Reset, Phase::Send, 4)]));
 }
 
 #[test]
 fn gcannon_goes_on_after_a_partial_send_with_other_bytes() {
     let bodies: Vec<Vec<u8>> = (b'a'..b'd').map(|byte| vec![byte; 3_000_000]).collect();
-    let server = Server::start(|mut guest: Guest| {
-        while let Some(request) = guest.request() {
+    let server = Server::start(|mut client: Client| {
+        while let Some(request) = client.request() {
             let name = request[6];
             let body = request.windows(4).position(|w| w == b"\r\n\r\n").expect("a head") + 4;
             let is_whole = request[body..].iter().all(|byte| *byte == name);
-            guest.send(if is_whole { HELLO } else { b"HTTP/1.1 400 No\r\n\r\n" });
+            client.send(if is_whole { HELLO } else { b"HTTP/1.1 400 No\r\n\r\n" });
         }
     });
     let mut plan = server.plan(2, 12);
@@ -241,17 +241,17 @@ fn gcannon_goes_on_after_a_partial_send_with_other_bytes() {
         })
         .collect();
     let outcome = run(&plan).expect("a load");
-    assert_eq!(told(&outcome), (12, vec![]));
+    assert_eq!(counts(&outcome), (12, vec![]));
     let each = plan.requests[0].bytes.len() as u64;
     assert_eq!(outcome.bytes.sent, 12 * each);
 }
 
 #[test]
 fn gcannon_waits_twice_in_each_round() {
-    let server = Server::start(|mut guest| guest.answer_all(HELLO));
+    let server = Server::start(|mut client| client.respond(HELLO));
     let outcome = run(&server.plan(1, 1_000)).expect("a load");
-    assert_eq!(told(&outcome), (1_000, vec![]));
-    // One wait for each response; the others are those of timers, some ten a second.
+    assert_eq!(counts(&outcome), (1_000, vec![]));
+    // One wait per response; the others are those of timers, about ten a second.
     let waits = outcome.threads[0].wakeups;
     let timers = outcome.window_ns / (20 * MS);
     assert!(waits <= 1_000 + 20 + timers, "{waits} waits");
@@ -259,7 +259,7 @@ fn gcannon_waits_twice_in_each_round() {
 
 #[test]
 fn vegeta_approximates_the_tail() {
-    // A tail of one in a thousand that is a hundred times as long, and of which no two are equal.
+    // One in a thousand takes a hundred times as long, and no two are equal.
     let ns = |i: u64| if i.is_multiple_of(1_000) { 100 * MS + 7_919 * i } else { MS + 13 * i };
     let mut all: Vec<u64> = (1..=200_000).map(ns).collect();
     let mut histogram = Histogram::new();
@@ -275,42 +275,46 @@ fn vegeta_approximates_the_tail() {
 #[test]
 fn zrk_reports_the_rate_of_its_last_interval() {
     let count = AtomicUsize::new(0);
-    let server = Server::start(move |mut guest| {
-        while guest.request().is_some() {
+    let server = Server::start(move |mut client| {
+        while client.request().is_some() {
             if count.fetch_add(1, Ordering::SeqCst) >= 100 {
                 std::thread::sleep(Duration::from_millis(100));
             }
-            guest.send(HELLO);
+            client.send(HELLO);
         }
     });
     let mut plan = server.plan(4, 1);
-    (plan.ramp, plan.stop) = (Duration::ZERO, Stop::After(Duration::from_millis(900)));
+    (plan.warmup, plan.stop) = (Duration::ZERO, Stop::After(Duration::from_millis(900)));
     plan.pace = Pace::Constant { rate: 1_000.0 };
     let outcome = run(&plan).expect("a load");
     let found = outcome.open_loop().expect("an open loop");
     let window_s = outcome.window_ns as f64 / 1e9;
-    // A hundred at the start, and after that forty a second at most.
-    assert!(outcome.answers >= 100, "{}", outcome.answers);
-    assert!((found.reached_per_s * window_s - outcome.answers as f64).abs() < 1e-6);
+    // A hundred at the start, and then at most forty a second.
+    assert!(outcome.responses >= 100, "{}", outcome.responses);
+    assert!((found.reached_per_s * window_s - outcome.responses as f64).abs() < 1e-6);
     assert!(found.is_behind, "{found:?}");
 }
 
-/// Both routes are asked equally often, and one takes ten times as long: the 90th percentile of all
-/// is the slow route's, and the mean of the two routes' is not.
+/// Both routes get equally many requests, and one is much slower: the 60th percentile of all
+/// requests is one of the slow route, and the mean of the two 60th percentiles is not.
 #[test]
 fn the_benchmarker_averages_percentiles_over_routes() {
-    let server = Server::start(|mut guest: Guest| {
-        while let Some(request) = guest.request() {
+    let server = Server::start(|mut client: Client| {
+        while let Some(request) = client.request() {
             if request.starts_with(b"GET /slow") {
                 std::thread::sleep(Duration::from_millis(20));
             }
-            guest.send(HELLO);
+            client.send(HELLO);
         }
     });
     let mut plan = server.plan(2, 60);
     plan.requests = ["/fast", "/slow"].map(|path| Request::get(path, "test")).to_vec();
     let outcome = run(&plan).expect("a load");
-    assert_eq!(told(&outcome), (60, vec![]));
-    assert_eq!(outcome.service.len(), 60);
-    assert!(outcome.service.quantile(0.6) >= 20 * MS, "{}", outcome.service.quantile(0.6));
+    assert_eq!(counts(&outcome), (60, vec![]));
+    assert_eq!(outcome.service_time.len(), 60);
+    assert!(
+        outcome.service_time.quantile(0.6) >= 20 * MS,
+        "{}",
+        outcome.service_time.quantile(0.6)
+    );
 }

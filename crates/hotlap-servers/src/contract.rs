@@ -8,8 +8,8 @@ use std::fmt;
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hotlap_load::http::{self, Answer};
-use hotlap_load::plan::{Body, Expect, Request, Status};
+use hotlap_load::http::{self, Response};
+use hotlap_load::plan::{ExpectedBody, ExpectedResponse, ExpectedStatus, Request};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -92,7 +92,7 @@ pub struct Exchange {
     /// Its body.
     pub body: Vec<u8>,
     /// The right status.
-    pub status: Status,
+    pub status: ExpectedStatus,
     /// The right media type, parameters aside; `None`: any, or none.
     pub media_type: Option<String>,
     /// The right body.
@@ -190,7 +190,7 @@ impl Contract {
             path: ask.path.clone(),
             headers: ask.headers.clone(),
             body: ask.body.clone(),
-            status: ask.status.map_or(Status::Success, Status::Exactly),
+            status: ask.status.map_or(ExpectedStatus::Success, ExpectedStatus::Exactly),
             media_type: None,
             content: ask.answer.as_deref().map_or(Content::Any, Content::exactly),
         };
@@ -201,7 +201,7 @@ impl Contract {
     /// The requests to be sent under load, held against the answers that were verified.
     /// `answers` has one for each exchange; the server's own way to write JSON is thereby kept to.
     #[must_use]
-    pub fn requests(&self, host: &str, answers: &[Answer]) -> Vec<Request> {
+    pub fn requests(&self, host: &str, answers: &[Response]) -> Vec<Request> {
         let both = self.exchanges.iter().zip(answers);
         both.map(|(exchange, answer)| exchange.request(host, answer)).collect()
     }
@@ -237,7 +237,7 @@ fn post_bla(name: &str, media_type: &str, body: &[u8], status: u16) -> Exchange 
         path: "/bla".to_owned(),
         headers: vec![("Content-Type".to_owned(), media_type.to_owned())],
         body: body.to_vec(),
-        status: Status::Exactly(status),
+        status: ExpectedStatus::Exactly(status),
         media_type: Some("application/json".to_owned()),
         content: Content::Any,
     }
@@ -251,7 +251,7 @@ impl Exchange {
             path: path.to_owned(),
             headers: Vec::new(),
             body: Vec::new(),
-            status: Status::Exactly(200),
+            status: ExpectedStatus::Exactly(200),
             media_type: media_type.map(str::to_owned),
             content,
         }
@@ -282,7 +282,7 @@ impl Exchange {
         }
         Self {
             headers: self.headers.clone(),
-            status: Status::Any,
+            status: ExpectedStatus::Any,
             ..Self::get(&self.path, None, Content::Any)
         }
     }
@@ -303,23 +303,28 @@ impl Exchange {
 
     /// The request as it is sent under load, held against an answer that was found right.
     #[must_use]
-    pub fn request(&self, host: &str, verified: &Answer) -> Request {
+    pub fn request(&self, host: &str, verified: &Response) -> Request {
         let body = match &self.content {
-            Content::Any => Body::Any,
+            Content::Any => ExpectedBody::Any,
             Content::Bytes { bytes, varies } => {
-                Body::Bytes { bytes: bytes.clone(), varies: varies.clone() }
+                ExpectedBody::Bytes { bytes: bytes.clone(), varies: varies.clone() }
             }
             Content::Clock => {
                 let digits = CLOCK_PREFIX.len()..verified.body.len();
-                Body::Bytes { bytes: verified.body.clone(), varies: Vec::from_iter([digits]) }
+                ExpectedBody::Bytes {
+                    bytes: verified.body.clone(),
+                    varies: Vec::from_iter([digits]),
+                }
             }
-            Content::Json(_) => Body::Bytes { bytes: verified.body.clone(), varies: Vec::new() },
+            Content::Json(_) => {
+                ExpectedBody::Bytes { bytes: verified.body.clone(), varies: Vec::new() }
+            }
         };
         Request {
             bytes: self.bytes(host),
             is_head: self.is_head(),
             weight: 1,
-            expect: Expect { status: self.status, body },
+            expect: ExpectedResponse { status: self.status, body },
         }
     }
 
@@ -327,9 +332,9 @@ impl Exchange {
     #[must_use]
     pub fn expected(&self) -> String {
         let status = match self.status {
-            Status::Success => "2xx".to_owned(),
-            Status::Exactly(status) => status.to_string(),
-            Status::Any => "any status".to_owned(),
+            ExpectedStatus::Success => "2xx".to_owned(),
+            ExpectedStatus::Exactly(status) => status.to_string(),
+            ExpectedStatus::Any => "any status".to_owned(),
         };
         let media_type = self.media_type.as_ref().map(|t| format!(", {t}")).unwrap_or_default();
         let body = match &self.content {
@@ -348,11 +353,11 @@ impl Exchange {
     ///
     /// # Errors
     /// What is wrong with it, in words.
-    pub fn check(&self, answer: &Answer, now: SystemTime) -> Result<(), String> {
+    pub fn check(&self, answer: &Response, now: SystemTime) -> Result<(), String> {
         let right = match self.status {
-            Status::Success => (200..300).contains(&answer.status),
-            Status::Exactly(status) => answer.status == status,
-            Status::Any => true,
+            ExpectedStatus::Success => (200..300).contains(&answer.status),
+            ExpectedStatus::Exactly(status) => answer.status == status,
+            ExpectedStatus::Any => true,
         };
         if !right {
             return Err(described(answer));
@@ -414,7 +419,7 @@ fn essence(content_type: &str) -> String {
 
 /// An answer in a few words.
 #[must_use]
-pub fn described(answer: &Answer) -> String {
+pub fn described(answer: &Response) -> String {
     match answer.body.len() {
         0 => format!("{} without a body", answer.status),
         _ => format!("{} {}", answer.status, quoted(&answer.body)),
@@ -438,9 +443,9 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn answer(head: &str, body: &str) -> Answer {
+    fn answer(head: &str, body: &str) -> Response {
         let bytes = format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-        http::read_answer(bytes.as_bytes(), false, false).unwrap().unwrap()
+        http::read_response(bytes.as_bytes(), false, false).unwrap().unwrap()
     }
 
     fn now() -> SystemTime {
@@ -489,7 +494,7 @@ mod tests {
         let clock = &Contract::of(Name::Clock, None).exchanges[0];
         let request = clock.request("h", &answer("200 OK", "Hello World 1700000000000"));
         assert_eq!(request.bytes, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
-        let Body::Bytes { bytes, varies } = request.expect.body else { panic!() };
+        let ExpectedBody::Bytes { bytes, varies } = request.expect.body else { panic!() };
         assert_eq!((bytes.len(), &varies[..]), (25, std::slice::from_ref(&(12..25))));
     }
 
@@ -498,7 +503,8 @@ mod tests {
         let contract = Contract::of(Name::JsonApi, None);
         let said = answer("200 OK\r\nContent-Type: application/json", "{ \"results\": [1, 2, 3] }");
         assert_eq!(contract.exchanges[0].check(&said, now()), Ok(()));
-        let Body::Bytes { bytes, .. } = contract.exchanges[0].request("h", &said).expect.body
+        let ExpectedBody::Bytes { bytes, .. } =
+            contract.exchanges[0].request("h", &said).expect.body
         else {
             panic!()
         };

@@ -1,5 +1,5 @@
-//! Hardware threads, by the numbers that the system gives them: those that this process may use, pinning to
-//! them, and which of them share a physical core.
+//! Hardware threads, by the numbers that the system gives them: those that this process may use,
+//! pinning to them, and which of them share a physical core.
 
 use std::path::Path;
 

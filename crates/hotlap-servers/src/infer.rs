@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use hotlap_load::http::Answer;
-use hotlap_load::plan::{Status, Target};
+use hotlap_load::http::Response;
+use hotlap_load::plan::{ExpectedStatus, Target};
 
 use crate::contract::{Content, Contract, Exchange, described, quoted};
 use crate::verify::client::Wire;
@@ -31,7 +31,7 @@ pub struct Inferred {
     /// The same exchanges, now with the responses that are right.
     pub contract: Contract,
     /// A right response to each.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<Response>,
     /// What the user should know.
     pub notes: Vec<String>,
 }
@@ -78,7 +78,7 @@ fn list(names: &[String]) -> String {
 }
 
 /// A response, or why there was none.
-type Probe = Result<Answer, String>;
+type Probe = Result<Response, String>;
 
 struct Prober<'a> {
     target: &'a Target,
@@ -128,17 +128,17 @@ impl Prober<'_> {
 
 /// Fills in what is right from the probes of a request; returns a right response, and what should
 /// be said.
-fn settle(exchange: &mut Exchange, probes: &[Probe]) -> Result<(Answer, Option<String>), String> {
-    let is_right = |answer: &&Answer| match exchange.status {
-        Status::Success => (200..300).contains(&answer.status),
-        Status::Exactly(status) => answer.status == status,
-        Status::Any => true,
+fn settle(exchange: &mut Exchange, probes: &[Probe]) -> Result<(Response, Option<String>), String> {
+    let is_right = |answer: &&Response| match exchange.status {
+        ExpectedStatus::Success => (200..300).contains(&answer.status),
+        ExpectedStatus::Exactly(status) => answer.status == status,
+        ExpectedStatus::Any => true,
     };
-    let right: Vec<&Answer> = probes.iter().flatten().filter(is_right).collect();
+    let right: Vec<&Response> = probes.iter().flatten().filter(is_right).collect();
     let Some(&first) = right.first() else { return Err(refused(exchange, probes)) };
     let same_status = right.iter().all(|answer| answer.status == first.status);
-    if exchange.status == Status::Success && same_status {
-        exchange.status = Status::Exactly(first.status);
+    if exchange.status == ExpectedStatus::Success && same_status {
+        exchange.status = ExpectedStatus::Exactly(first.status);
     }
     let learns_content = exchange.content == Content::Any;
     let note = if right.len() < probes.len() || !same_status {
@@ -171,7 +171,7 @@ fn settle(exchange: &mut Exchange, probes: &[Probe]) -> Result<(Answer, Option<S
 fn refused(exchange: &Exchange, probes: &[Probe]) -> String {
     let name = &exchange.name;
     match (probes.iter().flatten().next(), exchange.status) {
-        (Some(answer), Status::Exactly(status)) => {
+        (Some(answer), ExpectedStatus::Exactly(status)) => {
             format!("{name} is answered {}, not with status {status}", described(answer))
         }
         (Some(answer), _) => format!(

@@ -5,8 +5,8 @@
 //! as a [`process`] under a supervisor, until it answers; [`verify`] compares its responses with
 //! its [`contract`], which for a command or a URL is [inferred](infer) from its first responses;
 //! [`owner`] finds the processes that answer, [`sample`] and [`counters`] say what they use. The
-//! [`machine`] has [`cpus`], whose [`topology`] decides their [`allocation`] to server and generator. [`check`] does all of that once,
-//! for `hotlap check`.
+//! [`machine`] has [`cpus`], whose [`topology`] decides their [`allocation`] to server and
+//! generator. [`check`] does all of that once, for `hotlap check`.
 //!
 //! This crate knows nothing of experiments, and prints nothing.
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
-use hotlap_load::http::Answer;
+use hotlap_load::http::Response;
 use hotlap_load::plan::{Endpoint, Target};
 
 use crate::contract::Exchange;
@@ -265,7 +265,7 @@ pub fn ask(
     host: &str,
     limit: Duration,
     exchange: &Exchange,
-) -> Result<Answer, String> {
+) -> Result<Response, String> {
     let answer = Wire::open(target, limit)?.ask(exchange, host)?;
     exchange.check(&answer, SystemTime::now())?;
     Ok(answer)

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use hotlap_load::http::Answer;
+use hotlap_load::http::Response;
 use hotlap_load::plan::{Request, Target};
 
 use crate::contract::Contract;
@@ -75,7 +75,7 @@ pub struct Report {
     /// What is told.
     pub conformance: Vec<Check>,
     /// Its answers to the contract's exchanges, in order, as far as they came.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<Response>,
     /// Why no further check was made: the server is gone, or nothing can be relied on.
     pub ended: Option<String>,
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use hotlap_load::plan::{Body, Endpoint, Status, Target};
+use hotlap_load::plan::{Endpoint, ExpectedBody, ExpectedStatus, Target};
 use hotlap_servers::contract::{Ask, Content, Contract};
 use hotlap_servers::infer::{Inferred, infer};
 use hotlap_servers::verify::{self, LIMIT, Requirements, Verifier};
@@ -23,7 +23,7 @@ fn a_fixed_answer_is_the_measure_of_the_next() {
     let inferred = inferred(Site::Hello, Fault::None, &Ask::default()).unwrap();
     assert_eq!(inferred.notes, [""; 0]);
     let exchange = &inferred.contract.exchanges[0];
-    assert_eq!(exchange.status, Status::Exactly(200));
+    assert_eq!(exchange.status, ExpectedStatus::Exactly(200));
     assert_eq!(exchange.content, Content::exactly(b"Hello, World!"));
 }
 
@@ -78,7 +78,7 @@ fn what_was_learned_verifies_and_loads() {
     assert!(report.passed(), "{:#?}", report.required);
     let requests = report.requests(&inferred.contract, "localhost");
     assert_eq!(requests.len(), 1);
-    assert!(matches!(requests[0].expect.body, Body::Bytes { .. }));
+    assert!(matches!(requests[0].expect.body, ExpectedBody::Bytes { .. }));
 }
 
 /// A server that gives the nth connection a response with the nth status, the last one again and
@@ -104,10 +104,14 @@ fn unsteady(statuses: &'static [u16]) -> (Target, Arc<Mutex<BTreeMap<String, usi
 #[test]
 fn probes_that_disagree_leave_the_status_to_be_checked() {
     let told = [
-        (&[200, 500, 200][..], Status::Exactly(200), "(5 × 200, 1 × 500)"),
-        (&[500, 500, 500, 500, 500, 200], Status::Exactly(200), "(1 × 200, 5 × 500)"),
-        (&[200, 0, 200], Status::Exactly(200), "(5 × 200, 1 × the connection closed without an"),
-        (&[200, 201], Status::Success, "(1 × 200, 5 × 201)"),
+        (&[200, 500, 200][..], ExpectedStatus::Exactly(200), "(5 × 200, 1 × 500)"),
+        (&[500, 500, 500, 500, 500, 200], ExpectedStatus::Exactly(200), "(1 × 200, 5 × 500)"),
+        (
+            &[200, 0, 200],
+            ExpectedStatus::Exactly(200),
+            "(5 × 200, 1 × the connection closed without an",
+        ),
+        (&[200, 201], ExpectedStatus::Success, "(1 × 200, 5 × 201)"),
     ];
     for (statuses, status, tally) in told {
         let (target, _) = unsteady(statuses);
@@ -146,7 +150,7 @@ fn a_post_is_sent_once() {
     let inferred = infer(&target, "localhost", LIMIT, &Contract::custom(&ask)).unwrap();
     assert_eq!(*asked.lock().unwrap(), BTreeMap::from([("POST / HTTP/1.1".to_owned(), 1)]));
     let exchange = &inferred.contract.exchanges[0];
-    assert_eq!((exchange.status, &exchange.content), (Status::Exactly(201), &Content::Any));
+    assert_eq!((exchange.status, &exchange.content), (ExpectedStatus::Exactly(201), &Content::Any));
     assert_eq!(
         inferred.notes,
         ["POST /: POST is not safe to repeat, so it was sent once before the load, and only the \

@@ -1,5 +1,6 @@
 //! One verb a file: what was typed becomes what is meant, a library is called, the result printed.
 
+pub mod build;
 pub mod check;
 pub mod compare;
 pub mod hidden;

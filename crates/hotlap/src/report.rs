@@ -5,7 +5,9 @@
 //! words. The renderers ([`crate::render`]) lay it out and compute nothing.
 
 mod against;
+mod columns;
 pub mod comparison;
+mod facts;
 mod failed;
 pub mod figure;
 mod heading;

@@ -6,6 +6,7 @@ mod escape;
 pub mod layout;
 pub mod number;
 mod sparkline;
+pub mod table;
 mod wrap;
 
 pub use escape::{is_hidden, visible, visible_ink, visible_json, visible_lines};

@@ -33,7 +33,7 @@ fn hotlap(store: &Path, arguments: &[&str]) -> Output {
 fn what_changed_is_told_and_what_did_not_is_not() {
     let (before, after) = (hold(&three(), None).run, hold(&changed(1.2), None).run);
     let comparison = RunComparison::of((&before, "run 11"), (&after, "run 12")).unwrap();
-    let text = terminal::comparison::render(&comparison, 80, false);
+    let text = terminal::comparison(&comparison, 80, false);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains("go/net-http of run 11 spends 0.83×"), "{text}");
@@ -49,12 +49,12 @@ fn the_name_of_a_baseline_stays_in_its_cell() {
     let run = hold(&three(), None).run;
     let name = "a|b <i>\n\x1b[2J~$x$~ (run 1)";
     let comparison = RunComparison::of((&run, name), (&run, "run 2")).unwrap();
-    let text = markdown::comparison::render(&comparison);
+    let text = markdown::comparison(&comparison);
     let cell = "a\\|b &lt;i&gt;\\\\n\\\\x1b\\[2J\\~\\$x\\$\\~ (run 1)";
     assert!(text.starts_with(&format!("# run 2 against {cell}\n")), "{text}");
     assert!(text.contains(&format!("| server |  | {cell} | run 2 | ratio |  |\n")), "{text}");
     assert!(!text.contains("<i>") && !text.contains('\x1b'), "{text}");
-    let text = terminal::comparison::render(&comparison, 120, false);
+    let text = terminal::comparison(&comparison, 120, false);
     assert!(!text.contains('\x1b') && text.contains("\\x1b[2J"), "{text}");
 }
 

@@ -43,16 +43,16 @@ fn a_load_that_offers_a_rate_is_measured_by_its_laps_at_that_rate() {
     let run = hold(&at_a_rate(), None).run;
     assert!(run.laps.iter().all(|lap| lap.rate == Some(2_000.0)));
     let report = Report::of(&run);
-    insta::assert_snapshot!(terminal::render(&report, 100, false), @r"
+    insta::assert_snapshot!(terminal::render(&report, 100, false), @"
 
     hello · 64 connections, keep-alive, 2,000 requests/s offered
     server on core 0, generator on core 1 · 3 restarts × 6 rounds · slices of 0.5 s
 
-                requests/s  CPU µs/request      p50      p99  memory  errors  checks
-    1  lean  2,000 ± 0.00%    10.0 ± 0.05%  31.7 ms  31.7 ms  7.0 MB       0   14/14
-    2  rich  2,000 ± 0.00%    20.0 ± 0.00%  31.7 ms  31.7 ms  9.0 MB       0   14/14
+       server     requests/s  CPU µs/request      p50      p99  memory  errors  checks
+    1  lean    2,000 ± 0.00%    10.0 ± 0.05%  31.7 ms  31.7 ms  7.0 MB       0   14/14
+    2  rich    2,000 ± 0.00%    20.0 ± 0.00%  31.7 ms  31.7 ms  9.0 MB       0   14/14
 
-    Open loop at 2,000 requests/s: p50 and p99 are counted from the moment a request was due.
+    Open loop at 2,000 requests/s: latency is counted from the moment a request was due.
     lean spends 0.50× [0.50, 0.50] of the CPU time of rich on each request.
     Noise here today: ± 0.00% in requests/s, ± 0.06% in CPU time per request (lean against itself).
     ");

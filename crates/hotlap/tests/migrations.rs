@@ -28,12 +28,14 @@ const COLUMNS: [(&str, &str); 3] =
     [("start.heat", "start.restart"), ("lap.heat", "lap.restart"), ("lap.block", "lap.round")];
 
 /// Columns in whose values version 6 renamed things; `check` looks at those.
-const RENAMED: [&str; 6] = [
+const RENAMED: [&str; 8] = [
     "run.question",
     "run.schedule_json",
     "server.role",
     "server.retired_json",
     "lap.failed_json",
+    "lap.failures_json",
+    "lap.series_json",
     "stress.subject_json",
 ];
 

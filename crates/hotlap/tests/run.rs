@@ -29,7 +29,7 @@ fn the_whole_table_at_120_columns() {
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts × 6 rounds · slices of 20 ms
 
-                              requests/s  of ceiling  CPU µs/request      p50      p99  memory  errors  checks
+       server                 requests/s  of ceiling  CPU µs/request      p50      p99  memory  errors  checks
     1  go/net-http         57,900 ± 0.3%        42 %    16.9 ± 0.05%   1.1 ms   1.1 ms  7.0 MB       0   14/14
     2  node/http:cluster   38,300 ± 0.5%        28 %    25.6 ± 0.09%   1.7 ms   1.7 ms  131 MB       0   14/14
     3  python3 app.py       2,100 ± 0.3%       1.5 %   469.8 ± 0.05%  30.2 ms        –   23 MB       0   14/14
@@ -62,7 +62,7 @@ fn the_whole_table_at_80_columns() {
     3 restarts × 6 rounds · slices of 20 ms
 
                                                of         CPU µs
-                              requests/s  ceiling       /request      p50      p99
+       server                 requests/s  ceiling       /request      p50      p99
     1  go/net-http         57,900 ± 0.3%     42 %   16.9 ± 0.05%   1.1 ms   1.1 ms
     2  node/http:cluster   38,300 ± 0.5%     28 %   25.6 ± 0.09%   1.7 ms   1.7 ms
     3  python3 app.py       2,100 ± 0.3%    1.5 %  469.8 ± 0.05%  30.2 ms        –
@@ -93,7 +93,7 @@ fn the_whole_table_as_markdown() {
     | --: | :-- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |
     | 1 | go/net-http | 57,900 ± 0.3% | 42 % | 16.9 ± 0.05% | 1.1 ms | 0.11 ms | 1.1 ms | 1.1 ms | 2.3 ms | 7.0 MB | 98 % | 0 | 14/14 |
     | 2 | node/http:cluster | 38,300 ± 0.5% | 28 % | 25.6 ± 0.09% | 1.7 ms | 0.16 ms | 1.7 ms | 1.7 ms | 3.4 ms | 131 MB | 98 % | 0 | 14/14 |
-    | 3 | python3 app.py | 2,100 ± 0.3% | 1.5 % | 469.8 ± 0.05% | 30.2 ms | 1.1 ms | 30.2 ms |  | 31.8 ms | 23 MB | 99 % | 0 | 14/14 |
+    | 3 | python3 app.py | 2,100 ± 0.3% | 1.5 % | 469.8 ± 0.05% | 30.2 ms | 1.1 ms | 30.2 ms | – | 31.8 ms | 23 MB | 99 % | 0 | 14/14 |
     |  | *ceiling* | 123,200 ± 0.1% | 100 % | 7.1 ± 0.03% | 0.52 ms | 52 µs | 0.51 ms | 0.53 ms | 1.1 ms | 1.0 MB | 87 % | 0 | 14/14 |
 
     Noise here today: ± 0.7% in requests/s, ± 0.1% in CPU time per request (go/net-http against itself).
@@ -129,18 +129,18 @@ fn servers_that_cannot_be_told_apart_share_a_rank() {
         ]),
         120,
     );
-    insta::assert_snapshot!(text, @r###"
+    insta::assert_snapshot!(text, @"
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts × 6 rounds · slices of 20 ms
 
-                  requests/s  CPU µs/request     p50     p99  memory  errors  checks
+       server     requests/s  CPU µs/request     p50     p99  memory  errors  checks
     1  first   50,000 ± 0.3%    20.0 ± 0.05%  1.3 ms  1.3 ms   10 MB       0   14/14
     1  second  50,000 ± 0.4%    20.0 ± 0.08%  1.3 ms  1.3 ms   10 MB       0   14/14
 
     No difference between second and first could be measured: 1.00× [1.00, 1.00] in requests/s, 1.00× [1.00, 1.00] in CPU
     time per request.
     Noise here today: ± 0.2% in requests/s, ± 0.04% in CPU time per request (first against itself).
-    "###);
+    ");
 }
 
 #[test]
@@ -168,9 +168,9 @@ fn a_row_that_the_generator_limits_is_a_bound_and_is_ordered_by_cpu_time() {
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts × 6 rounds · slices of 20 ms
 
-                    requests/s  CPU µs/request      p50      p99  memory  errors  checks
-    1  fast  ≥ 100,000 ± 0.00%     8.0 ± 0.00%  0.63 ms  0.64 ms  1.0 MB       0   14/14
-    2  slow      20,000 ± 0.3%    40.0 ± 0.07%   3.2 ms        –  9.0 MB       0   14/14
+       server         requests/s  CPU µs/request      p50      p99  memory  errors  checks
+    1  fast    ≥ 100,000 ± 0.00%     8.0 ± 0.00%  0.63 ms  0.64 ms  1.0 MB       0   14/14
+    2  slow        20,000 ± 0.3%    40.0 ± 0.07%   3.2 ms        –  9.0 MB       0   14/14
 
     fast spends 0.20× [0.20, 0.20] of the CPU time of slow on each request; limited by the load generator, fast serves at
     least 4.99× the requests of slow.
@@ -226,10 +226,10 @@ fn a_server_whose_cost_falls_while_it_is_measured_is_named() {
         let note = text.lines().skip_while(|line| !line.contains("Note: app: CPU")).take(2);
         note.collect::<Vec<_>>().join("\n")
     };
-    insta::assert_snapshot!(told(0.6), @r###"
+    insta::assert_snapshot!(told(0.6), @"
     Note: app: CPU time per request fell by 31 % during the measurement, so it was not in a steady state. A longer
     --duration gives it more time to warm up.
-    "###);
+    ");
     assert_eq!(told(0.95), "", "as much as that a machine drifts");
 }
 
@@ -243,8 +243,8 @@ fn a_server_that_dies_is_named_with_phase_last_words_and_cure() {
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
     3 restarts × 6 rounds · slices of 20 ms
 
-               requests/s  CPU µs/request     p50  p99  memory  errors  checks
-      good  20,000 ± 0.3%    40.0 ± 0.07%  3.2 ms    –  9.0 MB       0   14/14
+      server     requests/s  CPU µs/request     p50  memory  errors  checks
+      good    20,000 ± 0.3%    40.0 ± 0.07%  3.2 ms  9.0 MB       0   14/14
 
     bad failed (lap): exited with code 3
       $ ./serve bad
@@ -292,22 +292,22 @@ fn layers_shows_what_each_step_costs() {
         ("json", Role::Plain, step(29_000.0, &[0.0, 0.01, -0.01, -0.005, 0.01])),
     ]);
     scene.question = Question::Layers;
-    insta::assert_snapshot!(table(&scene, 80), @r###"
+    insta::assert_snapshot!(table(&scene, 80), @"
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
     3 restarts × 6 rounds · slices of 20 ms
 
-                                    CPU µs
-                  requests/s      /request     p50     p99  memory  errors  checks
-    1  plain  37,000 ± 0.07%  27.0 ± 0.01%  1.7 ms  1.7 ms   50 MB       0   14/14
-    2  route   34,500 ± 0.2%  29.0 ± 0.04%  1.8 ms  1.9 ms   50 MB       0   14/14
-    2  json    34,500 ± 0.3%  29.0 ± 0.07%  1.8 ms  1.9 ms   50 MB       0   14/14
+                                     CPU µs
+       server      requests/s      /request     p50     p99  memory  errors
+    1  plain   37,000 ± 0.07%  27.0 ± 0.01%  1.7 ms  1.7 ms   50 MB       0
+    2  route    34,500 ± 0.2%  29.0 ± 0.04%  1.8 ms  1.9 ms   50 MB       0
+    2  json     34,500 ± 0.3%  29.0 ± 0.07%  1.8 ms  1.9 ms   50 MB       0
 
     route, on plain: +1.99 µs [+1.98, +2.00] of CPU, +1.95 µs [+1.89, +2.00] of
     wall time a request.
     json, on route: +0.00 µs [−0.01, +0.01] of CPU (within noise), +0.01 µs
     [−0.06, +0.07] of wall time (within noise) a request.
-    "###);
+    ");
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn published_figures_stand_beside_what_is_measured() {
     );
     let markdown = render(&report, Format::Markdown);
     assert!(markdown.contains("| node/http:cluster | X | 115,969 |"), "{markdown}");
-    assert!(markdown.contains("| 2.32× | 0.66× [0.66, 0.66] | best of three |"), "{markdown}");
+    assert!(markdown.contains("| 2.32× | 0.66× \\[0.66, 0.66\\] | best of three |"), "{markdown}");
 }
 
 /// What the generator was the limit of was said not to be measured.

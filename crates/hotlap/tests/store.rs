@@ -103,7 +103,10 @@ fn what_became_of_servers_under_stress_is_kept_and_shown_again() {
     let report = Report::of(&Run { loads: Vec::new(), ..read });
     let text = terminal::render(&report, 100, false);
     assert!(text.contains("overload: 200 connections · 8 good clients"), "{text}");
-    assert!(text.contains("go/net-http  well  10,000 requests/s"), "{text}");
+    assert!(
+        text.contains("go/net-http  well             100 %       0  10,000 requests/s"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The house rules, as a test: what Cargo cannot see of who may know whom, and what reads well.
 
+mod circles;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -136,6 +138,26 @@ fn functions_over_70_lines_are_rare() {
         long.len(),
         long.join("\n  ")
     );
+}
+
+/// All crates.
+const CRATES: [&str; 6] =
+    ["hotlap-stats", "hotlap-load", "hotlap-servers", "hotlap-bench", "hotlap-testbed", "hotlap"];
+
+#[test]
+fn imports_form_no_circles() {
+    let mut breaches = Vec::new();
+    for name in CRATES {
+        let folder = format!("crates/{name}/src");
+        let files: Vec<(String, String)> = files(&folder, &[".rs"])
+            .into_iter()
+            .map(|(path, text)| (path[folder.len() + 1..].to_owned(), text))
+            .collect();
+        assert!(files.iter().any(|(path, _)| path == "lib.rs"), "no such crate: {name}");
+        let circles = circles::Crate::new(&files).circles();
+        breaches.extend(circles.into_iter().map(|circle| format!("{name}: {circle}")));
+    }
+    none("files do not import each other in a circle", breaches);
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn rows_that_the_generator_limits_are_told_apart_by_cpu_time() {
     ]);
     insta::assert_snapshot!(shown(&hold(&servers, None).run, 80), @"
                                           CPU µs
-                         requests/s     /request      p50      p99  memory  errors
+       server            requests/s     /request      p50      p99  memory  errors
     1  lean       ≥ 100,000 ± 0.00%  6.0 ± 0.00%  0.63 ms  0.64 ms  1.0 MB       0
     2  reference   ≥ 100,000 ± 0.3%  8.0 ± 0.07%  0.63 ms  0.65 ms  1.0 MB       0
     2  alike      ≥ 100,000 ± 0.00%  8.0 ± 0.00%  0.63 ms  0.65 ms  1.0 MB       0
@@ -105,7 +105,7 @@ fn fewer_than_three_restarts_give_no_verdict_and_no_rank_in_any_form() {
     run.took_ms = 50_000;
     insta::assert_snapshot!(shown(&run, 100), @"
                                               of        CPU µs
-                             requests/s  ceiling      /request      p50      p99  memory  errors
+      server                 requests/s  ceiling      /request      p50      p99  memory  errors
       go/net-http         57,900 ± 0.8%     42 %   16.9 ± 0.2%   1.1 ms   1.1 ms  7.0 MB       0
       node/http:cluster   38,400 ± 1.1%     28 %   25.6 ± 0.2%   1.7 ms        –  131 MB       0
       python3 app.py       2,100 ± 1.4%    1.5 %  469.9 ± 0.2%  30.2 ms        –   23 MB       0

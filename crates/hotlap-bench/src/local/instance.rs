@@ -5,8 +5,8 @@ use hotlap_servers::start::ask;
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-use hotlap_load::http::Answer;
-use hotlap_load::outcome::Whole;
+use hotlap_load::http::Response;
+use hotlap_load::outcome::Totals;
 use hotlap_load::plan::{Request, Target};
 use hotlap_load::{Outcome, Session};
 use hotlap_stats::PreviousWarmup;
@@ -145,7 +145,7 @@ impl Held {
     /// The lap ends: what it was, and how many requests were answered in and between its slices.
     pub(super) fn end_lap(&mut self) -> Option<(Driven, u64)> {
         let progress = self.session.progress();
-        let before = std::mem::replace(&mut self.requests, progress.answers + progress.failures);
+        let before = std::mem::replace(&mut self.requests, progress.responses + progress.failures);
         self.laps = self.laps.saturating_sub(1);
         Some((self.driven.take()?, self.requests - before))
     }
@@ -223,7 +223,7 @@ impl Instance {
         let _visit = self.sampler.is_some().then(|| ClockFlush::to(&self.cores));
         let progress = session.progress();
         let cpu = self.sampler.as_mut().and_then(|s| s.cpu().ok());
-        Sample { requests: progress.answers + progress.failures, at: Instant::now(), cpu }
+        Sample { requests: progress.responses + progress.failures, at: Instant::now(), cpu }
     }
 
     /// Context switches so far. They are read thread by thread, which takes a while where there
@@ -241,7 +241,7 @@ impl Instance {
         act();
         let (after, now) = (session.progress(), counters.read());
         let counted = now.ok()?.since(&then.ok()?);
-        let requests = after.answers + after.failures - before.answers - before.failures;
+        let requests = after.responses + after.failures - before.responses - before.failures;
         Some(Count { requests, counted: counted? })
     }
 
@@ -367,7 +367,7 @@ impl Instance {
     }
 
     /// Whether it answers one more request within `limit`.
-    pub(super) fn ask_again(&self, limit: Duration) -> Result<Answer, String> {
+    pub(super) fn ask_again(&self, limit: Duration) -> Result<Response, String> {
         let target = self.target.as_ref().ok_or("it is not started")?;
         ask(target, &self.host, limit, &self.participant.contract.exchanges[0])
     }
@@ -439,9 +439,9 @@ impl Instance {
 
     /// Ends the lap. Whether as many lines came in it as requests were answered, or sent, for some
     /// may be under way at the end. Waits a while, since a log may lag behind.
-    pub(super) fn side_effect(&mut self, whole: &Whole) -> Option<Violation> {
+    pub(super) fn side_effect(&mut self, whole: &Totals) -> Option<Violation> {
         let (_, before) = self.before_lap.take()?;
-        let (least, most) = (whole.answers, whole.sent);
+        let (least, most) = (whole.responses, whole.sent);
         let per_request = u64::from(self.participant.counts.as_ref()?.per_request);
         let (least, most) = (least * per_request, most * per_request);
         let lines = self.lines.as_mut();

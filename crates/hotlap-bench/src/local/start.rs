@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hotlap_load::http::Answer;
+use hotlap_load::http::Response;
 use hotlap_load::plan::Target;
 
 use super::LocalRunner;
@@ -31,7 +31,7 @@ impl Instance {
     ) -> Result<Examined, ServerFailure> {
         let exchanges = &self.participant.contract.exchanges;
         let ask = |exchange| ask(target, &self.host, limit, exchange);
-        let answers: Result<Vec<Answer>, String> = exchanges.iter().map(ask).collect();
+        let answers: Result<Vec<Response>, String> = exchanges.iter().map(ask).collect();
         let answers = answers.map_err(|what| self.out("verify", what, "see its last lines"))?;
         self.requests = self.participant.contract.requests(&self.host, &answers);
         Ok(Examined::default())

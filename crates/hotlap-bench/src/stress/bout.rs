@@ -121,7 +121,7 @@ impl Stand {
             Ok(session) => session,
             Err(error) => return (paced(Err(error)), self.held()),
         };
-        if let Some(window) = session.window() {
+        if let Some(window) = session.wait_for_window() {
             let end = window.closes.unwrap_or(window.opens);
             let left = end.saturating_duration_since(Instant::now());
             std::thread::sleep(left.saturating_sub(Duration::from_millis(100)));
@@ -134,7 +134,7 @@ impl Stand {
         let mut plan = Plan::new(self.target.clone(), self.request.clone());
         plan.connections = setting.good;
         plan.threads = 1;
-        plan.ramp = setting.timing.ramp;
+        plan.warmup = setting.timing.ramp;
         plan.stop = Stop::After(window);
         plan.timeout = setting.timing.timeout;
         plan.cpus.clone_from(&setting.cores.generator);
@@ -219,10 +219,14 @@ fn paced(outcome: Result<Outcome, Error>) -> Pace {
     match outcome {
         Ok(outcome) => Pace {
             requests_per_s: outcome.rate(),
-            answers: outcome.answers,
-            p99_ns: if outcome.service.is_empty() { 0 } else { outcome.service.quantile(0.99) },
+            answers: outcome.responses,
+            p99_ns: if outcome.service_time.is_empty() {
+                0
+            } else {
+                outcome.service_time.quantile(0.99)
+            },
             failures: outcome.failures.0.clone(),
-            unanswered: outcome.unanswered,
+            unanswered: outcome.stalled,
             unreachable: None,
         },
         Err(error) => Pace { unreachable: Some(error.to_string()), ..Pace::default() },

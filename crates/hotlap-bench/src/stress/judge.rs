@@ -313,7 +313,7 @@ pub fn words(failure: Failure) -> &'static str {
         Failure::ClosedEarly => "closed early",
         Failure::Timeout => "no answer in time",
         Failure::BadFraming => "no HTTP answer",
-        Failure::WrongAnswer => "wrong answer",
+        Failure::WrongBody => "wrong answer",
         Failure::WrongStatus => "wrong status",
         Failure::Tls => "TLS",
         Failure::Truncated => "closed without TLS close_notify",

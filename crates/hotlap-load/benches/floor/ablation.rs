@@ -1,4 +1,5 @@
-//! The same load over 10, 100 and 1,000 connections: what a request costs as wake-ups get fuller.
+//! The same load over 10, 100 and 1,000 connections: what a request costs as more responses arrive
+//! per wake-up.
 
 use super::generators::{self, Load};
 use super::measure::{self, ALL, Counter, of_kind};
@@ -21,13 +22,13 @@ pub fn run(options: &Options) {
         let mut costs = vec![Vec::new(); all.len()];
         let mut batches = vec![Vec::new(); all.len()];
         for round in 0..rounds {
-            for turn in 0..all.len() {
-                let at = (turn + round) % all.len();
+            for offset in 0..all.len() {
+                let at = (offset + round) % all.len();
                 let ran = measure::run(&[], &all[at], measure::limit_s(seconds), &server);
                 if ran.requests > 0.0 {
                     costs[at].push(ran.cpu_us_per_request());
                 }
-                batches[at].extend(ran.own("wakeups").map(|count| ran.requests / count));
+                batches[at].extend(ran.printed("wakeups").map(|count| ran.requests / count));
             }
         }
         for (at, generator) in all.iter().enumerate() {
@@ -36,10 +37,10 @@ pub fn run(options: &Options) {
                 counter.per_request(generator.name, window, connections, &server)
             });
             let waits = counts.as_ref().map(|c| of_kind(c, WAITS)).filter(|waits| *waits > 0.0);
-            // Its own word, undisturbed, comes before what was counted from outside.
+            // What the generator itself printed, undisturbed, is preferred to counts from outside.
             let batch = match batches[at].as_slice() {
                 [] => figure(waits.map(|waits| 1.0 / waits), 1),
-                told => shown(told, 1),
+                printed => shown(printed, 1),
             };
             rows.push(vec![
                 format!("{} × {connections}", generator.name),
@@ -50,7 +51,7 @@ pub fn run(options: &Options) {
         }
     }
     println!(
-        "{rounds} rounds of {seconds} s, taking turns: median (lowest–highest). Calls by {}; so \
+        "{rounds} rounds of {seconds} s, interleaved: median (lowest–highest). Calls by {}; so \
          are requests per wake-up where only a median is given.\n",
         calls.map_or("nothing: neither perf nor strace counts here", Counter::name)
     );
@@ -59,6 +60,6 @@ pub fn run(options: &Options) {
     table::print(&head, &rows);
 }
 
-/// The calls that end when something is ready.
+/// The system calls that wait for events.
 const WAITS: &[&str] =
     &["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "io_uring_enter"];

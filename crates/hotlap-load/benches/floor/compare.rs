@@ -1,4 +1,4 @@
-//! CPU time per request, and instructions where they can be counted.
+//! CPU time per request, and instructions if they can be counted.
 
 use super::generators::{self, Load};
 use super::measure::{self, Counter};
@@ -22,12 +22,12 @@ pub fn run(options: &Options) {
     let mut costs = vec![Vec::new(); all.len()];
     let mut batches = vec![Vec::new(); all.len()];
     for round in 0..rounds {
-        for turn in 0..all.len() {
-            let at = (turn + round) % all.len();
+        for offset in 0..all.len() {
+            let at = (offset + round) % all.len();
             let ran = measure::run(&[], &all[at], measure::limit_s(load.seconds), &server);
             rates[at].push(ran.requests / load.seconds as f64);
             costs[at].push(ran.cpu_us_per_request());
-            batches[at].extend(ran.own("wakeups").map(|count| ran.requests / count));
+            batches[at].extend(ran.printed("wakeups").map(|count| ran.requests / count));
         }
     }
     println!(

@@ -1,4 +1,4 @@
-//! Instructions and system calls per request: counts, which a busy machine does not change.
+//! Instructions and system calls per request: counts that a busy machine does not change.
 
 use super::generators::{self, Load};
 use super::measure::{ALL, Counter, Counts, KINDS, of_kind};
@@ -6,14 +6,14 @@ use super::server::Server;
 use super::table::{self, figure};
 use super::{Options, pin};
 
-/// What is known of one generator, per request.
-struct Known {
+/// The counts of one generator, per request.
+struct Counted {
     name: &'static str,
-    /// User instructions with many connections, and with one, where each request has a wake-up of
-    /// its own.
+    /// User instructions with many connections, and with one, where each request has its own
+    /// wake-up.
     many: Option<f64>,
     one: Option<f64>,
-    /// User and kernel, by the processor's counters.
+    /// User and kernel instructions, by hardware counters.
     perf: Option<(f64, f64)>,
     calls: Option<Counts>,
 }
@@ -35,7 +35,7 @@ pub fn run(options: &Options) {
             counter?.per_request(name, window, connections, &server)
         };
         let user = |connections| count(callgrind, connections)?.remove("instructions:u");
-        all.push(Known {
+        all.push(Counted {
             name,
             many: user(connections),
             one: if generator.is_own || name == "wrk" { user(1) } else { None },
@@ -55,7 +55,7 @@ pub fn run(options: &Options) {
     explain(&all, callgrind, perf, calls);
 }
 
-fn instructions(all: &[Known], connections: usize) {
+fn instructions(all: &[Counted], connections: usize) {
     let total_of = |name: &str| {
         let known = all.iter().find(|known| known.name == name)?;
         known.perf.map(|(user, kernel)| user + kernel)
@@ -93,16 +93,16 @@ fn instructions(all: &[Known], connections: usize) {
     table::print(&head, &rows);
 }
 
-fn system_calls(all: &[Known]) {
+fn system_calls(all: &[Counted]) {
     let rows: Vec<Vec<String>> = all
         .iter()
         .map(|known| {
             let of = |kind: &[&str]| known.calls.as_ref().map(|calls| of_kind(calls, kind));
             let sum = of(&[ALL]);
-            let told: f64 = KINDS.iter().filter_map(|(_, names)| of(names)).sum();
+            let listed: f64 = KINDS.iter().filter_map(|(_, names)| of(names)).sum();
             let mut row = vec![known.name.to_owned()];
             row.extend(KINDS.iter().map(|(_, names)| figure(of(names), 3)));
-            row.extend([figure(sum.map(|sum| (sum - told).abs()), 3), figure(sum, 3)]);
+            row.extend([figure(sum.map(|sum| (sum - listed).abs()), 3), figure(sum, 3)]);
             row
         })
         .collect();
@@ -112,29 +112,28 @@ fn system_calls(all: &[Known]) {
     table::print(&head, &rows);
 }
 
-fn explain(all: &[Known], user: Option<Counter>, total: Option<Counter>, calls: Option<Counter>) {
+fn explain(all: &[Counted], user: Option<Counter>, total: Option<Counter>, calls: Option<Counter>) {
     let by =
-        |counter: Option<Counter>| counter.map_or("nothing: not to be had here", Counter::name);
+        |counter: Option<Counter>| counter.map_or("nothing: not available here", Counter::name);
     println!("User instructions by {}; all by {}; calls by {}.", by(user), by(total), by(calls));
     println!(
-        "Callgrind sees neither the kernel nor the vDSO: a clock read is some {CLOCK:.0} \
-         instructions more, of which hotlap has one a request and one a wake-up. What slows a \
-         generator down lets more answers wait at each wake-up: the column of 1 connection is the \
-         other end, a wake-up for each request, and the truth lies between."
+        "Callgrind sees neither the kernel nor the vDSO: reading the clock takes about {CLOCK:.0} \
+         instructions more, and hotlap reads it once a request and once a wake-up. If a generator \
+         is slowed down, more responses arrive per wake-up. The column of 1 connection is the \
+         other extreme, a wake-up for each request; the truth is between."
     );
     let of = |name: &str| all.iter().find(|known| known.name == name).and_then(|k| k.many);
     if let (None, Some(own), Some(bare)) = (total, of("hotlap"), of("bare loop")) {
         println!(
-            "Kernel instructions are not counted here, so no total is told. What follows from the \
-             counts: hotlap makes the bare loop's system calls, so with as many requests a wake-up \
-             both cost the kernel the same, and hotlap's total, two clock reads included, is at \
-             most 1.06 × the bare loop's wherever that same work is {:.0} instructions or more. \
-             What does not follow: the ratio to wrk, gcannon and the others, whose calls are other \
-             ones.",
+            "Kernel instructions are not counted here, so there is no total. hotlap makes the \
+             system calls of the bare loop, so with as many requests a wake-up both cost the \
+             kernel the same, and the total of hotlap, two clock reads included, is at most 1.06 × \
+             that of the bare loop if the kernel's share is {:.0} instructions or more. Nothing \
+             follows for wrk, gcannon and the others, which make other system calls.",
             ((own + 2.0 * CLOCK - 1.06 * bare) / 0.06).max(0.0)
         );
     }
 }
 
-/// What reading the clock through the vDSO takes, about.
+/// About how many instructions it takes to read the clock through the vDSO.
 const CLOCK: f64 = 60.0;

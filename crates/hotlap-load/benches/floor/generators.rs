@@ -1,4 +1,4 @@
-//! The generators: as commands, and the two that this program is itself.
+//! The load generators, as commands. Two of them are this program itself.
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -11,15 +11,15 @@ use rustix::net::{RecvFlags, SendFlags};
 use super::number;
 use super::server::body;
 
-/// A program that loads.
+/// A load generator.
 pub struct Generator {
     pub name: &'static str,
     pub command: Vec<String>,
-    /// One of the two that this program is.
+    /// Whether it is this program.
     pub is_own: bool,
 }
 
-/// How it loads.
+/// The load.
 #[derive(Clone, Copy)]
 pub struct Load {
     pub connections: usize,
@@ -27,10 +27,10 @@ pub struct Load {
     pub body: usize,
 }
 
-/// Bodies up to this length arrive in one read, which is what the bare loop takes for an answer.
+/// Bodies up to this length arrive in one read, which the bare loop takes for a response.
 pub const BARE_LIMIT: usize = 16_000;
 
-/// All that this machine has.
+/// All load generators that are installed.
 pub fn all(load: Load, address: SocketAddr) -> Vec<Generator> {
     let Load { connections: c, seconds: s, body } = load;
     let url = format!("http://{address}/");
@@ -49,7 +49,7 @@ pub fn all(load: Load, address: SocketAddr) -> Vec<Generator> {
     all
 }
 
-/// This program, as one of the generators.
+/// This program, as a load generator.
 pub fn own(name: &'static str, line: &str) -> Generator {
     let program = std::env::current_exe().expect("this program").display().to_string();
     let command = std::iter::once(program).chain(line.split(' ').map(str::to_owned)).collect();
@@ -66,14 +66,14 @@ pub fn is_installed(name: &str) -> bool {
     std::env::split_paths(&paths).any(|folder| folder.join(name).is_file())
 }
 
-/// ADDRESS CONNECTIONS SECONDS BODY [THREADS [ONE-IN [SOURCE...]]]
+/// hotlap: ADDRESS CONNECTIONS SECONDS BODY [THREADS [ONE-IN [SOURCE...]]]
 pub fn as_hotlap(words: &[&str]) {
     let [address, connections, seconds, length, more @ ..] = words else { panic!("{words:?}") };
     let endpoint = Endpoint::Tcp(address.parse().expect("an address"));
     let request = Request::get("/", address).expecting(&body(number(length)));
     let mut plan = Plan::new(Target { endpoint, tls: None }, request);
     plan.connections = number(connections);
-    plan.ramp = Duration::ZERO;
+    plan.warmup = Duration::ZERO;
     plan.stop = Stop::After(Duration::from_secs(number(seconds) as u64));
     plan.timeout = Duration::from_secs(20);
     plan.threads = more.first().map_or(1, |word| number(word));
@@ -84,18 +84,18 @@ pub fn as_hotlap(words: &[&str]) {
     assert_eq!(outcome.failures.total(), 0, "{:?}", outcome.failures);
     println!("wakeups {}", outcome.threads.iter().map(|t| t.wakeups).sum::<u64>());
     println!("established {}", outcome.connections.established);
-    println!("answers {}", outcome.answers);
+    println!("responses {}", outcome.responses);
     println!("resident {}", resident_kib());
 }
 
-/// The most memory that this process ever had, in KiB.
+/// The peak resident memory of this process, in KiB.
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     peak.and_then(|p| p.trim().trim_end_matches(" kB").parse().ok()).unwrap_or_default()
 }
 
-/// The floor: what no generator can do without. ADDRESS CONNECTIONS SECONDS
+/// The bare loop, the least that a load generator must do: ADDRESS CONNECTIONS SECONDS
 pub fn as_bare(words: &[&str]) {
     let [address, connections, seconds, ..] = words else { panic!("{words:?}") };
     let length = Duration::from_secs(number(seconds) as u64);
@@ -127,14 +127,14 @@ pub fn as_bare(words: &[&str]) {
             else {
                 continue;
             };
-            assert!(has_blank_line(&buffer[..count]), "no answer");
+            assert!(has_blank_line(&buffer[..count]), "no blank line");
             rustix::net::send(stream, &request, SendFlags::NOSIGNAL).expect("a server");
         }
     }
     println!("wakeups {wakeups}");
 }
 
-/// Looks at every fourth byte while it is none of a line end.
+/// Looks at every fourth byte, unless it is part of a line end.
 fn has_blank_line(bytes: &[u8]) -> bool {
     let mut at = 3;
     while let Some(byte) = bytes.get(at) {

@@ -1,22 +1,21 @@
 //! User and kernel instructions per request, on a machine whose clock counts them.
 
 use super::generators::{self, Generator, Load};
-use super::measure::{self, Ran};
+use super::measure::{self, Run};
 use super::server::Server;
 use super::table::{self, figure, shown, spread};
 use super::{Options, pin};
 
-/// What is known of one generator, per request.
+/// The results of one generator.
 #[derive(Default)]
-struct Known {
+struct Ratios {
     totals: Vec<f64>,
-    /// Requests for each time that it slept, and for each wait that it tells of, asleep or not.
+    /// Requests per sleep, and per wait that it reports, asleep or not.
     sleeps: Vec<f64>,
     waits: Vec<f64>,
 }
 
-/// To be run in the emulated machine that `emulated.sh` makes, where 1 ns of CPU time is 1
-/// instruction.
+/// Must run in the emulated machine of `emulated.sh`, where 1 ns of CPU time is 1 instruction.
 pub fn run(options: &Options) {
     let clock = clock_ns();
     assert!((0.99..1.01).contains(&clock), "1 instruction is {clock} ns: see emulated.sh");
@@ -30,17 +29,17 @@ pub fn run(options: &Options) {
         generators::all(load, server.address)
     };
     let (short, long) = (of(seconds), of(seconds * 3));
-    let mut known: Vec<Known> = long.iter().map(|_| Known::default()).collect();
+    let mut known: Vec<Ratios> = long.iter().map(|_| Ratios::default()).collect();
     let ran = |generator: &Generator| {
         let ran = measure::run(&[], generator, measure::limit_s(seconds * 3), &server);
         if !ran.is_ok {
-            eprintln!("{} fails: {}", generator.name, ran.complaint.trim());
+            eprintln!("{} fails: {}", generator.name, ran.stderr.trim());
         }
         ran.is_ok.then_some(ran)
     };
     for round in 0..rounds {
-        for turn in 0..long.len() {
-            let at = (turn + round) % long.len();
+        for offset in 0..long.len() {
+            let at = (offset + round) % long.len();
             if let (Some(short), Some(long)) = (ran(&short[at]), ran(&long[at])) {
                 known[at].add(&short, &long);
             }
@@ -58,7 +57,8 @@ pub fn run(options: &Options) {
     print(&names, &known);
 }
 
-/// CPU time of an instruction, by a loop of two; the kernel's own work meanwhile is in it.
+/// CPU time of an instruction, by a loop of two instructions; includes the work of the kernel
+/// meanwhile.
 fn clock_ns() -> f64 {
     const TURNS: u64 = 100_000_000;
     let cpu_ns = || {
@@ -67,23 +67,23 @@ fn clock_ns() -> f64 {
     };
     let before = cpu_ns();
     #[cfg(target_arch = "x86_64")]
-    #[expect(unsafe_code, reason = "the compiler promises no number of instructions")]
-    // SAFETY: it counts a register down, and touches nothing else.
+    #[expect(unsafe_code, reason = "the number of instructions must be known")]
+    // SAFETY: the loop decrements a register and touches nothing else.
     unsafe {
         std::arch::asm!("2: dec {0}", "jnz 2b", inout(reg) TURNS => _, options(nomem, nostack));
     }
     (cpu_ns() - before) / (2 * TURNS) as f64
 }
 
-impl Known {
-    /// What the longer run took beyond the shorter one.
-    fn add(&mut self, short: &Ran, long: &Ran) {
+impl Ratios {
+    /// Adds the difference between a longer and a shorter run.
+    fn add(&mut self, short: &Run, long: &Run) {
         let requests = long.requests - short.requests;
-        let each = |of: fn(&Ran) -> f64| (of(long) - of(short)) / requests;
+        let each = |of: fn(&Run) -> f64| (of(long) - of(short)) / requests;
         self.totals.push(1e3 * each(|ran| ran.cpu_us));
         self.sleeps.extend((long.sleeps > short.sleeps).then(|| 1.0 / each(|ran| ran.sleeps)));
-        if long.own("wakeups").is_some() {
-            self.waits.push(1.0 / each(|ran| ran.own("wakeups").unwrap_or_default()));
+        if long.printed("wakeups").is_some() {
+            self.waits.push(1.0 / each(|ran| ran.printed("wakeups").unwrap_or_default()));
         }
     }
 
@@ -92,7 +92,7 @@ impl Known {
     }
 }
 
-fn print(names: &[&str], known: &[Known]) {
+fn print(names: &[&str], known: &[Ratios]) {
     let of = |name: &str| known[names.iter().position(|n| *n == name)?].middle();
     let rows: Vec<Vec<String>> = names
         .iter()

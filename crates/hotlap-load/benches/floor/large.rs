@@ -11,7 +11,7 @@ const BODIES: [(&str, usize); 2] = [("64 KiB", 64 << 10), ("1 MiB", 1 << 20)];
 pub fn run(options: &Options) {
     let seconds = options.seconds.unwrap_or(1);
     let rounds = options.rounds.unwrap_or(7);
-    // Many connections with large answers measure the sockets' buffers.
+    // With more connections, this would measure the buffers of the sockets.
     let connections = options.connections.min(32);
     pin(1);
     let mut rows = Vec::new();
@@ -24,15 +24,15 @@ pub fn run(options: &Options) {
         all.insert(1, own("hotlap, 1 in 100", &sampling));
         let mut speeds = vec![Vec::new(); all.len()];
         for round in 0..rounds {
-            for turn in 0..all.len() {
-                let at = (turn + round) % all.len();
+            for offset in 0..all.len() {
+                let at = (offset + round) % all.len();
                 let ran = measure::run(&[], &all[at], measure::limit_s(seconds), &server);
                 speeds[at].push(ran.requests * body as f64 / ran.cpu_us.max(1.0) / 1e3);
             }
         }
         let wrk = all.iter().position(|g| g.name == "wrk").map(|at| speeds[at].clone());
         for (generator, speeds) in all.iter().zip(&speeds) {
-            // Within each round, so that what slows down the machine slows down both.
+            // Within each round, so that a slow machine slows down both.
             let ratios: Vec<f64> = match &wrk {
                 Some(wrk) => speeds.iter().zip(wrk).map(|(own, wrk)| own / wrk).collect(),
                 None => Vec::new(),
@@ -42,7 +42,7 @@ pub fn run(options: &Options) {
         }
     }
     println!(
-        "{connections} connections, {rounds} rounds of {seconds} s, taking turns: median \
+        "{connections} connections, {rounds} rounds of {seconds} s, interleaved: median \
          (lowest–highest). hotlap compares every byte, or those of one body in 100.\n"
     );
     table::print(&["generator × body", "GB per CPU second", "÷ wrk"], &rows);

@@ -1,22 +1,22 @@
-//! What one request costs a load generator: hotlap, a bare loop that does nothing but receive, find
-//! the blank line and send, and whichever of wrk, h2load, oha and gcannon is on the `PATH`.
+//! What a request costs a load generator: hotlap, a bare loop that only receives, finds the blank
+//! line and sends, and those of wrk, h2load, oha and gcannon that are on the `PATH`.
 //!
 //!     cargo bench -p hotlap-load --bench floor             CPU time per request, 100 connections
-//!     … -- counts       instructions and system calls per request, for busy machines too
-//!     … -- instructions user and kernel instructions per request, within the machine that
-//!                       emulated.sh, beside this file, emulates: its clock counts them
+//!     … -- counts       instructions and system calls per request, also on a busy machine
+//!     … -- instructions user and kernel instructions per request, in the emulated machine of
+//!                       emulated.sh, whose clock counts them
 //!     … -- ablation     10, 100, 1,000 connections: CPU time, requests per wake-up, system calls
 //!     … -- large        bodies of 64 KiB and 1 MiB: bytes per CPU second
-//!     … -- threads      N threads of one process beside N processes of one thread
-//!     … -- scale        memory per idle connection; more of them than an address has ports
-//!     … -- paced RATE   how late an open loop is, by its own fault
+//!     … -- threads      N threads of one process compared with N processes of one thread
+//!     … -- scale        memory per idle connection; more connections than an address has ports
+//!     … -- paced RATE   how late an open loop sends
 //!
-//! `--connections`, `--seconds`, `--rounds` and `--body` follow any of them, each with a number.
+//! All of them take `--connections`, `--seconds`, `--rounds` and `--body`, each with a number.
 //!
-//! All generators load the same tiny server, threads of this process, which counts the requests. It
-//! is pinned to the first core, the generators to the second; they take turns, and medians of the
-//! rounds are printed with the lowest and the highest. CPU time is the kernel's own account of the
-//! whole process, its start included. What a machine cannot count is a dash, with the reason.
+//! All generators load the same small server, which runs in this process and counts the requests.
+//! It is pinned to the first core, the generators to the second. They are interleaved, and the
+//! median of the rounds is printed with the lowest and the highest. CPU time is that of the whole
+//! process, as the kernel accounts for it. Counts that are not available are shown as a dash.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
@@ -35,7 +35,7 @@ mod threads;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// What can be set.
+/// The options.
 #[derive(Clone, Copy)]
 struct Options {
     connections: usize,
@@ -80,8 +80,8 @@ fn number(text: &str) -> usize {
     text.parse().expect("a number")
 }
 
-/// The server has as many files open as the load has connections, in a process of its own. Beyond
-/// the hard limit it takes an administrator.
+/// Allows as many open files as possible: the server needs one for each connection. Only an
+/// administrator may exceed the hard limit.
 fn allow_files() {
     let mut limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.map(|hard| hard.max(scale::FILES));
@@ -92,7 +92,7 @@ fn allow_files() {
     }
 }
 
-/// Keeps the calling thread, and what it starts, on a core, if there is such a core.
+/// Pins the calling thread, and the processes that it starts, to a core, if it exists.
 fn pin(cpu: usize) {
     if std::thread::available_parallelism().is_ok_and(|cores| cores.get() > cpu) {
         let mut set = rustix::thread::CpuSet::new();

@@ -1,4 +1,5 @@
-//! One generator, run once: the requests that the server saw, CPU time, instructions, system calls.
+//! Runs a load generator once: the requests that the server saw, CPU time, instructions, system
+//! calls.
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -8,65 +9,64 @@ use std::process::Command;
 use super::generators::{Generator, Load, is_installed};
 use super::server::Server;
 
-/// What came of one run.
-pub struct Ran {
+/// The result of a run.
+pub struct Run {
     pub requests: f64,
     pub cpu_us: f64,
-    /// How often it waited for something that was not there yet.
+    /// Voluntary context switches: how often it slept.
     pub sleeps: f64,
-    /// What it printed, and what was printed to stderr.
-    pub told: String,
-    pub complaint: String,
+    pub stdout: String,
+    pub stderr: String,
     pub is_ok: bool,
 }
 
-impl Ran {
+impl Run {
     pub fn cpu_us_per_request(&self) -> f64 {
         self.cpu_us / self.requests.max(1.0)
     }
 
-    /// A figure that this program's own generators print: `wakeups 123`.
-    pub fn own(&self, name: &str) -> Option<f64> {
-        let line = self.told.lines().find_map(|line| line.strip_prefix(name))?;
+    /// A figure that this program prints as a load generator: `wakeups 123`.
+    pub fn printed(&self, name: &str) -> Option<f64> {
+        let line = self.stdout.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().parse().ok()
     }
 }
 
-/// Runs a generator under another program, if `under` names one. Some generators wait for ever for
-/// a connection that the server's queue had no room for, so `limit_s` ends them.
-pub fn run(under: &[&str], generator: &Generator, limit_s: u64, server: &Server) -> Ran {
+/// Runs a generator, under another program if `under` is not empty. Some generators wait for ever
+/// for a connection that found the accept queue full, so `limit_s` ends them.
+pub fn run(under: &[&str], generator: &Generator, limit_s: u64, server: &Server) -> Run {
     let limit = limit_s.to_string();
     let mut words = vec!["timeout", "--kill-after=5", &limit];
     words.extend(under);
     words.extend(generator.command.iter().map(String::as_str));
-    let (before, spent_before) = (server.served(), Spent::by_children());
+    let (before, spent_before) = (server.served(), ChildUsage::by_children());
     let output = Command::new(words[0]).args(&words[1..]).output().expect("a generator");
-    let spent = Spent::by_children();
-    Ran {
+    let spent = ChildUsage::by_children();
+    Run {
         requests: (server.served() - before) as f64,
         cpu_us: spent.cpu_us - spent_before.cpu_us,
         sleeps: spent.sleeps - spent_before.sleeps,
-        told: String::from_utf8_lossy(&output.stdout).into_owned(),
-        complaint: String::from_utf8_lossy(&output.stderr).into_owned(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         is_ok: output.status.success(),
     }
 }
 
-/// How long a run of so many seconds may take, twentyfold slowed down by what counts.
+/// How long a run of this many seconds may take, if a counter slows it down twentyfold.
 pub fn limit_s(seconds: u64) -> u64 {
     seconds * 5 + 30
 }
 
-/// What all generators that have ended took.
-struct Spent {
+/// What all generators that have ended used.
+struct ChildUsage {
     cpu_us: f64,
     sleeps: f64,
 }
 
-impl Spent {
+impl ChildUsage {
     fn by_children() -> Self {
         let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-        #[expect(unsafe_code, reason = "no safe crate in use offers it")]
+        #[expect(unsafe_code, reason = "no safe crate in use offers this call")]
         // SAFETY: `usage` is writable and of the right type; zeroes are a valid value of it.
         let usage = unsafe {
             libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
@@ -81,26 +81,26 @@ impl Spent {
 /// Counts by name.
 pub type Counts = BTreeMap<String, f64>;
 
-/// What counts for us, and how its report is read.
+/// A program that counts, and how to read its report.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Counter {
-    /// The processor's counters: instructions, user and kernel apart.
+    /// Hardware counters: user and kernel instructions.
     PerfInstructions,
-    /// The kernel's tracepoints: system calls, at hardly any cost.
+    /// Tracepoints of the kernel: system calls, at little cost.
     PerfCalls,
-    /// Every system call is stopped at: slow, so that more answers wait at each wake-up.
+    /// Stops at every system call: slow, so that more responses arrive per wake-up.
     StraceCalls,
-    /// The program is interpreted: user instructions only, and slow in the same way.
+    /// Interprets the program: user instructions only, and as slow.
     Callgrind,
 }
 
 impl Counter {
-    /// The best that this machine has for system calls.
+    /// The best counter of system calls on this machine.
     pub fn of_calls() -> Option<Self> {
         [Self::PerfCalls, Self::StraceCalls].into_iter().find(|counter| counter.works())
     }
 
-    /// Whether it can be had here: it counts something of `true`.
+    /// Whether it works here: it counts something in `true`.
     pub fn works(self) -> bool {
         let program = match self {
             Self::PerfInstructions | Self::PerfCalls => "perf",
@@ -124,7 +124,7 @@ impl Counter {
                 .is_ok_and(|output| output.status.success() && is_whole(counted(output)))
     }
 
-    /// What it is called in a table's caption.
+    /// Its name in the caption of a table.
     pub fn name(self) -> &'static str {
         match self {
             Self::PerfInstructions => "perf's instruction counters",
@@ -134,9 +134,9 @@ impl Counter {
         }
     }
 
-    /// Counts per request: what a longer run counts beyond a shorter one, by the requests that it
-    /// sends beyond it, so that start and end do not count. `None` where the generator does not run
-    /// under it.
+    /// Counts per request: the difference between a longer and a shorter run, divided by the
+    /// difference in requests, so that start and end do not count. `None` if the generator does not
+    /// run under this counter.
     pub fn per_request(
         self,
         name: &str,
@@ -152,7 +152,7 @@ impl Counter {
             let under = self.under(&report);
             let under: Vec<&str> = under.iter().map(String::as_str).collect();
             let ran = run(&under, &generator, limit_s(seconds), server);
-            let counts = self.read(&report, &ran.complaint);
+            let counts = self.read(&report, &ran.stderr);
             (ran.is_ok && !counts.is_empty()).then_some((counts, ran.requests))
         };
         let (short, long) = (once(short_s)?, once(long_s)?);
@@ -216,7 +216,7 @@ impl Counter {
 /// All system calls together.
 pub const ALL: &str = "raw_syscalls:sys_enter";
 
-/// The calls that generators are made of, by what they are for.
+/// The system calls of load generators, by purpose.
 pub const KINDS: [(&str, &[&str]); 5] = [
     ("receive", &["recvfrom", "recvmsg", "read", "readv"]),
     ("send", &["sendto", "sendmsg", "write", "writev"]),
@@ -225,7 +225,7 @@ pub const KINDS: [(&str, &[&str]); 5] = [
     ("io_uring_enter", &["io_uring_enter"]),
 ];
 
-/// How many calls of a kind; `None` of the kind that is none of them.
+/// The number of calls of a kind.
 pub fn of_kind(counts: &Counts, kind: &[&str]) -> f64 {
     kind.iter().filter_map(|name| counts.get(*name)).sum()
 }
@@ -241,7 +241,7 @@ fn tracepoints() -> String {
     known.chain([ALL.to_owned()]).collect::<Vec<_>>().join(",")
 }
 
-/// Where a counter writes to; read once, then removed.
+/// The file that a counter writes; read once, then removed.
 fn report() -> PathBuf {
     std::env::temp_dir().join(format!("hotlap-floor-{}", std::process::id()))
 }

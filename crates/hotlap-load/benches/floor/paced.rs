@@ -1,4 +1,4 @@
-//! How late an open loop is, by its own fault.
+//! How late the generator itself sends in an open loop.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ pub fn run(rate: f64) {
     let endpoint = Endpoint::Tcp(Server::start(13).address);
     let request = Request::get("/", "localhost").expecting(&body(13));
     let paces = [Pace::Constant { rate }, Pace::Poisson { rate, seed: 1 }];
-    for (pace, awake) in paces.into_iter().flat_map(|pace| [(pace, true), (pace, false)]) {
+    for (pace, busy_poll) in paces.into_iter().flat_map(|pace| [(pace, true), (pace, false)]) {
         let mut plan = Plan::new(Target { endpoint: endpoint.clone(), tls: None }, request.clone());
         plan.cpus = vec![1];
-        plan.awake = awake;
+        plan.busy_poll = busy_poll;
         plan.pace = pace;
         plan.stop = Stop::After(Duration::from_secs(3));
         let outcome = load(&plan).expect("a load");
@@ -22,13 +22,13 @@ pub fn run(rate: f64) {
         println!(
             "{pace:?}, {}: {:.1} requests/s; lag p50 {:.1} µs, p99 {:.1}, max {:.1}; service p50 \
              {:.1}, p99 {:.1}; busy {:.0} %",
-            if awake { "awake" } else { "asleep" },
+            if busy_poll { "busy polling" } else { "sleeping" },
             outcome.rate(),
             us(outcome.lag.quantile(0.5)),
             us(outcome.lag.quantile(0.99)),
             us(outcome.lag.max()),
-            us(outcome.service.quantile(0.5)),
-            us(outcome.service.quantile(0.99)),
+            us(outcome.service_time.quantile(0.5)),
+            us(outcome.service_time.quantile(0.99)),
             outcome.threads[0].busy() * 100.0,
         );
     }

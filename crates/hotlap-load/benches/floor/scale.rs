@@ -1,5 +1,5 @@
-//! Many connections of one process: what one of them takes in memory beyond its socket, and more of
-//! them than one loopback address has ports.
+//! Many connections of one process: the memory of each beyond its socket, and more connections than
+//! one loopback address has ports.
 
 use super::Options;
 use super::generators::own;
@@ -16,16 +16,19 @@ pub fn run(options: &Options) {
     let address = server.address;
     let mut rows = Vec::new();
     let mut base: Option<(f64, f64)> = None;
-    // Linux looks among the odd ports of a source only once the 14,116 even ones are taken, and at
-    // all of these first, for each connection again: three sources have 40,000 even ones.
+    // Linux tries the odd ports of a source address only once its 14,116 even ones are taken, and
+    // then tries all of these first for each connection: three addresses have 40,000 even ones.
     let many = (40_000, " 127.0.0.2 127.0.0.3 127.0.0.4");
     for (connections, sources) in [(100, ""), (10_000, ""), many] {
         let line = format!("as-hotlap {address} {connections} {seconds} 13 1 1{sources}");
         let ran = measure::run(&[], &own("hotlap", &line), 90, &server);
-        let up = ran.own("established");
-        let (Some(up), Some(kib)) = (up, ran.own("resident")) else {
-            let why = ran.complaint.lines().find(|line| line.starts_with("open "));
-            println!("{connections} connections cannot be had: {}\n", why.unwrap_or("no answer"));
+        let up = ran.printed("established");
+        let (Some(up), Some(kib)) = (up, ran.printed("resident")) else {
+            let why = ran.stderr.lines().find(|line| line.starts_with("open "));
+            println!(
+                "{connections} connections cannot be opened: {}\n",
+                why.unwrap_or("no reason given")
+            );
             continue;
         };
         let (few, least) = *base.get_or_insert((up, kib));
@@ -33,7 +36,7 @@ pub fn run(options: &Options) {
         rows.push(vec![
             connections.to_string(),
             table::figure(Some(up), 0),
-            table::figure(ran.own("answers"), 0),
+            table::figure(ran.printed("responses"), 0),
             table::figure(Some(kib), 0),
             table::figure(each, 0),
         ]);
@@ -43,6 +46,6 @@ pub fn run(options: &Options) {
          Memory is the most that was ever resident; a connection's share is what it has beyond 100 \
          connections'. Sockets are the kernel's and not in it.\n"
     );
-    let head = ["connections", "up", "right answers", "resident, KiB", "bytes a connection"];
+    let head = ["connections", "up", "correct responses", "resident, KiB", "bytes a connection"];
     table::print(&head, &rows);
 }

@@ -1,4 +1,4 @@
-//! The tiny server: a few threads of this process, edge-triggered, an answer for each read.
+//! A small server: a few threads of this process, edge-triggered, one response per read.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -9,15 +9,15 @@ use std::time::Duration;
 use rustix::event::epoll;
 use socket2::{Domain, Socket, Type};
 
-/// Answers up to this size go out whole, in one write.
+/// Responses up to this size are sent in one write.
 const SMALL: usize = 16_000;
 
-/// A thread's count, on cache lines of its own.
+/// The count of one thread, on its own cache lines.
 #[repr(align(128))]
 #[derive(Default)]
 struct Count(AtomicU64);
 
-/// A server that answers for as long as this process lives.
+/// A server that runs as long as this process.
 pub struct Server {
     pub address: SocketAddr,
     served: Vec<Arc<Count>>,
@@ -29,7 +29,7 @@ impl Server {
         Self::on(&[0], body)
     }
 
-    /// A thread on each of these cores.
+    /// One thread on each of these cores.
     pub fn on(cpus: &[usize], length: usize) -> Self {
         let first = listen(0);
         let address = first.local_addr().expect("an address");
@@ -46,8 +46,8 @@ impl Server {
         Self { address, served }
     }
 
-    /// Requests so far, once there are no more: what a generator that is gone had sent last is read
-    /// after its end.
+    /// Requests so far, once the number is stable: the last requests of a generator are read after
+    /// it has ended.
     pub fn served(&self) -> u64 {
         let sum = || self.served.iter().map(|count| count.0.load(Ordering::SeqCst)).sum();
         let mut before: u64 = sum();
@@ -75,19 +75,19 @@ fn listen(port: u16) -> TcpListener {
     socket.into()
 }
 
-/// One connection, and how much of its answer is out.
-struct Guest {
+/// A connection, and how much of the response is sent.
+struct Client {
     stream: TcpStream,
     sent: usize,
 }
 
 fn serve(listener: &TcpListener, served: &AtomicU64, body: &[u8]) {
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
-    let answer = [head.as_bytes(), body].concat();
+    let response = [head.as_bytes(), body].concat();
     let queue = epoll::create(epoll::CreateFlags::CLOEXEC).expect("epoll");
     let data = |n: usize| epoll::EventData::new_u64(n as u64);
     epoll::add(&queue, listener, data(usize::MAX), epoll::EventFlags::IN).expect("epoll");
-    let mut guests: Vec<Option<Guest>> = Vec::new();
+    let mut clients: Vec<Option<Client>> = Vec::new();
     let mut free: Vec<usize> = Vec::new();
     let mut events = Vec::with_capacity(1024);
     let mut buffer = vec![0; 65536];
@@ -103,46 +103,51 @@ fn serve(listener: &TcpListener, served: &AtomicU64, body: &[u8]) {
                 while let Ok((stream, _)) = listener.accept() {
                     stream.set_nonblocking(true).expect("a socket option");
                     stream.set_nodelay(true).expect("a socket option");
-                    let place = free.pop().unwrap_or(guests.len());
+                    let place = free.pop().unwrap_or(clients.len());
                     let flags =
                         epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
                     epoll::add(&queue, &stream, data(place), flags).expect("epoll");
-                    if place == guests.len() {
-                        guests.push(None);
+                    if place == clients.len() {
+                        clients.push(None);
                     }
-                    guests[place] = Some(Guest { stream, sent: answer.len() });
+                    clients[place] = Some(Client { stream, sent: response.len() });
                 }
                 continue;
             }
-            let Some(guest) = &mut guests[number] else { continue };
-            if !attend(guest, &answer, &mut buffer, served) {
-                guests[number] = None;
+            let Some(client) = &mut clients[number] else { continue };
+            if !serve_client(client, &response, &mut buffer, served) {
+                clients[number] = None;
                 free.push(number);
             }
         }
     }
 }
 
-/// Sends and reads what there is; false when the guest is gone.
-fn attend(guest: &mut Guest, answer: &[u8], buffer: &mut [u8], served: &AtomicU64) -> bool {
+/// Sends and reads as much as possible; false if the client has disconnected.
+fn serve_client(
+    client: &mut Client,
+    response: &[u8],
+    buffer: &mut [u8],
+    served: &AtomicU64,
+) -> bool {
     loop {
-        // What did not fit before goes out first.
-        while guest.sent < answer.len() {
-            match guest.stream.write(&answer[guest.sent..]) {
-                Ok(count) => guest.sent += count,
+        // The rest of the last response first.
+        while client.sent < response.len() {
+            match client.stream.write(&response[client.sent..]) {
+                Ok(count) => client.sent += count,
                 Err(_) => return true,
             }
         }
-        match guest.stream.read(buffer) {
+        match client.stream.read(buffer) {
             Ok(count) if count > 0 => {
                 served.fetch_add(1, Ordering::Relaxed);
-                guest.sent = 0;
+                client.sent = 0;
             }
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return true,
             _ => return false,
         }
-        if answer.len() < SMALL {
-            guest.sent = guest.stream.write(answer).unwrap_or(0);
+        if response.len() < SMALL {
+            client.sent = client.stream.write(response).unwrap_or(0);
             return true;
         }
     }

@@ -1,6 +1,6 @@
-//! Medians with their spread, and Markdown tables that can be read as they are.
+//! Medians with their spread, and Markdown tables that are readable as text.
 
-/// The median of some rounds, the lowest and the highest.
+/// The median of the rounds, the lowest and the highest.
 #[derive(Clone, Copy)]
 pub struct Spread {
     pub low: f64,
@@ -8,7 +8,7 @@ pub struct Spread {
     pub high: f64,
 }
 
-/// `None` of nothing.
+/// The spread of some values; `None` if there are none.
 pub fn spread(values: &[f64]) -> Option<Spread> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -21,7 +21,7 @@ pub fn spread(values: &[f64]) -> Option<Spread> {
     Some(Spread { low, middle, high })
 }
 
-/// `5.20 (5.11–5.43)`, or a dash.
+/// The spread as `5.20 (5.11–5.43)`, or a dash.
 pub fn shown(values: &[f64], digits: usize) -> String {
     let Some(Spread { low, middle, high }) = spread(values) else { return "–".to_owned() };
     match values.len() {
@@ -35,7 +35,7 @@ pub fn figure(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
 }
 
-/// A Markdown table: names to the left, figures to the right.
+/// Prints a Markdown table, with names on the left and figures on the right.
 pub fn print(head: &[&str], rows: &[Vec<String>]) {
     let wide = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());

@@ -1,5 +1,5 @@
-//! N threads of one process beside N processes of one thread, with the same connections: what
-//! threads write to lines of memory that they share would cost the threads more.
+//! N threads of one process compared with N processes of one thread, with the same connections:
+//! writing to shared cache lines would make the threads more expensive.
 
 use super::Options;
 use super::generators::{Generator, own};
@@ -11,7 +11,7 @@ pub fn run(options: &Options) {
     let seconds = options.seconds.unwrap_or(1);
     let rounds = options.rounds.unwrap_or(9);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    // At least two threads, so that there is somebody to share with; a core for each if possible.
+    // At least two threads, with a core for each if possible.
     let counts: Vec<usize> = [2, 4, 8, 16].into_iter().filter(|n| *n == 2 || *n <= cores).collect();
     let mut rows = Vec::new();
     for threads in counts {
@@ -24,8 +24,8 @@ pub fn run(options: &Options) {
         let (mut shared, mut single, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..rounds {
             let mut costs = [0.0; 2];
-            for turn in 0..2 {
-                let which = (turn + round) % 2;
+            for offset in 0..2 {
+                let which = (offset + round) % 2;
                 costs[which] = match which {
                     0 => measure::run(&[], &together, measure::limit_s(seconds), &server)
                         .cpu_us_per_request(),
@@ -45,14 +45,14 @@ pub fn run(options: &Options) {
     }
     println!(
         "CPU µs per request, 50 connections a thread, a server of as many threads beside it on \
-         {cores} cores; {rounds} rounds of {seconds} s, taking turns: median (lowest–highest).\n"
+         {cores} cores; {rounds} rounds of {seconds} s, interleaved: median (lowest–highest).\n"
     );
     table::print(&["N", "N threads", "N processes", "threads ÷ processes"], &rows);
 }
 
-/// CPU time per request of so many processes at once.
+/// CPU time per request of `count` processes at once.
 fn several(generator: &Generator, count: usize, server: &Server) -> f64 {
-    // A shell that waits for all of them makes one command of many.
+    // One shell that waits for all of them.
     let line = generator.command.join(" ");
     let script = format!("{} wait", format!("{line} & ").repeat(count));
     let command = ["sh", "-c", &script].map(str::to_owned).to_vec();

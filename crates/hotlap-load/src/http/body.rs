@@ -1,76 +1,80 @@
-//! The body of an answer: pieces in, decoded pieces out, and its end.
+//! Decodes the body of a response: pieces in, decoded pieces out.
 
-use super::{Broken, Framing, HEAD_LIMIT};
+use super::error::ResponseError;
+use super::head::{Framing, HEAD_LIMIT};
 
-/// A body under way.
+/// A body that is being read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Body {
-    /// So many bytes are left.
+pub(super) enum BodyReader {
+    /// This many bytes are still to come.
     Length(u64),
-    /// Chunks (RFC 9112 section 7.1).
+    /// Chunked transfer coding (RFC 9112 section 7.1).
     Chunked(Chunks),
-    /// All there is.
+    /// Everything up to the end of the connection.
     UntilClose,
 }
 
-/// What a body's next bytes are.
+/// What the next bytes of a body are.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Piece<'a> {
+pub(super) enum Piece<'a> {
     /// Decoded bytes.
     Data(&'a [u8]),
-    /// All bytes are taken.
-    More,
-    /// The body is whole.
+    /// All bytes are consumed, and the body is not complete.
+    NeedMore,
+    /// The body is complete.
     End,
 }
 
-/// Where in the chunks a reader stands.
+/// The state of a chunked body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chunks {
-    at: Place,
-    /// The size of the chunk so far as its digits have come, then what is left of it.
+pub(super) struct Chunks {
+    position: Position,
+    /// While the size line is read, the size so far; then, how many bytes of the chunk are left.
     size: u64,
-    /// Bytes of sizes, extensions and trailers since the last data, so that they end some time.
+    /// Bytes of sizes, extensions and trailers since the last data: limited, so that they end.
     overhead: usize,
 }
 
+/// What the next byte of a chunked body must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// Before the first digit of a size.
+enum Position {
+    /// The first digit of a size.
     Size,
-    /// After a digit.
+    /// Another digit, or what follows the size.
     Digits,
-    /// Behind the size, up to CR.
+    /// Within an extension.
     Extension,
-    /// CR of a size line seen.
-    SizeFeed,
+    /// LF of a size line.
+    SizeLf,
     Data,
-    DataReturn,
-    DataFeed,
-    /// At the start of a trailer line, or of the blank line.
+    /// CR and LF after the data.
+    DataCr,
+    DataLf,
+    /// The first byte of a trailer line, or CR of the blank line.
     Trailer,
+    /// Within a trailer line.
     TrailerLine,
-    TrailerFeed,
-    LastFeed,
+    /// LF of a trailer line.
+    TrailerLf,
+    /// LF of the blank line.
+    LastLf,
 }
 
-impl Body {
-    /// A body with this framing, at its start.
-    #[must_use]
-    pub fn of(framing: Framing) -> Self {
+impl BodyReader {
+    /// The start of a body with this framing.
+    pub(super) fn new(framing: Framing) -> Self {
         match framing {
             Framing::NoBody => Self::Length(0),
             Framing::Length(length) => Self::Length(length),
-            Framing::Chunked => Self::Chunked(Chunks { at: Place::Size, size: 0, overhead: 0 }),
+            Framing::Chunked => {
+                Self::Chunked(Chunks { position: Position::Size, size: 0, overhead: 0 })
+            }
             Framing::UntilClose => Self::UntilClose,
         }
     }
 
-    /// Takes bytes from the front of `input` up to the next piece.
-    ///
-    /// # Errors
-    /// When chunks are malformed.
-    pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Piece<'a>, Broken> {
+    /// Consumes bytes from the front of `input` up to the next piece.
+    pub(super) fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Piece<'a>, ResponseError> {
         match self {
             Self::Length(0) => Ok(Piece::End),
             Self::Length(rest) => Ok(take(input, rest)),
@@ -80,33 +84,33 @@ impl Body {
     }
 }
 
-/// At most `rest` bytes of `input`.
+/// Consumes at most `rest` bytes of `input`.
 fn take<'a>(input: &mut &'a [u8], rest: &mut u64) -> Piece<'a> {
     if input.is_empty() {
-        return Piece::More;
+        return Piece::NeedMore;
     }
     let count = usize::try_from(*rest).unwrap_or(usize::MAX).min(input.len());
-    let (data, behind) = input.split_at(count);
-    *input = behind;
+    let (data, remainder) = input.split_at(count);
+    *input = remainder;
     *rest -= count as u64;
     Piece::Data(data)
 }
 
 impl Chunks {
-    fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Piece<'a>, Broken> {
+    fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Piece<'a>, ResponseError> {
         loop {
-            if self.at == Place::Data {
+            if self.position == Position::Data {
                 if self.size > 0 {
                     self.overhead = 0;
                     return Ok(take(input, &mut self.size));
                 }
-                self.at = Place::DataReturn;
+                self.position = Position::DataCr;
             }
-            let Some((&byte, rest)) = input.split_first() else { return Ok(Piece::More) };
+            let Some((&byte, rest)) = input.split_first() else { return Ok(Piece::NeedMore) };
             *input = rest;
             self.overhead += 1;
             if self.overhead > HEAD_LIMIT {
-                return Err(Broken::Framing("64 KiB of chunk extensions or trailers"));
+                return Err(ResponseError::Framing("over 64 KiB of chunk extensions or trailers"));
             }
             if self.step(byte)? {
                 return Ok(Piece::End);
@@ -114,43 +118,42 @@ impl Chunks {
         }
     }
 
-    /// One byte outside of the data; true when it is the last of the body.
-    fn step(&mut self, byte: u8) -> Result<bool, Broken> {
-        self.at = match (self.at, byte) {
-            (Place::Size | Place::Digits, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+    /// Consumes one byte outside of the data; returns whether it was the last byte of the body.
+    fn step(&mut self, byte: u8) -> Result<bool, ResponseError> {
+        let error = |why| Err(ResponseError::Framing(why));
+        self.position = match (self.position, byte) {
+            (Position::Size | Position::Digits, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 let digit = u64::from((byte as char).to_digit(16).unwrap_or_default());
                 if self.size > i64::MAX as u64 / 16 {
-                    return Err(Broken::Framing("a chunk size that overflows"));
+                    return error("a chunk size that overflows");
                 }
                 self.size = self.size * 16 + digit;
-                Place::Digits
+                Position::Digits
             }
-            (Place::Digits, b';' | b' ' | b'\t') => Place::Extension,
-            (Place::Digits | Place::Extension, b'\r') => Place::SizeFeed,
-            (Place::Extension, b'\n') => {
-                return Err(Broken::Framing("a chunk size line ends in a bare LF"));
+            (Position::Digits, b';' | b' ' | b'\t') => Position::Extension,
+            (Position::Digits | Position::Extension, b'\r') => Position::SizeLf,
+            (Position::Extension, b'\n') => return error("a chunk size line ends in a bare LF"),
+            (Position::Extension, _) => Position::Extension,
+            (Position::SizeLf, b'\n') if self.size == 0 => Position::Trailer,
+            (Position::SizeLf, b'\n') => Position::Data,
+            (Position::DataCr, b'\r') => Position::DataLf,
+            (Position::DataLf, b'\n') => Position::Size,
+            (Position::Trailer, b'\r') => Position::LastLf,
+            (Position::Trailer | Position::TrailerLine, b'\n') => {
+                return error("a trailer line ends in a bare LF");
             }
-            (Place::Extension, _) => Place::Extension,
-            (Place::SizeFeed, b'\n') if self.size == 0 => Place::Trailer,
-            (Place::SizeFeed, b'\n') => Place::Data,
-            (Place::DataReturn, b'\r') => Place::DataFeed,
-            (Place::DataFeed, b'\n') => Place::Size,
-            (Place::Trailer, b'\r') => Place::LastFeed,
-            (Place::Trailer | Place::TrailerLine, b'\n') => {
-                return Err(Broken::Framing("a trailer line ends in a bare LF"));
+            (Position::TrailerLine, b'\r') => Position::TrailerLf,
+            (Position::Trailer | Position::TrailerLine, _) => Position::TrailerLine,
+            (Position::TrailerLf, b'\n') => Position::Trailer,
+            (Position::LastLf, b'\n') => return Ok(true),
+            (Position::Size | Position::Digits | Position::SizeLf, _) => {
+                return error("a chunk size that is not a number");
             }
-            (Place::TrailerLine, b'\r') => Place::TrailerFeed,
-            (Place::Trailer | Place::TrailerLine, _) => Place::TrailerLine,
-            (Place::TrailerFeed, b'\n') => Place::Trailer,
-            (Place::LastFeed, b'\n') => return Ok(true),
-            (Place::Size | Place::Digits | Place::SizeFeed, _) => {
-                return Err(Broken::Framing("a chunk size that is no number"));
+            (Position::DataCr | Position::DataLf, _) => {
+                return error("a chunk is longer than its size");
             }
-            (Place::DataReturn | Place::DataFeed, _) => {
-                return Err(Broken::Framing("a chunk is longer than its size"));
-            }
-            (Place::TrailerFeed | Place::LastFeed | Place::Data, _) => {
-                return Err(Broken::Framing("malformed trailers"));
+            (Position::TrailerLf | Position::LastLf | Position::Data, _) => {
+                return error("malformed trailers");
             }
         };
         Ok(false)
@@ -161,17 +164,17 @@ impl Chunks {
 mod tests {
     use super::*;
 
-    /// The decoded body, and how many bytes are left behind its end; `None` while it has none.
+    /// The decoded body, and how many bytes follow it; `None` if it is incomplete.
     type Decoded = (Vec<u8>, Option<usize>);
 
     fn decoded(framing: Framing, mut input: &[u8]) -> Result<Decoded, &'static str> {
-        let (mut body, mut all) = (Body::of(framing), Vec::new());
+        let (mut body, mut all) = (BodyReader::new(framing), Vec::new());
         loop {
             match body.next(&mut input) {
                 Ok(Piece::Data(data)) => all.extend_from_slice(data),
-                Ok(Piece::More) => return Ok((all, None)),
+                Ok(Piece::NeedMore) => return Ok((all, None)),
                 Ok(Piece::End) => return Ok((all, Some(input.len()))),
-                Err(Broken::Framing(why)) => return Err(why),
+                Err(ResponseError::Framing(why)) => return Err(why),
                 Err(other) => panic!("{other:?}"),
             }
         }
@@ -182,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_takes_what_its_framing_gives_it() {
+    fn a_body_ends_where_its_framing_says() {
         let of = |framing| decoded(framing, b"Hello").unwrap();
         assert_eq!(of(Framing::NoBody), (Vec::new(), Some(5)));
         assert_eq!(of(Framing::Length(3)), (b"Hel".to_vec(), Some(2)));
@@ -207,9 +210,9 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_of_chunks_has_its_name() {
+    fn each_error_in_chunks_has_its_message() {
         let (number, longer) =
-            ("a chunk size that is no number", "a chunk is longer than its size");
+            ("a chunk size that is not a number", "a chunk is longer than its size");
         let trailers = "malformed trailers";
         let bare = "a trailer line ends in a bare LF";
         for (input, why) in [
@@ -234,12 +237,12 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_data_is_limited_and_the_sum_of_it_is_not() {
+    fn overhead_between_data_is_limited_and_its_total_is_not() {
         // "1;", the extension and CR LF.
         let line = |size: usize| format!("1;{}\r\n", "x".repeat(size - 4));
         let found = chunks(&format!("{}a", line(HEAD_LIMIT)));
         assert_eq!(found, Ok((b"a".to_vec(), None)));
-        let too_long = Err("64 KiB of chunk extensions or trailers");
+        let too_long = Err("over 64 KiB of chunk extensions or trailers");
         assert_eq!(chunks(&line(HEAD_LIMIT + 1)), too_long);
         let many = format!("{}a\r\n", line(1_000)).repeat(100);
         assert_eq!(chunks(&many), Ok((vec![b'a'; 100], None)));

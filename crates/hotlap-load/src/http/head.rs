@@ -1,74 +1,75 @@
-//! The head of an answer: where it ends, what it says about the body and the connection.
+//! The head of a response: where it ends, and what it says about the body and the connection.
 
-use super::Broken;
+use super::error::ResponseError;
 
-/// The longest head that is read: 64 KiB. Servers send some 200 bytes; a head that goes on for
-/// longer is taken for one that never ends.
-pub const HEAD_LIMIT: usize = 64 * 1024;
+/// The longest head that is accepted: 64 KiB. Servers send about 200 bytes; a longer head probably
+/// never ends.
+pub(crate) const HEAD_LIMIT: usize = 64 * 1024;
 
-/// How every head starts.
+/// Every response starts with these bytes.
 const START: &[u8] = b"HTTP/1.";
 
-/// The most header lines that are read.
+/// The most header lines that are accepted.
 const HEADERS_LIMIT: usize = 256;
 
-/// What counts of a head.
+/// What a head says about its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     /// The status code.
     pub status: u16,
-    /// 0 or 1, for HTTP/1.0 or HTTP/1.1.
+    /// The minor version: 0 or 1, for HTTP/1.0 or HTTP/1.1.
     pub minor: u8,
     /// Whether the connection can carry another request (RFC 9112 section 9.3).
     pub keep_alive: bool,
-    /// How the end of the body is told.
+    /// How the body is delimited.
     pub framing: Framing,
-    /// What Content-Length says; of a HEAD's answer, how long the body would be.
+    /// The value of `Content-Length`. In a response to a HEAD, how long the body of a GET would be.
     pub length: Option<u64>,
-    /// Bytes of the head, its blank line included.
+    /// Length of the head in bytes, including the blank line.
     pub size: usize,
 }
 
 impl Head {
-    /// Whether another head follows for the same request (RFC 9110 section 15.2).
+    /// Whether this is an interim response: another head follows for the same request (RFC 9110
+    /// section 15.2).
     #[must_use]
     pub fn is_interim(&self) -> bool {
         (100..200).contains(&self.status)
     }
 }
 
-/// How the end of a body is told (RFC 9112 section 6.3).
+/// How a body is delimited (RFC 9112 section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// There is none.
+    /// There is no body.
     NoBody,
     /// By its length.
     Length(u64),
-    /// By a last chunk of size 0.
+    /// By a final chunk of size 0.
     Chunked,
     /// By the end of the connection.
     UntilClose,
 }
 
-/// Where the head at the start of `buf` ends, its blank line included; `None` when it does not yet.
-/// Up to `from`, it is known not to.
+/// Finds the end of the head at the start of `buf`, blank line included; `None` if it is
+/// incomplete. The search starts at `from`: the head is known not to end before.
 ///
 /// # Errors
-/// When it does not start as one, a line ends in a bare LF, or it is over the limit.
-pub fn head_end(buf: &[u8], from: usize) -> Result<Option<usize>, Broken> {
-    // Checked from the first byte on, so that bytes which cannot become a response are refused at
-    // once. So the first LF has at least one byte before it.
+/// If `buf` does not start with a status line, a line ends in a bare LF, or the head is too long.
+pub(crate) fn head_end(buf: &[u8], from: usize) -> Result<Option<usize>, ResponseError> {
+    // Bytes that cannot become a response are refused as soon as they arrive. This also guarantees
+    // that the first LF has a byte before it.
     let known = buf.len().min(START.len());
     if buf[..known] != START[..known] {
-        return Err(Broken::Framing("no HTTP/1.x status line"));
+        return Err(ResponseError::Framing("not an HTTP/1.x status line"));
     }
-    // Where the line starts that `from` is in; a line is at least its CRLF.
+    // The start of the line that contains `from`.
     let mut start = buf[..from].iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
     let mut at = from;
     while let Some(offset) = buf[at..].iter().position(|&b| b == b'\n') {
         let feed = at + offset;
         if buf[feed - 1] != b'\r' {
-            return Err(Broken::Framing("a head line ends in a bare LF"));
+            return Err(ResponseError::Framing("a head line ends in a bare LF"));
         }
         if feed + 1 > HEAD_LIMIT {
             break;
@@ -80,66 +81,71 @@ pub fn head_end(buf: &[u8], from: usize) -> Result<Option<usize>, Broken> {
         at = start;
     }
     if buf.len() > HEAD_LIMIT {
-        return Err(Broken::Framing("the head is over 64 KiB"));
+        return Err(ResponseError::Framing("the head is over 64 KiB"));
     }
     Ok(None)
 }
 
-/// Parses a whole head.
+/// Parses a complete head.
 ///
 /// # Errors
-/// When it is malformed, says two things about its length, or asks to switch protocols.
-pub fn parse_head(bytes: &[u8], is_head: bool) -> Result<Head, Broken> {
+/// If the head is malformed, states conflicting lengths, or switches protocols.
+pub(crate) fn parse_head(bytes: &[u8], is_head: bool) -> Result<Head, ResponseError> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_LIMIT];
     let (status, minor) = parse(bytes, &mut headers)?;
-    let mut said = Said::default();
+    let mut parsed = Headers::default();
     for header in headers.iter().take_while(|h| !h.name.is_empty()) {
-        said.hear(header.name, header.value)?;
+        parsed.parse(header.name, header.value)?;
     }
     if status == 101 {
-        return Err(Broken::Framing("the server switches protocols (101), which nobody asked for"));
+        return Err(ResponseError::Framing(
+            "the server switched protocols (101) without being asked",
+        ));
     }
     let bodiless = is_head || (100..200).contains(&status) || status == 204 || status == 304;
-    let framing = match said {
-        Said { transfer: true, length: Some(_), .. } => {
-            return Err(Broken::Framing("both Content-Length and Transfer-Encoding"));
+    let framing = match parsed {
+        Headers { transfer_encoding: true, length: Some(_), .. } => {
+            return Err(ResponseError::Framing("both Content-Length and Transfer-Encoding"));
         }
-        Said { transfer: true, .. } if minor == 0 => {
-            return Err(Broken::Framing("Transfer-Encoding in an HTTP/1.0 answer"));
+        Headers { transfer_encoding: true, .. } if minor == 0 => {
+            return Err(ResponseError::Framing("Transfer-Encoding in an HTTP/1.0 response"));
         }
         _ if bodiless => Framing::NoBody,
-        Said { transfer: true, chunked: true, .. } => Framing::Chunked,
-        Said { length: Some(length), .. } => Framing::Length(length),
+        Headers { transfer_encoding: true, chunked: true, .. } => Framing::Chunked,
+        Headers { length: Some(length), .. } => Framing::Length(length),
         _ => Framing::UntilClose,
     };
-    let stays = if minor == 1 { !said.close } else { said.keep_alive && !said.close };
+    let persists = if minor == 1 { !parsed.close } else { parsed.keep_alive && !parsed.close };
     Ok(Head {
         status,
         minor,
-        keep_alive: stays && framing != Framing::UntilClose,
+        keep_alive: persists && framing != Framing::UntilClose,
         framing,
-        length: said.length,
+        length: parsed.length,
         size: bytes.len(),
     })
 }
 
-/// All headers of a whole head, in order.
-pub(super) fn headers(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, Broken> {
+/// All headers of a complete head, in order.
+pub(super) fn headers(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, ResponseError> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_LIMIT];
     parse(bytes, &mut headers)?;
-    let named = headers.iter().take_while(|h| !h.name.is_empty());
-    Ok(named.map(|h| (h.name.to_owned(), h.value.to_vec())).collect())
+    let present = headers.iter().take_while(|h| !h.name.is_empty());
+    Ok(present.map(|h| (h.name.to_owned(), h.value.to_vec())).collect())
 }
 
-fn parse<'b>(bytes: &'b [u8], headers: &mut [httparse::Header<'b>]) -> Result<(u16, u8), Broken> {
+fn parse<'b>(
+    bytes: &'b [u8],
+    headers: &mut [httparse::Header<'b>],
+) -> Result<(u16, u8), ResponseError> {
     let mut parsed = httparse::Response::new(headers);
     let done = httparse::ParserConfig::default()
         .allow_obsolete_multiline_headers_in_responses(true)
         .parse_response(&mut parsed, bytes)
         .map_err(|e| {
-            Broken::Framing(match e {
-                httparse::Error::Status => "no status line",
-                httparse::Error::Version => "no HTTP/1.x version",
+            ResponseError::Framing(match e {
+                httparse::Error::Status => "a malformed status line",
+                httparse::Error::Version => "a version other than HTTP/1.0 and HTTP/1.1",
                 httparse::Error::HeaderName => "a malformed header name",
                 httparse::Error::HeaderValue => "a malformed header value",
                 httparse::Error::TooManyHeaders => "more than 256 header lines",
@@ -152,34 +158,34 @@ fn parse<'b>(bytes: &'b [u8], headers: &mut [httparse::Header<'b>]) -> Result<(u
         {
             Ok((code, version))
         }
-        _ => Err(Broken::Framing("a malformed head")),
+        _ => Err(ResponseError::Framing("a malformed head")),
     }
 }
 
-/// What headers say about framing and the connection.
+/// What the headers say about framing and the connection.
 #[derive(Default)]
-struct Said {
+struct Headers {
     length: Option<u64>,
-    transfer: bool,
+    transfer_encoding: bool,
     chunked: bool,
     close: bool,
     keep_alive: bool,
 }
 
-impl Said {
-    fn hear(&mut self, name: &str, value: &[u8]) -> Result<(), Broken> {
+impl Headers {
+    fn parse(&mut self, name: &str, value: &[u8]) -> Result<(), ResponseError> {
         if name.eq_ignore_ascii_case("content-length") {
             // A list of equal lengths is one length (RFC 9112 section 6.3, rule 5).
             for item in value.split(|&b| b == b',') {
                 let length = decimal(item.trim_ascii())
-                    .ok_or(Broken::Framing("a Content-Length that is no number"))?;
+                    .ok_or(ResponseError::Framing("a Content-Length that is not a number"))?;
                 if self.length.is_some_and(|other| other != length) {
-                    return Err(Broken::Framing("two lengths that differ"));
+                    return Err(ResponseError::Framing("conflicting Content-Length values"));
                 }
                 self.length = Some(length);
             }
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
-            self.transfer = true;
+            self.transfer_encoding = true;
             let last = value.rsplit(|&b| b == b',').next().unwrap_or_default();
             self.chunked = last.trim_ascii().eq_ignore_ascii_case(b"chunked");
         } else if name.eq_ignore_ascii_case("connection") {
@@ -192,7 +198,7 @@ impl Said {
     }
 }
 
-/// Digits only, and within 63 bits.
+/// A number of decimal digits only, up to 63 bits.
 fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -210,8 +216,8 @@ mod tests {
         format!("{first}\r\n{lines}\r\n").into_bytes()
     }
 
-    /// What a HTTP/1.1 200 with these header lines is parsed to.
-    fn parsed(lines: &str) -> Result<Head, Broken> {
+    /// Parses the head of an HTTP/1.1 200 with these header lines.
+    fn parsed(lines: &str) -> Result<Head, ResponseError> {
         parse_head(&with("HTTP/1.1 200 OK", lines), false)
     }
 
@@ -219,15 +225,15 @@ mod tests {
         parsed(lines).unwrap().framing
     }
 
-    fn why(result: Result<Head, Broken>) -> &'static str {
+    fn why(result: Result<Head, ResponseError>) -> &'static str {
         match result {
-            Err(Broken::Framing(why)) => why,
+            Err(ResponseError::Framing(why)) => why,
             other => panic!("{other:?} instead of an error"),
         }
     }
 
     #[test]
-    fn the_end_is_found_from_wherever_the_search_goes_on() {
+    fn the_end_is_found_wherever_the_search_resumes() {
         let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
         let mut buf = head.to_vec();
         buf.extend_from_slice(b"Hello\r\n\r\n");
@@ -249,10 +255,10 @@ mod tests {
             with("HTTP/1.1 200 OK", &format!("X: {}\r\n", "a".repeat(rest)))
         };
         assert_eq!(HEAD_LIMIT, 65_536);
-        let too_long = Err(Broken::Framing("the head is over 64 KiB"));
+        let too_long = Err(ResponseError::Framing("the head is over 64 KiB"));
         assert_eq!(head_end(&of(HEAD_LIMIT), 0), Ok(Some(HEAD_LIMIT)));
         assert_eq!(head_end(&of(HEAD_LIMIT + 1), 0), too_long);
-        // As long as that and without an end.
+        // An incomplete head of that length.
         let unfinished = of(HEAD_LIMIT + 2);
         assert_eq!(head_end(&unfinished[..HEAD_LIMIT], 0), Ok(None));
         assert_eq!(head_end(&unfinished[..=HEAD_LIMIT], 0), too_long);
@@ -282,7 +288,7 @@ mod tests {
             assert_eq!(of(status, false).is_interim(), status < 200, "{status}");
         }
         let switching = parse_head(&with("HTTP/1.1 101 X", ""), false);
-        assert!(why(switching).contains("switches protocols"));
+        assert!(why(switching).contains("switched protocols"));
     }
 
     #[test]
@@ -296,7 +302,7 @@ mod tests {
         assert_eq!(framing("Transfer-Encoding: gzip\r\n"), Framing::UntilClose);
         let chunked = "Transfer-Encoding: chunked\r\n";
         let old = parse_head(&with("HTTP/1.0 200 OK", chunked), false);
-        assert_eq!(why(old), "Transfer-Encoding in an HTTP/1.0 answer");
+        assert_eq!(why(old), "Transfer-Encoding in an HTTP/1.0 response");
         // Both lengths are an error even where there is no body.
         let both = with("HTTP/1.1 204 X", "Transfer-Encoding: gzip\r\nContent-Length: 1\r\n");
         assert_eq!(why(parse_head(&both, false)), "both Content-Length and Transfer-Encoding");
@@ -304,17 +310,17 @@ mod tests {
 
     #[test]
     fn close_wins_over_keep_alive() {
-        let stays = |first: &str, lines: &str| {
+        let persists = |first: &str, lines: &str| {
             let lines = format!("Content-Length: 0\r\n{lines}");
             parse_head(&with(first, &lines), false).unwrap().keep_alive
         };
         let (new, old) = ("HTTP/1.1 200 OK", "HTTP/1.0 200 OK");
-        assert!(stays(new, "Connection: keep-alive\r\n"));
-        assert!(!stays(new, "Connection: close, close\r\n"));
-        assert!(!stays(new, "Connection: keep-alive, close\r\n"));
-        assert!(!stays(old, "Connection: upgrade\r\n"));
-        assert!(stays(old, "Connection: keep-alive, keep-alive\r\n"));
-        assert!(!stays(old, "Connection: keep-alive\r\nConnection: close\r\n"));
+        assert!(persists(new, "Connection: keep-alive\r\n"));
+        assert!(!persists(new, "Connection: close, close\r\n"));
+        assert!(!persists(new, "Connection: keep-alive, close\r\n"));
+        assert!(!persists(old, "Connection: upgrade\r\n"));
+        assert!(persists(old, "Connection: keep-alive, keep-alive\r\n"));
+        assert!(!persists(old, "Connection: keep-alive\r\nConnection: close\r\n"));
     }
 
     #[test]
@@ -323,16 +329,16 @@ mod tests {
         let most = 9_223_372_036_854_775_807;
         assert_eq!(of("9223372036854775807").unwrap().framing, Framing::Length(most));
         for wrong in ["9223372036854775808", "", "5,", "+5", "5x", "0x5"] {
-            assert_eq!(why(of(wrong)), "a Content-Length that is no number", "{wrong:?}");
+            assert_eq!(why(of(wrong)), "a Content-Length that is not a number", "{wrong:?}");
         }
-        assert_eq!(why(of("5, 6")), "two lengths that differ");
+        assert_eq!(why(of("5, 6")), "conflicting Content-Length values");
     }
 
     #[test]
-    fn each_fault_of_a_head_has_its_name() {
+    fn each_error_in_a_head_has_its_message() {
         let of = |bytes: &[u8]| why(parse_head(bytes, false));
-        assert_eq!(of(b"HTTP/1.1 2x0 OK\r\n\r\n"), "no status line");
-        assert_eq!(of(b"HTTP/1.2 200 OK\r\n\r\n"), "no HTTP/1.x version");
+        assert_eq!(of(b"HTTP/1.1 2x0 OK\r\n\r\n"), "a malformed status line");
+        assert_eq!(of(b"HTTP/1.2 200 OK\r\n\r\n"), "a version other than HTTP/1.0 and HTTP/1.1");
         assert_eq!(of(b"HTTP/1.1 200 OK\r\nA B: c\r\n\r\n"), "a malformed header name");
         assert_eq!(of(b"HTTP/1.1 200 OK\r\nA: \x01\r\n\r\n"), "a malformed header value");
         assert_eq!(of(b"HTTP/1.1 200 OK\r\n\rA\r\n\r\n"), "a malformed head");

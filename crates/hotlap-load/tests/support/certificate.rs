@@ -1,6 +1,6 @@
-//! Certificates for `localhost` that nobody has signed but themselves, made on the spot.
+//! Self-signed certificates for `localhost`.
 //!
-//! The keys are ring's, which rustls brings anyway: with its own, rcgen needs 17 more crates.
+//! The keys are ring's, which rustls depends on anyway: with its own, rcgen needs 17 more crates.
 
 use std::sync::Arc;
 
@@ -29,12 +29,12 @@ impl SigningKey for Key {
     }
 }
 
-/// A server's configuration with a certificate that is valid now.
+/// The configuration of a server whose certificate is valid.
 pub fn valid() -> Arc<ServerConfig> {
     until(4096)
 }
 
-/// The same with a certificate that was valid in the past.
+/// The configuration of a server whose certificate has expired.
 #[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
 pub fn expired() -> Arc<ServerConfig> {
     until(2020)
@@ -53,8 +53,8 @@ fn until(year: i32) -> Arc<ServerConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .expect("the library's own")
+        .expect("default versions")
         .with_no_client_auth()
         .with_single_cert(vec![certificate.der().clone()], private);
-    Arc::new(config.expect("a key that fits"))
+    Arc::new(config.expect("a matching key"))
 }

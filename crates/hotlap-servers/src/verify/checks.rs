@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use hotlap_load::http::{Answer, Framing};
+use hotlap_load::http::{Framing, Response};
 
 use super::client::Wire;
 use super::{Check, Report, Requirements, Verifier};
@@ -24,9 +24,9 @@ pub(super) struct Bench<'a> {
     verifier: &'a Verifier<'a>,
     pub(super) report: Report,
     /// The first answer, when it came, and whether it was right.
-    pub(super) first: Option<(Answer, SystemTime, bool)>,
+    pub(super) first: Option<(Response, SystemTime, bool)>,
     /// The answer to a path that it cannot know.
-    pub(super) unknown: Option<Answer>,
+    pub(super) unknown: Option<Response>,
 }
 
 type Outcome = Result<(), String>;
@@ -91,13 +91,13 @@ impl<'a> Bench<'a> {
     }
 
     /// One exchange on a connection of its own.
-    fn ask(&self, exchange: &Exchange) -> Result<Answer, String> {
+    fn ask(&self, exchange: &Exchange) -> Result<Response, String> {
         self.open()?.ask(exchange, self.verifier.host)
     }
 
     /// Holds another answer to the main exchange against the first: if that was right, against the
     /// contract; if it was wrong, that has been told, and now it is only asked for the same again.
-    pub(super) fn same(&self, answer: &Answer) -> Outcome {
+    pub(super) fn same(&self, answer: &Response) -> Outcome {
         match &self.first {
             Some((first, _, false)) => {
                 let same = first.status == answer.status && first.body.len() == answer.body.len();
@@ -178,7 +178,7 @@ impl<'a> Bench<'a> {
         self.expect("line ends", "CRLF after each line (RFC 9112 section 2.2)", outcome);
     }
 
-    fn framing(&mut self, answer: &Answer) {
+    fn framing(&mut self, answer: &Response) {
         let outcome = match answer.framing {
             Framing::UntilClose => Err("a body that ends with the connection".to_owned()),
             _ => Ok(()),
@@ -421,7 +421,7 @@ pub(super) fn check(name: &str, expected: &str, outcome: Outcome) -> Check {
     Check { name: name.to_owned(), expected: expected.to_owned(), got, pass }
 }
 
-fn answered(answer: &Answer) -> bool {
+fn answered(answer: &Response) -> bool {
     (200..300).contains(&answer.status)
 }
 

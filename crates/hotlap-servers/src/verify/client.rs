@@ -10,9 +10,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hotlap_load::http::{self, Answer};
+use hotlap_load::http::{self, Response};
 use hotlap_load::plan::{Endpoint, Target};
-use hotlap_load::tls::{Channel, Secure};
+use hotlap_load::tls::{TlsConfig, TlsConnection};
 
 use crate::contract::{Exchange, quoted};
 use crate::interrupt;
@@ -22,7 +22,7 @@ const ANSWER_LIMIT: usize = 64 << 20;
 
 pub struct Wire {
     stream: Stream,
-    channel: Option<Box<Channel>>,
+    channel: Option<Box<TlsConnection>>,
     limit: Duration,
     /// What is wrong with the TLS that came.
     fault: Option<String>,
@@ -82,7 +82,7 @@ impl Wire {
             }
         };
         let channel = match &target.tls {
-            Some(tls) => Secure::new(tls).map_err(|error| error.to_string())?.open(),
+            Some(tls) => TlsConfig::new(tls).map_err(|error| error.to_string())?.connect(),
             None => None,
         };
         let mut wire = Self {
@@ -100,7 +100,7 @@ impl Wire {
 
     fn shake_hands(&mut self) -> Result<(), String> {
         let until = Instant::now() + self.limit;
-        while self.channel.as_ref().is_some_and(|channel| channel.is_shaking()) {
+        while self.channel.as_ref().is_some_and(|channel| channel.is_handshaking()) {
             self.flush()?;
             if !self.fill(until) || self.over {
                 let why = self.fault.take().unwrap_or_else(|| "no greeting came".to_owned());
@@ -169,22 +169,22 @@ impl Wire {
     }
 
     /// Sends a request and returns the response.
-    pub fn ask(&mut self, exchange: &Exchange, host: &str) -> Result<Answer, String> {
+    pub fn ask(&mut self, exchange: &Exchange, host: &str) -> Result<Response, String> {
         self.send(&exchange.bytes(host))?;
         self.answer(exchange.is_head())
     }
 
     /// One answer.
-    pub fn answer(&mut self, is_head: bool) -> Result<Answer, String> {
+    pub fn answer(&mut self, is_head: bool) -> Result<Response, String> {
         self.answer_unless(is_head, &AtomicBool::new(false))
     }
 
     /// One answer, unless `stop` is set before it has come.
-    pub fn answer_unless(&mut self, is_head: bool, stop: &AtomicBool) -> Result<Answer, String> {
+    pub fn answer_unless(&mut self, is_head: bool, stop: &AtomicBool) -> Result<Response, String> {
         let until = Instant::now() + self.limit;
         loop {
             self.mend();
-            match http::read_answer(&self.buf, is_head, self.over) {
+            match http::read_response(&self.buf, is_head, self.over) {
                 Ok(Some(answer)) => {
                     self.buf.drain(..answer.consumed);
                     return Ok(answer);

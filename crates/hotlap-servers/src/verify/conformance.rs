@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hotlap_load::http::Answer;
+use hotlap_load::http::Response;
 
 use super::checks::{Bench, PAUSE, check, with_version};
 use super::client::Wire;
@@ -62,7 +62,7 @@ impl Conformance<'_> {
         Wire::open(self.verifier.target, self.verifier.limit.min(LIMIT))
     }
 
-    fn ask(&self, bytes: &[u8], is_head: bool) -> Result<Answer, String> {
+    fn ask(&self, bytes: &[u8], is_head: bool) -> Result<Response, String> {
         let mut wire = self.open()?;
         let sent = wire.send(bytes);
         // Who refuses a request while it is still being sent may have answered all the same.
@@ -219,7 +219,7 @@ impl Conformance<'_> {
 }
 
 /// The time in a response's `Date`, if it is right.
-fn right_date(answer: &Answer, now: SystemTime) -> Result<SystemTime, String> {
+fn right_date(answer: &Response, now: SystemTime) -> Result<SystemTime, String> {
     let value = answer.header("date").ok_or("none")?;
     let text = String::from_utf8_lossy(value);
     let date = imf_fixdate(&text).ok_or_else(|| format!("{text:?}"))?;

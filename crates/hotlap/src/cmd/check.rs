@@ -12,8 +12,9 @@ use hotlap_servers::process::Supervisor;
 use hotlap_servers::toolchain::Builder;
 use serde_json::json;
 
+use super::build::build_all;
 use super::run::START_LIMIT;
-use super::run::grid::{self, build_all};
+use super::run::grid;
 use super::run::named;
 use crate::assets;
 use crate::cli::CheckArgs;

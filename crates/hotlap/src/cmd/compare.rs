@@ -25,7 +25,7 @@ pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
         args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<_>>()?;
     let mut exports = Texts::default();
     exports.open(args.export_json.as_deref(), json)?;
-    exports.open(args.export_markdown.as_deref(), markdown::comparison::render)?;
+    exports.open(args.export_markdown.as_deref(), markdown::comparison)?;
     if args.json && exports.to_stdout() {
         return usage("--json and an export both write to standard output: leave one out");
     }
@@ -35,7 +35,7 @@ pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
     let printed = match args.json {
         true => console.json(&comparison),
         false => {
-            let render = |color| terminal::comparison::render(&comparison, console.width, color);
+            let render = |color| terminal::comparison(&comparison, console.width, color);
             console.result(exports.to_stdout(), render).map_err(Into::into)
         }
     };

@@ -4,11 +4,11 @@ use crate::cli::HistoryArgs;
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::model::State;
-use crate::report::Figure;
-use crate::report::trend::{ServerTrend, TrendRun};
+use crate::render::terminal;
+use crate::report::trend::ServerTrend;
 use crate::store::{Line, Store};
-use crate::text::layout::{Column, Layout};
-use crate::text::{date, wrap};
+use crate::text::table::{Column, Table};
+use crate::text::{date, layout};
 
 /// Lists the stored runs.
 ///
@@ -47,80 +47,22 @@ fn trend(
     let Some(trend) = ServerTrend::of(&runs, server) else { return Ok(Exit::Ok) };
     match json {
         true => console.json(&trend)?,
-        false => console.print(&drawn(&trend, console.width))?,
+        false => console.result(false, |color| terminal::trend(&trend, console.width, color))?,
     }
     Ok(Exit::Ok)
 }
 
-fn drawn(trend: &ServerTrend, width: usize) -> String {
-    let points = &trend.points;
-    let runs = if points.len() == 1 { "run" } else { "runs" };
-    let lead = format!("{} · {} · {} {runs}", trend.server, trend.title, points.len());
-    let mut out = format!("\n{}\n", wrap(&lead, 2, width));
-    for line in &trend.lines {
-        out += &format!("  {:<16}{}\n", line.measure, line.sparkline);
-    }
-    out.push('\n');
-    for sentence in &trend.sentences {
-        out += &wrap(sentence, 2, width);
-    }
-    if trend.sentences.is_empty() {
-        let why = match points.len() < 6 {
-            true => "No change can be told before there are six runs.",
-            false => "No change of level.",
-        };
-        out += &wrap(why, 2, width);
-    }
-    out.push('\n');
-    let cells = |of: fn(&TrendRun) -> String| points.iter().map(of).collect::<Vec<_>>();
-    let full = |f: &Option<Figure>| f.as_ref().map_or_else(|| "–".to_owned(), Figure::full);
-    let columns = vec![
-        Column::right("run", "run", cells(|p| p.run.to_string())),
-        Column::left("began (UTC)", "began (UTC)", cells(|p| p.began.clone())),
-        Column::right(
-            "requests/s",
-            "requests/s",
-            points.iter().map(|p| full(&p.requests_per_s)).collect(),
-        ),
-        Column::right(
-            "CPU µs/request",
-            "CPU µs\n/request",
-            points.iter().map(|p| full(&p.cpu_us)).collect(),
-        ),
-        Column::prose("version", cells(|p| p.version.clone())),
-    ];
-    let layout = Layout::fit(columns, width.saturating_sub(2));
-    for line in layout.header().into_iter().chain(layout.rows()) {
-        out += &format!("  {line}\n");
-    }
-    if trend.left_out > 0 {
-        let note = format!(
-            "{} more of its runs asked something else, under another load or on another machine \
-             than the last one, and are left out.",
-            trend.left_out
-        );
-        out += &format!("\n{}", wrap(&note, 2, width));
-    }
-    out
-}
-
 fn table(lines: &[Line], width: usize) -> String {
     let cells = |of: fn(&Line) -> String| lines.iter().map(of).collect::<Vec<_>>();
-    let columns = vec![
-        Column::right("run", "run", cells(|l| l.number.to_string())),
-        Column::left("began (UTC)", "began (UTC)", cells(|l| date::short(l.began_ms))),
-        Column::right("took", "took", cells(|l| format!("{} s", l.took_ms / 1000))).goes(2),
-        Column::right("laps", "laps", cells(|l| l.laps.to_string())).goes(1),
-        Column::left("", "", cells(|l| state(l.state).to_owned())),
+    let table = Table::new(vec![
+        Column::right("run", cells(|l| l.number.to_string())),
+        Column::left("began (UTC)", cells(|l| date::short(l.began_ms))),
+        Column::right("took", cells(|l| format!("{} s", l.took_ms / 1000))).drop_order(2),
+        Column::right("laps", cells(|l| l.laps.to_string())).drop_order(1),
+        Column::left("", cells(|l| state(l.state).to_owned())),
         Column::prose("servers", cells(servers)),
-    ];
-    let layout = Layout::fit(columns, width);
-    let mut out = String::new();
-    for line in layout.header().into_iter().chain(layout.rows()) {
-        out += &line;
-        out.push('\n');
-    }
-    out
+    ]);
+    layout::lines(&table, width).all().map(|line| format!("{line}\n")).collect()
 }
 
 fn servers(line: &Line) -> String {

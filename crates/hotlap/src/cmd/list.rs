@@ -10,7 +10,8 @@ use crate::cli::ListArgs;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::interrupt::Interrupt;
-use crate::text::layout::{Column, Layout};
+use crate::text::layout;
+use crate::text::table::{Column, Table};
 
 /// Lists the servers.
 ///
@@ -89,18 +90,14 @@ fn state(probed: &Result<String, MissingToolchain>) -> &'static str {
 fn table(rows: &[(&Server, Result<String, MissingToolchain>)], width: usize) -> String {
     let contracts =
         |s: &Server| s.contracts.iter().map(|c| c.as_str()).collect::<Vec<_>>().join(" ");
-    let columns = vec![
-        Column::left("server", "server", rows.iter().map(|(s, _)| s.id.clone()).collect()),
-        Column::left("kind", "kind", rows.iter().map(|(s, _)| s.kind.to_string()).collect())
-            .goes(1),
-        Column::left("answers", "answers", rows.iter().map(|(s, _)| contracts(s)).collect())
-            .goes(2),
-        Column::left("state", "state", rows.iter().map(|(_, p)| state(p).to_owned()).collect()),
-        Column::prose("", rows.iter().map(|(s, p)| remark(s, p)).collect()),
-    ];
-    let layout = Layout::fit(columns, width);
-    let lines = layout.header().into_iter().chain(layout.rows());
-    lines.map(|line| line + "\n").collect()
+    let table = Table::new(vec![
+        Column::left("server", rows.iter().map(|(s, _)| &s.id)),
+        Column::left("kind", rows.iter().map(|(s, _)| s.kind.to_string())).drop_order(1),
+        Column::left("answers", rows.iter().map(|(s, _)| contracts(s))).drop_order(2),
+        Column::left("state", rows.iter().map(|(_, p)| state(p))),
+        Column::prose("", rows.iter().map(|(s, p)| remark(s, p))),
+    ]);
+    layout::lines(&table, width).all().map(|line| format!("{line}\n")).collect()
 }
 
 fn remark(server: &Server, probed: &Result<String, MissingToolchain>) -> String {

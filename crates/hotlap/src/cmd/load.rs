@@ -105,7 +105,7 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, Vec<String>)> {
         reuse: if args.disable_keepalive { Reuse::Close } else { Reuse::KeepAlive },
         pace,
         pipeline: args.pipeline,
-        ramp: args.warmup,
+        warmup: args.warmup,
         stop: match args.requests {
             Some(requests) => Stop::Requests(requests as u64),
             None => Stop::After(args.duration),
@@ -113,7 +113,7 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, Vec<String>)> {
         timeout: args.timeout,
         check_one_in: args.check_one_in,
         cpus: args.generator_cpus.clone(),
-        awake: true,
+        busy_poll: true,
         sources: args.sources.clone(),
         start_at: args.start_at.map(moment),
     };
@@ -137,16 +137,16 @@ fn drive(plan: &Plan, interrupt: &Interrupt, console: &Console) -> anyhow::Resul
     let quiet = Console { quiet: true, ..*console };
     let mut live = Live::start(if console.live { console } else { &quiet });
     if let Stop::After(time) = plan.stop {
-        live.left(plan.ramp + time);
+        live.left(plan.warmup + time);
     }
     let began = std::time::Instant::now();
-    while !session.is_over() {
+    while !session.is_finished() {
         std::thread::sleep(Duration::from_millis(50));
         if interrupt.asked() {
             session.stop();
         }
         let progress = session.progress();
-        let rate = progress.answers as f64 / began.elapsed().as_secs_f64();
+        let rate = progress.responses as f64 / began.elapsed().as_secs_f64();
         live.phase(format!("{} requests/s, {} failed", number::rate(rate), progress.failures));
     }
     let outcome = session.join()?;
@@ -158,7 +158,7 @@ fn drive(plan: &Plan, interrupt: &Interrupt, console: &Console) -> anyhow::Resul
 fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
     let outcome = &loaded.outcome;
     if let Some(wrong) = &outcome.first_wrong {
-        let head = redact::message(&wrong.head);
+        let head = redact::message(&wrong.first_bytes);
         console.note(&format!("\nThe first wrong answer: {}", wrong.why));
         for line in String::from_utf8_lossy(&head).lines().take(8) {
             console.note(&format!("  | {}", visible(line)));
@@ -167,11 +167,11 @@ fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
             console.note("Only right answers are timed: --expect-status makes another one right.");
         }
     }
-    let wrong = [Failure::WrongAnswer, Failure::WrongStatus, Failure::BadFraming];
+    let wrong = [Failure::WrongBody, Failure::WrongStatus, Failure::BadFraming];
     let wrong: u64 = wrong.into_iter().map(|f| outcome.failures.of(f)).sum();
     match () {
         () if interrupt.asked() => Exit::Interrupted,
-        () if wrong > 0 || outcome.answers == 0 => Exit::ServerFailed,
+        () if wrong > 0 || outcome.responses == 0 => Exit::ServerFailed,
         () => Exit::Ok,
     }
 }

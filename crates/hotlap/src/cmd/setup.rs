@@ -11,7 +11,7 @@ use hotlap_servers::package_manager::PackageManager;
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::toolchain::{MissingKind, MissingToolchain, probe_all};
 
-use super::run::grid::build_all;
+use super::build::build_all;
 use crate::assets;
 use crate::cli::SetupArgs;
 use crate::console::Console;

@@ -6,8 +6,9 @@
 use hotlap_stats::{Reading, level};
 
 use crate::report::figure::{micros, per_second};
-use crate::text::layout::{Column, Layout};
+use crate::text::layout;
 use crate::text::number::time;
+use crate::text::table::{Column, Table};
 
 /// Rows that are drawn at most: the view must fit a terminal of 24 lines.
 const MOST: usize = 16;
@@ -76,15 +77,14 @@ impl Board {
         let rows = &shown[first..shown.len().min(first + MOST)];
         let cells = |of: &dyn Fn(usize) -> String| rows.iter().map(|&i| of(i)).collect::<Vec<_>>();
         let mark = |i| if self.running == Some(i) { ">" } else { " " }.to_owned();
-        let columns = vec![
-            Column::left("", "", cells(&mark)),
-            Column::name("", "", cells(&|i| self.names[i].clone())),
-            Column::right("requests/s", "requests/s", cells(&|i| self.rate(i))),
-            Column::right("CPU µs/request", "CPU µs\n/request", cells(&|i| self.cost(i))),
-            Column::right("laps", "laps", cells(&|i| self.of(i).count().to_string())).goes(1),
-        ];
-        let layout = Layout::fit(columns, width);
-        lines.extend(layout.header().into_iter().chain(layout.rows()));
+        let table = Table::new(vec![
+            Column::left("", cells(&mark)),
+            Column::name("server", cells(&|i| self.names[i].clone())),
+            Column::right("requests/s", cells(&|i| self.rate(i))),
+            Column::right("CPU µs\n/request", cells(&|i| self.cost(i))),
+            Column::right("laps", cells(&|i| self.of(i).count().to_string())).drop_order(1),
+        ]);
+        lines.extend(layout::lines(&table, width).all().cloned());
         if rows.len() < shown.len() {
             lines.push(format!("  … {} of {} servers", rows.len(), shown.len()));
         }
@@ -149,9 +149,9 @@ mod tests {
             board.lines(80),
             [
                 "generator 61 % busy, 12 µs late (p99) · q ends it with the table so far",
-                "            requests/s  CPU µs/request  laps",
-                "   go    50,000 ± 0.5%     20.0 ± 0.5%     3",
-                ">  node         30,000            33.3     1",
+                "   server     requests/s  CPU µs/request  laps",
+                "   go      50,000 ± 0.5%     20.0 ± 0.5%     3",
+                ">  node           30,000            33.3     1",
             ]
         );
     }

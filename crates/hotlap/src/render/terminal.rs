@@ -1,275 +1,193 @@
-//! The table and the sentences, for a terminal of any width.
-//!
-//! Where the table does not fit, its headers go on two lines, and then columns go in this order:
-//! conformance checks, errors (never while there are any), memory, p50, of ceiling, p99. Names are
-//! shortened last. What is left out is in the exports.
+//! A report for a terminal of any width.
 
-pub mod comparison;
-mod stress;
+mod screen;
 
+use crate::report::comparison::RunComparison;
 use crate::report::published::Source;
-use crate::report::{Absent, Failed, Figure, LayerStep, LoadResults, Report, Role, Row};
-use crate::text::layout::{Column, Layout};
-use crate::text::{flow, hanging, number, visible, wrap};
+use crate::report::stress::Stress;
+use crate::report::trend::ServerTrend;
+use crate::report::{Absent, Failed, LoadResults, Report};
+use crate::text::number::{self, plural};
+use crate::text::table::{Column, Output};
+use crate::text::visible;
+use screen::{BOLD, DIM, RED, Screen, YELLOW};
 
-/// Escape codes, or nothing.
-#[derive(Debug, Clone, Copy)]
-struct Ink {
-    bold: &'static str,
-    dim: &'static str,
-    red: &'static str,
-    yellow: &'static str,
-    green: &'static str,
-    off: &'static str,
-}
-
-const COLOR: Ink = Ink {
-    bold: "\x1b[1m",
-    dim: "\x1b[2m",
-    red: "\x1b[31m",
-    yellow: "\x1b[33m",
-    green: "\x1b[32m",
-    off: "\x1b[0m",
-};
-
-const PLAIN: Ink = Ink { bold: "", dim: "", red: "", yellow: "", green: "", off: "" };
+/// From so many servers on, what a sentence would say of each is a table.
+const TABLE_FROM: usize = 5;
 
 /// The report for a terminal of `width` columns.
 #[must_use]
 pub fn render(report: &Report, width: usize, color: bool) -> String {
-    let ink = if color { COLOR } else { PLAIN };
-    let mut out = String::from("\n");
+    let mut out = Screen::new(width, color);
     if let Some(suite) = &report.run.suite {
-        let asks = format!("{suite}: {}", report.run.question_words);
-        out += &painted(&wrap(&asks, 2, width), ink.bold, ink.off);
-        out += &wrap(&report.run.about, 2, width);
-        out.push('\n');
+        out.paragraph(BOLD, 2, &format!("{suite}: {}", report.run.question_words));
+        out.paragraph("", 2, &report.run.about);
+        out.blank();
     }
-    out += &flow(&report.run.title, " · ", 2, width);
-    out.push('\n');
+    out.parts(2, &report.run.title);
+    out.blank();
     if !report.run.state_note.is_empty() {
-        out += &painted(&wrap(&report.run.state_note, 2, width), ink.yellow, ink.off);
-        out.push('\n');
+        out.paragraph(YELLOW, 2, &report.run.state_note);
+        out.blank();
     }
-    for table in &report.tables {
-        if !table.title.is_empty() {
-            out += &painted(&wrap(&table.title, 2, width), ink.bold, ink.off);
-        }
-        if table.is_measured {
-            out += &standings(table, width, ink);
-            out.push('\n');
-            out += &at_rate(table, width);
-        }
-        for sentence in &table.sentences {
-            out += &painted(&wrap(sentence, 2, width), ink.bold, ink.off);
-        }
-        out += &response_times(table, width, ink);
-        out += &layers(report, table, width, ink);
-        for page in table.sources() {
-            out += &published(&page, width, ink);
-        }
+    for load in &report.tables {
+        results(&mut out, report, load);
     }
-    for scaling in &report.scaling {
-        out += &wrap(&scaling.sentence, 2, width);
+    let noise = report.noise.as_ref().map(|noise| &noise.sentence);
+    for sentence in report.scaling.iter().map(|s| &s.sentence).chain(noise) {
+        out.paragraph("", 2, sentence);
     }
-    if let Some(noise) = &report.noise {
-        out += &wrap(&noise.sentence, 2, width);
-    }
-    if let Some(stress) = &report.stress {
-        out += &stress::render(stress, width, color);
-    }
-    for failed in &report.failed {
-        out += &failure(failed, width, ink);
-    }
-    out.push('\n');
+    report.stress.iter().for_each(|found| stress(&mut out, found));
+    report.failed.iter().for_each(|failed| failure(&mut out, failed));
+    out.blank();
     for absent in &report.absent {
-        out += &hanging(&absence(absent), 2, width);
+        out.hanging(2, &absence(absent));
     }
-    if !report.warnings.is_empty() {
-        out.push('\n');
-    }
-    for warning in &report.warnings {
-        out += &painted(&wrap(&format!("Note: {warning}"), 2, width), ink.yellow, ink.off);
-    }
-    while out.contains("\n\n\n") {
-        out = out.replace("\n\n\n", "\n\n");
-    }
-    out
+    warnings(&mut out, &report.warnings);
+    out.finish()
 }
 
-/// What latencies at a load's own rate are; empty for a closed loop.
-fn at_rate(table: &LoadResults, width: usize) -> String {
-    let Some(rate) = table.rate else { return String::new() };
-    let rate = number::rate(rate);
-    wrap(
-        &format!(
-            "Open loop at {rate} requests/s: p50 and p99 are counted from the moment a request was \
-             due."
-        ),
-        2,
-        width,
-    )
+/// A comparison of two runs for a terminal of `width` columns.
+#[must_use]
+pub fn comparison(comparison: &RunComparison, width: usize, color: bool) -> String {
+    let mut out = Screen::new(width, color);
+    let (before, after) = (&comparison.before, &comparison.after);
+    let moment = |utc: &str| utc.get(..16).unwrap_or(utc).replace('T', " ");
+    let (began, began_before) = (moment(&after.began), moment(&before.began));
+    let lead = format!("{} ({began}) against {} ({began_before})", after.name, before.name);
+    out.paragraph("", 2, &lead);
+    out.blank();
+    for load in &comparison.tables {
+        out.paragraph("", 2, &load.title);
+        out.table(2, &comparison.table(load));
+        out.blank();
+    }
+    for sentence in &comparison.sentences {
+        out.paragraph(BOLD, 2, sentence);
+    }
+    out.paragraph("", 2, &comparison.control);
+    warnings(&mut out, &comparison.warnings);
+    out.finish()
 }
 
-/// From so many servers on, what a sentence would say of each is set as a table.
-const TABLED: usize = 5;
-
-/// Response times at the common rate, and why they differ from the table's latencies; empty where
-/// there are none.
-fn response_times(table: &LoadResults, width: usize, ink: Ink) -> String {
-    let times = table.rows.iter().filter_map(|row| {
-        let at = row.response.as_ref().filter(|_| row.role != Role::Ceiling)?;
-        let p99 = at.p99.as_ref().map_or_else(|| "not known".to_owned(), |p| p.text.clone());
-        Some([visible(&row.name), at.p50.as_ref()?.text.clone(), p99])
-    });
-    let times: Vec<[String; 3]> = times.collect();
-    let rate = table.rows.iter().find_map(|row| row.response.as_ref()?.rate);
-    let Some(rate) = rate.filter(|_| !times.is_empty()) else { return String::new() };
-    let lead = format!(
-        "At {} requests/s for all, counted from the moment a request was due, so that waiting for \
-         a slow server counts too:",
-        number::rate(rate)
-    );
-    if times.len() < TABLED {
-        let of_each = times.iter().map(|[name, p50, p99]| format!("{name} {p50} and {p99}"));
-        let of_each = of_each.collect::<Vec<_>>().join(", ");
-        return wrap(&format!("{lead} {of_each} (p50 and p99)."), 2, width);
+/// One server over all stored runs, for a terminal of `width` columns.
+#[must_use]
+pub fn trend(trend: &ServerTrend, width: usize, color: bool) -> String {
+    let mut out = Screen::new(width, color);
+    let runs = plural(trend.points.len(), "run");
+    out.paragraph("", 2, &format!("{} · {} · {runs}", trend.server, trend.title));
+    out.blank();
+    for line in &trend.lines {
+        out.line(2, &format!("{:<16}{}", line.measure, line.sparkline));
     }
-    let cells = |n: usize| times.iter().map(|row| row[n].clone()).collect::<Vec<_>>();
-    let columns = vec![
-        Column::name("", "", cells(0)),
-        Column::right("p50", "p50", cells(1)),
-        Column::right("p99", "p99", cells(2)),
-    ];
-    format!("{}\n{}\n", wrap(&lead, 2, width), set(columns, width, ink))
+    out.blank();
+    for sentence in trend.sentences.iter().map(String::as_str).chain(trend.no_change()) {
+        out.paragraph("", 2, sentence);
+    }
+    out.blank();
+    out.table(2, &trend.table());
+    if let Some(note) = trend.left_out_words() {
+        out.blank();
+        out.paragraph("", 2, &note);
+    }
+    out.finish()
+}
+
+fn results(out: &mut Screen, report: &Report, load: &LoadResults) {
+    out.paragraph(BOLD, 2, &load.title);
+    if load.is_measured {
+        out.table(2, &load.table());
+        out.blank();
+        load.notes().iter().for_each(|note| out.paragraph("", 2, note));
+    }
+    for sentence in &load.sentences {
+        out.paragraph(BOLD, 2, sentence);
+    }
+    response_times(out, load);
+    layers(out, report, load);
+    load.sources().iter().for_each(|source| published(out, source));
+}
+
+fn response_times(out: &mut Screen, load: &LoadResults) {
+    let Some((lead, table)) = load.response_times() else { return };
+    if table.rows() >= TABLE_FROM {
+        out.paragraph("", 2, &lead);
+        out.blank();
+        out.table(2, &table);
+        out.blank();
+        return;
+    }
+    let columns: Vec<&Column> = table.columns(Output::Terminal).collect();
+    let text = |column: usize, row: usize| columns[column].cells[row].text.as_str();
+    let of_each = (0..table.rows())
+        .map(|row| format!("{} {} and {}", text(0, row), text(1, row), text(2, row)));
+    let all = of_each.collect::<Vec<_>>().join(", ");
+    out.paragraph("", 2, &format!("{lead} {all} (p50 and p99)."));
 }
 
 /// What each layer costs.
-fn layers(report: &Report, table: &LoadResults, width: usize, ink: Ink) -> String {
-    let steps: Vec<&LayerStep> = report.layers.iter().filter(|s| s.load == table.load).collect();
-    if steps.len() < TABLED {
-        return steps.iter().map(|step| wrap(&step.sentence, 2, width)).collect();
+fn layers(out: &mut Screen, report: &Report, load: &LoadResults) {
+    let is_table = report.steps(load).count() >= TABLE_FROM;
+    if is_table {
+        out.table(2, &report.step_table(load));
     }
-    let cells = |of: &dyn Fn(&LayerStep) -> String| steps.iter().map(|s| of(s)).collect::<Vec<_>>();
-    let figure = |f: &Option<Figure>| f.as_ref().map_or_else(|| "–".to_owned(), Figure::full);
-    let columns = vec![
-        Column::name("step", "step", cells(&|s| visible(&s.short.0))),
-        Column::name("on", "on", cells(&|s| visible(&s.short.1))),
-        Column::right("CPU a request", "CPU\na request", cells(&|s| figure(&s.cpu_us))),
-        Column::right("wall time", "wall\ntime", cells(&|s| figure(&s.wall_us))).goes(1),
-        Column::left("", "", cells(&|s| s.caution.to_owned())),
-    ];
-    let dropped = steps.iter().filter(|s| !s.side_effect.is_empty());
-    let dropped: String = dropped.map(|s| wrap(&s.sentence, 2, width)).collect();
-    format!("{}\n{dropped}\n", set(columns, width, ink))
-}
-
-/// Columns as lines.
-fn set(columns: Vec<Column>, width: usize, ink: Ink) -> String {
-    let layout = Layout::fit(columns, width.saturating_sub(2));
-    let head = layout.header().into_iter().map(|line| format!("  {}{line}{}\n", ink.dim, ink.off));
-    let rows = layout.rows().into_iter().map(|line| format!("  {line}\n"));
-    head.chain(rows).collect()
-}
-
-fn standings(table: &LoadResults, width: usize, ink: Ink) -> String {
-    let any_errors = table.rows.iter().any(|r| r.errors > 0);
-    let any_conformance = table.rows.iter().any(|r| !r.conformance.is_empty());
-    let cells = |of: fn(&Row) -> String| table.rows.iter().map(of).collect::<Vec<_>>();
-    let mut columns = vec![
-        Column::left("", "", cells(rank)),
-        Column::name("", "", cells(|r| visible(&r.name))),
-        Column::right("requests/s", "requests/s", cells(requests)),
-        Column::right("CPU µs/request", "CPU µs\n/request", cells(cost)),
-        Column::right("p50", "p50", cells(|r| text(r.service.p50.as_ref()))).goes(4),
-        Column::right("p99", "p99", cells(|r| text(r.service.p99.as_ref()))).goes(6),
-        Column::right("memory", "memory", cells(|r| text(r.rss_mb.as_ref()))).goes(3),
-    ];
-    if table.rows.iter().any(|r| r.of_ceiling.is_some()) {
-        let cells = cells(|r| text(r.of_ceiling.as_ref()));
-        columns.insert(3, Column::right("of ceiling", "of\nceiling", cells).goes(5));
+    // Which side effects fail is too long for a cell.
+    for step in report.steps(load).filter(|s| !is_table || !s.side_effect.is_empty()) {
+        out.paragraph("", 2, &step.sentence);
     }
-    let errors = Column::right("errors", "errors", cells(|r| number::count(r.errors)));
-    columns.push(if any_errors { errors } else { errors.goes(2) });
-    if any_conformance {
-        columns.push(Column::right("checks", "checks", cells(|r| r.conformance.clone())).goes(1));
+    if is_table {
+        out.blank();
     }
-    let layout = Layout::fit(columns, width.saturating_sub(2));
-    let mut out = String::new();
-    for line in layout.header() {
-        out += &format!("  {}{line}{}\n", ink.dim, ink.off);
-    }
-    for (row, line) in table.rows.iter().zip(layout.rows()) {
-        let (on, off) = match row.role {
-            Role::Ceiling => (ink.dim, ink.off),
-            _ if row.errors > 0 => (ink.red, ink.off),
-            _ if row.rank == Some(1) => (ink.green, ink.off),
-            _ => ("", ""),
-        };
-        out += &format!("  {on}{line}{off}\n");
-    }
-    out
-}
-
-fn rank(row: &Row) -> String {
-    row.rank.map_or_else(String::new, |r| r.to_string())
-}
-
-fn requests(row: &Row) -> String {
-    match &row.requests_per_s {
-        Some(figure) if row.generator_limited => figure.at_least().full(),
-        Some(figure) => figure.full(),
-        None => "no lap counts".to_owned(),
-    }
-}
-
-fn cost(row: &Row) -> String {
-    row.cpu_us.as_ref().map_or_else(|| "–".to_owned(), Figure::full)
-}
-
-fn text(figure: Option<&Figure>) -> String {
-    figure.map_or_else(|| "–".to_owned(), |f| f.text.clone())
-}
-
-fn failure(failed: &Failed, width: usize, ink: Ink) -> String {
-    let mut out = String::from("\n");
-    let lead = format!("{} failed ({}): {}", failed.name, failed.why.phase, failed.why.cause);
-    out += &painted(&wrap(&lead, 2, width), ink.red, ink.off);
-    out += &format!("    $ {}\n", visible(&failed.command));
-    for line in &failed.why.log_tail {
-        out += &format!("    {}| {}{}\n", ink.dim, visible(line), ink.off);
-    }
-    if !failed.why.remedy.is_empty() {
-        out += &wrap(&failed.why.remedy, 4, width);
-    }
-    for then in &failed.published {
-        out += &hanging(&then.sentence_with_doubt(), 4, width);
-    }
-    out
 }
 
 /// One source: what it published, beside what was measured.
-fn published(page: &Source, width: usize, ink: Ink) -> String {
-    let head = format!("Published in {}: {}", page.any.year, page.any.source);
-    let mut out = format!("\n{}", painted(&wrap(&head, 2, width), ink.bold, ink.off));
-    let how = wrap(&page.circumstances().join("; "), 4, width);
-    out += &painted(&how, ink.dim, ink.off);
-    for (server, then) in &page.rows {
+fn published(out: &mut Screen, source: &Source) {
+    out.blank();
+    out.paragraph(BOLD, 2, &source.heading());
+    out.paragraph(DIM, 4, &source.circumstances().join("; "));
+    for (server, then) in &source.rows {
         let called = match then.called.is_empty() || then.called == **server {
             true => String::new(),
             false => format!(" (“{}”)", then.called),
         };
-        out += &hanging(
-            &format!("{}{called} · {}", visible(server), then.sentence_with_doubt()),
-            4,
-            width,
-        );
+        out.hanging(4, &format!("{server}{called} · {}", then.sentence_with_doubt()));
     }
-    out.push('\n');
-    out
+    out.blank();
 }
 
-/// Whom a source published, and who takes no part.
+fn stress(out: &mut Screen, stress: &Stress) {
+    out.blank();
+    out.paragraph("", 2, &stress.title.join(" · "));
+    let sections = stress.sections();
+    for section in &sections {
+        if !section.title.is_empty() {
+            out.blank();
+            out.paragraph("", 2, &section.title);
+        }
+        out.table(4, &section.table);
+        for remark in &section.remarks {
+            out.paragraph("", 4, &remark.text);
+            out.log(6, &remark.log_tail);
+        }
+    }
+    out.blank();
+    stress.summary().iter().for_each(|sentence| out.paragraph("", 2, sentence));
+    if sections.iter().any(|section| section.table.rows() > 0) {
+        out.blank();
+        stress.rules.iter().for_each(|rule| out.paragraph("", 2, rule));
+    }
+}
+
+fn failure(out: &mut Screen, Failed { name, command, why, published }: &Failed) {
+    out.blank();
+    out.paragraph(RED, 2, &format!("{name} failed ({}): {}", why.phase, why.cause));
+    out.line(4, &format!("$ {}", visible(command)));
+    out.log(4, &why.log_tail);
+    out.paragraph("", 4, &why.remedy);
+    published.iter().for_each(|then| out.hanging(4, &then.sentence_with_doubt()));
+}
+
+/// A server that a source published and that takes no part.
 fn absence(absent: &Absent) -> String {
     let figure = absent.requests_per_s.map_or_else(String::new, |r| {
         format!(" ({} requests/s then)", number::grouped(r.round(), 0))
@@ -277,10 +195,11 @@ fn absence(absent: &Absent) -> String {
     format!("Not here: {}{figure}: {}", absent.name, absent.why)
 }
 
-/// Paints each line on its own, so that a pager that cuts lines leaves none open.
-fn painted(text: &str, on: &str, off: &str) -> String {
-    if on.is_empty() {
-        return text.to_owned();
+fn warnings(out: &mut Screen, warnings: &[String]) {
+    if !warnings.is_empty() {
+        out.blank();
     }
-    text.lines().map(|line| format!("{on}{line}{off}\n")).collect()
+    for warning in warnings {
+        out.paragraph(YELLOW, 2, &format!("Note: {warning}"));
+    }
 }

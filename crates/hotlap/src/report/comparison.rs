@@ -3,14 +3,15 @@
 use serde::Serialize;
 
 use super::against::MeasureVerdict;
-use super::figure::{Figure, megabytes, micros, millis, per_second, ratio, scaled};
+use super::figure::{Figure, cell, megabytes, micros, millis, per_second, ratio, scaled};
 use super::heading::state_note;
 use super::loads::{load_name, load_title, load_words, slice_words, with_load};
 use super::{measure_name, sentences};
 use crate::analysis::runs::{LoadPair, Matched, compared, matched_loads, matched_servers};
 use crate::analysis::{Measure, ServerComparison, restarts};
 use crate::model::{Load, Run};
-use crate::text::date;
+use crate::text::table::{Cell, Column, Table, Tone, UNKNOWN};
+use crate::text::{date, visible};
 
 /// What every comparison of two runs must say.
 const NOT_PAIRED: &str = "The two runs are not paired: what the machine did meanwhile is part of \
@@ -216,6 +217,59 @@ impl RunComparison {
             );
         }
     }
+}
+
+impl RunComparison {
+    /// The table of one load that both runs have, for every output.
+    #[must_use]
+    pub fn table(&self, load: &ComparedLoad) -> Table {
+        let rows = || load.servers.iter().flat_map(|s| s.changes.iter().map(move |c| (s, c)));
+        let cells = |of: fn(&Change) -> Cell| rows().map(move |(_, change)| of(change));
+        // A terminal names each server once.
+        let names = load.servers.iter().flat_map(|server| {
+            let name = |place| {
+                Cell::from(&server.name).shortened_to(match place {
+                    0 => server.name.as_str(),
+                    _ => "",
+                })
+            };
+            (0..server.changes.len()).map(name)
+        });
+        let level = |figure: Option<&Figure>| {
+            cell(figure).shortened_to(figure.map_or(UNKNOWN, |figure| &figure.text))
+        };
+        let (before, after) = (visible(&self.before.name), visible(&self.after.name));
+        Table::new(vec![
+            Column::name("server", names),
+            Column::left("", cells(measure)),
+            Column::right(&before, rows().map(|(_, c)| level(c.before.as_ref()))).required(),
+            Column::right(&after, rows().map(|(_, c)| level(c.after.as_ref()))).required(),
+            Column::right("ratio", cells(|c| cell(c.found.ratio.as_ref()))),
+            Column::left("", cells(verdict)).drop_order(1),
+        ])
+        .with_tones(rows().map(|(_, change)| tone(change)).collect())
+    }
+}
+
+/// A measure, without its unit's denominator where there is little room.
+fn measure(change: &Change) -> Cell {
+    Cell::from(&change.measure).shortened_to(change.measure.replace("/request", ""))
+}
+
+/// A verdict, in a word where there is little room.
+fn verdict(change: &Change) -> Cell {
+    let verdict = &change.found.verdict;
+    let word = match verdict.as_str() {
+        verdict if verdict.starts_with("no ") => "same",
+        verdict if verdict.starts_with("inconclusive") => "?",
+        // The row says of what.
+        verdict => verdict.trim_start_matches("costs "),
+    };
+    Cell::from(verdict).shortened_to(word)
+}
+
+fn tone(change: &Change) -> Tone {
+    if change.is_worse { Tone::Bad } else { Tone::Plain }
 }
 
 impl ComparedRun {

@@ -4,6 +4,7 @@ use hotlap_stats::{Estimate, Percentile};
 use serde::Serialize;
 
 use crate::text::number::{self, grouped, rounded};
+use crate::text::table::{Cell, UNKNOWN};
 
 /// A figure with its interval, as a number and as text.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
@@ -108,6 +109,22 @@ pub fn scaled(estimate: &Estimate, by: f64) -> Estimate {
 #[must_use]
 pub fn exactly(value: f64) -> Estimate {
     Estimate { value, low: f64::NAN, high: f64::NAN }
+}
+
+/// A figure with its spread as a cell.
+#[must_use]
+pub fn cell(figure: Option<&Figure>) -> Cell {
+    let spread = figure.map_or_else(String::new, |f| f.spread.clone());
+    Cell { spread, ..text_cell(figure) }
+}
+
+/// A figure without its spread as a cell.
+#[must_use]
+pub fn text_cell(figure: Option<&Figure>) -> Cell {
+    match figure {
+        Some(figure) => Cell::from(&figure.text).sorted_by(figure.value),
+        None => Cell::from(UNKNOWN),
+    }
 }
 
 impl Figure {

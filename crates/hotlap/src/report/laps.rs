@@ -157,16 +157,16 @@ impl LapView {
                 .filter(|u| u.wall_ns > 0)
                 .and_then(|u| Some(rounded(u.cpu_ns? as f64 / u.wall_ns as f64 * 100.0))),
             generator_percent: rounded(lap.generator.1 * 100.0),
-            series_answers: lap.series.iter().map(|t| t.answers).collect(),
+            series_answers: lap.series.iter().map(|t| t.responses).collect(),
             series_mean_ms: lap
                 .series
                 .iter()
-                .map(|t| (t.answers > 0).then(|| ms(t.sum_ns as f64 / t.answers as f64)))
+                .map(|t| (t.responses > 0).then(|| ms(t.sum_ns as f64 / t.responses as f64)))
                 .collect(),
             series_max_ms: lap
                 .series
                 .iter()
-                .map(|t| (t.answers > 0).then(|| ms(t.max_ns as f64)))
+                .map(|t| (t.responses > 0).then(|| ms(t.max_ns as f64)))
                 .collect(),
             doubts: lap.failed.iter().map(warnings::violation).collect(),
             counts: lap.counts(),

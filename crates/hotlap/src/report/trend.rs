@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 
-use super::figure::{Figure, exactly, micros, per_second, ratio, scaled};
+use super::figure::{Figure, cell, exactly, micros, per_second, ratio, scaled};
 use super::loads::load_words;
 use super::measure_name;
 use crate::analysis::Measure;
 use crate::analysis::trend::{FOLLOWED, LevelChange, Trend, TrendPoint, level_changes};
 use crate::model::Run;
 use crate::text::number::rounded;
+use crate::text::table::{Column, Table};
 use crate::text::{date, sparkline};
 
 /// One server over the stored runs.
@@ -73,6 +74,41 @@ impl ServerTrend {
             report.add_line(measure, trend.values(measure));
         }
         Some(report)
+    }
+
+    /// The runs as a table.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        let points = || self.points.iter();
+        Table::new(vec![
+            Column::right("run", points().map(|p| p.run.to_string())),
+            Column::left("began (UTC)", points().map(|p| &p.began)),
+            Column::right("requests/s", points().map(|p| cell(p.requests_per_s.as_ref()))),
+            Column::right("CPU µs\n/request", points().map(|p| cell(p.cpu_us.as_ref()))),
+            Column::prose("version", points().map(|p| &p.version)),
+        ])
+    }
+
+    /// Why there are no sentences, where there are none.
+    #[must_use]
+    pub fn no_change(&self) -> Option<&'static str> {
+        match (self.sentences.is_empty(), self.points.len()) {
+            (false, _) => None,
+            (true, ..6) => Some("No change can be told before there are six runs."),
+            (true, _) => Some("No change of level."),
+        }
+    }
+
+    /// How many runs are left out, and why; `None` where none is.
+    #[must_use]
+    pub fn left_out_words(&self) -> Option<String> {
+        (self.left_out > 0).then(|| {
+            format!(
+                "{} more of its runs asked something else, under another load or on another \
+                 machine than the last one, and are left out.",
+                self.left_out
+            )
+        })
     }
 
     fn add_line(&mut self, measure: Measure, values: Vec<Option<f64>>) {

@@ -40,7 +40,7 @@ pub(super) fn check(run: &Run) -> Result<(), String> {
         lap.failures.iter().try_for_each(|f| counts("failures", &[f.count]))?;
         lap.statuses.iter().try_for_each(|(_, count)| counts("statuses", &[*count]))?;
         let mut ticks = lap.series.iter();
-        ticks.try_for_each(|t| counts("series", &[t.answers, t.failures, t.max_ns, t.sum_ns]))?;
+        ticks.try_for_each(|t| counts("series", &[t.responses, t.failures, t.max_ns, t.sum_ns]))?;
     }
     Ok(())
 }

@@ -1,148 +1,122 @@
-//! Columns of text: how wide each is, which go when there is no room, and where a line ends.
-//! Heads and cells may come from outside: hidden characters in them are shown as escapes.
+//! A table as lines of a terminal: how wide each column is, which are left out where there is no
+//! room, and where a line ends. Control characters in headings and cells are shown as escapes.
 
 use unicode_width::UnicodeWidthStr;
 
-use super::{visible, visible_lines};
+use super::table::{Column, Narrow, Output, Table};
+use super::visible;
 
-/// One column.
-#[derive(Debug, Clone)]
-pub struct Column {
-    head: String,
-    folded: String,
-    cells: Vec<String>,
-    right: bool,
-    is_name: bool,
-    is_prose: bool,
-    /// The lower, the earlier it goes; `None` stays.
-    goes: Option<u8>,
-}
+/// Names are shortened to this many columns at least.
+const LEAST_NAME: usize = 12;
 
-/// Columns that fit.
-#[derive(Debug)]
-pub struct Layout {
-    columns: Vec<Column>,
-    folded: bool,
-}
-
-/// The least that a name is shortened to.
-const SHORTEST: usize = 12;
-
-/// The least of a sentence that is worth showing.
-const SHORTEST_PROSE: usize = 24;
+/// Less than this of a sentence is not worth showing.
+const LEAST_PROSE: usize = 24;
 
 /// Between columns.
 const GAP: &str = "  ";
 
-impl Column {
-    /// Words, set to the left.
-    #[must_use]
-    pub fn left(head: &str, folded: &str, cells: Vec<String>) -> Self {
-        let (head, folded) = (visible(head), visible_lines(folded));
-        let cells = cells.iter().map(|cell| visible(cell)).collect();
-        Self { head, folded, cells, right: false, is_name: false, is_prose: false, goes: None }
+/// The lines of a table.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Lines {
+    /// The headings, on one line or two; none where all of them are empty.
+    pub header: Vec<String>,
+    /// The rows.
+    pub rows: Vec<String>,
+}
+
+/// A column that is being fitted.
+struct Fitted {
+    heading: String,
+    folded: (String, String),
+    cells: Vec<String>,
+    is_right: bool,
+    narrow: Narrow,
+}
+
+/// The lines of a table on a terminal: headings are folded, then columns left out, then names
+/// shortened, until all fits into `width`.
+#[must_use]
+pub fn lines(table: &Table, width: usize) -> Lines {
+    let mut columns: Vec<Fitted> = table.columns(Output::Terminal).map(Fitted::of).collect();
+    let is_folded = total(&columns, false) > width;
+    while total(&columns, is_folded) > width {
+        let order = |(place, column): (usize, &Fitted)| match column.narrow {
+            Narrow::Drop(order) => Some((order, place)),
+            _ => None,
+        };
+        let Some((_, next)) = columns.iter().enumerate().filter_map(order).min() else { break };
+        columns.remove(next);
+    }
+    let taken = total(&columns, is_folded);
+    let (left, over) = (width.saturating_sub(taken), taken.saturating_sub(width));
+    for prose in columns.iter_mut().filter(|c| c.narrow == Narrow::Truncate) {
+        prose.cut(|cell| truncated(cell, LEAST_PROSE + left));
+    }
+    if let Some(name) = columns.iter_mut().find(|c| c.narrow == Narrow::Shorten && over > 0) {
+        let room = name.width(is_folded).saturating_sub(over).max(LEAST_NAME);
+        name.cut(|cell| shortened(cell, room));
+    }
+    let line = |cell: &dyn Fn(&Fitted) -> String| {
+        let padded = columns.iter().map(|c| c.pad(&cell(c), c.width(is_folded)));
+        padded.collect::<Vec<_>>().join(GAP).trim_end().to_owned()
+    };
+    let header = match is_folded {
+        false => vec![line(&|c| c.heading.clone())],
+        true => vec![line(&|c| c.folded.0.clone()), line(&|c| c.folded.1.clone())],
+    };
+    Lines {
+        header: header.into_iter().filter(|line| !line.is_empty()).collect(),
+        rows: (0..table.rows()).map(|row| line(&|c| c.cells[row].clone())).collect(),
+    }
+}
+
+impl Lines {
+    /// All lines, headings first.
+    pub fn all(&self) -> impl Iterator<Item = &String> {
+        self.header.iter().chain(&self.rows)
+    }
+}
+
+fn total(columns: &[Fitted], is_folded: bool) -> usize {
+    let widths: usize = columns.iter().map(|c| c.width(is_folded)).sum();
+    widths + GAP.len() * columns.len().saturating_sub(1)
+}
+
+impl Fitted {
+    fn of(column: &Column) -> Self {
+        let (upper, lower) = column.folded_heading();
+        Self {
+            heading: visible(&column.heading()),
+            folded: (visible(upper), visible(lower)),
+            cells: column
+                .cells
+                .iter()
+                .map(|cell| visible(&cell.short.clone().unwrap_or_else(|| cell.full())))
+                .collect(),
+            is_right: column.is_right,
+            narrow: column.narrow,
+        }
     }
 
-    /// Words, set to the left, which may be shortened.
-    #[must_use]
-    pub fn name(head: &str, folded: &str, cells: Vec<String>) -> Self {
-        Self { is_name: true, ..Self::left(head, folded, cells) }
-    }
-
-    /// A sentence, set to the left: it takes the room that is left over, and ends where that ends.
-    #[must_use]
-    pub fn prose(head: &str, cells: Vec<String>) -> Self {
-        Self { is_prose: true, ..Self::left(head, head, cells) }
-    }
-
-    /// Figures, set to the right. A line end in `folded` is where its head may be folded.
-    #[must_use]
-    pub fn right(head: &str, folded: &str, cells: Vec<String>) -> Self {
-        Self { right: true, ..Self::left(head, folded, cells) }
-    }
-
-    /// Makes it one that goes where there is no room, in this order.
-    #[must_use]
-    pub fn goes(self, order: u8) -> Self {
-        Self { goes: Some(order), ..self }
-    }
-
-    fn width(&self, folded: bool) -> usize {
-        let head = match folded {
-            false => width_of(&self.head),
-            true => self.folded.split('\n').map(width_of).max().unwrap_or(0),
+    fn width(&self, is_folded: bool) -> usize {
+        let heading = match is_folded {
+            false => width_of(&self.heading),
+            true => width_of(&self.folded.0).max(width_of(&self.folded.1)),
         };
         let cells = self.cells.iter().map(|c| width_of(c)).max().unwrap_or(0);
-        let cells = if self.is_prose { cells.min(SHORTEST_PROSE) } else { cells };
-        cells.max(head)
+        let is_prose = self.narrow == Narrow::Truncate;
+        heading.max(if is_prose { cells.min(LEAST_PROSE) } else { cells })
+    }
+
+    /// Shortens each cell; after that, the column is as wide as they are.
+    fn cut(&mut self, cut: impl Fn(&str) -> String) {
+        self.cells.iter_mut().for_each(|cell| *cell = cut(cell));
+        self.narrow = Narrow::Keep;
     }
 
     fn pad(&self, text: &str, width: usize) -> String {
         let room = " ".repeat(width.saturating_sub(width_of(text)));
-        if self.right { format!("{room}{text}") } else { format!("{text}{room}") }
-    }
-}
-
-impl Layout {
-    /// Folds heads, then drops columns, then shortens names, until all fits into `width`.
-    #[must_use]
-    pub fn fit(columns: Vec<Column>, width: usize) -> Self {
-        let mut layout = Self { columns, folded: false };
-        if layout.width() > width {
-            layout.folded = true;
-        }
-        while layout.width() > width {
-            let droppable = layout.columns.iter().enumerate();
-            let next = droppable.filter_map(|(i, c)| Some((c.goes?, i))).min();
-            let Some((_, column)) = next else { break };
-            layout.columns.remove(column);
-        }
-        let over = layout.width().saturating_sub(width);
-        let left = width.saturating_sub(layout.width());
-        for prose in layout.columns.iter_mut().filter(|c| c.is_prose) {
-            prose.cells.iter_mut().for_each(|cell| *cell = truncated(cell, SHORTEST_PROSE + left));
-            prose.is_prose = false;
-        }
-        let folded = layout.folded;
-        if let Some(name) = layout.columns.iter_mut().find(|c| c.is_name && over > 0) {
-            let room = name.width(folded).saturating_sub(over).max(SHORTEST);
-            name.cells.iter_mut().for_each(|cell| *cell = shortened(cell, room));
-        }
-        layout
-    }
-
-    fn width(&self) -> usize {
-        let columns: usize = self.columns.iter().map(|c| c.width(self.folded)).sum();
-        columns + GAP.len() * self.columns.len().saturating_sub(1)
-    }
-
-    /// The heads, on one line or two.
-    #[must_use]
-    pub fn header(&self) -> Vec<String> {
-        if !self.folded {
-            return vec![self.line(|c| c.head.clone())];
-        }
-        let upper = |c: &Column| match c.folded.split_once('\n') {
-            Some((upper, _)) => upper.to_owned(),
-            None => String::new(),
-        };
-        let lower = |c: &Column| match c.folded.split_once('\n') {
-            Some((_, lower)) => lower.to_owned(),
-            None => c.folded.clone(),
-        };
-        [self.line(upper), self.line(lower)].into_iter().filter(|l| !l.is_empty()).collect()
-    }
-
-    /// The rows.
-    #[must_use]
-    pub fn rows(&self) -> Vec<String> {
-        let rows = self.columns.first().map_or(0, |c| c.cells.len());
-        (0..rows).map(|row| self.line(|c| c.cells[row].clone())).collect()
-    }
-
-    fn line(&self, cell: impl Fn(&Column) -> String) -> String {
-        let padded = self.columns.iter().map(|c| c.pad(&cell(c), c.width(self.folded)));
-        padded.collect::<Vec<_>>().join(GAP).trim_end().to_owned()
+        if self.is_right { format!("{room}{text}") } else { format!("{text}{room}") }
     }
 }
 
@@ -189,48 +163,51 @@ pub fn shortened(text: &str, room: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::table::Cell;
 
-    fn cells(texts: &[&str]) -> Vec<String> {
-        texts.iter().map(|t| (*t).to_owned()).collect()
-    }
-
-    fn columns() -> Vec<Column> {
-        vec![
-            Column::name("", "", cells(&["a/very/long/name/of/a/server", "b"])),
-            Column::right("of ceiling", "of\nceiling", cells(&["47 %", "100 %"])).goes(2),
-            Column::right("memory", "memory", cells(&["7 MB", "131 MB"])).goes(1),
-        ]
+    fn table() -> Table {
+        Table::new(vec![
+            Column::name("", ["a/very/long/name/of/a/server", "b"]),
+            Column::right("of\nceiling", ["47 %", "100 %"]).drop_order(2),
+            Column::right("memory", ["7 MB", "131 MB"]).drop_order(1),
+        ])
     }
 
     #[test]
     fn all_is_shown_where_there_is_room() {
-        let layout = Layout::fit(columns(), 80);
-        assert_eq!(layout.header(), ["                              of ceiling  memory"]);
-        assert_eq!(layout.rows()[1], "b                                  100 %  131 MB");
+        let lines = lines(&table(), 80);
+        assert_eq!(lines.header, ["                              of ceiling  memory"]);
+        assert_eq!(lines.rows[1], "b                                  100 %  131 MB");
     }
 
     #[test]
-    fn heads_fold_first_then_columns_go_in_their_order_then_names_are_cut() {
-        let heads = |width| Layout::fit(columns(), width).header();
-        assert_eq!(heads(45).len(), 2);
-        assert!(!heads(38).join(" ").contains("memory"));
-        let narrow = Layout::fit(columns(), 20);
-        assert_eq!(narrow.header(), Vec::<String>::new());
-        assert_eq!(narrow.rows(), ["a/very/lon…/a/server", "b"]);
+    fn headings_fold_first_then_columns_go_in_their_order_then_names_are_cut() {
+        assert_eq!(lines(&table(), 45).header.len(), 2);
+        assert!(!lines(&table(), 38).header.join(" ").contains("memory"));
+        let narrow = lines(&table(), 20);
+        assert_eq!(narrow.header, Vec::<String>::new());
+        assert_eq!(narrow.rows, ["a/very/lon…/a/server", "b"]);
     }
 
     #[test]
     fn a_sentence_takes_the_room_that_is_left() {
-        let about = cells(&["A server that answers every request that it gets.", "Short."]);
-        let columns = vec![
-            Column::left("server", "server", cells(&["go/net-http", "b"])),
+        let about = ["A server that answers every request that it gets.", "Short."];
+        let table = Table::new(vec![
+            Column::left("server", ["go/net-http", "b"]),
             Column::prose("", about),
-        ];
-        let layout = Layout::fit(columns, 45);
+        ]);
         assert_eq!(
-            layout.rows(),
+            lines(&table, 45).rows,
             ["go/net-http  A server that answers every req…", "b            Short."]
         );
+    }
+
+    #[test]
+    fn a_terminal_shows_the_short_form_and_no_control_characters() {
+        let cells = [Cell::from("57,900").shortened_to("57.9k"), Cell::from("a\x1b[1m\nb")];
+        let lines = lines(&Table::new(vec![Column::left("x\x07", cells)]), 80);
+        assert_eq!((lines.header[0].as_str(), lines.rows[0].as_str()), ("x\\x07", "57.9k"));
+        assert_eq!(lines.rows[1], "a\\x1b[1m\\nb");
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl Browser {
 
     fn click(&self, css: &str) {
         let element = self.element(css);
-        self.run(&format!("document.querySelector({css:?}).scrollIntoView({{round:'center'}})"));
+        self.run(&format!("document.querySelector({css:?}).scrollIntoView({{block:'center'}})"));
         self.post(&format!("/element/{element}/click"), &json!({}));
     }
 
@@ -277,7 +277,7 @@ fn sorts(browser: &Browser) {
 fn points(browser: &Browser) {
     // A scroll hides what is told, and its event comes with the frame after it.
     browser.wait(
-        "document.querySelector('figure').scrollIntoView({round:'center'});\
+        "document.querySelector('figure').scrollIntoView({block:'center'});\
          requestAnimationFrame(() => requestAnimationFrame(arguments[0]))",
     );
     let place = browser.run(

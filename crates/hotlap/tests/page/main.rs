@@ -74,7 +74,7 @@ fn nine_servers_under_five_loads_fit_into_a_megabyte() {
     let connections = vec![16, 32, 64, 128, 256];
     let page = page("loads", &Scene { connections, size: (3, 4), ..Scene::of(9) });
     assert!(page.len() < 1_000_000, "{} bytes", page.len());
-    assert_eq!(page.matches("aria-label=\"Standings\"").count(), 5);
+    assert_eq!(page.matches("aria-label=\"Results\"").count(), 5);
     assert!(page.contains("<h1>16 connections, keep-alive: go/net-http serves 1."));
     for load in 0..5 {
         assert!(page.contains(&format!("<a href=\"#load-{load}\">")));

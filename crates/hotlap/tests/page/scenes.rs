@@ -82,7 +82,7 @@ impl Scene {
         for lap in &mut run.laps {
             let Some(tick) = lap.series.first().copied() else { continue };
             let ticks = (0..5).map(|n| Tick {
-                answers: tick.answers / 5,
+                responses: tick.responses / 5,
                 max_ns: tick.max_ns * (2 + (n * 7 + u64::from(lap.round)) % 5),
                 sum_ns: tick.sum_ns / 100 * (18 + n),
                 ..tick

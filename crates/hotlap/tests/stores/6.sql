@@ -185,7 +185,7 @@ INSERT INTO lap VALUES (
     NULL,
     '[{"failure":"reset","phase":"body","count":3}]',
     '[[200,6136],[500,3]]',
-    '[{"answers":6136,"failures":3,"max_ns":8527885,"sum_ns":6223879815}]',
+    '[{"responses":6136,"failures":3,"max_ns":8527885,"sum_ns":6223879815}]',
     '{"wall_ns":500000000,"requests":6100,"cpu_ns":null,"switches":34,"preemptions":35,"rss_bytes":5308416,"pss_bytes":null,"threads":2,"processes":1,"slices":2}',
     '[{"check":"connections","asked":64,"up":63}]',
     '{"open":{"1000447":4},"waiting":{"2047":1}}',

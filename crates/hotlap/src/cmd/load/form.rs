@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hotlap_bench::validity;
-use hotlap_load::plan::{Body, Pace, Plan, Reuse, Stop};
+use hotlap_load::plan::{ExpectedBody, Pace, Plan, Reuse, Stop};
 use hotlap_load::{Failure, OpenLoop, Outcome, Phase};
 use hotlap_stats::{Censored, Concurrency, Histogram, Percentile, Survival, interval_log};
 use serde_json::json;
@@ -25,28 +25,28 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
     out += &format!(
         "  requests/s  {:<12}{} right answers, {} errors\n",
         rate(outcome.rate()),
-        count(outcome.answers),
+        count(outcome.responses),
         count(failures)
     );
     let up = outcome.connections;
-    if up.established < up.asked {
-        let why = outcome.first_failure.as_deref().unwrap_or("closed by the server");
-        let (some, all) = (count(up.established), count(up.asked));
+    if up.established < up.requested {
+        let why = outcome.first_connect_error.as_deref().unwrap_or("closed by the server");
+        let (some, all) = (count(up.established), count(up.requested));
         out += &format!("  connected   {some} of {all}: {why}\n");
     }
     let concurrency = concurrency(plan);
-    let service = Survival::new(&outcome.service, &outcome.service_censored);
+    let service = Survival::new(&outcome.service_time, &outcome.service_time_censored);
     out += &format!("  service     {}\n", times(&service, concurrency));
     if let Some(open_loop) = outcome.open_loop() {
-        let response = Survival::new(&outcome.response, &outcome.response_censored);
+        let response = Survival::new(&outcome.response_time, &outcome.response_time_censored);
         out += &format!("  response    {}\n", times(&response, concurrency));
         out += &format!("  sent late   {}\n", plain(&outcome.lag));
         out += &offered(&open_loop);
     }
-    if !outcome.handshake.is_empty() {
-        out += &format!("  connect     {}\n", plain(&outcome.connect));
-        let handshakes = count(outcome.handshake.len());
-        out += &format!("  handshake   {}, {handshakes} of them\n", plain(&outcome.handshake));
+    if !outcome.handshake_time.is_empty() {
+        out += &format!("  connect     {}\n", plain(&outcome.connect_time));
+        let handshakes = count(outcome.handshake_time.len());
+        out += &format!("  handshake   {}, {handshakes} of them\n", plain(&outcome.handshake_time));
     }
     out += &format!(
         "  read        {} MB/s\n",
@@ -54,7 +54,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
     );
     let busiest = outcome.threads.iter().map(|t| t.busy()).fold(0.0, f64::max) * 100.0;
     let cpu: u64 = outcome.threads.iter().map(|t| t.cpu_ns).sum();
-    let each = cpu as f64 / 1e3 / (outcome.answers + failures).max(1) as f64;
+    let each = cpu as f64 / 1e3 / (outcome.responses + failures).max(1) as f64;
     out += &format!("  generator   {busiest:.0} % busy, {each:.1} µs CPU a request\n");
     for failure in &outcome.failures.0 {
         let word = |v: serde_json::Value| v.as_str().unwrap_or_default().to_owned();
@@ -227,7 +227,7 @@ pub fn wrk_head(url: &str, plan: &Plan) -> String {
 #[must_use]
 pub fn wrk(loaded: &Loaded) -> String {
     let (outcome, threads) = (&loaded.outcome, loaded.plan.threads.max(1) as f64);
-    let service = &outcome.service;
+    let service = &outcome.service_time;
     let us = |ns: f64| micros(ns / 1e3);
     let mut out = String::from("  Thread Stats   Avg      Stdev     Max   +/- Stdev\n");
     let (mean, stdev) = (service.mean(), service.stdev());
@@ -239,7 +239,7 @@ pub fn wrk(loaded: &Loaded) -> String {
     // wrk samples each thread's rate; the ticks are all threads' together, so this is the mean
     // thread's.
     let rates: Vec<f64> =
-        outcome.series.iter().map(|t| t.answers as f64 * 10.0 / threads).collect();
+        outcome.series.iter().map(|t| t.responses as f64 * 10.0 / threads).collect();
     let n = rates.len().max(1) as f64;
     // The sum of nothing is −0.
     let mean = rates.iter().fold(0.0, |sum, rate| sum + rate) / n;
@@ -274,14 +274,14 @@ fn wrk_totals(outcome: &Outcome) -> String {
     ];
     let failed_to_connect: Vec<Failure> =
         [&broken[..], &[Failure::Refused, Failure::Tls, Failure::Timeout]].concat();
-    let missing = outcome.connections.asked.saturating_sub(outcome.connections.established);
+    let missing = outcome.connections.requested.saturating_sub(outcome.connections.established);
     let connect = in_phase(Phase::Connect, &failed_to_connect).max(missing);
     let write = in_phase(Phase::Send, &broken);
     let read: u64 =
         [Phase::FirstByte, Phase::Body, Phase::Idle].map(|p| in_phase(p, &broken)).iter().sum();
     let timeout = failures.of(Failure::Timeout) - in_phase(Phase::Connect, &[Failure::Timeout]);
     let bad: u64 = outcome.statuses.iter().filter(|(s, _)| **s > 399).map(|(_, n)| n).sum();
-    let whole: u64 = outcome.statuses.values().sum::<u64>().max(outcome.answers);
+    let whole: u64 = outcome.statuses.values().sum::<u64>().max(outcome.responses);
     let seconds = outcome.window_ns as f64 / 1e9;
     let bytes = outcome.bytes.received as f64;
     let mut out = format!(
@@ -365,7 +365,7 @@ pub fn json(loaded: &Loaded) -> String {
     let (mut plan, mut outcome) = (loaded.plan.clone(), outcome.clone());
     for request in &mut plan.requests {
         request.bytes = redact::message(&request.bytes);
-        if let Body::Bytes { bytes, varies } = &mut request.expect.body {
+        if let ExpectedBody::Bytes { bytes, varies } = &mut request.expect.body {
             let redacted = redact::bytes_of(bytes);
             if redacted != *bytes {
                 // The ranges were those of the true body.
@@ -374,13 +374,13 @@ pub fn json(loaded: &Loaded) -> String {
         }
     }
     if let Some(wrong) = &mut outcome.first_wrong {
-        wrong.head = redact::message(&wrong.head);
+        wrong.first_bytes = redact::message(&wrong.first_bytes);
     }
     let value = json!({
         "url": loaded.url,
         "figures": {
             "requests_per_s": outcome.rate(),
-            "answers": outcome.answers,
+            "answers": outcome.responses,
             "errors": outcome.failures.total(),
             "late": is_late(loaded),
             "open_loop": open_loop,
@@ -406,7 +406,7 @@ pub fn csv(loaded: &Loaded) -> String {
         lines.push([name.to_owned(), value.to_string(), unit.to_owned()]);
     };
     put("requests_per_s", outcome.rate(), "1/s");
-    put("answers", outcome.answers as f64, "");
+    put("answers", outcome.responses as f64, "");
     put("errors", outcome.failures.total() as f64, "");
     put("window", outcome.window_ns as f64 / 1e9, "s");
     put("received", outcome.bytes.received as f64, "B");
@@ -461,11 +461,11 @@ impl<'a> Times<'a> {
         };
         let concurrency = concurrency(&loaded.plan);
         [
-            of("service", &outcome.service, &outcome.service_censored, concurrency),
-            of("response", &outcome.response, &outcome.response_censored, concurrency),
+            of("service", &outcome.service_time, &outcome.service_time_censored, concurrency),
+            of("response", &outcome.response_time, &outcome.response_time_censored, concurrency),
             of("lag", &outcome.lag, &whole, Concurrency::ONE),
-            of("connect", &outcome.connect, &whole, Concurrency::ONE),
-            of("handshake", &outcome.handshake, &whole, Concurrency::ONE),
+            of("connect", &outcome.connect_time, &whole, Concurrency::ONE),
+            of("handshake", &outcome.handshake_time, &whole, Concurrency::ONE),
         ]
     }
 
@@ -510,22 +510,22 @@ pub fn hgrm(loaded: &Loaded) -> String {
 pub fn hlog(loaded: &Loaded) -> String {
     let outcome = &loaded.outcome;
     let length = Duration::from_nanos(outcome.window_ns);
-    let service = [("service", &outcome.service)];
-    let tagged = if outcome.response.is_empty() { &[] } else { &service[..] };
+    let service = [("service", &outcome.service_time)];
+    let tagged = if outcome.response_time.is_empty() { &[] } else { &service[..] };
     interval_log(loaded.opened, length, users(outcome), tagged)
 }
 
 /// The same, with the requests that were not answered.
 fn seen_by_users(outcome: &Outcome) -> Survival {
     if outcome.due == 0 {
-        return Survival::new(&outcome.service, &outcome.service_censored);
+        return Survival::new(&outcome.service_time, &outcome.service_time_censored);
     }
-    Survival::new(&outcome.response, &outcome.response_censored)
+    Survival::new(&outcome.response_time, &outcome.response_time_censored)
 }
 
 /// The times that a user sees: from the moment a request was due, where there is one.
 fn users(outcome: &Outcome) -> &Histogram {
-    if outcome.response.is_empty() { &outcome.service } else { &outcome.response }
+    if outcome.response_time.is_empty() { &outcome.service_time } else { &outcome.response_time }
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::Context;
 use hotlap_load::http;
-use hotlap_load::plan::{Body, Expect, Request, Target};
-use hotlap_load::target::{Resolved, request_path};
+use hotlap_load::plan::{ExpectedBody, ExpectedResponse, Request, Target};
+use hotlap_load::url::{ResolvedUrl, request_path};
 use hotlap_servers::contract::{Ask, Content, Contract, Exchange};
 use hotlap_servers::infer::infer;
 use hotlap_servers::verify::LIMIT;
@@ -89,17 +89,17 @@ impl Asked {
             bytes: http::request(&ask.method, &ask.path, &self.host, &ask.headers, &ask.body),
             is_head: ask.method == "HEAD",
             weight,
-            expect: Expect { status: exchange.status, body: body(&exchange.content) },
+            expect: ExpectedResponse { status: exchange.status, body: body(&exchange.content) },
         }
     }
 }
 
-fn body(content: &Content) -> Body {
+fn body(content: &Content) -> ExpectedBody {
     match content {
         Content::Bytes { bytes, varies } => {
-            Body::Bytes { bytes: bytes.clone(), varies: varies.clone() }
+            ExpectedBody::Bytes { bytes: bytes.clone(), varies: varies.clone() }
         }
-        Content::Any | Content::Clock | Content::Json(_) => Body::Any,
+        Content::Any | Content::Clock | Content::Json(_) => ExpectedBody::Any,
     }
 }
 
@@ -107,8 +107,8 @@ fn body(content: &Content) -> Body {
 ///
 /// # Errors
 /// Says what is wrong with it.
-pub fn resolve(url: &str) -> anyhow::Result<Resolved> {
-    Target::resolve(url).or_else(|e| usage(e.to_string()))
+pub fn resolve(url: &str) -> anyhow::Result<ResolvedUrl> {
+    hotlap_load::url::resolve(url).or_else(|e| usage(e.to_string()))
 }
 
 /// Headers as they are typed, `Name: value`.
@@ -192,9 +192,9 @@ pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
 /// The requests of a file, and the server that they go to.
 fn from_file(
     file: &Path,
-    base: Option<Resolved>,
+    base: Option<ResolvedUrl>,
     common: &Ask,
-) -> anyhow::Result<(Resolved, Vec<(u32, Ask)>)> {
+) -> anyhow::Result<(ResolvedUrl, Vec<(u32, Ask)>)> {
     let text =
         fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let (mut base, mut asks) = (base, Vec::new());
@@ -203,7 +203,7 @@ fn from_file(
         let path = if url.starts_with('/') {
             request_path(url, url).or_else(|e| usage(wrong(&e.to_string())))?
         } else {
-            let found = Target::resolve(url).or_else(|e| usage(wrong(&e.to_string())))?;
+            let found = hotlap_load::url::resolve(url).or_else(|e| usage(wrong(&e.to_string())))?;
             if base.as_ref().is_some_and(|b| b.target != found.target) {
                 return usage(wrong("all requests must go to one server"));
             }

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Mutex;
 
 use anyhow::Context;
 use hotlap_bench::participant::{Origin, Participant, Role};
@@ -13,19 +12,18 @@ use hotlap_servers::contract::{Ask, Contract, Name};
 use hotlap_servers::launch::Launch;
 use hotlap_servers::manifest::{self, Kind};
 use hotlap_servers::process::Supervisor;
-use hotlap_servers::toolchain::{Builder, Event, Unready};
+use hotlap_servers::toolchain::Unready;
 use hotlap_servers::verify::Requirements;
 
 use super::card::Card;
 use super::named::{CEILING, Named, What, is_url, must_apply, named, names};
 use crate::cli::RunArgs;
+use crate::cmd::build::build_all;
 use crate::cmd::load::requests::resolve;
 use crate::console::Console;
 use crate::exit::usage;
 use crate::interrupt::Interrupt;
-use crate::live::Live;
 use crate::model::{Part, Published, Server, ServerFailure, Than};
-use crate::paths;
 use crate::redact;
 
 /// Who takes part.
@@ -257,36 +255,6 @@ fn build(
         (server.id.clone(), ready)
     });
     Ok(launched.collect())
-}
-
-/// Builds servers; results in their order. A live line names what is under way.
-///
-/// # Errors
-/// When there is no folder to build in.
-pub fn build_all(
-    servers: &[&manifest::Server],
-    supervisor: &Supervisor,
-    interrupt: &Interrupt,
-    console: &Console,
-) -> anyhow::Result<Vec<Result<hotlap_servers::toolchain::Built, Unready>>> {
-    let live = Mutex::new(Live::start(console));
-    let say = |act: &dyn Fn(&Live)| {
-        if let Ok(live) = live.lock() {
-            act(&live);
-        }
-    };
-    let cache = paths::cache()?;
-    let on = |event: Event<'_>| match event {
-        Event::Built { server, built } if built.fresh => {
-            let took = built.took.as_secs_f64();
-            say(&|live| live.say(&format!("built {server} in {took:.0} s")));
-        }
-        Event::Step { server, command, .. } => {
-            say(&|live| live.phase(format!("building {server}: {command}")));
-        }
-        _ => {}
-    };
-    Ok(Builder { cache: &cache, supervisor, stop: interrupt.flag(), on: &on }.build_all(servers))
 }
 
 /// A participant from the catalogue, under `wanted` or its usual contract.

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use hotlap_load::target::is_address;
+use hotlap_load::url::is_address;
 use hotlap_servers::catalogue::{Catalogue, CatalogueError};
 use hotlap_servers::manifest;
 

@@ -128,8 +128,8 @@ impl HalfLoad {
 /// A quantile over all laps, from their merged histograms, and that of the least disturbed lap.
 fn quantile_us(laps: &[Lap], q: f64) -> (f64, Option<f64>) {
     let mut all = Histogram::new();
-    laps.iter().for_each(|lap| all.merge(&lap.outcome.service));
-    let own = laps.iter().filter_map(|lap| known_us(&lap.outcome.service, q));
+    laps.iter().for_each(|lap| all.merge(&lap.outcome.service_time));
+    let own = laps.iter().filter_map(|lap| known_us(&lap.outcome.service_time, q));
     (known_us(&all, q).unwrap_or(f64::NAN), own.min_by(f64::total_cmp))
 }
 
@@ -169,11 +169,11 @@ pub fn bimodal(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
         [("p50", 0.5, us as f64), ("p98", 0.98, us as f64), ("p99.5", 0.995, slow_us as f64)];
     let mut claims = quantiles.map(|quantile| half.claim(server, quantile)).to_vec();
     let laps = half.laps;
-    let answers: u64 = laps.iter().map(|lap| lap.outcome.answers).sum();
+    let answers: u64 = laps.iter().map(|lap| lap.outcome.responses).sum();
     let slow: f64 = laps
         .iter()
         .map(|lap| {
-            lap.outcome.answers as f64 * (1.0 - lap.outcome.service.share_within(25_000_000))
+            lap.outcome.responses as f64 * (1.0 - lap.outcome.service_time.share_within(25_000_000))
         })
         .sum();
     claims.push(Claim {
@@ -211,7 +211,7 @@ pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
     // A hundredth of the pause: how long the answers due meanwhile take once it is over.
     let late = pause_us * 0.02;
     let rate = |(figure, q): (&str, f64)| {
-        let claimed = us(&paced.outcome.response, q);
+        let claimed = us(&paced.outcome.response_time, q);
         let claim = Claim::time(
             "pauses for 1 s, at a rate",
             figure,
@@ -222,11 +222,11 @@ pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
     };
     let mut claims = [("p90", 0.90), ("p99", 0.99)].map(rate).to_vec();
     let closed = "the same, in a closed loop";
-    let longest = flat.outcome.service.max() as f64 / 1e3;
+    let longest = flat.outcome.service_time.max() as f64 / 1e3;
     let longest = Claim::time(closed, "longest", longest, pause_us);
     claims.push(Claim { tolerance: late, ..longest });
     // Hidden: far below what clients that come at a rate would have seen.
-    let hidden = Claim::time(closed, "p99, hides it", us(&flat.outcome.service, 0.99), 0.0);
+    let hidden = Claim::time(closed, "p99, hides it", us(&flat.outcome.service_time, 0.99), 0.0);
     claims.push(Claim { tolerance: pause_us / 10.0, ..hidden });
     Ok(claims)
 }
@@ -240,8 +240,8 @@ pub fn erring(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim
     let mut alone = Alone::start(arena, Calibrated::Erring { one_in }, LAP, stop)?;
     let laps = [alone.lap(Kind::Flat)?, alone.lap(Kind::Flat)?];
     alone.stop();
-    let wrong: u64 = laps.iter().map(|l| l.outcome.failures.of(Failure::WrongAnswer)).sum();
-    let requests: u64 = laps.iter().map(|l| l.outcome.answers + l.outcome.failures.total()).sum();
+    let wrong: u64 = laps.iter().map(|l| l.outcome.failures.of(Failure::WrongBody)).sum();
+    let requests: u64 = laps.iter().map(|l| l.outcome.responses + l.outcome.failures.total()).sum();
     let count = |figure: &str, claimed: usize, real: f64, tolerance| Claim {
         server: "errs in 1 of 100".to_owned(),
         figure: figure.to_owned(),

@@ -25,6 +25,8 @@ use kuva::render::plots::Plot;
 use kuva::render::render::{AxisMeta, Primitive, Scene, render_multiple};
 use kuva::render::theme::Theme;
 
+use super::tag::{Html, el};
+
 /// Width of a chart in its own units. Two stand side by side on a desk; on a phone one is shrunk
 /// to five sixths, and its 13-unit letters are 11 pixels high.
 const WIDTH: f64 = 430.0;
@@ -128,7 +130,7 @@ pub struct Point {
 #[derive(Debug)]
 pub struct Drawing {
     /// The picture.
-    pub svg: String,
+    pub svg: Html,
     /// Points that can be pointed at: place in the picture, server, words.
     pub spots: Vec<(f64, f64, usize, String)>,
 }
@@ -430,14 +432,13 @@ fn brief(svg: &str) -> String {
 
 /// The picture with an opening tag for a page: it takes the width that there is, and says what it
 /// shows to those who do not see it.
-fn open(svg: &str, scene: &Scene, title: &str, note: &str) -> String {
+fn open(svg: &str, scene: &Scene, title: &str, note: &str) -> Html {
     let inner = brief(svg.split_once("-->").map_or(svg, |(_, inner)| inner));
-    let label = super::escaped(&format!("{title}. {note}"));
-    format!(
-        "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{label}\" fill=\"var(--ink)\">{inner}",
-        scene.width + OVERHANG,
-        scene.height
-    )
+    let size = format!("0 0 {} {}", scene.width + OVERHANG, scene.height);
+    let label = format!("{title}. {note}");
+    let attributes =
+        [("viewBox", &*size), ("role", "img"), ("aria-label", &label), ("fill", "var(--ink)")];
+    el("svg", &attributes, Html::own(inner.trim_end_matches("</svg>")))
 }
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ const NAME: usize = 24;
 
 /// The servers of a page, each with its number: who is drawn in which colour.
 #[derive(Debug)]
-pub struct Cast(Vec<String>);
+pub struct Palette(Vec<String>);
 
-impl Cast {
+impl Palette {
     /// All that stand in a table, the first table's order first.
     #[must_use]
     pub fn of(report: &Report) -> Self {
@@ -42,47 +42,50 @@ impl Cast {
 
 /// The charts of one load.
 #[must_use]
-pub fn of_table(report: &Report, table: &LoadResults, cast: &Cast) -> Vec<Chart> {
+pub fn of_load(report: &Report, table: &LoadResults, palette: &Palette) -> Vec<Chart> {
     let noise = table.noise.as_ref();
     let mut charts = vec![
         levels(
             ("Requests per second", "requests/s"),
-            (table, cast, plain),
+            (table, palette, plain),
             |r| r.requests_per_s.as_ref(),
             noise.and_then(|n| n.requests_per_s.around),
         ),
         levels(
             ("CPU time per request", "µs of CPU per request"),
-            (table, cast, plain),
+            (table, palette, plain),
             |r| r.cpu_us.as_ref(),
             noise.and_then(|n| n.cost.around),
         ),
         ratios(
             ("Requests per second, against the reference", "times the reference's"),
-            (table, cast),
+            (table, palette),
             |r| r.against.as_ref()?.measures.requests_per_s.ratio.as_ref(),
             noise.and_then(|n| n.requests_per_s.band),
         ),
         ratios(
             ("CPU time per request, against the reference", "times the reference's"),
-            (table, cast),
+            (table, palette),
             |r| r.against.as_ref()?.measures.cost.ratio.as_ref(),
             noise.and_then(|n| n.cost.band),
         ),
     ];
-    charts.push(staircase(report, table, cast));
-    charts.push(steps(report, table, cast));
+    charts.push(staircase(report, table, palette));
+    charts.push(steps(report, table, palette));
     let service = match table.rate {
         None => "Service time at saturation",
         Some(_) => "Response time at the rate offered",
     };
-    charts.push(percentiles(service, table, cast, |r| Some(&r.service)));
-    charts.push(percentiles("Response time at a rate that all of them carry", table, cast, |r| {
-        r.response.as_ref()
-    }));
-    charts.extend(timeline::over_time(report, table, cast));
-    charts.push(timeline::warmups(report, table, cast));
-    charts.push(published(table, cast));
+    charts.push(percentiles(service, table, palette, |r| Some(&r.service)));
+    charts.push(percentiles(
+        "Response time at a rate that all of them carry",
+        table,
+        palette,
+        |r| r.response.as_ref(),
+    ));
+    charts.extend(timeline::over_time(report, table, palette));
+    charts.push(timeline::warmups(report, table, palette));
+    charts.push(published(table, palette));
     charts.retain(|c| c.series.iter().any(|s| !s.points.is_empty()));
     charts
 }
@@ -167,7 +170,7 @@ fn heights(series: &[Series]) -> impl Iterator<Item = f64> {
 /// A dot a server, with its interval.
 fn dots<'a>(
     table: &'a LoadResults,
-    cast: &Cast,
+    palette: &Palette,
     of: impl Fn(&'a Row) -> Option<&'a Figure>,
 ) -> (Vec<String>, Vec<Series>) {
     let known: Vec<(&Row, &Figure)> = table.rows.iter().filter_map(|r| Some((r, of(r)?))).collect();
@@ -179,7 +182,7 @@ fn dots<'a>(
             span: span(figure),
             text: format!("{bound}{}", figure.full()),
         };
-        let server = cast.number(&row.name)?;
+        let server = palette.number(&row.name)?;
         Some(Series { server, points: vec![point], stroke: Stroke::Dots })
     });
     (known.iter().map(|(row, _)| brief(&row.name)).collect(), series.collect())
@@ -187,11 +190,11 @@ fn dots<'a>(
 
 fn levels<'a>(
     (title, unit): (&str, &str),
-    (table, cast, write): (&'a LoadResults, &Cast, fn(f64) -> String),
+    (table, palette, write): (&'a LoadResults, &Palette, fn(f64) -> String),
     of: impl Fn(&'a Row) -> Option<&'a Figure>,
     around: Option<(f64, f64)>,
 ) -> Chart {
-    let (names, series) = dots(table, cast, of);
+    let (names, series) = dots(table, palette, of);
     let known = series.iter().flat_map(|s| &s.points).any(|p| p.span.is_some());
     let mut note = match known {
         true => "A dot is the estimate, the line its 95 % interval.".to_owned(),
@@ -217,11 +220,11 @@ fn levels<'a>(
 
 fn ratios<'a>(
     (title, unit): (&str, &str),
-    (table, cast): (&'a LoadResults, &Cast),
+    (table, palette): (&'a LoadResults, &Palette),
     of: impl Fn(&'a Row) -> Option<&'a Figure>,
     band: Option<f64>,
 ) -> Chart {
-    let (names, series) = dots(table, cast, of);
+    let (names, series) = dots(table, palette, of);
     let mut x = Axis::over(unit, times, ends(&series).chain([1.0]));
     if !x.log {
         let low = ends(&series).fold(1.0, f64::min);
@@ -245,7 +248,7 @@ fn ratios<'a>(
 }
 
 /// The steps of a suite about layers, as a staircase.
-fn staircase(report: &Report, table: &LoadResults, cast: &Cast) -> Chart {
+fn staircase(report: &Report, table: &LoadResults, palette: &Palette) -> Chart {
     let steps = || layers(report, table).next().is_some();
     let rows = table.rows.iter().filter(|r| steps() && r.rank.is_some());
     let known: Vec<(&Row, &Figure)> = rows.filter_map(|r| Some((r, r.cpu_us.as_ref()?))).collect();
@@ -260,7 +263,7 @@ fn staircase(report: &Report, table: &LoadResults, cast: &Cast) -> Chart {
         })
         .collect();
     let steps = points.len() as f64;
-    let servers: Vec<usize> = known.iter().filter_map(|(r, _)| cast.number(&r.name)).collect();
+    let servers: Vec<usize> = known.iter().filter_map(|(r, _)| palette.number(&r.name)).collect();
     let y = Axis::over("µs of CPU per request", plain, points.iter().map(|p| p.y));
     let tip = servers.last().copied().unwrap_or(0);
     Chart {
@@ -286,7 +289,7 @@ fn layers<'a>(report: &'a Report, table: &LoadResults) -> impl Iterator<Item = &
 }
 
 /// What each layer costs.
-fn steps(report: &Report, table: &LoadResults, cast: &Cast) -> Chart {
+fn steps(report: &Report, table: &LoadResults, palette: &Palette) -> Chart {
     let known: Vec<(&LayerStep, &Figure)> =
         layers(report, table).filter_map(|s| Some((s, s.cpu_us.as_ref()?))).collect();
     let series: Vec<Series> = known
@@ -299,7 +302,7 @@ fn steps(report: &Report, table: &LoadResults, cast: &Cast) -> Chart {
                 span: span(cost),
                 text: step.sentence.clone(),
             };
-            let server = cast.number(&step.to)?;
+            let server = palette.number(&step.to)?;
             Some(Series { server, points: vec![point], stroke: Stroke::Dots })
         })
         .collect();
@@ -333,13 +336,13 @@ fn signed(value: f64) -> String {
 fn percentiles<'a>(
     title: &str,
     table: &'a LoadResults,
-    cast: &Cast,
+    palette: &Palette,
     of: impl Fn(&'a Row) -> Option<&'a Latency>,
 ) -> Chart {
     let known: Vec<(usize, &Latency)> = table
         .rows
         .iter()
-        .filter_map(|r| Some((cast.number(&r.name)?, of(r)?)))
+        .filter_map(|r| Some((palette.number(&r.name)?, of(r)?)))
         .filter(|(_, latency)| !latency.points.is_empty())
         .collect();
     let rates: Vec<String> = known.iter().filter_map(|(_, l)| l.rate.map(rate)).collect();
@@ -396,7 +399,7 @@ fn percentile(share: f64) -> String {
 }
 
 /// What was published, beside what was measured here: both against the reference.
-fn published(table: &LoadResults, cast: &Cast) -> Chart {
+fn published(table: &LoadResults, palette: &Palette) -> Chart {
     let known: Vec<_> = table
         .rows
         .iter()
@@ -405,7 +408,7 @@ fn published(table: &LoadResults, cast: &Cast) -> Chart {
         .collect();
     let mut series = Vec::new();
     for (line, (row, published)) in known.iter().enumerate() {
-        let Some(server) = cast.number(&row.name) else { continue };
+        let Some(server) = palette.number(&row.name) else { continue };
         let ratios =
             [(&published.ratio_then, Stroke::Hollow), (&published.ratio_here, Stroke::Dots)];
         for (ratio, stroke) in ratios {
@@ -431,11 +434,11 @@ fn published(table: &LoadResults, cast: &Cast) -> Chart {
 
 /// How servers scale, against what would be in proportion; none where loads do not form a scale.
 #[must_use]
-pub fn scaling(report: &Report, cast: &Cast) -> Option<Chart> {
+pub fn scaling(report: &Report, palette: &Palette) -> Option<Chart> {
     let parameter = report.scaling.first()?.parameter.clone();
     let mut series = Vec::new();
     for scaling in &report.scaling {
-        let Some(server) = cast.number(&scaling.server) else { continue };
+        let Some(server) = palette.number(&scaling.server) else { continue };
         let point = |at: u64, y: f64, text: String| Point { x: at as f64, y, span: None, text };
         let here = scaling.points.iter().filter_map(|p| {
             let figure = p.requests_per_s.as_ref()?;

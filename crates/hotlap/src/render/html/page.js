@@ -161,15 +161,12 @@
 
   // Each lap, when it is asked for.
   const each = one("#each");
-  const heads = ["server", "load", "restart", "round", "place", "at s", "rate due", "requests/s",
-    "CPU µs/request", "p50 ms", "p99 ms", "max ms", "memory MB", "CPU %", "generator %", "errors",
-    "left out because"];
   const write = () => {
     const of = one("select", each).value;
     const table = document.createElement("table");
     table.className = "sortable";
     const head = table.createTHead().insertRow();
-    for (const text of heads) {
+    for (const text of data.headings) {
       const cell = document.createElement("th");
       const button = document.createElement("button");
       button.type = "button";
@@ -186,7 +183,7 @@
         const cell = row.insertCell();
         if (column === 0) cell.className = "name";
         cell.textContent = column === 0 ? data.servers[value] ?? value : value ?? "–";
-        if (column > 0 && column < heads.length - 1) cell.dataset.v = value ?? "";
+        if (column > 0 && column < data.headings.length - 1) cell.dataset.v = value ?? "";
       });
     }
     one(".wide", each).replaceChildren(table);

@@ -14,6 +14,10 @@ UPDATE server SET
     role = CASE role WHEN 'contestant' THEN 'plain' WHEN 'double' THEN 'control' ELSE role END,
     failure_json = replace(
         replace(failure_json, '"last_words":', '"log_tail":'), '"cure":', '"remedy":');
-UPDATE lap SET violations_json = replace(violations_json, '{"gate":', '{"check":');
-UPDATE stress SET subject_json =
-    replace(replace(subject_json, '"last_words":', '"log_tail":'), '"cure":', '"remedy":');
+UPDATE lap SET
+    violations_json = replace(violations_json, '{"gate":', '{"check":'),
+    series_json = replace(series_json, '{"answers":', '{"responses":'),
+    failures_json = replace(failures_json, '"wrong-answer"', '"wrong-body"');
+UPDATE stress SET subject_json = replace(
+    replace(replace(subject_json, '"last_words":', '"log_tail":'), '"cure":', '"remedy":'),
+    '"wrong-answer"', '"wrong-body"');

@@ -1,7 +1,7 @@
 //! Known defects of what other tools print, each with the test that this one passes; those of their
 //! engines are in `hotlap-load`'s `tests/peers.rs`.
 
-use hotlap_load::plan::{Request, Target};
+use hotlap_load::plan::Request;
 
 use super::*;
 
@@ -9,24 +9,20 @@ use super::*;
 fn loaded() -> Loaded {
     let mut service = Histogram::new();
     (1..=1_000_000).for_each(|us| service.record(us * 1_000));
-    let empty = Histogram::new();
-    let outcome = json!({
-        "backend": "none", "window_ns": 1_000_000_000, "answers": 1_000_000,
-        "service": service, "response": empty, "lag": empty, "connect": empty,
-        "handshake": empty, "failures": [], "statuses": {"200": 1_000_000},
-        "first_wrong": null,
-        "connections": {"asked": 1, "established": 1, "reopened": 0, "opened": 1},
-        "bytes": {"received": 0, "answered": 0, "sent": 0}, "in_flight": 0, "queued": 0,
-        "unanswered": 0, "series": [], "threads": [], "due": 0,
-        "whole": {"answers": 1_000_000, "sent": 1_000_000},
-    });
-    let target = Target::resolve("http://127.0.0.1:1/").unwrap().target;
+    let outcome = Outcome {
+        backend: "none".to_owned(),
+        window_ns: 1_000_000_000,
+        responses: 1_000_000,
+        service_time: service,
+        ..Outcome::default()
+    };
+    let target = hotlap_load::url::resolve("http://127.0.0.1:1/").unwrap().target;
     let mut plan = Plan::new(target, Request::get("/", "test"));
     plan.connections = 1;
     Loaded {
         url: "http://127.0.0.1:1/".to_owned(),
         plan,
-        outcome: serde_json::from_value(outcome).unwrap(),
+        outcome,
         opened: std::time::SystemTime::UNIX_EPOCH,
         latency: true,
     }

@@ -2,7 +2,7 @@
 //! state.
 
 use super::super::chart::{Axis, Chart, Point, Series, Stroke, Upward};
-use super::{Cast, ends, heights, lapse, megabytes, percent, plain, seconds};
+use super::{Palette, ends, heights, lapse, megabytes, percent, plain, seconds};
 use crate::report::{LapView, LoadResults, Report};
 use crate::text::number::{rate, time};
 
@@ -15,7 +15,7 @@ const POINTS: usize = 6_000;
 const POINTS_OF_MANY: usize = 2_500;
 
 /// Figures along the run: latency in each tenth of a second, all else a point a lap.
-pub(super) fn over_time(report: &Report, table: &LoadResults, cast: &Cast) -> Vec<Chart> {
+pub(super) fn over_time(report: &Report, table: &LoadResults, palette: &Palette) -> Vec<Chart> {
     type Words = fn(f64) -> String;
     let counting = report.laps.iter().filter(|l| l.load == table.load && l.counts);
     // Those at a common rate follow laps in a closed loop, and are of another kind.
@@ -46,11 +46,11 @@ pub(super) fn over_time(report: &Report, table: &LoadResults, cast: &Cast) -> Ve
         if every > 1 {
             note += &format!(" One lap in {every} is drawn.");
         }
-        along((title, note), tick, lines(&laps, cast, line))
+        along((title, note), tick, lines(&laps, palette, line))
     };
     let mut charts = vec![
-        within((&laps, room), cast, "Latency over time: the mean", |l| &l.series_mean_ms),
-        within((&laps, room), cast, "Latency over time: the longest", |l| &l.series_max_ms),
+        within((&laps, room), palette, "Latency over time: the mean", |l| &l.series_mean_ms),
+        within((&laps, room), palette, "Latency over time: the longest", |l| &l.series_max_ms),
     ];
     if laps.iter().any(|l| l.p99_ms.is_some()) {
         charts.push(chart("Latency over time: 99th percentile", (time, lapse), |l| l.p99_ms));
@@ -63,7 +63,7 @@ pub(super) fn over_time(report: &Report, table: &LoadResults, cast: &Cast) -> Ve
 /// A point each tenth of a second, a line a lap.
 fn within(
     (laps, room): (&[&LapView], usize),
-    cast: &Cast,
+    palette: &Palette,
     title: &str,
     of: fn(&LapView) -> &[Option<f64>],
 ) -> Chart {
@@ -88,7 +88,7 @@ fn within(
     if every > 1 {
         note += &format!(" One lap in {every} is drawn.");
     }
-    along((title, note), lapse, lines(laps, cast, line))
+    along((title, note), lapse, lines(laps, palette, line))
 }
 
 /// Where a line breaks off.
@@ -97,12 +97,16 @@ fn gap(x: f64) -> Point {
 }
 
 /// Each server's line along its laps.
-fn lines(laps: &[&LapView], cast: &Cast, line: impl Fn(&[&LapView]) -> Vec<Point>) -> Vec<Series> {
+fn lines(
+    laps: &[&LapView],
+    palette: &Palette,
+    line: impl Fn(&[&LapView]) -> Vec<Point>,
+) -> Vec<Series> {
     let of = |(server, name): (usize, &String)| {
         let own: Vec<&LapView> = laps.iter().copied().filter(|l| &l.server == name).collect();
         Series { server, stroke: Stroke::Line, points: line(&own) }
     };
-    cast.names().iter().enumerate().map(of).filter(|s| s.points.len() > 1).collect()
+    palette.names().iter().enumerate().map(of).filter(|s| s.points.len() > 1).collect()
 }
 
 /// A chart along the run; the ticks and the title say what goes upward.
@@ -127,10 +131,10 @@ fn along((title, note): (&str, String), tick: fn(f64) -> String, series: Vec<Ser
 }
 
 /// Warm-up curves: every fresh start of every server.
-pub(super) fn warmups(report: &Report, table: &LoadResults, cast: &Cast) -> Chart {
+pub(super) fn warmups(report: &Report, table: &LoadResults, palette: &Palette) -> Chart {
     let mut series = Vec::new();
     for start in &report.starts {
-        let Some(server) = cast.number(&start.server) else { continue };
+        let Some(server) = palette.number(&start.server) else { continue };
         for warmup in start.warmups.iter().filter(|w| w.load == table.load) {
             let points = warmup.curve.iter().enumerate().map(|(i, value)| {
                 let at_s = warmup.window_ms * (i as f64 + 1.0) / 1e3;

@@ -1,8 +1,8 @@
-//! When a request is due: pure, without a clock.
+//! When requests are due, as a pure function: it reads no clock.
 //!
-//! The requests of an open loop are numbered; each worker has every so-manieth of them, so that the
-//! threads take turns instead of sending all at once. What is overdue needs no queue: the next
-//! request to send and the time now say all there is to know about it.
+//! The requests of an open loop are numbered, and each worker sends every n-th of them, so that the
+//! threads send one after the other rather than all at once. Overdue requests need no queue: the
+//! due time of the next request and the present time say everything about them.
 
 use crate::plan::Pace;
 
@@ -10,7 +10,7 @@ use crate::plan::Pace;
 #[derive(Debug, Clone)]
 pub(crate) struct Schedule {
     start_ns: u64,
-    shape: Shape,
+    arrivals: Arrivals,
     /// How many of this worker's requests were taken.
     taken: u64,
     /// When the next one is due.
@@ -18,31 +18,39 @@ pub(crate) struct Schedule {
 }
 
 #[derive(Debug, Clone)]
-enum Shape {
-    /// Request k of worker w of t is request k·t + w of all, and due (k·t + w) / rate after the
-    /// start: no error adds up.
+enum Arrivals {
+    /// Request k of worker w of n is request k·n + w overall, and due (k·n + w) / rate after the
+    /// start: errors do not add up.
     Constant { rate: f64, worker: u64, workers: u64 },
-    /// Each worker keeps a process with the rate's t-th part: t of them together are one with the
-    /// whole rate (superposition of Poisson processes).
+    /// Each worker runs a process with the n-th part of the rate: together, they are a process with
+    /// the whole rate (superposition of Poisson processes).
     Poisson { mean_ns: f64, seed: u64, at_ns: f64 },
 }
 
 impl Schedule {
-    /// The share of worker `worker` of `workers`, from `start_ns` on; `None` in a closed loop.
+    /// The share of worker `worker` of `workers`, from `start_ns` on; `None` for a closed loop.
     pub(crate) fn new(pace: Pace, worker: usize, workers: usize, start_ns: u64) -> Option<Self> {
         let (worker, workers) = (worker as u64, workers as u64);
-        let shape = match pace {
+        let arrivals = match pace {
             Pace::Closed => return None,
-            Pace::Constant { rate } => Shape::Constant { rate, worker, workers },
-            Pace::Poisson { rate, seed } => Shape::Poisson {
+            Pace::Constant { rate } => Arrivals::Constant { rate, worker, workers },
+            Pace::Poisson { rate, seed } => Arrivals::Poisson {
                 mean_ns: 1e9 * workers as f64 / rate,
                 seed: mix(seed ^ mix(worker + 1)),
                 at_ns: 0.0,
             },
         };
-        let mut schedule = Self { start_ns, shape, taken: 0, next_ns: 0 };
+        Some(Self { start_ns, arrivals, taken: 0, next_ns: 0 }.restarted())
+    }
+
+    /// The same schedule, from its start.
+    pub(crate) fn restarted(&self) -> Self {
+        let mut schedule = Self { taken: 0, ..self.clone() };
+        if let Arrivals::Poisson { at_ns, .. } = &mut schedule.arrivals {
+            *at_ns = 0.0;
+        }
         schedule.next_ns = schedule.due();
-        Some(schedule)
+        schedule
     }
 
     /// When the next request is due.
@@ -51,7 +59,7 @@ impl Schedule {
         self.next_ns
     }
 
-    /// Takes the next request: when it was due.
+    /// Takes the next request, and returns when it was due.
     #[inline]
     pub(crate) fn take(&mut self) -> u64 {
         let due = self.next_ns;
@@ -60,8 +68,8 @@ impl Schedule {
         due
     }
 
-    /// Takes all that are due before `end_ns`, and says how many.
-    pub(crate) fn drain(&mut self, end_ns: u64) -> u64 {
+    /// Takes all requests that are due before `end_ns`, and returns their number.
+    pub(crate) fn take_until(&mut self, end_ns: u64) -> u64 {
         let before = self.taken;
         while self.next_ns < end_ns {
             self.take();
@@ -69,21 +77,22 @@ impl Schedule {
         self.taken - before
     }
 
-    /// The moments of the next requests, as far as they are due before `end_ns`; takes none.
+    /// The due times of the next requests, up to `end_ns`, without taking them.
     pub(crate) fn due_before(&self, end_ns: u64) -> impl Iterator<Item = u64> + use<> {
         let mut ahead = self.clone();
         std::iter::from_fn(move || (ahead.next_ns < end_ns).then(|| ahead.take()))
     }
 
-    /// When request `taken` is due; of a Poisson process, to be asked for once each, in order.
+    /// When request `taken` is due. To be called once for each request, in order, since a Poisson
+    /// process adds up its gaps.
     fn due(&mut self) -> u64 {
-        match &mut self.shape {
-            Shape::Constant { rate, worker, workers } => {
+        match &mut self.arrivals {
+            Arrivals::Constant { rate, worker, workers } => {
                 let number = self.taken * *workers + *worker;
                 self.start_ns.saturating_add((number as f64 * 1e9 / *rate).round() as u64)
             }
-            Shape::Poisson { mean_ns, seed, at_ns } => {
-                // Uniform in (0, 1]: the logarithm is finite. Inverse of the exponential
+            Arrivals::Poisson { mean_ns, seed, at_ns } => {
+                // Uniform in (0, 1], so that the logarithm is finite. Inverse of the exponential
                 // distribution's cumulative function (Knuth, TAOCP 2, section 3.4.1 D).
                 let bits = mix(seed.wrapping_add(self.taken.wrapping_mul(GOLDEN))) >> 11;
                 let uniform = (bits + 1) as f64 / (1u64 << 53) as f64;
@@ -112,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    fn dues(pace: Pace, worker: usize, workers: usize, count: usize) -> Vec<u64> {
+    fn due_times(pace: Pace, worker: usize, workers: usize, count: usize) -> Vec<u64> {
         let mut schedule = Schedule::new(pace, worker, workers, 1_000).expect("an open loop");
         (0..count).map(|_| schedule.take()).collect()
     }
@@ -120,14 +129,14 @@ mod tests {
     #[test]
     fn a_constant_rate_is_due_at_equal_gaps() {
         let pace = Pace::Constant { rate: 1_000.0 };
-        assert_eq!(dues(pace, 0, 1, 4), [1_000, 1_001_000, 2_001_000, 3_001_000]);
+        assert_eq!(due_times(pace, 0, 1, 4), [1_000, 1_001_000, 2_001_000, 3_001_000]);
     }
 
     #[test]
-    fn threads_take_turns() {
+    fn threads_send_one_after_the_other() {
         let pace = Pace::Constant { rate: 1_000.0 };
-        assert_eq!(dues(pace, 0, 2, 2), [1_000, 2_001_000]);
-        assert_eq!(dues(pace, 1, 2, 2), [1_001_000, 3_001_000]);
+        assert_eq!(due_times(pace, 0, 2, 2), [1_000, 2_001_000]);
+        assert_eq!(due_times(pace, 1, 2, 2), [1_001_000, 3_001_000]);
     }
 
     #[test]
@@ -137,25 +146,25 @@ mod tests {
 
     #[test]
     fn a_constant_rate_does_not_drift() {
-        // Thirds of a second do not end: after a million of them, no nanosecond is lost.
-        let all = dues(Pace::Constant { rate: 3.0 }, 0, 1, 1_000_001);
+        // A third of a second is not a whole number of nanoseconds; a million of them is exact.
+        let all = due_times(Pace::Constant { rate: 3.0 }, 0, 1, 1_000_001);
         assert_eq!(all[999_999], 1_000 + 333_333 * 1_000_000_000);
     }
 
-    /// The sum wrapped around, so that the second request, due in 3 million years, was overdue.
+    /// The sum once wrapped around: the second request, due in 3 million years, was overdue.
     #[test]
-    fn what_is_due_after_the_end_of_the_clock_is_never_due() {
+    fn a_request_due_after_the_end_of_the_clock_is_never_due() {
         for pace in [Pace::Constant { rate: 1e-14 }, Pace::Poisson { rate: 1e-14, seed: 1 }] {
-            let all = dues(pace, 1, 2, 3);
+            let all = due_times(pace, 1, 2, 3);
             assert!(all.is_sorted() && all[2] == u64::MAX, "{all:?}");
         }
     }
 
     #[test]
     fn poisson_gaps_are_exponential() {
-        // Of an exponential distribution the deviation equals the mean, and a share of 1/e is
-        // longer than the mean. 200,000 gaps know both within 1 %.
-        let all = dues(Pace::Poisson { rate: 1e6, seed: 7 }, 0, 1, 200_001);
+        // In an exponential distribution, the standard deviation equals the mean, and a share of
+        // 1/e is longer than the mean. 200,000 gaps determine both within 1 %.
+        let all = due_times(Pace::Poisson { rate: 1e6, seed: 7 }, 0, 1, 200_001);
         let gaps: Vec<f64> = all.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
         let n = gaps.len() as f64;
         let mean = gaps.iter().sum::<f64>() / n;
@@ -167,14 +176,25 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_moments_and_each_worker_its_own() {
-        let pace = Pace::Poisson { rate: 1_000.0, seed: 1 };
-        assert_eq!(dues(pace, 0, 2, 50), dues(pace, 0, 2, 50));
-        assert_ne!(dues(pace, 0, 2, 50), dues(pace, 1, 2, 50));
-        assert_ne!(dues(pace, 0, 2, 50), dues(Pace::Poisson { rate: 1_000.0, seed: 2 }, 0, 2, 50));
+    fn a_schedule_that_is_restarted_has_the_same_due_times() {
+        for pace in [Pace::Constant { rate: 1e6 }, Pace::Poisson { rate: 1e6, seed: 1 }] {
+            let mut schedule = Schedule::new(pace, 0, 1, 1_000).expect("an open loop");
+            assert_eq!(schedule.take_until(101_000), schedule.restarted().take_until(101_000));
+        }
     }
 
-    /// When the requests of all workers are due within the first second, in order.
+    #[test]
+    fn the_same_seed_gives_the_same_due_times_and_each_worker_its_own() {
+        let pace = Pace::Poisson { rate: 1_000.0, seed: 1 };
+        assert_eq!(due_times(pace, 0, 2, 50), due_times(pace, 0, 2, 50));
+        assert_ne!(due_times(pace, 0, 2, 50), due_times(pace, 1, 2, 50));
+        assert_ne!(
+            due_times(pace, 0, 2, 50),
+            due_times(Pace::Poisson { rate: 1_000.0, seed: 2 }, 0, 2, 50)
+        );
+    }
+
+    /// The due times of all workers within the first second, in order.
     fn first_second(rate: f64, workers: usize) -> Vec<u64> {
         let mut all: Vec<u64> = (0..workers)
             .flat_map(|worker| {
@@ -186,8 +206,8 @@ mod tests {
         all
     }
 
-    /// There, each connection has a schedule of its own, and they begin together. Here, threads
-    /// have parts of one schedule, and connections none.
+    /// wrk2 gives each connection a schedule, and all of them start together. Here, the threads
+    /// share one schedule, and connections have none.
     #[test]
     fn wrk2_sends_in_bursts_over_many_connections() {
         for workers in [1, 3, 16] {
@@ -213,22 +233,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn moments_are_in_order(rate in 0.1..1e7, poisson: bool, seed: u64, workers in 1usize..9) {
+        fn due_times_are_in_order(rate in 0.1..1e7, poisson: bool, seed: u64, workers in 1usize..9) {
             let pace = if poisson {
                 Pace::Poisson { rate, seed }
             } else {
                 Pace::Constant { rate }
             };
-            let all = dues(pace, workers - 1, workers, 200);
+            let all = due_times(pace, workers - 1, workers, 200);
             prop_assert!(all.is_sorted());
             prop_assert!(all[0] >= 1_000);
         }
 
         #[test]
-        fn the_shares_of_all_threads_make_up_the_rate(rate in 10.0..1e5, workers in 1usize..9) {
+        fn the_shares_of_all_threads_add_up_to_the_rate(rate in 10.0..1e5, workers in 1usize..9) {
             let due = |w| {
                 let pace = Pace::Constant { rate };
-                Schedule::new(pace, w, workers, 0).expect("open").drain(1_000_000_000)
+                Schedule::new(pace, w, workers, 0).expect("open").take_until(1_000_000_000)
             };
             let sum: u64 = (0..workers).map(due).sum();
             prop_assert!((sum as f64 - rate).abs() <= 1.0, "{} of {}", sum, rate);

@@ -1,5 +1,5 @@
-//! From what a user types to a socket's address: `http://`, `https://` and `unix:` URLs, and
-//! `host:port` without a scheme, which is taken for `http://`.
+//! URLs as users type them: `http://`, `https://` and `unix:` URLs, and `host:port` without a
+//! scheme, which is taken for `http://`.
 
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use crate::plan::{Endpoint, Target, Tls};
 
-/// How long an address may take to show that it accepts connections, when a name has several.
-const PROBE: Duration = Duration::from_millis(300);
+/// How long an address may take to accept a connection, if a name has several.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// A URL, taken apart and resolved.
+/// A URL, parsed and resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resolved {
+pub struct ResolvedUrl {
     /// Where to connect, and how.
     pub target: Target,
-    /// What the `Host` header says: name and port, the scheme's own port left out.
+    /// The value of the `Host` header: name and port, without the default port of the scheme.
     pub host: String,
     /// Path and query, at least `/`.
     pub path: String,
@@ -23,88 +23,84 @@ pub struct Resolved {
 
 /// What is wrong with a URL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadUrl {
-    /// No scheme, or none that is spoken here.
+pub enum UrlError {
+    /// No scheme, or an unsupported one.
     #[error(
         "{0:?} is not a URL that can be loaded: write http://…, https://…, host:port or \
          unix:/path/to/socket"
     )]
     Scheme(String),
-    /// Nothing between the scheme and the path.
+    /// There is no host between the scheme and the path.
     #[error("{0:?} names no host")]
     NoHost(String),
-    /// A host that is malformed.
-    #[error("{url:?}: {host:?} is no host name or address")]
+    /// The host is malformed.
+    #[error("{url:?}: {host:?} is not a host name or address")]
     Host {
-        /// All of it.
+        /// The URL.
         url: String,
-        /// The part in question.
+        /// Its host.
         host: String,
     },
-    /// A port that is none.
-    #[error("{url:?}: {port:?} is no port: use a number from 1 to 65535")]
+    /// The port is not a number from 1 to 65535.
+    #[error("{url:?}: {port:?} is not a port: use a number from 1 to 65535")]
     Port {
-        /// All of it.
+        /// The URL.
         url: String,
-        /// The part in question.
+        /// Its port.
         port: String,
     },
-    /// Credentials belong into a header.
-    #[error("{0:?} carries a user name: send it as a header, -H 'Authorization: Basic …'")]
+    /// The URL contains credentials, which belong in a header.
+    #[error("{0:?} contains a user name: send it as a header, -H 'Authorization: Basic …'")]
     UserInfo(String),
-    /// A path with a space or a control character in it.
+    /// The path contains a space or a control character.
     #[error("{0:?} has a space or a control character in its path: write %20 for a space")]
     Path(String),
-    /// Nobody knows the name.
+    /// The name has no address.
     #[error("{host:?} cannot be resolved: {why}")]
-    Unknown {
+    Unresolved {
         /// The name.
         host: String,
-        /// The resolver's word.
+        /// The error of the resolver.
         why: String,
     },
 }
 
-impl Target {
-    /// Takes a URL apart and finds its address. Of several addresses, the first that accepts a
-    /// connection is taken (`localhost` is `::1` and `127.0.0.1`, and many servers listen on only
-    /// one of them); if none does, the first.
-    ///
-    /// # Errors
-    /// When the URL is none, or its host unknown.
-    pub fn resolve(url: &str) -> Result<Resolved, BadUrl> {
-        Url::parse(url)?.resolve()
-    }
+/// Parses a URL, or `host:port`, and looks up its address.
+///
+/// # Errors
+/// As [`Url::parse`] and [`Url::resolve`].
+pub fn resolve(url: &str) -> Result<ResolvedUrl, UrlError> {
+    Url::parse(url)?.resolve()
 }
 
-/// A URL, taken apart; nothing is looked up.
+/// A parsed URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
-    /// Whether TLS is spoken.
+    /// Whether the scheme is `https`.
     pub is_tls: bool,
-    /// Where the server is.
-    pub place: Place,
-    /// What the `Host` header says: name and port, the scheme's own port left out.
+    /// The server, unresolved.
+    pub authority: Authority,
+    /// The value of the `Host` header: name and port, without the default port of the scheme.
     pub host: String,
     /// Path and query, at least `/`.
     pub path: String,
 }
 
-/// Where a URL's server is.
+/// The server that a URL names, before the name is looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum Authority {
     /// A name or an address, without brackets, and a port.
     Tcp(String, u16),
-    /// A unix socket.
+    /// The path of a Unix domain socket.
     Unix(PathBuf),
 }
 
 impl Url {
-    /// Takes a URL, or `host:port`, apart.
+    /// Parses a URL, or `host:port`.
     ///
     /// # Errors
-    /// When it is none.
-    pub fn parse(url: &str) -> Result<Self, BadUrl> {
+    /// If the text is not a URL that can be loaded.
+    pub fn parse(url: &str) -> Result<Self, UrlError> {
         if is_address(url) {
             return Self::parse(&format!("http://{url}"));
         }
@@ -114,7 +110,7 @@ impl Url {
         let (is_tls, rest) = match url.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
-            _ => return Err(BadUrl::Scheme(url.to_owned())),
+            _ => return Err(UrlError::Scheme(url.to_owned())),
         };
         let rest = rest.split('#').next().unwrap_or_default();
         let (authority, path) = match rest.find(['/', '?']) {
@@ -122,33 +118,39 @@ impl Url {
             None => (rest, ""),
         };
         let (host, port) = host_and_port(url, authority)?;
-        let own_port = if is_tls { 443 } else { 80 };
+        let default_port = if is_tls { 443 } else { 80 };
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let header = match port {
-            Some(port) if port != own_port => format!("{host}:{port}"),
+            Some(port) if port != default_port => format!("{host}:{port}"),
             _ => host.to_owned(),
         };
         Ok(Self {
             is_tls,
-            place: Place::Tcp(bare.to_owned(), port.unwrap_or(own_port)),
+            authority: Authority::Tcp(bare.to_owned(), port.unwrap_or(default_port)),
             host: header,
             path: request_path(url, path)?,
         })
     }
 
-    fn resolve(self) -> Result<Resolved, BadUrl> {
-        let Self { is_tls, place, host, path } = self;
-        let (endpoint, server_name) = match place {
-            Place::Tcp(name, port) => (Endpoint::Tcp(address(&name, port)?), name),
-            Place::Unix(socket) => (Endpoint::Unix(socket), String::new()),
+    /// Looks up the address. If the name has several, this is the first that accepts a connection,
+    /// or the first if none does: `localhost` is `::1` and `127.0.0.1`, and many servers listen on
+    /// only one of them.
+    ///
+    /// # Errors
+    /// If the name has no address.
+    pub fn resolve(self) -> Result<ResolvedUrl, UrlError> {
+        let Self { is_tls, authority, host, path } = self;
+        let (endpoint, server_name) = match authority {
+            Authority::Tcp(name, port) => (Endpoint::Tcp(address(&name, port)?), name),
+            Authority::Unix(socket) => (Endpoint::Unix(socket), String::new()),
         };
         let tls = is_tls.then_some(Tls { server_name, insecure: false });
-        Ok(Resolved { target: Target { endpoint, tls }, host, path })
+        Ok(ResolvedUrl { target: Target { endpoint, tls }, host, path })
     }
 }
 
-/// Whether a text without a scheme names a server by its address: `localhost:8080/path`,
-/// `127.0.0.1:80`, `[::1]:8080`, or `localhost` alone. Such a text is taken for an `http://` URL.
+/// Whether a text without a scheme is the address of a server: `localhost:8080/path`,
+/// `127.0.0.1:80`, `[::1]:8080`, or `localhost` alone. It is taken for an `http://` URL then.
 #[must_use]
 pub fn is_address(text: &str) -> bool {
     let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
@@ -165,30 +167,30 @@ pub fn is_address(text: &str) -> bool {
         })
 }
 
-/// `unix:/path/to/socket`, or `unix:/path/to/socket:/path/of/request`; `unix://` is taken as well.
-fn unix(url: &str, rest: &str) -> Result<Url, BadUrl> {
+/// Parses `unix:/path/to/socket` and `unix:/path/to/socket:/path/of/request`, also with `unix://`.
+fn unix(url: &str, rest: &str) -> Result<Url, UrlError> {
     let rest = rest.strip_prefix("//").unwrap_or(rest);
     let (socket, path) = match rest.find(":/") {
         Some(at) => (&rest[..at], &rest[at + 1..]),
         None => (rest, ""),
     };
     if socket.is_empty() {
-        return Err(BadUrl::NoHost(url.to_owned()));
+        return Err(UrlError::NoHost(url.to_owned()));
     }
     Ok(Url {
         is_tls: false,
-        place: Place::Unix(PathBuf::from(socket)),
+        authority: Authority::Unix(PathBuf::from(socket)),
         host: "localhost".to_owned(),
         path: request_path(url, path)?,
     })
 }
 
-/// The host as written (IPv6 in its brackets), and the port if there is one.
-fn host_and_port<'a>(url: &str, authority: &'a str) -> Result<(&'a str, Option<u16>), BadUrl> {
+/// Splits an authority into the host as written (IPv6 in its brackets) and the port, if any.
+fn host_and_port<'a>(url: &str, authority: &'a str) -> Result<(&'a str, Option<u16>), UrlError> {
     if authority.contains('@') {
-        return Err(BadUrl::UserInfo(url.to_owned()));
+        return Err(UrlError::UserInfo(url.to_owned()));
     }
-    let bad_host = |host: &str| BadUrl::Host { url: url.to_owned(), host: host.to_owned() };
+    let bad_host = |host: &str| UrlError::Host { url: url.to_owned(), host: host.to_owned() };
     let (host, port) = if authority.starts_with('[') {
         let end = authority.find(']').ok_or_else(|| bad_host(authority))?;
         let (host, rest) = authority.split_at(end + 1);
@@ -207,7 +209,7 @@ fn host_and_port<'a>(url: &str, authority: &'a str) -> Result<(&'a str, Option<u
         }
     };
     if host.is_empty() {
-        return Err(BadUrl::NoHost(url.to_owned()));
+        return Err(UrlError::NoHost(url.to_owned()));
     }
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     if !host.starts_with('[') && !host.chars().all(is_name) {
@@ -216,39 +218,40 @@ fn host_and_port<'a>(url: &str, authority: &'a str) -> Result<(&'a str, Option<u
     let Some(digits) = port else { return Ok((host, None)) };
     match digits.parse() {
         Ok(port) if port > 0 => Ok((host, Some(port))),
-        _ => Err(BadUrl::Port { url: url.to_owned(), port: digits.to_owned() }),
+        _ => Err(UrlError::Port { url: url.to_owned(), port: digits.to_owned() }),
     }
 }
 
 /// The path of a request to `url`, at least `/`.
 ///
 /// # Errors
-/// When it has a space or a control character in it, which would end the request line.
-pub fn request_path(url: &str, path: &str) -> Result<String, BadUrl> {
+/// If it contains a space or a control character, which would break the request line.
+pub fn request_path(url: &str, path: &str) -> Result<String, UrlError> {
     if path.bytes().any(|b| b <= b' ' || b == 0x7f) {
-        return Err(BadUrl::Path(url.to_owned()));
+        return Err(UrlError::Path(url.to_owned()));
     }
     Ok(if path.starts_with('/') { path.to_owned() } else { format!("/{path}") })
 }
 
-fn address(host: &str, port: u16) -> Result<SocketAddr, BadUrl> {
+/// The address of a host, preferring one that accepts connections.
+fn address(host: &str, port: u16) -> Result<SocketAddr, UrlError> {
     if let Ok(ip) = host.parse::<IpAddr>() {
         return Ok(SocketAddr::new(ip, port));
     }
-    let unknown = |why: String| BadUrl::Unknown { host: host.to_owned(), why };
-    let found = (host, port).to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
+    let unresolved = |why: String| UrlError::Unresolved { host: host.to_owned(), why };
+    let found = (host, port).to_socket_addrs().map_err(|e| unresolved(e.to_string()))?;
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for address in found {
         if !addresses.contains(&address) {
             addresses.push(address);
         }
     }
-    let accepts = |a: &&SocketAddr| TcpStream::connect_timeout(a, PROBE).is_ok();
+    let accepts = |a: &&SocketAddr| TcpStream::connect_timeout(a, PROBE_TIMEOUT).is_ok();
     let chosen = match addresses.as_slice() {
         [only] => Some(only),
         several => several.iter().find(accepts).or(several.first()),
     };
-    chosen.copied().ok_or_else(|| unknown("it has no address".to_owned()))
+    chosen.copied().ok_or_else(|| unresolved("it has no address".to_owned()))
 }
 
 #[cfg(test)]
@@ -258,7 +261,7 @@ mod tests {
     use super::*;
 
     fn resolved(url: &str) -> (String, String, String) {
-        let r = Target::resolve(url).expect(url);
+        let r = resolve(url).expect(url);
         let endpoint = match r.target.endpoint {
             Endpoint::Tcp(a) => a.to_string(),
             Endpoint::Unix(p) => p.display().to_string(),
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_taken_apart() {
+    fn a_url_is_parsed() {
         assert_eq!(
             resolved("http://127.0.0.1:8080/a?b=c#d"),
             parts("127.0.0.1:8080", "127.0.0.1:8080", "/a?b=c")
@@ -281,7 +284,7 @@ mod tests {
         assert_eq!(resolved("HTTP://[::1]:81/"), parts("[::1]:81", "[::1]:81", "/"));
         assert_eq!(resolved("unix:/tmp/s"), parts("/tmp/s", "localhost", "/"));
         assert_eq!(resolved("unix:///tmp/s:/a/b"), parts("/tmp/s", "localhost", "/a/b"));
-        let tls = Target::resolve("https://[::1]/").expect("sound");
+        let tls = resolve("https://[::1]/").expect("valid");
         assert_eq!(tls.target.tls.map(|t| t.server_name).as_deref(), Some("::1"));
         assert_eq!(tls.host, "[::1]");
     }
@@ -296,10 +299,10 @@ mod tests {
         {
             assert!(!is_address(no), "{no}");
         }
-        let why = Target::resolve("localhost:70000").expect_err("no port").to_string();
+        let why = resolve("localhost:70000").expect_err("a bad port").to_string();
         assert_eq!(
             why,
-            "\"http://localhost:70000\": \"70000\" is no port: use a number from 1 to 65535"
+            "\"http://localhost:70000\": \"70000\" is not a port: use a number from 1 to 65535"
         );
     }
 
@@ -312,8 +315,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_url_is_told() {
-        let why = |url: &str| Target::resolve(url).expect_err(url).to_string();
+    fn errors_say_what_is_wrong_with_a_url() {
+        let why = |url: &str| resolve(url).expect_err(url).to_string();
         assert_eq!(
             why("example.org"),
             "\"example.org\" is not a URL that can be loaded: write http://…, https://…, host:port \
@@ -322,11 +325,11 @@ mod tests {
         assert_eq!(why("http:///x"), "\"http:///x\" names no host");
         assert_eq!(
             why("http://a:x/"),
-            "\"http://a:x/\": \"x\" is no port: use a number from 1 to 65535"
+            "\"http://a:x/\": \"x\" is not a port: use a number from 1 to 65535"
         );
-        assert!(why("http://a:70000/").contains("\"70000\" is no port"));
-        assert!(why("http://a b/").contains("no host name"));
-        assert!(why("http://[::x]/").contains("no host name"));
+        assert!(why("http://a:70000/").contains("\"70000\" is not a port"));
+        assert!(why("http://a b/").contains("not a host name"));
+        assert!(why("http://[::x]/").contains("not a host name"));
         assert!(why("http://127.0.0.1/a b").contains("%20"));
         assert!(why("http://me:secret@127.0.0.1/").contains("Authorization"));
         assert!(why("http://nowhere.invalid/").contains("cannot be resolved"));

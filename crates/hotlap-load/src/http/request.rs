@@ -1,0 +1,49 @@
+//! The bytes of a request.
+
+/// The bytes of an HTTP/1.1 request. `Host` comes first, and `Content-Length` last if there is a
+/// body; `headers` may contain either of them instead.
+#[must_use]
+pub fn request(
+    method: &str,
+    path: &str,
+    host: &str,
+    headers: &[(String, String)],
+    body: &[u8],
+) -> Vec<u8> {
+    let has = |name: &str| headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+    let mut bytes = format!("{method} {path} HTTP/1.1\r\n");
+    if !has("host") {
+        bytes += &format!("Host: {host}\r\n");
+    }
+    for (name, value) in headers {
+        bytes += &format!("{name}: {value}\r\n");
+    }
+    if !body.is_empty() && !has("content-length") && !has("transfer-encoding") {
+        bytes += &format!("Content-Length: {}\r\n", body.len());
+    }
+    bytes += "\r\n";
+    let mut bytes = bytes.into_bytes();
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_states_the_length_of_its_body_once() {
+        let text = |headers: &[(&str, &str)], body: &[u8]| {
+            let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            let headers: Vec<_> = headers.iter().map(owned).collect();
+            String::from_utf8(request("POST", "/", "h", &headers, body)).unwrap()
+        };
+        let start = "POST / HTTP/1.1\r\nHost: h\r\n";
+        assert_eq!(text(&[], b""), format!("{start}\r\n"));
+        assert_eq!(text(&[], b"{}"), format!("{start}Content-Length: 2\r\n\r\n{{}}"));
+        let explicit = text(&[("content-LENGTH", "2")], b"{}");
+        assert_eq!(explicit, format!("{start}content-LENGTH: 2\r\n\r\n{{}}"));
+        let chunked = text(&[("Transfer-Encoding", "chunked")], b"0\r\n\r\n");
+        assert_eq!(chunked, format!("{start}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"));
+    }
+}

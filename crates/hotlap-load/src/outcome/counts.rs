@@ -1,0 +1,135 @@
+//! The counts that an outcome is made of.
+
+use serde::{Deserialize, Serialize};
+
+/// A whole load, from its first request to its last: side effects of requests, such as rows in a
+/// database, are compared with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Totals {
+    /// Correct responses.
+    pub responses: u64,
+    /// Requests of which at least one byte was sent.
+    pub sent: u64,
+}
+
+impl Totals {
+    pub(super) fn merge(&mut self, other: Self) {
+        self.responses += other.responses;
+        self.sent += other.sent;
+    }
+}
+
+/// The ages of all requests in flight at the two edges of the window, summed up.
+///
+/// They make Little's law exact: the time that requests spent in the system within the window is
+/// the sum of the service times, less the ages at the opening edge, plus the ages at the closing
+/// edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct EdgeAges {
+    /// When the window opened, in nanoseconds.
+    pub at_open_ns: u64,
+    /// When the window closed, in nanoseconds.
+    pub at_close_ns: u64,
+}
+
+impl EdgeAges {
+    pub(super) fn merge(&mut self, other: Self) {
+        self.at_open_ns += other.at_open_ns;
+        self.at_close_ns += other.at_close_ns;
+    }
+}
+
+/// A tenth of a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Tick {
+    /// Correct responses.
+    pub responses: u64,
+    /// Failures of any kind.
+    pub failures: u64,
+    /// The longest service time, in nanoseconds.
+    pub max_ns: u64,
+    /// The sum of all service times, in nanoseconds.
+    pub sum_ns: u64,
+}
+
+impl Tick {
+    pub(super) fn merge(&mut self, other: Self) {
+        self.responses += other.responses;
+        self.failures += other.failures;
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.sum_ns += other.sum_ns;
+    }
+}
+
+/// A wrong or malformed response, kept as evidence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrongResponse {
+    /// What is wrong with it, in words.
+    pub why: String,
+    /// Its first bytes, at most 512.
+    pub first_bytes: Vec<u8>,
+}
+
+/// Counts of connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ConnectionCounts {
+    /// The number that the plan asks for.
+    pub requested: u64,
+    /// Open when the window opened; with [`crate::plan::Reuse::Close`], before the first request.
+    pub established: u64,
+    /// Opened again within the window, because a connection failed or the server closed it.
+    pub reopened: u64,
+    /// Attempts to connect, over the whole load.
+    pub opened: u64,
+}
+
+impl ConnectionCounts {
+    pub(super) fn merge(&mut self, other: Self) {
+        self.requested += other.requested;
+        self.established += other.established;
+        self.reopened += other.reopened;
+        self.opened += other.opened;
+    }
+}
+
+/// Bytes on the wire, including those of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ByteCounts {
+    /// All bytes from the server.
+    pub received: u64,
+    /// The bytes of correct responses, head and body, without those of TLS.
+    pub responses: u64,
+    /// All bytes to the server.
+    pub sent: u64,
+}
+
+impl ByteCounts {
+    pub(super) fn merge(&mut self, other: Self) {
+        self.received += other.received;
+        self.responses += other.responses;
+        self.sent += other.sent;
+    }
+}
+
+/// What one worker thread used within the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ThreadUsage {
+    /// CPU time, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Wall time, in nanoseconds.
+    pub wall_ns: u64,
+    /// How often the thread waited for events.
+    pub wakeups: u64,
+    /// Requests sent.
+    pub sent: u64,
+    /// The core that the thread is pinned to.
+    pub cpu: Option<usize>,
+}
+
+impl ThreadUsage {
+    /// The share of the window that the thread was on a core, from 0 to 1.
+    #[must_use]
+    pub fn busy(&self) -> f64 {
+        self.cpu_ns as f64 / self.wall_ns.max(1) as f64
+    }
+}

@@ -1,0 +1,73 @@
+//! The protocol on one connection without a network, for tests and fuzzing: bytes are handed to the
+//! engine's own state machine as a worker would hand them over.
+
+use crate::connection::{Connection, InFlight, Step};
+use crate::outcome::{Failure, Phase};
+use crate::plan::Plan;
+use crate::request_mix::RequestMix;
+
+/// What the engine made of some bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Replay {
+    /// The responses in order: status, bytes, and whether they were correct.
+    pub responses: Vec<(u16, u64, bool)>,
+    /// Why the connection broke, if it did.
+    pub broken: Option<(Failure, Phase)>,
+    /// Requests in flight at the end.
+    pub in_flight: usize,
+}
+
+/// Sends the plan's requests, as many at a time as it pipelines, and answers them with `pieces`,
+/// then with the end of the connection if `closes`. A connection that is to be kept is kept.
+#[must_use]
+pub fn replay(plan: &Plan, pieces: &[&[u8]], closes: bool) -> Replay {
+    let mut mix = RequestMix::new(plan, 0);
+    let mut conn = Connection::default();
+    let mut found = Replay::default();
+    let fill = |conn: &mut Connection, mix: &mut RequestMix| {
+        while conn.in_flight() < plan.pipeline {
+            conn.send(InFlight { request: mix.next(), due_ns: 0, sent_ns: 0 });
+        }
+    };
+    fill(&mut conn, &mut mix);
+    'pieces: for piece in pieces {
+        let mut rest = *piece;
+        if mix.skips_bodies() {
+            // A worker would discard these bytes unread.
+            let count = conn.skippable().min(rest.len() as u64);
+            conn.skip(count);
+            rest = &rest[count as usize..];
+        }
+        loop {
+            match conn.take(&mut rest, &mut mix) {
+                Step::NeedMore => break,
+                Step::Completed(response) => {
+                    let is_correct = response.wrong.is_none();
+                    found.responses.push((response.status, response.bytes, is_correct));
+                    if !response.keep_alive {
+                        break 'pieces;
+                    }
+                    // A worker sends the next requests once it has read everything. Here, they are
+                    // sent at once, so that it makes no difference how the bytes are cut.
+                    fill(&mut conn, &mut mix);
+                }
+                Step::Broken(broken) => {
+                    found.broken = Some((broken.failure, broken.phase));
+                    break 'pieces;
+                }
+            }
+        }
+    }
+    if closes && found.broken.is_none() {
+        match conn.close(&mut mix) {
+            Ok(None) => {}
+            Ok(Some(response)) => {
+                let is_correct = response.wrong.is_none();
+                found.responses.push((response.status, response.bytes, is_correct));
+            }
+            Err(broken) => found.broken = Some(broken),
+        }
+    }
+    found.in_flight = conn.in_flight();
+    found
+}

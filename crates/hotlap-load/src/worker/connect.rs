@@ -1,0 +1,137 @@
+//! How a worker opens its connections, and opens them again.
+
+use super::slot::State;
+use super::{Stage, Worker};
+use crate::clock;
+use crate::io::{Connect, Socket};
+use crate::outcome::Failure;
+
+impl Worker {
+    /// Opens slots for the first time, a few at once.
+    #[inline]
+    pub(super) fn open_new(&mut self, now: u64) {
+        for number in self.slots.take_new(now) {
+            self.connect(number, now);
+        }
+    }
+
+    /// Reopens the slots whose pause is over.
+    pub(super) fn reopen_due(&mut self, now: u64) {
+        while let Some(number) = self.slots.take_reopen(now) {
+            let slot = &self.slots[number];
+            if slot.conn.in_flight() > 0 || !slot.is_settled {
+                self.connect(number, now);
+            } else {
+                self.activate(number, now);
+            }
+        }
+    }
+
+    /// Retries connections that have found the server's accept queue full.
+    #[cold]
+    pub(super) fn retry_full_queues(&mut self, now: u64) {
+        for number in self.slots.take_retry(now) {
+            if !self.slots.found_queue_full(number, now) {
+                continue;
+            }
+            let slot = &mut self.slots[number];
+            let since_ns = *slot.queue_full_since_ns.get_or_insert(slot.since_ns);
+            if now < since_ns + self.timeout_ns {
+                self.slots.close(number);
+                self.connect(number, now);
+            } else {
+                self.fail(number, Failure::Timeout, now, "the server's accept queue is full");
+            }
+        }
+    }
+
+    /// Puts all slots to use.
+    pub(super) fn activate_all(&mut self, now: u64) {
+        for number in 0..self.slots.len() {
+            self.activate(number, now);
+        }
+    }
+
+    /// Puts a slot to use once the load has started: opens it if it is down, or sends.
+    pub(super) fn activate(&mut self, number: usize, now: u64) {
+        if self.stage < Stage::Unmeasured {
+            return;
+        }
+        match self.slots[number].state {
+            State::Open => {}
+            // It is opened for the next request, not before.
+            State::Down if self.closes_connections() => {}
+            State::Down if self.requests.left > 0 => return self.connect(number, now),
+            _ => return,
+        }
+        self.refill(number, now);
+    }
+
+    /// Starts to connect a slot that is down.
+    pub(super) fn connect(&mut self, number: usize, now: u64) {
+        let tls = match &self.tls {
+            None => None,
+            Some(config) => match config.connect() {
+                Some(tls) => Some(tls),
+                None => return self.fail(number, Failure::Tls, now, "TLS cannot be started"),
+            },
+        };
+        let slot = &mut self.slots[number];
+        match self.io.connect(&self.plan.target.endpoint, slot.source, slot.key(number)) {
+            Connect::Started(socket) => {
+                // Not the time of the wake-up, since many are opened in a row.
+                self.slots.started(number, socket, tls, clock::now());
+            }
+            Connect::QueueFull => {
+                let since_ns = *slot.queue_full_since_ns.get_or_insert(now);
+                if now < since_ns + self.timeout_ns {
+                    slot.failed += 1;
+                    self.slots.reopen_later(number, now);
+                } else {
+                    self.fail(number, Failure::Timeout, now, "the server's accept queue is full");
+                }
+            }
+            Connect::Failed(failure, error) => {
+                self.fail(number, failure, now, &error.to_string());
+            }
+        }
+    }
+
+    /// The socket of a slot has connected, or has failed to.
+    #[cold]
+    pub(super) fn finish_connect(&mut self, number: usize) {
+        let now = clock::now();
+        let slot = &mut self.slots[number];
+        if let Err((failure, error)) = slot.socket().map_or(Ok(()), Socket::finish_connect) {
+            return self.fail(number, failure, now, &error.to_string());
+        }
+        let began_ns = slot.queue_full_since_ns.take().unwrap_or(slot.since_ns);
+        self.measurement.tally.connect_time.record(now - began_ns);
+        if slot.is_plain() {
+            return self.opened(number, now);
+        }
+        slot.state = State::Handshaking;
+        slot.since_ns = now;
+        if let Err(failure) = slot.flush() {
+            self.fail(number, failure, now, "the TLS handshake broke off");
+        }
+    }
+
+    /// A slot is open: sends the request that it was opened for, or whatever may be sent.
+    pub(super) fn opened(&mut self, number: usize, now: u64) {
+        self.slots.opened(number);
+        match self.slots[number].conn.in_flight() {
+            0 => self.activate(number, now),
+            waiting => self.send(number, waiting, now),
+        }
+    }
+
+    /// Closes a connection without a failure, and puts its slot to use.
+    pub(super) fn close(&mut self, number: usize, now: u64) {
+        self.slots.close(number);
+        if !self.closes_connections() {
+            self.measurement.tally.reopened += 1;
+        }
+        self.activate(number, now);
+    }
+}

@@ -1,0 +1,201 @@
+//! What a worker measures: the counts inside and outside of windows, and the requests that are in
+//! flight at a window's edges.
+//!
+//! Censored latency costs nothing per request: only a look at each connection when a window opens
+//! or closes.
+
+use super::requests::Requests;
+use super::slots::Slots;
+use crate::clock;
+use crate::outcome::{EdgeAges, Outcome, Totals};
+use crate::plan::{Plan, Reuse};
+use crate::progress::WorkerProgress;
+use crate::tally::Tally;
+
+/// The measurement of one worker.
+pub(super) struct Measurement {
+    /// What is counted now.
+    pub(super) tally: Tally,
+    /// Of a held load, the other tally: the counts of its windows while none is open, the counts
+    /// between windows while one is.
+    other: Option<Tally>,
+    /// What was counted before the window, and in windows that were collected.
+    before: Counts,
+    ages: EdgeAges,
+    /// Age of the oldest request when the last window closed.
+    oldest_ns: u64,
+    /// CPU time within windows that have closed.
+    cpu_ns: u64,
+    /// CPU time of the thread when the window opened.
+    cpu_at_open_ns: u64,
+    /// Connections that were open when a window opened, or before the first request if each has its
+    /// own.
+    established: u64,
+}
+
+/// The counts of a tally that add up to totals.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    responses: u64,
+    failed: u64,
+    sent: u64,
+}
+
+impl Counts {
+    fn add(&mut self, tally: &Tally) {
+        self.responses += tally.responses;
+        self.failed += tally.failed;
+        self.sent += tally.sent;
+    }
+}
+
+/// A worker at one moment.
+#[derive(Clone, Copy)]
+pub(super) struct Snapshot<'a> {
+    pub(super) now: u64,
+    pub(super) plan: &'a Plan,
+    pub(super) slots: &'a Slots,
+    pub(super) requests: &'a Requests,
+}
+
+impl Measurement {
+    pub(super) fn new(is_held: bool) -> Self {
+        let now = clock::now();
+        Self {
+            tally: Tally::new(now),
+            other: is_held.then(|| Tally::paused(now)),
+            before: Counts::default(),
+            ages: EdgeAges::default(),
+            oldest_ns: 0,
+            cpu_ns: 0,
+            cpu_at_open_ns: 0,
+            established: 0,
+        }
+    }
+
+    /// The load starts, with this many connections.
+    pub(super) fn start(&mut self, open: u64) {
+        self.established = open;
+    }
+
+    /// A window opens that should have opened at `opens_ns`.
+    pub(super) fn open(&mut self, at: Snapshot, opens_ns: u64) {
+        let is_kept = at.plan.reuse == Reuse::KeepAlive;
+        if is_kept {
+            self.established = self.established.max(at.slots.open);
+        }
+        if let Some(other) = &mut self.other {
+            std::mem::swap(&mut self.tally, other);
+            self.tally.resume(at.now);
+        } else {
+            self.before.add(&self.tally);
+            let before = std::mem::replace(&mut self.tally, Tally::new(at.now));
+            if is_kept {
+                // Connections that are kept were opened before the window.
+                self.tally.connect_time = before.connect_time;
+                self.tally.handshake_time = before.handshake_time;
+            }
+        }
+        self.record_open(at, opens_ns);
+        self.cpu_at_open_ns = clock::thread_cpu();
+    }
+
+    /// A window of a held load closes. Nothing counts until the next one opens.
+    pub(super) fn close(&mut self, at: Snapshot) {
+        self.record_close(at);
+        self.tally.pause(at.now);
+        if let Some(other) = &mut self.other {
+            std::mem::swap(&mut self.tally, other);
+        }
+    }
+
+    /// The outcome of the windows of a held load since it was last collected.
+    pub(super) fn collect(&mut self, at: Snapshot) -> Option<Outcome> {
+        let counted = self.other.replace(Tally::paused(at.now))?;
+        self.before.add(&counted);
+        let mut outcome = self.outcome(counted, at);
+        // Requests between windows are part of the whole load.
+        outcome.totals.responses += self.tally.responses;
+        outcome.totals.sent += self.tally.sent;
+        (self.ages, self.cpu_ns) = (EdgeAges::default(), 0);
+        if at.plan.reuse == Reuse::KeepAlive {
+            self.established = 0;
+        }
+        Some(outcome)
+    }
+
+    /// The outcome at the end of the load, when the window closes.
+    pub(super) fn finish(&mut self, at: Snapshot, opens_ns: u64) -> Outcome {
+        self.record_close(at);
+        let counted = std::mem::replace(&mut self.tally, Tally::new(at.now));
+        self.before.add(&counted);
+        let sent = counted.sent;
+        let mut outcome = self.outcome(counted, at);
+        outcome.due = at.requests.due_between(opens_ns, at.now, sent);
+        outcome.queued = at.requests.queued(at.now).count() as u64;
+        outcome
+    }
+
+    /// Makes the counts visible to other threads.
+    #[inline]
+    pub(super) fn publish(&self, progress: &WorkerProgress, open: u64) {
+        let (mut responses, mut failed) = (self.before.responses, self.before.failed);
+        for tally in std::iter::once(&self.tally).chain(&self.other) {
+            responses += tally.responses;
+            failed += tally.failed;
+        }
+        progress.store(responses, failed, open);
+    }
+
+    /// Records the requests that are in flight or queued as the window opens.
+    fn record_open(&mut self, at: Snapshot, opens_ns: u64) {
+        let Snapshot { now, requests, .. } = at;
+        for request in at.slots.iter().flat_map(|slot| slot.conn.requests()) {
+            self.ages.at_open_ns += now.saturating_sub(request.sent_ns);
+            self.tally.in_flight_at_open(request, now, requests.is_open_loop);
+        }
+        // The worker wakes up some microseconds late; what became due since is due in the window.
+        let ages = &mut self.tally.response_time_censored.entered;
+        requests.queued(opens_ns.min(now)).for_each(|due| ages.record(now - due));
+    }
+
+    /// Records the requests that are unanswered as the window closes.
+    fn record_close(&mut self, at: Snapshot) {
+        let Snapshot { now, plan, slots, requests } = at;
+        self.cpu_ns += clock::thread_cpu().saturating_sub(self.cpu_at_open_ns);
+        let mut oldest_due_ns = now;
+        for request in slots.iter().flat_map(|slot| slot.conn.requests()) {
+            self.ages.at_close_ns += now.saturating_sub(request.sent_ns);
+            // In a closed loop, a request is due when it is sent.
+            oldest_due_ns = oldest_due_ns.min(request.due_ns);
+            self.tally.unfinished(request, now, requests.is_open_loop);
+        }
+        // If a connection is free, a request did not wait for the server, but for a worker that
+        // woke up and found the window closed.
+        let censored = &mut self.tally.response_time_censored;
+        let has_free = slots.listed().any(|slot| slot.can_send(plan));
+        let ages = if has_free { &mut censored.open } else { &mut censored.waiting };
+        for due_ns in requests.queued(now) {
+            oldest_due_ns = oldest_due_ns.min(due_ns);
+            ages.record(now - due_ns);
+        }
+        self.oldest_ns = now - oldest_due_ns;
+    }
+
+    /// The outcome of counts that are in `before` already.
+    fn outcome(&self, counted: Tally, at: Snapshot) -> Outcome {
+        let mut outcome = counted.into_outcome(at.now);
+        outcome.edge_ages = self.ages;
+        outcome.oldest_ns = self.oldest_ns;
+        outcome.totals = Totals { responses: self.before.responses, sent: self.before.sent };
+        outcome.in_flight = at.requests.in_flight;
+        let silent_ns = clock::nanos(at.plan.timeout) / 2;
+        let stalled = at.slots.iter().filter(|slot| slot.is_stalled(at.now, silent_ns));
+        outcome.stalled = stalled.count() as u64;
+        outcome.connections.requested = at.slots.len() as u64;
+        outcome.connections.established = self.established;
+        outcome.connections.opened = at.slots.attempts;
+        outcome.threads[0].cpu_ns = self.cpu_ns;
+        outcome
+    }
+}

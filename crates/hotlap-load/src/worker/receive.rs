@@ -1,0 +1,224 @@
+//! How a worker receives responses.
+
+use super::Worker;
+use super::slot::{Slot, State};
+use crate::clock;
+use crate::connection::{Completed, EVIDENCE, Step};
+use crate::io::{Ready, Received};
+use crate::outcome::{Failure, Phase};
+
+impl Worker {
+    /// Handles a socket that is ready, reading into `buffer`; returns the time.
+    #[inline(always)]
+    pub(super) fn handle(&mut self, event: Ready, now: u64, buffer: &mut [u8]) -> u64 {
+        let (number, generation) = Slot::of_key(event.key);
+        let slot = &mut self.slots[number];
+        if slot.key(number) >> 24 != generation as usize {
+            return now;
+        }
+        if slot.state == State::Connecting {
+            if !event.writable && !event.ended {
+                return now;
+            }
+            self.finish_connect(number);
+        } else if event.writable && slot.has_unsent() {
+            let sent = slot.flush();
+            let failed = sent.is_err();
+            self.sent(number, sent, now);
+            if failed {
+                return now;
+            }
+        }
+        if event.readable || event.ended {
+            return self.receive(number, event.ended, now, buffer);
+        }
+        now
+    }
+
+    /// Reads everything that is available and processes it; returns the time.
+    #[inline(always)]
+    fn receive(&mut self, number: usize, ended: bool, before: u64, buffer: &mut [u8]) -> u64 {
+        let mut now = before;
+        let generation = self.slots[number].generation;
+        while self.slots[number].generation == generation {
+            let slot = &self.slots[number];
+            let skippable =
+                if self.requests.mix.skips_bodies() { slot.conn.skippable() } else { 0 };
+            let size = (skippable as usize).min(buffer.len());
+            let Some(socket) = slot.socket() else { return now };
+            let skips = skippable > 0 && slot.is_plain();
+            let received =
+                if skips { socket.discard(&mut buffer[..size]) } else { socket.receive(buffer) };
+            now = clock::now();
+            match received {
+                Received::Bytes(count) => {
+                    self.measurement.tally.bytes.received += count as u64;
+                    if skips {
+                        self.slots[number].conn.skip(count as u64);
+                        self.process(number, &[], now);
+                    } else {
+                        self.decode(number, &buffer[..count], now);
+                    }
+                    // Bytes that arrive after a short read, or after the end of the only response
+                    // that is expected, cause another event.
+                    let is_short = if skips {
+                        count < size || (count as u64 == skippable && self.plan.pipeline == 1)
+                    } else {
+                        count < buffer.len()
+                    };
+                    if is_short && !ended {
+                        break;
+                    }
+                }
+                Received::WouldBlock => break,
+                Received::End => self.peer_closed(number, now),
+                Received::Failed(failure) => self.fail(number, failure, now, "receiving failed"),
+            }
+        }
+        now
+    }
+
+    /// Processes bytes from the wire.
+    #[inline(always)]
+    fn decode(&mut self, number: usize, wire: &[u8], now: u64) {
+        if self.slots[number].is_plain() {
+            self.process(number, wire, now);
+        } else {
+            self.decrypt(number, wire, now);
+        }
+    }
+
+    /// Decrypts bytes from the wire and processes them.
+    #[inline(never)]
+    fn decrypt(&mut self, number: usize, wire: &[u8], now: u64) {
+        let mut plain = std::mem::take(&mut self.scratch);
+        plain.clear();
+        let slot = &mut self.slots[number];
+        let Some(tls) = slot.tls() else { return };
+        let result = tls.receive(wire, &mut plain);
+        let is_handshaking = tls.is_handshaking();
+        // An alert or the rest of the handshake. If this fails, so does the next read.
+        let _ = slot.flush();
+        if let Err(why) = result {
+            self.fail(number, Failure::Tls, now, &why);
+        } else {
+            if slot.state == State::Handshaking && !is_handshaking {
+                self.measurement.tally.handshake_time.record(now - slot.since_ns);
+                self.opened(number, now);
+            }
+            let generation = self.slots[number].generation;
+            if !plain.is_empty() {
+                self.process(number, &plain, now);
+            }
+            // RFC 8446 section 6.1: after close_notify the server sends no more data, whether or
+            // not it closes the TCP connection.
+            let slot = &mut self.slots[number];
+            if slot.generation == generation && slot.tls().is_some_and(|t| t.peer_has_closed()) {
+                self.peer_closed(number, now);
+            }
+        }
+        self.scratch = plain;
+    }
+
+    /// Processes bytes of responses.
+    #[inline(always)]
+    fn process(&mut self, number: usize, bytes: &[u8], now: u64) {
+        let slot = &mut self.slots[number];
+        let Some(response) = slot.conn.recognise(bytes, &mut self.requests.mix) else {
+            return self.parse(number, bytes, now);
+        };
+        slot.failed = 0;
+        self.requests.in_flight -= 1;
+        let (length, is_open_loop) = (bytes.len() as u64, self.requests.is_open_loop);
+        let tally = &mut self.measurement.tally;
+        tally.correct(response.request, response.status, length, now, is_open_loop);
+        if response.keep_alive && !self.closes_connections() {
+            self.refill(number, now);
+        } else {
+            self.close(number, now);
+        }
+    }
+
+    /// Processes bytes of responses with the parser.
+    #[inline(never)]
+    fn parse(&mut self, number: usize, bytes: &[u8], now: u64) {
+        let mut rest = bytes;
+        loop {
+            match self.slots[number].conn.take(&mut rest, &mut self.requests.mix) {
+                Step::NeedMore => break,
+                Step::Completed(response) => {
+                    let is_last = self.slots[number].conn.in_flight() == 0;
+                    if is_last && !rest.is_empty() {
+                        // More bytes than were asked for: the response cannot be trusted.
+                        self.slots[number].conn.send(response.request);
+                        let why = "a response is longer than it says";
+                        let first_bytes = bytes[..bytes.len().min(EVIDENCE)].to_vec();
+                        self.measurement.tally.evidence(|| why.to_owned(), first_bytes);
+                        return self.fail_in(number, Failure::BadFraming, Phase::Body, now, why);
+                    }
+                    if self.completed(number, response, now) {
+                        return;
+                    }
+                }
+                Step::Broken(broken) => {
+                    let why = broken.why;
+                    self.measurement.tally.evidence(|| why.to_owned(), broken.first_bytes);
+                    return self.fail_in(number, broken.failure, broken.phase, now, why);
+                }
+            }
+        }
+        self.activate(number, now);
+    }
+
+    /// A response is complete. Returns whether the connection ends with it.
+    fn completed(&mut self, number: usize, response: Completed, now: u64) -> bool {
+        let keep_alive = response.keep_alive;
+        self.count(number, response, now);
+        if keep_alive && !self.closes_connections() {
+            return false;
+        }
+        if self.slots[number].conn.in_flight() > 0 {
+            // The server announced the end: requests that were sent after this one are not
+            // answered.
+            let (failure, phase) = (Failure::ClosedEarly, Phase::FirstByte);
+            self.fail_in(number, failure, phase, now, "the server closed the connection");
+        } else {
+            self.close(number, now);
+        }
+        true
+    }
+
+    /// Counts a complete response.
+    fn count(&mut self, number: usize, response: Completed, now: u64) {
+        self.slots[number].failed = 0;
+        self.requests.in_flight -= 1;
+        self.measurement.tally.completed(response, now, self.requests.is_open_loop);
+    }
+
+    /// The server has closed its side of a connection.
+    #[cold]
+    fn peer_closed(&mut self, number: usize, now: u64) {
+        let slot = &mut self.slots[number];
+        match slot.state {
+            State::Open => {}
+            State::Handshaking => {
+                return self.fail(number, Failure::Tls, now, "closed within the TLS handshake");
+            }
+            _ => return self.fail(number, Failure::Reset, now, "closed while connecting"),
+        }
+        if slot.is_truncated() {
+            let why = "the connection ended without a TLS close_notify: the response may be cut";
+            return self.fail_in(number, Failure::Truncated, Phase::Body, now, why);
+        }
+        match slot.conn.close(&mut self.requests.mix) {
+            Ok(Some(response)) => {
+                self.count(number, response, now);
+                self.close(number, now);
+            }
+            Ok(None) => self.close(number, now),
+            Err((failure, phase)) => {
+                self.fail_in(number, failure, phase, now, "the server closed the connection");
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! How a worker sends requests.
+
+use super::Worker;
+use super::slot::State;
+use crate::clock;
+use crate::outcome::{Failure, Phase};
+
+impl Worker {
+    /// Sends what may be sent on a slot that is open, or is opened for it. Inlined into the path of
+    /// a response: calls would cost a tenth of a request.
+    #[inline(always)]
+    pub(super) fn refill(&mut self, number: usize, now: u64) {
+        let mut begun = 0;
+        while self.slots[number].conn.in_flight() < self.plan.pipeline && self.requests.left > 0 {
+            let Some(due_ns) = self.requests.take_due(now) else {
+                self.slots.list(number);
+                break;
+            };
+            self.begin(number, due_ns, now);
+            begun += 1;
+        }
+        match (begun, self.slots[number].state) {
+            (0, _) => {}
+            (_, State::Down) => self.connect(number, now),
+            (count, _) => self.send(number, count, now),
+        }
+    }
+
+    /// Sends the requests that are due, on the slots that have been free for longest.
+    pub(super) fn send_due(&mut self) {
+        let now = clock::now();
+        while self.requests.left > 0
+            && self.requests.is_due(now)
+            && let Some(number) = self.slots.take_listed()
+        {
+            if !self.slots[number].can_send(&self.plan) {
+                continue;
+            }
+            let Some(due_ns) = self.requests.take_due(now) else { return };
+            let sent_ns = clock::now();
+            // The slot was free when the request was due, so the generator caused the delay.
+            self.measurement.tally.lag.record(sent_ns - due_ns);
+            self.requests.last_sent_ns = sent_ns;
+            self.begin(number, due_ns, sent_ns);
+            if self.slots[number].state == State::Down {
+                self.connect(number, sent_ns);
+                continue;
+            }
+            self.send(number, 1, sent_ns);
+            let slot = &self.slots[number];
+            if slot.state == State::Open && slot.can_send(&self.plan) {
+                self.slots.list(number);
+            }
+        }
+    }
+
+    /// Adds the next request to those in flight on a slot.
+    #[inline(always)]
+    fn begin(&mut self, number: usize, due_ns: u64, sent_ns: u64) {
+        let request = self.requests.send(due_ns, sent_ns);
+        self.slots[number].conn.send(request);
+    }
+
+    /// Sends the bytes of the `count` requests that were added last.
+    #[inline(always)]
+    pub(super) fn send(&mut self, number: usize, count: usize, now: u64) {
+        let (slot, mix) = (&mut self.slots[number], &mut self.requests.mix);
+        self.measurement.tally.sent += count as u64;
+        let sent = if count == 1 {
+            let request = slot.conn.newest();
+            slot.send(&mix.get(request).bytes)
+        } else {
+            self.scratch.clear();
+            for request in slot.conn.last(count) {
+                self.scratch.extend_from_slice(&mix.get(request).bytes);
+            }
+            slot.send(&self.scratch)
+        };
+        self.sent(number, sent, now);
+    }
+
+    /// Counts the bytes that were sent, or the failure to send.
+    #[inline(always)]
+    pub(super) fn sent(&mut self, number: usize, sent: Result<u64, Failure>, now: u64) {
+        match sent {
+            Ok(bytes) => self.measurement.tally.bytes.sent += bytes,
+            Err(failure) => self.fail_in(number, failure, Phase::Send, now, "sending failed"),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Held loads: what counts are the windows, and between them no time passes.
+
+#[path = "support/server.rs"]
+#[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
+mod server;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hotlap_load::plan::{Pace, Reuse};
+use hotlap_load::{Session, Window};
+use server::{HELLO, Server};
+
+fn correct() -> Server {
+    Server::start(|mut client| client.respond(HELLO))
+}
+
+fn wait_for_the_end_of(window: Window) {
+    let closes = window.closes.expect("an end");
+    std::thread::sleep(closes.saturating_duration_since(Instant::now()));
+}
+
+/// An outcome that was requested while a window was still open was once never handed over.
+#[test]
+fn only_the_windows_of_a_held_load_count() {
+    const LENGTH: Duration = Duration::from_millis(20);
+    let server = correct();
+    let mut plan = server.plan(4, 1);
+    plan.threads = 2;
+    let session = Session::start_held(&plan).expect("a load");
+    assert!(session.wait_for_window().is_some());
+    let mut sum = 0;
+    for windows in [1, 3] {
+        for _ in 0..windows {
+            let window = session.open_window(Duration::from_millis(5), LENGTH);
+            assert_eq!(window.closes.expect("an end") - window.opens, LENGTH);
+            wait_for_the_end_of(window);
+        }
+        let outcome = session.collect().expect("an outcome");
+        assert!(outcome.window_ns > 0);
+        assert!(outcome.responses > 0);
+        assert_eq!(outcome.responses, outcome.service_time.len());
+        assert_eq!(outcome.failures.total(), 0);
+        assert_eq!(outcome.connections.established, 4);
+        sum += outcome.responses;
+    }
+    assert!(session.progress().responses > sum, "responses between windows do not count");
+    let _ = session.open_window(Duration::ZERO, Duration::from_secs(60));
+    session.stop();
+    assert!(session.collect().is_none());
+}
+
+/// Its schedule was once dropped with the first outcome, and nothing more was sent.
+#[test]
+fn a_held_load_cannot_keep_a_rate() {
+    let mut plan = correct().plan(2, 1);
+    plan.pace = Pace::Constant { rate: 100.0 };
+    let error = Session::start_held(&plan).expect_err("an open loop").to_string();
+    assert!(error.contains("cannot keep a rate"), "{error}");
+}
+
+#[test]
+fn no_time_passes_between_the_windows_of_a_held_load() {
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    let server = {
+        let is_stopped = is_stopped.clone();
+        Server::start(move |mut client| {
+            while client.request().is_some() {
+                while is_stopped.load(Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                if !client.send(HELLO) {
+                    break;
+                }
+            }
+        })
+    };
+    let mut plan = server.plan(3, 1);
+    plan.timeout = Duration::from_secs(1);
+    let session = Session::start_held(&plan).expect("a load");
+    assert!(session.wait_for_window().is_some());
+    for pause_ms in [1_500, 0] {
+        let window = session.open_window(Duration::ZERO, Duration::from_millis(20));
+        wait_for_the_end_of(window);
+        is_stopped.store(true, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(pause_ms));
+        is_stopped.store(false, Ordering::SeqCst);
+    }
+    let outcome = session.collect().expect("an outcome");
+    assert_eq!(outcome.failures.total(), 0);
+    assert!(outcome.service_time.max() < 1_500_000_000, "{}", outcome.service_time.max());
+}
+
+/// The count was once reset with the first outcome, so that later windows seemed to have lost all
+/// connections.
+#[test]
+fn a_connection_for_each_request_keeps_the_count_of_those_established() {
+    let mut plan = correct().plan(4, 1);
+    plan.reuse = Reuse::Close;
+    let session = Session::start_held(&plan).expect("a load");
+    assert!(session.wait_for_window().is_some());
+    for _ in 0..2 {
+        wait_for_the_end_of(session.open_window(Duration::ZERO, Duration::from_millis(20)));
+        let outcome = session.collect().expect("an outcome");
+        assert_eq!(outcome.connections.established, 4);
+    }
+}

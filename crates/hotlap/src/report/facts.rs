@@ -1,0 +1,117 @@
+//! What the page says of a run beside its tables: the headline, how it was measured, in which
+//! order.
+
+use super::{Figure, Measure, Report, Role, Row};
+
+/// A fact: what it is, and its value.
+pub type Fact = (String, String);
+
+impl Report {
+    /// The sentences that the page begins with. Of several loads it is the first sentence alone,
+    /// since each load has its own; where nothing is compared, it is what was measured.
+    #[must_use]
+    pub fn headline(&self) -> Vec<String> {
+        if self.tables.len() > 1 {
+            let mut firsts = self.tables.iter().filter_map(|t| Some((t, t.sentences.first()?)));
+            if let Some((load, sentence)) = firsts.next() {
+                return vec![format!("{}: {sentence}", load.title)];
+            }
+        }
+        let steps = self.layers.iter().map(|step| &step.sentence);
+        let sentences: Vec<String> = steps.chain(&self.sentences).cloned().collect();
+        if !sentences.is_empty() {
+            return sentences;
+        }
+        let rows = self.tables.iter().flat_map(|t| &t.rows).filter(|r| r.role != Role::Ceiling);
+        let measured: Vec<String> = rows.filter_map(measured).collect();
+        match (measured.is_empty(), self.failed.as_slice()) {
+            (false, _) => measured,
+            (true, []) => vec!["Nothing was measured.".to_owned()],
+            (true, [only]) => vec![format!("{} failed: nothing was measured.", only.name)],
+            (true, all) => vec![format!("All {} servers failed: nothing was measured.", all.len())],
+        }
+    }
+
+    /// How it was measured; facts that are not known are left out.
+    #[must_use]
+    pub fn facts(&self) -> Vec<Fact> {
+        let run = &self.run;
+        let schedule = &run.schedule;
+        let size = match (schedule.restarts, schedule.rounds) {
+            (0, _) | (_, 0) => "as many restarts and rounds as the time allows".to_owned(),
+            (restarts, rounds) => format!("{restarts} restarts × {rounds} rounds"),
+        };
+        let frozen = if schedule.freeze { ", servers out of their slice frozen" } else { "" };
+        let mut facts = vec![
+            ("host", self.host.line.clone()),
+            ("hotlap", run.hotlap.clone()),
+            ("suite", run.suite.clone().unwrap_or_default()),
+            ("about", run.about.clone()),
+            ("began", run.began.clone()),
+            ("took", run.took_s.map_or_else(String::new, |took_s| format!("{took_s} s"))),
+            ("seed of the order", run.seed.to_string()),
+        ];
+        facts.extend(run.loads_in_words.iter().map(|load| ("load", load.clone())));
+        facts.push(("planned", format!("{size}, {} s in all{frozen}", schedule.budget_s)));
+        let of_host = self.host.facts.facts.iter().cloned();
+        let all = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(of_host);
+        all.filter(|(_, value)| !value.is_empty()).collect()
+    }
+
+    /// The servers in the order in which they had their laps, a line a round.
+    #[must_use]
+    pub fn lap_order(&self) -> String {
+        let mut out = String::new();
+        let mut last = None;
+        for lap in &self.laps {
+            let round = (lap.load, lap.restart, lap.round, lap.rate.is_some());
+            out += &match last == Some(round) {
+                true => " · ".to_owned(),
+                false => format!("\nrestart {} round {}: ", lap.restart, lap.round),
+            };
+            out += &lap.server;
+            last = Some(round);
+        }
+        out.trim_start().to_owned()
+    }
+}
+
+impl Row {
+    /// What else is known of the server; facts that are not known are left out.
+    #[must_use]
+    pub fn details(&self) -> Vec<Fact> {
+        let text = |figure: &Option<Figure>| {
+            figure.as_ref().map_or_else(String::new, |figure| figure.full())
+        };
+        let verdict = |measure| {
+            let against = self.against.as_ref();
+            against.map_or_else(String::new, |a| a.measures[measure].verdict.clone())
+        };
+        let facts = [
+            ("version", self.version.clone()),
+            ("command", self.command.clone()),
+            ("CPU/request in slices ÷ when left running", text(&self.in_slices)),
+            ("CPU/request in laps ÷ alone at the end of the warm-up", text(&self.of_alone)),
+            ("requests/s", verdict(Measure::Rate)),
+            ("CPU time", verdict(Measure::Cost)),
+            ("warm-up", self.warmup.clone()),
+            ("instructions per request", text(&self.instructions_user)),
+            ("in the kernel", text(&self.instructions_kernel)),
+            ("context switches per request", text(&self.switches)),
+            ("proportional memory", text(&self.pss_mb)),
+            ("CPU", text(&self.cpu_percent)),
+            ("time to steady", text(&self.steady_ms)),
+            ("note", self.notes.join(" · ")),
+        ];
+        let facts = facts.into_iter().filter(|(_, value)| !value.is_empty());
+        facts.map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+/// What was measured of a server that is compared with none.
+fn measured(row: &Row) -> Option<String> {
+    let rate = row.requests_per_s.as_ref()?.full();
+    let bound = if row.generator_limited { "at least " } else { "" };
+    let cost = row.cpu_us.as_ref().map(|c| format!(", at {} µs of CPU time each", c.full()));
+    Some(format!("{} serves {bound}{rate} requests/s{}.", row.name, cost.unwrap_or_default()))
+}

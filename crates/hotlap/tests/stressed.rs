@@ -1,0 +1,223 @@
+//! What a report says of servers under stress, in every output.
+
+use std::collections::BTreeMap;
+
+use hotlap::model::{Host, Part, Published, Question, Role, Run, Server, State, Subject};
+use hotlap::render::{Format, render, terminal};
+use hotlap::report::Report;
+use hotlap_bench::stress::{Fate, Held, Observed, Pace, Trial, judge};
+use hotlap_load::Failure;
+use hotlap_load::outcome::FailureCount;
+
+fn pace(requests_per_s: f64, p99_ms: u64) -> Pace {
+    let answers = requests_per_s as u64;
+    Pace { requests_per_s, answers, p99_ns: p99_ms * 1_000_000, ..Pace::default() }
+}
+
+fn trial(scenario: &str, observed: Observed) -> Trial {
+    Trial {
+        scenario: scenario.to_owned(),
+        about: "somebody comes".to_owned(),
+        judgement: judge(&observed),
+        observed,
+        log_tail: Vec::new(),
+    }
+}
+
+/// A server that bears garbage and does not bear idle clients.
+fn two_scenarios() -> Report {
+    let held = |mb: u64, threads| Held { rss_bytes: mb * 1_000_000, threads };
+    let garbage = Observed {
+        before: pace(10_000.0, 1),
+        during: pace(9_300.0, 3),
+        after: pace(9_900.0, 1),
+        crowding: 1.0,
+        fate: Some(Fate {
+            connected: 260,
+            answered: BTreeMap::from([(400, 200), (501, 40)]),
+            closed: 20,
+            ..Fate::default()
+        }),
+        held: Some([held(7, 3), held(9, 3), held(8, 3)]),
+        idle: Some([0.0, 0.0]),
+        recovered_ms: Some(0.4),
+        ..Observed::default()
+    };
+    let idle = Observed {
+        during: Pace { unanswered: 8, ..Pace::default() },
+        after: Pace::default(),
+        fate: Some(Fate { connected: 1000, closed: 1000, refused: 1000, ..Fate::default() }),
+        recovered_ms: None,
+        ended: Some("exited with code 1".to_owned()),
+        held: None,
+        ..garbage.clone()
+    };
+    let mut idle = trial("2,000 idle", idle);
+    idle.log_tail = vec!["too many open files".to_owned()];
+    let subject = Subject {
+        name: "go/net-http".to_owned(),
+        version: "go1.24".to_owned(),
+        good: 8,
+        trials: vec![trial("garbage", garbage), idle],
+        failure: None,
+        notes: Vec::new(),
+    };
+    Report::of(&run(vec![subject]))
+}
+
+/// Two servers under overload alone, one of which was published.
+fn overload() -> Report {
+    let failures = [(Failure::Reset, 38), (Failure::Timeout, 2)];
+    let failures = failures.map(|(failure, count)| FailureCount {
+        failure,
+        phase: hotlap_load::Phase::FirstByte,
+        count,
+    });
+    let observed = |failures: &[FailureCount]| Observed {
+        before: pace(10_000.0, 1),
+        during: pace(400.0, 25),
+        after: pace(9_900.0, 1),
+        others: Some(Pace { failures: failures.to_vec(), ..pace(9_300.0, 25) }),
+        crowding: 26.0,
+        recovered_ms: Some(0.4),
+        ..Observed::default()
+    };
+    let subject = |name: &str, failures: &[FailureCount]| Subject {
+        name: name.to_owned(),
+        version: String::new(),
+        good: 8,
+        trials: vec![trial("overload", observed(failures))],
+        failure: None,
+        notes: Vec::new(),
+    };
+    let mut run = run(vec![subject("node", &failures), subject("go", &[])]);
+    let published =
+        Published { year: 2016, socket_errors: Some([0, 38, 21, 0]), ..Published::default() };
+    run.servers.push(Server { published: vec![published], ..server("node") });
+    Report::of(&run)
+}
+
+fn server(name: &str) -> Server {
+    Server {
+        name: name.to_owned(),
+        role: Role::Plain,
+        command: String::new(),
+        version: String::new(),
+        about: String::new(),
+        published: Vec::new(),
+        part: Part::default(),
+        failure: None,
+    }
+}
+
+fn run(stress: Vec<Subject>) -> Run {
+    let schedule = serde_json::json!({
+        "restarts": 0, "rounds": 0, "slice_ms": null, "budget_s": 0.0, "precision": null,
+        "server_cpus": [0], "generator_cpus": [1], "freeze": false
+    });
+    Run {
+        number: None,
+        began_ms: 0,
+        took_ms: 0,
+        state: State::Finished,
+        command: Vec::new(),
+        hotlap: String::new(),
+        suite: None,
+        baseline: None,
+        question: Question::Stress,
+        about: String::new(),
+        contract: "hello".to_owned(),
+        seed: 0,
+        schedule: serde_json::from_value(schedule).unwrap(),
+        host: Host::default(),
+        loads: Vec::new(),
+        servers: Vec::new(),
+        starts: Vec::new(),
+        laps: Vec::new(),
+        absent: Vec::new(),
+        stress,
+    }
+}
+
+/// The part of the terminal's report that is about the stress.
+fn text(report: &Report, width: usize, color: bool) -> String {
+    let text = terminal::render(report, width, color);
+    let at = text.find("  stress · ").unwrap();
+    text[at..].trim_end().to_owned()
+}
+
+#[test]
+fn two_scenarios_are_a_table_a_server_and_a_sentence() {
+    let report = two_scenarios();
+    insta::assert_snapshot!(text(&report, 110, false), @"
+    stress · 8 good clients, keep-alive
+
+    go/net-http · go1.24
+                           of fair
+      scenario    verdict    share              p99  errors  the others                            memory
+      garbage     well        93 %  1.0 ms → 3.0 ms       0  200 × 4xx, 40 × 5xx, 20 closed  7 → 9 → 8 MB
+      2,000 idle  down         0 %                –       8  1,000 closed, 1,000 not let in
+      2,000 idle: the server exited with code 1; 8 of 8 requests of good clients failed; good clients had 0 % of
+      their fair throughput
+        | too many open files
+
+    go/net-http is well under 1 of 2; down after 2,000 idle.
+
+    suffered: good clients had under 50 % of their fair throughput, or a p99 over 10 times the fair one and 100
+    ms longer
+    scarred: serves again, but at under a third of its throughput, or keeps over 2 times the memory and 64 MB
+    more, over 2 times the threads and 16 more, or stays busy
+    hurt: over 0.1 % of the good clients' requests failed
+    down: ended, or not well once all was over
+    ");
+    let stress = report.stress.as_ref().unwrap();
+    assert_eq!(stress.sentences, ["go/net-http is well under 1 of 2; down after 2,000 idle."]);
+    assert!(!stress.all_stand());
+    assert!(text(&report, 80, true).contains("\x1b[31m2,000 idle"));
+}
+
+#[test]
+fn one_scenario_is_one_table_with_errors_by_kind_and_what_was_published() {
+    insta::assert_snapshot!(text(&overload(), 150, false), @"
+    stress · overload: somebody comes · 8 good clients, keep-alive
+                                                                                                                    well  published
+      server  verdict               p99  errors  the others        their errors                                    again  errors
+      node    well     1.0 ms → 25.0 ms       0  9,300 requests/s  38 × connection reset, 2 × no answer in time  0.40 ms  2016: 38 read, 21 write
+      go      well     1.0 ms → 25.0 ms       0  9,300 requests/s  none                                          0.40 ms
+
+    suffered: good clients had under 50 % of their fair throughput, or a p99 over 10 times the fair one and 100 ms longer
+    scarred: serves again, but at under a third of its throughput, or keeps over 2 times the memory and 64 MB more, over 2 times the threads and 16
+    more, or stays busy
+    hurt: over 0.1 % of the good clients' requests failed
+    down: ended, or not well once all was over
+    ");
+    let narrow = text(&overload(), 80, false);
+    assert!(narrow.contains("38 × connection reset, 2 × no answer in time"), "{narrow}");
+}
+
+#[test]
+fn it_fits_into_80_columns() {
+    for report in [two_scenarios(), overload()] {
+        let text = text(&report, 80, false);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+}
+
+#[test]
+fn markdown_and_the_page_have_the_same_tables_and_remarks() {
+    let markdown = render(&two_scenarios(), Format::Markdown);
+    let row = "| garbage | well | 93 % | 1.0 ms → 3.0 ms | 0 | 200 × 4xx, 40 × 5xx, 20 closed \
+               | 7 → 9 → 8 MB | 3 → 3 → 3 | 0.40 ms |\n";
+    assert!(markdown.contains(row), "{markdown}");
+    assert!(markdown.contains("- 2,000 idle: the server exited with code 1; "), "{markdown}");
+    let markdown = render(&overload(), Format::Markdown);
+    let row = "| node | well | 104 % | 1.0 ms → 25.0 ms | 0 | 9,300 requests/s \
+               | 38 × connection reset, 2 × no answer in time | 0.40 ms \
+               | 2016: 38 read, 21 write |\n";
+    assert!(markdown.contains(row), "{markdown}");
+    let page = render(&overload(), Format::Html);
+    assert!(page.contains(">2016: 38 read, 21 write</td>"), "{page}");
+    let page = render(&two_scenarios(), Format::Html);
+    assert_eq!(page.matches("<th class=\"name\" scope=\"row\">").count(), 2);
+    assert!(page.contains("<li>2,000 idle: the server exited with code 1; "), "{page}");
+}
