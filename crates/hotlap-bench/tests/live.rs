@@ -1,7 +1,6 @@
 //! The real runner, on a server in the test's own process.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,50 +13,23 @@ use hotlap_bench::runner::Runner;
 use hotlap_load::plan::{Endpoint, Target};
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::verify::Requirements;
+use hotlap_testbed::{HELLO, TestServer};
 
 mod setting;
 #[path = "../../hotlap-servers/tests/stand_in/mod.rs"]
 mod stand_in;
 use setting::{load, setting};
 
-const HELLO: &[u8] =
-    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!";
-
-/// A server that counts its answers and sets `stop` once `due` more of them are given.
-struct Server {
-    due: AtomicU64,
-    stop: Arc<AtomicBool>,
-}
-
-impl Server {
-    fn converse(&self, mut stream: TcpStream) {
-        let mut rest = Vec::new();
-        let mut buffer = [0; 4096];
-        while let Ok(length @ 1..) = stream.read(&mut buffer) {
-            rest.extend_from_slice(&buffer[..length]);
-            while let Some(end) = rest.windows(4).position(|w| w == b"\r\n\r\n") {
-                rest.drain(..end + 4);
-                if stream.write_all(HELLO).is_err() {
-                    return;
-                }
-                if self.due.fetch_sub(1, Ordering::SeqCst) == 1 {
-                    self.stop.store(true, Ordering::SeqCst);
-                }
+/// A server that sets `stop` once it has sent `due` more responses.
+fn serve(due: Arc<AtomicU64>, stop: Arc<AtomicBool>) -> SocketAddr {
+    let server = TestServer::start(move |mut client| {
+        while client.request().is_some() && client.send(HELLO) {
+            if due.fetch_sub(1, Ordering::SeqCst) == 1 {
+                stop.store(true, Ordering::SeqCst);
             }
         }
-    }
-}
-
-fn serve(server: Arc<Server>) -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            let server = server.clone();
-            std::thread::spawn(move || server.converse(stream));
-        }
     });
-    address
+    server.address()
 }
 
 fn runner(address: SocketAddr, slice: Duration, stop: Arc<AtomicBool>) -> LocalRunner {
@@ -84,11 +56,12 @@ fn runner(address: SocketAddr, slice: Duration, stop: Arc<AtomicBool>) -> LocalR
 #[test]
 fn a_lap_that_is_cut_short_is_none() {
     let stop = Arc::new(AtomicBool::new(false));
-    let server = Arc::new(Server { due: AtomicU64::new(u64::MAX), stop: stop.clone() });
+    let due = Arc::new(AtomicU64::new(u64::MAX));
+    let address = serve(Arc::clone(&due), Arc::clone(&stop));
     let hour = Duration::from_secs(3_600);
-    let mut runner = runner(serve(server.clone()), hour, stop);
+    let mut runner = runner(address, hour, stop);
     runner.bring_up(0).expect("it answers");
-    server.due.store(1_000, Ordering::SeqCst);
+    due.store(1_000, Ordering::SeqCst);
     let cut = runner.whole_lap(0, 0, Kind::Flat).expect_err("it was ended");
     assert_eq!((cut.phase.as_str(), cut.cause.as_str()), ("lap", "it was ended"));
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use hotlap_servers::launch::Launch;
 use hotlap_servers::owner::Owner;
 use hotlap_servers::start::{Started, Startup};
 use hotlap_servers::verify::Requirements;
+use hotlap_testbed::unused_address;
 use rustix::process::{Pid, Signal, kill_process};
 
 mod setting;
@@ -138,7 +139,7 @@ fn a_server_whose_launcher_exits_is_still_in_the_tree() {
 /// CPU time of a URL was never known.
 #[test]
 fn a_url_on_this_machine_has_a_cost() {
-    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let port = unused_address().port();
     let mut server = Command::new(program());
     let _server = Guard(server.args(["serve", &port.to_string()]).spawn().unwrap());
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -174,7 +175,7 @@ fn url(address: SocketAddr) -> LocalRunner {
 #[test]
 fn a_server_of_another_user_has_an_unknown_cost() {
     let Some(mut nobody) = nobody() else { return };
-    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let port = unused_address().port();
     let mut server = Command::new(program());
     let _server = Guard(server.args(["serve", &port.to_string()]).spawn().unwrap());
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));

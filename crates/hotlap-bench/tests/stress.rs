@@ -2,10 +2,10 @@
 //! busy the machine is.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hotlap_bench::participant::{Origin, Participant, Role};
@@ -17,9 +17,8 @@ use hotlap_servers::allocation::CpuAllocation;
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::verify::Requirements;
+use hotlap_testbed::{HELLO, TestServer};
 
-const HELLO: &[u8] =
-    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!";
 const BAD: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 const TOO_LARGE: &[u8] =
     b"HTTP/1.1 431 Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
@@ -28,51 +27,37 @@ const TOO_LARGE: &[u8] =
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Weakness {
     None,
-    /// Nobody is served any more after the first line that is none.
-    DiesOfGarbage,
-    /// One head is read at a time, and all others wait for it.
+    /// It serves nobody after the first bytes that are no request.
+    DiesOnGarbage,
+    /// It reads one head at a time, and all others wait for it.
     ReadsOneHeadAtATime,
 }
 
-/// What all connections of a server share.
-struct House {
+/// A server that refuses what is no request, but for its weakness.
+struct Strict {
     weakness: Weakness,
     is_dead: AtomicBool,
     reading: Mutex<()>,
 }
 
-/// A server on threads; they end with the test's process.
 fn serve(weakness: Weakness) -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = listener.local_addr().unwrap();
-    let house =
-        Arc::new(House { weakness, is_dead: AtomicBool::new(false), reading: Mutex::new(()) });
-    std::thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            if house.is_dead.load(std::sync::atomic::Ordering::SeqCst) {
-                return;
-            }
-            let house = house.clone();
-            std::thread::spawn(move || house.converse(stream));
-        }
-    });
-    address
+    let server = Strict { weakness, is_dead: AtomicBool::new(false), reading: Mutex::new(()) };
+    TestServer::start(move |client| server.converse(client.stream)).address()
 }
 
-impl House {
-    fn converse(&self, mut stream: TcpStream) {
-        let _ = stream.set_nodelay(true);
+impl Strict {
+    fn converse(&self, mut stream: impl Read + Write) {
         let mut rest = Vec::new();
-        while !self.is_dead.load(std::sync::atomic::Ordering::SeqCst) {
-            let Some(answer) = self.next(&mut stream, &mut rest) else { return };
-            if stream.write_all(answer).is_err() || answer != HELLO {
+        while !self.is_dead.load(Ordering::SeqCst) {
+            let Some(response) = self.next(&mut stream, &mut rest) else { return };
+            if stream.write_all(response).is_err() || response != HELLO {
                 return;
             }
         }
     }
 
-    /// Reads a head; the answer to it.
-    fn next(&self, stream: &mut TcpStream, rest: &mut Vec<u8>) -> Option<&'static [u8]> {
+    /// Reads a head; the response to it.
+    fn next(&self, stream: &mut impl Read, rest: &mut Vec<u8>) -> Option<&'static [u8]> {
         let mut buffer = [0; 8192];
         let mut turn = None;
         loop {
@@ -101,8 +86,8 @@ impl House {
     }
 
     fn bad(&self) -> &'static [u8] {
-        if self.weakness == Weakness::DiesOfGarbage {
-            self.is_dead.store(true, std::sync::atomic::Ordering::SeqCst);
+        if self.weakness == Weakness::DiesOnGarbage {
+            self.is_dead.store(true, Ordering::SeqCst);
         }
         BAD
     }
@@ -213,7 +198,7 @@ fn an_honest_server_serves_its_good_clients_and_tells_the_rude_ones() {
 
 #[test]
 fn a_server_that_dies_of_garbage_is_down() {
-    let subject = stressed(serve(Weakness::DiesOfGarbage), &["garbage"], 30_000);
+    let subject = stressed(serve(Weakness::DiesOnGarbage), &["garbage"], 30_000);
     let trial = only(&subject);
     assert_eq!(trial.judgement.verdict, Verdict::Down);
     assert_eq!(trial.judgement.reasons[0], Reason::Mute);

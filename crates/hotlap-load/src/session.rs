@@ -245,19 +245,7 @@ mod tests {
     /// One worker panics, and the other one responds.
     #[test]
     fn a_worker_that_panics_under_load_ends_every_wait() {
-        use std::io::{Read, Write};
-        const EMPTY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let plan = plan(&format!("http://{}/", listener.local_addr().expect("an address")));
-        std::thread::spawn(move || {
-            for mut stream in listener.incoming().map_while(Result::ok) {
-                std::thread::spawn(move || {
-                    while stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {
-                        let _ = stream.write_all(EMPTY);
-                    }
-                });
-            }
-        });
+        let plan = plan(&hotlap_testbed::TestServer::responding(hotlap_testbed::HELLO).url());
         let waits: [fn(&Session) -> bool; 2] = [
             |session| session.collect().is_none(),
             |session| !session.pause(Duration::from_secs(3600)),

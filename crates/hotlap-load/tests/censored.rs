@@ -1,19 +1,19 @@
 //! Requests that are unanswered when a window closes: none of them is lost, and the hang of a
 //! server shows in the latency.
 
-#[path = "support/server.rs"]
+#[path = "support/plan.rs"]
 #[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
-mod server;
+mod plan;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use hotlap_load::plan::{Pace, Stop};
 use hotlap_load::{Failure, Outcome, Plan, Session, run};
 use hotlap_stats::Survival;
-use server::{HELLO, Server};
+use hotlap_testbed::{HELLO, TestServer};
+use plan::PlanFor;
 
 const MS: u64 = 1_000_000;
 
@@ -21,23 +21,11 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Answers `after` requests, then hangs once for `length`, on all connections.
-fn hangs(after: usize, length: Duration) -> Server {
-    let count = AtomicUsize::new(0);
-    let until = Mutex::new(None);
-    Server::start(move |mut client| {
-        while client.request().is_some() {
-            if count.fetch_add(1, Ordering::SeqCst) >= after {
-                let end =
-                    *until.lock().expect("not poisoned").get_or_insert(Instant::now() + length);
-                sleep(end.saturating_duration_since(Instant::now()));
-            }
-            client.send(HELLO);
-        }
-    })
+fn hangs(after: usize, length: Duration) -> TestServer {
+    TestServer::hanging(after, length, HELLO)
 }
 
-fn lasting(server: &Server, connections: usize, length: Duration) -> Plan {
+fn lasting(server: &TestServer, connections: usize, length: Duration) -> Plan {
     let mut plan = server.plan(connections, 1);
     plan.stop = Stop::After(length);
     plan.warmup = Duration::ZERO;
@@ -69,7 +57,7 @@ fn assert_none_is_lost(outcome: &Outcome) {
 #[test]
 fn a_hang_of_1500_of_4000_ms_shows_in_the_latency() {
     let began = Mutex::new(None);
-    let server = Server::start(move |mut client| {
+    let server = TestServer::start(move |mut client| {
         while client.request().is_some() {
             let first = *began.lock().expect("not poisoned").get_or_insert_with(Instant::now);
             let phase = first.elapsed().as_millis() as u64 % 4_000;
@@ -121,14 +109,7 @@ fn requests_due_during_a_hang_wait_from_when_they_were_due() {
 
 #[test]
 fn a_rate_of_twice_the_capacity_is_not_reached_and_the_queue_is_reported() {
-    let worker = Mutex::new(());
-    let server = Server::start(move |mut client| {
-        while client.request().is_some() {
-            let _one_at_a_time = worker.lock().expect("not poisoned");
-            sleep(ms(2));
-            client.send(HELLO);
-        }
-    });
+    let server = TestServer::one_at_a_time(ms(2), HELLO);
     let mut plan = lasting(&server, 4, ms(1_500));
     plan.pace = Pace::Constant { rate: 1_000.0 };
     let outcome = run(&plan).expect("a load");
@@ -196,7 +177,7 @@ fn a_hang_across_windows_is_as_long_as_all_of_them() {
 /// request could hang for ever.
 #[test]
 fn a_request_of_a_held_load_times_out() {
-    let server = Server::start(|mut client| client.drain());
+    let server = TestServer::silent();
     let mut plan = server.plan(2, 1);
     plan.timeout = ms(500);
     let session = Session::start_held(&plan).expect("a load");

@@ -1,8 +1,8 @@
 //! Held loads: what counts are the windows, and between them no time passes.
 
-#[path = "support/server.rs"]
+#[path = "support/plan.rs"]
 #[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
-mod server;
+mod plan;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use hotlap_load::plan::{Pace, Reuse};
 use hotlap_load::{Session, Window};
-use server::{HELLO, Server};
+use hotlap_testbed::{HELLO, TestServer};
+use plan::PlanFor;
 
-fn correct() -> Server {
-    Server::start(|mut client| client.respond(HELLO))
+fn correct() -> TestServer {
+    TestServer::responding(HELLO)
 }
 
 fn wait_for_the_end_of(window: Window) {
@@ -65,7 +66,7 @@ fn no_time_passes_between_the_windows_of_a_held_load() {
     let is_stopped = Arc::new(AtomicBool::new(false));
     let server = {
         let is_stopped = is_stopped.clone();
-        Server::start(move |mut client| {
+        TestServer::start(move |mut client| {
             while client.request().is_some() {
                 while is_stopped.load(Ordering::SeqCst) {
                     std::thread::sleep(Duration::from_millis(1));

@@ -1,29 +1,25 @@
 //! Servers that misbehave: their failures are counted by kind and phase, exactly if they are
 //! deterministic, without a crash, a hang or a wrong figure.
 
-#[path = "support/server.rs"]
-#[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
-mod server;
+#[path = "support/plan.rs"]
+mod plan;
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hotlap_load::plan::{ExpectedBody, Reuse, Stop};
 use hotlap_load::{Failure, Phase, Plan, run};
-use server::{Client, HELLO, Server, counts};
+use hotlap_testbed::{Client, HELLO, TestServer};
+use plan::{PlanFor, counts};
 
 /// Ten requests over one connection to a server that responds to each with these bytes.
 fn ten_times(bytes: &'static [u8]) -> (u64, Vec<(Failure, Phase, u64)>) {
-    let server = Server::start(move |mut client| client.respond(bytes));
+    let server = TestServer::responding(bytes);
     counts(&run(&server.plan(1, 10)).expect("a load"))
 }
 
 /// The same, but the server closes the connection after each response.
 fn ten_times_and_close(bytes: &'static [u8]) -> (u64, Vec<(Failure, Phase, u64)>) {
-    let server = Server::start(move |mut client| {
-        client.request();
-        client.send(bytes);
-    });
+    let server = TestServer::closing(bytes);
     counts(&run(&server.plan(1, 10)).expect("a load"))
 }
 
@@ -33,7 +29,7 @@ fn ten_failures(failure: Failure, phase: Phase) -> (u64, Vec<(Failure, Phase, u6
 
 #[test]
 fn a_response_split_at_every_byte_is_correct() {
-    let server = Server::start(|mut client: Client| {
+    let server = TestServer::start(|mut client: Client| {
         while client.request().is_some() {
             for byte in HELLO {
                 client.send(&[*byte]);
@@ -68,7 +64,7 @@ fn malformed_responses_are_bad_framing() {
 
 #[test]
 fn a_mebibyte_of_headers_is_bad_framing() {
-    let server = Server::start(|mut client| {
+    let server = TestServer::start(|mut client| {
         client.request();
         client.send(b"HTTP/1.1 200 OK\r\n");
         let line = format!("X-Padding: {}\r\n", "x".repeat(1_000));
@@ -126,7 +122,7 @@ fn a_connection_closed_within_a_response_is_counted_by_phase() {
 
 #[test]
 fn resets_are_counted_by_phase() {
-    let server = Server::start(|mut client| {
+    let server = TestServer::start(|mut client| {
         client.request();
         client.reset();
     });
@@ -139,10 +135,7 @@ fn resets_are_counted_by_phase() {
 /// connections had more requests in the system than there were.
 #[test]
 fn reopened_connections_count_within_the_window() {
-    let server = Server::start(|mut client| {
-        client.request();
-        client.send(HELLO);
-    });
+    let server = TestServer::closing(HELLO);
     let mut plan = server.plan(2, 1);
     plan.warmup = Duration::from_millis(200);
     plan.stop = Stop::After(Duration::from_millis(50));
@@ -153,7 +146,7 @@ fn reopened_connections_count_within_the_window() {
 
 #[test]
 fn half_a_response_and_a_reset_is_a_failure() {
-    let server = Server::start(|mut client| {
+    let server = TestServer::start(|mut client| {
         client.request();
         client.send(&HELLO[..20]);
         // The client reads that before the reset.
@@ -169,7 +162,7 @@ fn half_a_response_and_a_reset_is_a_failure() {
 #[test]
 fn bytes_without_a_request_are_bad_framing() {
     // The response comes before the request.
-    let server = Server::start(|mut client| {
+    let server = TestServer::start(|mut client| {
         client.send(HELLO);
         client.drain();
     });
@@ -186,7 +179,7 @@ fn bytes_without_a_request_are_bad_framing() {
 
 #[test]
 fn a_flood_of_responses_is_bad_framing() {
-    let server = Server::start(|mut client| {
+    let server = TestServer::start(|mut client| {
         client.request();
         let flood = HELLO.repeat(1_000);
         while client.send(&flood) {}
@@ -202,7 +195,7 @@ fn a_flood_of_responses_is_bad_framing() {
 /// wrk counts a timeout only when a late response arrives: a server that never responds has none.
 #[test]
 fn a_request_that_is_never_answered_times_out() {
-    let server = Server::start(|mut client| client.drain());
+    let server = TestServer::silent();
     let mut plan = server.plan(3, 3);
     plan.timeout = Duration::from_millis(100);
     assert_eq!(
@@ -213,7 +206,7 @@ fn a_request_that_is_never_answered_times_out() {
 
 #[test]
 fn one_byte_a_second_times_out_in_the_body() {
-    let server = Server::start(|mut client| {
+    let server = TestServer::start(|mut client| {
         client.request();
         for byte in HELLO {
             if !client.send(&[*byte]) {
@@ -230,7 +223,7 @@ fn one_byte_a_second_times_out_in_the_body() {
 
 #[test]
 fn a_stall_in_a_pipeline_fails_all_requests_behind_it() {
-    let server = Server::start(|mut client| {
+    let server = TestServer::start(|mut client| {
         client.request();
         client.send(HELLO);
         client.drain();
@@ -246,7 +239,7 @@ fn a_stall_in_a_pipeline_fails_all_requests_behind_it() {
 
 #[test]
 fn a_response_on_a_half_closed_connection_is_correct() {
-    let server = Server::start(|mut client| {
+    let server = TestServer::start(|mut client| {
         client.request();
         client.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 13\r\n\r\n");
         client.send(b"Hello, World!");
@@ -259,7 +252,7 @@ fn a_response_on_a_half_closed_connection_is_correct() {
 /// wrk loses a connection for good when connecting fails once (wrk#509).
 #[test]
 fn every_tenth_connection_is_refused_and_reopened() {
-    let server = Server::start(|mut client| {
+    let server = TestServer::start(|mut client| {
         if client.number % 10 == 9 {
             return client.reset();
         }
@@ -284,7 +277,7 @@ fn a_server_that_has_died_is_retried_with_pauses() {
         drop(listener);
         std::io::Read::read(&mut stream, &mut [0; 4096]).expect("a request");
     });
-    let server = Server::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut plan = server.plan(1, 5);
     plan.target.endpoint = hotlap_load::plan::Endpoint::Tcp(address);
     let begun = std::time::Instant::now();
@@ -300,7 +293,7 @@ fn a_server_that_has_died_is_retried_with_pauses() {
 /// h2load silently drops requests in flight at the end (nghttp2#1523).
 #[test]
 fn requests_in_flight_at_the_end_are_reported() {
-    let server = Server::start(|mut client| client.drain());
+    let server = TestServer::silent();
     let mut plan: Plan = server.plan(5, 1);
     plan.stop = Stop::After(Duration::from_millis(200));
     plan.warmup = Duration::ZERO;
@@ -317,7 +310,7 @@ fn a_large_body_is_checked_to_its_last_byte() {
     let mut response = [head.as_bytes(), &body].concat();
     let server = {
         let response = response.clone();
-        Server::start(move |mut client| client.respond(&response))
+        TestServer::responding(response)
     };
     for one_in in [1, 4] {
         let mut plan = server.plan(2, 20);
@@ -329,7 +322,7 @@ fn a_large_body_is_checked_to_its_last_byte() {
         assert_eq!(outcome.bytes.responses, outcome.bytes.received);
     }
     *response.last_mut().expect("bytes") ^= 1;
-    let server = Server::start(move |mut client| client.respond(&response));
+    let server = TestServer::responding(response);
     let mut plan = server.plan(2, 8);
     plan.requests[0].expect.body = ExpectedBody::Bytes { bytes: body, varies: vec![] };
     let outcome = run(&plan).expect("a load");
@@ -341,7 +334,7 @@ fn a_large_body_is_checked_to_its_last_byte() {
 
 #[test]
 fn a_large_request_that_does_not_fit_into_the_socket_is_sent_whole() {
-    let server = Server::start(|mut client| {
+    let server = TestServer::start(|mut client| {
         while let Some(request) = client.request() {
             let is_whole = request.ends_with(b"the end");
             client.send(if is_whole { HELLO } else { b"HTTP/1.1 400 No\r\n\r\n" });
@@ -355,5 +348,5 @@ fn a_large_request_that_does_not_fit_into_the_socket_is_sent_whole() {
     let outcome = run(&plan).expect("a load");
     assert_eq!(counts(&outcome), (6, vec![]));
     assert_eq!(outcome.bytes.sent, 6 * plan.requests[0].bytes.len() as u64);
-    assert_eq!(server.requests.load(Ordering::SeqCst), 6);
+    assert_eq!(server.requests(), 6);
 }

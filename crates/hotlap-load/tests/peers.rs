@@ -72,9 +72,8 @@
 
 #[path = "support/certificate.rs"]
 mod certificate;
-#[path = "support/server.rs"]
-#[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
-mod server;
+#[path = "support/plan.rs"]
+mod plan;
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -84,8 +83,9 @@ use std::time::Duration;
 use hotlap_load::plan::{Pace, Request, Reuse, Stop, Tls};
 use hotlap_load::{Failure, Phase, Plan, Session, run};
 use hotlap_stats::Histogram;
+use hotlap_testbed::{Client, HELLO, TestServer};
+use plan::{PlanFor, counts};
 use rustls::{ServerConnection, StreamOwned};
-use server::{Client, HELLO, Server, counts};
 
 const MS: u64 = 1_000_000;
 
@@ -94,9 +94,9 @@ const MS: u64 = 1_000_000;
 fn secure(
     before_handshake: impl Fn(usize) + Send + Sync + 'static,
     before_response: impl Fn() + Send + Sync + 'static,
-) -> Server {
+) -> TestServer {
     let config = certificate::valid();
-    Server::start(move |client: Client| {
+    TestServer::start(move |client: Client| {
         before_handshake(client.number);
         let connection = ServerConnection::new(config.clone()).expect("a connection");
         let mut stream = StreamOwned::new(connection, client.stream);
@@ -109,7 +109,7 @@ fn secure(
     })
 }
 
-fn over_tls(server: &Server, connections: usize, requests: u64) -> Plan {
+fn over_tls(server: &TestServer, connections: usize, requests: u64) -> Plan {
     let mut plan = server.plan(connections, requests);
     plan.target.tls = Some(Tls { server_name: "localhost".to_owned(), insecure: true });
     plan
@@ -117,7 +117,7 @@ fn over_tls(server: &Server, connections: usize, requests: u64) -> Plan {
 
 #[test]
 fn wrk_counts_a_read_that_finds_nothing_as_an_error() {
-    let server = Server::start(|mut client: Client| {
+    let server = TestServer::start(|mut client: Client| {
         while client.request().is_some() {
             for piece in HELLO.chunks(HELLO.len() / 3) {
                 client.send(piece);
@@ -128,7 +128,7 @@ fn wrk_counts_a_read_that_finds_nothing_as_an_error() {
     let outcome = run(&server.plan(2, 20)).expect("a load");
     assert_eq!(counts(&outcome), (20, vec![]));
     assert_eq!((outcome.connections.opened, outcome.connections.reopened), (2, 0));
-    assert_eq!(server.accepted.load(Ordering::SeqCst), 2);
+    assert_eq!(server.accepted(), 2);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn wrk_measures_while_it_connects() {
 
 #[test]
 fn wrk_divides_by_a_time_that_it_did_not_measure() {
-    let server = Server::start(|mut client| client.respond(HELLO));
+    let server = TestServer::responding(HELLO);
     let mut plan = server.plan(2, 1);
     (plan.warmup, plan.stop) = (Duration::ZERO, Stop::After(Duration::from_millis(130)));
     let session = Session::start(&plan).expect("a load");
@@ -183,7 +183,7 @@ fn wrk_divides_by_a_time_that_it_did_not_measure() {
 
 #[test]
 fn wrk2_sets_its_end_before_its_threads_start() {
-    let server = Server::start(|mut client| client.respond(HELLO));
+    let server = TestServer::responding(HELLO);
     let mut plan = server.plan(32, 1);
     (plan.warmup, plan.stop) = (Duration::ZERO, Stop::After(Duration::from_millis(200)));
     plan.threads = 32;
@@ -200,18 +200,18 @@ fn gcannon_reconnects_when_its_buffers_are_full() {
     let body = vec![b'x'; 2_000_000];
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
     let response = [head.as_bytes(), &body].concat();
-    let server = Server::start(move |mut client| client.respond(&response));
+    let server = TestServer::responding(response);
     let mut plan = server.plan(8, 32);
     plan.requests[0] = Request::get("/", "test").expecting(&body);
     let outcome = run(&plan).expect("a load");
     assert_eq!(counts(&outcome), (32, vec![]));
     assert_eq!((outcome.connections.opened, outcome.connections.reopened), (8, 0));
-    assert_eq!(server.accepted.load(Ordering::SeqCst), 8);
+    assert_eq!(server.accepted(), 8);
 }
 
 #[test]
 fn gcannon_counts_failed_sends_as_failed_reads() {
-    let server = Server::start(|mut client: Client| {
+    let server = TestServer::start(|mut client: Client| {
         let _ = client.stream.read(&mut [0; 1024]);
         client.reset();
     });
@@ -224,7 +224,7 @@ fn gcannon_counts_failed_sends_as_failed_reads() {
 #[test]
 fn gcannon_goes_on_after_a_partial_send_with_other_bytes() {
     let bodies: Vec<Vec<u8>> = (b'a'..b'd').map(|byte| vec![byte; 3_000_000]).collect();
-    let server = Server::start(|mut client: Client| {
+    let server = TestServer::start(|mut client: Client| {
         while let Some(request) = client.request() {
             let name = request[6];
             let body = request.windows(4).position(|w| w == b"\r\n\r\n").expect("a head") + 4;
@@ -248,7 +248,7 @@ fn gcannon_goes_on_after_a_partial_send_with_other_bytes() {
 
 #[test]
 fn gcannon_waits_twice_in_each_round() {
-    let server = Server::start(|mut client| client.respond(HELLO));
+    let server = TestServer::responding(HELLO);
     let outcome = run(&server.plan(1, 1_000)).expect("a load");
     assert_eq!(counts(&outcome), (1_000, vec![]));
     // One wait per response; the others are those of timers, about ten a second.
@@ -275,7 +275,7 @@ fn vegeta_approximates_the_tail() {
 #[test]
 fn zrk_reports_the_rate_of_its_last_interval() {
     let count = AtomicUsize::new(0);
-    let server = Server::start(move |mut client| {
+    let server = TestServer::start(move |mut client| {
         while client.request().is_some() {
             if count.fetch_add(1, Ordering::SeqCst) >= 100 {
                 std::thread::sleep(Duration::from_millis(100));
@@ -299,7 +299,7 @@ fn zrk_reports_the_rate_of_its_last_interval() {
 /// requests is one of the slow route, and the mean of the two 60th percentiles is not.
 #[test]
 fn the_benchmarker_averages_percentiles_over_routes() {
-    let server = Server::start(|mut client: Client| {
+    let server = TestServer::start(|mut client: Client| {
         while let Some(request) = client.request() {
             if request.starts_with(b"GET /slow") {
                 std::thread::sleep(Duration::from_millis(20));

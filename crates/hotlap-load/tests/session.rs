@@ -1,9 +1,9 @@
 //! Loads of correct servers: the plan is carried out, and counted correctly.
 
-#[path = "support/server.rs"]
-#[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
-mod server;
+#[path = "support/plan.rs"]
+mod plan;
 
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -12,10 +12,11 @@ use hotlap_load::plan::{
     Endpoint, ExpectedBody, ExpectedResponse, ExpectedStatus, Pace, Request, Reuse, Stop,
 };
 use hotlap_load::{Error, Failure, Outcome, Plan, Session, run};
-use server::{HELLO, Server, counts};
+use hotlap_testbed::{HELLO, TestServer, unused_address};
+use plan::{PlanFor, counts};
 
-fn correct() -> Server {
-    Server::start(|mut client| client.respond(HELLO))
+fn correct() -> TestServer {
+    TestServer::responding(HELLO)
 }
 
 #[test]
@@ -23,7 +24,7 @@ fn a_number_of_requests_is_sent_and_counted() {
     let server = correct();
     let outcome = run(&server.plan(4, 1_000)).expect("a load");
     assert_eq!(counts(&outcome), (1_000, vec![]));
-    assert_eq!(server.requests.load(Ordering::SeqCst), 1_000);
+    assert_eq!(server.requests(), 1_000);
     assert_eq!(outcome.service_time.len(), 1_000);
     assert_eq!(outcome.statuses.into_iter().collect::<Vec<_>>(), [(200, 1_000)]);
     assert_eq!(outcome.bytes.responses, 1_000 * HELLO.len() as u64);
@@ -40,7 +41,7 @@ fn a_connection_that_finds_the_accept_queue_full_is_retried() {
     let loopback: std::net::SocketAddr = ([127, 0, 0, 1], 0).into();
     socket.bind(&loopback.into()).unwrap();
     socket.listen(1).unwrap();
-    let listener = std::net::TcpListener::from(socket);
+    let listener = TcpListener::from(socket);
     let mut plan = correct().plan(12, 12);
     plan.target.endpoint = Endpoint::Tcp(listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -70,15 +71,7 @@ fn connect_time_is_that_of_the_last_attempt() {
     socket.listen(0).unwrap();
     std::thread::spawn(move || {
         std::thread::sleep(FULL);
-        let listener = std::os::unix::net::UnixListener::from(std::os::fd::OwnedFd::from(socket));
-        for mut stream in listener.incoming().map_while(Result::ok) {
-            std::thread::spawn(move || {
-                use std::io::{Read, Write};
-                while stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0)
-                    && stream.write_all(HELLO).is_ok()
-                {}
-            });
-        }
+        TestServer::on(socket, |mut client| client.respond(HELLO))
     });
     let mut plan = correct().plan(3, 1);
     plan.target.endpoint = Endpoint::Unix(path);
@@ -105,7 +98,7 @@ fn the_remainder_of_connections_is_not_lost() {
     let outcome = run(&plan).expect("a load");
     assert_eq!(outcome.connections.requested, 7);
     assert_eq!(outcome.connections.established, 7);
-    assert_eq!(server.accepted.load(Ordering::SeqCst), 7);
+    assert_eq!(server.accepted(), 7);
     assert_eq!(outcome.responses, 100);
     assert_eq!(outcome.threads.len(), 3);
 }
@@ -123,7 +116,7 @@ fn a_window_opens_after_the_warmup_and_closes_in_time() {
     assert!(outcome.responses > 0);
     assert_eq!(outcome.failures.total(), 0);
     assert!(outcome.window_ns >= 250_000_000, "{}", outcome.window_ns);
-    let sent = server.requests.load(Ordering::SeqCst) as u64;
+    let sent = server.requests() as u64;
     assert!(sent > outcome.responses, "requests of the warm-up are not counted");
     assert!(outcome.in_flight <= 2);
 }
@@ -147,7 +140,7 @@ fn a_session_that_is_stopped_keeps_what_it_measured() {
 
 #[test]
 fn a_connection_for_each_request_is_opened_and_closed() {
-    let server = Server::start(|mut client| {
+    let server = TestServer::start(|mut client| {
         let request = client.request().unwrap_or_default();
         if String::from_utf8_lossy(&request).contains("Connection: close") {
             client.send(HELLO);
@@ -158,7 +151,7 @@ fn a_connection_for_each_request_is_opened_and_closed() {
     let outcome = run(&plan).expect("a load");
     assert_eq!(counts(&outcome), (50, vec![]));
     // Each of the three may open one more than it needs.
-    let accepted = server.accepted.load(Ordering::SeqCst);
+    let accepted = server.accepted();
     assert!((50..=53).contains(&accepted), "{accepted}");
 }
 
@@ -170,14 +163,14 @@ fn pipelined_responses_are_each_counted_and_timed() {
     let outcome = run(&plan).expect("a load");
     assert_eq!(counts(&outcome), (1_000, vec![]));
     assert_eq!(outcome.service_time.len(), 1_000);
-    assert_eq!(server.requests.load(Ordering::SeqCst), 1_000);
+    assert_eq!(server.requests(), 1_000);
 }
 
 /// wrk times only the last response of a batch, so that the first of two that are 500 ms apart
 /// seems to have taken as long as the second.
 #[test]
 fn a_pipelined_response_is_timed_when_it_arrives() {
-    let server = Server::start(|mut client| {
+    let server = TestServer::start(|mut client| {
         while client.request().is_some() && client.request().is_some() {
             client.send(HELLO);
             std::thread::sleep(Duration::from_millis(500));
@@ -227,10 +220,8 @@ fn connections_that_cannot_be_opened_are_reported_with_the_reason() {
 
 #[test]
 fn a_server_that_refuses_all_connections_is_an_error() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let mut plan = correct().plan(2, 10);
-    let address = listener.local_addr().expect("an address");
-    drop(listener);
+    let address = unused_address();
     plan.target.endpoint = hotlap_load::plan::Endpoint::Tcp(address);
     let error = run(&plan).expect_err("a refusal");
     assert!(matches!(error, Error::Unreachable { .. }));
@@ -245,21 +236,13 @@ fn a_unix_socket_and_ipv6_work_too() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("s");
     let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().map_while(Result::ok) {
-            std::thread::spawn(move || {
-                use std::io::{Read, Write};
-                let mut buffer = [0; 4096];
-                while stream.read(&mut buffer).is_ok_and(|c| c > 0) {
-                    stream.write_all(HELLO).expect("a reader");
-                }
-            });
-        }
-    });
+    let _unix = TestServer::on(listener, |mut client| client.respond(HELLO));
     let mut plan = correct().plan(4, 200);
     plan.target.endpoint = hotlap_load::plan::Endpoint::Unix(path);
     assert_eq!(counts(&run(&plan).expect("a load")), (200, vec![]));
-    let six = Server::on("[::1]:0", |mut client| client.respond(HELLO));
+    let six = TestServer::on(TcpListener::bind("[::1]:0").expect("a port"), |mut client| {
+        client.respond(HELLO)
+    });
     assert_eq!(counts(&run(&six.plan(4, 200)).expect("a load")), (200, vec![]));
 }
 
@@ -267,8 +250,8 @@ fn a_unix_socket_and_ipv6_work_too() {
 fn connections_are_spread_over_the_source_addresses() {
     let peers = Arc::new(Mutex::new(Vec::new()));
     let seen = peers.clone();
-    let server = Server::start(move |mut client| {
-        let peer = client.stream.peer_addr().expect("a peer").ip();
+    let server = TestServer::start(move |mut client| {
+        let peer = client.stream.peer_addr().expect("a peer").as_socket().expect("TCP").ip();
         seen.lock().expect("not poisoned").push(peer);
         client.respond(HELLO);
     });
@@ -288,7 +271,7 @@ fn connections_are_spread_over_the_source_addresses() {
 
 #[test]
 fn requests_are_sent_in_proportion_to_their_weights() {
-    let server = Server::start(|mut client| {
+    let server = TestServer::start(|mut client| {
         while let Some(request) = client.request() {
             let is_a = request.starts_with(b"GET /a ");
             client.send(if is_a {
@@ -311,7 +294,7 @@ fn requests_are_sent_in_proportion_to_their_weights() {
 
 #[test]
 fn the_response_to_a_head_has_no_body() {
-    let server = Server::start(|mut client| client.respond(&HELLO[..HELLO.len() - 13]));
+    let server = TestServer::start(|mut client| client.respond(&HELLO[..HELLO.len() - 13]));
     let mut plan = server.plan(2, 40);
     plan.requests[0] = Request::build("HEAD", "/", "test", &[], b"").expecting(b"Hello, World!");
     assert_eq!(counts(&run(&plan).expect("a load")), (40, vec![]));
@@ -325,7 +308,7 @@ fn the_response_to_a_head_has_no_body() {
 #[test]
 fn a_hang_delays_every_request_that_is_due() {
     let has_hung = AtomicBool::new(false);
-    let server = Server::start(move |mut client| {
+    let server = TestServer::start(move |mut client| {
         let mut count = 0;
         while client.request().is_some() {
             count += 1;

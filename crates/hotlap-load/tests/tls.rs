@@ -2,9 +2,8 @@
 
 #[path = "support/certificate.rs"]
 mod certificate;
-#[path = "support/server.rs"]
-#[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
-mod server;
+#[path = "support/plan.rs"]
+mod plan;
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -14,11 +13,12 @@ use certificate::{expired, valid};
 
 use hotlap_load::plan::{Plan, Reuse, Tls};
 use hotlap_load::{Failure, Phase, run};
+use hotlap_testbed::{Client, HELLO, TestServer};
+use plan::{PlanFor, counts};
 use rustls::{ServerConfig, ServerConnection};
-use server::{Client, HELLO, Server, counts};
 
-fn server(config: Arc<ServerConfig>, response: &'static [u8]) -> Server {
-    Server::start(move |client: Client| {
+fn server(config: Arc<ServerConfig>, response: &'static [u8]) -> TestServer {
+    TestServer::start(move |client: Client| {
         let connection = ServerConnection::new(config.clone()).expect("a connection");
         let mut stream = rustls::StreamOwned::new(connection, client.stream);
         let mut buffer = [0; 4096];
@@ -42,9 +42,9 @@ enum End {
 }
 
 /// Sends one response on each connection, and ends the connection.
-fn ends(response: &'static [u8], end: End) -> Server {
+fn ends(response: &'static [u8], end: End) -> TestServer {
     let config = valid();
-    Server::start(move |client: Client| {
+    TestServer::start(move |client: Client| {
         let connection = ServerConnection::new(config.clone()).expect("a connection");
         let mut stream = rustls::StreamOwned::new(connection, client.stream);
         if !stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {
@@ -63,7 +63,7 @@ fn ends(response: &'static [u8], end: End) -> Server {
     })
 }
 
-fn plan(server: &Server, connections: usize, requests: u64) -> Plan {
+fn plan(server: &TestServer, connections: usize, requests: u64) -> Plan {
     let mut plan = server.plan(connections, requests);
     plan.target.tls = Some(Tls { server_name: "localhost".to_owned(), insecure: true });
     plan
@@ -126,7 +126,7 @@ fn a_handshake_that_breaks_off_is_a_tls_failure() {
     // The first connection ends at the first request. The others are answered without TLS, or
     // closed.
     let config = valid();
-    let server = Server::start(move |mut client: Client| {
+    let server = TestServer::start(move |mut client: Client| {
         if client.number == 0 {
             let connection = ServerConnection::new(config.clone()).expect("a connection");
             let mut stream = rustls::StreamOwned::new(connection, client.stream);

@@ -1,8 +1,8 @@
 //! What the tests of processes need as programs: a supervisor, a hotlap to be killed, servers that
 //! use what is known.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -12,12 +12,10 @@ use std::time::Duration;
 use hotlap_load::plan::Endpoint;
 use hotlap_servers::owner::owner;
 use hotlap_servers::process::{Process, Setting, Supervisor, supervisor};
+use hotlap_testbed::{HELLO, TestServer};
 use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
-
-const HELLO: &[u8] =
-    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -79,37 +77,29 @@ fn listen() {
     std::thread::sleep(Duration::from_secs(600));
 }
 
-/// Serves HTTP, and uses 0.2 ms of CPU time for each response.
-/// Serves; every so many requests of a connection it hangs for so many milliseconds.
+/// Serves HTTP and uses 0.2 ms of CPU time for each response. With `(every, ms)` it hangs at every
+/// so many requests of a connection, for so many milliseconds.
 fn serve(port: u16, hang: Option<(u64, u64)>) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
-    for stream in listener.incoming().map_while(Result::ok) {
-        std::thread::spawn(move || converse(stream, hang));
-    }
-}
-
-fn converse(mut stream: TcpStream, hang: Option<(u64, u64)>) {
     let thread_ns = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
         time.tv_sec * 1_000_000_000 + time.tv_nsec
     };
-    let mut requests = 0;
-    let mut asked = Vec::new();
-    let mut buffer = [0; 4096];
-    while let Ok(length @ 1..) = stream.read(&mut buffer) {
-        asked.extend_from_slice(&buffer[..length]);
-        while let Some(end) = asked.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
-            asked.drain(..end + 4);
-            requests += 1;
-            if let Some((_, ms)) = hang.filter(|(every, _)| requests % every == 0) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+    let _server = TestServer::on(listener, move |mut client| {
+        for request in 1_u64.. {
+            if client.request().is_none() {
+                return;
+            }
+            if let Some((_, ms)) = hang.filter(|(every, _)| request.is_multiple_of(*every)) {
                 std::thread::sleep(Duration::from_millis(ms));
             }
             let began = thread_ns();
             while thread_ns() < began + 200_000 {}
-            if stream.write_all(HELLO).is_err() {
-                return;
-            }
+            client.send(HELLO);
         }
+    });
+    loop {
+        std::thread::park();
     }
 }
 

@@ -16,7 +16,7 @@ use hotlap_servers::toolchain::{Builder, MissingKind};
 /// The example that `cargo test` builds beside the tests.
 fn program() -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let program = test.ancestors().nth(2).unwrap().join("examples/liar");
+    let program = test.ancestors().nth(2).unwrap().join("examples/faulty-server");
     assert!(program.exists(), "{} is not built: `cargo build --examples`", program.display());
     program
 }
@@ -42,10 +42,10 @@ impl Bench {
         manifest::read(&folder, id).unwrap().remove(0)
     }
 
-    fn liar(&self, id: &str, contracts: &str, keys: &str, lie: &str) -> Server {
-        let keys = format!("{keys}\n[toolchain]\nprobe = [\"echo\", \"liar 1\"]");
-        let site = if contracts.contains("json-api") { "json" } else { "hello" };
-        let command = format!("[\"{}\", \"{site}\", \"{lie}\"]", program().display());
+    fn faulty(&self, id: &str, contracts: &str, keys: &str, fault: &str) -> Server {
+        let keys = format!("{keys}\n[toolchain]\nprobe = [\"echo\", \"faulty 1\"]");
+        let site = if contracts.contains("json-api") { "json-api" } else { "hello" };
+        let command = format!("[\"{}\", \"{site}\", \"{fault}\"]", program().display());
         self.server(id, contracts, &keys, &command)
     }
 
@@ -67,9 +67,9 @@ impl Bench {
 #[test]
 fn an_honest_server_passes_with_all_conformance_checks() {
     let bench = Bench::new();
-    let row = bench.check(&bench.liar("liar/honest", "[\"hello\"]", "", "nothing"));
+    let row = bench.check(&bench.faulty("faulty/honest", "[\"hello\"]", "", "none"));
     assert_eq!(row.standing, Standing::Passed, "{row:#?}");
-    assert_eq!((row.version.as_str(), row.conformance()), ("liar 1", (14, 14)));
+    assert_eq!((row.version.as_str(), row.conformance()), ("faulty 1", (14, 14)));
     assert!(row.ready > Duration::ZERO);
     assert!(!cfg!(target_os = "linux") || row.rss_bytes > 0);
     assert_eq!(row.notes, [""; 0]);
@@ -78,7 +78,7 @@ fn an_honest_server_passes_with_all_conformance_checks() {
 #[test]
 fn each_contract_is_reported() {
     let bench = Bench::new();
-    let row = bench.check(&bench.liar("liar/json", "[\"json-api\", \"hello\"]", "", "nothing"));
+    let row = bench.check(&bench.faulty("faulty/json", "[\"json-api\", \"hello\"]", "", "none"));
     assert_eq!(row.standing, Standing::Failed);
     let names: Vec<_> = row.reports.iter().map(|(name, report)| (*name, report.passed())).collect();
     assert_eq!(names, [(Some(Name::JsonApi), true), (Some(Name::Hello), false)]);
@@ -89,7 +89,7 @@ fn each_contract_is_reported() {
 #[test]
 fn a_wrong_answer_is_a_failed_row_and_no_failed_start() {
     let bench = Bench::new();
-    let row = bench.check(&bench.liar("liar/wrong", "[\"hello\"]", "", "wrong-body"));
+    let row = bench.check(&bench.faulty("faulty/wrong", "[\"hello\"]", "", "wrong-body"));
     assert_eq!(row.standing, Standing::Failed, "{row:#?}");
     let failures: Vec<_> = row.failures().map(|(_, check)| check.to_string()).collect();
     assert_eq!(
@@ -102,9 +102,10 @@ fn a_wrong_answer_is_a_failed_row_and_no_failed_start() {
 fn side_effects_are_counted() {
     let bench = Bench::new();
     let keys = "counts = { file = \"access.log\", per_request = 1 }";
-    let row = bench.check(&bench.liar("liar/logs", "[\"hello\"]", keys, "logs"));
+    let row = bench.check(&bench.faulty("faulty/logs", "[\"hello\"]", keys, "logs-requests"));
     assert_eq!(row.standing, Standing::Passed, "{row:#?}");
-    let row = bench.check(&bench.liar("liar/half", "[\"hello\"]", keys, "logs-half"));
+    let row =
+        bench.check(&bench.faulty("faulty/half", "[\"hello\"]", keys, "logs-every-other-request"));
     assert_eq!(row.standing, Standing::Failed);
     let (_, check) = row.failures().next().unwrap();
     assert_eq!(
@@ -154,7 +155,7 @@ fn a_command_is_held_against_its_own_first_answer() {
     let bench = Bench::new();
     let argv = [program().to_str().unwrap(), "hello", "wrong-body"].map(str::to_owned).into();
     let launch = Launch { argv, env: [].into(), cwd: bench.root.path().to_owned() };
-    let row = bench.with(|checker| checker.check_command("liar", &launch, &Ask::default()));
+    let row = bench.with(|checker| checker.check_command("faulty", &launch, &Ask::default()));
     assert_eq!(row.standing, Standing::Passed, "{row:#?}");
     assert_eq!(row.reports[0].0, None);
 }

@@ -1,31 +1,26 @@
 //! What is learned of servers that bring no contract.
 
-#[allow(dead_code, reason = "each test file tells lies of its own")]
-mod liar;
-
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex};
 
 use hotlap_load::plan::{Endpoint, ExpectedBody, ExpectedStatus, Target};
 use hotlap_servers::contract::{Ask, Content, Contract};
 use hotlap_servers::infer::{Inferred, infer};
 use hotlap_servers::verify::{self, LIMIT, Requirements, Verifier};
-use liar::{Liar, Lie, Site};
+use hotlap_testbed::{Fault, Site, TestServer};
 
-fn target(liar: &Liar) -> Target {
-    Target { endpoint: Endpoint::Tcp(liar.address), tls: None }
+fn target(server: &TestServer) -> Target {
+    Target { endpoint: Endpoint::Tcp(server.address()), tls: None }
 }
 
-fn inferred(site: Site, lie: Lie, ask: &Ask) -> Result<Inferred, String> {
-    let liar = Liar::start(site, lie);
-    infer(&target(&liar), "localhost", LIMIT, &Contract::custom(ask))
+fn inferred(site: Site, fault: Fault, ask: &Ask) -> Result<Inferred, String> {
+    let server = TestServer::faulty(site, fault);
+    infer(&target(&server), "localhost", LIMIT, &Contract::custom(ask))
 }
 
 #[test]
 fn a_fixed_answer_is_the_measure_of_the_next() {
-    let inferred = inferred(Site::Hello, Lie::Nothing, &Ask::default()).unwrap();
+    let inferred = inferred(Site::Hello, Fault::None, &Ask::default()).unwrap();
     assert_eq!(inferred.notes, [""; 0]);
     let exchange = &inferred.contract.exchanges[0];
     assert_eq!(exchange.status, ExpectedStatus::Exactly(200));
@@ -34,7 +29,7 @@ fn a_fixed_answer_is_the_measure_of_the_next() {
 
 #[test]
 fn a_clock_is_left_out_of_the_comparison_and_told() {
-    let inferred = inferred(Site::Clock, Lie::Nothing, &Ask::default()).unwrap();
+    let inferred = inferred(Site::Clock, Fault::None, &Ask::default()).unwrap();
     let Content::Bytes { varies, .. } = &inferred.contract.exchanges[0].content else { panic!() };
     assert_eq!(varies.len(), 1);
     assert_eq!((varies[0].start, varies[0].end), (12, 25));
@@ -43,7 +38,7 @@ fn a_clock_is_left_out_of_the_comparison_and_told() {
 
 #[test]
 fn a_counter_is_told() {
-    let inferred = inferred(Site::Hello, Lie::Counts, &Ask::default()).unwrap();
+    let inferred = inferred(Site::Hello, Fault::CountsRequests, &Ask::default()).unwrap();
     assert_eq!(inferred.contract.exchanges[0].content, Content::Any);
     assert_eq!(inferred.notes.len(), 1);
 }
@@ -52,25 +47,25 @@ fn a_counter_is_told() {
 fn a_refusal_is_an_error_unless_it_was_asked_for() {
     let ask = Ask { path: "/nowhere".to_owned(), ..Ask::default() };
     assert_eq!(
-        inferred(Site::Hello, Lie::Nothing, &ask).unwrap_err(),
+        inferred(Site::Hello, Fault::None, &ask).unwrap_err(),
         "GET /nowhere is answered 404 \"Not Found\": name the right path with --path, or this \
          status with --expect-status 404"
     );
     let ask = Ask { status: Some(404), ..ask };
-    assert!(inferred(Site::Hello, Lie::Nothing, &ask).is_ok());
+    assert!(inferred(Site::Hello, Fault::None, &ask).is_ok());
 }
 
 #[test]
 fn an_answer_that_was_named_is_not_learned() {
     let ask = Ask { answer: Some(b"Hi".to_vec()), ..Ask::default() };
-    let inferred = inferred(Site::Hello, Lie::Nothing, &ask).unwrap();
+    let inferred = inferred(Site::Hello, Fault::None, &ask).unwrap();
     assert_eq!(inferred.contract.exchanges[0].content, Content::exactly(b"Hi"));
 }
 
 #[test]
 fn what_was_learned_verifies_and_loads() {
-    let liar = Liar::start(Site::Clock, Lie::ClosesAfterOne);
-    let target = target(&liar);
+    let server = TestServer::faulty(Site::Clock, Fault::ClosesUnannounced);
+    let target = target(&server);
     let inferred = infer(&target, "localhost", LIMIT, &Contract::custom(&Ask::default())).unwrap();
     let report = verify::verify(&Verifier {
         target: &target,
@@ -86,35 +81,23 @@ fn what_was_learned_verifies_and_loads() {
     assert!(matches!(requests[0].expect.body, ExpectedBody::Bytes { .. }));
 }
 
-/// A server that answers the nth request with the nth of some statuses, the last one again and
-/// again, closes each connection, and counts the requests by their first lines. Status 0 is a
-/// connection that is closed without a response.
+/// A server that gives the nth connection a response with the nth status, the last one again and
+/// again, closes each connection, and counts the requests by their first lines. Status 0 closes the
+/// connection without a response.
 fn unsteady(statuses: &'static [u16]) -> (Target, Arc<Mutex<BTreeMap<String, usize>>>) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let target = Target { endpoint: Endpoint::Tcp(listener.local_addr().unwrap()), tls: None };
     let asked = Arc::new(Mutex::new(BTreeMap::new()));
     let counted = Arc::clone(&asked);
-    std::thread::spawn(move || {
-        for (n, stream) in listener.incoming().map_while(Result::ok).enumerate() {
-            let mut stream = stream;
-            let mut bytes = Vec::new();
-            while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
-                let mut piece = [0; 1024];
-                match stream.read(&mut piece) {
-                    Ok(length @ 1..) => bytes.extend_from_slice(&piece[..length]),
-                    _ => break,
-                }
-            }
-            let line = String::from_utf8_lossy(&bytes).lines().next().unwrap_or("").to_owned();
-            *counted.lock().unwrap().entry(line).or_default() += 1;
-            let status = statuses.get(n).or(statuses.last()).copied().unwrap_or(200);
-            if status > 0 {
-                let head = format!("HTTP/1.1 {status} X\r\nContent-Length: 2\r\n");
-                let _ = stream.write_all(format!("{head}Connection: close\r\n\r\nok").as_bytes());
-            }
+    let server = TestServer::start(move |mut client| {
+        let request = client.request().unwrap_or_default();
+        let line = String::from_utf8_lossy(&request).lines().next().unwrap_or("").to_owned();
+        *counted.lock().unwrap().entry(line).or_default() += 1;
+        let status = statuses.get(client.number).or(statuses.last()).copied().unwrap_or(200);
+        if status > 0 {
+            let head = format!("HTTP/1.1 {status} X\r\nContent-Length: 2\r\n");
+            client.send(format!("{head}Connection: close\r\n\r\nok").as_bytes());
         }
     });
-    (target, asked)
+    (target(&server), asked)
 }
 
 /// A 500 among the first responses refused the server: "is answered 200 and then 500".

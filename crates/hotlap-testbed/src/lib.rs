@@ -6,6 +6,10 @@
 //! - **Calibrated servers** ([`Calibrated`]) are the same loop with a known latency, error rate or
 //!   cost. The self-test measures them and compares what it finds with what is true.
 //!
+//! - **Test servers** ([`TestServer`]) run in a test's own process, one blocking thread per
+//!   connection. They do what the test scripts, or misbehave in a named way: hang, reset, never
+//!   respond, or break one rule of HTTP or of their contract ([`Fault`]).
+//!
 //! This crate knows nothing of the load generator; the two meet only on a socket.
 //!
 //! # Modules
@@ -13,11 +17,11 @@
 //! Each module imports only from those below it:
 //!
 //! ```text
-//! ceiling    calibrated
-//!      └──┬──────┘
-//!       serve
-//!     event_loop
-//!     connection      timer
+//! ceiling    calibrated         misbehaving
+//!    └────┬──────┘                  │
+//!       serve                     faulty
+//!     event_loop                    │
+//! connection, timer            test_server
 //!      request
 //!      response
 //! ```
@@ -26,11 +30,16 @@ mod calibrated;
 mod ceiling;
 mod connection;
 mod event_loop;
+mod faulty;
+mod misbehaving;
 mod request;
 mod response;
 mod serve;
+mod test_server;
 mod timer;
 
 pub use calibrated::{Calibrated, NotCalibrated};
 pub use ceiling::serve_ceiling;
+pub use faulty::{Fault, Site};
 pub use serve::ServeError;
+pub use test_server::{Client, HELLO, TestServer, unused_address};

@@ -1,11 +1,11 @@
 //! The ceiling when the system refuses it further file descriptors.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use hotlap_testbed::serve_ceiling;
+use hotlap_testbed::{serve_ceiling, unused_address};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// In the environment of the child: the port on which it serves.
@@ -44,9 +44,7 @@ fn is_answered(mut client: &TcpStream, limit: Duration) -> bool {
 /// came.
 #[test]
 fn clients_that_wait_for_a_file_descriptor_are_served_when_one_is_free() {
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = taken.local_addr().expect("an address").port();
-    drop(taken);
+    let port = unused_address().port();
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", "child", "--test-threads=1"]).env(PORT, port.to_string());
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a child");

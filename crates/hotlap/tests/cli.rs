@@ -2,6 +2,8 @@
 
 use std::process::{Command, Output, Stdio};
 
+use hotlap_testbed::unused_address;
+
 /// hotlap with a cache and a store of its own, no terminal, and a catalogue of two servers.
 struct Shell {
     folder: tempfile::TempDir,
@@ -262,7 +264,7 @@ fn the_exit_codes_are_in_the_help() {
 #[test]
 fn the_load_generator_and_the_ceiling_meet() {
     let shell = Shell::new();
-    let port = free_port();
+    let port = unused_address().port();
     let mut ceiling = shell.command(&["__ceiling"]);
     let mut ceiling = ceiling.env("PORT", port.to_string()).env("CPUS", "1").spawn().unwrap();
     let url = format!("http://127.0.0.1:{port}/");
@@ -284,10 +286,6 @@ fn the_load_generator_and_the_ceiling_meet() {
     assert!(log.contains("#[StartTime: ") && parts.len() == 2, "{log}");
     assert!(parts[0].starts_with("0.000,") && parts[1].starts_with("Tag=service,0.000,"), "{log}");
     assert_eq!(lost.status.code(), Some(3), "wrong answers must be told by the exit code");
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn wait_for(port: u16) {

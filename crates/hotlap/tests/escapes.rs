@@ -1,15 +1,13 @@
 //! Text of servers, builds and other people never reaches a terminal raw: what a terminal would
 //! obey is shown as an escape, in every command and on both streams.
 
-mod scene;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use hotlap::store::Store;
 use hotlap::text::{is_hidden, visible};
-use scene::serve;
+use hotlap_testbed::TestServer;
 use serde_json::Value;
 
 /// Sets the title, clears the screen, colours (as C1 too), reverses the order, rings the bell.
@@ -171,7 +169,8 @@ fn no_command_lets_text_from_outside_reach_a_terminal_raw() {
 #[test]
 fn a_response_cannot_reach_a_terminal_raw() {
     let head = format!("HTTP/1.1 500 {EVIL}\r\nX-Evil: {EVIL}\r\n");
-    let url = serve(format!("{head}Content-Length: {}\r\n\r\n{EVIL}", EVIL.len()));
+    let response = format!("{head}Content-Length: {}\r\n\r\n{EVIL}", EVIL.len());
+    let url = TestServer::responding(response).url();
     let bench = Bench::new();
     for form in ["human", "wrk", "json", "csv", "hgrm", "hlog"] {
         let said = bench.says(&["load", "--no-check", "-n20", "-c1", "--format", form, &url]);

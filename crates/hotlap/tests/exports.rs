@@ -7,11 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use hotlap::store::Store;
-use scene::{hold, serve, three};
+use hotlap_testbed::{HELLO, TestServer};
+use scene::{hold, three};
 use serde_json::Value;
-
-/// A response to every request.
-const HI: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
 fn hotlap(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotlap"));
@@ -38,7 +36,7 @@ fn store(folder: &Path) -> String {
 /// `hotlap load --export-csv - >> results.csv` erased the file.
 #[test]
 fn an_export_to_standard_output_is_appended_where_the_shell_appends() {
-    let (folder, url) = (tempfile::tempdir().unwrap(), serve(HI));
+    let (folder, url) = (tempfile::tempdir().unwrap(), TestServer::responding(HELLO).url());
     let path = folder.path().join("results.csv");
     for dash in ["-", "/dev/stdout"] {
         fs::write(&path, "kept\n").unwrap();
@@ -54,7 +52,7 @@ fn an_export_to_standard_output_is_appended_where_the_shell_appends() {
 
 #[test]
 fn what_people_read_goes_to_standard_error_while_data_go_to_standard_output() {
-    let (folder, url) = (tempfile::tempdir().unwrap(), serve(HI));
+    let (folder, url) = (tempfile::tempdir().unwrap(), TestServer::responding(HELLO).url());
     let store = store(folder.path());
     let commands: [&[&str]; 3] = [
         &["load", "-n", "20", "-c", "1", &url, "--export-json", "-"],
@@ -176,7 +174,7 @@ fn an_export_that_does_not_fit_leaves_the_one_before_it() {
 
 #[test]
 fn an_interrupted_load_writes_its_exports_and_leaves_nothing_else() {
-    let (folder, url) = (tempfile::tempdir().unwrap(), serve(HI));
+    let (folder, url) = (tempfile::tempdir().unwrap(), TestServer::responding(HELLO).url());
     let path = folder.path().join("load.json");
     let mut command = hotlap(&["load", "-d", "60s", "-c", "1", &url, "--export-json"]);
     let mut child = command.arg(&path).stdout(Stdio::piped()).spawn().unwrap();

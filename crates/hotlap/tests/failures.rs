@@ -12,10 +12,8 @@ use std::sync::Barrier;
 
 use hotlap::model::{Run, State};
 use hotlap::store::Store;
-use scene::{hold, record, serve, three};
-
-/// A response to every request.
-const HI: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+use hotlap_testbed::{HELLO, TestServer};
+use scene::{hold, record, three};
 
 /// Laps of the run that [`three`] tells.
 const LAPS: usize = 3 * 6 * 10;
@@ -161,7 +159,7 @@ fn measured(output: &Output, url: &str) -> String {
 
 #[test]
 fn ten_first_runs_at_once_are_all_stored() {
-    let (folder, url) = (tempfile::tempdir().unwrap(), serve(HI));
+    let (folder, url) = (tempfile::tempdir().unwrap(), TestServer::responding(HELLO).url());
     let path = folder.path().join("hotlap.db");
     let begin = |_| {
         let mut command = run(&url);
@@ -179,7 +177,7 @@ fn ten_first_runs_at_once_are_all_stored() {
 
 #[test]
 fn without_a_home_a_run_says_that_it_is_not_stored_and_uses_a_private_cache() {
-    let (folder, url) = (tempfile::tempdir().unwrap(), serve(HI));
+    let (folder, url) = (tempfile::tempdir().unwrap(), TestServer::responding(HELLO).url());
     let temporary = folder.path().join("tmp");
     fs::create_dir(&temporary).unwrap();
     let here = folder.path().join("here");
@@ -198,7 +196,7 @@ fn without_a_home_a_run_says_that_it_is_not_stored_and_uses_a_private_cache() {
 
 #[test]
 fn a_cache_that_somebody_else_may_have_made_is_refused() {
-    let (folder, url) = (tempfile::tempdir().unwrap(), serve(HI));
+    let (folder, url) = (tempfile::tempdir().unwrap(), TestServer::responding(HELLO).url());
     let open = folder.path().join("open");
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
@@ -219,7 +217,7 @@ fn a_cache_that_somebody_else_may_have_made_is_refused() {
 
 #[test]
 fn with_a_home_that_cannot_be_written_a_run_works() {
-    let (folder, url) = (tempfile::tempdir().unwrap(), serve(HI));
+    let (folder, url) = (tempfile::tempdir().unwrap(), TestServer::responding(HELLO).url());
     let (home, temporary) = (folder.path().join("home"), folder.path().join("tmp"));
     for (path, mode) in [(&home, 0o555), (&temporary, 0o1777), (&folder.path().into(), 0o755)] {
         fs::create_dir_all(path).unwrap();

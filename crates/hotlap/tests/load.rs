@@ -1,56 +1,19 @@
 //! `hotlap load` against servers that hang or are overloaded: what it prints.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use hotlap_testbed::{HELLO, TestServer};
 use serde_json::Value;
 
-const HELLO: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\nHello, World!";
-
-/// A server on a port of its own; `before` is called before each answer. Returns its URL.
-fn serve(before: impl Fn() + Send + Sync + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    let before = Arc::new(before);
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().map_while(Result::ok) {
-            stream.set_nodelay(true).unwrap();
-            let before = before.clone();
-            std::thread::spawn(move || {
-                let mut buffer = [0; 4096];
-                while stream.read(&mut buffer).is_ok_and(|count| count > 0) {
-                    before();
-                    if stream.write_all(HELLO).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    url
-}
-
-/// Answers so many requests and no more.
-fn hangs_after(answers: usize) -> String {
-    let count = AtomicUsize::new(0);
-    serve(move || {
-        if count.fetch_add(1, Ordering::SeqCst) >= answers {
-            std::thread::sleep(Duration::from_secs(60));
-        }
-    })
+/// Responds to so many requests and no more.
+fn hangs_after(responses: usize) -> String {
+    TestServer::hanging(responses, Duration::from_secs(60), HELLO).url()
 }
 
 /// A worker that takes 2 ms for each request.
 fn slow() -> String {
-    let worker = Mutex::new(());
-    serve(move || {
-        let _one_at_a_time = worker.lock().unwrap();
-        std::thread::sleep(Duration::from_millis(2));
-    })
+    TestServer::one_at_a_time(Duration::from_millis(2), HELLO).url()
 }
 
 fn load(arguments: &[&str]) -> (Option<i32>, String) {
@@ -115,7 +78,7 @@ fn a_rate_that_is_not_reached_is_told_with_its_queue() {
 
 #[test]
 fn an_address_without_a_scheme_is_http() {
-    let url = serve(|| {});
+    let url = TestServer::responding(HELLO).url();
     let address = url.trim_start_matches("http://").trim_end_matches('/');
     let (code, text) = load(&["-c2", "-n20", address]);
     assert_eq!(code, Some(0), "{text}");

@@ -2,12 +2,12 @@
 //! not on a page, not in what is printed.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hotlap::store::Store;
+use hotlap_testbed::TestServer;
 use serde_json::Value;
 
 /// The values that must not turn up.
@@ -21,37 +21,26 @@ const HEADERS: [&str; 4] = [
     "X-Mine: 0wn-s3cr3t",
 ];
 
-/// A server that sends back what it got, as some do for debugging; from `wrong_after` requests on,
-/// with a status of 500. Its URL, and all that it got.
-fn echo(wrong_after: usize) -> (String, Arc<Mutex<Vec<u8>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    let (got, count) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
-    let all = Arc::clone(&got);
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().map_while(Result::ok) {
-            let (got, count) = (Arc::clone(&got), Arc::clone(&count));
-            std::thread::spawn(move || {
-                let mut buffer = [0; 8192];
-                while let Ok(length @ 1..) = stream.read(&mut buffer) {
-                    let body = &buffer[..length];
-                    if got.lock().unwrap().len() < 1 << 16 {
-                        got.lock().unwrap().extend(body);
-                    }
-                    *count.lock().unwrap() += 1;
-                    let status = if *count.lock().unwrap() > wrong_after { 500 } else { 200 };
-                    let head = format!(
-                        "HTTP/1.1 {status} Some\r\nSet-Cookie: s3t-by-th3-s3rv3r\r\n\
-                         Content-Length: {length}\r\n\r\n"
-                    );
-                    if stream.write_all(&[head.as_bytes(), body].concat()).is_err() {
-                        return;
-                    }
-                }
-            });
+/// A server that sends back what it received, as some do for debugging; after `correct` requests,
+/// with a status of 500. Its URL, and all that it received.
+fn echo(correct: usize) -> (String, Arc<Mutex<Vec<u8>>>) {
+    let (received, count) = (Arc::new(Mutex::new(Vec::new())), AtomicUsize::new(0));
+    let all = Arc::clone(&received);
+    let server = TestServer::start(move |mut client| {
+        while let Some(body) = client.request() {
+            if all.lock().unwrap().len() < 1 << 16 {
+                all.lock().unwrap().extend(&body);
+            }
+            let is_correct = count.fetch_add(1, Ordering::SeqCst) < correct;
+            let (status, length) = (if is_correct { 200 } else { 500 }, body.len());
+            let head = format!(
+                "HTTP/1.1 {status} Some\r\nSet-Cookie: s3t-by-th3-s3rv3r\r\n\
+                 Content-Length: {length}\r\n\r\n"
+            );
+            client.send(&[head.as_bytes(), &body].concat());
         }
     });
-    (url, all)
+    (server.url(), received)
 }
 
 fn hotlap(arguments: &[&str]) -> Command {
@@ -109,16 +98,16 @@ fn a_load_and_its_first_wrong_response_keep_none() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("config.toml");
     fs::write(&config, "redact = ['X-Mine']\n").unwrap();
-    for wrong_after in [0, 20] {
+    for correct in [0, 20] {
         for form in ["human", "json"] {
-            let (url, got) = echo(wrong_after);
+            let (url, got) = echo(correct);
             let mut arguments = vec!["load", "-n", "40", "-c", "1", "--format", form, &url];
             HEADERS.iter().for_each(|header| arguments.extend(["-H", header]));
             let output = hotlap(&arguments).env("HOTLAP_CONFIG", &config).output().unwrap();
             free_of_secrets(&printed(&output), &format!("the output as {form}"));
             let sent = String::from_utf8_lossy(&got.lock().unwrap()).into_owned();
             assert!(HEADERS.iter().all(|header| sent.contains(header)), "{sent}");
-            if form == "json" && wrong_after > 0 {
+            if form == "json" && correct > 0 {
                 let value: Value = serde_json::from_slice(&output.stdout).unwrap();
                 let bytes: Vec<u8> =
                     serde_json::from_value(value["plan"]["requests"][0]["bytes"].clone()).unwrap();

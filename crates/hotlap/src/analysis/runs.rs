@@ -80,7 +80,7 @@ impl LoadPair {
         let comparisons = PerMeasure::of(|measure| {
             let criterion = self.criterion(measure);
             let effects = servers.iter().map(|pair| self.effect(*pair, measure));
-            effects.map(|e| Some((criterion, e?))).collect()
+            effects.map(|effect| Some((criterion, effect?))).collect()
         });
         let limited = |&(old, new): &Matched| {
             let keep_up = self.before.servers[old].keeps_up && self.after.servers[new].keeps_up;

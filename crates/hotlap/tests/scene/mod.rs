@@ -1,8 +1,6 @@
 //! A run as a test tells it: servers with scripted laps, and everything else as it really is.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -182,25 +180,4 @@ pub fn stressed(name: &str) -> Subject {
         failure: None,
         notes: Vec::new(),
     }
-}
-
-/// A real server that sends this response to every request, until the test ends; its URL.
-pub fn serve(response: impl Into<String>) -> String {
-    let response: String = response.into();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().map_while(Result::ok) {
-            let response = response.clone();
-            std::thread::spawn(move || {
-                let mut buffer = [0; 4096];
-                while stream.read(&mut buffer).is_ok_and(|count| count > 0) {
-                    if stream.write_all(response.as_bytes()).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    url
 }

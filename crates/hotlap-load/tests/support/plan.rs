@@ -1,0 +1,32 @@
+//! Plans for the load of a test server, and what came of it.
+
+use std::time::Duration;
+
+use hotlap_load::plan::{Endpoint, Request, Stop, Target};
+use hotlap_load::{Failure, Outcome, Phase, Plan};
+use hotlap_testbed::TestServer;
+
+pub trait PlanFor {
+    /// A plan of `requests` requests over `connections` connections, each of which must receive
+    /// `Hello, World!`.
+    fn plan(&self, connections: usize, requests: u64) -> Plan;
+}
+
+impl PlanFor for TestServer {
+    fn plan(&self, connections: usize, requests: u64) -> Plan {
+        let target = Target { endpoint: Endpoint::Tcp(self.address()), tls: None };
+        let mut plan = Plan::new(target, Request::get("/", "test").expecting(b"Hello, World!"));
+        plan.connections = connections;
+        plan.stop = Stop::Requests(requests);
+        plan.timeout = Duration::from_secs(30);
+        plan
+    }
+}
+
+/// Correct responses, and failures as (kind, phase, count) in order.
+pub fn counts(outcome: &Outcome) -> (u64, Vec<(Failure, Phase, u64)>) {
+    let mut failures: Vec<_> =
+        outcome.failures.0.iter().map(|f| (f.failure, f.phase, f.count)).collect();
+    failures.sort();
+    (outcome.responses, failures)
+}

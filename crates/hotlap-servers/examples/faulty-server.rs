@@ -1,0 +1,27 @@
+//! A faulty server as a program, for tests that start one: `faulty-server hello|json-api FAULT`
+//! listens on `PORT`.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::ExitCode;
+
+use hotlap_testbed::{Fault, Site, TestServer};
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (site, fault) = match words[..] {
+        ["supervisor"] => return hotlap_servers::process::supervisor::main(),
+        ["hello", "none"] => (Site::Hello, Fault::None),
+        ["hello", "logs-requests"] => (Site::Hello, Fault::LogsRequests),
+        ["hello", "logs-every-other-request"] => (Site::Hello, Fault::LogsEveryOtherRequest),
+        ["hello", "wrong-body"] => (Site::Hello, Fault::WrongBody),
+        ["json-api", "none"] => (Site::JsonApi, Fault::None),
+        _ => return ExitCode::from(64),
+    };
+    let port = std::env::var("PORT").unwrap_or_default().parse().unwrap_or(0);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+    let _server = TestServer::faulty_on(listener, site, fault);
+    loop {
+        std::thread::park();
+    }
+}

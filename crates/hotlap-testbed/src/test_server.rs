@@ -1,0 +1,168 @@
+//! A server whose behaviour a test scripts, on a thread per connection.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use socket2::Socket;
+
+/// The response of the contract `hello`.
+pub const HELLO: &[u8] =
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!";
+
+/// A running server. Its threads end with the process of the test.
+///
+/// Methods panic where the system refuses a socket: a test can go no further then.
+#[derive(Debug)]
+pub struct TestServer {
+    address: Option<SocketAddr>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    accepted: AtomicUsize,
+    requests: AtomicUsize,
+}
+
+impl TestServer {
+    /// A server on a port of 127.0.0.1; `serve` is called for each connection.
+    pub fn start(serve: impl Fn(Client) + Send + Sync + 'static) -> Self {
+        Self::on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port"), serve)
+    }
+
+    /// A server on a listening socket, which may be a Unix one.
+    pub fn on(listener: impl Into<Socket>, serve: impl Fn(Client) + Send + Sync + 'static) -> Self {
+        let listener: Socket = listener.into();
+        let address = listener.local_addr().expect("an address").as_socket();
+        let (counts, serve) = (Arc::new(Counts::default()), Arc::new(serve));
+        let server = Self { address, counts: Arc::clone(&counts) };
+        std::thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                // A Unix socket has no such option.
+                let _ = stream.set_tcp_nodelay(true);
+                let number = counts.accepted.fetch_add(1, Ordering::SeqCst);
+                let counts = Arc::clone(&counts);
+                let (client, serve) =
+                    (Client { stream, number, counts, rest: Vec::new() }, Arc::clone(&serve));
+                std::thread::spawn(move || serve(client));
+            }
+        });
+        server
+    }
+
+    /// Where it listens.
+    ///
+    /// # Panics
+    /// On a Unix socket, which has no such address.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address.expect("a TCP socket")
+    }
+
+    /// `http://` and its address.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.address())
+    }
+
+    /// How many connections it has accepted.
+    #[must_use]
+    pub fn accepted(&self) -> usize {
+        self.counts.accepted.load(Ordering::SeqCst)
+    }
+
+    /// How many requests [`Client::request`] has returned.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.counts.requests.load(Ordering::SeqCst)
+    }
+}
+
+/// A client, as the server sees it: one accepted connection.
+#[derive(Debug)]
+pub struct Client {
+    /// The connection. Bytes that [`Client::request`] has read ahead are not in it any more.
+    pub stream: Socket,
+    /// How many connections the server accepted before this one.
+    pub number: usize,
+    counts: Arc<Counts>,
+    rest: Vec<u8>,
+}
+
+impl Client {
+    /// Reads one request, with its body if it has a `Content-Length`; `None` if the client has
+    /// disconnected.
+    pub fn request(&mut self) -> Option<Vec<u8>> {
+        loop {
+            if let Some(end) = self.rest.windows(4).position(|w| w == b"\r\n\r\n") {
+                let head = String::from_utf8_lossy(&self.rest[..end]).to_lowercase();
+                let length = head.lines().find_map(|l| l.strip_prefix("content-length: "));
+                let length: usize = length.map_or(0, |l| l.trim().parse().expect("a length"));
+                if self.rest.len() >= end + 4 + length {
+                    self.counts.requests.fetch_add(1, Ordering::SeqCst);
+                    return Some(self.rest.drain(..end + 4 + length).collect());
+                }
+            }
+            let mut buffer = [0; 4096];
+            match self.stream.read(&mut buffer) {
+                Ok(0) | Err(_) => return None,
+                Ok(count) => self.rest.extend_from_slice(&buffer[..count]),
+            }
+        }
+    }
+
+    /// Sends bytes; false if the client has disconnected.
+    pub fn send(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).is_ok()
+    }
+
+    /// Sends the same bytes in response to every request.
+    pub fn respond(&mut self, bytes: &[u8]) {
+        while self.request().is_some() && self.send(bytes) {}
+    }
+
+    /// Reads until the client disconnects.
+    pub fn drain(&mut self) {
+        let mut buffer = [0; 65536];
+        while matches!(self.stream.read(&mut buffer), Ok(count) if count > 0) {}
+    }
+
+    /// Closes the connection with a reset.
+    pub fn reset(self) {
+        self.stream.set_linger(Some(Duration::ZERO)).expect("a socket option");
+    }
+}
+
+/// An address of 127.0.0.1 on which no server listens.
+#[must_use]
+pub fn unused_address() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    listener.local_addr().expect("an address")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Shutdown, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn requests_are_read_one_by_one_with_their_bodies() {
+        let server = TestServer::start(|mut client| {
+            while let Some(request) = client.request() {
+                client.send(&request[request.len() - 2..]);
+            }
+        });
+        let mut client = TcpStream::connect(server.address()).unwrap();
+        let requests = b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\n\r\n";
+        client.write_all(requests).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).unwrap();
+        assert_eq!(received, b"bc\r\n");
+        assert_eq!((server.accepted(), server.requests()), (1, 2));
+    }
+}
