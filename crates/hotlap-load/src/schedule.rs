@@ -233,7 +233,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn due_times_are_in_order(rate in 0.1..1e7, poisson: bool, seed: u64, workers in 1usize..9) {
+        fn due_times_are_in_order(
+            rate in 0.1..1e7,
+            poisson: bool,
+            seed: u64,
+            workers in 1usize..9,
+        ) {
             let pace = if poisson {
                 Pace::Poisson { rate, seed }
             } else {

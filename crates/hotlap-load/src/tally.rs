@@ -7,8 +7,8 @@ use hotlap_stats::{Censored, Histogram};
 use crate::check::Mismatch;
 use crate::connection::{Completed, InFlight};
 use crate::outcome::{
-    ByteCounts, ConnectionCounts, Failure, Failures, Outcome, Phase, ThreadUsage, Tick,
-    WrongResponse,
+    ByteCounts, ConnectionCounts, EdgeAges, Failure, Failures, Outcome, Phase, ThreadUsage, Tick,
+    Totals, WrongResponse,
 };
 
 /// Length of a tick: a tenth of a second.
@@ -212,7 +212,9 @@ impl Tally {
             }
         }
         let seen = (0u16..).zip(&self.statuses).filter(|(_, count)| **count > 0);
+        // Every field is written out: a default outcome would allocate histograms in vain.
         Outcome {
+            backend: String::new(),
             window_ns,
             responses: self.responses,
             service_time: self.service_time,
@@ -237,7 +239,14 @@ impl Tally {
                 sent: self.sent,
                 ..ThreadUsage::default()
             }],
-            ..Outcome::default()
+            first_connect_error: None,
+            in_flight: 0,
+            edge_ages: EdgeAges::default(),
+            queued: 0,
+            oldest_ns: 0,
+            stalled: 0,
+            due: 0,
+            totals: Totals::default(),
         }
     }
 }

@@ -22,7 +22,7 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// Reads the certificates that the system trusts. Sessions are never resumed, so that all
+    /// Trusts the certificates that the system trusts. Sessions are never resumed, so that all
     /// handshakes are full ones and can be compared.
     ///
     /// # Errors
@@ -66,8 +66,8 @@ fn system(what: &str, source: impl std::error::Error + Send + Sync + 'static) ->
     Error::System { what: what.to_owned(), why: std::io::Error::other(source) }
 }
 
-/// The certificates that this system trusts, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
-/// They are read once: it takes some milliseconds.
+/// The certificates that the system trusts, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+/// They are read once, since that takes some milliseconds.
 fn roots() -> Result<Arc<RootCertStore>, Error> {
     static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     if let Some(roots) = ROOTS.get() {

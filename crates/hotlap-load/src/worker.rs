@@ -134,7 +134,9 @@ impl Worker {
         let mut now = clock::now();
         self.scan_ns = now + self.scan_every_ns;
         while self.stage != Stage::Done {
-            self.open_new(now);
+            if self.slots.has_new(now) {
+                self.open_new(now);
+            }
             let next_ns = self.next_ns();
             let wake_ns = self.wake_ns(next_ns, now);
             self.io.wait(wake_ns, &mut events);
@@ -192,7 +194,7 @@ impl Worker {
     /// without sleeping.
     #[inline]
     fn wake_ns(&self, next_ns: u64, now: u64) -> Option<u64> {
-        if self.requests.is_open_loop && self.plan.may_busy_poll() {
+        if self.requests.has_schedule() && self.plan.may_busy_poll() {
             sleep::until(self.requests.awaited_since_ns(), now, next_ns)
         } else {
             (next_ns > now).then_some(next_ns)

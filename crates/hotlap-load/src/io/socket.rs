@@ -136,6 +136,7 @@ fn bind_address_no_port(_socket: &socket2::Socket) -> io::Result<()> {
 }
 
 /// The kind of failure that an error of a socket is.
+#[cold]
 pub(super) fn failure(error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Failure::Refused,

@@ -8,7 +8,7 @@ use crate::outcome::Failure;
 
 impl Worker {
     /// Opens slots for the first time, a few at once.
-    #[inline]
+    #[cold]
     pub(super) fn open_new(&mut self, now: u64) {
         for number in self.slots.take_new(now) {
             self.connect(number, now);

@@ -40,6 +40,12 @@ impl Requests {
         self.schedule = schedule;
     }
 
+    /// Whether the load has started as an open loop.
+    #[inline]
+    pub(super) fn has_schedule(&self) -> bool {
+        self.schedule.is_some()
+    }
+
     /// Whether no request is in flight, and none may be sent.
     #[inline]
     pub(super) fn are_done(&self) -> bool {

@@ -111,12 +111,14 @@ impl Slots {
         new.min(retry).min(reopen)
     }
 
-    /// The slots to be opened for the first time now.
+    /// Whether slots are to be opened for the first time now.
     #[inline]
+    pub(super) fn has_new(&self, now: u64) -> bool {
+        self.next_new < self.slots.len() && now >= self.next_new_ns
+    }
+
+    /// The slots to be opened for the first time now.
     pub(super) fn take_new(&mut self, now: u64) -> Range<usize> {
-        if self.next_new == self.slots.len() || now < self.next_new_ns {
-            return 0..0;
-        }
         self.next_new_ns = now + BATCH_INTERVAL_NS;
         let room = BATCH.saturating_sub(self.connecting);
         let end = (self.next_new + room).min(self.slots.len());
