@@ -8,8 +8,11 @@
 use crate::report::{Figure, Latency, LoadResults, Report, Role, Row};
 use crate::text::visible;
 
-/// The columns after load, rank, server, role and version: the name, and the field of a row.
-const FIELDS: [(&str, fn(&Row) -> String); 30] = [
+/// A column's name, and its value in a row.
+type Field = (&'static str, fn(&Row) -> String);
+
+/// The columns after load, rank, server, role and version.
+const FIELDS: [Field; 30] = [
     ("requests_per_s", |r| value(&r.requests_per_s)),
     ("requests_per_s_low", |r| low(&r.requests_per_s)),
     ("requests_per_s_high", |r| high(&r.requests_per_s)),

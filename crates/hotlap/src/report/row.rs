@@ -137,8 +137,7 @@ impl Row {
             ready_ms: measured.ready_ms.map(millis),
             steady_ms: measured.steady_ms.map(millis),
             warmup: warmups
-                .filter(|w| w.load == analysis.load)
-                .last()
+                .rfind(|w| w.load == analysis.load)
                 .map_or_else(String::new, |w| warnings::class(w.class).to_owned()),
             conformance: conformance(run, index),
             notes: notes(run, analysis.load, index),
