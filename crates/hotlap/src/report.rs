@@ -39,7 +39,7 @@ pub use heading::{Heading, HostView};
 pub use laps::{LapView, StartView, WarmupView};
 pub use latency::Latency;
 pub use layers::LayerStep;
-pub use noise::{Noise, NoiseFloor};
+pub use noise::{Noise, NoiseFloorView};
 pub use published::PublishedView;
 pub use results::LoadResults;
 pub use row::{ErrorCount, Row};
