@@ -10,8 +10,10 @@ use fnv::FnvHasher;
 use serde::{Deserialize, Serialize};
 
 use crate::{cpus, topology};
+use field::named;
 
 mod arm;
+mod field;
 
 /// How long the machine is watched to see what others do on it.
 const WATCH: Duration = Duration::from_millis(200);
@@ -270,15 +272,6 @@ impl Host {
         let cores = ask("hw.physicalcpu").and_then(|count| count.parse().ok());
         self.cores = cores.unwrap_or(self.cores);
     }
-}
-
-/// The value after a name and a separator; quotes are taken off.
-fn named(text: &str, name: &str, separator: char) -> Option<String> {
-    let value = text.lines().find_map(|line| {
-        let (key, value) = line.split_once(separator)?;
-        (key.trim() == name).then_some(value)
-    })?;
-    Some(value.trim().trim_matches('"').to_owned())
 }
 
 fn memory_bytes(text: &str) -> u64 {

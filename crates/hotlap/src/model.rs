@@ -507,6 +507,27 @@ impl Run {
         self.question == Question::Layers
     }
 
+    /// Whether a server takes part in comparisons: not the ceiling, not the A/A control, not one
+    /// that failed.
+    #[must_use]
+    pub fn is_compared(&self, server: usize) -> bool {
+        let server = &self.servers[server];
+        matches!(server.role, Role::Plain | Role::Reference) && server.failure.is_none()
+    }
+
+    /// Whether tables show a server: not the A/A control, not one that failed.
+    #[must_use]
+    pub fn is_shown(&self, server: usize) -> bool {
+        let server = &self.servers[server];
+        server.role != Role::Control && server.failure.is_none()
+    }
+
+    /// How many restarts have laps under a load.
+    #[must_use]
+    pub fn restarts(&self, load: usize) -> u32 {
+        self.laps.iter().filter(|l| l.load == load).map(|l| l.restart + 1).max().unwrap_or(0)
+    }
+
     /// Whether any lap passed its validity checks.
     #[must_use]
     pub fn has_valid_laps(&self) -> bool {

@@ -1,19 +1,19 @@
 //! Renderers: each lays out a finished report in one format. They see words and figures only, and
 //! compute nothing.
 
-mod bench;
 pub mod csv;
 mod html;
 mod json;
 mod junit;
 pub mod markdown;
 pub mod terminal;
+mod tracking;
 
 use crate::report::Report;
 
 pub use json::json;
 
-/// The formats in which a report is exported.
+/// A format in which a report is exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Every figure and every lap.
@@ -41,7 +41,7 @@ pub fn render(report: &Report, format: Format) -> String {
         Format::Csv => csv::render(report),
         Format::Html => html::render(report),
         Format::Junit => junit::render(report),
-        Format::Github => bench::github(report),
-        Format::Bencher => bench::bencher(report),
+        Format::Github => tracking::github(report),
+        Format::Bencher => tracking::bencher(report),
     }
 }

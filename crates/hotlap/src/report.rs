@@ -5,7 +5,6 @@
 //! words. The renderers ([`crate::render`]) lay it out and compute nothing.
 
 mod against;
-mod columns;
 pub mod comparison;
 mod facts;
 mod failed;
@@ -16,12 +15,14 @@ mod latency;
 mod layers;
 mod loads;
 mod noise;
-pub mod published;
+mod published;
 mod results;
 mod row;
 mod scaling;
 mod sentences;
+mod sources;
 pub mod stress;
+mod tables;
 pub mod trend;
 mod warnings;
 
@@ -39,11 +40,12 @@ pub use heading::{Heading, HostView};
 pub use laps::{LapView, StartView, WarmupView};
 pub use latency::Latency;
 pub use layers::LayerStep;
-pub use noise::{Noise, NoiseFloorView};
+pub use noise::{MeasureNoise, Noise};
 pub use published::PublishedView;
 pub use results::LoadResults;
 pub use row::{ErrorCount, Row};
 pub use scaling::{ScalePoint, Scaling};
+pub use sources::Source;
 
 /// Everything that is said of a run.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]

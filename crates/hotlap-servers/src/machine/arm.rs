@@ -1,6 +1,6 @@
 //! Names of ARM processors, of which `/proc/cpuinfo` only gives numbers.
 
-use super::named;
+use super::field::named;
 
 /// Implementer, part and name: from util-linux's `lscpu-arm.c`, those that servers run on.
 const PARTS: [(u32, u32, &str); 32] = [

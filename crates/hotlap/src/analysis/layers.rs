@@ -3,7 +3,7 @@
 use hotlap_stats::{Estimate, Verdict};
 
 use super::compare::{Found, ServerPair};
-use super::{Analysis, Measure, ServerComparison, is_compared};
+use super::{Analysis, Measure, ServerComparison};
 use crate::model::{Lap, Run, Violation};
 
 /// A difference in microseconds per request, and the verdict on its ratio; `None` where it is not
@@ -43,7 +43,7 @@ pub struct SideEffect {
 /// The steps of a run under one load.
 #[must_use]
 pub fn steps(run: &Run, analysis: &Analysis) -> Vec<Step> {
-    let layers = (0..run.servers.len()).filter(|&i| is_compared(run, i));
+    let layers = (0..run.servers.len()).filter(|&i| run.is_compared(i));
     // The steps under one load are one family of comparisons.
     let pairs: Vec<ServerPair> = layers.filter_map(|to| Some((to, below(run, to)?))).collect();
     let found = analysis.compared(&pairs);
@@ -54,12 +54,12 @@ pub fn steps(run: &Run, analysis: &Analysis) -> Vec<Step> {
 /// layer is below which, it is the one before.
 fn below(run: &Run, layer: usize) -> Option<usize> {
     if run.servers.iter().all(|s| s.part.on.is_none()) {
-        return (0..layer).rev().find(|&i| is_compared(run, i));
+        return (0..layer).rev().find(|&i| run.is_compared(i));
     }
     let mut on = run.servers[layer].part.on;
     for _ in 0..run.servers.len() {
         match on {
-            Some(below) if below != layer && is_compared(run, below) => return Some(below),
+            Some(below) if below != layer && run.is_compared(below) => return Some(below),
             Some(below) => on = run.servers.get(below)?.part.on,
             None => return None,
         }

@@ -9,7 +9,7 @@ use hotlap_stats::{Concurrency, Estimate, Reading, level, median};
 
 use super::compare::ServerComparison;
 use super::latency::{Times, known};
-use super::{Measure, PerMeasure, bias, confidence};
+use super::{Measure, PerMeasure, bias};
 use crate::model::{Lap, Run, Violation, Warmup};
 
 /// A server keeps up with the rate that a load offers if it answers at least this share of the
@@ -73,9 +73,10 @@ pub struct Used {
 }
 
 impl MeasuredServer {
-    /// A server under a load, both given as indices, neither compared nor ranked yet.
+    /// A server under a load, both given as indices, neither compared nor ranked yet; `confidence`
+    /// is that of all intervals.
     #[must_use]
-    pub(super) fn of(run: &Run, load: usize, server: usize) -> Self {
+    pub(super) fn of(run: &Run, load: usize, server: usize, confidence: f64) -> Self {
         let offered = run.loads.get(load).and_then(|load| load.rate);
         let is_own = |lap: &&Lap| lap.server == server && lap.load == load;
         let laps: Vec<&Lap> = run.laps.iter().filter(is_own).collect();
@@ -86,7 +87,6 @@ impl MeasuredServer {
             paced.into_iter().filter(|l| l.counts() && has_responses(l)).collect();
         let limited = good.iter().filter(|l| l.is_generator_limited()).count();
         let readings = readings_of(&good, offered);
-        let confidence = confidence(run);
         let mut failures = Failures::default();
         for failure in laps.iter().flat_map(|lap| &lap.failures) {
             failures.add(failure.failure, failure.phase, failure.count);

@@ -4,7 +4,7 @@
 
 use hotlap_stats::Estimate;
 
-use super::{Analysis, Measure, is_compared};
+use super::{Analysis, Measure};
 use crate::model::{Published, Run};
 
 /// The ratio to the same server, as measured here.
@@ -39,7 +39,7 @@ pub fn ratio_here(
     then: &Published,
 ) -> MeasuredRatio {
     let base = then.than.as_ref().map(|base| base.server).filter(|base| *base != server);
-    let Some(base) = base.filter(|base| is_compared(run, *base) && is_compared(run, server)) else {
+    let Some(base) = base.filter(|base| run.is_compared(*base) && run.is_compared(server)) else {
         return MeasuredRatio::Unknown;
     };
     if let Some((effect, _)) = analysis.compared(&[(server, base)])[0].found[Measure::Rate] {

@@ -3,7 +3,7 @@
 use hotlap_stats::{MIN_RESTARTS, NoiseFloor, Verdict, ranks};
 
 use super::compare::{ServerPair, judged};
-use super::{Analysis, Limited, Measure, ServerComparison, is_compared};
+use super::{Analysis, Limited, Measure, ServerComparison};
 use crate::model::Run;
 
 impl Analysis {
@@ -17,7 +17,7 @@ impl Analysis {
     /// contradicts a sentence. All other pairs are a family of their own.
     pub(super) fn rank(&mut self, run: &Run) {
         let fit: Vec<usize> =
-            (0..self.servers.len()).filter(|&i| is_compared(run, i) && self.can_rank(i)).collect();
+            (0..self.servers.len()).filter(|&i| run.is_compared(i) && self.can_rank(i)).collect();
         if fit.len() < 2 {
             return;
         }

@@ -4,7 +4,7 @@
 use hotlap_stats::{Criterion, Effect, NoiseFloor, unpaired};
 
 use super::compare::found_in_families;
-use super::{Analysis, Limited, Measure, PerMeasure, ServerComparison, confidence, is_compared};
+use super::{Analysis, Limited, Measure, PerMeasure, ServerComparison, confidence};
 use crate::model::{Load, Run};
 
 /// A server or a load in both runs, as indices: before and after.
@@ -27,7 +27,7 @@ pub fn matched_servers(before: &Run, after: &Run) -> Vec<Matched> {
 /// The servers of a run that can be compared, as indices.
 #[must_use]
 pub fn compared(run: &Run) -> Vec<usize> {
-    (0..run.servers.len()).filter(|&i| is_compared(run, i)).collect()
+    (0..run.servers.len()).filter(|&i| run.is_compared(i)).collect()
 }
 
 /// Loads that both runs have, by all that defines a load: see [`Load::is_same`].

@@ -3,7 +3,7 @@
 
 use hotlap_stats::Estimate;
 
-use super::{Analysis, Measure, is_shown};
+use super::{Analysis, Measure};
 use crate::model::{Load, Run};
 
 /// A number that points of a curve differ in.
@@ -70,7 +70,7 @@ pub fn curves(run: &Run, analyses: &[Analysis]) -> Vec<Curve> {
     let mut loads: Vec<usize> = (0..run.loads.len()).collect();
     loads.sort_by_key(at);
     let mut servers: Vec<usize> =
-        (0..run.servers.len()).filter(|&server| is_shown(run, server)).collect();
+        (0..run.servers.len()).filter(|&server| run.is_shown(server)).collect();
     analyses[0].sort(run, &mut servers);
     let spots = |server| loads.iter().map(|load| (*load, server, at(load))).collect::<Vec<_>>();
     servers.into_iter().map(|server| curve(run, parameter, &spots(server), analyses)).collect()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hotlap_stats::{Estimate, Reading, median};
 
-use super::{Analysis, Measure, MeasuredServer, bias, is_shown};
+use super::{Analysis, Measure, MeasuredServer, bias};
 use crate::model::{Class, Lap, Role, Run, Violation};
 
 /// Rounds of a restart that are needed to see whether a server's cost changed in it.
@@ -95,7 +95,7 @@ pub fn warnings(run: &Run, analyses: &[Analysis]) -> Vec<Warning> {
     for analysis in analyses {
         let load = analysis.load;
         warnings.extend(generator_limited(run, analysis));
-        for server in (0..run.servers.len()).filter(|&server| is_shown(run, server)) {
+        for server in (0..run.servers.len()).filter(|&server| run.is_shown(server)) {
             let of_server = of_server(run, analysis, server).into_iter();
             warnings.extend(of_server.map(|warning| Warning::Server { load, server, warning }));
         }
@@ -128,7 +128,7 @@ fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning
 fn generator_limited(run: &Run, analysis: &Analysis) -> Option<Warning> {
     let is_limited = |&server: &usize| {
         analysis.servers[server].generator_limited
-            && is_shown(run, server)
+            && run.is_shown(server)
             && run.servers[server].role != Role::Ceiling
     };
     let servers: Vec<usize> = (0..run.servers.len()).filter(is_limited).collect();

@@ -1,6 +1,7 @@
 //! `hotlap load`: the generator alone, with wrk's flags.
 
-mod form;
+mod loaded;
+mod output;
 pub mod requests;
 
 use std::time::{Duration, SystemTime};
@@ -16,20 +17,7 @@ use crate::interrupt::Interrupt;
 use crate::live::Live;
 use crate::redact;
 use crate::text::{number, visible};
-
-/// A load that was run, and what is needed to print it.
-pub struct Loaded {
-    /// What was typed as the target.
-    pub url: String,
-    /// What was run.
-    pub plan: Plan,
-    /// What happened.
-    pub outcome: Outcome,
-    /// When its window opened.
-    pub opened: SystemTime,
-    /// Whether the percentiles were asked for.
-    pub latency: bool,
-}
+use loaded::Loaded;
 
 /// Loads, prints, exports.
 ///
@@ -49,22 +37,22 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
     notes.iter().for_each(|note| console.note(&format!("Note: {note}")));
     let url = args.url.clone().unwrap_or_else(|| "several requests".to_owned());
     if args.format == Form::Wrk {
-        console.data(&form::wrk_head(&visible(&url), &plan))?;
+        console.data(&output::wrk_head(&visible(&url), &plan))?;
     }
     let outcome = drive(&plan, &interrupt, console)?;
     let opened = SystemTime::now() - Duration::from_nanos(outcome.window_ns);
     let loaded = Loaded { url, plan, outcome, opened, latency: args.latency };
     let data = match args.format {
         Form::Human => None,
-        Form::Wrk => Some(form::wrk(&loaded)),
-        Form::Json => Some(form::json(&loaded)),
-        Form::Csv => Some(form::csv(&loaded)),
-        Form::Hgrm => Some(form::hgrm(&loaded)),
-        Form::Hlog => Some(form::hlog(&loaded)),
+        Form::Wrk => Some(output::wrk(&loaded)),
+        Form::Json => Some(output::json(&loaded)),
+        Form::Csv => Some(output::csv(&loaded)),
+        Form::Hgrm => Some(output::hgrm(&loaded)),
+        Form::Hlog => Some(output::hlog(&loaded)),
     };
     let printed = match data {
         Some(data) => console.data(&data),
-        None => console.result(exports.to_stdout(), |_| form::human(&loaded, console.width)),
+        None => console.result(exports.to_stdout(), |_| output::human(&loaded, console.width)),
     };
     // A reader of standard output that has gone takes no file from its user.
     exports.write(&loaded)?;
@@ -76,10 +64,10 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
 fn exports(args: &LoadArgs) -> anyhow::Result<Texts<Loaded>> {
     let asked = &args.exports;
     let mut exports = Texts::default();
-    exports.open(asked.export_json.as_deref(), form::json)?;
-    exports.open(asked.export_csv.as_deref(), form::csv)?;
-    exports.open(asked.export_hgrm.as_deref(), form::hgrm)?;
-    exports.open(asked.export_hlog.as_deref(), form::hlog)?;
+    exports.open(asked.export_json.as_deref(), output::json)?;
+    exports.open(asked.export_csv.as_deref(), output::csv)?;
+    exports.open(asked.export_hgrm.as_deref(), output::hgrm)?;
+    exports.open(asked.export_hlog.as_deref(), output::hlog)?;
     if args.format != Form::Human && exports.to_stdout() {
         return usage(
             "--format and an export both write to standard output: leave out --format, or name a \

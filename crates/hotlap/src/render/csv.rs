@@ -1,123 +1,103 @@
-//! One line a server and load, for spreadsheets (RFC 4180). Units are in the heads and fixed.
+//! One line a server and load, for spreadsheets (RFC 4180). Units are fixed, and in the names of
+//! the columns.
 //!
 //! A spreadsheet takes a field that begins with `=`, `+`, `-` or `@` for a formula, and a name or a
 //! version comes from outside. Such a text has an apostrophe in front, which spreadsheets do not
 //! show; figures are left alone. The exact names are in the JSON export.
 
-use crate::report::{Figure, Latency, Report, Row};
+use crate::report::{Figure, Latency, LoadResults, Report, Role, Row};
 use crate::text::visible;
 
-const HEADS: [&str; 35] = [
-    "load",
-    "rank",
-    "server",
-    "role",
-    "version",
-    "requests_per_s",
-    "requests_per_s_low",
-    "requests_per_s_high",
-    "generator_limited",
-    "of_ceiling_percent",
-    "cpu_us",
-    "cpu_us_low",
-    "cpu_us_high",
-    "instructions_user",
-    "instructions_kernel",
-    "switches",
-    "mean_ms",
-    "stdev_ms",
-    "p50_ms",
-    "p90_ms",
-    "p99_ms",
-    "p999_ms",
-    "max_ms",
-    "rate",
-    "rate_p50_ms",
-    "rate_p99_ms",
-    "rss_mb",
-    "pss_mb",
-    "cpu_percent",
-    "errors",
-    "ready_ms",
-    "steady_ms",
-    "laps",
-    "laps_left_out",
-    "lower_bounds",
+/// The columns after load, rank, server, role and version: the name, and the field of a row.
+const FIELDS: [(&str, fn(&Row) -> String); 30] = [
+    ("requests_per_s", |r| value(&r.requests_per_s)),
+    ("requests_per_s_low", |r| low(&r.requests_per_s)),
+    ("requests_per_s_high", |r| high(&r.requests_per_s)),
+    ("generator_limited", |r| r.generator_limited.to_string()),
+    ("of_ceiling_percent", |r| value(&r.of_ceiling)),
+    ("cpu_us", |r| value(&r.cpu_us)),
+    ("cpu_us_low", |r| low(&r.cpu_us)),
+    ("cpu_us_high", |r| high(&r.cpu_us)),
+    ("instructions_user", |r| value(&r.instructions_user)),
+    ("instructions_kernel", |r| value(&r.instructions_kernel)),
+    ("switches", |r| value(&r.switches)),
+    ("mean_ms", |r| value(&r.service.mean)),
+    ("stdev_ms", |r| value(&r.service.stdev)),
+    ("p50_ms", |r| value(&r.service.p50)),
+    ("p90_ms", |r| value(&r.service.p90)),
+    ("p99_ms", |r| value(&r.service.p99)),
+    ("p999_ms", |r| value(&r.service.p999)),
+    ("max_ms", |r| value(&r.service.max)),
+    ("rate", |r| at_rate(r, |l| l.rate.map_or_else(String::new, |rate| rate.to_string()))),
+    ("rate_p50_ms", |r| at_rate(r, |l| value(&l.p50))),
+    ("rate_p99_ms", |r| at_rate(r, |l| value(&l.p99))),
+    ("rss_mb", |r| value(&r.rss_mb)),
+    ("pss_mb", |r| value(&r.pss_mb)),
+    ("cpu_percent", |r| value(&r.cpu_percent)),
+    ("errors", |r| r.errors.to_string()),
+    ("ready_ms", |r| value(&r.ready_ms)),
+    ("steady_ms", |r| value(&r.steady_ms)),
+    ("laps", |r| r.laps.0.to_string()),
+    ("laps_left_out", |r| (r.laps.1 - r.laps.0).to_string()),
+    ("lower_bounds", lower_bounds),
 ];
 
 /// The report as CSV. Failed servers have a line with their name and no figures.
 #[must_use]
 pub fn render(report: &Report) -> String {
-    let mut out = line(HEADS.iter().map(|h| (*h).to_owned()));
-    for table in &report.tables {
-        for row in &table.rows {
-            out += &line(fields(&table.title, row).into_iter());
-        }
+    let first = ["load", "rank", "server", "role", "version"];
+    let names = first.into_iter().chain(FIELDS.map(|(name, _)| name));
+    let mut out = line(names.map(str::to_owned));
+    for load in &report.tables {
+        out.extend(load.rows.iter().map(|row| line(fields(load, row))));
     }
     for failed in &report.failed {
-        let mut fields = vec![String::new(); HEADS.len()];
-        fields[2] = text(&failed.name);
-        fields[3] = "failed".to_owned();
-        out += &line(fields.into_iter());
+        let first = ["", "", &text(&failed.name), "failed", ""].map(str::to_owned);
+        out += &line(first.into_iter().chain(FIELDS.map(|_| String::new())));
     }
     out
 }
 
-fn fields(load: &str, row: &Row) -> Vec<String> {
-    let empty = Latency::default();
-    let (service, response) = (&row.service, row.response.as_ref().unwrap_or(&empty));
-    let role = serde_json::json!(row.role).as_str().unwrap_or_default().to_owned();
-    let mut fields = vec![
-        text(load),
-        row.rank.map_or_else(String::new, |r| r.to_string()),
-        text(&row.name),
-        role,
-        text(&row.version),
-    ];
-    fields.extend(interval(row.requests_per_s.as_ref()));
-    fields.push(row.generator_limited.to_string());
-    fields.push(value(row.of_ceiling.as_ref()));
-    fields.extend(interval(row.cpu_us.as_ref()));
-    fields.push(value(row.instructions_user.as_ref()));
-    fields.push(value(row.instructions_kernel.as_ref()));
-    fields.push(value(row.switches.as_ref()));
-    let times = [&service.mean, &service.stdev, &service.p50, &service.p90, &service.p99];
-    fields.extend(times.map(|f| value(f.as_ref())));
-    fields.extend([&service.p999, &service.max].map(|f| value(f.as_ref())));
-    fields.push(response.rate.map_or_else(String::new, |r| r.to_string()));
-    fields.extend([&response.p50, &response.p99].map(|f| value(f.as_ref())));
-    fields.extend([&row.rss_mb, &row.pss_mb, &row.cpu_percent].map(|f| value(f.as_ref())));
-    fields.push(row.errors.to_string());
-    fields.extend([&row.ready_ms, &row.steady_ms].map(|f| value(f.as_ref())));
-    fields.push(row.laps.0.to_string());
-    fields.push((row.laps.1 - row.laps.0).to_string());
-    fields.push(bounds(service, response));
-    fields
+fn fields(load: &LoadResults, row: &Row) -> impl Iterator<Item = String> {
+    let rank = row.rank.map_or_else(String::new, |rank| rank.to_string());
+    let first = [text(&load.title), rank, text(&row.name), role(row.role), text(&row.version)];
+    first.into_iter().chain(FIELDS.map(|(_, field)| field(row)))
 }
 
-/// The columns of latencies that are lower bounds, with a space between them.
-fn bounds(service: &Latency, response: &Latency) -> String {
+/// The columns of latencies that are lower bounds, with a blank between them.
+fn lower_bounds(row: &Row) -> String {
+    let (service, response) = (&row.service, row.response.as_ref());
     let figures = [
-        ("p50_ms", &service.p50),
-        ("p90_ms", &service.p90),
-        ("p99_ms", &service.p99),
-        ("p999_ms", &service.p999),
-        ("max_ms", &service.max),
-        ("rate_p50_ms", &response.p50),
-        ("rate_p99_ms", &response.p99),
+        ("p50_ms", service.p50.as_ref()),
+        ("p90_ms", service.p90.as_ref()),
+        ("p99_ms", service.p99.as_ref()),
+        ("p999_ms", service.p999.as_ref()),
+        ("max_ms", service.max.as_ref()),
+        ("rate_p50_ms", response.and_then(|at| at.p50.as_ref())),
+        ("rate_p99_ms", response.and_then(|at| at.p99.as_ref())),
     ];
-    let is_bound = |figure: &Option<Figure>| figure.as_ref().is_some_and(|f| f.is_lower_bound);
-    let bounds = figures.into_iter().filter(|(_, figure)| is_bound(figure));
+    let bounds = figures.into_iter().filter(|(_, f)| f.is_some_and(|f| f.is_lower_bound));
     bounds.map(|(name, _)| name).collect::<Vec<_>>().join(" ")
 }
 
-fn interval(figure: Option<&Figure>) -> [String; 3] {
-    let end = |end: Option<f64>| end.map_or_else(String::new, |e| e.to_string());
-    [value(figure), end(figure.and_then(|f| f.low)), end(figure.and_then(|f| f.high))]
+fn role(role: Role) -> String {
+    serde_json::json!(role).as_str().unwrap_or_default().to_owned()
 }
 
-fn value(figure: Option<&Figure>) -> String {
-    figure.map_or_else(String::new, |f| f.value.to_string())
+fn at_rate(row: &Row, field: fn(&Latency) -> String) -> String {
+    row.response.as_ref().map_or_else(String::new, field)
+}
+
+fn value(figure: &Option<Figure>) -> String {
+    figure.as_ref().map_or_else(String::new, |f| f.value.to_string())
+}
+
+fn low(figure: &Option<Figure>) -> String {
+    figure.as_ref().and_then(|f| f.low).map_or_else(String::new, |end| end.to_string())
+}
+
+fn high(figure: &Option<Figure>) -> String {
+    figure.as_ref().and_then(|f| f.high).map_or_else(String::new, |end| end.to_string())
 }
 
 /// A text from outside as a field: on one line, and not a formula.
@@ -130,7 +110,7 @@ fn text(from: &str) -> String {
 }
 
 /// One line, each field quoted where it must be.
-pub(crate) fn line(fields: impl Iterator<Item = String>) -> String {
+pub fn line(fields: impl Iterator<Item = String>) -> String {
     let quoted = fields.map(|field| match field.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", field.replace('"', "\"\"")),
         false => field,

@@ -5,16 +5,17 @@
 mod chart;
 mod charts;
 mod laps;
+mod svg;
 mod table;
 mod tag;
 
 use serde_json::json;
 
-use crate::report::published::Source;
 use crate::report::stress::{Remark, Stress, StressSection};
-use crate::report::{Failed, LoadResults, Report, Role};
-use chart::{COLOURS, Chart, colour};
+use crate::report::{Failed, LoadResults, Report, Role, Source};
+use chart::Chart;
 use charts::Palette;
+use svg::{COLOURS, colour};
 use table::{RowExtra, sortable, table};
 use tag::{Html, el, els, paragraph};
 

@@ -1,6 +1,6 @@
 //! The report as JUnit XML, which every CI shows as a list of tests: one case a server and load.
 
-use crate::report::{Failed, LoadResults, Measure, Report, Role, Row};
+use crate::report::{Failed, Measure, Report, Role, Row};
 use crate::text::visible_lines;
 
 /// Before the suite's last line.
@@ -13,10 +13,10 @@ const INDENT: &str = "  ";
 pub fn render(report: &Report) -> String {
     let mut cases: Vec<String> = Vec::new();
     let (mut failures, mut errors, mut skipped) = (0, 0, 0);
-    // One that is out has results under no load.
+    // A server that failed has results under no load.
     let names = |failed: &Failed| match report.tables.len() {
         0 => vec![failed.name.clone()],
-        _ => report.tables.iter().map(|table| name(table, &failed.name)).collect(),
+        _ => report.tables.iter().map(|table| table.unique_name(&failed.name)).collect(),
     };
     let cases_of = |failed| names(failed).into_iter().map(move |name| (failed, name));
     for (failed, name) in report.failed.iter().flat_map(cases_of) {
@@ -55,7 +55,7 @@ pub fn render(report: &Report) -> String {
                 fault("skipped", why, &table.sentences.join("\n"))
             }),
         };
-        cases.push(case(&name(table, &row.name), &said(row), &fault));
+        cases.push(case(&table.unique_name(&row.name), &figures(row), &fault));
     }
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"hotlap\" \
@@ -79,18 +79,10 @@ fn undecided(row: &Row) -> Option<&str> {
     known.all(|found| found.inconclusive().is_some()).then_some(first)
 }
 
-/// A server under a load: one case each.
-fn name(table: &LoadResults, server: &str) -> String {
-    match table.title.is_empty() {
-        true => server.to_owned(),
-        false => format!("{server} ({})", table.title),
-    }
-}
-
-fn case(name: &str, said: &str, fault: &str) -> String {
-    let out = match said.is_empty() {
+fn case(name: &str, output: &str, fault: &str) -> String {
+    let out = match output.is_empty() {
         true => String::new(),
-        false => format!("      <system-out>{}</system-out>\n", escape(said)),
+        false => format!("      <system-out>{}</system-out>\n", escape(output)),
     };
     format!(
         "    <testcase classname=\"hotlap\" name=\"{}\">\n{fault}{out}    </testcase>\n",
@@ -103,7 +95,7 @@ fn fault(kind: &str, message: &str, text: &str) -> String {
 }
 
 /// The figures of a row in one line.
-fn said(row: &Row) -> String {
+fn figures(row: &Row) -> String {
     let figures = [
         ("requests/s", &row.requests_per_s),
         ("CPU µs/request", &row.cpu_us),

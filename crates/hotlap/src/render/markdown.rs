@@ -1,9 +1,8 @@
 //! A report as Markdown: a document of its own, or the summary of a CI job.
 
 use crate::report::comparison::RunComparison;
-use crate::report::published::Source;
 use crate::report::stress::Stress;
-use crate::report::{Absent, Failed, LoadResults, Report};
+use crate::report::{Absent, Failed, LoadResults, Report, Source};
 use crate::text::table::{Column, Output, Table, Tone};
 use crate::text::{capital, number, visible};
 

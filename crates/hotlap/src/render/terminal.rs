@@ -3,10 +3,9 @@
 mod screen;
 
 use crate::report::comparison::RunComparison;
-use crate::report::published::Source;
 use crate::report::stress::Stress;
 use crate::report::trend::ServerTrend;
-use crate::report::{Absent, Failed, LoadResults, Report};
+use crate::report::{Absent, Failed, LoadResults, Report, Source};
 use crate::text::number::{self, plural};
 use crate::text::table::{Column, Output};
 use crate::text::visible;

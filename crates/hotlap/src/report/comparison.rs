@@ -8,7 +8,7 @@ use super::heading::state_note;
 use super::loads::{load_name, load_title, load_words, slice_words, with_load};
 use super::{measure_name, sentences};
 use crate::analysis::runs::{LoadPair, Matched, compared, matched_loads, matched_servers};
-use crate::analysis::{Measure, ServerComparison, restarts};
+use crate::analysis::{Measure, ServerComparison};
 use crate::model::{Load, Run};
 use crate::text::table::{Cell, Column, Table, Tone, UNKNOWN};
 use crate::text::{date, visible};
@@ -205,7 +205,7 @@ impl RunComparison {
         self.tables.push(table);
         let weaker = [(before, load.0), (after, load.1)]
             .into_iter()
-            .min_by_key(|((run, _), load)| restarts(run, *load));
+            .min_by_key(|((run, _), load)| run.restarts(*load));
         self.sentences.extend(
             weaker.and_then(|((run, name), load)| sentences::needed(run, name, load, &found)),
         );
@@ -258,14 +258,14 @@ fn measure(change: &Change) -> Cell {
 
 /// A verdict, in a word where there is little room.
 fn verdict(change: &Change) -> Cell {
-    let verdict = &change.found.verdict;
-    let word = match verdict.as_str() {
-        verdict if verdict.starts_with("no ") => "same",
-        verdict if verdict.starts_with("inconclusive") => "?",
+    let found = &change.found;
+    let word = match found.verdict.as_str() {
+        verdict if found.both_keep_up() || verdict.starts_with("no ") => "same",
+        _ if found.ratio.is_none() || found.inconclusive().is_some() => "?",
         // The row says of what.
         verdict => verdict.trim_start_matches("costs "),
     };
-    Cell::from(verdict).shortened_to(word)
+    Cell::from(&found.verdict).shortened_to(word)
 }
 
 fn tone(change: &Change) -> Tone {

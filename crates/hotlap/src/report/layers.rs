@@ -3,13 +3,11 @@
 use hotlap_stats::{Estimate, Verdict};
 use serde::Serialize;
 
-use super::figure::{Figure, cell, difference, ratio};
-use super::{LoadResults, Report};
+use super::figure::{Figure, difference, ratio};
 use crate::analysis::layers::{Difference, SideEffect, Step, steps};
 use crate::analysis::{Analysis, Found};
 use crate::model::Run;
 use crate::text::number::count;
-use crate::text::table::{Cell, Column, Output, Table};
 
 /// One step: a layer and the one below it.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
@@ -78,37 +76,6 @@ impl LayerStep {
             side_effect,
         }
     }
-}
-
-impl Report {
-    /// The steps between the layers under one load.
-    pub fn steps(&self, load: &LoadResults) -> impl Iterator<Item = &LayerStep> {
-        let load = load.load;
-        self.layers.iter().filter(move |step| step.load == load)
-    }
-
-    /// The steps under one load as a table, for every output.
-    #[must_use]
-    pub fn step_table(&self, load: &LoadResults) -> Table {
-        const WIDE: &[Output] = &[Output::Markdown, Output::Page];
-        let cells = |of: fn(&LayerStep) -> Cell| self.steps(load).map(of);
-        Table::new(vec![
-            Column::name("step", cells(|s| Cell::from(&s.to).shortened_to(&s.short.0))),
-            Column::name("on", cells(|s| Cell::from(&s.from).shortened_to(&s.short.1))),
-            Column::right("CPU\na request", cells(|s| cell(s.cpu_us.as_ref()))),
-            Column::right("wall time\na request", cells(|s| cell(s.wall_us.as_ref())))
-                .drop_order(1),
-            Column::right("CPU", cells(|s| cell(s.cost.as_ref()))).on(WIDE),
-            Column::right("requests/s", cells(|s| cell(s.requests_per_s.as_ref()))).on(WIDE),
-            Column::left("", cells(remark)),
-        ])
-    }
-}
-
-/// What speaks against a step.
-fn remark(step: &LayerStep) -> Cell {
-    let text = if step.side_effect.is_empty() { step.caution } else { &step.side_effect };
-    Cell::from(text).shortened_to(step.caution)
 }
 
 /// What is wrong with a side effect.

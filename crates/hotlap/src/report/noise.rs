@@ -13,16 +13,16 @@ pub struct Noise {
     /// Which server was run twice.
     pub server: String,
     /// In requests/s.
-    pub requests_per_s: NoiseFloorView,
+    pub requests_per_s: MeasureNoise,
     /// In CPU time per request, in microseconds.
-    pub cost: NoiseFloorView,
+    pub cost: MeasureNoise,
     /// Both in one sentence.
     pub sentence: String,
 }
 
 /// What separates the reference from itself in one measure.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
-pub struct NoiseFloorView {
+pub struct MeasureNoise {
     /// The control's figure over the reference's; `null` where it is not known.
     pub ratio: Option<Figure>,
     /// The least difference that is not noise, as a share; `null` where it is not known.
@@ -35,8 +35,8 @@ impl Noise {
     pub(super) fn of(run: &Run, analysis: &Analysis) -> Option<Self> {
         let server = run.servers[analysis.reference?].name.clone();
         analysis.noise[Measure::Rate].or(analysis.noise[Measure::Cost])?;
-        let requests_per_s = NoiseFloorView::of(analysis, Measure::Rate, 1.0);
-        let cost = NoiseFloorView::of(analysis, Measure::Cost, 1e-3);
+        let requests_per_s = MeasureNoise::of(analysis, Measure::Rate, 1.0);
+        let cost = MeasureNoise::of(analysis, Measure::Cost, 1e-3);
         let of_both = [
             requests_per_s.band.map(|band| format!("{} in requests/s", spread(band))),
             cost.band.map(|band| format!("{} in CPU time per request", spread(band))),
@@ -52,7 +52,7 @@ impl Noise {
     }
 }
 
-impl NoiseFloorView {
+impl MeasureNoise {
     fn of(analysis: &Analysis, measure: Measure, unit: f64) -> Self {
         let band = analysis.noise_band(measure).map(rounded);
         let level = analysis.reference.and_then(|r| analysis.servers[r].level[measure]);

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::loads::{load_title, under, with_load};
 use super::sentences;
 use super::{Noise, Row};
-use crate::analysis::{Analysis, is_shown};
+use crate::analysis::Analysis;
 use crate::model::{Load, Run};
 use crate::text::number::rounded;
 
@@ -38,7 +38,7 @@ impl LoadResults {
     pub(super) fn of(run: &Run, analysis: &Analysis) -> Self {
         let load = &run.loads[analysis.load];
         let mut order: Vec<usize> =
-            (0..run.servers.len()).filter(|&server| is_shown(run, server)).collect();
+            (0..run.servers.len()).filter(|&server| run.is_shown(server)).collect();
         analysis.sort(run, &mut order);
         let all: Vec<&Load> = run.loads.iter().collect();
         Self {
@@ -54,6 +54,15 @@ impl LoadResults {
             noise: Noise::of(run, analysis),
             rows: order.into_iter().map(|server| Row::of(run, analysis, server)).collect(),
             sentences: sentences::of_table(run, analysis),
+        }
+    }
+
+    /// A server's name that is unique over all loads.
+    #[must_use]
+    pub fn unique_name(&self, server: &str) -> String {
+        match self.title.is_empty() {
+            true => server.to_owned(),
+            false => format!("{server} ({})", self.title),
         }
     }
 

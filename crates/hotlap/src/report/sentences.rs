@@ -5,9 +5,7 @@ use hotlap_stats::{Effect, Estimate, Inconclusive, MAX_CONTROL_DIFFERENCE, MIN_R
 use super::figure::{exactly, ratio};
 use super::warnings::left_out;
 use crate::analysis::layers::inverse;
-use crate::analysis::{
-    Analysis, Found, Limited, Measure, ServerComparison, is_compared, is_shown, restarts,
-};
+use crate::analysis::{Analysis, Found, Limited, Measure, ServerComparison};
 use crate::model::{Question, Run};
 use crate::text::number::{count, grouped, plural};
 
@@ -63,13 +61,13 @@ fn no_figures(run: &Run, analysis: &Analysis) -> Vec<String> {
 }
 
 fn shown(run: &Run) -> impl Iterator<Item = usize> {
-    (0..run.servers.len()).filter(|&server| is_shown(run, server))
+    (0..run.servers.len()).filter(|&server| run.is_shown(server))
 }
 
 fn verdicts(run: &Run, analysis: &Analysis) -> Vec<String> {
     let Some(reference) = analysis.reference else { return Vec::new() };
     let is_other =
-        |i: &usize| *i != reference && is_compared(run, *i) && analysis.servers[*i].is_measured();
+        |i: &usize| *i != reference && run.is_compared(*i) && analysis.servers[*i].is_measured();
     let mut others: Vec<usize> = (0..run.servers.len()).filter(is_other).collect();
     analysis.sort(run, &mut others);
     let name = |i: usize| run.servers[i].name.as_str();
@@ -87,7 +85,7 @@ fn verdicts(run: &Run, analysis: &Analysis) -> Vec<String> {
 
 /// How many servers the generator limits, and how they are ordered.
 fn limited(run: &Run, analysis: &Analysis) -> Option<String> {
-    let is_limited = |&i: &usize| is_compared(run, i) && analysis.servers[i].generator_limited;
+    let is_limited = |&i: &usize| run.is_compared(i) && analysis.servers[i].generator_limited;
     let count = (0..run.servers.len()).filter(is_limited).count();
     let are = match count {
         0 => return None,
@@ -114,7 +112,7 @@ pub(super) fn needed<'a>(
     })?;
     Some(match why {
         Inconclusive::TooFewRestarts => {
-            let restarts = restarts(run, load);
+            let restarts = run.restarts(load);
             format!(
                 "A verdict needs at least {MIN_RESTARTS} restarts of each server with laps that \
                  count; {name} has {restarts}. {}",

@@ -5,8 +5,8 @@ use hotlap_stats::Estimate;
 
 use super::figure::ratio;
 use super::loads::under;
+use crate::analysis::Analysis;
 use crate::analysis::warnings::{self, LeftOut, ServerWarning, Warning};
-use crate::analysis::{Analysis, is_shown};
 use crate::model::{Class, Role, Run, Violation};
 use crate::text::number::{count, grouped, plural, rate};
 
@@ -132,7 +132,7 @@ fn noted(run: &Run, note: &str, servers: &[usize]) -> String {
     if about.is_empty() {
         about = servers.to_vec();
     }
-    let all = (0..run.servers.len()).filter(|i| is_shown(run, *i) && is_named(i)).count();
+    let all = (0..run.servers.len()).filter(|i| run.is_shown(*i) && is_named(i)).count();
     match about.len() {
         0..=3 => format!("{}: {note}", names(run, &about)),
         n if n >= all => format!("All {n} servers: {note}"),

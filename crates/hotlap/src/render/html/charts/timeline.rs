@@ -1,8 +1,9 @@
 //! Charts whose horizontal axis is time: along the run, and from a server's start to its steady
 //! state.
 
-use super::super::chart::{Axis, Chart, Point, Series, Stroke, Upward};
-use super::{Palette, ends, heights, lapse, megabytes, percent, plain, seconds};
+use super::super::chart::{Axis, Chart, Point, Series, Stroke, Vertical, extent, heights};
+use super::palette::Palette;
+use super::ticks::{megabytes, millis, percent, plain, seconds};
 use crate::report::{LapView, LoadResults, Report};
 use crate::text::number::{rate, time};
 
@@ -15,7 +16,7 @@ const POINTS: usize = 6_000;
 const POINTS_OF_MANY: usize = 2_500;
 
 /// Figures along the run: latency in each tenth of a second, all else a point a lap.
-pub(super) fn over_time(report: &Report, table: &LoadResults, palette: &Palette) -> Vec<Chart> {
+pub fn over_time(report: &Report, table: &LoadResults, palette: &Palette) -> Vec<Chart> {
     type Words = fn(f64) -> String;
     let counting = report.laps.iter().filter(|l| l.load == table.load && l.counts);
     // Those at a common rate follow laps in a closed loop, and are of another kind.
@@ -53,7 +54,7 @@ pub(super) fn over_time(report: &Report, table: &LoadResults, palette: &Palette)
         within((&laps, room), palette, "Latency over time: the longest", |l| &l.series_max_ms),
     ];
     if laps.iter().any(|l| l.p99_ms.is_some()) {
-        charts.push(chart("Latency over time: 99th percentile", (time, lapse), |l| l.p99_ms));
+        charts.push(chart("Latency over time: 99th percentile", (time, millis), |l| l.p99_ms));
     }
     charts.push(chart("Memory over time", (megabytes, megabytes), |l| l.rss_mb));
     charts.push(chart("CPU over time, % of one core", (percent, percent), |l| l.cpu_percent));
@@ -88,7 +89,7 @@ fn within(
     if every > 1 {
         note += &format!(" One lap in {every} is drawn.");
     }
-    along((title, note), lapse, lines(laps, palette, line))
+    along((title, note), millis, lines(laps, palette, line))
 }
 
 /// Where a line breaks off.
@@ -111,8 +112,8 @@ fn lines(
 
 /// A chart along the run; the ticks and the title say what goes upward.
 fn along((title, note): (&str, String), tick: fn(f64) -> String, series: Vec<Series>) -> Chart {
-    let from = ends(&series).fold(f64::INFINITY, f64::min);
-    let until = ends(&series).fold(0.0, f64::max);
+    let from = extent(&series).fold(f64::INFINITY, f64::min);
+    let until = extent(&series).fold(0.0, f64::max);
     Chart {
         title: title.to_owned(),
         note,
@@ -123,7 +124,7 @@ fn along((title, note): (&str, String), tick: fn(f64) -> String, series: Vec<Ser
             high: until.max(0.1),
             write: seconds,
         },
-        y: Upward::Axis(Axis::over("", tick, heights(&series))),
+        y: Vertical::Axis(Axis::over("", tick, heights(&series))),
         series,
         band: None,
         rule: None,
@@ -131,7 +132,7 @@ fn along((title, note): (&str, String), tick: fn(f64) -> String, series: Vec<Ser
 }
 
 /// Warm-up curves: every fresh start of every server.
-pub(super) fn warmups(report: &Report, table: &LoadResults, palette: &Palette) -> Chart {
+pub fn warmups(report: &Report, table: &LoadResults, palette: &Palette) -> Chart {
     let mut series = Vec::new();
     for start in &report.starts {
         let Some(server) = palette.number(&start.server) else { continue };
@@ -153,7 +154,7 @@ pub(super) fn warmups(report: &Report, table: &LoadResults, palette: &Palette) -
             series.push(Series { server, stroke: Stroke::Line, points: points.collect() });
         }
     }
-    let until = ends(&series).fold(0.1, f64::max);
+    let until = extent(&series).fold(0.1, f64::max);
     let y = Axis::over("requests/s", plain, heights(&series));
     Chart {
         title: "Warm-up".to_owned(),
@@ -165,7 +166,7 @@ pub(super) fn warmups(report: &Report, table: &LoadResults, palette: &Palette) -
             high: until,
             write: seconds,
         },
-        y: Upward::Axis(y),
+        y: Vertical::Axis(y),
         series,
         band: None,
         rule: None,

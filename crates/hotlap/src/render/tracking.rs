@@ -1,9 +1,9 @@
-//! The report in the two forms that services which follow benchmarks over time read.
+//! The report in the formats of two services that track benchmarks over time.
 
 use serde_json::{Map, Value, json};
 
 use super::json;
-use crate::report::{Figure, LoadResults, Report, Role, Row};
+use crate::report::{Figure, Report, Role, Row};
 
 /// For github-action-benchmark, tool `customSmallerIsBetter`: a list of figures of which less is
 /// better. Requests/s is not among them, since one file has one direction: CPU time a request says
@@ -65,13 +65,9 @@ fn metric(figure: &Figure) -> Value {
 
 /// Every server that has a figure, with a name that is unique over all loads.
 fn rows(report: &Report) -> impl Iterator<Item = (String, &Row)> {
-    let named = |table: &LoadResults, row: &Row| match table.title.is_empty() {
-        true => row.name.clone(),
-        false => format!("{} ({})", row.name, table.title),
-    };
     let rows = report.tables.iter().flat_map(|t| t.rows.iter().map(move |r| (t, r)));
     rows.filter(|(_, r)| r.role != Role::Ceiling && r.requests_per_s.is_some())
-        .map(move |(t, r)| (named(t, r), r))
+        .map(move |(t, r)| (t.unique_name(&r.name), r))
 }
 
 /// What stands under a point of the chart. It says where a run is inconclusive, because the chart

@@ -1,9 +1,12 @@
 //! Known defects of what other tools print, each with the test that this one passes; those of their
 //! engines are in `hotlap-load`'s `tests/peers.rs`.
 
-use hotlap_load::plan::Request;
+use hotlap_load::Outcome;
+use hotlap_load::plan::{Plan, Request};
+use hotlap_stats::Histogram;
 
-use super::*;
+use super::{csv, human, json, wrk};
+use crate::cmd::load::loaded::Loaded;
 
 /// A load of one connection whose responses took 1 to 1,000,000 µs, each once.
 fn loaded() -> Loaded {

@@ -1,8 +1,8 @@
-//! The table of servers. A column that is added here is in the terminal, in Markdown and on the
+//! The tables of a report. A column that is added here is in the terminal, in Markdown and on the
 //! page.
 
 use super::figure::{cell, text_cell};
-use super::{LoadResults, Measure, Role, Row};
+use super::{LayerStep, LoadResults, Measure, Report, Role, Row};
 use crate::text::number::{self, count};
 use crate::text::table::{Cell, Column, Output, Table, Tone};
 
@@ -100,6 +100,36 @@ impl LoadResults {
         };
         self.rows.iter().enumerate().map(rank).collect()
     }
+}
+
+impl Report {
+    /// The steps between the layers under one load.
+    pub fn steps(&self, load: &LoadResults) -> impl Iterator<Item = &LayerStep> {
+        let load = load.load;
+        self.layers.iter().filter(move |step| step.load == load)
+    }
+
+    /// The steps under one load as a table, for every output.
+    #[must_use]
+    pub fn step_table(&self, load: &LoadResults) -> Table {
+        let cells = |of: fn(&LayerStep) -> Cell| self.steps(load).map(of);
+        Table::new(vec![
+            Column::name("step", cells(|s| Cell::from(&s.to).shortened_to(&s.short.0))),
+            Column::name("on", cells(|s| Cell::from(&s.from).shortened_to(&s.short.1))),
+            Column::right("CPU\na request", cells(|s| cell(s.cpu_us.as_ref()))),
+            Column::right("wall time\na request", cells(|s| cell(s.wall_us.as_ref())))
+                .drop_order(1),
+            Column::right("CPU", cells(|s| cell(s.cost.as_ref()))).on(WIDE),
+            Column::right("requests/s", cells(|s| cell(s.requests_per_s.as_ref()))).on(WIDE),
+            Column::left("", cells(remark)),
+        ])
+    }
+}
+
+/// What speaks against a step.
+fn remark(step: &LayerStep) -> Cell {
+    let text = if step.side_effect.is_empty() { step.caution } else { &step.side_effect };
+    Cell::from(text).shortened_to(step.caution)
 }
 
 fn tone(row: &Row) -> Tone {

@@ -1,0 +1,236 @@
+//! One load: its servers measured and compared.
+
+use std::borrow::Cow;
+
+use hotlap_stats::{
+    Criterion, Effect, Estimate, Goal, Inconclusive, NoiseFloor, Reading, Verdict, effect, pairs,
+    pooled,
+};
+
+use super::compare::{Found, Limited, ServerComparison, ServerPair, found_in_families};
+use super::{Measure, MeasuredServer, PerMeasure, bias};
+use crate::model::{Probed, Role, Run};
+
+/// All servers of a run under one load.
+#[derive(Debug)]
+pub struct Analysis {
+    /// Which load, as an index.
+    pub load: usize,
+    /// The rate that the load offers, in requests/s; `None` in a closed loop.
+    pub offered: Option<f64>,
+    /// Of every interval.
+    pub confidence: f64,
+    /// The servers of the run, in its order.
+    pub servers: Vec<MeasuredServer>,
+    /// The reference, as an index.
+    pub reference: Option<usize>,
+    /// The ceiling, as an index.
+    pub ceiling: Option<usize>,
+    /// The A/A control against the reference; `None` where they have no round in common.
+    pub noise: PerMeasure<Option<Effect>>,
+    /// The A/A control: the reference under a hidden name, as an index.
+    control: Option<usize>,
+    /// What slices do to the cost of each server.
+    probed: Vec<Probed>,
+}
+
+impl Analysis {
+    /// The analysis of one load, given as an index.
+    #[must_use]
+    pub fn of(run: &Run, load: usize) -> Self {
+        let role = |role| run.servers.iter().position(|s| s.role == role);
+        let mut analysis = Self {
+            load,
+            offered: run.loads.get(load).and_then(|load| load.rate),
+            confidence: confidence(run),
+            servers: (0..run.servers.len())
+                .map(|server| MeasuredServer::of(run, load, server, confidence(run)))
+                .collect(),
+            reference: role(Role::Reference),
+            ceiling: role(Role::Ceiling),
+            noise: PerMeasure::default(),
+            control: role(Role::Control),
+            probed: run.schedule.probed.iter().filter(|p| p.load == load).copied().collect(),
+        };
+        analysis.noise = PerMeasure::of(|measure| analysis.noise_in(measure));
+        analysis.compare_with_reference(run);
+        analysis.rank(run);
+        analysis
+    }
+
+    /// The analyses of all loads of a run.
+    #[must_use]
+    pub fn of_all(run: &Run) -> Vec<Self> {
+        (0..run.loads.len()).map(|load| Self::of(run, load)).collect()
+    }
+
+    /// Whether any lap of any server counts.
+    #[must_use]
+    pub fn is_measured(&self) -> bool {
+        self.servers.iter().any(MeasuredServer::is_measured)
+    }
+
+    fn noise_in(&self, measure: Measure) -> Option<Effect> {
+        let (reference, control) = (&self.servers[self.reference?], &self.servers[self.control?]);
+        effect(&pairs(&control.readings[measure], &reference.readings[measure]), self.confidence)
+    }
+
+    /// The noise floor of one measure, for two servers neither of which is the reference.
+    #[must_use]
+    pub fn floor(&self, measure: Measure) -> NoiseFloor {
+        match self.reference.zip(self.control) {
+            Some(_) => NoiseFloor::of(self.noise[measure].as_ref()),
+            None => NoiseFloor::NoControl,
+        }
+    }
+
+    /// The least difference from the reference that is not noise, as a share; `None` where it is
+    /// not known.
+    #[must_use]
+    pub fn noise_band(&self, measure: Measure) -> Option<f64> {
+        let is_known = self.floor(measure) != NoiseFloor::Unusable(Inconclusive::NoiseUnknown);
+        is_known.then_some(self.noise[measure]?.far_end().exp_m1())
+    }
+
+    /// A server's readings as one side of a comparison. The A/A control is the same program as the
+    /// reference, so that its readings count as the reference's second half.
+    #[must_use]
+    pub fn side(&self, server: usize, measure: Measure) -> Cow<'_, [Reading]> {
+        let own = &self.servers[server].readings[measure];
+        match self.control.filter(|_| Some(server) == self.reference) {
+            Some(control) => pooled(own, &self.servers[control].readings[measure]).into(),
+            None => own.into(),
+        }
+    }
+
+    /// The ceiling's CPU time per request over a server's; `None` where either is unknown.
+    #[must_use]
+    pub fn of_ceiling(&self, server: usize) -> Option<Estimate> {
+        let costs = |server: usize| &self.servers[server].readings[Measure::Cost];
+        Some(effect(&pairs(costs(self.ceiling?), costs(server)), self.confidence)?.ratio)
+    }
+
+    /// Servers in the order in which tables and sentences name them.
+    ///
+    /// They are sorted by rank; within a rank, those that the generator limits come first, by CPU
+    /// time per request, then the others by requests/s. Those without a rank follow in the same
+    /// order, then the ceiling. Layers keep the order of their steps.
+    pub fn sort(&self, run: &Run, servers: &mut [usize]) {
+        servers.sort_by(|&a, &b| {
+            let ((a, figure_a), (b, figure_b)) = (self.place(run, a), self.place(run, b));
+            a.cmp(&b).then(figure_a.total_cmp(&figure_b))
+        });
+    }
+
+    fn place(&self, run: &Run, server: usize) -> ((u32, u32), f64) {
+        let measured = &self.servers[server];
+        let rank = measured.rank.unwrap_or(u32::MAX - 1);
+        match (run.servers[server].role, &measured.level[Measure::Rate]) {
+            (Role::Ceiling, _) => ((u32::MAX, 0), 0.0),
+            _ if run.asks_for_layers() => ((0, 0), server as f64),
+            (_, Some(_)) if measured.generator_limited => {
+                ((rank, 0), measured.level[Measure::Cost].map_or(f64::MAX, |cost| cost.value))
+            }
+            (_, Some(rate)) => ((rank, 1), -rate.value),
+            (_, None) => ((rank, 2), 0.0),
+        }
+    }
+
+    /// Whether two servers serve the rate that the load offers: their requests/s say nothing then.
+    pub(super) fn keep_up(&self, server: usize, other: usize) -> bool {
+        self.servers[server].keeps_up && self.servers[other].keeps_up
+    }
+}
+
+impl Analysis {
+    /// Compares every server with the reference.
+    fn compare_with_reference(&mut self, run: &Run) {
+        let is_right = |i: usize| self.servers[i].wrong == 0;
+        let Some(reference) = self.reference.filter(|&i| is_right(i)) else { return };
+        let others = (0..self.servers.len())
+            .filter(|&i| i != reference && run.is_compared(i) && is_right(i));
+        let pairs: Vec<ServerPair> = others.map(|i| (i, reference)).collect();
+        for ((server, _), against) in pairs.iter().zip(self.compared(&pairs)) {
+            self.servers[*server].against = Some(against);
+        }
+    }
+
+    /// Compares the first server of each pair with the second. The pairs are those that one table
+    /// shows: their verdicts are one family, see [`verdicts`].
+    #[must_use]
+    pub fn compared(&self, pairs: &[ServerPair]) -> Vec<ServerComparison> {
+        let comparisons = PerMeasure::of(|measure| {
+            let compared = |&(server, other): &ServerPair| self.compared_in(server, other, measure);
+            pairs.iter().map(compared).collect()
+        });
+        let compared = found_in_families(comparisons).into_iter().zip(pairs);
+        compared.map(|(found, pair)| self.with_bounds(found, *pair)).collect()
+    }
+
+    /// Two servers in one measure; `None` where they have no round in common, and where the
+    /// generator hides what the measure would say. Requests/s of a server that the generator limits
+    /// are a lower bound, which may still be higher than those of a server that it does not limit.
+    pub(super) fn compared_in(
+        &self,
+        server: usize,
+        other: usize,
+        measure: Measure,
+    ) -> Option<(Criterion, Effect)> {
+        let of_both = [&self.servers[server], &self.servers[other]];
+        let limited = of_both.iter().filter(|s| s.generator_limited).count();
+        let is_hidden = match measure {
+            Measure::Rate => limited == 2 || self.keep_up(server, other),
+            measure => limited > 0 && measure.is_hidden_by_generator(),
+        };
+        if is_hidden || of_both.iter().any(|s| s.wrong > 0) {
+            return None;
+        }
+        let pairs = pairs(&self.side(server, measure), &self.side(other, measure));
+        let effect = effect(&pairs, self.confidence)?;
+        let reference = if Some(server) == self.reference { server } else { other };
+        let bias = match measure {
+            Measure::Cost => bias::proven_shift(&self.probed, (server, other)),
+            _ => 0.0,
+        };
+        Some((Criterion { bias, ..self.criterion_against(reference, measure) }, effect))
+    }
+
+    /// What a difference from `other` must exceed, without bias. The reference counts together with
+    /// the A/A control, see [`Self::side`].
+    #[must_use]
+    pub fn criterion_against(&self, other: usize, measure: Measure) -> Criterion {
+        let is_pooled = Some(other) == self.reference && self.control.is_some();
+        let floor = self.floor(measure);
+        let floor = if is_pooled { floor.against_pooled() } else { floor };
+        Criterion { alpha: 1.0 - self.confidence, floor, bias: 0.0, better: measure.better() }
+    }
+
+    /// Takes the ratio of requests/s away where it is a bound, and keeps what the bound says.
+    fn with_bounds(
+        &self,
+        mut found: PerMeasure<Found>,
+        (server, other): ServerPair,
+    ) -> ServerComparison {
+        let rate = found[Measure::Rate];
+        let by = |verdict| rate.filter(|(_, v)| *v == verdict).map(|(effect, _)| effect);
+        let is_limited = |server: usize| self.servers[server].generator_limited;
+        let limited = match (is_limited(server), is_limited(other)) {
+            (false, false) => self.keep_up(server, other).then_some(Limited::Both),
+            (true, false) => Some(Limited::Server(by(Verdict::Better))),
+            (false, true) => Some(Limited::Other(by(Verdict::Worse))),
+            (true, true) => Some(Limited::Both),
+        };
+        if limited.is_some() {
+            found.requests_per_s = None;
+        }
+        ServerComparison { found, limited }
+    }
+}
+
+/// The confidence of every interval of a run, and 1 - the share of false alarms that is accepted
+/// over all comparisons of one table together. It is higher where the run was to end once it looked
+/// precise, see [`Goal::confidence_of_run`].
+#[must_use]
+pub fn confidence(run: &Run) -> f64 {
+    Goal { precision: run.schedule.precision, ..Goal::default() }.confidence_of_run()
+}

@@ -1,0 +1,66 @@
+//! A load that was run.
+
+use std::time::SystemTime;
+
+use hotlap_bench::validity;
+use hotlap_load::Outcome;
+use hotlap_load::plan::{Pace, Plan};
+use hotlap_stats::{Concurrency, Histogram, Survival};
+
+/// A load that was run, and what is needed to print it.
+pub struct Loaded {
+    /// The target as typed.
+    pub url: String,
+    /// What was run.
+    pub plan: Plan,
+    /// What happened.
+    pub outcome: Outcome,
+    /// When its window opened.
+    pub opened: SystemTime,
+    /// Whether `--latency` was given, which prints the percentiles.
+    pub latency: bool,
+}
+
+impl Loaded {
+    /// Whether requests were sent too late for their times to be the server's: the rule by which a
+    /// lap of `hotlap run` is marked.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        match self.plan.pace {
+            Pace::Closed => false,
+            Pace::Constant { rate } | Pace::Poisson { rate, .. } => {
+                validity::is_late(&self.outcome.lag, self.plan.connections, rate)
+            }
+        }
+    }
+
+    /// How many requests a stall delays together.
+    #[must_use]
+    pub fn concurrency(&self) -> Concurrency {
+        let rate = match self.plan.pace {
+            Pace::Closed => None,
+            Pace::Constant { rate } | Pace::Poisson { rate, .. } => Some(rate),
+        };
+        Concurrency { in_flight: (self.plan.connections * self.plan.pipeline) as u64, rate }
+    }
+
+    /// The times that a user sees: from the moment a request was due, where there is one.
+    #[must_use]
+    pub fn user_times(&self) -> &Histogram {
+        let outcome = &self.outcome;
+        match outcome.response_time.is_empty() {
+            true => &outcome.service_time,
+            false => &outcome.response_time,
+        }
+    }
+
+    /// The same, with the requests that were not answered.
+    #[must_use]
+    pub fn user_survival(&self) -> Survival {
+        let outcome = &self.outcome;
+        if outcome.due == 0 {
+            return Survival::new(&outcome.service_time, &outcome.service_time_censored);
+        }
+        Survival::new(&outcome.response_time, &outcome.response_time_censored)
+    }
+}

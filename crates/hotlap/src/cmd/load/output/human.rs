@@ -1,0 +1,186 @@
+//! For people, short.
+
+use hotlap_load::plan::{Pace, Plan, Reuse};
+use hotlap_load::{OpenLoop, Outcome};
+use hotlap_stats::{Censored, Concurrency, Histogram, Survival};
+use serde_json::json;
+
+use crate::analysis::latency::known;
+use crate::cmd::load::loaded::Loaded;
+use crate::report::figure::percentile;
+use crate::text::number::{count, grouped, plural, rate, time};
+use crate::text::{visible, wrap};
+
+/// The figures that most people look at, in lines of at most `width` columns.
+#[must_use]
+pub fn human(loaded: &Loaded, width: usize) -> String {
+    let (plan, outcome) = (&loaded.plan, &loaded.outcome);
+    let mut out = format!("\n  {}\n  {}\n\n", visible(&loaded.url), shape(plan, outcome));
+    let failures = outcome.failures.total();
+    out += &format!(
+        "  requests/s  {:<12}{} right answers, {} errors\n",
+        rate(outcome.rate()),
+        count(outcome.responses),
+        count(failures)
+    );
+    let up = outcome.connections;
+    if up.established < up.requested {
+        let why = outcome.first_connect_error.as_deref().unwrap_or("closed by the server");
+        let (some, all) = (count(up.established), count(up.requested));
+        out += &format!("  connected   {some} of {all}: {why}\n");
+    }
+    let concurrency = loaded.concurrency();
+    let service = Survival::new(&outcome.service_time, &outcome.service_time_censored);
+    out += &format!("  service     {}\n", times(&service, concurrency));
+    if let Some(open_loop) = outcome.open_loop() {
+        let response = Survival::new(&outcome.response_time, &outcome.response_time_censored);
+        out += &format!("  response    {}\n", times(&response, concurrency));
+        out += &format!("  sent late   {}\n", plain(&outcome.lag));
+        out += &offered(&open_loop);
+    }
+    if !outcome.handshake_time.is_empty() {
+        out += &format!("  connect     {}\n", plain(&outcome.connect_time));
+        let handshakes = count(outcome.handshake_time.len());
+        out += &format!("  handshake   {}, {handshakes} of them\n", plain(&outcome.handshake_time));
+    }
+    out += &format!(
+        "  read        {} MB/s\n",
+        grouped(outcome.bytes.received as f64 * 1e3 / outcome.window_ns.max(1) as f64, 1)
+    );
+    let busiest = outcome.threads.iter().map(|t| t.busy()).fold(0.0, f64::max) * 100.0;
+    let cpu: u64 = outcome.threads.iter().map(|t| t.cpu_ns).sum();
+    let each = cpu as f64 / 1e3 / (outcome.responses + failures).max(1) as f64;
+    out += &format!("  generator   {busiest:.0} % busy, {each:.1} µs CPU a request\n");
+    for failure in &outcome.failures.0 {
+        let word = |v: serde_json::Value| v.as_str().unwrap_or_default().to_owned();
+        out += &format!(
+            "  error       {} in {}: {}\n",
+            word(json!(failure.failure)),
+            word(json!(failure.phase)),
+            count(failure.count)
+        );
+    }
+    if loaded.latency {
+        let seen = loaded.user_survival();
+        out.push('\n');
+        for q in [0.5, 0.75, 0.9, 0.99, 0.999, 0.9999] {
+            let value = known(&seen, q, concurrency);
+            let value = value.map_or_else(too_few, |found| percentile(found).text);
+            out += &format!("  {:>7} %  {value}\n", grouped_share(q));
+        }
+    }
+    if plan.pace != Pace::Closed {
+        out.push('\n');
+        out += &wrap(
+            "Response time counts from the moment a request was due, service time from its \
+             sending: what waits for a busy server is in the first only.",
+            2,
+            width,
+        );
+        if let Some(behind) = outcome.open_loop().filter(|o| o.is_behind) {
+            out.push('\n');
+            out += &wrap(
+                &format!(
+                    "RATE NOT REACHED: of {} requests/s offered, {} were answered, and the queue \
+                     grew. Response times depend on how long this runs; those with ≥ are lower \
+                     bounds.",
+                    rate(behind.offered_per_s),
+                    rate(behind.reached_per_s),
+                ),
+                2,
+                width,
+            );
+        }
+        if loaded.is_late() {
+            out.push('\n');
+            out += &wrap(
+                "LATE: more than 1 of 100 requests were sent too long after they were due, by the \
+                 generator's own fault, so these times are not the server's. Give it more threads \
+                 (-t), cores of its own (--generator-cpus), or a lower rate.",
+                2,
+                width,
+            );
+        }
+    } else if busiest >= 90.0 {
+        out.push('\n');
+        out += &wrap(
+            "The generator was the limit: the server may be faster than this. Give it more \
+             threads (-t).",
+            2,
+            width,
+        );
+    }
+    out
+}
+
+fn too_few() -> String {
+    "too few samples".to_owned()
+}
+
+fn grouped_share(q: f64) -> String {
+    let percent = format!("{:.2}", q * 100.0);
+    percent.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn shape(plan: &Plan, outcome: &Outcome) -> String {
+    let mut parts = vec![plural(plan.connections, "connection")];
+    parts.push(match plan.reuse {
+        Reuse::KeepAlive => "keep-alive".to_owned(),
+        Reuse::Close => "a new one for each request".to_owned(),
+    });
+    if plan.pipeline > 1 {
+        parts.push(format!("{} in flight on each", plan.pipeline));
+    }
+    let plural = if plan.threads == 1 { "" } else { "s" };
+    parts.push(format!("{} thread{plural} ({})", plan.threads, outcome.backend));
+    match plan.pace {
+        Pace::Closed => {}
+        Pace::Constant { rate: r } => parts.push(format!("{} requests/s", rate(r))),
+        Pace::Poisson { rate: r, .. } => parts.push(format!("{} requests/s, Poisson", rate(r))),
+    }
+    parts.push(format!("{:.1} s", outcome.window_ns as f64 / 1e9));
+    if plan.check_one_in > 1 {
+        parts.push(format!("one body in {} checked", plan.check_one_in));
+    }
+    parts.join(", ")
+}
+
+/// Percentiles of times that were measured at this concurrency.
+fn times(times: &Survival, concurrency: Concurrency) -> String {
+    if times.is_empty() {
+        return "–".to_owned();
+    }
+    let text = |found| percentile(found).text;
+    let at = |q| known(times, q, concurrency).map_or_else(too_few, text);
+    let max = text(times.longest());
+    format!("p50 {}  p90 {}  p99 {}  max {max}", at(0.5), at(0.9), at(0.99))
+}
+
+/// Percentiles of times that the generator or single connections cause.
+fn plain(histogram: &Histogram) -> String {
+    times(&Survival::new(histogram, &Censored::default()), Concurrency::ONE)
+}
+
+/// What became of the offered rate.
+fn offered(open_loop: &OpenLoop) -> String {
+    let OpenLoop { offered_per_s, reached_per_s, due, waiting, .. } = *open_loop;
+    let share = reached_per_s / offered_per_s.max(f64::MIN_POSITIVE) * 100.0;
+    let mut out = format!(
+        "  offered     {} requests/s, {} requests\n  reached     {} requests/s, {share:.0} %\n",
+        rate(offered_per_s),
+        count(due),
+        rate(reached_per_s),
+    );
+    out += &format!(
+        "  queue       {} {} unanswered at the end",
+        count(waiting),
+        if waiting == 1 { "request" } else { "requests" }
+    );
+    if waiting > 0 {
+        let growth = grouped(open_loop.growth_per_s, 0).replace('-', "−");
+        let sign = if open_loop.growth_per_s >= 0.0 { "+" } else { "" };
+        let oldest = time(open_loop.oldest_ns as f64 / 1e6);
+        out += &format!(", {sign}{growth}/s, the oldest for {oldest}");
+    }
+    out + "\n"
+}

@@ -1,0 +1,184 @@
+//! For machines: JSON, CSV, and HdrHistogram's own formats.
+
+use std::time::Duration;
+
+use hotlap_load::plan::ExpectedBody;
+use hotlap_stats::{Censored, Concurrency, Histogram, Percentile, Survival, interval_log};
+use serde_json::json;
+
+use crate::analysis::latency::known;
+use crate::cmd::load::loaded::Loaded;
+use crate::redact;
+use crate::render::csv;
+use crate::text::visible_json;
+
+/// The whole outcome, and the figures that people look at. Secrets in requests and in the first
+/// wrong response are redacted.
+#[must_use]
+pub fn json(loaded: &Loaded) -> String {
+    let outcome = &loaded.outcome;
+    let latency = |times: Times| (!times.survival.is_empty()).then(|| times.json());
+    let open_loop = outcome.open_loop().map(|o| {
+        json!({
+            "offered_per_s": o.offered_per_s,
+            "reached_per_s": o.reached_per_s,
+            "is_behind": o.is_behind,
+            "due": o.due,
+            "waiting": o.waiting,
+            "growth_per_s": o.growth_per_s,
+            "oldest_ms": o.oldest_ns as f64 / 1e6,
+        })
+    });
+    let [service, response, lag, connect, handshake] = Times::all(loaded);
+    let (mut plan, mut outcome) = (loaded.plan.clone(), outcome.clone());
+    for request in &mut plan.requests {
+        request.bytes = redact::message(&request.bytes);
+        if let ExpectedBody::Bytes { bytes, varies } = &mut request.expect.body {
+            let redacted = redact::bytes_of(bytes);
+            if redacted != *bytes {
+                // The ranges were those of the true body.
+                (*bytes, *varies) = (redacted, Vec::new());
+            }
+        }
+    }
+    if let Some(wrong) = &mut outcome.first_wrong {
+        wrong.first_bytes = redact::message(&wrong.first_bytes);
+    }
+    let value = json!({
+        "url": loaded.url,
+        "figures": {
+            "requests_per_s": outcome.rate(),
+            "answers": outcome.responses,
+            "errors": outcome.failures.total(),
+            "late": loaded.is_late(),
+            "open_loop": open_loop,
+            "service": latency(service),
+            "response": latency(response),
+            "lag": latency(lag),
+            "connect": latency(connect),
+            "handshake": latency(handshake),
+        },
+        "plan": plan,
+        "outcome": outcome,
+    });
+    let text = serde_json::to_string(&value).expect("an outcome is plain data") + "\n";
+    visible_json(&redact::text(&text))
+}
+
+/// A line a figure: name, value, unit.
+#[must_use]
+pub fn csv(loaded: &Loaded) -> String {
+    let outcome = &loaded.outcome;
+    let mut lines: Vec<[String; 3]> = vec![["figure", "value", "unit"].map(str::to_owned)];
+    let mut put = |name: &str, value: f64, unit: &str| {
+        lines.push([name.to_owned(), value.to_string(), unit.to_owned()]);
+    };
+    put("requests_per_s", outcome.rate(), "1/s");
+    put("answers", outcome.responses as f64, "");
+    put("errors", outcome.failures.total() as f64, "");
+    put("window", outcome.window_ns as f64 / 1e9, "s");
+    put("received", outcome.bytes.received as f64, "B");
+    let yes = |is: bool| f64::from(u8::from(is));
+    if let Some(o) = outcome.open_loop() {
+        put("due", o.due as f64, "");
+        put("offered_per_s", o.offered_per_s, "1/s");
+        put("behind", yes(o.is_behind), "");
+        put("waiting", o.waiting as f64, "");
+        put("queue_growth_per_s", o.growth_per_s, "1/s");
+        put("oldest_waiting", o.oldest_ns as f64 / 1e6, "ms");
+        put("late", yes(loaded.is_late()), "");
+    }
+    for times in Times::all(loaded) {
+        let name = times.name;
+        if times.survival.is_empty() {
+            continue;
+        }
+        if !times.answered.is_empty() {
+            put(&format!("{name}_mean"), times.answered.mean() / 1e6, "ms");
+            put(&format!("{name}_stdev"), times.answered.stdev() / 1e6, "ms");
+        }
+        let labels = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];
+        let found = labels.map(|(label, q)| (label, known(&times.survival, q, times.concurrency)));
+        for (label, found) in found.into_iter().chain([("max", Some(times.survival.longest()))]) {
+            let Some(found) = found else { continue };
+            put(&format!("{name}_{label}"), found.ns as f64 / 1e6, "ms");
+            if found.is_lower_bound {
+                put(&format!("{name}_{label}_is_lower_bound"), 1.0, "");
+            }
+        }
+    }
+    lines.into_iter().map(|line| csv::line(line.into_iter())).collect()
+}
+
+/// The times of one name, for the formats that machines read.
+struct Times<'a> {
+    name: &'static str,
+    answered: &'a Histogram,
+    survival: Survival,
+    concurrency: Concurrency,
+}
+
+impl<'a> Times<'a> {
+    fn all(loaded: &'a Loaded) -> [Self; 5] {
+        let (outcome, whole) = (&loaded.outcome, Censored::default());
+        let of = |name, answered, censored, concurrency| Self {
+            name,
+            answered,
+            survival: Survival::new(answered, censored),
+            concurrency,
+        };
+        let concurrency = loaded.concurrency();
+        [
+            of("service", &outcome.service_time, &outcome.service_time_censored, concurrency),
+            of("response", &outcome.response_time, &outcome.response_time_censored, concurrency),
+            of("lag", &outcome.lag, &whole, Concurrency::ONE),
+            of("connect", &outcome.connect_time, &whole, Concurrency::ONE),
+            of("handshake", &outcome.handshake_time, &whole, Concurrency::ONE),
+        ]
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let Self { answered, survival, concurrency, .. } = self;
+        let quantile = |q| known(survival, q, *concurrency);
+        let found = [
+            ("p50", quantile(0.5)),
+            ("p90", quantile(0.9)),
+            ("p99", quantile(0.99)),
+            ("p999", quantile(0.999)),
+            ("p9999", quantile(0.9999)),
+            ("max", Some(survival.longest())),
+        ];
+        let moment = |ns: f64| (!answered.is_empty()).then_some(ns / 1e6);
+        let is_bound = |(name, found): &(&'static str, Option<Percentile>)| {
+            found.is_some_and(|f| f.is_lower_bound).then_some(*name)
+        };
+        let mut value = json!({
+            "count": answered.len(),
+            "unanswered": survival.len() - answered.len(),
+            "mean_ms": moment(answered.mean()),
+            "stdev_ms": moment(answered.stdev()),
+            "lower_bounds": found.iter().filter_map(is_bound).collect::<Vec<_>>(),
+        });
+        for (name, found) in found {
+            value[format!("{name}_ms")] = json!(found.map(|f| f.ns as f64 / 1e6));
+        }
+        value
+    }
+}
+
+/// HdrHistogram's percentile distribution, in milliseconds: of response times where there are any.
+#[must_use]
+pub fn hgrm(loaded: &Loaded) -> String {
+    loaded.user_times().to_hgrm(1e6)
+}
+
+/// HdrHistogram's compressed interval log: the same times without a tag, and service times tagged
+/// where they are not the same.
+#[must_use]
+pub fn hlog(loaded: &Loaded) -> String {
+    let outcome = &loaded.outcome;
+    let length = Duration::from_nanos(outcome.window_ns);
+    let service = [("service", &outcome.service_time)];
+    let tagged = if outcome.response_time.is_empty() { &[] } else { &service[..] };
+    interval_log(loaded.opened, length, loaded.user_times(), tagged)
+}

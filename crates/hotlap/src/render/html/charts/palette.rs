@@ -1,0 +1,43 @@
+//! The servers of a page and their names beside charts.
+
+use crate::report::Report;
+use crate::text::layout::shortened;
+
+/// The longest name beside a chart.
+const LONGEST_NAME: usize = 24;
+
+/// The servers of a page, each with the number that its colour and its mark follow from.
+#[derive(Debug)]
+pub struct Palette(Vec<String>);
+
+impl Palette {
+    /// All servers in any table, in the order of the first table.
+    #[must_use]
+    pub fn of(report: &Report) -> Self {
+        let mut names: Vec<String> = Vec::new();
+        for row in report.tables.iter().flat_map(|t| &t.rows) {
+            if !names.contains(&row.name) {
+                names.push(row.name.clone());
+            }
+        }
+        Self(names)
+    }
+
+    /// The names, by number.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.0
+    }
+
+    /// The number of a server.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<usize> {
+        self.0.iter().position(|n| n == name)
+    }
+}
+
+/// A name as long as there is room for beside a chart.
+pub fn short_name(name: &str) -> String {
+    let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    shortened(&name, LONGEST_NAME)
+}

@@ -1,0 +1,262 @@
+//! What became of servers under stress, in words.
+
+use hotlap_bench::stress::{
+    ERRORS, Fate, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed, P99_LEAST_NS, P99_TIMES, PACE, Pace,
+    Subject, THREADS_LEAST, THREADS_TIMES, Trial, Verdict, words,
+};
+use serde::Serialize;
+
+use crate::model::{Run, ServerFailure};
+use crate::text::number;
+use crate::text::table::UNKNOWN;
+
+/// Everything that is said of a stress.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct Stress {
+    /// How it was done, in parts.
+    pub title: Vec<String>,
+    /// The scenarios: name and description.
+    pub scenarios: Vec<(String, String)>,
+    /// What the verdicts mean, a line each.
+    pub rules: Vec<String>,
+    /// The servers, in the order in which they were tried.
+    pub servers: Vec<StressedServer>,
+    /// A sentence a server.
+    pub sentences: Vec<String>,
+}
+
+/// One server.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct StressedServer {
+    /// What tables call it.
+    pub name: String,
+    /// The version receipt.
+    pub version: String,
+    /// A result a scenario.
+    pub results: Vec<ScenarioResult>,
+    /// Why there are no more results, if it failed.
+    pub failure: Option<ServerFailure>,
+    /// What else is known of it.
+    pub notes: Vec<String>,
+    /// Its socket errors under overload as they were published: `2016: 38 read, 21 write`.
+    pub published: Vec<String>,
+    /// All that was measured.
+    #[schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")]
+    pub measured: Vec<Trial>,
+}
+
+/// One scenario of one server.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct ScenarioResult {
+    /// Its name.
+    pub scenario: String,
+    /// `well`, `suffered`, `scarred`, `hurt` or `down`.
+    pub verdict: &'static str,
+    /// Good clients' throughput during, of their fair share of that of before: `93 %`.
+    pub of_fair_share: String,
+    /// Their p99 before and during: `1.2 → 3.1 ms`.
+    pub p99: String,
+    /// Their requests that failed.
+    pub errors: String,
+    /// What became of the others: `40 × 4xx, 20 closed`, or their throughput.
+    pub others: String,
+    /// The errors of the others, where they are good clients too: `38 × connection reset`, `none`.
+    pub others_errors: String,
+    /// Memory before, during and after: `7 → 31 → 12 MB`.
+    pub memory: String,
+    /// Threads before, during and after.
+    pub threads: String,
+    /// Until a new connection was answered correctly, once all was over.
+    pub recovered: String,
+    /// What speaks against it.
+    pub reasons: Vec<String>,
+    /// The last lines that it printed, if it ended.
+    pub log_tail: Vec<String>,
+}
+
+impl Stress {
+    /// What a run found; `None` where no server was stressed.
+    pub fn of(run: &Run) -> Option<Self> {
+        let good = run.stress.first()?.good;
+        let servers: Vec<StressedServer> =
+            run.stress.iter().map(|s| StressedServer::of(run, s)).collect();
+        let mut scenarios: Vec<(String, String)> = Vec::new();
+        for trial in run.stress.iter().flat_map(|s| &s.trials) {
+            if !scenarios.iter().any(|(name, _)| *name == trial.scenario) {
+                scenarios.push((trial.scenario.clone(), trial.about.clone()));
+            }
+        }
+        let mut title = vec!["stress".to_owned()];
+        if let [(name, about)] = scenarios.as_slice() {
+            title.push(format!("{name}: {about}"));
+        }
+        title.push(format!("{good} good clients, keep-alive"));
+        Some(Self {
+            title,
+            scenarios,
+            rules: rules(),
+            sentences: servers.iter().filter_map(sentence).collect(),
+            servers,
+        })
+    }
+
+    /// Whether each server could be tried, and stands at the end of every scenario.
+    #[must_use]
+    pub fn all_stand(&self) -> bool {
+        let stands = |s: &StressedServer| {
+            s.failure.is_none() && s.measured.iter().all(|t| t.judgement.verdict != Verdict::Down)
+        };
+        self.servers.iter().all(stands)
+    }
+}
+
+impl StressedServer {
+    fn of(run: &Run, subject: &Subject) -> Self {
+        let server = run.servers.iter().find(|s| s.name == subject.name);
+        let published = server.into_iter().flat_map(|s| &s.published);
+        Self {
+            name: subject.name.clone(),
+            version: subject.version.clone(),
+            results: subject.trials.iter().map(ScenarioResult::of).collect(),
+            failure: subject.failure.clone(),
+            notes: subject.notes.clone(),
+            published: published
+                .filter_map(|p| Some(format!("{}: {}", p.year, socket_errors(p.socket_errors?))))
+                .collect(),
+            measured: subject.trials.clone(),
+        }
+    }
+}
+
+/// Errors as wrk counts them.
+fn socket_errors([connect, read, write, timeout]: [u64; 4]) -> String {
+    let kinds = [(connect, "connect"), (read, "read"), (write, "write"), (timeout, "timeout")];
+    let some: Vec<String> = kinds
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, kind)| format!("{} {kind}", number::count(*count)))
+        .collect();
+    if some.is_empty() { "none".to_owned() } else { some.join(", ") }
+}
+
+/// Failures by kind: `38 × connection reset, 3 × no answer in time`.
+fn by_kind(pace: &Pace) -> String {
+    if let Some(why) = &pace.unreachable {
+        return why.clone();
+    }
+    let mut kinds: Vec<(u64, &str)> = Vec::new();
+    for failure in &pace.failures {
+        match kinds.iter_mut().find(|(_, kind)| *kind == words(failure.failure)) {
+            Some((count, _)) => *count += failure.count,
+            None => kinds.push((failure.count, words(failure.failure))),
+        }
+    }
+    kinds.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    kinds.extend((pace.unanswered > 0).then_some((pace.unanswered, "unanswered at the end")));
+    let counts: Vec<String> =
+        kinds.iter().map(|(count, kind)| format!("{} × {kind}", number::count(*count))).collect();
+    if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }
+}
+
+impl ScenarioResult {
+    fn of(trial: &Trial) -> Self {
+        let Observed { before, during, fate, held, recovered_ms, others, .. } = &trial.observed;
+        let fair = during.requests_per_s * trial.observed.crowding.max(1.0);
+        let share = fair / before.requests_per_s.max(f64::MIN_POSITIVE) * 100.0;
+        let ms = |ns: u64| number::time(ns as f64 / 1e6);
+        let p99 = match (before.p99_ns, during.p99_ns) {
+            (_, 0) => UNKNOWN.to_owned(),
+            (then, now) => format!("{} → {}", ms(then), ms(now)),
+        };
+        let mb = |bytes: u64| number::grouped(bytes as f64 / 1e6, 0);
+        Self {
+            scenario: trial.scenario.clone(),
+            verdict: trial.judgement.verdict.as_str(),
+            of_fair_share: format!("{} %", number::grouped(share, 0)),
+            p99,
+            errors: number::count(during.failed()),
+            others: match (fate, others) {
+                (Some(fate), _) => outcomes(fate),
+                (None, Some(others)) => {
+                    format!("{} requests/s", number::rate(others.requests_per_s))
+                }
+                (None, None) => String::new(),
+            },
+            others_errors: others.as_ref().map_or_else(String::new, by_kind),
+            memory: held.map_or_else(String::new, |[first, middle, last]| {
+                let [first, middle, last] = [first, middle, last].map(|h| mb(h.rss_bytes));
+                format!("{first} → {middle} → {last} MB")
+            }),
+            threads: held.map_or_else(String::new, |[first, middle, last]| {
+                format!("{} → {} → {}", first.threads, middle.threads, last.threads)
+            }),
+            recovered: recovered_ms.map_or_else(|| "never".to_owned(), number::time),
+            reasons: trial.judgement.reasons.iter().map(ToString::to_string).collect(),
+            log_tail: trial.log_tail.clone(),
+        }
+    }
+}
+
+/// What became of attacking clients: `240 × 4xx, 20 closed`.
+fn outcomes(fate: &Fate) -> String {
+    let classes = [(2, "2xx"), (3, "3xx"), (4, "4xx"), (5, "5xx"), (0, "no HTTP")];
+    let answered = classes.map(|(class, name)| (fate.of_class(class), format!("× {name}")));
+    let rest = [
+        (fate.closed, "closed".to_owned()),
+        (fate.silent, "left waiting".to_owned()),
+        (fate.refused, "not let in".to_owned()),
+    ];
+    let parts = answered.into_iter().chain(rest).filter(|(count, _)| *count > 0);
+    let parts: Vec<String> =
+        parts.map(|(count, what)| format!("{} {what}", number::count(count))).collect();
+    parts.join(", ")
+}
+
+/// One server in a sentence; none if there is nothing to say.
+fn sentence(server: &StressedServer) -> Option<String> {
+    let all = server.results.len();
+    let well = server.results.iter().filter(|l| l.verdict == Verdict::Well.as_str()).count();
+    if all == 0 {
+        return None;
+    }
+    let worse: Vec<String> = [
+        (Verdict::Down, "down after"),
+        (Verdict::Hurt, "good clients hurt by"),
+        (Verdict::Scarred, "scarred by"),
+        (Verdict::Suffered, "good clients suffer from"),
+    ]
+    .iter()
+    .filter_map(|(verdict, words)| {
+        let of = server.results.iter().filter(|l| l.verdict == verdict.as_str());
+        let names: Vec<&str> = of.map(|l| l.scenario.as_str()).collect();
+        (!names.is_empty()).then(|| format!("{words} {}", names.join(", ")))
+    })
+    .collect();
+    Some(match worse.is_empty() {
+        true if all == 1 => {
+            format!("{} is well under {}.", server.name, server.results[0].scenario)
+        }
+        true => format!("{} is well under all {all}.", server.name),
+        false if all == 1 => format!("{}: {}.", server.name, worse.join("; ")),
+        false => format!("{} is well under {well} of {all}; {}.", server.name, worse.join("; ")),
+    })
+}
+
+fn rules() -> Vec<String> {
+    vec![
+        format!(
+            "suffered: good clients had under {:.0} % of their fair throughput, or a p99 over \
+             {P99_TIMES:.0} times the fair one and {:.0} ms longer",
+            PACE * 100.0,
+            P99_LEAST_NS as f64 / 1e6
+        ),
+        format!(
+            "scarred: serves again, but at under a third of its throughput, or keeps over {MEMORY_TIMES:.0} times the memory and \
+             {} MB more, over {THREADS_TIMES:.0} times the threads and {THREADS_LEAST} more, or \
+             stays busy",
+            MEMORY_LEAST_BYTES / 1_000_000
+        ),
+        format!("hurt: over {:.1} % of the good clients' requests failed", ERRORS * 100.0),
+        "down: ended, or not well once all was over".to_owned(),
+    ]
+}
