@@ -5,7 +5,6 @@
 //!   each server's share of it, so that figures can be compared between machines.
 //! - **Calibrated servers** ([`Calibrated`]) are the same loop with a known latency, error rate or
 //!   cost. The self-test measures them and compares what it finds with what is true.
-//!
 //! - **Test servers** ([`TestServer`]) run in a test's own process, one blocking thread per
 //!   connection. They do what the test scripts, or misbehave in a named way: hang, reset, never
 //!   respond, or break one rule of HTTP or of their contract ([`Fault`]).
