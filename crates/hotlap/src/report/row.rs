@@ -100,7 +100,7 @@ impl Row {
         let in_flight = (load.connections * load.pipeline) as u64;
         let concurrency = |rate| Concurrency { in_flight, rate };
         let response = measured.response.as_ref();
-        let warmups = run.starts.iter().filter(|s| s.server == index).flat_map(|s| &s.warmups);
+        let mut warmups = run.starts.iter().filter(|s| s.server == index).flat_map(|s| &s.warmups);
         let Used { rss_bytes, pss_bytes, cpu_share, switches, .. } = measured.used;
         let instructions = |per_request: f64| bare(per_request, grouped(per_request, 0));
         Self {
