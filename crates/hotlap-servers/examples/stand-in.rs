@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hotlap_load::plan::Endpoint;
 use hotlap_servers::owner::owner;
@@ -43,6 +43,10 @@ fn main() -> ExitCode {
         ["hang", port, file] => {
             serve(port, Server { hang: Some(file.into()), ..Server::default() });
         }
+        ["late", port, ms] => {
+            let until = Instant::now() + Duration::from_millis(ms.parse().unwrap());
+            serve(port, Server { until: Some(until), ..Server::default() });
+        }
         ["daemon", folder] => daemon(Path::new(folder)),
         ["owner", address] => {
             let endpoint = Endpoint::Tcp(address.parse().unwrap());
@@ -69,7 +73,7 @@ fn hold(folder: &Path, command: &str) -> Process {
     };
     let supervisor = Supervisor::this_program("supervisor").unwrap();
     let server = Process::start(&setting, &supervisor).unwrap();
-    let wait = std::time::Instant::now();
+    let wait = Instant::now();
     while !folder.join("ready").exists() && wait.elapsed() < Duration::from_secs(30) {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -93,6 +97,8 @@ struct Server {
     count: Option<File>,
     /// While this file exists, nothing is answered.
     hang: Option<PathBuf>,
+    /// Before this moment, nothing is answered.
+    until: Option<Instant>,
 }
 
 fn serve(port: &str, server: Server) {
@@ -113,6 +119,9 @@ impl Server {
     fn response(&self) -> Vec<u8> {
         while self.hang.as_deref().is_some_and(Path::exists) {
             std::thread::sleep(Duration::from_millis(1));
+        }
+        if let Some(until) = self.until {
+            std::thread::sleep(until.saturating_duration_since(Instant::now()));
         }
         let thread_ns = || {
             let time = clock_gettime(ClockId::ThreadCPUTime);

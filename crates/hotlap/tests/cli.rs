@@ -230,6 +230,34 @@ fn a_suite_whose_load_offers_a_rate_is_measured_at_it() {
     assert!([Some(0), Some(code)].contains(&output.status.code()), "{said}");
 }
 
+/// It was said after each restart.
+#[test]
+fn a_server_that_does_not_stop_when_asked_is_named_once_a_run() {
+    let shell = Shell::new();
+    let stub = format!("{} __ceiling", env!("CARGO_BIN_EXE_hotlap"));
+    let deaf = format!("sh -c \"trap '' TERM; exec {stub}\"");
+    let run = [
+        "run",
+        &stub,
+        &deaf,
+        "--name",
+        "stops",
+        "--name",
+        "deaf",
+        "--restarts",
+        "2",
+        "--rounds",
+        "1",
+    ];
+    let rest = ["--slice", "12ms", "-c", "2", "--no-pin", "--no-store", "--no-ceiling"];
+    let output = shell.run(&[&run[..], &rest[..]].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    // Exit code 4 says that a busy machine spoiled some laps.
+    assert!([Some(0), Some(4)].contains(&output.status.code()), "{said}");
+    let told = "deaf: did not stop on SIGTERM and was killed\n";
+    assert_eq!(said.matches(told).count(), 1, "{said}");
+}
+
 #[test]
 fn ids_alone_are_listed_for_scripts() {
     assert_eq!(Shell::new().says(&["list", "-q"]), "go/net-http\nnode/http\n");
