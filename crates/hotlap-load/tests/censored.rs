@@ -220,9 +220,14 @@ fn a_request_of_a_held_load_times_out() {
     let session = Session::start_held(&plan).expect("a load");
     assert!(session.wait_for_window().is_some());
     let mut all = next_window(&session, ms(12));
+    let (mut before_ns, mut last_ns) = (0, all.window_ns);
     until("both requests have failed", || {
-        all.merge(&next_window(&session, ms(12)));
+        let window = next_window(&session, ms(12));
+        before_ns += std::mem::replace(&mut last_ns, window.window_ns);
+        all.merge(&window);
         all.failures.of(Failure::Timeout) >= 2
     });
+    // They were sent before the first window, and fail as soon as one closes after their time.
+    assert!(Duration::from_nanos(before_ns) < plan.timeout, "{before_ns} ns, and then {last_ns}");
     assert!(service(&all).longest().ns >= 490 * MS);
 }
