@@ -37,12 +37,13 @@ fn lasting(server: &TestServer, connections: usize, length: Duration) -> Plan {
 }
 
 /// Runs a load until all of its connections wait for a response of a server that hangs after so
-/// many, and ends it so long after that.
+/// many, and ends it once they have waited for longer than any response took, and for so long.
 fn ended_in_a_hang(server: &TestServer, plan: &Plan, after: usize, wait: Duration) -> Outcome {
+    let began = Instant::now();
     let session = Session::start(plan).expect("a load");
     let asked = after + plan.connections;
     until("all connections wait", || server.requests() == asked);
-    sleep(wait);
+    sleep(began.elapsed() + wait);
     session.stop();
     session.join().expect("an outcome")
 }
