@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use hotlap_load::plan::{Pace, Reuse};
 use hotlap_load::{Session, Window};
 use hotlap_testbed::{HELLO, TestServer};
-use plan::PlanFor;
+use plan::{PlanFor, until};
 
 fn correct() -> TestServer {
     TestServer::responding(HELLO)
@@ -33,20 +33,23 @@ fn only_the_windows_of_a_held_load_count() {
     assert!(session.wait_for_window().is_some());
     let mut sum = 0;
     for windows in [1, 3] {
-        for _ in 0..windows {
-            let window = session.open_window(Duration::from_millis(5), LENGTH);
-            assert_eq!(window.closes.expect("an end") - window.opens, LENGTH);
-            wait_for_the_end_of(window);
-        }
-        let outcome = session.collect().expect("an outcome");
-        assert!(outcome.window_ns > 0);
-        assert!(outcome.responses > 0);
-        assert_eq!(outcome.responses, outcome.service_time.len());
-        assert_eq!(outcome.failures.total(), 0);
-        assert_eq!(outcome.connections.established, 4);
-        sum += outcome.responses;
+        // On a busy machine there may be windows without a response.
+        until("there are responses in windows", || {
+            for _ in 0..windows {
+                let window = session.open_window(Duration::from_millis(5), LENGTH);
+                assert_eq!(window.closes.expect("an end") - window.opens, LENGTH);
+                wait_for_the_end_of(window);
+            }
+            let outcome = session.collect().expect("an outcome");
+            assert!(outcome.window_ns > 0);
+            assert_eq!(outcome.responses, outcome.service_time.len());
+            assert_eq!(outcome.failures.total(), 0);
+            assert_eq!(outcome.connections.established, 4);
+            sum += outcome.responses;
+            outcome.responses > 0
+        });
     }
-    assert!(session.progress().responses > sum, "responses between windows do not count");
+    until("there are responses between windows", || session.progress().responses > sum);
     let _ = session.open_window(Duration::ZERO, Duration::from_secs(60));
     session.stop();
     assert!(session.collect().is_none());
@@ -63,6 +66,7 @@ fn a_held_load_cannot_keep_a_rate() {
 
 #[test]
 fn no_time_passes_between_the_windows_of_a_held_load() {
+    const PAUSE: Duration = Duration::from_millis(1_500);
     let is_stopped = Arc::new(AtomicBool::new(false));
     let server = {
         let is_stopped = is_stopped.clone();
@@ -79,18 +83,24 @@ fn no_time_passes_between_the_windows_of_a_held_load() {
     };
     let mut plan = server.plan(3, 1);
     plan.timeout = Duration::from_secs(1);
+    let began = Instant::now();
     let session = Session::start_held(&plan).expect("a load");
     assert!(session.wait_for_window().is_some());
-    for pause_ms in [1_500, 0] {
-        let window = session.open_window(Duration::ZERO, Duration::from_millis(20));
-        wait_for_the_end_of(window);
-        is_stopped.store(true, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(pause_ms));
-        is_stopped.store(false, Ordering::SeqCst);
-    }
-    let outcome = session.collect().expect("an outcome");
-    assert_eq!(outcome.failures.total(), 0);
-    assert!(outcome.service_time.max() < 1_500_000_000, "{}", outcome.service_time.max());
+    let next_window = || {
+        wait_for_the_end_of(session.open_window(Duration::ZERO, Duration::from_millis(20)));
+        session.collect().expect("an outcome")
+    };
+    let mut outcome = next_window();
+    // The outcome is handed over once the window is closed: from here on no time passes.
+    is_stopped.store(true, Ordering::SeqCst);
+    std::thread::sleep(PAUSE);
+    is_stopped.store(false, Ordering::SeqCst);
+    outcome.merge(&next_window());
+    let passed = began.elapsed() - PAUSE;
+    let longest = Duration::from_nanos(outcome.service_time.max());
+    assert!(longest <= passed, "{longest:?} of {passed:?}");
+    // A machine that stood still for a second may have let requests fail.
+    assert!(outcome.failures.total() == 0 || passed >= plan.timeout, "{:?}", outcome.failures);
 }
 
 /// The count was once reset with the first outcome, so that later windows seemed to have lost all

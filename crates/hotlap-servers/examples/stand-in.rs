@@ -1,18 +1,19 @@
 //! What the tests of processes need as programs: a supervisor, a hotlap to be killed, servers that
 //! use what is known.
 
+use std::fs::File;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hotlap_load::plan::Endpoint;
 use hotlap_servers::owner::owner;
 use hotlap_servers::process::{Process, Setting, Supervisor, supervisor};
-use hotlap_testbed::{HELLO, TestServer};
+use hotlap_testbed::TestServer;
 use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
@@ -34,9 +35,17 @@ fn main() -> ExitCode {
             panic!("as ordered");
         }
         ["listen"] => listen(),
-        ["serve", port] => serve(port.parse().unwrap(), None),
-        ["hang", port, every, ms] => {
-            serve(port.parse().unwrap(), Some((every.parse().unwrap(), ms.parse().unwrap())));
+        ["serve", port] => serve(port, Server::default()),
+        ["count", port, file] => {
+            let file = File::options().create(true).append(true).open(file).unwrap();
+            serve(port, Server { count: Some(file), ..Server::default() });
+        }
+        ["hang", port, file] => {
+            serve(port, Server { hang: Some(file.into()), ..Server::default() });
+        }
+        ["late", port, ms] => {
+            let until = Instant::now() + Duration::from_millis(ms.parse().unwrap());
+            serve(port, Server { until: Some(until), ..Server::default() });
         }
         ["daemon", folder] => daemon(Path::new(folder)),
         ["owner", address] => {
@@ -44,7 +53,10 @@ fn main() -> ExitCode {
             tell(owner(&endpoint, &[]).note().unwrap());
         }
         ["freeze", folder, command] => freeze(Path::new(folder), command),
-        ["burn", ms, children] => burn(ms.parse().unwrap(), children.parse().unwrap()),
+        ["burn", ms, children] => {
+            let folder = std::env::var_os("FOLDER").map(PathBuf::from);
+            burn(ms.parse().unwrap(), children.parse().unwrap(), folder.as_deref());
+        }
         _ => return ExitCode::from(64),
     }
     ExitCode::SUCCESS
@@ -61,7 +73,7 @@ fn hold(folder: &Path, command: &str) -> Process {
     };
     let supervisor = Supervisor::this_program("supervisor").unwrap();
     let server = Process::start(&setting, &supervisor).unwrap();
-    let wait = std::time::Instant::now();
+    let wait = Instant::now();
     while !folder.join("ready").exists() && wait.elapsed() < Duration::from_secs(30) {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -77,29 +89,55 @@ fn listen() {
     std::thread::sleep(Duration::from_secs(600));
 }
 
-/// Serves HTTP and uses 0.2 ms of CPU time for each response. With `(every, ms)` it hangs at every
-/// so many requests of a connection, for so many milliseconds.
-fn serve(port: u16, hang: Option<(u64, u64)>) {
-    let thread_ns = || {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        time.tv_sec * 1_000_000_000 + time.tv_nsec
-    };
+/// Serves HTTP and uses 0.2 ms of CPU time for each response, which says in its head how much CPU
+/// time this process has used so far.
+#[derive(Default)]
+struct Server {
+    /// Gets a byte for each response.
+    count: Option<File>,
+    /// While this file exists, nothing is answered.
+    hang: Option<PathBuf>,
+    /// Before this moment, nothing is answered.
+    until: Option<Instant>,
+}
+
+fn serve(port: &str, server: Server) {
+    let port: u16 = port.parse().unwrap();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
     let _server = TestServer::on(listener, move |mut client| {
-        for request in 1_u64.. {
-            if client.request().is_none() {
-                return;
-            }
-            if let Some((_, ms)) = hang.filter(|(every, _)| request.is_multiple_of(*every)) {
-                std::thread::sleep(Duration::from_millis(ms));
-            }
-            let began = thread_ns();
-            while thread_ns() < began + 200_000 {}
-            client.send(HELLO);
+        while client.request().is_some() {
+            let response = server.response();
+            client.send(&response);
         }
     });
     loop {
         std::thread::park();
+    }
+}
+
+impl Server {
+    fn response(&self) -> Vec<u8> {
+        while self.hang.as_deref().is_some_and(Path::exists) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if let Some(until) = self.until {
+            std::thread::sleep(until.saturating_duration_since(Instant::now()));
+        }
+        let thread_ns = || {
+            let time = clock_gettime(ClockId::ThreadCPUTime);
+            time.tv_sec * 1_000_000_000 + time.tv_nsec
+        };
+        let began = thread_ns();
+        while thread_ns() < began + 200_000 {}
+        if let Some(mut count) = self.count.as_ref() {
+            count.write_all(b".").unwrap();
+        }
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX-CPU-Ns: {:020}\r\n\
+             Content-Length: 13\r\n\r\n",
+            used_ns()
+        );
+        [head.as_bytes(), b"Hello, World!"].concat()
     }
 }
 
@@ -128,22 +166,23 @@ fn freeze(folder: &Path, command: &str) {
     std::fs::rename(folder.join("result.new"), folder.join("result")).unwrap();
 }
 
-/// Uses CPU time in a thread that ends, has children use as much each, one after another, waits for
-/// them, tells its own CPU time, and sleeps until it is stopped.
-fn burn(ms: i64, children: u32) {
+/// Uses CPU time in a thread that ends, has children use as much each, one after another, and waits
+/// for them. Then it says how much CPU time it has used, and how much its children have; once
+/// `FOLDER/again` exists, it says so again. It sleeps until it is stopped.
+fn burn(ms: i64, children: u32, folder: Option<&Path>) {
     std::thread::spawn(move || while used_ns() < ms * 1_000_000 {}).join().unwrap();
     for _ in 0..children {
         let program = std::env::current_exe().unwrap();
-        Command::new(program)
-            .args(["burn", &ms.to_string(), "0"])
-            .env("ONCE", "1")
-            .status()
-            .unwrap();
+        let mut child = Command::new(program);
+        child.args(["burn", &ms.to_string(), "0"]).env_remove("FOLDER").status().unwrap();
     }
-    if std::env::var_os("ONCE").is_none() {
-        tell(used_ns());
-        std::thread::sleep(Duration::from_secs(600));
+    let Some(folder) = folder else { return };
+    tell(format!("{} {}", used_ns(), used_by_children_ns()));
+    while !folder.join("again").exists() {
+        std::thread::sleep(Duration::from_millis(5));
     }
+    tell(format!("{} {}", used_ns(), used_by_children_ns()));
+    std::thread::sleep(Duration::from_secs(600));
 }
 
 fn tell(what: impl std::fmt::Display) {
@@ -153,4 +192,13 @@ fn tell(what: impl std::fmt::Display) {
 fn used_ns() -> i64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+/// CPU time of children that ended: user and system time in ticks of 10 ms each, rounded down
+/// (proc(5), fields 16 and 17 of `stat`).
+fn used_by_children_ns() -> u64 {
+    let line = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields = line[line.rfind(')').unwrap() + 2..].split(' ');
+    let ticks: u64 = fields.skip(13).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+    ticks * 10_000_000
 }

@@ -22,7 +22,7 @@ use crate::process::Stopped;
 use crate::start::{HOST, Started, Startup};
 use crate::toolchain::{BuildError, Builder, MissingToolchain, Unready};
 use crate::verify::client::Wire;
-use crate::verify::{Check, LIMIT, Report, Requirements, Verifier, verify};
+use crate::verify::{Check, LIMIT, PAUSE, Report, Requirements, Verifier, verify};
 
 /// How long a server may take to end in peace.
 const GRACE: Duration = Duration::from_secs(10);
@@ -299,8 +299,9 @@ fn hold(
                 }
             }
         }
+        let (limit, pause) = (LIMIT, PAUSE);
         let verifier =
-            Verifier { target, host, contract: &contract, requirements, rude, limit: LIMIT };
+            Verifier { target, host, contract: &contract, requirements, rude, limit, pause };
         let report = verify(&verifier);
         if !report.passed() {
             row.standing = Standing::Failed;

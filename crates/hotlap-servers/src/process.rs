@@ -550,3 +550,42 @@ fn tail(path: &Path, lines: usize) -> io::Result<Vec<String>> {
     let all: Vec<&str> = text.lines().collect();
     Ok(all[all.len().saturating_sub(lines)..].iter().map(ToString::to_string).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Says that a server was started, and nothing after that.
+    const SILENT: &str = r#"
+        read order; echo '{"ready":{"notes":[]}}' >&0
+        read order; echo '{"started":{"pid":'$$'}}' >&0
+        exec sleep 600"#;
+
+    /// A supervisor that says nothing was waited for twice: by the stop, and by the drop after it.
+    #[test]
+    fn a_silent_supervisor_is_waited_for_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let setting = Setting {
+            argv: vec!["server".to_owned()],
+            env: BTreeMap::new(),
+            cwd: folder.path().to_owned(),
+            cpus: Vec::new(),
+            log: folder.path().join("log"),
+        };
+        let mut process =
+            Process::start(&setting, &Supervisor::new("sh", &["-c", SILENT])).unwrap();
+        process.standby.limit = Duration::from_millis(1);
+        assert_eq!(process.end(Duration::ZERO).survivors.len(), 1);
+        // A second wait would not end.
+        process.standby.limit = Duration::from_secs(24 * 3_600);
+        let supervisor = process.server;
+        let (sender, dropped) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            drop(process);
+            sender.send(())
+        });
+        let dropped = dropped.recv_timeout(Duration::from_secs(60));
+        let _ = kill_process(supervisor, Signal::KILL);
+        dropped.expect("the drop waits for the supervisor again");
+    }
+}

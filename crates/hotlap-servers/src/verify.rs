@@ -36,11 +36,17 @@ pub struct Verifier<'a> {
     pub rude: bool,
     /// How long one answer may take.
     pub limit: Duration,
+    /// How long a server is watched between two pieces of a request and after an answer, for what
+    /// should not come; before the first request, eight times as long. Usually [`PAUSE`].
+    pub pause: Duration,
 }
 
 /// How long one answer may take at least. A longer time limit for requests applies to verification
 /// too; a shorter one does not, since first answers are slower.
 pub const LIMIT: Duration = Duration::from_secs(2);
+
+/// Long enough for a server on this machine to show that it answers what is not whole, or twice.
+pub const PAUSE: Duration = Duration::from_millis(25);
 
 /// What is required; what is not becomes a conformance check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -23,8 +23,27 @@ const FAMILY: &str = "
     touch $FOLDER/ready
     wait";
 
+/// How long the processes of a server have to end after SIGTERM where one of them ignores it, so
+/// that this time passes: long enough for the others on a busy machine.
+const GRACE: Duration = Duration::from_secs(3);
+
 fn ready(folder: &Path) {
     until("the server is ready", || folder.join("ready").exists());
+}
+
+/// All processes of a [`FAMILY`].
+fn family(server: &Process) -> Vec<Member> {
+    let mut members = Vec::new();
+    until("the family is whole", || {
+        members = server.members().unwrap();
+        is_whole(&members)
+    });
+    members
+}
+
+/// Whether all programs of a [`FAMILY`] run. Each daemon has left its group by then.
+fn is_whole(members: &[Member]) -> bool {
+    members.iter().filter(|member| member.name == "sleep").count() == 5
 }
 
 #[test]
@@ -115,10 +134,9 @@ fn children_and_daemons_end_with_the_server_and_the_deaf_one_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let server = shell(folder.path(), FAMILY);
     ready(folder.path());
-    let members = server.members().unwrap();
-    assert!(members.len() >= 7, "{members:?}");
+    let members = family(&server);
     assert!(members.iter().any(|member| member.group != server.pid()), "a daemon: {members:?}");
-    let stopped = server.stop(Duration::from_millis(200));
+    let stopped = server.stop(GRACE);
     assert_eq!(stopped.exit, Some(Exit::Signal(Signal::TERM.as_raw())));
     assert!(stopped.left_behind.iter().any(|left| left.starts_with("sh (")), "{stopped:?}");
     gone(&members);
@@ -185,6 +203,7 @@ fn the_whole_tree_freezes_and_thaws_daemons_included() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = shell(folder.path(), FAMILY);
     ready(folder.path());
+    family(&server);
     server.freeze().unwrap();
     assert!(server.is_frozen());
     let members = server.members().unwrap();
@@ -193,7 +212,7 @@ fn the_whole_tree_freezes_and_thaws_daemons_included() {
     until("none is stopped", || members.iter().all(|member| state(member) != 'T'));
     server.freeze().unwrap();
     // SIGTERM alone would wait for the thaw.
-    let stopped = server.stop(LIMIT.min(Duration::from_millis(500)));
+    let stopped = server.stop(GRACE);
     assert!(!stopped.ignored_sigterm, "{stopped:?}");
     gone(&members);
 }
@@ -209,7 +228,7 @@ fn a_dropped_server_is_dead_when_the_drop_returns() {
     let folder = tempfile::tempdir().unwrap();
     let server = shell(folder.path(), FAMILY);
     ready(folder.path());
-    let members = server.members().unwrap();
+    let members = family(&server);
     drop(server);
     assert_eq!(still_there(&members), [], "of {members:?}");
 }
@@ -238,24 +257,21 @@ fn a_survivor_with_another_parent_is_seen() {
     assert_eq!(found.len(), 1, "{before:?}");
 }
 
-/// A supervisor that says nothing was waited for twice: by the stop, and by the drop after it.
+/// That the drop after it does not wait once more is tested in `process`.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_silent_supervisor_is_waited_for_once() {
+fn a_server_whose_supervisor_is_silent_is_a_survivor() {
     let folder = tempfile::tempdir().unwrap();
-    let limit = Duration::from_secs(4);
     let asked = setting(folder.path(), &["sh", "-c", "touch $FOLDER/ready; exec sleep 1000"]);
+    let limit = Duration::from_secs(3);
     let server = Process::start(&asked, &supervisor().answers_within(limit)).unwrap();
     ready(folder.path());
     let members = server.members().unwrap();
     let supervisor = server.supervisor_pid();
     kill_process(pid(supervisor), Signal::STOP).unwrap();
-    let began = std::time::Instant::now();
     let stopped = server.stop(Duration::ZERO);
-    let took = began.elapsed();
     kill_process(pid(supervisor), Signal::CONT).unwrap();
     assert_eq!(stopped.survivors.len(), 1, "{stopped:?}");
-    assert!(took >= limit && took < 2 * limit, "{took:?}");
     gone(&members);
 }
 
@@ -321,13 +337,13 @@ fn held(folder: &Path, how: &str) -> (Child, Vec<Member>) {
     ready(folder);
     until("hotlap holds its server", || folder.join("supervisor").exists());
     let supervisor = fs::read_to_string(folder.join("supervisor")).unwrap().parse().unwrap();
-    let table = tree::all().unwrap();
-    let mut members: Vec<Member> =
-        table.into_iter().filter(|member| member.pid == supervisor).collect();
-    members.extend(tree::descendants(supervisor).unwrap());
-    if how == "hold" {
-        assert!(members.len() >= 8, "{members:?}");
-    }
+    let mut members = Vec::new();
+    until("the family is whole, or hotlap has ended", || {
+        let table = tree::all().unwrap();
+        members = table.into_iter().filter(|member| member.pid == supervisor).collect();
+        members.extend(tree::descendants(supervisor).unwrap());
+        is_whole(&members) || how != "hold"
+    });
     (hotlap, members)
 }
 

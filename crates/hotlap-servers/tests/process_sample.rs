@@ -2,7 +2,6 @@
 #![cfg(target_os = "linux")]
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use hotlap_servers::counters::Counters;
 use hotlap_servers::process::{Process, Standby};
@@ -11,72 +10,94 @@ use hotlap_servers::tree::{Listening, listening};
 
 mod stand_in;
 use stand_in::{LIMIT, program, setting, shell, supervisor, until};
+use tempfile::TempDir;
 
 const MS: u64 = 1_000_000;
 
-/// A server that used 40 ms in a thread that ended, and had children use as much each; and the CPU
-/// time of its first process as it told it itself.
-fn burnt(children: &str) -> (Process, Sampler, u64) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = program().display().to_string();
-    let server =
-        Process::start(&setting(folder.path(), &[&path, "burn", "40", children]), &supervisor());
-    let server = server.unwrap();
-    let mut sampler = Sampler::new(&server);
-    let mut last = 0;
-    until("all is burnt", || {
-        let now = sampler.cpu().unwrap().cpu_ns;
-        assert!(now >= last, "CPU time fell from {last} to {now}");
-        last = now;
-        !server.tail(1).is_empty()
-    });
-    let told = server.tail(1)[0].parse().unwrap();
-    (server, sampler, told)
+/// Two ticks of the clock in which the kernel tells of children: user and system time, each rounded
+/// down to 10 ms.
+const TICKS: u64 = 20 * MS;
+
+/// A server that used 40 ms in a thread that ended, and had children use as much each.
+struct Burnt {
+    folder: TempDir,
+    server: Process,
+    sampler: Sampler,
+}
+
+impl Burnt {
+    fn with(children: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = program().display().to_string();
+        let setting = setting(folder.path(), &[&path, "burn", "40", children]);
+        let server = Process::start(&setting, &supervisor()).unwrap();
+        let mut sampler = Sampler::new(&server);
+        let mut last = 0;
+        until("all is burnt", || {
+            let now = sampler.cpu().unwrap().cpu_ns;
+            assert!(now >= last, "CPU time fell from {last} to {now}");
+            last = now;
+            !server.tail(1).is_empty()
+        });
+        Self { folder, server, sampler }
+    }
+
+    /// What it said last: its own CPU time, and that of its children in whole ticks.
+    fn told(&self) -> (u64, u64) {
+        let line = self.server.tail(1)[0].clone();
+        let (own, children) = line.split_once(' ').unwrap();
+        (own.parse().unwrap(), children.parse().unwrap())
+    }
+
+    /// What it says now.
+    fn again(&self) -> (u64, u64) {
+        std::fs::write(self.folder.path().join("again"), "").unwrap();
+        until("it says so again", || self.server.tail(2).len() == 2);
+        self.told()
+    }
 }
 
 #[test]
 fn cpu_time_of_threads_that_ended_is_exact() {
-    let (server, mut sampler, told) = burnt("0");
-    // Only what it did since it looked at its own clock is on top: a line to print.
-    until("it sleeps", || {
-        let first = sampler.cpu().unwrap().cpu_ns;
-        std::thread::sleep(Duration::from_millis(20));
-        first == sampler.cpu().unwrap().cpu_ns
-    });
-    let seen = sampler.cpu().unwrap().cpu_ns;
-    assert!(told >= 40 * MS && seen >= told && seen < told + 20 * MS, "{told} {seen}");
-    server.stop(LIMIT);
+    let mut burnt = Burnt::with("0");
+    let (before, _) = burnt.told();
+    let seen = burnt.sampler.cpu().unwrap().cpu_ns;
+    let (after, _) = burnt.again();
+    assert!(before >= 40 * MS && (before..=after).contains(&seen), "{before} {seen} {after}");
+    burnt.server.stop(LIMIT);
 }
 
 #[test]
-fn children_that_ended_are_counted_and_cpu_time_never_falls() {
-    let (server, mut sampler, told) = burnt("3");
-    let seen = sampler.cpu().unwrap().cpu_ns;
-    // 3 × 40 ms, told in ticks of 10 ms, of which one parent may lose two.
-    assert!(seen >= told + 3 * 40 * MS - 20 * MS, "{told} {seen}");
-    // Nothing is counted twice.
-    assert!(seen < 2 * (told + 3 * 40 * MS), "{told} {seen}");
-    server.stop(LIMIT);
+fn children_that_ended_are_counted_once_and_cpu_time_never_falls() {
+    let mut burnt = Burnt::with("3");
+    let (before, children) = burnt.told();
+    let seen = burnt.sampler.cpu().unwrap().cpu_ns;
+    let (after, _) = burnt.again();
+    assert!(children >= 3 * 40 * MS - TICKS, "{children}");
+    // Each child may be known to the nanosecond, or in ticks.
+    let range = before + children..=after + children + 3 * TICKS;
+    assert!(range.contains(&seen), "{seen} instead of {range:?}");
+    burnt.server.stop(LIMIT);
 }
 
 #[test]
 fn a_sampler_that_comes_late_still_knows_what_ended_before() {
-    let (server, _, told) = burnt("3");
-    let seen = Sampler::new(&server).cpu().unwrap().cpu_ns;
-    assert!(seen >= told + 3 * 40 * MS - 20 * MS, "{told} {seen}");
-    server.stop(LIMIT);
+    let burnt = Burnt::with("3");
+    let (before, children) = burnt.told();
+    let seen = Sampler::new(&burnt.server).cpu().unwrap().cpu_ns;
+    assert!(seen >= before + children, "{before} {children} {seen}");
+    burnt.server.stop(LIMIT);
 }
 
 #[test]
 fn nothing_is_lost_when_the_server_ends_under_the_sampler() {
-    let (server, mut sampler, _) = burnt("0");
+    let Burnt { mut server, mut sampler, .. } = Burnt::with("0");
     let before = sampler.cpu().unwrap().cpu_ns;
     rustix::process::kill_process(
         rustix::process::Pid::from_raw(server.pid().cast_signed()).unwrap(),
         rustix::process::Signal::KILL,
     )
     .unwrap();
-    let mut server = server;
     server.wait(LIMIT).unwrap();
     assert!(sampler.cpu().unwrap().cpu_ns >= before);
     assert_eq!(sampler.memory().unwrap().processes, 0);
@@ -102,18 +123,30 @@ fn memory_threads_and_processes_are_the_whole_trees() {
 #[test]
 fn context_switches_of_ended_threads_and_processes_stay_counted() {
     let folder = tempfile::tempdir().unwrap();
-    let script = "(for i in 1 2 3 4 5 6 7 8 9; do sleep 0.01; done; touch done; sleep 1000) & wait";
+    let file = |name: &str| folder.path().join(name);
+    // A process that says how often it was switched, ends once that was seen, and is outlived.
+    let script = "sh -c 'sleep 0.01; sleep 0.01; grep ctxt /proc/$$/status > told; touch done;
+        while [ ! -e seen ]; do sleep 0.01; done' & wait; touch over; sleep 1000";
     let server = shell(folder.path(), script);
     let mut sampler = Sampler::new(&server);
     let mut last = 0;
-    until("nine naps are over", || {
+    let mut switches = || {
         let now = sampler.switches().unwrap();
         assert!(now.voluntary + now.involuntary >= last, "{now:?} after {last}");
         last = now.voluntary + now.involuntary;
-        folder.path().join("done").exists()
+        last
+    };
+    until("it has said so", || {
+        switches();
+        file("done").exists()
     });
-    // The loop waits for each nap.
-    assert!(sampler.switches().unwrap().voluntary >= 9);
+    let told = std::fs::read_to_string(file("told")).unwrap();
+    let words = told.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
+    let told = words.sum::<u64>();
+    assert!(told > 0 && switches() >= told, "{told}");
+    std::fs::write(file("seen"), "").unwrap();
+    until("it has ended", || file("over").exists());
+    assert!(switches() >= told, "{told}");
     server.stop(LIMIT);
 }
 

@@ -1,6 +1,6 @@
 //! The verifier on servers with exactly one fault: the right check finds each.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hotlap_load::plan::{Endpoint, Target};
 use hotlap_servers::contract::{Contract, Name};
@@ -10,7 +10,18 @@ use hotlap_testbed::{Fault, Site, TestServer, unused_address};
 
 const FRAMEWORK: Requirements = Requirements::Catalogue { kind: Kind::Framework, keep_alive: true };
 
+/// How long an answer may take that must come: a hang is an error, a busy machine is not.
+const HANG: Duration = Duration::from_secs(60);
+
 fn verified(site: Site, fault: Fault, requirements: Requirements) -> Report {
+    // A fault that a missing answer shows is waited out; one that bytes show which should not come
+    // is seen as soon as they are there, however late that is.
+    let (limit, pause, rude) = match fault {
+        Fault::Silent | Fault::DropsPipelined => (verify::LIMIT, verify::PAUSE, true),
+        Fault::RespondsBeforeRequest => (HANG, HANG / 8, true),
+        Fault::RespondsToEachRead => (verify::LIMIT, Duration::from_millis(500), false),
+        _ => (HANG, verify::PAUSE, true),
+    };
     let server = TestServer::faulty(site, fault);
     let name = match site {
         Site::Hello => Name::Hello,
@@ -25,8 +36,9 @@ fn verified(site: Site, fault: Fault, requirements: Requirements) -> Report {
         host: &host,
         contract: &contract,
         requirements,
-        rude: true,
-        limit: verify::LIMIT,
+        rude,
+        limit,
+        pause,
     };
     verify::verify(&verifier)
 }
@@ -60,10 +72,8 @@ fn an_honest_server_passes_everything() {
 
 #[test]
 fn a_server_of_one_connection_at_a_time_is_slow_and_not_wrong() {
-    let started = Instant::now();
     let report = verified(Site::Hello, Fault::OneConnectionAtATime, FRAMEWORK);
     assert!(report.passed(), "{:#?}", report.required);
-    assert!(started.elapsed() < Duration::from_secs(30));
 }
 
 #[test]
@@ -212,7 +222,8 @@ fn nobody_there_is_told_and_not_waited_for() {
         contract: &contract,
         requirements: FRAMEWORK,
         rude: true,
-        limit: verify::LIMIT,
+        limit: HANG,
+        pause: HANG,
     });
     assert!(!report.passed());
     assert!(report.required[0].got.starts_with("no connection: "), "{:?}", report.required);

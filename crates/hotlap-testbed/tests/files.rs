@@ -50,7 +50,7 @@ fn clients_that_wait_for_a_file_descriptor_are_served_when_one_is_free() {
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a child");
     let _child = Ended(child);
     let connect = || {
-        for _ in 0..1_000 {
+        for _ in 0..10_000 {
             match TcpStream::connect(("127.0.0.1", port)) {
                 Ok(client) => return client,
                 Err(_) => std::thread::sleep(Duration::from_millis(10)),

@@ -162,15 +162,16 @@ impl Drawing {
 impl Status {
     /// Everything, in lines of at most `width`; the first leaves room for the spinner.
     fn text(&self, width: usize) -> String {
-        let first: String = self.line().chars().take(width.saturating_sub(2)).collect();
+        let line = self.line(Instant::now());
+        let first: String = line.chars().take(width.saturating_sub(2)).collect();
         let cut = |line: String| line.chars().take(width).collect();
         let rest: Vec<String> = self.board.lines(width).into_iter().map(cut).collect();
         std::iter::once(first).chain(rest).collect::<Vec<_>>().join("\n")
     }
 
-    fn line(&self) -> String {
+    fn line(&self, now: Instant) -> String {
         let left = self.ends.map(|ends| {
-            let seconds = ends.saturating_duration_since(Instant::now()).as_secs();
+            let seconds = ends.saturating_duration_since(now).as_secs();
             format!("{seconds} s left")
         });
         let parts = [Some(self.restart.clone()), Some(self.phase.clone()), left];
@@ -186,9 +187,10 @@ mod tests {
     #[test]
     fn the_line_says_restart_phase_and_what_is_left() {
         let mut status = Status { restart: "restart 2".to_owned(), ..Status::default() };
-        assert_eq!(status.line(), "restart 2");
+        let now = Instant::now();
+        assert_eq!(status.line(now), "restart 2");
         status.phase = "warming up go/net-http".to_owned();
-        status.ends = Some(Instant::now() + Duration::from_millis(34_900));
-        assert_eq!(status.line(), "restart 2 · warming up go/net-http · 34 s left");
+        status.ends = Some(now + Duration::from_millis(34_900));
+        assert_eq!(status.line(now), "restart 2 · warming up go/net-http · 34 s left");
     }
 }

@@ -216,18 +216,46 @@ fn a_suite_whose_load_offers_a_rate_is_measured_at_it() {
     assert_eq!(laps.len(), 3 * 2 * 2, "{said}");
     assert!(laps.iter().all(|lap| lap["rate"] == 200.0), "{said}");
     assert_eq!(report["run"]["loads"][0]["request"], "GET /");
-    // On a machine that is busy with something else, all laps may be late.
-    if laps.iter().any(|lap| lap["counts"] == true) {
+    // On a machine that is busy with something else, laps may be late and then do not count.
+    let own = |lap: &&serde_json::Value| lap["server"] == "a" && lap["counts"] == true;
+    if let Some(lap) = laps.iter().find(own) {
         assert!(said.contains("Open loop at 200 requests/s"), "{said}");
-        let row = &report["tables"][0]["rows"][0];
-        assert!(row["requests_per_s"]["value"].as_f64() > Some(100.0), "{said}");
-        assert!(row["service"]["rate"] == 200.0 && row["service"]["p50"].is_object(), "{said}");
-    } else {
-        assert_eq!(output.status.code(), Some(4), "{said}");
+        assert!(lap["requests_per_s"].as_f64() > Some(0.0), "{said}");
+        let rows = report["tables"][0]["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["name"] == "a").unwrap();
+        assert!(row["requests_per_s"]["value"].as_f64() > Some(0.0), "{said}");
+        assert!(row["service"]["rate"] == 200.0, "{said}");
     }
-    if laps.iter().all(|lap| lap["counts"] == true) {
-        assert_eq!(output.status.code(), Some(0), "{said}");
-    }
+    let code = if laps.iter().all(|lap| lap["counts"] == true) { 0 } else { 4 };
+    assert!([Some(0), Some(code)].contains(&output.status.code()), "{said}");
+}
+
+/// It was said after each restart.
+#[test]
+fn a_server_that_does_not_stop_when_asked_is_named_once_a_run() {
+    let shell = Shell::new();
+    let stub = format!("{} __ceiling", env!("CARGO_BIN_EXE_hotlap"));
+    let deaf = format!("sh -c \"trap '' TERM; exec {stub}\"");
+    let run = [
+        "run",
+        &stub,
+        &deaf,
+        "--name",
+        "stops",
+        "--name",
+        "deaf",
+        "--restarts",
+        "2",
+        "--rounds",
+        "1",
+    ];
+    let rest = ["--slice", "12ms", "-c", "2", "--no-pin", "--no-store", "--no-ceiling"];
+    let output = shell.run(&[&run[..], &rest[..]].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    // Exit code 4 says that a busy machine spoiled some laps.
+    assert!([Some(0), Some(4)].contains(&output.status.code()), "{said}");
+    let told = "deaf: did not stop on SIGTERM and was killed\n";
+    assert_eq!(said.matches(told).count(), 1, "{said}");
 }
 
 #[test]
@@ -291,7 +319,7 @@ fn the_load_generator_and_the_ceiling_meet() {
 fn wait_for(port: u16) {
     let began = std::time::Instant::now();
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(began.elapsed().as_secs() < 30, "nobody listens");
+        assert!(began.elapsed().as_secs() < 120, "nobody listens");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }
@@ -331,10 +359,7 @@ fn a_list_that_is_ended_calls_nothing_unfit_that_it_did_not_ask() {
     }
     let mut command = shell.command(&["list"]);
     let list = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    for _ in 0..600 {
-        if asked.exists() {
-            break;
-        }
+    while !asked.exists() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     kill_process(Pid::from_child(&list), Signal::INT).unwrap();

@@ -3,6 +3,8 @@
 mod scene;
 
 use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -174,32 +176,32 @@ fn an_export_that_does_not_fit_leaves_the_one_before_it() {
 
 #[test]
 fn an_interrupted_load_writes_its_exports_and_leaves_nothing_else() {
-    let (folder, url) = (tempfile::tempdir().unwrap(), TestServer::responding(HELLO).url());
+    let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("load.json");
-    let mut command = hotlap(&["load", "-d", "60s", "-c", "1", &url, "--export-json"]);
-    let mut child = command.arg(&path).stdout(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let mut command = hotlap(&["load", "--no-check", "-d", "60s", "-c", "1", &url]);
+    command.arg("--export-json").arg(&path).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // Once it sends requests, it listens for signals.
+    let (mut stream, _) = listener.accept().unwrap();
+    assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
+    stream.write_all(HELLO).unwrap();
     let pid = rustix::process::Pid::from_child(&child);
-    // Before it listens, a signal ends it at once: then there is nothing to be written either.
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    let status = child.wait().unwrap();
-    let left = names(folder.path());
-    match status.code() {
-        Some(130) => {
-            assert_eq!(left, ["load.json"]);
-            let value: Value = serde_json::from_reader(File::open(&path).unwrap()).unwrap();
-            assert!(value["figures"]["answers"].is_u64());
-        }
-        _ => assert_eq!(left, [""; 0]),
-    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(names(folder.path()), ["load.json"]);
+    let value: Value = serde_json::from_reader(File::open(&path).unwrap()).unwrap();
+    assert!(value["figures"]["answers"].is_u64());
 }
 
 #[test]
 fn named_pipes_and_process_substitution_get_one_document() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    let script = "\"$0\" report --store \"$1\" --export-json >(cat > \"$2\") > /dev/null; \
-                  while [ ! -s \"$2\" ]; do sleep 0.05; done; sleep 0.2";
+    // `cat` says when it has written everything.
+    let script = "\"$0\" report --store \"$1\" --export-json >(cat > \"$2\"; touch \"$2.done\") \
+                  > /dev/null; while [ ! -e \"$2.done\" ]; do sleep 0.05; done";
     let out = folder.path().join("out.json");
     let mut command = Command::new("bash");
     command.args(["-c", script, env!("CARGO_BIN_EXE_hotlap"), &store]).arg(&out);

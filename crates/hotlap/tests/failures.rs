@@ -148,12 +148,17 @@ fn run(url: &str) -> Command {
     command
 }
 
-/// Whether it measured and printed, whatever the laps are worth; what it said.
+/// Whether it measured and printed, whatever the laps are worth on a busy machine; what it said.
 fn measured(output: &Output, url: &str) -> String {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let table = String::from_utf8_lossy(&output.stdout);
-    assert!([Some(0), Some(4)].contains(&output.status.code()), "{:?}: {said}", output.status);
-    assert!(table.contains(url) && table.contains("requests/s"), "{table}{said}");
+    let is_shown = table.contains("requests/s");
+    match output.status.code() {
+        Some(0) => assert!(is_shown, "{table}{said}"),
+        Some(4) => assert!(is_shown || table.contains("validity checks"), "{table}{said}"),
+        _ => panic!("{:?}: {said}", output.status),
+    }
+    assert!(table.contains(url), "{table}{said}");
     said
 }
 
@@ -172,7 +177,8 @@ fn ten_first_runs_at_once_are_all_stored() {
     }
     let lines = Store::open_existing(&path).unwrap().lines(None).unwrap();
     assert_eq!(lines.iter().map(|l| l.number).collect::<Vec<_>>(), (1..=10).collect::<Vec<_>>());
-    assert!(lines.iter().all(|line| line.state == State::Finished && line.laps > 0));
+    let is_over = |state| matches!(state, State::Finished | State::Invalid);
+    assert!(lines.iter().all(|line| is_over(line.state) && line.laps > 0));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 /// A hang is an error; a busy machine is not.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 
 const HOTLAP: &str = env!("CARGO_BIN_EXE_hotlap");
 
@@ -140,6 +140,11 @@ impl Scene {
         assert!(self.laps() >= laps, "ended {when}: {} of {laps} laps", self.laps());
     }
 
+    /// How the run of this scene ended: it is invalid where a busy machine spoiled all of its laps.
+    fn is_over(&self) -> bool {
+        ["finished", "invalid"].contains(&self.state().as_str())
+    }
+
     fn state(&self) -> String {
         let store = Connection::open(self.path("store.db")).unwrap();
         store.query_row("SELECT state FROM run", [], |row| row.get(0)).unwrap()
@@ -156,6 +161,11 @@ impl Drop for Scene {
 
 fn pid(pid: u32) -> Pid {
     Pid::from_raw(pid.cast_signed()).unwrap()
+}
+
+/// Whether a run came to its end: exit code 4 says that a busy machine spoiled some of its laps.
+fn is_done(status: ExitStatus) -> bool {
+    [Some(0), Some(4)].contains(&status.code())
 }
 
 fn ended(child: &mut Child) -> ExitStatus {
@@ -195,7 +205,7 @@ fn killed_at_any_moment_it_leaves_no_process_and_a_whole_store() {
         let began = Instant::now();
         let status = scene.run(&["sh/one", "sh/two"]).status().unwrap();
         let said = fs::read_to_string(scene.path("stderr")).unwrap();
-        assert!(status.success(), "{status:?}: {said}");
+        assert!(is_done(status), "{status:?}: {said}");
         assert!(scene.path("out.json").exists());
         began.elapsed()
     };
@@ -229,9 +239,9 @@ fn a_signal_that_is_sent_twice_at_once_is_one_request() {
     let mut child = command.stdout(table).spawn().unwrap();
     let laps = until_it_laps(&scene, &mut child);
     let own = pid(child.id());
-    for _ in 0..3 {
-        kill_process(own, Signal::TERM).unwrap();
-        std::thread::sleep(Duration::from_millis(20));
+    // All of them arrive when it goes on. It takes different signals alike.
+    for signal in [Signal::STOP, Signal::TERM, Signal::INT, Signal::HUP, Signal::CONT] {
+        kill_process(own, signal).unwrap();
     }
     assert_eq!(ended(&mut child).code(), Some(130));
     let table = fs::read_to_string(scene.path("table")).unwrap();
@@ -249,10 +259,13 @@ fn a_second_ctrl_c_ends_it_at_once_and_leaves_nothing() {
     let mut child = scene.long_run(&[&deaf, "sh/one"]).spawn().unwrap();
     let laps = until_it_laps(&scene, &mut child);
     let own = pid(child.id());
-    kill_process(own, Signal::INT).unwrap();
-    std::thread::sleep(Duration::from_millis(1_500));
-    let _ = kill_process(own, Signal::INT);
-    assert_eq!(ended(&mut child).code(), Some(130));
+    // What comes within a second of the first is the same request. Its servers have five.
+    let status = until(&mut child, "it ends", |_| {
+        kill_process(own, Signal::INT).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        false
+    });
+    assert_eq!(status.expect("it has ended").code(), Some(130));
     assert_eq!(scene.state(), "under-way", "it did not wait for its servers");
     scene.is_empty_soon("by a second Ctrl-C");
     scene.store_is_whole(laps, "by a second Ctrl-C");
@@ -324,8 +337,7 @@ fn under_nohup_a_closed_terminal_is_ignored() {
     until_it_laps(&scene, &mut child);
     kill_process(pid(child.id()), Signal::HUP).unwrap();
     let status = ended(&mut child);
-    assert!(status.success(), "{status:?}");
-    assert_eq!(scene.state(), "finished");
+    assert!(is_done(status) && scene.is_over(), "{status:?}, {}", scene.state());
 }
 
 /// `hotlap run … | head -1`: the exports were lost, and a failure was exit code 0.
@@ -338,7 +350,7 @@ fn a_pipe_that_nobody_reads_changes_neither_exports_nor_exit_code() {
     assert_eq!(ended(&mut child).code(), Some(3), "a server failed");
     let export = fs::read_to_string(scene.path("out.json")).unwrap();
     assert!(export.contains("\"laps\""), "{export}");
-    assert_eq!(scene.state(), "finished");
+    assert!(scene.is_over(), "{}", scene.state());
     scene.is_empty_soon("with its reader");
 }
 

@@ -19,7 +19,7 @@ use hotlap_servers::lines::Lines;
 use hotlap_servers::owner;
 use hotlap_servers::sample::Sampler;
 use hotlap_servers::start::{HOST, Startup, ask};
-use hotlap_servers::verify::{LIMIT, Requirements, Verifier, verify};
+use hotlap_servers::verify::{LIMIT, PAUSE, Requirements, Verifier, verify};
 
 impl Instance {
     /// The control is the reference's own program, which is verified whole: only its answers to
@@ -92,6 +92,7 @@ impl Instance {
             requirements: self.participant.requirements,
             rude: self.process.is_some(),
             limit,
+            pause: PAUSE,
         });
         if !report.passed() {
             let failures: Vec<String> = report.failures().map(ToString::to_string).collect();

@@ -1,10 +1,23 @@
 //! Plans for the load of a test server, and what came of it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hotlap_load::plan::{Endpoint, Request, Stop, Target};
 use hotlap_load::{Failure, Outcome, Phase, Plan};
 use hotlap_testbed::TestServer;
+
+/// A hang is an error; a busy machine is not.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Waits until something is so.
+#[allow(dead_code, reason = "not each test needs it")]
+pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !so() {
+        assert!(since.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
 
 pub trait PlanFor {
     /// A plan of `requests` requests over `connections` connections, each of which must receive
@@ -18,7 +31,7 @@ impl PlanFor for TestServer {
         let mut plan = Plan::new(target, Request::get("/", "test").expecting(b"Hello, World!"));
         plan.connections = connections;
         plan.stop = Stop::Requests(requests);
-        plan.timeout = Duration::from_secs(30);
+        plan.timeout = LIMIT;
         plan
     }
 }

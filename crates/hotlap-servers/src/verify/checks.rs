@@ -9,12 +9,8 @@ use super::{Check, Report, Requirements, Verifier};
 use crate::contract::{Content, Exchange, described};
 use crate::manifest::Kind;
 
-/// How long a server is watched before it is asked anything.
-const SILENCE: Duration = Duration::from_millis(200);
-
-/// Between two pieces of a request, and after an answer: long enough for a server on this machine
-/// to show that it answers what is not whole, or twice.
-pub(super) const PAUSE: Duration = Duration::from_millis(25);
+/// How long a server is watched before it is asked anything, in pauses.
+const SILENCE: u32 = 8;
 
 /// A path that no server has.
 pub(super) const UNKNOWN_PATH: &str = "/hotlap-no-such-path";
@@ -108,7 +104,7 @@ impl<'a> Bench<'a> {
     }
 
     fn silence(&self) -> Outcome {
-        self.open()?.quiet(SILENCE)
+        self.open()?.quiet(self.verifier.pause * SILENCE)
     }
 
     /// Every exchange of the contract; the first also shows line ends and framing.
@@ -248,7 +244,7 @@ impl<'a> Bench<'a> {
                 })
                 .map_err(|why| format!("request {number} of a connection: {why}"))?;
         }
-        wire.quiet(PAUSE)?;
+        wire.quiet(self.verifier.pause)?;
         if wire.over { Err("closed after 3 requests".to_owned()) } else { Ok(()) }
     }
 
@@ -275,7 +271,8 @@ impl<'a> Bench<'a> {
     fn split_at(&self, exchange: &Exchange, bytes: &[u8], cut: usize) -> Outcome {
         let mut wire = self.open()?;
         wire.send(&bytes[..cut])?;
-        wire.quiet(PAUSE).map_err(|why| format!("an answer to the first piece alone, {why}"))?;
+        wire.quiet(self.verifier.pause)
+            .map_err(|why| format!("an answer to the first piece alone, {why}"))?;
         wire.send(&bytes[cut..])?;
         let answer = wire.answer(exchange.is_head())?;
         if std::ptr::eq(exchange, self.main()) {
@@ -283,7 +280,7 @@ impl<'a> Bench<'a> {
         } else if !answered(&answer) {
             return Err(described(&answer));
         }
-        wire.quiet(PAUSE).map_err(|why| format!("after the answer, {why}"))
+        wire.quiet(self.verifier.pause).map_err(|why| format!("after the answer, {why}"))
     }
 
     /// Two requests in one piece. The second is another one where that tells the order apart.
@@ -310,7 +307,7 @@ impl<'a> Bench<'a> {
         if !right {
             return Err(format!("to the second, {}", described(&answer)));
         }
-        wire.quiet(PAUSE).map_err(|why| format!("after both answers, {why}"))
+        wire.quiet(self.verifier.pause).map_err(|why| format!("after both answers, {why}"))
     }
 
     fn close(&self) -> Outcome {
@@ -366,7 +363,7 @@ impl<'a> Bench<'a> {
 
     /// Asked after a moment, in which a server that is about to fall does.
     fn well(&self) -> Outcome {
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(self.verifier.pause);
         self.ask(self.main()).and_then(|answer| self.same(&answer))
     }
 
@@ -378,7 +375,7 @@ impl<'a> Bench<'a> {
         {
             let mut wire = self.open()?;
             let _ = wire.send(garbage);
-            let _ = wire.first_bytes(PAUSE);
+            let _ = wire.first_bytes(self.verifier.pause);
             drop(wire);
             self.well()?;
         }

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hotlap_load::http::{self, Response};
+use hotlap_load::http::{self, Framing, Response};
 use hotlap_load::plan::{Endpoint, Target};
 use hotlap_load::tls::{TlsConfig, TlsConnection};
 
@@ -28,8 +28,10 @@ pub struct Wire {
     fault: Option<String>,
     /// Received and not yet taken.
     buf: Vec<u8>,
-    /// The server closed or reset.
+    /// The server sends no more: it closed the connection or reset it, or TLS says so.
     pub over: bool,
+    /// Why a response that ends with the connection may have been cut, where it may.
+    cut: Option<&'static str>,
     /// A head had lines that end in a bare LF; they were read as if they ended in CRLF.
     pub bare_lf: bool,
 }
@@ -92,6 +94,7 @@ impl Wire {
             fault: None,
             buf: Vec::new(),
             over: false,
+            cut: None,
             bare_lf: false,
         };
         wire.shake_hands()?;
@@ -148,11 +151,17 @@ impl Wire {
                 return false;
             }
             match self.stream.read(&mut piece) {
-                Ok(0) => self.over = true,
+                Ok(0) => {
+                    self.over = true;
+                    self.cut = self.channel.as_ref().map(|_| "ended without TLS's close_notify");
+                }
                 Ok(length) => match &mut self.channel {
                     Some(channel) => {
                         let read = channel.receive(&piece[..length], &mut self.buf);
-                        self.over = read.is_err();
+                        // After close_notify the server sends no more, whether or not it closes
+                        // the TCP connection (RFC 8446 section 6.1).
+                        self.over = read.is_err() || channel.peer_has_closed();
+                        self.cut = read.is_err().then_some("ended with a fault in its TLS");
                         self.fault = read.err();
                     }
                     None => self.buf.extend_from_slice(&piece[..length]),
@@ -161,7 +170,10 @@ impl Wire {
                     ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {
                         continue;
                     }
-                    _ => self.over = true,
+                    _ => {
+                        self.over = true;
+                        self.cut = Some("was reset");
+                    }
                 },
             }
             return true;
@@ -186,6 +198,13 @@ impl Wire {
             self.mend();
             match http::read_response(&self.buf, is_head, self.over) {
                 Ok(Some(answer)) => {
+                    // Anyone on the way can end a TCP connection (RFC 9112 section 9.8).
+                    let cut = self.cut.filter(|_| answer.framing == Framing::UntilClose);
+                    if let Some(how) = cut {
+                        let got = quoted(&self.buf);
+                        let why = "so the response may be cut";
+                        return Err(format!("the connection {how}, {why}: {got}"));
+                    }
                     self.buf.drain(..answer.consumed);
                     return Ok(answer);
                 }

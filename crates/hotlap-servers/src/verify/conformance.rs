@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hotlap_load::http::Response;
 
-use super::checks::{Bench, PAUSE, check, with_version};
+use super::checks::{Bench, check, with_version};
 use super::client::Wire;
 use super::{Check, Verifier};
 use crate::contract::{Exchange, described};
@@ -87,7 +87,7 @@ impl Conformance<'_> {
 
     /// The next request on this connection is answered as ever, unless the server has closed it.
     fn goes_on(&self, wire: &mut Wire, kept: bool) -> Outcome {
-        wire.quiet(PAUSE).map_err(|why| format!("after its answer, {why}"))?;
+        wire.quiet(self.verifier.pause).map_err(|why| format!("after its answer, {why}"))?;
         if !kept || wire.over {
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl Conformance<'_> {
         if answer.status != first.status {
             return Err(described(&answer));
         }
-        wire.quiet(PAUSE).map_err(|why| format!("a body, {why}"))?;
+        wire.quiet(self.verifier.pause).map_err(|why| format!("a body, {why}"))?;
         if let (Some(got), Some(own)) =
             (answer.header("content-length"), first.header("content-length"))
             && got != own

@@ -68,7 +68,7 @@ impl Browser {
     /// One command of WebDriver (W3C, "WebDriver", section 6): JSON over HTTP.
     fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
         let text = if method == "GET" { String::new() } else { body.to_string() };
         write!(
             stream,

@@ -1,0 +1,83 @@
+//! Servers that start, but whose first response takes longer than usual.
+#![cfg(target_os = "linux")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use hotlap_bench::local::LocalRunner;
+use hotlap_bench::participant::{Origin, Participant, Role};
+use hotlap_bench::runner::Runner;
+use hotlap_servers::contract::{Contract, Name};
+use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::launch::Launch;
+use hotlap_servers::start::Startup;
+use hotlap_servers::verify::Requirements;
+
+mod setting;
+#[path = "../../hotlap-servers/tests/stand_in/mod.rs"]
+#[allow(dead_code, reason = "not each test needs it")]
+mod stand_in;
+use setting::{load, setting};
+use stand_in::{program, supervisor};
+
+fn launch(folder: &Path, script: &str) -> Launch {
+    Launch {
+        argv: ["sh", "-c", script].map(str::to_owned).into(),
+        env: BTreeMap::from([("STAND_IN".to_owned(), program().display().to_string())]),
+        cwd: folder.to_owned(),
+    }
+}
+
+/// It was refused 3 s after it had first accepted a connection, and 2 s after any request.
+#[test]
+fn a_server_whose_first_response_takes_seconds_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let participant = Participant {
+        name: "late".to_owned(),
+        role: Role::Reference,
+        start: Origin::Launch(launch(folder.path(), "exec $STAND_IN late $PORT 4000")),
+        contract: Contract::of(Name::Hello, None),
+        requirements: Requirements::Custom,
+        version: String::new(),
+        counts: None,
+        cpus: None,
+    };
+    let setting = setting(Duration::from_millis(12), folder.path());
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut runner = LocalRunner::new(setting, &[participant], &[load()], stop);
+    let ready = runner.bring_up(0).expect("it answers in the end");
+    assert!(ready.ready_ms.is_some_and(|ms| ms >= 4_000.0), "{ready:?}");
+}
+
+/// Why a server that accepts connections and never answers is refused.
+fn refused(limit_s: u64) -> ServerFailure {
+    let folder = tempfile::tempdir().unwrap();
+    let startup = Startup {
+        launch: &launch(folder.path(), "exec $STAND_IN late $PORT 3600000"),
+        first: &Contract::of(Name::Hello, None).exchanges[0],
+        accepts_wrong: false,
+        cpus: 1,
+        cores: &[],
+        supervisor: &supervisor(),
+        log: folder.path().join("log"),
+        limit: Duration::from_secs(limit_s),
+        counters: false,
+        elsewhere: false,
+        stop: &AtomicBool::new(false),
+    };
+    startup.run().map(drop).unwrap_err()
+}
+
+#[test]
+fn a_server_that_accepts_and_never_answers_is_refused_with_the_option_that_gives_it_more_time() {
+    // On a busy machine it may not even listen within a second.
+    let is_up = |(_, failure): &(u64, ServerFailure)| !failure.cause.contains("does not listen");
+    let refused = [1, 5, 25, 125].into_iter().map(|limit_s| (limit_s, refused(limit_s)));
+    let (limit_s, failure) = refused.into_iter().find(is_up).unwrap();
+    let cause = format!("it accepts connections, but does not answer in {limit_s} s: ");
+    assert!(failure.cause.starts_with(&cause), "{failure:?}");
+    assert_eq!(failure.remedy, "--start-timeout gives it more time");
+}
