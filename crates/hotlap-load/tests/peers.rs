@@ -220,8 +220,8 @@ fn gcannon_reconnects_when_its_buffers_are_full() {
     plan.requests[0] = Request::get("/", "test").expecting(&body);
     let outcome = run(&plan).expect("a load");
     assert_eq!(counts(&outcome), (32, vec![]));
-    assert_eq!((outcome.connections.opened, outcome.connections.reopened), (8, 0));
-    assert_eq!(server.accepted(), 8);
+    // Not `opened`: on a busy machine a connection that is slow to come up is tried again.
+    assert_eq!((outcome.connections.established, outcome.connections.reopened), (8, 0));
 }
 
 #[test]
