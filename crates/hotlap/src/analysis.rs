@@ -2,7 +2,7 @@
 //! runs say together. Nothing here is rounded or put into words; that is [`crate::report`]'s part.
 //!
 //! [`Analysis`] is the heart: one load, with the figures of each server ([`measured`]), their
-//! comparisons ([`compare`]) and ranks ([`rank`]). The other modules answer one question each:
+//! comparisons ([`compare`]) and ranks (`rank`). The other modules answer one question each:
 //! what each layer costs ([`layers`]), how servers scale ([`scaling`]), how figures compare with
 //! published ones ([`published`]), what speaks against the figures ([`warnings`], [`bias`]), what
 //! differs between two runs ([`runs`]), and when a figure changed over many ([`trend`]).

@@ -156,7 +156,7 @@ impl Analysis {
     }
 
     /// Compares the first server of each pair with the second. The pairs are those that one table
-    /// shows: their verdicts are one family, see [`verdicts`].
+    /// shows: their verdicts are one family, see [`hotlap_stats::verdicts`].
     #[must_use]
     pub fn compared(&self, pairs: &[ServerPair]) -> Vec<ServerComparison> {
         let comparisons = PerMeasure::of(|measure| {
