@@ -224,6 +224,7 @@ fn a_stop_that_is_refused_is_an_error_and_leaves_nothing_stopped() {
     };
     let (own, roots) = (number("own"), number("roots"));
     let states = [state(own), state(roots)];
+    std::fs::write(path.join("seen"), "").unwrap();
     // Nobody else may end it, and its supervisor waits for it.
     kill_process(pid(roots), Signal::KILL).unwrap();
     hotlap.0.wait().unwrap();

@@ -164,6 +164,10 @@ fn freeze(folder: &Path, command: &str) {
     let result = format!("{result}\nfrozen: {}\n", server.is_frozen());
     std::fs::write(folder.join("result.new"), result).unwrap();
     std::fs::rename(folder.join("result.new"), folder.join("result")).unwrap();
+    let wait = Instant::now();
+    while !folder.join("seen").exists() && wait.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Uses CPU time in a thread that ends, has children use as much each, one after another, and waits
