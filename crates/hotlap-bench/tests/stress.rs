@@ -129,12 +129,12 @@ fn setting(scenarios: &[&str], timeout_ms: u64) -> Setting {
         timing: Timing {
             warm: ms(200),
             ramp: ms(20),
-            quiet: ms(100),
-            gather: ms(150),
-            // Long enough for the rude clients' thread to get a core.
+            baseline: ms(100),
+            attack_lead: ms(150),
+            // Long enough for the attackers' thread to get a core.
             attack: ms(1_500),
             timeout: ms(timeout_ms),
-            crowded: ms(timeout_ms),
+            overload_timeout: ms(timeout_ms),
             recover: ms(60_000),
             idle: ms(10),
         },

@@ -48,7 +48,7 @@ pub struct Row {
     /// Its id, or the command.
     pub id: String,
     /// How it stands.
-    pub standing: Standing,
+    pub outcome: CheckOutcome,
     /// What really runs: the version receipt; empty when unknown.
     pub version: String,
     /// From its start to its first answer; 0 when there was none.
@@ -63,7 +63,7 @@ pub struct Row {
 
 /// How a server stands after its check.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Standing {
+pub enum CheckOutcome {
     /// It may be raced.
     Passed,
     /// Its toolchain is not here.
@@ -80,7 +80,7 @@ impl Row {
     fn new(id: &str) -> Self {
         Self {
             id: id.to_owned(),
-            standing: Standing::Passed,
+            outcome: CheckOutcome::Passed,
             version: String::new(),
             ready: Duration::ZERO,
             rss_bytes: 0,
@@ -135,10 +135,10 @@ impl Checker<'_> {
         let built = match self.builder.build(server) {
             Ok(built) => built,
             Err(Unready::Absent(absence)) => {
-                return Row { standing: Standing::Skipped(absence), ..row };
+                return Row { outcome: CheckOutcome::Skipped(absence), ..row };
             }
             Err(Unready::Failed(error)) => {
-                return Row { standing: Standing::Unbuilt(error), ..row };
+                return Row { outcome: CheckOutcome::Unbuilt(error), ..row };
             }
         };
         row.version.clone_from(&built.version);
@@ -190,7 +190,7 @@ impl Checker<'_> {
         let mut started = match self.boot(row, launch, &contracts[0], requirements) {
             Ok(started) => started,
             Err(failure) => {
-                row.standing = Standing::ServerFailure(failure);
+                row.outcome = CheckOutcome::ServerFailure(failure);
                 return;
             }
         };
@@ -200,7 +200,9 @@ impl Checker<'_> {
         row.rss_bytes = memory.map_or(0, |memory| memory.rss_bytes);
         let main = contracts[0].clone();
         hold(row, &started.target, HOST, contracts, requirements, true);
-        if let (Some(counts), Some(lines), Standing::Passed) = (counts, &mut lines, &row.standing) {
+        if let (Some(counts), Some(lines), CheckOutcome::Passed) =
+            (counts, &mut lines, &row.outcome)
+        {
             let outcome = side_effect(&started.target, &main.exchanges[0], lines, counts);
             let check = Check {
                 name: "side effect".to_owned(),
@@ -209,7 +211,7 @@ impl Checker<'_> {
                 got: outcome.err().unwrap_or_default(),
             };
             if !check.pass {
-                row.standing = Standing::Failed;
+                row.outcome = CheckOutcome::Failed;
             }
             row.reports[0].1.required.push(check);
         }
@@ -252,11 +254,11 @@ impl Checker<'_> {
     /// Stops it, and tells how it went.
     fn off_stage(&self, row: &mut Row, mut started: Started) {
         let exit = started.process.exited();
-        if let (Some(exit), false) = (exit, row.standing == Standing::Passed) {
+        if let (Some(exit), false) = (exit, row.outcome == CheckOutcome::Passed) {
             row.notes.push(format!("it {} during the check", crate::start::ending(exit)));
         }
         let log_tail = started.process.tail(crate::start::LAST_LINES);
-        if row.standing != Standing::Passed && !log_tail.is_empty() {
+        if row.outcome != CheckOutcome::Passed && !log_tail.is_empty() {
             row.notes.push(format!("its last lines: {}", log_tail.join("\n")));
         }
         let Stopped { ignored_sigterm, left_behind, survivors, .. } = started.process.stop(GRACE);
@@ -289,7 +291,7 @@ fn hold(
                     row.notes.extend(inferred.notes);
                 }
                 Err(cause) => {
-                    row.standing = Standing::ServerFailure(ServerFailure {
+                    row.outcome = CheckOutcome::ServerFailure(ServerFailure {
                         phase: "verify".to_owned(),
                         cause,
                         log_tail: Vec::new(),
@@ -304,7 +306,7 @@ fn hold(
             Verifier { target, host, contract: &contract, requirements, rude, limit, pause };
         let report = verify(&verifier);
         if !report.passed() {
-            row.standing = Standing::Failed;
+            row.outcome = CheckOutcome::Failed;
         }
         row.reports.push((contract.name, report));
     }

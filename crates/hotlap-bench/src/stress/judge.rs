@@ -9,7 +9,7 @@ use hotlap_load::Failure;
 use hotlap_load::outcome::FailureCount;
 use serde::{Deserialize, Serialize};
 
-use super::crowd::Fate;
+use super::attackers::Fate;
 
 /// How a server does under one scenario, from the best to the worst. The worst that holds counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
