@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Exit, Setting, Stopped};
+use super::setting::{Exit, Setting, Stopped};
 
 /// What hotlap tells a supervisor.
 #[derive(Debug, Serialize, Deserialize)]

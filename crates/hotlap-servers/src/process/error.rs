@@ -17,7 +17,7 @@ pub enum FreezeError {
         cause: io::Error,
     },
     /// It was sent SIGSTOP and did not stop in time, as in an uninterruptible wait.
-    #[error("{name} ({pid}) has not stopped {} s after SIGSTOP", super::FREEZE_LIMIT.as_secs())]
+    #[error("{name} ({pid}) has not stopped {} s after SIGSTOP", super::signal::FREEZE_LIMIT.as_secs())]
     StillRuns {
         /// Its name.
         name: String,

@@ -22,7 +22,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, setrlimit, wait};
 
 use super::channel::{Heard, Order, Report, Wire, send};
-use super::{Exit, Setting, Stopped, signal_tree};
+use super::setting::{Exit, Setting, Stopped};
+use super::signal::signal_tree;
 use crate::tree::{self, Member};
 
 pub use signals::is_ignored;
