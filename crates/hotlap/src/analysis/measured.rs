@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hotlap_bench::lap::{Share, Usage, rates, readings, silent_rounds};
-use hotlap_load::Failures;
+use hotlap_load::{Failures, OpenLoop, Outcome};
 use hotlap_servers::counters::Counted;
 use hotlap_stats::{Concurrency, Estimate, Reading, level, median};
 
@@ -49,6 +49,8 @@ pub struct MeasuredServer {
     pub service: Times,
     /// Response time at the common rate, all counting laps merged, and the rate.
     pub response: Option<(Times, f64)>,
+    /// How the common rate compares with what it served, over the same laps.
+    pub open_loop: Option<OpenLoop>,
     /// What it used.
     pub used: Used,
     /// Failures in all of its laps.
@@ -116,6 +118,7 @@ impl MeasuredServer {
                 .last()
                 .and_then(|lap| lap.rate)
                 .map(|rate| (Times::merged(paced.iter().map(|lap| Times::of(lap, true))), rate)),
+            open_loop: open_loop(&paced),
             used: Used::of(&main, &good, &warmups().collect::<Vec<_>>()),
             failures,
             ready_ms: middle(starts().filter_map(|start| start.ready_ms).collect()),
@@ -211,6 +214,23 @@ fn keeps_up(laps: &[&Lap]) -> bool {
     let due: u64 = laps.iter().map(|lap| lap.due).sum();
     let answers: u64 = laps.iter().map(|lap| lap.answers + 1).sum();
     !laps.is_empty() && answers as f64 >= KEEPS_UP * due as f64
+}
+
+/// How a rate compares with what was answered, over all of these laps; `None` without a lap.
+fn open_loop(laps: &[&Lap]) -> Option<OpenLoop> {
+    let sum = |of: fn(&Lap) -> u64| laps.iter().map(|lap| of(lap)).sum();
+    let all = Times::merged(laps.iter().map(|lap| Times::of(lap, true))).censored;
+    let together = Outcome {
+        window_ns: sum(|lap| lap.window_ns),
+        responses: sum(|lap| lap.answers),
+        due: sum(|lap| lap.due),
+        in_flight: sum(|lap| lap.in_flight),
+        queued: all.waiting.len(),
+        oldest_ns: all.open.max().max(all.waiting.max()),
+        response_time_censored: all,
+        ..Outcome::default()
+    };
+    together.open_loop()
 }
 
 /// Wrong responses of a lap.
