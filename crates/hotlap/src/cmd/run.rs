@@ -3,14 +3,13 @@
 pub mod announcement;
 pub mod card;
 pub mod grid;
+mod logs;
 pub mod named;
 pub mod resume;
 pub mod rule;
 pub mod stress;
 
 use std::collections::BTreeMap;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -37,6 +36,7 @@ use crate::report::Report;
 use crate::store::Store;
 use card::Card;
 use grid::Grid;
+pub use logs::Logs;
 use rule::{Rule, Ruling};
 use stress::Order;
 
@@ -104,7 +104,7 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
     let scenarios = meant.card.scenarios();
     console.note(&announcement::of(&run, &meant.experiment, scenarios, meant.store.as_ref()));
     let logs = Logs::new()?;
-    let setting = setting(&args, &meant, &run, logs.0.clone())?;
+    let setting = setting(&args, &meant, &run, logs.folder().to_owned())?;
     let mut runner = LocalRunner::new(
         setting,
         &meant.experiment.participants,
@@ -123,7 +123,7 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
         split: meant.split.clone(),
         allow_remote: args.shape.allow_remote,
         start_limit: args.shape.start_timeout,
-        logs: logs.0.clone(),
+        logs: logs.folder().to_owned(),
     };
     if over != Over::Interrupted && !then.scenarios.is_empty() {
         match stress::hold(&then, &grid.participants, &mut keeper, &interrupt, console) {
@@ -365,36 +365,5 @@ fn record(args: &RunArgs, meant: &Meant, grid: &Grid, host: &machine::Host) -> R
         laps: Vec::new(),
         absent: meant.card.absent().to_vec(),
         stress: Vec::new(),
-    }
-}
-
-/// A folder for what servers print, gone with the run.
-pub struct Logs(PathBuf);
-
-impl Logs {
-    /// Makes it.
-    ///
-    /// # Errors
-    /// When the cache cannot be written.
-    pub fn new() -> anyhow::Result<Self> {
-        let folder = paths::cache()?.join("logs").join(std::process::id().to_string());
-        // What servers print may hold what only their user is to see.
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-        made.with_context(|| {
-            format!("cannot make {}: set HOTLAP_CACHE to a folder of yours", folder.display())
-        })?;
-        Ok(Self(folder))
-    }
-
-    /// Where it is.
-    #[must_use]
-    pub fn folder(&self) -> &std::path::Path {
-        &self.0
-    }
-}
-
-impl Drop for Logs {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::model::{Host, Load, Question, Run, Schedule, Server, State};
+use hotlap::model::{Host, Lap, Load, Question, Run, Schedule, Server, State};
 use hotlap::recorder::{Kept, Recorder};
 use hotlap::store::Store;
 use hotlap_bench::experiment::{Experiment, Place};
@@ -179,5 +179,14 @@ pub fn stressed(name: &str) -> Subject {
         }],
         failure: None,
         notes: Vec::new(),
+    }
+}
+
+/// Requests of a server hang, in one round of one restart: more than 1 % of them are still
+/// unanswered, 1.2 s old, when the window closes. So that round's p99 is a lower bound.
+pub fn hang(run: &mut Run, server: usize) {
+    let is_own = |lap: &&mut Lap| lap.server == server && (lap.restart, lap.round) == (1, 2);
+    for lap in run.laps.iter_mut().filter(is_own) {
+        lap.service_censored.open = [1_200_000_000; 64].into_iter().collect();
     }
 }
