@@ -33,8 +33,9 @@ mod scenario;
 
 pub use crowd::Fate;
 pub use judge::{
-    BUSY, ERRORS, Held, Judgement, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed, P99_LEAST_NS,
-    P99_TIMES, PACE, PACE_AFTER, Pace, Reason, THREADS_LEAST, THREADS_TIMES, Verdict, judge, words,
+    BUSY, ERRORS, Held, Impact, Judgement, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed,
+    P99_LEAST_NS, P99_TIMES, PACE, PACE_AFTER, Reason, Service, THREADS_LEAST, THREADS_TIMES,
+    judge, words,
 };
 pub use scenario::{Attack, Rude, Says, Scenario};
 
@@ -44,7 +45,7 @@ const WARM_LOOKS: usize = 5;
 
 /// How servers are stressed.
 #[derive(Debug, Clone)]
-pub struct Setting {
+pub struct StressSetting {
     /// What happens to each, in order.
     pub scenarios: Vec<Scenario>,
     /// How long each part takes.
@@ -167,8 +168,8 @@ impl Trial {
     /// Whether a busy machine could have been the cause: a process that ended, and what a server
     /// keeps, are the server's own.
     fn is_doubtful(&self) -> bool {
-        let by_chance = [Verdict::Suffered, Verdict::Hurt, Verdict::Down];
-        by_chance.contains(&self.judgement.verdict) && self.observed.ended.is_none()
+        let by_chance = [Impact::Suffered, Impact::Hurt, Impact::Down];
+        by_chance.contains(&self.judgement.impact) && self.observed.ended.is_none()
     }
 
     /// The milder of two looks at one scenario. What it held before the first is what the second is
@@ -178,7 +179,7 @@ impl Trial {
             last[0] = first[0];
             again.judgement = judge(&again.observed);
         }
-        match again.judgement.verdict < self.judgement.verdict {
+        match again.judgement.impact < self.judgement.impact {
             true => again,
             false => self,
         }
@@ -190,17 +191,17 @@ impl Trial {
 #[must_use]
 pub fn stress(
     participant: &Participant,
-    setting: &Setting,
+    setting: &StressSetting,
     mut subject: Subject,
     stop: &AtomicBool,
-    on: &mut dyn FnMut(&Event<'_>),
+    on: &mut dyn FnMut(&StressEvent<'_>),
 ) -> Subject {
     let mut stand: Option<Stand> = None;
     for scenario in subject.left(&setting.scenarios) {
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        on(&Event::Scenario { server: &participant.name, scenario: &scenario.name });
+        on(&StressEvent::Scenario { server: &participant.name, scenario: &scenario.name });
         let mut here = match stand
             .take()
             .map_or_else(|| Stand::bring_up(participant, setting, stop, &mut subject.notes), Ok)
@@ -214,9 +215,9 @@ pub fn stress(
         match here.meet_for_sure(scenario, setting, stop) {
             Ok(Some(trial)) => {
                 // A server that runs elsewhere cannot be started again: it is tried as it is.
-                let goes_on = trial.judgement.verdict != Verdict::Down || here.process.is_none();
+                let goes_on = trial.judgement.impact != Impact::Down || here.process.is_none();
                 subject.trials.push(trial);
-                on(&Event::Trial { subject: &subject });
+                on(&StressEvent::Trial { subject: &subject });
                 if goes_on {
                     stand = Some(here);
                 } else {
@@ -242,7 +243,7 @@ pub fn stress(
 
 /// What is under way.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum StressEvent<'a> {
     /// A scenario begins.
     Scenario {
         /// Whose.
@@ -272,7 +273,7 @@ struct Stand {
 impl Stand {
     fn bring_up(
         participant: &Participant,
-        setting: &Setting,
+        setting: &StressSetting,
         stop: &AtomicBool,
         notes: &mut Vec<String>,
     ) -> Result<Self, ServerFailure> {
@@ -302,7 +303,7 @@ impl Stand {
     }
 
     /// Some load before anything counts, and how idle it is then.
-    fn warm(&mut self, setting: &Setting, stop: &AtomicBool) -> Result<(), ServerFailure> {
+    fn warm(&mut self, setting: &StressSetting, stop: &AtomicBool) -> Result<(), ServerFailure> {
         let mut warm = self.good(setting, setting.timing.warm);
         for _ in 1..WARM_LOOKS {
             if warm.answers > 0 || stop.load(Ordering::Relaxed) {
@@ -326,7 +327,7 @@ impl Stand {
     fn meet_for_sure(
         &mut self,
         scenario: &Scenario,
-        setting: &Setting,
+        setting: &StressSetting,
         stop: &AtomicBool,
     ) -> Result<Option<Trial>, ServerFailure> {
         let Some(first) = self.meet(scenario, setting, stop)? else { return Ok(None) };
@@ -344,7 +345,7 @@ impl Stand {
         }))
     }
 
-    fn take_down(self, setting: &Setting) {
+    fn take_down(self, setting: &StressSetting) {
         if let Some(process) = self.process {
             process.stop(setting.grace);
         }
@@ -354,7 +355,7 @@ impl Stand {
 fn boot(
     participant: &Participant,
     launch: &Launch,
-    setting: &Setting,
+    setting: &StressSetting,
     stop: &AtomicBool,
 ) -> Result<Started, ServerFailure> {
     let (cpus, cores) = setting.cores.of_server(participant.cpus);
@@ -375,7 +376,7 @@ fn boot(
 }
 
 /// Whether this target may be stressed, and speaks what rude clients speak.
-fn mine(target: &Target, setting: &Setting) -> Result<(), ServerFailure> {
+fn mine(target: &Target, setting: &StressSetting) -> Result<(), ServerFailure> {
     let Endpoint::Tcp(address) = &target.endpoint else {
         let remedy = "let it listen on a port of 127.0.0.1";
         return Err(out("start", "rude clients come over TCP only".to_owned(), remedy));
@@ -434,7 +435,8 @@ mod tests {
     use super::*;
 
     fn trial(answers: u64, last_rss_bytes: u64, ended: bool) -> Trial {
-        let pace = |answers| Pace { requests_per_s: answers as f64, answers, ..Pace::default() };
+        let pace =
+            |answers| Service { requests_per_s: answers as f64, answers, ..Service::default() };
         let held = |rss_bytes| Held { rss_bytes, threads: 4 };
         let observed = Observed {
             before: pace(10_000),
@@ -458,7 +460,7 @@ mod tests {
     #[test]
     fn the_milder_of_two_looks_counts_and_an_end_needs_no_second() {
         let (calm, hurt) = (trial(10_000, 20_000_000, false), trial(0, 20_000_000, false));
-        assert_eq!(hurt.judgement.verdict, Verdict::Hurt);
+        assert_eq!(hurt.judgement.impact, Impact::Hurt);
         assert!(hurt.is_doubtful() && !calm.is_doubtful());
         assert!(!trial(10_000, 0, true).is_doubtful());
         assert_eq!(hurt.clone().milder(calm.clone()), calm);
@@ -470,8 +472,8 @@ mod tests {
         let mut again = trial(10_000, 500_000_000, false);
         again.observed.held = again.observed.held.map(|[_, b, c]| [c, b, c]);
         again.judgement = judge(&again.observed);
-        assert_eq!(again.judgement.verdict, Verdict::Well);
+        assert_eq!(again.judgement.impact, Impact::Well);
         let milder = trial(0, 500_000_000, false).milder(again);
-        assert_eq!(milder.judgement.verdict, Verdict::Scarred);
+        assert_eq!(milder.judgement.impact, Impact::Scarred);
     }
 }

@@ -15,7 +15,7 @@ use crate::runner::Ready;
 use hotlap_servers::contract::Exchange;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::infer;
-use hotlap_servers::lines::Lines;
+use hotlap_servers::lines::LogLines;
 use hotlap_servers::owner;
 use hotlap_servers::sample::Sampler;
 use hotlap_servers::start::{HOST, Startup, ask};
@@ -140,7 +140,7 @@ impl LocalRunner {
     ) -> Result<(), ServerFailure> {
         let instance = &mut self.instances[participant];
         let Participant { counts, requirements, .. } = &instance.participant;
-        let lines = counts.as_ref().map(|counts| Lines::of(counts, launch, *requirements));
+        let lines = counts.as_ref().map(|counts| LogLines::of(counts, launch, *requirements));
         let (cpus, cores) = self.setting.cores.of_server(instance.participant.cpus);
         let startup = Startup {
             launch,

@@ -8,9 +8,9 @@ use hotlap_load::plan::{Endpoint, Plan, Stop};
 use hotlap_load::{Error, Session};
 
 use super::crowd::Crowd;
-use super::judge::{Held, Observed, PACE_AFTER, Pace, judge};
+use super::judge::{Held, Observed, PACE_AFTER, Service, judge};
 use super::scenario::{Attack, Scenario};
-use super::{Setting, Stand, Trial, last_of, out};
+use super::{Stand, StressSetting, Trial, last_of, out};
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::interrupt;
 use hotlap_servers::start::ask;
@@ -43,7 +43,7 @@ impl Stand {
     pub(super) fn meet(
         &mut self,
         scenario: &Scenario,
-        setting: &Setting,
+        setting: &StressSetting,
         stop: &AtomicBool,
     ) -> Result<Option<Trial>, ServerFailure> {
         let timing = &setting.timing;
@@ -90,13 +90,13 @@ impl Stand {
     }
 
     /// The good clients' load for a while.
-    pub(super) fn good(&self, setting: &Setting, window: Duration) -> Pace {
+    pub(super) fn good(&self, setting: &StressSetting, window: Duration) -> Service {
         paced(hotlap_load::run(&self.good_plan(setting, window)))
     }
 
     /// The same once all is over. Whether a server is slower for good cannot be told by one look
     /// on a machine that does other things too, so the best of a few counts.
-    fn afterwards(&self, before: &Pace, setting: &Setting, stop: &AtomicBool) -> Pace {
+    fn afterwards(&self, before: &Service, setting: &StressSetting, stop: &AtomicBool) -> Service {
         let mut best = self.good(setting, setting.timing.quiet);
         for _ in 1..AFTER_LOOKS {
             let is_slow = best.requests_per_s < PACE_AFTER * before.requests_per_s;
@@ -112,7 +112,7 @@ impl Stand {
     }
 
     /// The same beside the others, and what the server holds towards its end.
-    fn beside(&mut self, scenario: &Scenario, setting: &Setting) -> (Pace, Option<Held>) {
+    fn beside(&mut self, scenario: &Scenario, setting: &StressSetting) -> (Service, Option<Held>) {
         let mut plan = self.good_plan(setting, setting.timing.attack);
         if matches!(scenario.attack, Attack::Load { .. }) {
             plan.timeout = setting.timing.crowded;
@@ -130,7 +130,7 @@ impl Stand {
         (paced(session.join()), held)
     }
 
-    fn good_plan(&self, setting: &Setting, window: Duration) -> Plan {
+    fn good_plan(&self, setting: &StressSetting, window: Duration) -> Plan {
         let mut plan = Plan::new(self.target.clone(), self.request.clone());
         plan.connections = setting.good;
         plan.threads = 1;
@@ -142,7 +142,11 @@ impl Stand {
     }
 
     /// Lets the others come.
-    fn others(&self, scenario: &Scenario, setting: &Setting) -> Result<Others, ServerFailure> {
+    fn others(
+        &self,
+        scenario: &Scenario,
+        setting: &StressSetting,
+    ) -> Result<Others, ServerFailure> {
         let Endpoint::Tcp(address) = self.target.endpoint else {
             return Err(out("stress", "rude clients come over TCP only".to_owned(), ""));
         };
@@ -215,9 +219,9 @@ fn crowding(scenario: &Scenario, good: usize) -> f64 {
     }
 }
 
-fn paced(outcome: Result<Outcome, Error>) -> Pace {
+fn paced(outcome: Result<Outcome, Error>) -> Service {
     match outcome {
-        Ok(outcome) => Pace {
+        Ok(outcome) => Service {
             requests_per_s: outcome.rate(),
             answers: outcome.responses,
             p99_ns: if outcome.service_time.is_empty() {
@@ -229,7 +233,7 @@ fn paced(outcome: Result<Outcome, Error>) -> Pace {
             unanswered: outcome.stalled,
             unreachable: None,
         },
-        Err(error) => Pace { unreachable: Some(error.to_string()), ..Pace::default() },
+        Err(error) => Service { unreachable: Some(error.to_string()), ..Service::default() },
     }
 }
 

@@ -9,7 +9,7 @@ use toml::Spanned;
 use super::definition::{Question, Suite, SuiteError, Written};
 use super::entry::{Entry, Loading};
 use super::keys::{Item, Keys, List, SourceKeys};
-use super::published::{Figure, Source};
+use super::published::{Publication, PublishedFigure};
 use crate::stress::Scenario;
 
 /// Connections, where a load does not say how many.
@@ -219,7 +219,7 @@ fn sourced(
     servers: &[Entry],
     loads: &[Loading],
     usual: usize,
-) -> Result<Source, Complaint> {
+) -> Result<Publication, Complaint> {
     let mut rows = Vec::new();
     for row in keys.rows {
         let (span, row) = (row.span(), row.into_inner());
@@ -236,7 +236,7 @@ fn sourced(
             let name = row.load.unwrap_or_default();
             return Err((span, format!("no load is called {name:?}: give one that `name`")));
         };
-        rows.push(Figure {
+        rows.push(PublishedFigure {
             entry,
             load,
             called: row.called.unwrap_or_else(|| row.server.clone()),
@@ -255,7 +255,7 @@ fn sourced(
         },
         None => rows.iter().any(|row| row.entry == usual).then_some(usual),
     };
-    Ok(Source {
+    Ok(Publication {
         source: keys.source,
         year: keys.year,
         machine: keys.machine,
