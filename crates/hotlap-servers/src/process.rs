@@ -1,8 +1,8 @@
 //! Servers as processes: started, frozen, thawed and stopped, with nothing left behind.
 //!
 //! Each server runs under a [`supervisor`], a small process that outlives hotlap for just as long
-//! as it takes to end the server. A [`Standby`] is a supervisor whose server has yet to start. When a
-//! [`Process`] is gone, by [`Process::stop`], by being dropped in a panic, or because hotlap was
+//! as it takes to end the server. A [`Standby`] is a supervisor whose server has yet to start. When
+//! a [`Process`] is gone, by [`Process::stop`], by being dropped in a panic, or because hotlap was
 //! killed, so is every process that its server ever started.
 
 use std::collections::HashSet;

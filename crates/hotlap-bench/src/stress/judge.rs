@@ -1,8 +1,8 @@
 //! From what was observed to its impact: rules with thresholds, and nothing else.
 //!
-//! The thresholds are conventions, and wide on purpose. On a busy machine of two cores the same
-//! server differs from itself by tens of per cent within a second; what is found here is to be
-//! found there as well.
+//! The thresholds are conventions, which the report states, and wide on purpose. On a busy machine
+//! of two cores the same server differs from itself by tens of per cent within a second; what is
+//! found here is to be found there as well.
 
 use std::fmt;
 

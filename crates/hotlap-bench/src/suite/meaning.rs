@@ -309,7 +309,8 @@ mod tests {
     fn a_step_stands_on_the_one_before_or_on_the_one_it_names() {
         let suite = read(
             "question = 'layers'\n\
-             servers = ['plain', 'json', { run = 'bidi', on = 'plain' }, { run = 'log', on = 'json' }]",
+             servers = ['plain', 'json', { run = 'bidi', on = 'plain' },\
+             { run = 'log', on = 'json' }]",
         );
         let on: Vec<Option<usize>> = suite.servers.iter().map(|s| s.on).collect();
         assert_eq!(on, [None, Some(0), Some(0), Some(1)]);
@@ -322,9 +323,11 @@ mod tests {
              [[load]]\nname = 'kept'\n[[load]]\nname = 'new'\nclose = true\n\
              [[published]]\nsource = 'a page'\nyear = 2015\nrows = [\n\
              { server = 'a', requests_per_s = 13746 },\n\
-             { server = 'old b', cpus = 2, load = 'new', called = 'B', requests_per_s = 1.5, doubt = 'x' },\n\
+             { server = 'old b', cpus = 2, load = 'new', called = 'B', requests_per_s = 1.5,\
+             doubt = 'x' },\n\
              ]\n\
-             [[published]]\nsource = 'another'\nyear = 2016\nrows = [{ server = 'b', requests_per_s = 2 }]\n\
+             [[published]]\nsource = 'another'\nyear = 2016\n\
+             rows = [{ server = 'b', requests_per_s = 2 }]\n\
              [[absent]]\nname = 'c'\nwhy = 'gone'",
         );
         let rows = &suite.published[0].rows;
