@@ -33,15 +33,16 @@ pub use files::allow_files;
 pub use setting::Setting;
 pub use slices::LENGTHS;
 
-/// A lap is at least so long. Long enough for 2,000 requests at 20,000 requests/s, and short
-/// enough for a lap of each of ten servers to fit into a second.
+/// A lap is at least so long (METHODOLOGY, *A run*). Long enough for 2,000 requests at 20,000
+/// requests/s, and short enough for a lap of each of ten servers to fit into a second.
 const LAP: Duration = Duration::from_millis(100);
 
-/// A lap has at least so many mean service times in it, or what is under way at its edges would
-/// decide it.
+/// A lap has at least so many mean service times in it (METHODOLOGY, *A run*), or what is under way
+/// at its edges would decide it.
 const SERVICE_TIMES: u32 = 8;
 
 /// Servers that are verified at the same time: most of that is waiting, for what should not come.
+/// A bound on resources, since one that waits for a core looks slow.
 const VERIFIED_AT_ONCE: usize = 4;
 
 /// Where real laps are run.

@@ -33,8 +33,9 @@ mod trial;
 
 pub use attackers::Fate;
 pub use judge::{
-    BUSY, ERRORS, Held, Judgement, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed, P99_LEAST_NS,
-    P99_TIMES, PACE, PACE_AFTER, Pace, Reason, THREADS_LEAST, THREADS_TIMES, Verdict, judge, words,
+    BUSY, ERRORS, Held, Impact, Judgement, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed,
+    P99_LEAST_NS, P99_TIMES, PACE, PACE_AFTER, Reason, Service, THREADS_LEAST, THREADS_TIMES,
+    judge, words,
 };
 pub use scenario::{Attack, Rude, Says, Scenario};
 
@@ -44,7 +45,7 @@ const WARMUP_ATTEMPTS: usize = 5;
 
 /// How servers are stressed.
 #[derive(Debug, Clone)]
-pub struct Setting {
+pub struct StressSetting {
     /// The scenarios, in order.
     pub scenarios: Vec<Scenario>,
     /// How long each part takes.
@@ -164,11 +165,11 @@ impl Subject {
 }
 
 impl Trial {
-    /// Whether a busy machine can have been the cause. It is not the cause of an exit, nor of memory or
-    /// threads that a server keeps.
+    /// Whether a busy machine can have been the cause. It is not the cause of an exit, nor of memory
+    /// or threads that a server keeps.
     fn is_doubtful(&self) -> bool {
-        let by_chance = [Verdict::Suffered, Verdict::Hurt, Verdict::Down];
-        by_chance.contains(&self.judgement.verdict) && self.observed.ended.is_none()
+        let by_chance = [Impact::Suffered, Impact::Hurt, Impact::Down];
+        by_chance.contains(&self.judgement.impact) && self.observed.ended.is_none()
     }
 
     /// The better of two trials of one scenario. The memory and threads of the second are compared
@@ -178,7 +179,7 @@ impl Trial {
             last[0] = first[0];
             again.judgement = judge(&again.observed);
         }
-        match again.judgement.verdict < self.judgement.verdict {
+        match again.judgement.impact < self.judgement.impact {
             true => again,
             false => self,
         }
@@ -189,17 +190,17 @@ impl Trial {
 #[must_use]
 pub fn stress(
     participant: &Participant,
-    setting: &Setting,
+    setting: &StressSetting,
     mut subject: Subject,
     stop: &AtomicBool,
-    on: &mut dyn FnMut(&Event<'_>),
+    on: &mut dyn FnMut(&StressEvent<'_>),
 ) -> Subject {
     let mut running: Option<StressedServer> = None;
     for scenario in subject.left(&setting.scenarios) {
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        on(&Event::Scenario { server: &participant.name, scenario: &scenario.name });
+        on(&StressEvent::Scenario { server: &participant.name, scenario: &scenario.name });
         let started = running.take().map_or_else(
             || StressedServer::start(participant, setting, stop, &mut subject.notes),
             Ok,
@@ -215,9 +216,9 @@ pub fn stress(
             Ok(Some(trial)) => {
                 // A server that hotlap did not start cannot be started again: the next scenario
                 // takes it as it is.
-                let goes_on = trial.judgement.verdict != Verdict::Down || server.process.is_none();
+                let goes_on = trial.judgement.impact != Impact::Down || server.process.is_none();
                 subject.trials.push(trial);
-                on(&Event::Trial { subject: &subject });
+                on(&StressEvent::Trial { subject: &subject });
                 if goes_on {
                     running = Some(server);
                 } else {
@@ -243,7 +244,7 @@ pub fn stress(
 
 /// What is under way.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum StressEvent<'a> {
     /// A scenario begins.
     Scenario {
         /// The server's name.
@@ -273,7 +274,7 @@ struct StressedServer {
 impl StressedServer {
     fn start(
         participant: &Participant,
-        setting: &Setting,
+        setting: &StressSetting,
         stop: &AtomicBool,
         notes: &mut Vec<String>,
     ) -> Result<Self, ServerFailure> {
@@ -303,7 +304,7 @@ impl StressedServer {
     }
 
     /// Load before anything counts, then the CPU time without load.
-    fn warm_up(&mut self, setting: &Setting, stop: &AtomicBool) -> Result<(), ServerFailure> {
+    fn warm_up(&mut self, setting: &StressSetting, stop: &AtomicBool) -> Result<(), ServerFailure> {
         let mut warm = self.measure(setting, setting.timing.warm);
         for _ in 1..WARMUP_ATTEMPTS {
             if warm.answers > 0 || stop.load(Ordering::Relaxed) {
@@ -329,7 +330,7 @@ impl StressedServer {
     fn run_and_confirm(
         &mut self,
         scenario: &Scenario,
-        setting: &Setting,
+        setting: &StressSetting,
         stop: &AtomicBool,
     ) -> Result<Option<Trial>, ServerFailure> {
         let Some(first) = self.run_scenario(scenario, setting, stop)? else { return Ok(None) };
@@ -347,7 +348,7 @@ impl StressedServer {
         }))
     }
 
-    fn stop(self, setting: &Setting) {
+    fn stop(self, setting: &StressSetting) {
         if let Some(process) = self.process {
             process.stop(setting.grace);
         }
@@ -357,7 +358,7 @@ impl StressedServer {
 fn start_process(
     participant: &Participant,
     launch: &Launch,
-    setting: &Setting,
+    setting: &StressSetting,
     stop: &AtomicBool,
 ) -> Result<Started, ServerFailure> {
     let (cpus, cores) = setting.cores.of_server(participant.cpus);
@@ -378,7 +379,7 @@ fn start_process(
 }
 
 /// Whether this target may be attacked, and speaks plain HTTP over TCP.
-fn check_target(target: &Target, setting: &Setting) -> Result<(), ServerFailure> {
+fn check_target(target: &Target, setting: &StressSetting) -> Result<(), ServerFailure> {
     let Endpoint::Tcp(address) = &target.endpoint else {
         let remedy = "let it listen on a port of 127.0.0.1";
         return Err(failure("start", "attackers connect over TCP only".to_owned(), remedy));
@@ -436,7 +437,8 @@ mod tests {
     use super::*;
 
     fn trial(answers: u64, last_rss_bytes: u64, ended: bool) -> Trial {
-        let pace = |answers| Pace { requests_per_s: answers as f64, answers, ..Pace::default() };
+        let pace =
+            |answers| Service { requests_per_s: answers as f64, answers, ..Service::default() };
         let held = |rss_bytes| Held { rss_bytes, threads: 4 };
         let observed = Observed {
             before: pace(10_000),
@@ -460,7 +462,7 @@ mod tests {
     #[test]
     fn the_better_of_two_trials_counts_and_an_exit_needs_no_second() {
         let (calm, hurt) = (trial(10_000, 20_000_000, false), trial(0, 20_000_000, false));
-        assert_eq!(hurt.judgement.verdict, Verdict::Hurt);
+        assert_eq!(hurt.judgement.impact, Impact::Hurt);
         assert!(hurt.is_doubtful() && !calm.is_doubtful());
         assert!(!trial(10_000, 0, true).is_doubtful());
         assert_eq!(hurt.clone().milder(calm.clone()), calm);
@@ -472,8 +474,8 @@ mod tests {
         let mut again = trial(10_000, 500_000_000, false);
         again.observed.held = again.observed.held.map(|[_, b, c]| [c, b, c]);
         again.judgement = judge(&again.observed);
-        assert_eq!(again.judgement.verdict, Verdict::Well);
+        assert_eq!(again.judgement.impact, Impact::Well);
         let milder = trial(0, 500_000_000, false).milder(again);
-        assert_eq!(milder.judgement.verdict, Verdict::Scarred);
+        assert_eq!(milder.judgement.impact, Impact::Scarred);
     }
 }

@@ -15,8 +15,8 @@ mod meaning;
 mod published;
 
 pub use definition::{Question, Suite, SuiteError, Written};
-pub use entry::{Asked, Entry, Loading};
-pub use published::{Absent, Figure, Source};
+pub use entry::{CustomRequest, Entry, Loading};
+pub use published::{Absent, Publication, PublishedFigure};
 
 impl Suite {
     /// Opens a suite of the folder by its name, or a file by its path: whatever holds a `/` or ends

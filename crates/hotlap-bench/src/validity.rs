@@ -13,7 +13,8 @@ mod littles_law;
 
 pub use littles_law::LITTLE;
 
-/// How busy a generator thread may be, as a share of the window.
+/// How busy a generator thread may be, as a share of the window. This and the limits below are
+/// conventions (METHODOLOGY, *Validity checks*).
 pub const BUSY: f64 = 0.90;
 
 /// How many requests may fail, as a share.

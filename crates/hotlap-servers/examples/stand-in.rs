@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use hotlap_load::plan::Endpoint;
 use hotlap_servers::owner::owner;
-use hotlap_servers::process::{Process, Setting, Supervisor, supervisor};
+use hotlap_servers::process::{Process, ProcessSetting, Supervisor, supervisor};
 use hotlap_testbed::TestServer;
 use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::SIGINT;
@@ -78,7 +78,7 @@ fn end_with_parent() {
 
 /// A hotlap in short: starts a server and tells its supervisor's process id.
 fn hold(folder: &Path, command: &str) -> Process {
-    let setting = Setting {
+    let setting = ProcessSetting {
         argv: ["sh", "-c", command].map(str::to_owned).into(),
         env: [("FOLDER".to_owned(), folder.display().to_string())].into(),
         cwd: folder.to_owned(),

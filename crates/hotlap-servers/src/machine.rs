@@ -7,5 +7,5 @@ mod host;
 mod times;
 
 pub use doubt::Doubt;
-pub use host::Host;
-pub use times::{Share, Times};
+pub use host::Machine;
+pub use times::{CpuShare, CpuTimes};

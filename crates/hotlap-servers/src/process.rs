@@ -1,8 +1,8 @@
 //! Servers as processes: started, frozen, thawed and stopped, with nothing left behind.
 //!
 //! Each server runs under a [`supervisor`], a small process that outlives hotlap for just as long
-//! as it takes to end the server. A [`Standby`] is a supervisor whose server has yet to start. When a
-//! [`Process`] is gone, by [`Process::stop`], by being dropped in a panic, or because hotlap was
+//! as it takes to end the server. A [`Standby`] is a supervisor whose server has yet to start. When
+//! a [`Process`] is gone, by [`Process::stop`], by being dropped in a panic, or because hotlap was
 //! killed, so is every process that its server ever started.
 
 use std::collections::HashSet;
@@ -26,7 +26,7 @@ mod standby;
 pub mod supervisor;
 
 pub use error::{FreezeError, StartError};
-pub use setting::{Exit, Setting, Stopped};
+pub use setting::{ProcessExit, ProcessSetting, Stopped};
 pub use standby::{Standby, Supervisor};
 pub use supervisor::is_ignored;
 
@@ -40,7 +40,7 @@ pub struct Process {
     standby: Standby,
     server: Pid,
     census: ProcessTree,
-    exit: Option<Exit>,
+    exit: Option<ProcessExit>,
     stopped: Option<Stopped>,
     /// The supervisor was told to end it.
     is_ending: bool,
@@ -70,7 +70,7 @@ impl Process {
     ///
     /// # Errors
     /// The folder, the log, the program or the supervisor.
-    pub fn start(setting: &Setting, supervisor: &Supervisor) -> Result<Self, StartError> {
+    pub fn start(setting: &ProcessSetting, supervisor: &Supervisor) -> Result<Self, StartError> {
         Standby::new(setting, supervisor)?.go()
     }
 
@@ -79,7 +79,7 @@ impl Process {
     /// # Errors
     /// The folder, the program or the supervisor.
     pub(crate) fn start_with_log(
-        setting: &Setting,
+        setting: &ProcessSetting,
         supervisor: &Supervisor,
         log: File,
     ) -> Result<Self, StartError> {
@@ -106,13 +106,13 @@ impl Process {
 
     /// How the server's first process ended, if it did. Its children may still run, as those of a
     /// program do that makes itself a daemon.
-    pub fn exited(&mut self) -> Option<Exit> {
+    pub fn exited(&mut self) -> Option<ProcessExit> {
         self.listen(Duration::ZERO);
         self.exit
     }
 
     /// Waits until the server's first process ends, or the time is up.
-    pub fn wait(&mut self, limit: Duration) -> Option<Exit> {
+    pub fn wait(&mut self, limit: Duration) -> Option<ProcessExit> {
         let until = Instant::now() + limit;
         while self.exit.is_none() && self.stopped.is_none() {
             let left = until.saturating_duration_since(Instant::now());
@@ -275,7 +275,7 @@ impl Process {
         if left.iter().any(|member| member.group == self.pid()) {
             let _ = kill_process_group(self.server, Signal::KILL);
         }
-        let exit = *self.exit.get_or_insert(Exit::Lost);
+        let exit = *self.exit.get_or_insert(ProcessExit::Lost);
         self.stopped = Some(Stopped { exit: Some(exit), ..Stopped::default() });
     }
 }
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn a_silent_supervisor_is_waited_for_once() {
         let folder = tempfile::tempdir().unwrap();
-        let setting = Setting {
+        let setting = ProcessSetting {
             argv: vec!["server".to_owned()],
             env: BTreeMap::new(),
             cwd: folder.path().to_owned(),

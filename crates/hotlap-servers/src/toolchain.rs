@@ -9,5 +9,5 @@ mod probe;
 mod sources;
 pub(crate) mod step;
 
-pub use build::{BuildError, Builder, Built, Event, Unready};
+pub use build::{BuildError, BuildEvent, Builder, Built, Unready};
 pub use probe::{MissingKind, MissingToolchain, probe, probe_all};

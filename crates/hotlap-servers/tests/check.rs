@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hotlap_servers::check::{CheckOutcome, Checker, Row};
+use hotlap_servers::check::{CheckOutcome, CheckedServer, Checker};
 use hotlap_servers::contract::{Ask, Name};
 use hotlap_servers::launch::Launch;
 use hotlap_servers::manifest::{self, Server};
@@ -59,7 +59,7 @@ impl Bench {
         })
     }
 
-    fn check(&self, server: &Server) -> Row {
+    fn check(&self, server: &Server) -> CheckedServer {
         self.with(|checker| checker.check(server))
     }
 }

@@ -36,7 +36,7 @@ use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::Role;
 use hotlap_bench::runner::Runner;
 use hotlap_servers::cpus;
-use hotlap_servers::machine::Host;
+use hotlap_servers::machine::Machine;
 use hotlap_stats::{Criterion, Reading, Verdict, effect, median, pairs, verdicts};
 use hotlap_testbed::Calibrated;
 use serde::{Deserialize, Serialize};
@@ -434,7 +434,7 @@ fn share(count: usize, of: usize) -> String {
 }
 
 fn tell(options: &Options, found: &[Found]) {
-    let host = Host::describe();
+    let host = Machine::describe();
     let runs = found.len();
     println!("{runs} runs of {}", options.setting());
     println!("{} × {}, {}, {}\n", host.allowed, host.cpu, host.os, host.kernel);

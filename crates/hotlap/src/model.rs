@@ -337,8 +337,8 @@ pub fn typed() -> Vec<String> {
     redact::words(&std::iter::once("hotlap".to_owned()).chain(typed).collect::<Vec<_>>())
 }
 
-impl From<&hotlap_servers::machine::Host> for Host {
-    fn from(host: &hotlap_servers::machine::Host) -> Self {
+impl From<&hotlap_servers::machine::Machine> for Host {
+    fn from(host: &hotlap_servers::machine::Machine) -> Self {
         let mut facts = Vec::new();
         let mut fact = |name: &str, value: Option<String>| {
             facts.extend(value.map(|value| (name.to_owned(), value)));

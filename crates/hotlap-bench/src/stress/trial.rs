@@ -8,16 +8,16 @@ use hotlap_load::plan::{Endpoint, Plan, Stop};
 use hotlap_load::{Error, Session};
 
 use super::attackers::Attackers;
-use super::judge::{Held, Observed, PACE_AFTER, Pace, judge};
+use super::judge::{Held, Observed, PACE_AFTER, Service, judge};
 use super::scenario::{Attack, Scenario};
-use super::{Setting, StressedServer, Trial, ending_of, failure};
+use super::{StressSetting, StressedServer, Trial, ending_of, failure};
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::interrupt;
 use hotlap_servers::start::ask;
 use hotlap_servers::verify::LIMIT;
 
-/// How often the CPU time of a server that should be idle is read: a collector or compiler may still
-/// be at work at first.
+/// How often the CPU time of a server that should be idle is read: a collector or compiler may
+/// still be at work at first.
 const IDLE_LOOKS: usize = 5;
 
 /// How often the load after a scenario is measured, as long as the server is slow.
@@ -29,8 +29,8 @@ const IS_IDLE: f64 = 0.1;
 /// Between two attempts to get a response after the scenario.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// The length of an attack that is a load. It is stopped when the normal clients' window has closed,
-/// and must not end before.
+/// The length of an attack that is a load. It is stopped when the normal clients' window has
+/// closed, and must not end before.
 const LINGER: Duration = Duration::from_secs(60);
 
 /// The attack, while it lasts.
@@ -44,7 +44,7 @@ impl StressedServer {
     pub(super) fn run_scenario(
         &mut self,
         scenario: &Scenario,
-        setting: &Setting,
+        setting: &StressSetting,
         stop: &AtomicBool,
     ) -> Result<Option<Trial>, ServerFailure> {
         let timing = &setting.timing;
@@ -91,13 +91,18 @@ impl StressedServer {
     }
 
     /// The load of the normal clients, for this long.
-    pub(super) fn measure(&self, setting: &Setting, window: Duration) -> Pace {
+    pub(super) fn measure(&self, setting: &StressSetting, window: Duration) -> Service {
         pace(hotlap_load::run(&self.normal_plan(setting, window)))
     }
 
     /// The same after the scenario: the best of a few, since one that is slow may be the doing of
     /// other work on this machine.
-    fn measure_after(&self, before: &Pace, setting: &Setting, stop: &AtomicBool) -> Pace {
+    fn measure_after(
+        &self,
+        before: &Service,
+        setting: &StressSetting,
+        stop: &AtomicBool,
+    ) -> Service {
         let mut best = self.measure(setting, setting.timing.baseline);
         for _ in 1..AFTER_LOOKS {
             let is_slow = best.requests_per_s < PACE_AFTER * before.requests_per_s;
@@ -116,8 +121,8 @@ impl StressedServer {
     fn measure_under_attack(
         &mut self,
         scenario: &Scenario,
-        setting: &Setting,
-    ) -> (Pace, Option<Held>) {
+        setting: &StressSetting,
+    ) -> (Service, Option<Held>) {
         let mut plan = self.normal_plan(setting, setting.timing.attack);
         if matches!(scenario.attack, Attack::Load { .. }) {
             plan.timeout = setting.timing.overload_timeout;
@@ -135,7 +140,7 @@ impl StressedServer {
         (pace(session.join()), held)
     }
 
-    fn normal_plan(&self, setting: &Setting, window: Duration) -> Plan {
+    fn normal_plan(&self, setting: &StressSetting, window: Duration) -> Plan {
         let mut plan = Plan::new(self.target.clone(), self.request.clone());
         plan.connections = setting.good;
         plan.threads = 1;
@@ -150,7 +155,7 @@ impl StressedServer {
     fn attack(
         &self,
         scenario: &Scenario,
-        setting: &Setting,
+        setting: &StressSetting,
     ) -> Result<RunningAttack, ServerFailure> {
         let Endpoint::Tcp(address) = self.target.endpoint else {
             return Err(failure("stress", "attackers connect over TCP only".to_owned(), ""));
@@ -226,9 +231,9 @@ fn crowding(scenario: &Scenario, good: usize) -> f64 {
     }
 }
 
-fn pace(outcome: Result<Outcome, Error>) -> Pace {
+fn pace(outcome: Result<Outcome, Error>) -> Service {
     match outcome {
-        Ok(outcome) => Pace {
+        Ok(outcome) => Service {
             requests_per_s: outcome.rate(),
             answers: outcome.responses,
             p99_ns: if outcome.service_time.is_empty() {
@@ -240,7 +245,7 @@ fn pace(outcome: Result<Outcome, Error>) -> Pace {
             unanswered: outcome.stalled,
             unreachable: None,
         },
-        Err(error) => Pace { unreachable: Some(error.to_string()), ..Pace::default() },
+        Err(error) => Service { unreachable: Some(error.to_string()), ..Service::default() },
     }
 }
 

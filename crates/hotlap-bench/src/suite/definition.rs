@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::entry::{Asked, Entry, Loading};
-use super::published::{Absent, Source};
+use super::entry::{CustomRequest, Entry, Loading};
+use super::published::{Absent, Publication};
 use crate::stress::Scenario;
 use hotlap_servers::contract;
 
@@ -55,9 +55,9 @@ pub struct Suite {
     /// How each is loaded; empty: as usual.
     pub loads: Vec<Loading>,
     /// What commands and URLs are asked.
-    pub request: Option<Asked>,
+    pub request: Option<CustomRequest>,
     /// What was published for them.
-    pub published: Vec<Source>,
+    pub published: Vec<Publication>,
     /// Who was published and takes no part, and why.
     pub absent: Vec<Absent>,
 }

@@ -47,7 +47,7 @@ pub struct Loading {
 /// What commands and URLs are asked.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Asked {
+pub struct CustomRequest {
     /// `GET`, or `POST` where there is a body.
     pub method: Option<String>,
     /// `/` where it is not said.

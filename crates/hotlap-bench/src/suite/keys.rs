@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use super::definition::Question;
-use super::entry::Asked;
+use super::entry::CustomRequest;
 use super::published::Absent;
 use hotlap_servers::contract;
 use hotlap_servers::launch::Counts;
@@ -34,7 +34,7 @@ pub(super) struct Keys {
     pub(super) servers: Spanned<Vec<Spanned<Item>>>,
     #[serde(default)]
     pub(super) load: Vec<Spanned<LoadKeys>>,
-    pub(super) request: Option<Asked>,
+    pub(super) request: Option<CustomRequest>,
     #[serde(default)]
     pub(super) published: Vec<SourceKeys>,
     #[serde(default)]

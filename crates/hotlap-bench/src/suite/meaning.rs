@@ -9,7 +9,7 @@ use toml::Spanned;
 use super::definition::{Question, Suite, SuiteError, Written};
 use super::entry::{Entry, Loading};
 use super::keys::{Item, Keys, List, SourceKeys};
-use super::published::{Figure, Source};
+use super::published::{Publication, PublishedFigure};
 use crate::stress::Scenario;
 
 /// Connections, where a load does not say how many.
@@ -219,7 +219,7 @@ fn sourced(
     servers: &[Entry],
     loads: &[Loading],
     usual: usize,
-) -> Result<Source, Complaint> {
+) -> Result<Publication, Complaint> {
     let mut rows = Vec::new();
     for row in keys.rows {
         let (span, row) = (row.span(), row.into_inner());
@@ -236,7 +236,7 @@ fn sourced(
             let name = row.load.unwrap_or_default();
             return Err((span, format!("no load is called {name:?}: give one that `name`")));
         };
-        rows.push(Figure {
+        rows.push(PublishedFigure {
             entry,
             load,
             called: row.called.unwrap_or_else(|| row.server.clone()),
@@ -255,7 +255,7 @@ fn sourced(
         },
         None => rows.iter().any(|row| row.entry == usual).then_some(usual),
     };
-    Ok(Source {
+    Ok(Publication {
         source: keys.source,
         year: keys.year,
         machine: keys.machine,
@@ -309,7 +309,8 @@ mod tests {
     fn a_step_stands_on_the_one_before_or_on_the_one_it_names() {
         let suite = read(
             "question = 'layers'\n\
-             servers = ['plain', 'json', { run = 'bidi', on = 'plain' }, { run = 'log', on = 'json' }]",
+             servers = ['plain', 'json', { run = 'bidi', on = 'plain' },\
+             { run = 'log', on = 'json' }]",
         );
         let on: Vec<Option<usize>> = suite.servers.iter().map(|s| s.on).collect();
         assert_eq!(on, [None, Some(0), Some(0), Some(1)]);
@@ -322,9 +323,11 @@ mod tests {
              [[load]]\nname = 'kept'\n[[load]]\nname = 'new'\nclose = true\n\
              [[published]]\nsource = 'a page'\nyear = 2015\nrows = [\n\
              { server = 'a', requests_per_s = 13746 },\n\
-             { server = 'old b', cpus = 2, load = 'new', called = 'B', requests_per_s = 1.5, doubt = 'x' },\n\
+             { server = 'old b', cpus = 2, load = 'new', called = 'B', requests_per_s = 1.5,\
+             doubt = 'x' },\n\
              ]\n\
-             [[published]]\nsource = 'another'\nyear = 2016\nrows = [{ server = 'b', requests_per_s = 2 }]\n\
+             [[published]]\nsource = 'another'\nyear = 2016\n\
+             rows = [{ server = 'b', requests_per_s = 2 }]\n\
              [[absent]]\nname = 'c'\nwhy = 'gone'",
         );
         let rows = &suite.published[0].rows;

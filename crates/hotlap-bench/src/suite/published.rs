@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Somebody's figures.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Source {
+pub struct Publication {
     /// Where they stand.
     pub source: String,
     /// The year.
@@ -19,12 +19,12 @@ pub struct Source {
     /// reference, and names no other.
     pub reference: Option<usize>,
     /// A figure each.
-    pub rows: Vec<Figure>,
+    pub rows: Vec<PublishedFigure>,
 }
 
 /// What was published for one server.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Figure {
+pub struct PublishedFigure {
     /// Whose, as an index of the suite's entries.
     pub entry: usize,
     /// Under which load, as an index of the suite's loads.

@@ -6,7 +6,7 @@ use hotlap_load::plan::Reuse;
 use crate::lap::{Kind, Lap, Violation};
 use crate::participant::Load;
 
-/// How far Little's law may be off, as a share.
+/// How far Little's law may be off, as a share. A convention (METHODOLOGY, *Validity checks*).
 pub const LITTLE: f64 = 0.03;
 
 /// Whether the server ends its connections, so that most requests came on a new one.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::host::Host;
+use super::host::Machine;
 
 /// CPU time of others, in per cent of the machine, from which it is worth a word. Laps are paired,
 /// which cancels a steady tenth; half a core of two is a quarter.
@@ -28,7 +28,7 @@ impl fmt::Display for Doubt {
     }
 }
 
-impl Host {
+impl Machine {
     /// What makes figures from this machine doubtful just now, most weighty first.
     #[must_use]
     pub fn doubts(&self) -> Vec<Doubt> {
@@ -81,8 +81,8 @@ impl Host {
 mod tests {
     use super::*;
 
-    fn quiet() -> Host {
-        Host {
+    fn quiet() -> Machine {
+        Machine {
             cpu: "A".to_owned(),
             cores: 4,
             threads: 8,
@@ -92,7 +92,7 @@ mod tests {
             steal: Some(0.0),
             pressure: Some(0.0),
             battery: Some(false),
-            ..Host::default()
+            ..Machine::default()
         }
     }
 
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn each_doubt_comes_with_its_cure() {
-        let host = Host {
+        let host = Machine {
             allowed: 1,
             quota: Some(0.5),
             governor: Some("powersave".to_owned()),

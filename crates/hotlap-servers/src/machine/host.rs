@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arm;
 use super::field::named;
-use super::times::Times;
+use super::times::CpuTimes;
 use crate::{cpus, topology};
 
 /// How long the machine is watched to see what others do on it.
@@ -18,7 +18,7 @@ const WATCH: Duration = Duration::from_millis(200);
 
 /// A machine. What is not known is `None`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Host {
+pub struct Machine {
     /// The processor's name.
     pub cpu: String,
     /// `x86_64`, `aarch64`.
@@ -62,14 +62,14 @@ pub struct Host {
     pub fingerprint: String,
 }
 
-impl Host {
+impl Machine {
     /// Describes this machine. Watches it for a fifth of a second: call it while hotlap does
     /// nothing else.
     #[must_use]
     pub fn describe() -> Self {
-        let before = Times::now();
+        let before = CpuTimes::now();
         std::thread::sleep(WATCH);
-        let share = before.zip(Times::now()).map(|(before, after)| after.since(&before));
+        let share = before.zip(CpuTimes::now()).map(|(before, after)| after.since(&before));
         let mut host = Self::read(Path::new("/"));
         let name = rustix::system::uname();
         host.architecture = name.machine().to_string_lossy().into_owned();
@@ -259,7 +259,7 @@ mod tests {
         write("sys/class/power_supply/AC/type", "Mains\n");
         write("sys/class/power_supply/AC/online", "0\n");
         write("run/systemd/container", "lxc\n");
-        let expected = Host {
+        let expected = Machine {
             cpu: "Fast CPU".to_owned(),
             cores: 2,
             threads: 4,
@@ -274,9 +274,9 @@ mod tests {
             battery: Some(true),
             load: Some(0.25),
             pressure: Some(1.5),
-            ..Host::default()
+            ..Machine::default()
         };
-        assert_eq!(Host::read(root.path()), expected);
+        assert_eq!(Machine::read(root.path()), expected);
     }
 
     /// What processors of ARM tell, as the kernel prints it.
@@ -313,7 +313,7 @@ mod tests {
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(path, text).unwrap();
             }
-            let host = Host::read(root.path());
+            let host = Machine::read(root.path());
             (host.cpu, host.virtual_machine)
         };
         let graviton = arm(&[("0x41", "0xd4f")]);
@@ -335,25 +335,26 @@ mod tests {
     #[test]
     fn a_machine_that_tells_nothing_is_still_described() {
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(Host::read(root.path()), Host::default());
+        assert_eq!(Machine::read(root.path()), Machine::default());
     }
 
     #[test]
     fn the_fingerprint_stays_while_the_machine_does_other_things() {
-        let quiet = Host { cpu: "A".to_owned(), cores: 4, threads: 8, ..Host::default() };
-        let busy = Host { busy: Some(90.0), load: Some(7.0), battery: Some(true), ..quiet.clone() };
+        let quiet = Machine { cpu: "A".to_owned(), cores: 4, threads: 8, ..Machine::default() };
+        let busy =
+            Machine { busy: Some(90.0), load: Some(7.0), battery: Some(true), ..quiet.clone() };
         assert_eq!(busy.hash(), quiet.hash());
-        assert_ne!(Host { cores: 5, ..quiet.clone() }.hash(), quiet.hash());
+        assert_ne!(Machine { cores: 5, ..quiet.clone() }.hash(), quiet.hash());
         // Stored runs have it: another hash would make each machine a new one.
-        assert_eq!(Host::default().hash(), "14d5d75fc729a120");
+        assert_eq!(Machine::default().hash(), "14d5d75fc729a120");
     }
 
     #[test]
     fn this_machine_has_cores_memory_and_a_kernel() {
-        let host = Host::describe();
+        let host = Machine::describe();
         assert!(host.cores >= 1 && host.threads >= host.cores, "{host:?}");
         assert!(!host.kernel.is_empty() && !host.architecture.is_empty());
         let text = serde_json::to_string(&host).unwrap();
-        assert_eq!(serde_json::from_str::<Host>(&text).unwrap().fingerprint, host.fingerprint);
+        assert_eq!(serde_json::from_str::<Machine>(&text).unwrap().fingerprint, host.fingerprint);
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a server is started with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setting {
+pub struct ProcessSetting {
     /// Program and arguments; no shell in between. A program with a slash is relative to `cwd`.
     pub argv: Vec<String>,
     /// Added to hotlap's own environment.
@@ -23,7 +23,7 @@ pub struct Setting {
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Exit {
+pub enum ProcessExit {
     /// By itself, with this code.
     Code(i32),
     /// By this signal.
@@ -36,7 +36,7 @@ pub enum Exit {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Stopped {
     /// How the server's first process ended.
-    pub exit: Option<Exit>,
+    pub exit: Option<ProcessExit>,
     /// It was still there when its time to go in peace was over, and had to be killed.
     pub ignored_sigterm: bool,
     /// Processes that outlived the server's first process and had to be ended: `name (pid)`.

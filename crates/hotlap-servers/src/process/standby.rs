@@ -13,7 +13,7 @@ use rustix::process::Pid;
 use super::channel::{Heard, Order, Report, Wire};
 use super::error::{StartError, remedy};
 use super::log;
-use super::setting::Setting;
+use super::setting::ProcessSetting;
 use super::signal::raw;
 
 /// How long a supervisor may take to answer. It only waits for a core, so this is long.
@@ -37,7 +37,7 @@ pub struct Standby {
     /// How long the supervisor may be silent.
     pub(super) limit: Duration,
     pub(super) notes: Vec<String>,
-    pub(super) setting: Setting,
+    pub(super) setting: ProcessSetting,
 }
 
 impl Supervisor {
@@ -93,7 +93,7 @@ impl Standby {
     ///
     /// # Errors
     /// The folder, the log or the supervisor.
-    pub fn new(setting: &Setting, supervisor: &Supervisor) -> Result<Self, StartError> {
+    pub fn new(setting: &ProcessSetting, supervisor: &Supervisor) -> Result<Self, StartError> {
         if setting.argv.first().is_none_or(String::is_empty) {
             return Err(StartError::Empty);
         }
@@ -104,7 +104,7 @@ impl Standby {
 
     /// The same with a log that is open already.
     pub(super) fn with_log(
-        setting: &Setting,
+        setting: &ProcessSetting,
         supervisor: &Supervisor,
         log: File,
     ) -> Result<Self, StartError> {

@@ -87,7 +87,7 @@ pub struct BuildError {
 
 /// What a build is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event<'a> {
+pub enum BuildEvent<'a> {
     /// Another process builds the same; this one waits for it.
     Waiting {
         /// Its id.
@@ -130,7 +130,7 @@ pub struct Builder<'a> {
     /// Set to end what is under way.
     pub stop: &'a AtomicBool,
     /// Told what happens, from any thread.
-    pub on: &'a (dyn Fn(Event<'_>) + Sync),
+    pub on: &'a (dyn Fn(BuildEvent<'_>) + Sync),
 }
 
 impl Builder<'_> {
@@ -141,8 +141,8 @@ impl Builder<'_> {
     pub fn build(&self, server: &Server) -> Result<Built, Unready> {
         let result = self.build_quietly(server);
         match &result {
-            Ok(built) => (self.on)(Event::Built { server: &server.id, built }),
-            Err(why) => (self.on)(Event::Unready { server: &server.id, why }),
+            Ok(built) => (self.on)(BuildEvent::Built { server: &server.id, built }),
+            Err(why) => (self.on)(BuildEvent::Unready { server: &server.id, why }),
         }
         result
     }
@@ -205,7 +205,7 @@ impl Builder<'_> {
         let of = server.toolchain.build.len();
         for (index, argv) in server.toolchain.build.iter().enumerate() {
             let command = shell_words::join(argv);
-            (self.on)(Event::Step {
+            (self.on)(BuildEvent::Step {
                 server: &server.id,
                 command: command.clone(),
                 number: index + 1,
@@ -338,7 +338,7 @@ impl Builder<'_> {
                 Err(fs::TryLockError::WouldBlock) => {}
             }
             if !std::mem::replace(&mut told, true) {
-                (self.on)(Event::Waiting { server: &server.id });
+                (self.on)(BuildEvent::Waiting { server: &server.id });
             }
             if !interrupt::sleep(interrupt::LOOK, self.stop) {
                 return Err(refused(io::Error::new(io::ErrorKind::Interrupted, "interrupted")));

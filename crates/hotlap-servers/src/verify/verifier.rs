@@ -5,7 +5,7 @@ use std::time::Duration;
 use hotlap_load::plan::Target;
 
 use crate::contract::Contract;
-use crate::manifest::Kind;
+use crate::manifest::ServerKind;
 
 /// Whom to verify, and how.
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ pub enum Requirements {
     /// All of it: a server of the catalogue.
     Catalogue {
         /// A framework must know an unknown path.
-        kind: Kind,
+        kind: ServerKind,
         /// Whether it keeps connections; one that does not by design must say so with each answer.
         keep_alive: bool,
     },

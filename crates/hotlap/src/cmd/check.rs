@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context;
 use hotlap_bench::participant::Origin;
 use hotlap_servers::catalogue::Catalogue;
-use hotlap_servers::check::{CheckOutcome, Checker, Row};
+use hotlap_servers::check::{CheckOutcome, CheckedServer, Checker};
 use hotlap_servers::contract::{Ask, Name};
 use hotlap_servers::manifest::Server;
 use hotlap_servers::process::Supervisor;
@@ -51,7 +51,7 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     };
     let names = servers.iter().map(|s| &s.id).chain(&strangers);
     let width = names.map(|name| name.chars().count()).max().unwrap_or(0);
-    let show = |row: &Row| {
+    let show = |row: &CheckedServer| {
         if !args.json {
             // A closed pipe shows at the end; the checks go on.
             let _ = console.print(&line(row, width, console));
@@ -104,7 +104,7 @@ fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<Server>, Vec<String>)> {
     Ok((servers, strangers))
 }
 
-fn custom(checker: &Checker, text: &str, shell: bool) -> anyhow::Result<Row> {
+fn custom(checker: &Checker, text: &str, shell: bool) -> anyhow::Result<CheckedServer> {
     let participant = grid::custom(text, shell)?;
     let path = participant.contract.exchanges[0].path.clone();
     let ask = Ask { path, ..Ask::default() };
@@ -136,7 +136,7 @@ fn built_only(
 }
 
 /// A row as a line, and what speaks against it in lines below.
-fn line(row: &Row, width: usize, console: &Console) -> String {
+fn line(row: &CheckedServer, width: usize, console: &Console) -> String {
     let ink = |code: &'static str| if console.color { code } else { "" };
     let contracts: Vec<&str> =
         row.reports.iter().filter_map(|(name, _)| Some((*name)?.as_str())).collect();
@@ -179,7 +179,7 @@ fn line(row: &Row, width: usize, console: &Console) -> String {
 }
 
 /// What stands below a row: which checks failed, last lines, the remedy, notes.
-fn below(row: &Row, quiet: bool) -> Vec<String> {
+fn below(row: &CheckedServer, quiet: bool) -> Vec<String> {
     let mut below: Vec<String> = row.failures().map(|(_, check)| check.to_string()).collect();
     below.extend(row.reports.iter().filter_map(|(_, report)| report.ended.clone()));
     match &row.outcome {
@@ -199,7 +199,7 @@ fn below(row: &Row, quiet: bool) -> Vec<String> {
     below
 }
 
-fn as_json(row: &Row) -> serde_json::Value {
+fn as_json(row: &CheckedServer) -> serde_json::Value {
     let (state, why) = match &row.outcome {
         CheckOutcome::Passed => ("passed", String::new()),
         CheckOutcome::Skipped(absence) => ("skipped", absence.to_string()),
@@ -240,7 +240,7 @@ fn as_json(row: &Row) -> serde_json::Value {
 }
 
 /// A missing toolchain skips a row; with `--strict` that fails, unless no registry in reach has it.
-fn verdict(args: &CheckArgs, rows: &[Row], console: &Console) -> Exit {
+fn verdict(args: &CheckArgs, rows: &[CheckedServer], console: &Console) -> Exit {
     use hotlap_servers::toolchain::MissingKind::Unreachable;
     let count = |is: &dyn Fn(&CheckOutcome) -> bool| rows.iter().filter(|r| is(&r.outcome)).count();
     let passed = count(&|s| *s == CheckOutcome::Passed);

@@ -87,7 +87,7 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
     if !meant.rules.is_empty() && grid.servers.iter().filter(is_named).count() < 2 {
         return usage("--fail-if compares servers with each other: name at least two");
     }
-    let host = machine::Host::describe();
+    let host = machine::Machine::describe();
     let (pinned, anyone) = (!grid.all_run_already(), !grid.participants.is_empty());
     if !pinned {
         meant.split = unpinned();
@@ -329,7 +329,7 @@ fn against(run: &Run) -> BTreeMap<usize, usize> {
     steps.filter_map(|(n, server)| Some((n, server.part.on?))).collect()
 }
 
-fn record(args: &RunArgs, meant: &Meant, grid: &Grid, host: &machine::Host) -> Run {
+fn record(args: &RunArgs, meant: &Meant, grid: &Grid, host: &machine::Machine) -> Run {
     let experiment = &meant.experiment;
     let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut host = model::Host::from(host);

@@ -12,7 +12,7 @@ use hotlap::store::Store;
 use hotlap_bench::experiment::{Experiment, Place};
 use hotlap_bench::participant::{self, Participant, Role};
 use hotlap_bench::scripted::{Script, Scripted};
-use hotlap_bench::stress::{Observed, Pace, Subject, Trial, judge};
+use hotlap_bench::stress::{Observed, Service, Subject, Trial, judge};
 use hotlap_load::plan::Reuse;
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
@@ -156,7 +156,7 @@ pub fn hold_as(scene: &Scene, baseline: Option<String>, store: Option<Store>) ->
 
 /// A server that one scenario left well.
 pub fn stressed(name: &str) -> Subject {
-    let pace = Pace { requests_per_s: 10_000.0, answers: 10_000, ..Pace::default() };
+    let pace = Service { requests_per_s: 10_000.0, answers: 10_000, ..Service::default() };
     let observed = Observed {
         before: pace.clone(),
         during: pace.clone(),

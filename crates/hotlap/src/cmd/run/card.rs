@@ -11,7 +11,9 @@ use anyhow::Context;
 use fnv::FnvHasher;
 use hotlap_bench::participant::{Load, Participant, Role};
 use hotlap_bench::stress::Scenario;
-use hotlap_bench::suite::{Absent, Figure, Loading, Question, Source, Suite, Written};
+use hotlap_bench::suite::{
+    Absent, Loading, Publication, PublishedFigure, Question, Suite, Written,
+};
 use hotlap_load::plan::Reuse;
 use hotlap_servers::contract::{Ask, Contract, Exchange, Name};
 use hotlap_servers::launch::Counts;
@@ -341,9 +343,9 @@ fn runners(suite: &Suite) -> Vec<Runner> {
 }
 
 /// What a source published for one of the suite's entries.
-fn published(source: &Source, entry: usize) -> Vec<Published> {
+fn published(source: &Publication, entry: usize) -> Vec<Published> {
     // Set against the reference's figure under the same load; its first, where it has none there.
-    let than = |row: &Figure| {
+    let than = |row: &PublishedFigure| {
         let reference = source.reference?;
         let own = || source.rows.iter().filter(|r| r.entry == reference);
         let base = own().find(|r| r.load == row.load)?;

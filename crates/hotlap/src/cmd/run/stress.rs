@@ -7,9 +7,9 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Context;
 use hotlap_bench::experiment::Over;
 use hotlap_bench::participant::{Participant, Role};
-use hotlap_bench::stress::{Event, Scenario, Setting, Subject, Timing, stress};
+use hotlap_bench::stress::{Scenario, StressEvent, StressSetting, Subject, Timing, stress};
 use hotlap_servers::allocation::{self, CpuAllocation};
-use hotlap_servers::machine::Host;
+use hotlap_servers::machine::Machine;
 use hotlap_servers::process::Supervisor;
 
 use super::card::Card;
@@ -156,7 +156,7 @@ pub fn hold(
     interrupt: &Interrupt,
     console: &Console,
 ) -> anyhow::Result<bool> {
-    let setting = Setting {
+    let setting = StressSetting {
         scenarios: order.scenarios.clone(),
         timing: Timing::default(),
         good: GOOD,
@@ -179,10 +179,12 @@ pub fn hold(
         }
         let subject =
             stress(participant, &setting, before, interrupt.flag(), &mut |event| match event {
-                Event::Scenario { server, scenario } => live.phase(format!("{server}: {scenario}")),
-                Event::Trial { subject } => {
+                StressEvent::Scenario { server, scenario } => {
+                    live.phase(format!("{server}: {scenario}"))
+                }
+                StressEvent::Trial { subject } => {
                     if let Some(trial) = subject.trials.last() {
-                        let verdict = trial.judgement.verdict.as_str();
+                        let verdict = trial.judgement.impact.as_str();
                         live.say(&format!("{}: {}: {verdict}", subject.name, trial.scenario));
                     }
                     keeper.stressed((*subject).clone());
@@ -204,7 +206,7 @@ pub fn hold(
 /// What is kept of a stress alone.
 fn record(card: &Card, args: &RunArgs, grid: &Grid, split: &CpuAllocation) -> Run {
     let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let mut host = model::Host::from(&Host::describe());
+    let mut host = model::Host::from(&Machine::describe());
     host.doubts.extend(split.notes.iter().cloned());
     let named = |s: &&model::Server| matches!(s.role, Role::Plain | Role::Reference);
     Run {

@@ -7,7 +7,7 @@ use crate::contract::Contract;
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Report {
+pub struct Findings {
     /// What it cannot be raced without.
     pub required: Vec<Check>,
     /// What is told.
@@ -31,7 +31,7 @@ pub struct Check {
     pub pass: bool,
 }
 
-impl Report {
+impl Findings {
     /// Whether it may be raced.
     #[must_use]
     pub fn passed(&self) -> bool {
