@@ -165,8 +165,8 @@ impl Subject {
 }
 
 impl Trial {
-    /// Whether a busy machine can have been the cause. It is not the cause of an exit, nor of memory
-    /// or threads that a server keeps.
+    /// Whether a busy machine can have been the cause. It is not the cause of an exit, nor of
+    /// memory or threads that a server keeps.
     fn is_doubtful(&self) -> bool {
         let by_chance = [Impact::Suffered, Impact::Hurt, Impact::Down];
         by_chance.contains(&self.judgement.impact) && self.observed.ended.is_none()
