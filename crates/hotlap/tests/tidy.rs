@@ -61,16 +61,17 @@ fn lines_with(files: &[(String, String)], is_wrong: impl Fn(&str, &str) -> bool)
     breaches
 }
 
+/// Lines that a file may have: fewer in the tool, the last of these that fits.
+const LINES: [(&str, usize); 2] = [("crates/", 600), ("crates/hotlap/", 500)];
+
 #[test]
-fn no_file_is_longer_than_600_lines() {
+fn no_file_is_too_long() {
     let long = |(name, text): &(String, String)| {
         let lines = text.lines().count();
-        (lines > 600).then(|| format!("{name}: {lines}"))
+        let (_, most) = LINES.iter().rfind(|(folder, _)| name.starts_with(folder))?;
+        (lines > *most).then(|| format!("{name}: {lines} lines, and at most {most}"))
     };
-    none(
-        "files have at most 600 lines",
-        files("crates", &[".rs"]).iter().filter_map(long).collect(),
-    );
+    none("files are short", files("crates", &[".rs"]).iter().filter_map(long).collect());
 }
 
 /// A ratchet, as rustfmt leaves comments alone: those that are too long may go, none may come.
@@ -147,7 +148,7 @@ const CIRCLES: [(&str, usize); 6] = [
     ("hotlap-servers", 3),
     ("hotlap-bench", 1),
     ("hotlap-testbed", 0),
-    ("hotlap", 2),
+    ("hotlap", 0),
 ];
 
 #[test]
@@ -191,6 +192,15 @@ fn only_the_command_line_knows_clap() {
             && !line.trim_start().starts_with("//")
     });
     none("clap is in cli alone", breaches);
+}
+
+/// What was typed for `run` is read in one place, and is one value from there on.
+#[test]
+fn only_the_spec_reads_the_flags_of_run() {
+    let breaches = lines_with(&files("crates/hotlap/src/cmd/run", &[".rs"]), |name, line| {
+        !name.starts_with("crates/hotlap/src/cmd/run/spec") && line.contains("crate::cli")
+    });
+    none("flags of run end in RunSpec", breaches);
 }
 
 #[test]
