@@ -15,7 +15,7 @@ use crate::lap::{Kind, Lap, Share, readings};
 use crate::participant::Role;
 
 /// Restarts that end with paced laps: the first ones, at most so many, and one for each of these
-/// parts of the budget.
+/// parts of the budget (METHODOLOGY, *A run*).
 const PACED_RESTARTS: u32 = 4;
 const BUDGET_A_PACED_RESTART: Duration = Duration::from_secs(15);
 

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use hotlap_load::plan::{Pace, Plan, Stop, Target};
 use hotlap_load::{Failure, Outcome, Session};
-use hotlap_stats::{Class, DetectorSettings, SteadyDetector, SteadyState};
 
 use crate::lap::{Kind, Lap, Usage};
 use crate::participant::{Load, Participant, Role};
@@ -20,7 +19,7 @@ use crate::validity;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::interrupt;
 use hotlap_servers::verify::LIMIT;
-use instance::{Between, Held, Instance, Sample, WarmupProfile};
+use instance::{Held, Instance, Sample};
 use slices::{Needs, Next, Slices, WHOLE};
 
 mod files;
@@ -28,30 +27,22 @@ mod instance;
 mod setting;
 mod slices;
 mod start;
+mod warm_up;
 
 pub use files::allow_files;
 pub use setting::Setting;
 pub use slices::LENGTHS;
 
-/// How long one window of a warm-up is.
-const WARM_WINDOW: Duration = Duration::from_millis(100);
-
-/// A server's cost alone is that of the later half of its warm-up, at most so many windows, if the
-/// warm-up had at least as many: the first windows after a start cost more.
-const ALONE_WINDOWS: usize = 10;
-
-/// How long the hardware counts after a warm-up, where it can.
-const COUNTED: Duration = Duration::from_millis(250);
-
-/// A lap is at least so long. Long enough for 2,000 requests at 20,000 requests/s, and short
-/// enough for a lap of each of ten servers to fit into a second.
+/// A lap is at least so long (METHODOLOGY, *A run*). Long enough for 2,000 requests at 20,000
+/// requests/s, and short enough for a lap of each of ten servers to fit into a second.
 const LAP: Duration = Duration::from_millis(100);
 
-/// A lap has at least so many mean service times in it, or what is under way at its edges would
-/// decide it.
+/// A lap has at least so many mean service times in it (METHODOLOGY, *A run*), or what is under way
+/// at its edges would decide it.
 const SERVICE_TIMES: u32 = 8;
 
 /// Servers that are verified at the same time: most of that is waiting, for what should not come.
+/// A bound on resources, since one that waits for a core looks slow.
 const VERIFIED_AT_ONCE: usize = 4;
 
 /// Where real laps are run.
@@ -108,21 +99,6 @@ impl LocalRunner {
         wait(session, until, &self.stop)
     }
 
-    /// How long a server is warmed up at most: as long as its first answer may take, at least.
-    fn longest_warm_up(&self) -> Duration {
-        self.setting.warm_limit.max(self.setting.timeout) + WARM_WINDOW
-    }
-
-    /// What earlier warm-ups tell of a server; the reference and its control are one program.
-    fn known(&self, participant: usize, load: usize) -> Option<WarmupProfile> {
-        let is_reference = |role| matches!(role, Role::Reference | Role::Control);
-        let role = self.instances[participant].participant.role;
-        let same =
-            |instance: &&Instance| is_reference(role) && is_reference(instance.participant.role);
-        let of = |instance: &Instance| instance.known[load];
-        of(&self.instances[participant]).or_else(|| self.instances.iter().filter(same).find_map(of))
-    }
-
     /// A server's mean service time; none before it was warmed up.
     fn service(&self, participant: usize, load: usize) -> Duration {
         self.instances[participant].known[load].map_or(Duration::ZERO, |known| known.service)
@@ -134,85 +110,6 @@ impl LocalRunner {
         let reference = || self.instances.iter().position(is(Role::Reference));
         let is_control = is(Role::Control)(&self.instances[participant]);
         is_control.then(reference).flatten().unwrap_or(participant)
-    }
-
-    /// Loads a server until its windows are steady; the windows are answers per second.
-    fn warm_up(
-        &mut self,
-        participant: usize,
-        load: usize,
-        plan: &Plan,
-    ) -> Result<Warmup, ServerFailure> {
-        let session =
-            Session::start(plan).map_err(|e| self.instances[participant].failed("warm-up", e))?;
-        let limit = self.setting.warm_limit.as_nanos() / WARM_WINDOW.as_nanos();
-        let limit =
-            usize::try_from(limit).unwrap_or(usize::MAX).max(DetectorSettings::default().stretch);
-        let settings = DetectorSettings { max_windows: limit, ..DetectorSettings::default() };
-        let known = self.known(participant, load);
-        let settings = known.map_or(settings, |before| settings.for_restart(&before.steady));
-        let mut detector = SteadyDetector::new(settings);
-        let Some(window) = session.wait_for_window() else {
-            return Err(self.instances[participant].unanswered("warm-up", session.join()));
-        };
-        let mut edge = window.opens;
-        self.wait(&session, edge);
-        let mut before = self.instances[participant].sample(&session);
-        let (mut since, mut class) = (0, Class::NeverSteady);
-        let mut windows: Vec<Between> = Vec::new();
-        let patience = edge + self.longest_warm_up();
-        while edge < patience {
-            edge += WARM_WINDOW;
-            if !self.wait(&session, edge) {
-                // What an interrupted warm-up looked like says nothing of the server.
-                return Err(self.cut_short(participant, "warm-up", session));
-            }
-            let after = self.instances[participant].sample(&session);
-            let window = after.since(&before);
-            before = after;
-            windows.push(window);
-            // Answers per CPU time where it is known: a neighbour's bursts don't bend that.
-            let spent_ns = window.cpu_ns.filter(|ns| *ns > 0).unwrap_or(window.wall_ns);
-            let speed = window.requests as f64 / spent_ns.max(1) as f64;
-            if let SteadyState::Settled { since: from, class: how } = detector.push(speed) {
-                (since, class) = (from, how);
-                break;
-            }
-        }
-        let until = Instant::now() + COUNTED;
-        let stop = Arc::clone(&self.stop);
-        let count =
-            self.instances[participant].counted(&session, || _ = wait(&session, until, &stop));
-        session.stop();
-        let outcome =
-            session.join().map_err(|e| self.instances[participant].failed("warm-up", e))?;
-        if outcome.responses == 0 && !self.stop.load(Ordering::Relaxed) {
-            return Err(self.instances[participant].unanswered("warm-up", Ok(outcome)));
-        }
-        let found = WarmupProfile {
-            steady: detector.summary(class),
-            service: Duration::from_secs_f64(outcome.service_time.mean() / 1e9),
-        };
-        let now = match known {
-            // One window is no judge.
-            Some(before) if before.steady.class == Class::Flat => before,
-            // What compiles does so at every start, wherever this one's noise says that it began.
-            Some(before) if before.steady.compiles && before.steady.class != Class::NeverSteady => {
-                WarmupProfile { steady: before.steady, ..found }
-            }
-            _ => found,
-        };
-        if now.steady.class == Class::Flat {
-            since = 0;
-        }
-        class = now.steady.class;
-        self.instances[participant].known[load] = Some(now);
-        let window_ms = WARM_WINDOW.as_secs_f64() * 1e3;
-        let steady_ms = since as f64 * window_ms;
-        let per_second = |w: &Between| w.requests as f64 * 1e9 / w.wall_ns.max(1) as f64;
-        let curve = windows.iter().map(per_second).collect();
-        let alone_cost_ns = alone(&windows);
-        Ok(Warmup { class, steady_ms, curve, window_ms, alone_cost_ns, count })
     }
 
     /// What the servers that run need of a slice, by program and load.
@@ -388,21 +285,6 @@ impl LocalRunner {
         let side_effect = instance.side_effect(&outcome.totals);
         Ok(Run { at, outcome, usage, side_effect })
     }
-}
-
-/// CPU time per request of a server that runs alone and is warm, in nanoseconds: that of the last
-/// windows of its warm-up. `None` where it is not known, or the warm-up was short.
-fn alone(windows: &[Between]) -> Option<f64> {
-    let count = (windows.len() / 2).min(ALONE_WINDOWS);
-    let last = &windows[windows.len() - count..];
-    if windows.len() < ALONE_WINDOWS {
-        return None;
-    }
-    let sum = last.iter().copied().reduce(|mut sum, window| {
-        sum.add(&window);
-        sum
-    });
-    sum?.cost_ns()
 }
 
 /// Waits until `until`. An interrupt ends the session and the wait. Returns whether the whole time

@@ -1,11 +1,11 @@
-//! What becomes of a server, and of its good clients, when others misbehave.
+//! What happens to a server and to its normal clients under attack.
 //!
-//! Each [`Scenario`] has the good clients' load before, during and after: did they suffer, did the
-//! server answer or close the others, is it well again ([`judge()`])? A server stands alone here,
-//! since nothing is compared between servers: each is held against itself of a second ago. One
-//! that is down is started again for its next scenario.
+//! The normal clients' load is measured before, during and after each [`Scenario`]: were they
+//! served, did the server answer or close the attackers' connections, has it recovered
+//! ([`judge()`])? Servers are not compared with each other here: each runs alone and is compared
+//! with itself a second before. One that is down is started again for its next scenario.
 //!
-//! Only servers on this machine are stressed, unless the caller says that the other is his.
+//! Only servers on this machine are attacked, unless the caller allows others.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,30 +26,31 @@ use hotlap_servers::sample::Sampler;
 use hotlap_servers::start::{HOST, LAST_LINES, Started, Startup, ask, ending};
 use hotlap_servers::verify::{LIMIT, Requirements};
 
-mod bout;
-mod crowd;
+mod attackers;
 mod judge;
 mod scenario;
+mod trial;
 
-pub use crowd::Fate;
+pub use attackers::Fate;
 pub use judge::{
-    BUSY, ERRORS, Held, Judgement, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed, P99_LEAST_NS,
-    P99_TIMES, PACE, PACE_AFTER, Pace, Reason, THREADS_LEAST, THREADS_TIMES, Verdict, judge, words,
+    BUSY, ERRORS, Held, Impact, Judgement, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed,
+    P99_LEAST_NS, P99_TIMES, PACE, PACE_AFTER, Reason, Service, THREADS_LEAST, THREADS_TIMES,
+    judge, words,
 };
 pub use scenario::{Attack, Rude, Says, Scenario};
 
-/// Looks at the first load as long as nothing is answered: a busy machine may let nobody run for as
-/// long as one takes.
-const WARM_LOOKS: usize = 5;
+/// How often the first load is tried while there are no responses: on a busy machine, a server may
+/// not run at all for that long.
+const WARMUP_ATTEMPTS: usize = 5;
 
 /// How servers are stressed.
 #[derive(Debug, Clone)]
-pub struct Setting {
-    /// What happens to each, in order.
+pub struct StressSetting {
+    /// The scenarios, in order.
     pub scenarios: Vec<Scenario>,
     /// How long each part takes.
     pub timing: Timing,
-    /// The good clients' connections; one generator thread.
+    /// Connections of the normal clients; one generator thread.
     pub good: usize,
     /// Who runs on which cores.
     pub cores: CpuAllocation,
@@ -59,9 +60,9 @@ pub struct Setting {
     pub logs: PathBuf,
     /// How long a server may take from its start to its first answer.
     pub start_limit: Duration,
-    /// How long a server may take to end in peace.
+    /// How long a server may take to stop after SIGTERM.
     pub grace: Duration,
-    /// A server on another machine may be stressed too.
+    /// Whether a server on another machine may be attacked.
     pub allow_remote: bool,
 }
 
@@ -70,21 +71,21 @@ pub struct Setting {
 pub struct Timing {
     /// Load before the first scenario.
     pub warm: Duration,
-    /// What the good clients send before a window opens.
+    /// The normal clients' load before a window opens.
     pub ramp: Duration,
-    /// The window before the others come, and that when they are gone.
-    pub quiet: Duration,
-    /// From the others' coming to the good clients' load beside them.
-    pub gather: Duration,
-    /// The window beside them.
+    /// The windows before and after the attack.
+    pub baseline: Duration,
+    /// From the start of the attack to the start of the normal clients' load.
+    pub attack_lead: Duration,
+    /// The window during the attack.
     pub attack: Duration,
-    /// How long a good client waits for an answer.
+    /// The normal clients' timeout.
     pub timeout: Duration,
-    /// How long a good client waits among many more good ones, where waiting is fair.
-    pub crowded: Duration,
-    /// How long a server may take to give a right answer when all is over.
+    /// The normal clients' timeout where the attack is a load: all clients wait longer then.
+    pub overload_timeout: Duration,
+    /// How long a server may take to send a correct response after the attack.
     pub recover: Duration,
-    /// How long an idle server is watched, at a time.
+    /// Over how long the CPU time of an idle server is read.
     pub idle: Duration,
 }
 
@@ -95,13 +96,13 @@ impl Default for Timing {
         Self {
             warm: ms(2_000),
             ramp: ms(100),
-            quiet: ms(400),
-            gather: ms(300),
+            baseline: ms(400),
+            attack_lead: ms(300),
             attack: ms(1_200),
-            // Shorter than the attack: who is starved all along has failed by its end.
+            // Shorter than the attack, so that a client that is never served fails within it.
             timeout: ms(1_000),
-            // What wrk waits.
-            crowded: ms(2_000),
+            // wrk's timeout.
+            overload_timeout: ms(2_000),
             recover: ms(5_000),
             idle: ms(200),
         }
@@ -115,13 +116,13 @@ pub struct Subject {
     pub name: String,
     /// What really ran: the version receipt; empty when unknown.
     pub version: String,
-    /// The good clients' connections.
+    /// Connections of the normal clients.
     pub good: usize,
-    /// What became of it, a scenario each, as far as it came.
+    /// One per scenario that was run.
     pub trials: Vec<Trial>,
     /// Why there is no more, if it could not be started (again).
     pub failure: Option<ServerFailure>,
-    /// What should be told.
+    /// Notes for the report.
     pub notes: Vec<String>,
 }
 
@@ -130,18 +131,18 @@ pub struct Subject {
 pub struct Trial {
     /// The scenario's name.
     pub scenario: String,
-    /// Who came.
+    /// The attack, in a line.
     pub about: String,
-    /// What was seen.
+    /// What was measured and observed.
     pub observed: Observed,
-    /// What to think of it.
+    /// What follows from it.
     pub judgement: Judgement,
     /// The last lines that the server printed, if it ended.
     pub log_tail: Vec<String>,
 }
 
 impl Subject {
-    /// One to whom nothing has happened yet.
+    /// One without trials.
     #[must_use]
     pub fn new(participant: &Participant, good: usize) -> Self {
         Self {
@@ -154,207 +155,210 @@ impl Subject {
         }
     }
 
-    /// Which of these scenarios it has not met yet: none, if it is out.
+    /// Which of these scenarios are left; none if it could not be started.
     #[must_use]
     pub fn left<'a>(&self, scenarios: &'a [Scenario]) -> Vec<&'a Scenario> {
-        let met = |s: &&Scenario| self.trials.iter().any(|trial| trial.scenario == s.name);
-        let left = scenarios.iter().filter(|s| !met(s));
+        let is_done = |s: &&Scenario| self.trials.iter().any(|trial| trial.scenario == s.name);
+        let left = scenarios.iter().filter(|s| !is_done(s));
         left.take_while(|_| self.failure.is_none()).collect()
     }
 }
 
 impl Trial {
-    /// Whether a busy machine could have been the cause: a process that ended, and what a server
-    /// keeps, are the server's own.
+    /// Whether a busy machine can have been the cause. It is not the cause of an exit, nor of
+    /// memory or threads that a server keeps.
     fn is_doubtful(&self) -> bool {
-        let by_chance = [Verdict::Suffered, Verdict::Hurt, Verdict::Down];
-        by_chance.contains(&self.judgement.verdict) && self.observed.ended.is_none()
+        let by_chance = [Impact::Suffered, Impact::Hurt, Impact::Down];
+        by_chance.contains(&self.judgement.impact) && self.observed.ended.is_none()
     }
 
-    /// The milder of two looks at one scenario. What it held before the first is what the second is
-    /// held against, or the first would hide what it left behind.
+    /// The better of two trials of one scenario. The memory and threads of the second are compared
+    /// with those before the first, or the second would not show what the first left behind.
     fn milder(self, mut again: Self) -> Self {
         if let (Some(first), Some(last)) = (&self.observed.held, &mut again.observed.held) {
             last[0] = first[0];
             again.judgement = judge(&again.observed);
         }
-        match again.judgement.verdict < self.judgement.verdict {
+        match again.judgement.impact < self.judgement.impact {
             true => again,
             false => self,
         }
     }
 }
 
-/// Lets one server meet the scenarios that are left to it; `on` is told what is under way, and each
-/// trial when it is over.
+/// Runs the scenarios that are left of one server; `on` hears of each when it begins and ends.
 #[must_use]
 pub fn stress(
     participant: &Participant,
-    setting: &Setting,
+    setting: &StressSetting,
     mut subject: Subject,
     stop: &AtomicBool,
-    on: &mut dyn FnMut(&Event<'_>),
+    on: &mut dyn FnMut(&StressEvent<'_>),
 ) -> Subject {
-    let mut stand: Option<Stand> = None;
+    let mut running: Option<StressedServer> = None;
     for scenario in subject.left(&setting.scenarios) {
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        on(&Event::Scenario { server: &participant.name, scenario: &scenario.name });
-        let mut here = match stand
-            .take()
-            .map_or_else(|| Stand::bring_up(participant, setting, stop, &mut subject.notes), Ok)
-        {
-            Ok(here) => here,
+        on(&StressEvent::Scenario { server: &participant.name, scenario: &scenario.name });
+        let started = running.take().map_or_else(
+            || StressedServer::start(participant, setting, stop, &mut subject.notes),
+            Ok,
+        );
+        let mut server = match started {
+            Ok(server) => server,
             Err(failure) => {
                 subject.failure = (!stop.load(Ordering::Relaxed)).then_some(failure);
                 break;
             }
         };
-        match here.meet_for_sure(scenario, setting, stop) {
+        match server.run_and_confirm(scenario, setting, stop) {
             Ok(Some(trial)) => {
-                // A server that runs elsewhere cannot be started again: it is tried as it is.
-                let goes_on = trial.judgement.verdict != Verdict::Down || here.process.is_none();
+                // A server that hotlap did not start cannot be started again: the next scenario
+                // takes it as it is.
+                let goes_on = trial.judgement.impact != Impact::Down || server.process.is_none();
                 subject.trials.push(trial);
-                on(&Event::Trial { subject: &subject });
+                on(&StressEvent::Trial { subject: &subject });
                 if goes_on {
-                    stand = Some(here);
+                    running = Some(server);
                 } else {
-                    here.take_down(setting);
+                    server.stop(setting);
                 }
             }
             Ok(None) => {
-                here.take_down(setting);
+                server.stop(setting);
                 break;
             }
             Err(failure) => {
                 subject.failure = Some(failure);
-                here.take_down(setting);
+                server.stop(setting);
                 break;
             }
         }
     }
-    if let Some(stand) = stand {
-        stand.take_down(setting);
+    if let Some(server) = running {
+        server.stop(setting);
     }
     subject
 }
 
 /// What is under way.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum StressEvent<'a> {
     /// A scenario begins.
     Scenario {
-        /// Whose.
+        /// The server's name.
         server: &'a str,
-        /// Its name.
+        /// The scenario's name.
         scenario: &'a str,
     },
     /// A scenario is over.
     Trial {
-        /// Whose, with what came of it as the last of its trials.
+        /// The server, with this trial as its last.
         subject: &'a Subject,
     },
 }
 
-/// A server that answers, and what is asked of it.
-struct Stand {
+/// A running server, and the request that it gets.
+struct StressedServer {
     process: Option<Process>,
     sampler: Option<Sampler>,
     target: Target,
     host: String,
     exchange: Exchange,
     request: Request,
-    /// Share of a core that it used while nothing was asked, at first.
+    /// The share of a core that it used without requests after the warm-up.
     idle: Option<f64>,
 }
 
-impl Stand {
-    fn bring_up(
+impl StressedServer {
+    fn start(
         participant: &Participant,
-        setting: &Setting,
+        setting: &StressSetting,
         stop: &AtomicBool,
         notes: &mut Vec<String>,
     ) -> Result<Self, ServerFailure> {
         let (target, host, process, sampler) = match &participant.start {
             Origin::Running { target, host, .. } => (target.clone(), host.clone(), None, None),
             Origin::Launch(launch) => {
-                let started = boot(participant, launch, setting, stop)?;
+                let started = start_process(participant, launch, setting, stop)?;
                 notes.extend(started.owner.note());
                 (started.target, HOST.to_owned(), Some(started.process), started.sampler)
             }
         };
-        mine(&target, setting)?;
+        check_target(&target, setting)?;
         let (exchange, answer) = match participant.contract.name {
             Some(_) => {
                 let exchange = participant.contract.exchanges[0].clone();
                 let answer = ask(&target, &host, LIMIT, &exchange).map_err(|why| {
-                    out("verify", format!("{}: {why}", exchange.name), "hotlap check says more")
+                    failure("verify", format!("{}: {why}", exchange.name), "hotlap check says more")
                 })?;
                 (exchange, answer)
             }
-            None => settle(&target, &host, participant, notes)?,
+            None => infer_exchange(&target, &host, participant, notes)?,
         };
         let request = exchange.request(&host, &answer);
-        let mut stand = Self { process, sampler, target, host, exchange, request, idle: None };
-        stand.warm(setting, stop)?;
-        Ok(stand)
+        let mut server = Self { process, sampler, target, host, exchange, request, idle: None };
+        server.warm_up(setting, stop)?;
+        Ok(server)
     }
 
-    /// Some load before anything counts, and how idle it is then.
-    fn warm(&mut self, setting: &Setting, stop: &AtomicBool) -> Result<(), ServerFailure> {
-        let mut warm = self.good(setting, setting.timing.warm);
-        for _ in 1..WARM_LOOKS {
+    /// Load before anything counts, then the CPU time without load.
+    fn warm_up(&mut self, setting: &StressSetting, stop: &AtomicBool) -> Result<(), ServerFailure> {
+        let mut warm = self.measure(setting, setting.timing.warm);
+        for _ in 1..WARMUP_ATTEMPTS {
             if warm.answers > 0 || stop.load(Ordering::Relaxed) {
                 break;
             }
-            warm = self.good(setting, setting.timing.warm);
+            warm = self.measure(setting, setting.timing.warm);
         }
         if warm.answers == 0 && !stop.load(Ordering::Relaxed) {
             let cause = warm.unreachable.unwrap_or_else(|| {
-                format!("{} good clients get no right answer, undisturbed", setting.good)
+                format!(
+                    "{} normal clients get no correct response, without an attack",
+                    setting.good
+                )
             });
-            return Err(out("warm-up", cause, "hotlap check shows what it answers"));
+            return Err(failure("warm-up", cause, "hotlap check shows what it answers"));
         }
         self.idle = self.idle_share(setting.timing.idle);
         Ok(())
     }
 
-    /// Lets it meet a scenario, and a second time if its good clients fared ill: a neighbour of
-    /// this machine may have been the cause, and does not come back just then. The milder one
-    /// counts.
-    fn meet_for_sure(
+    /// Runs a scenario, and once more if its normal clients were served badly: other work on this
+    /// machine may have been the cause. The better one counts.
+    fn run_and_confirm(
         &mut self,
         scenario: &Scenario,
-        setting: &Setting,
+        setting: &StressSetting,
         stop: &AtomicBool,
     ) -> Result<Option<Trial>, ServerFailure> {
-        let Some(first) = self.meet(scenario, setting, stop)? else { return Ok(None) };
+        let Some(first) = self.run_scenario(scenario, setting, stop)? else { return Ok(None) };
         if !first.is_doubtful() {
             return Ok(Some(first));
         }
-        // One that is mute still is not mute by chance.
-        let is_mute = first.observed.recovered_ms.is_none();
-        if is_mute && self.recover(setting.timing.recover, stop).is_none() {
+        // A server that still does not answer was not silent by chance.
+        let is_silent = first.observed.recovered_ms.is_none();
+        if is_silent && self.recover(setting.timing.recover, stop).is_none() {
             return Ok(Some(first));
         }
-        Ok(Some(match self.meet(scenario, setting, stop)? {
+        Ok(Some(match self.run_scenario(scenario, setting, stop)? {
             Some(again) => first.milder(again),
             None => first,
         }))
     }
 
-    fn take_down(self, setting: &Setting) {
+    fn stop(self, setting: &StressSetting) {
         if let Some(process) = self.process {
             process.stop(setting.grace);
         }
     }
 }
 
-fn boot(
+fn start_process(
     participant: &Participant,
     launch: &Launch,
-    setting: &Setting,
+    setting: &StressSetting,
     stop: &AtomicBool,
 ) -> Result<Started, ServerFailure> {
     let (cpus, cores) = setting.cores.of_server(participant.cpus);
@@ -374,33 +378,32 @@ fn boot(
     startup.run()
 }
 
-/// Whether this target may be stressed, and speaks what rude clients speak.
-fn mine(target: &Target, setting: &Setting) -> Result<(), ServerFailure> {
+/// Whether this target may be attacked, and speaks plain HTTP over TCP.
+fn check_target(target: &Target, setting: &StressSetting) -> Result<(), ServerFailure> {
     let Endpoint::Tcp(address) = &target.endpoint else {
         let remedy = "let it listen on a port of 127.0.0.1";
-        return Err(out("start", "rude clients come over TCP only".to_owned(), remedy));
+        return Err(failure("start", "attackers connect over TCP only".to_owned(), remedy));
     };
     if target.tls.is_some() {
-        let cause = "rude clients speak plain HTTP only".to_owned();
-        return Err(out("start", cause, "stress what is behind the TLS"));
+        let cause = "attackers speak plain HTTP only".to_owned();
+        return Err(failure("start", cause, "stress what is behind the TLS"));
     }
     if !address.ip().is_loopback() && !setting.allow_remote {
         let cause = format!("{} is not on this machine", address.ip());
-        return Err(out("start", cause, "say --allow-remote if you may stress it"));
+        return Err(failure("start", cause, "say --allow-remote if you may stress it"));
     }
     Ok(())
 }
 
-/// The request of a server without a contract, with what is right as it was learned, and a right
-/// response.
-fn settle(
+/// The request for a server without a contract, with the response that was inferred as correct.
+fn infer_exchange(
     target: &Target,
     host: &str,
     participant: &Participant,
     notes: &mut Vec<String>,
 ) -> Result<(Exchange, Response), ServerFailure> {
     let mut inferred = infer::infer(target, host, LIMIT, &participant.contract)
-        .map_err(|why| out("verify", why, "ask it with curl to see why"))?;
+        .map_err(|why| failure("verify", why, "ask it with curl to see why"))?;
     for note in inferred.notes {
         if !notes.contains(&note) {
             notes.push(note);
@@ -409,7 +412,7 @@ fn settle(
     Ok((inferred.contract.exchanges.swap_remove(0), inferred.answers.swap_remove(0)))
 }
 
-fn out(phase: &str, cause: String, remedy: &str) -> ServerFailure {
+fn failure(phase: &str, cause: String, remedy: &str) -> ServerFailure {
     ServerFailure {
         phase: phase.to_owned(),
         cause,
@@ -418,11 +421,11 @@ fn out(phase: &str, cause: String, remedy: &str) -> ServerFailure {
     }
 }
 
-/// How a process ended and what it said last, if it did.
-fn last_of(process: Option<&mut Process>) -> Option<(String, Vec<String>)> {
+/// How a process ended and the last lines that it printed; `None` while it runs.
+fn ending_of(process: Option<&mut Process>) -> Option<(String, Vec<String>)> {
     let process = process?;
     let exit = process.exited()?;
-    // A program that makes itself a daemon leaves its first process; what came of it serves on.
+    // The first process of a program that becomes a daemon ends, and its children serve on.
     if process.members().is_ok_and(|members| !members.is_empty()) {
         return None;
     }
@@ -434,7 +437,8 @@ mod tests {
     use super::*;
 
     fn trial(answers: u64, last_rss_bytes: u64, ended: bool) -> Trial {
-        let pace = |answers| Pace { requests_per_s: answers as f64, answers, ..Pace::default() };
+        let pace =
+            |answers| Service { requests_per_s: answers as f64, answers, ..Service::default() };
         let held = |rss_bytes| Held { rss_bytes, threads: 4 };
         let observed = Observed {
             before: pace(10_000),
@@ -454,11 +458,11 @@ mod tests {
         }
     }
 
-    /// A machine without an idle core made a server look hurt that was well a second later.
+    /// On a machine without an idle core, a server seemed hurt that was well a second later.
     #[test]
-    fn the_milder_of_two_looks_counts_and_an_end_needs_no_second() {
+    fn the_better_of_two_trials_counts_and_an_exit_needs_no_second() {
         let (calm, hurt) = (trial(10_000, 20_000_000, false), trial(0, 20_000_000, false));
-        assert_eq!(hurt.judgement.verdict, Verdict::Hurt);
+        assert_eq!(hurt.judgement.impact, Impact::Hurt);
         assert!(hurt.is_doubtful() && !calm.is_doubtful());
         assert!(!trial(10_000, 0, true).is_doubtful());
         assert_eq!(hurt.clone().milder(calm.clone()), calm);
@@ -466,12 +470,12 @@ mod tests {
     }
 
     #[test]
-    fn a_second_look_forgets_nothing_that_the_first_left_behind() {
+    fn a_second_trial_shows_what_the_first_left_behind() {
         let mut again = trial(10_000, 500_000_000, false);
         again.observed.held = again.observed.held.map(|[_, b, c]| [c, b, c]);
         again.judgement = judge(&again.observed);
-        assert_eq!(again.judgement.verdict, Verdict::Well);
+        assert_eq!(again.judgement.impact, Impact::Well);
         let milder = trial(0, 500_000_000, false).milder(again);
-        assert_eq!(milder.judgement.verdict, Verdict::Scarred);
+        assert_eq!(milder.judgement.impact, Impact::Scarred);
     }
 }

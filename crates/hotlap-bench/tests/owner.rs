@@ -148,7 +148,7 @@ fn a_server_whose_launcher_exits_is_still_in_the_tree() {
 fn a_url_on_this_machine_has_a_cost() {
     let port = unused_address().port();
     let mut server = Command::new(program());
-    let _server = Guard(server.args(["serve", &port.to_string()]).spawn().unwrap());
+    let _server = Guard(server.args(["serve", &port.to_string(), "with-parent"]).spawn().unwrap());
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     until("it answers", || ask(address, 1).is_ok());
     let mut runner = url(address);
@@ -192,7 +192,7 @@ fn a_server_of_another_user_has_an_unknown_cost() {
     let Some(mut nobody) = nobody() else { return };
     let port = unused_address().port();
     let mut server = Command::new(program());
-    let _server = Guard(server.args(["serve", &port.to_string()]).spawn().unwrap());
+    let _server = Guard(server.args(["serve", &port.to_string(), "with-parent"]).spawn().unwrap());
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     until("it answers", || ask(address, 1).is_ok());
     let output = nobody.arg("owner").arg(address.to_string()).output().unwrap();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hotlap_bench::participant::{Origin, Participant, Role};
 use hotlap_bench::stress::{
-    Event, Reason, Scenario, Setting, Subject, Timing, Trial, Verdict, stress,
+    Impact, Reason, Scenario, StressEvent, StressSetting, Subject, Timing, Trial, stress,
 };
 use hotlap_load::plan::{Endpoint, Target};
 use hotlap_servers::allocation::CpuAllocation;
@@ -113,15 +113,15 @@ fn stressed(address: SocketAddr, scenarios: &[&str], timeout_ms: u64) -> Subject
     stressed_by(address, &setting(scenarios, timeout_ms))
 }
 
-fn stressed_by(address: SocketAddr, setting: &Setting) -> Subject {
+fn stressed_by(address: SocketAddr, setting: &StressSetting) -> Subject {
     let participant = participant(address);
     let subject = Subject::new(&participant, setting.good);
     stress(&participant, setting, subject, &AtomicBool::new(false), &mut |_| {})
 }
 
-fn setting(scenarios: &[&str], timeout_ms: u64) -> Setting {
+fn setting(scenarios: &[&str], timeout_ms: u64) -> StressSetting {
     let ms = Duration::from_millis;
-    let setting = Setting {
+    let setting = StressSetting {
         scenarios: Scenario::all()
             .into_iter()
             .filter(|s| scenarios.contains(&s.name.as_str()))
@@ -129,12 +129,12 @@ fn setting(scenarios: &[&str], timeout_ms: u64) -> Setting {
         timing: Timing {
             warm: ms(200),
             ramp: ms(20),
-            quiet: ms(100),
-            gather: ms(150),
-            // Long enough for the rude clients' thread to get a core.
+            baseline: ms(100),
+            attack_lead: ms(150),
+            // Long enough for the attackers' thread to get a core.
             attack: ms(1_500),
             timeout: ms(timeout_ms),
-            crowded: ms(timeout_ms),
+            overload_timeout: ms(timeout_ms),
             recover: ms(60_000),
             idle: ms(10),
         },
@@ -163,7 +163,7 @@ fn a_stress_that_was_ended_goes_on_with_what_is_left() {
     let run = |subject: Subject, trials: usize| {
         let stop = AtomicBool::new(false);
         stress(&participant, &setting, subject, &stop, &mut |event| {
-            if let Event::Trial { subject } = event {
+            if let StressEvent::Trial { subject } = event {
                 stop.store(subject.trials.len() >= trials, Ordering::SeqCst);
             }
         })
@@ -186,7 +186,7 @@ fn an_honest_server_serves_its_good_clients_and_tells_the_rude_ones() {
     assert_eq!(subject.failure, None);
     for trial in &subject.trials {
         let Trial { scenario, observed, judgement, .. } = trial;
-        assert!(judgement.verdict < Verdict::Hurt, "{scenario}: {:?}", judgement.reasons);
+        assert!(judgement.impact < Impact::Hurt, "{scenario}: {:?}", judgement.reasons);
         assert_eq!(observed.during.failed(), 0, "{scenario}");
         let fate = observed.fate.as_ref().unwrap();
         assert!(fate.connected > 0, "{scenario}: {fate:?}");
@@ -207,7 +207,7 @@ fn a_server_that_dies_of_garbage_is_down() {
     setting.timing.recover = Duration::from_millis(1_500);
     let subject = stressed_by(serve(Weakness::DiesOnGarbage), &setting);
     let trial = only(&subject);
-    assert_eq!(trial.judgement.verdict, Verdict::Down);
+    assert_eq!(trial.judgement.impact, Impact::Down);
     assert_eq!(trial.judgement.reasons[0], Reason::Mute);
     assert_eq!(trial.observed.recovered_ms, None);
 }
@@ -218,7 +218,7 @@ fn a_server_that_reads_one_head_at_a_time_hurts_its_good_clients_and_is_well_aft
     let trial = only(&subject);
     let reasons = &trial.judgement.reasons;
     assert!(reasons.iter().any(|r| matches!(r, Reason::Errors(..))), "{reasons:?}");
-    assert!(trial.judgement.verdict >= Verdict::Hurt);
+    assert!(trial.judgement.impact >= Impact::Hurt);
     let fate = trial.observed.fate.as_ref().unwrap();
     // Each head takes seconds, and is read to its end before the next one.
     assert_eq!(fate.total(), 100, "{fate:?}");

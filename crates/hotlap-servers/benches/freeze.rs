@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use hotlap_servers::process::{Process, Setting, Supervisor, supervisor};
+use hotlap_servers::process::{Process, ProcessSetting, Supervisor, supervisor};
 
 const TIMES: usize = 200;
 
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     for (processes, sleep) in [(1, true), (8, true), (1, false), (8, false)] {
         let one = if sleep { "sleep 1000" } else { "(while :; do :; done)" };
         let script = format!("{} wait", format!("{one} & ").repeat(processes));
-        let setting = Setting {
+        let setting = ProcessSetting {
             argv: vec!["sh".to_owned(), "-c".to_owned(), script],
             env: [].into(),
             cwd: std::env::temp_dir(),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use hotlap_load::plan::Endpoint;
 use hotlap_servers::owner::owner;
-use hotlap_servers::process::{Process, Setting, Supervisor, supervisor};
+use hotlap_servers::process::{Process, ProcessSetting, Supervisor, supervisor};
 use hotlap_testbed::TestServer;
 use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::SIGINT;
@@ -36,6 +36,10 @@ fn main() -> ExitCode {
         }
         ["listen"] => listen(),
         ["serve", port] => serve(port, Server::default()),
+        ["serve", port, "with-parent"] => {
+            end_with_parent();
+            serve(port, Server::default());
+        }
         ["count", port, file] => {
             let file = File::options().create(true).append(true).open(file).unwrap();
             serve(port, Server { count: Some(file), ..Server::default() });
@@ -47,7 +51,10 @@ fn main() -> ExitCode {
             let until = Instant::now() + Duration::from_millis(ms.parse().unwrap());
             serve(port, Server { until: Some(until), ..Server::default() });
         }
-        ["daemon", folder] => daemon(Path::new(folder)),
+        ["daemon", folder] => {
+            end_with_parent();
+            daemon(Path::new(folder));
+        }
         ["owner", address] => {
             let endpoint = Endpoint::Tcp(address.parse().unwrap());
             tell(owner(&endpoint, &[]).note().unwrap());
@@ -62,9 +69,16 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// What no supervisor ends must not outlive its test, however that ends: the system kills this
+/// process once the thread that started it has ended.
+fn end_with_parent() {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
+}
+
 /// A hotlap in short: starts a server and tells its supervisor's process id.
 fn hold(folder: &Path, command: &str) -> Process {
-    let setting = Setting {
+    let setting = ProcessSetting {
         argv: ["sh", "-c", command].map(str::to_owned).into(),
         env: [("FOLDER".to_owned(), folder.display().to_string())].into(),
         cwd: folder.to_owned(),
@@ -150,7 +164,8 @@ fn daemon(folder: &Path) {
         }
     };
     let program = std::env::current_exe().unwrap();
-    let mut server = Command::new(program).args(["serve", port.trim()]).spawn().unwrap();
+    let mut server =
+        Command::new(program).args(["serve", port.trim(), "with-parent"]).spawn().unwrap();
     server.wait().unwrap();
 }
 

@@ -15,14 +15,14 @@ use crate::contract::{Ask, Contract, Exchange, Name};
 use crate::failure::ServerFailure;
 use crate::infer;
 use crate::launch::{Counts, Launch};
-use crate::lines::{self, Lines};
+use crate::lines::{self, LogLines};
 use crate::manifest::Server;
 use crate::pool;
 use crate::process::Stopped;
 use crate::start::{HOST, Started, Startup};
 use crate::toolchain::{BuildError, Builder, MissingToolchain, Unready};
 use crate::verify::client::Wire;
-use crate::verify::{Check, LIMIT, PAUSE, Report, Requirements, Verifier, verify};
+use crate::verify::{Check, Findings, LIMIT, PAUSE, Requirements, Verifier, verify};
 
 /// How long a server may take to end in peace.
 const GRACE: Duration = Duration::from_secs(10);
@@ -44,11 +44,11 @@ pub struct Checker<'a> {
 
 /// What was found of one server.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct CheckedServer {
     /// Its id, or the command.
     pub id: String,
     /// How it stands.
-    pub standing: Standing,
+    pub outcome: CheckOutcome,
     /// What really runs: the version receipt; empty when unknown.
     pub version: String,
     /// From its start to its first answer; 0 when there was none.
@@ -56,14 +56,14 @@ pub struct Row {
     /// Resident memory of its whole tree before any load, in bytes; 0 when unknown.
     pub rss_bytes: u64,
     /// A report for each contract (`None`: its own first answer), as far as they came.
-    pub reports: Vec<(Option<Name>, Report)>,
+    pub reports: Vec<(Option<Name>, Findings)>,
     /// What should be told.
     pub notes: Vec<String>,
 }
 
 /// How a server stands after its check.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Standing {
+pub enum CheckOutcome {
     /// It may be raced.
     Passed,
     /// Its toolchain is not here.
@@ -76,11 +76,11 @@ pub enum Standing {
     Failed,
 }
 
-impl Row {
+impl CheckedServer {
     fn new(id: &str) -> Self {
         Self {
             id: id.to_owned(),
-            standing: Standing::Passed,
+            outcome: CheckOutcome::Passed,
             version: String::new(),
             ready: Duration::ZERO,
             rss_bytes: 0,
@@ -111,8 +111,8 @@ impl Checker<'_> {
         &self,
         servers: &[&Server],
         at_a_time: usize,
-        on: &(dyn Fn(&Row) + Sync),
-    ) -> Vec<Row> {
+        on: &(dyn Fn(&CheckedServer) + Sync),
+    ) -> Vec<CheckedServer> {
         // Variants of one build run in one folder: those whose lines are counted take turns.
         let counted = Mutex::new(());
         let rows = pool::map(servers, at_a_time, |server| {
@@ -130,15 +130,15 @@ impl Checker<'_> {
 
     /// Checks a server of the catalogue against each of its contracts.
     #[must_use]
-    pub fn check(&self, server: &Server) -> Row {
-        let mut row = Row::new(&server.id);
+    pub fn check(&self, server: &Server) -> CheckedServer {
+        let mut row = CheckedServer::new(&server.id);
         let built = match self.builder.build(server) {
             Ok(built) => built,
             Err(Unready::Absent(absence)) => {
-                return Row { standing: Standing::Skipped(absence), ..row };
+                return CheckedServer { outcome: CheckOutcome::Skipped(absence), ..row };
             }
             Err(Unready::Failed(error)) => {
-                return Row { standing: Standing::Unbuilt(error), ..row };
+                return CheckedServer { outcome: CheckOutcome::Unbuilt(error), ..row };
             }
         };
         row.version.clone_from(&built.version);
@@ -153,8 +153,8 @@ impl Checker<'_> {
 
     /// Checks somebody's command against its own first answer.
     #[must_use]
-    pub fn check_command(&self, name: &str, launch: &Launch, ask: &Ask) -> Row {
-        let mut row = Row::new(name);
+    pub fn check_command(&self, name: &str, launch: &Launch, ask: &Ask) -> CheckedServer {
+        let mut row = CheckedServer::new(name);
         self.on_stage(&mut row, launch, vec![Contract::custom(ask)], Requirements::Custom, None);
         row
     }
@@ -168,8 +168,8 @@ impl Checker<'_> {
         host: &str,
         ask: &Ask,
         rude: bool,
-    ) -> Row {
-        let mut row = Row::new(name);
+    ) -> CheckedServer {
+        let mut row = CheckedServer::new(name);
         hold(&mut row, target, host, vec![Contract::custom(ask)], Requirements::Custom, rude);
         row
     }
@@ -180,17 +180,17 @@ impl Checker<'_> {
 
     fn on_stage(
         &self,
-        row: &mut Row,
+        row: &mut CheckedServer,
         launch: &Launch,
         contracts: Vec<Contract>,
         requirements: Requirements,
         counts: Option<&Counts>,
     ) {
-        let mut lines = counts.map(|counts| Lines::of(counts, launch, requirements));
+        let mut lines = counts.map(|counts| LogLines::of(counts, launch, requirements));
         let mut started = match self.boot(row, launch, &contracts[0], requirements) {
             Ok(started) => started,
             Err(failure) => {
-                row.standing = Standing::ServerFailure(failure);
+                row.outcome = CheckOutcome::ServerFailure(failure);
                 return;
             }
         };
@@ -200,7 +200,9 @@ impl Checker<'_> {
         row.rss_bytes = memory.map_or(0, |memory| memory.rss_bytes);
         let main = contracts[0].clone();
         hold(row, &started.target, HOST, contracts, requirements, true);
-        if let (Some(counts), Some(lines), Standing::Passed) = (counts, &mut lines, &row.standing) {
+        if let (Some(counts), Some(lines), CheckOutcome::Passed) =
+            (counts, &mut lines, &row.outcome)
+        {
             let outcome = side_effect(&started.target, &main.exchanges[0], lines, counts);
             let check = Check {
                 name: "side effect".to_owned(),
@@ -209,17 +211,17 @@ impl Checker<'_> {
                 got: outcome.err().unwrap_or_default(),
             };
             if !check.pass {
-                row.standing = Standing::Failed;
+                row.outcome = CheckOutcome::Failed;
             }
             row.reports[0].1.required.push(check);
         }
         self.off_stage(row, started);
-        lines.inspect(Lines::remove);
+        lines.inspect(LogLines::remove);
     }
 
     fn boot(
         &self,
-        row: &Row,
+        row: &CheckedServer,
         launch: &Launch,
         contract: &Contract,
         requirements: Requirements,
@@ -250,13 +252,13 @@ impl Checker<'_> {
     }
 
     /// Stops it, and tells how it went.
-    fn off_stage(&self, row: &mut Row, mut started: Started) {
+    fn off_stage(&self, row: &mut CheckedServer, mut started: Started) {
         let exit = started.process.exited();
-        if let (Some(exit), false) = (exit, row.standing == Standing::Passed) {
+        if let (Some(exit), false) = (exit, row.outcome == CheckOutcome::Passed) {
             row.notes.push(format!("it {} during the check", crate::start::ending(exit)));
         }
         let log_tail = started.process.tail(crate::start::LAST_LINES);
-        if row.standing != Standing::Passed && !log_tail.is_empty() {
+        if row.outcome != CheckOutcome::Passed && !log_tail.is_empty() {
             row.notes.push(format!("its last lines: {}", log_tail.join("\n")));
         }
         let Stopped { ignored_sigterm, left_behind, survivors, .. } = started.process.stop(GRACE);
@@ -274,7 +276,7 @@ impl Checker<'_> {
 
 /// Holds a running server against its contracts, one after the other.
 fn hold(
-    row: &mut Row,
+    row: &mut CheckedServer,
     target: &Target,
     host: &str,
     contracts: Vec<Contract>,
@@ -289,7 +291,7 @@ fn hold(
                     row.notes.extend(inferred.notes);
                 }
                 Err(cause) => {
-                    row.standing = Standing::ServerFailure(ServerFailure {
+                    row.outcome = CheckOutcome::ServerFailure(ServerFailure {
                         phase: "verify".to_owned(),
                         cause,
                         log_tail: Vec::new(),
@@ -304,7 +306,7 @@ fn hold(
             Verifier { target, host, contract: &contract, requirements, rude, limit, pause };
         let report = verify(&verifier);
         if !report.passed() {
-            row.standing = Standing::Failed;
+            row.outcome = CheckOutcome::Failed;
         }
         row.reports.push((contract.name, report));
     }
@@ -314,7 +316,7 @@ fn hold(
 fn side_effect(
     target: &Target,
     exchange: &Exchange,
-    lines: &mut Lines,
+    lines: &mut LogLines,
     counts: &Counts,
 ) -> Result<(), String> {
     let before = lines.settled(SETTLED);

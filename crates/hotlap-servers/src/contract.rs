@@ -5,13 +5,16 @@
 //! checks of [`crate::verify`] and the comparison under load both come from it.
 
 use std::fmt;
-use std::ops::Range;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use hotlap_load::http::{self, Response};
-use hotlap_load::plan::{ExpectedBody, ExpectedResponse, ExpectedStatus, Request};
+use hotlap_load::http::Response;
+use hotlap_load::plan::{ExpectedStatus, Request};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
+
+mod exchange;
+
+use exchange::essence;
+pub use exchange::{Content, Exchange, described, quoted};
 
 /// The contracts by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -78,27 +81,6 @@ pub struct Contract {
     pub knows_paths: bool,
 }
 
-/// A request and its right answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Exchange {
-    /// For tables: `GET /bla`, `POST /bla with broken JSON`.
-    pub name: String,
-    /// Its method.
-    pub method: String,
-    /// Its path and query.
-    pub path: String,
-    /// Its headers, without `Host` and `Content-Length`.
-    pub headers: Vec<(String, String)>,
-    /// Its body.
-    pub body: Vec<u8>,
-    /// The right status.
-    pub status: ExpectedStatus,
-    /// The right media type, parameters aside; `None`: any, or none.
-    pub media_type: Option<String>,
-    /// The right body.
-    pub content: Content,
-}
-
 /// What somebody's command or URL is asked, and as much of the right answer as is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
@@ -128,31 +110,6 @@ impl Default for Ask {
         }
     }
 }
-
-/// Which body is right.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Content {
-    /// Any.
-    Any,
-    /// These bytes, but for the ranges that vary.
-    Bytes {
-        /// All of them.
-        bytes: Vec<u8>,
-        /// Ranges that may differ; in order, not overlapping.
-        varies: Vec<Range<usize>>,
-    },
-    /// `Hello World ` and the Unix time in milliseconds, right to the second.
-    Clock,
-    /// JSON of this value, written in whatever way.
-    Json(Value),
-}
-
-/// What stands before the clock.
-const CLOCK_PREFIX: &[u8] = b"Hello World ";
-
-/// How far a clock may be off, in milliseconds: it must be right to the second.
-const CLOCK_SLACK_MS: i128 = 1_000;
 
 impl Contract {
     /// The contract of that name; `api` is its answer where it is the server's own.
@@ -243,205 +200,14 @@ fn post_bla(name: &str, media_type: &str, body: &[u8], status: u16) -> Exchange 
     }
 }
 
-impl Exchange {
-    fn get(path: &str, media_type: Option<&str>, content: Content) -> Self {
-        Self {
-            name: format!("GET {path}"),
-            method: "GET".to_owned(),
-            path: path.to_owned(),
-            headers: Vec::new(),
-            body: Vec::new(),
-            status: ExpectedStatus::Exactly(200),
-            media_type: media_type.map(str::to_owned),
-            content,
-        }
-    }
-
-    fn answered(self, content: Content) -> Self {
-        Self { content, ..self }
-    }
-
-    /// Whether its answer has no body whatever its headers say (RFC 9110 section 9.3.2).
-    #[must_use]
-    pub fn is_head(&self) -> bool {
-        self.method == "HEAD"
-    }
-
-    /// Whether it only reads (RFC 9110 section 9.2.1), so that it may be sent any number of times.
-    #[must_use]
-    pub fn is_safe(&self) -> bool {
-        matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "TRACE")
-    }
-
-    /// What a server is asked to see whether it is up: the request itself, or a GET of its path
-    /// where the request is not safe to repeat. Then any response will do.
-    #[must_use]
-    pub fn readiness(&self) -> Self {
-        if self.is_safe() {
-            return self.clone();
-        }
-        Self {
-            headers: self.headers.clone(),
-            status: ExpectedStatus::Any,
-            ..Self::get(&self.path, None, Content::Any)
-        }
-    }
-
-    /// The bytes of the request.
-    #[must_use]
-    pub fn bytes(&self, host: &str) -> Vec<u8> {
-        self.bytes_with(host, &[])
-    }
-
-    /// The bytes of the request with more headers.
-    #[must_use]
-    pub fn bytes_with(&self, host: &str, more: &[(&str, &str)]) -> Vec<u8> {
-        let mut headers = self.headers.clone();
-        headers.extend(more.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())));
-        http::request(&self.method, &self.path, host, &headers, &self.body)
-    }
-
-    /// The request as it is sent under load, held against an answer that was found right.
-    #[must_use]
-    pub fn request(&self, host: &str, verified: &Response) -> Request {
-        let body = match &self.content {
-            Content::Any => ExpectedBody::Any,
-            Content::Bytes { bytes, varies } => {
-                ExpectedBody::Bytes { bytes: bytes.clone(), varies: varies.clone() }
-            }
-            Content::Clock => {
-                let digits = CLOCK_PREFIX.len()..verified.body.len();
-                ExpectedBody::Bytes {
-                    bytes: verified.body.clone(),
-                    varies: Vec::from_iter([digits]),
-                }
-            }
-            Content::Json(_) => {
-                ExpectedBody::Bytes { bytes: verified.body.clone(), varies: Vec::new() }
-            }
-        };
-        Request {
-            bytes: self.bytes(host),
-            is_head: self.is_head(),
-            weight: 1,
-            expect: ExpectedResponse { status: self.status, body },
-        }
-    }
-
-    /// What a right answer is, in words.
-    #[must_use]
-    pub fn expected(&self) -> String {
-        let status = match self.status {
-            ExpectedStatus::Success => "2xx".to_owned(),
-            ExpectedStatus::Exactly(status) => status.to_string(),
-            ExpectedStatus::Any => "any status".to_owned(),
-        };
-        let media_type = self.media_type.as_ref().map(|t| format!(", {t}")).unwrap_or_default();
-        let body = match &self.content {
-            Content::Any => String::new(),
-            Content::Bytes { bytes, varies } => {
-                let but = if varies.is_empty() { "" } else { " (parts of it vary)" };
-                format!(", {}{but}", quoted(bytes))
-            }
-            Content::Clock => ", \"Hello World \" and the Unix time in milliseconds".to_owned(),
-            Content::Json(value) => format!(", {value}"),
-        };
-        format!("{status}{media_type}{body}")
-    }
-
-    /// Holds an answer against what is right, at this moment.
-    ///
-    /// # Errors
-    /// What is wrong with it, in words.
-    pub fn check(&self, answer: &Response, now: SystemTime) -> Result<(), String> {
-        let right = match self.status {
-            ExpectedStatus::Success => (200..300).contains(&answer.status),
-            ExpectedStatus::Exactly(status) => answer.status == status,
-            ExpectedStatus::Any => true,
-        };
-        if !right {
-            return Err(described(answer));
-        }
-        let bare = answer.body.is_empty() && matches!(self.content, Content::Any);
-        if let (Some(expected), false) = (&self.media_type, bare) {
-            match answer.header("content-type").map(String::from_utf8_lossy) {
-                Some(got) if essence(&got) == *expected => {}
-                Some(got) => return Err(format!("Content-Type {got}")),
-                None => return Err("no Content-Type".to_owned()),
-            }
-        }
-        self.content.check(&answer.body, now)
-    }
-}
-
-impl Content {
-    /// Just these bytes.
-    #[must_use]
-    pub fn exactly(bytes: &[u8]) -> Self {
-        Self::Bytes { bytes: bytes.to_vec(), varies: Vec::new() }
-    }
-
-    fn check(&self, body: &[u8], now: SystemTime) -> Result<(), String> {
-        let right = match self {
-            Self::Any => true,
-            Self::Bytes { bytes, varies } => {
-                let fixed = |at: usize| !varies.iter().any(|range| range.contains(&at));
-                bytes.len() == body.len()
-                    && bytes.iter().zip(body).enumerate().all(|(at, (a, b))| a == b || !fixed(at))
-            }
-            Self::Clock => return check_clock(body, now),
-            Self::Json(value) => match serde_json::from_slice::<Value>(body) {
-                Ok(got) => got == *value,
-                Err(error) => return Err(format!("body {} is no JSON: {error}", quoted(body))),
-            },
-        };
-        if right { Ok(()) } else { Err(format!("body {}", quoted(body))) }
-    }
-}
-
-fn check_clock(body: &[u8], now: SystemTime) -> Result<(), String> {
-    let digits = body.strip_prefix(CLOCK_PREFIX).unwrap_or_default();
-    let told: Option<i128> = std::str::from_utf8(digits).ok().and_then(|d| d.parse().ok());
-    let Some(told) = told.filter(|_| digits.iter().all(u8::is_ascii_digit)) else {
-        return Err(format!("body {}", quoted(body)));
-    };
-    let now = now.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i128);
-    match told - now {
-        off if off.abs() <= CLOCK_SLACK_MS => Ok(()),
-        off => Err(format!("body {}: its clock is {off} ms off", quoted(body))),
-    }
-}
-
-/// The media type without its parameters, in lower case (RFC 9110 section 8.3.1).
-fn essence(content_type: &str) -> String {
-    content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
-}
-
-/// An answer in a few words.
-#[must_use]
-pub fn described(answer: &Response) -> String {
-    match answer.body.len() {
-        0 => format!("{} without a body", answer.status),
-        _ => format!("{} {}", answer.status, quoted(&answer.body)),
-    }
-}
-
-/// Bytes as they can be shown in a line: at most 60 of them.
-#[must_use]
-pub fn quoted(bytes: &[u8]) -> String {
-    const SHOWN: usize = 60;
-    let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN)]);
-    let rest = match bytes.len() {
-        ..=SHOWN => String::new(),
-        len => format!("… ({len} bytes)"),
-    };
-    format!("{shown:?}{rest}")
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+    use hotlap_load::http;
+    use hotlap_load::plan::ExpectedBody;
+
     use super::*;
-    use std::time::Duration;
 
     fn answer(head: &str, body: &str) -> Response {
         let bytes = format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());

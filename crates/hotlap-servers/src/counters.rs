@@ -24,7 +24,7 @@ pub struct Counted {
 /// Why there are no counters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no hardware counters: {why}; {remedy}")]
-pub struct Refused {
+pub struct CountersRefused {
     /// The cause.
     pub why: String,
     /// What to do about it.
@@ -66,7 +66,7 @@ mod platform {
     use perf_event::events::{Event, Hardware};
     use perf_event::{Builder, Counter};
 
-    use super::{Counted, Reading, Refused, Standby};
+    use super::{Counted, CountersRefused, Reading, Standby};
 
     /// Counters of one server.
     #[derive(Debug)]
@@ -91,7 +91,7 @@ mod platform {
         ///
         /// # Errors
         /// Why there are none, and the remedy.
-        pub fn open(standby: &Standby) -> Result<Self, Refused> {
+        pub fn open(standby: &Standby) -> Result<Self, CountersRefused> {
             Self::of(standby.supervisor_pid(), Hardware::INSTRUCTIONS, Hardware::CPU_CYCLES)
         }
 
@@ -100,7 +100,7 @@ mod platform {
             pid: u32,
             instructions: E,
             cycles: E,
-        ) -> Result<Self, Refused> {
+        ) -> Result<Self, CountersRefused> {
             let user = open(pid, instructions, true, false).map_err(|error| refused(&error))?;
             let kernel = open(pid, instructions, false, true).ok();
             let both = open(pid, cycles, true, kernel.is_some());
@@ -194,7 +194,7 @@ mod platform {
         })
     }
 
-    fn refused(error: &io::Error) -> Refused {
+    fn refused(error: &io::Error) -> CountersRefused {
         let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
         super::refusal(error, paranoid.and_then(|text| text.trim().parse().ok()))
     }
@@ -202,7 +202,7 @@ mod platform {
 
 /// Tells the errors of perf_event_open(2) apart by what can be done about them.
 #[cfg(target_os = "linux")]
-fn refusal(error: &std::io::Error, paranoid: Option<i32>) -> Refused {
+fn refusal(error: &std::io::Error, paranoid: Option<i32>) -> CountersRefused {
     let (why, remedy) = match (error.raw_os_error(), paranoid) {
         (Some(libc::EACCES | libc::EPERM), Some(level)) if level > 2 => (
             format!("the kernel keeps them for the administrator (perf_event_paranoid is {level})"),
@@ -223,14 +223,14 @@ fn refusal(error: &std::io::Error, paranoid: Option<i32>) -> Refused {
         ),
         _ => (error.to_string(), "CPU time per request does without them"),
     };
-    Refused { why, remedy: remedy.to_owned() }
+    CountersRefused { why, remedy: remedy.to_owned() }
 }
 
 #[cfg(not(target_os = "linux"))]
 mod platform {
     use std::io;
 
-    use super::{Counted, Reading, Refused, Standby};
+    use super::{Counted, CountersRefused, Reading, Standby};
 
     /// Counters of one server: none here.
     #[derive(Debug)]
@@ -245,8 +245,8 @@ mod platform {
         ///
         /// # Errors
         /// Always.
-        pub fn open(_standby: &Standby) -> Result<Self, Refused> {
-            Err(Refused {
+        pub fn open(_standby: &Standby) -> Result<Self, CountersRefused> {
+            Err(CountersRefused {
                 why: "they are read on Linux only".to_owned(),
                 remedy: "CPU time per request does without them".to_owned(),
             })
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     /// A test that is skipped must say so, past the capture of its output.
-    fn skipped(refused: &Refused) {
+    fn skipped(refused: &CountersRefused) {
         let line = format!("skipped: nothing was counted: {refused}\n");
         std::io::stderr().write_all(line.as_bytes()).unwrap();
     }

@@ -3,13 +3,18 @@
 //! Only system packages are installed here; what a language's own package manager brings is a step
 //! of the server's build.
 
+mod command;
+
 use std::collections::BTreeSet;
-use std::io::{self, BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::manifest::Server;
 use crate::package_manager::PackageManager;
 use crate::toolchain::{MissingKind, MissingToolchain};
+
+pub use command::{InstallError, Progress};
 
 /// What some servers lack.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -42,29 +47,6 @@ impl Size {
     pub fn about_s(self) -> u64 {
         5 + self.disk_bytes / 13_000_000
     }
-}
-
-/// Why an installation failed.
-#[derive(Debug, thiserror::Error)]
-pub enum InstallError {
-    /// The command cannot be started.
-    #[error("{command}: {source}: run it by hand, as a user who may install packages")]
-    Start {
-        /// The command.
-        command: String,
-        /// The system's word.
-        source: io::Error,
-    },
-    /// It ended with an error.
-    #[error("{command}: {ending}: its last lines say why")]
-    Ended {
-        /// The command.
-        command: String,
-        /// How.
-        ending: String,
-        /// The last lines that it printed.
-        log_tail: Vec<String>,
-    },
 }
 
 impl Missing {
@@ -137,43 +119,25 @@ impl Missing {
         Some(Size::default())
     }
 
-    /// Installs it all. Each line of output goes to `on`; questions (a password) go to the
-    /// terminal.
+    /// Installs it all. Output is appended to `log`, and each line of it told; questions (a
+    /// password) go to the terminal. What is begun goes on to its end, also if hotlap is killed;
+    /// after `stop` no further command is begun.
     ///
     /// # Errors
     /// The command that failed, and its last lines.
-    pub fn run(&self, on: &mut dyn FnMut(&str)) -> Result<(), InstallError> {
+    pub fn run(
+        &self,
+        log: &Path,
+        stop: &AtomicBool,
+        on: &mut dyn FnMut(Progress),
+    ) -> Result<(), InstallError> {
         for argv in self.commands(false) {
-            run(&argv, on)?;
+            if !stop.load(Ordering::Relaxed) {
+                command::run(&argv, log, stop, on)?;
+            }
         }
         Ok(())
     }
-}
-
-fn run(argv: &[String], on: &mut dyn FnMut(&str)) -> Result<(), InstallError> {
-    let command = shell_words::join(argv);
-    let failed = |source| InstallError::Start { command: command.clone(), source };
-    let (output, input) = io::pipe().map_err(failed)?;
-    let mut starter = Command::new(&argv[0]);
-    starter.args(&argv[1..]).env("DEBIAN_FRONTEND", "noninteractive");
-    starter.stdout(input.try_clone().map_err(failed)?).stderr(input);
-    let mut child = starter.spawn().map_err(failed)?;
-    // It holds the pipe's other end, whose closing ends the loop below.
-    drop(starter);
-    let mut log_tail = Vec::new();
-    for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
-        let line = String::from_utf8_lossy(&line).trim_end().to_owned();
-        on(&line);
-        log_tail.push(line);
-        log_tail.drain(..log_tail.len().saturating_sub(12));
-    }
-    let status = child.wait().map_err(failed)?;
-    if status.success() {
-        return Ok(());
-    }
-    let ending =
-        status.code().map_or_else(|| status.to_string(), |code| format!("exit code {code}"));
-    Err(InstallError::Ended { command, ending, log_tail })
 }
 
 /// Packages that apt says it does not know.
@@ -218,7 +182,6 @@ fn amount(words: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     fn server(id: &str, apt: &str) -> Server {
         let text = format!(
@@ -284,15 +247,5 @@ mod tests {
         let said = "Reading package lists...\nE: Unable to locate package crystal\n\
                     E: Package 'temurin-25-jdk' has no installation candidate\n";
         assert_eq!(unknown_packages(said), ["crystal", "temurin-25-jdk"]);
-    }
-
-    #[test]
-    fn a_failed_installation_tells_its_last_lines() {
-        let mut lines = Vec::new();
-        let argv = ["sh", "-c", "echo one; echo two >&2; exit 100"].map(str::to_owned);
-        let error = run(&argv, &mut |line| lines.push(line.to_owned())).unwrap_err();
-        assert_eq!(lines, ["one", "two"]);
-        let InstallError::Ended { ending, log_tail, .. } = error else { panic!() };
-        assert_eq!((ending.as_str(), log_tail.len()), ("exit code 100", 2));
     }
 }

@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// there. Each has its own file, because an older one is removed before a server starts; so each
 /// keeps its file open and does not look at the path again.
 #[derive(Debug)]
-pub struct Lines {
+pub struct LogLines {
     path: PathBuf,
     /// It is in a build folder.
     is_ours: bool,
@@ -36,7 +36,7 @@ pub struct Lines {
     lines: u64,
 }
 
-impl Lines {
+impl LogLines {
     /// The lines of the file that a server will write to. Call this before the server starts, and
     /// [`count`](Self::count) before another server of the same folder starts, which replaces the
     /// file.
@@ -178,7 +178,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
         append(&path, "old\nold\n");
-        let mut lines = Lines::at(path.clone(), false);
+        let mut lines = LogLines::at(path.clone(), false);
         assert_eq!(lines.count(), 0);
         append(&path, "a\nb\n");
         assert_eq!(lines.count(), 2);
@@ -190,7 +190,7 @@ mod tests {
     fn a_log_that_is_not_there_yet_is_counted_from_its_start() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
-        let mut lines = Lines::at(path.clone(), false);
+        let mut lines = LogLines::at(path.clone(), false);
         assert_eq!(lines.count(), 0);
         append(&path, "a\n");
         assert_eq!(lines.count(), 1);
@@ -201,7 +201,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
         append(&path, "a long line from before\n");
-        let mut lines = Lines::at(path.clone(), false);
+        let mut lines = LogLines::at(path.clone(), false);
         append(&path, "a\n");
         assert_eq!(lines.count(), 1);
         // As `copytruncate` does, and a server that opens its log afresh when it starts.
@@ -223,12 +223,12 @@ mod tests {
     fn two_that_write_files_of_one_name_in_a_build_folder_are_told_apart() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
-        let mut first = Lines::at(path.clone(), true);
+        let mut first = LogLines::at(path.clone(), true);
         assert_eq!(first.count(), 0);
         let mut firsts = File::create(&path).unwrap();
         firsts.write_all(b"a\n").unwrap();
         assert_eq!(first.count(), 1);
-        let mut second = Lines::at(path.clone(), true);
+        let mut second = LogLines::at(path.clone(), true);
         File::create(&path).unwrap().write_all(b"b\nb\nb\n").unwrap();
         firsts.write_all(b"a\n").unwrap();
         assert_eq!((first.count(), second.count()), (2, 3));
@@ -238,15 +238,15 @@ mod tests {
 
     #[test]
     fn only_a_log_within_a_build_folder_is_ours() {
-        use crate::manifest::Kind;
+        use crate::manifest::ServerKind;
 
         let folder = tempfile::tempdir().unwrap();
         let is_ours = |file: &str, requirements| {
             let launch = Launch { argv: vec![], env: [].into(), cwd: folder.path().join("build") };
             let counts = Counts { file: file.to_owned(), per_request: 1 };
-            Lines::of(&counts, &launch, requirements).is_ours
+            LogLines::of(&counts, &launch, requirements).is_ours
         };
-        let catalogue = Requirements::Catalogue { kind: Kind::Framework, keep_alive: true };
+        let catalogue = Requirements::Catalogue { kind: ServerKind::Framework, keep_alive: true };
         assert!(is_ours("access.log", catalogue));
         assert!(!is_ours("../access.log", catalogue));
         assert!(!is_ours(folder.path().join("access.log").to_str().unwrap(), catalogue));

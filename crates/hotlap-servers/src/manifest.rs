@@ -30,7 +30,7 @@ pub struct Server {
     /// Where its documentation is.
     pub url: String,
     /// What sort of server it is.
-    pub kind: Kind,
+    pub kind: ServerKind,
     /// What it answers.
     pub contracts: Vec<contract::Name>,
     /// What it is built with.
@@ -54,7 +54,7 @@ pub struct Server {
 /// What sort of server it is: it decides what is required of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum ServerKind {
     /// It routes, so it must know an unknown path.
     Framework,
     /// What a language brings along.
@@ -63,7 +63,7 @@ pub enum Kind {
     HandWritten,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ServerKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Framework => "framework",
@@ -182,7 +182,7 @@ type Commands = Vec<Spanned<Vec<String>>>;
 struct Keys {
     about: String,
     url: String,
-    kind: Kind,
+    kind: ServerKind,
     contracts: Spanned<Vec<contract::Name>>,
     toolchain: ToolchainKeys,
     run: RunKeys,

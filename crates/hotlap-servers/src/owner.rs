@@ -6,13 +6,14 @@
 //! it is not in the tree, it is measured where it can be found, and else CPU time is unknown. The
 //! same finds the server behind a URL on this machine.
 
-#[cfg(target_os = "linux")]
-use std::net::IpAddr;
 use std::net::UdpSocket;
 
 use hotlap_load::plan::Endpoint;
 
 use crate::tree::Member;
+
+#[cfg(target_os = "linux")]
+mod sockets;
 
 /// Whose process answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,44 +79,23 @@ fn names(members: &[Member]) -> String {
     names.join(", ")
 }
 
-/// Whether a socket that listens on `bound` accepts connections to `asked`, and how well it fits:
-/// an exact address is preferred to a wildcard, and IPv4's wildcard to IPv6's, as the kernel does
-/// (`compute_score` in net/ipv4/inet_hashtables.c).
-#[cfg(target_os = "linux")]
-fn fit(bound: IpAddr, asked: IpAddr) -> Option<u8> {
-    let bound = match bound {
-        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(bound, IpAddr::V4),
-        IpAddr::V4(_) => bound,
-    };
-    match (bound, asked) {
-        _ if bound == asked => Some(0),
-        (IpAddr::V4(bound), IpAddr::V4(_)) if bound.is_unspecified() => Some(1),
-        (IpAddr::V6(bound), _) if bound.is_unspecified() => Some(2),
-        _ => None,
-    }
-}
-
 #[cfg(target_os = "linux")]
 pub use linux::owner;
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::collections::{BTreeMap, HashMap, HashSet};
+    use std::collections::{BTreeMap, HashSet};
     use std::fs;
-    use std::io;
     use std::path::Path;
 
-    use procfs::net::{TcpNetEntries, TcpState, UnixNetEntries, UnixState};
-    use procfs::{FromRead, FromReadSI, current_system_info};
-
-    use super::{Endpoint, FORWARDERS, Member, Owner, fit};
-    use crate::tree;
+    use super::sockets::{Holders, Tables};
+    use super::{Endpoint, FORWARDERS, Member, Owner};
 
     /// Who answers at an address, where `tree` is what hotlap started for it.
     #[must_use]
     pub fn owner(endpoint: &Endpoint, tree: &[Member]) -> Owner {
         let myself = Myself { pid: std::process::id(), uid: rustix::process::geteuid().as_raw() };
-        Search { proc: Path::new("/proc"), myself }.run(endpoint, tree)
+        Search { tables: Tables(Path::new("/proc")), myself }.run(endpoint, tree)
     }
 
     /// The process that searches.
@@ -126,16 +106,13 @@ mod linux {
     }
 
     pub(super) struct Search<'a> {
-        pub(super) proc: &'a Path,
+        pub(super) tables: Tables<'a>,
         pub(super) myself: Myself,
     }
 
-    /// A socket that listens: its inode, and its user where the kernel tells it.
-    type Socket = (u64, Option<u32>);
-
     impl Search<'_> {
         pub(super) fn run(&self, endpoint: &Endpoint, tree: &[Member]) -> Owner {
-            let sockets = match self.listening(endpoint) {
+            let sockets = match self.tables.listening(endpoint) {
                 Ok(sockets) if sockets.is_empty() => {
                     return Owner::Unknown(
                         "no socket of this machine listens there, so connections are forwarded, \
@@ -151,7 +128,7 @@ mod linux {
                 }
             };
             let wanted: HashSet<u64> = sockets.iter().map(|(inode, _)| *inode).collect();
-            let started = self.holders(tree.iter().map(|member| member.pid), &wanted);
+            let started = self.tables.holders(tree.iter().map(|member| member.pid), &wanted);
             let own: Vec<&Member> =
                 tree.iter().filter(|member| started.by_pid.contains_key(&member.pid)).collect();
             if let Some(forwarder) = own.iter().find(|member| forwards(member)) {
@@ -168,12 +145,12 @@ mod linux {
             let is_hidden = tree.iter().any(|member| started.hidden.contains(&member.pid));
             if is_hidden
                 && uid == Some(self.myself.uid)
-                && tree.iter().all(|member| self.uid(member.pid) == uid)
+                && tree.iter().all(|member| self.tables.uid(member.pid) == uid)
             {
                 return Owner::Started;
             }
-            let table = self.table();
-            let all = self.holders(table.keys().copied(), &wanted);
+            let table = self.tables.table();
+            let all = self.tables.holders(table.keys().copied(), &wanted);
             let everywhere = found(&all);
             if everywhere != wanted {
                 return self.not_found(uid, &all);
@@ -249,98 +226,6 @@ mod linux {
             });
             name.map_or_else(|| format!("user {uid}"), |name| format!("user {name} ({uid})"))
         }
-
-        /// The sockets that accept connections to an address: those that fit it best. There are
-        /// several if they share a port (`SO_REUSEPORT`).
-        fn listening(&self, endpoint: &Endpoint) -> io::Result<Vec<Socket>> {
-            let net = self.proc.join("self/net");
-            match endpoint {
-                Endpoint::Tcp(address) => {
-                    let read = |name: &str| {
-                        TcpNetEntries::from_file(net.join(name), current_system_info())
-                            .map(|TcpNetEntries(entries)| entries)
-                            .map_err(io::Error::other)
-                    };
-                    // A kernel without IPv6 has no tcp6.
-                    let entries = read("tcp")?.into_iter().chain(read("tcp6").unwrap_or_default());
-                    let fitting = entries.filter_map(|entry| {
-                        let bound = entry.local_address;
-                        let is_it =
-                            entry.state == TcpState::Listen && bound.port() == address.port();
-                        let fit = fit(bound.ip(), address.ip()).filter(|_| is_it)?;
-                        Some((fit, (entry.inode, Some(entry.uid))))
-                    });
-                    let fitting: Vec<(u8, Socket)> = fitting.collect();
-                    let best = fitting.iter().map(|(fit, _)| *fit).min();
-                    let best = fitting.into_iter().filter(|(fit, _)| Some(*fit) == best);
-                    Ok(best.map(|(_, socket)| socket).collect())
-                }
-                Endpoint::Unix(path) => {
-                    let UnixNetEntries(entries) =
-                        UnixNetEntries::from_file(net.join("unix")).map_err(io::Error::other)?;
-                    let ours = entries.into_iter().filter(|entry| {
-                        entry.path.as_ref() == Some(path) && entry.state == UnixState::UNCONNECTED
-                    });
-                    Ok(ours.map(|entry| (entry.inode, None)).collect())
-                }
-            }
-        }
-
-        /// Which of these processes hold which of the sockets.
-        fn holders(&self, pids: impl Iterator<Item = u32>, wanted: &HashSet<u64>) -> Holders {
-            let mut holders = Holders::default();
-            for pid in pids {
-                match self.sockets(pid) {
-                    Ok(sockets) => {
-                        let held: Vec<u64> =
-                            sockets.into_iter().filter(|inode| wanted.contains(inode)).collect();
-                        if !held.is_empty() {
-                            holders.by_pid.insert(pid, held);
-                        }
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                        holders.hidden.insert(pid);
-                    }
-                    // It ended.
-                    Err(_) => {}
-                }
-            }
-            holders
-        }
-
-        /// The inodes of a process's sockets.
-        fn sockets(&self, pid: u32) -> io::Result<Vec<u64>> {
-            let files = fs::read_dir(self.proc.join(format!("{pid}/fd")))?;
-            let inode = |file: io::Result<fs::DirEntry>| {
-                let link = fs::read_link(file.ok()?.path()).ok()?;
-                link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
-            };
-            Ok(files.filter_map(inode).collect())
-        }
-
-        fn table(&self) -> BTreeMap<u32, Member> {
-            let names = fs::read_dir(self.proc).into_iter().flatten();
-            let pids =
-                names.filter_map(|name| name.ok()?.file_name().to_str()?.parse::<u32>().ok());
-            let stat = |pid| fs::File::open(self.proc.join(format!("{pid}/stat"))).ok();
-            let member = |pid: u32| tree::read(stat(pid)?);
-            pids.filter_map(|pid| Some((pid, member(pid)?))).collect()
-        }
-
-        /// The effective user of a process.
-        fn uid(&self, pid: u32) -> Option<u32> {
-            let status = fs::read_to_string(self.proc.join(format!("{pid}/status"))).ok()?;
-            let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-            line.split_whitespace().nth(1)?.parse().ok()
-        }
-    }
-
-    /// Who holds sockets.
-    #[derive(Debug, Default)]
-    struct Holders {
-        by_pid: HashMap<u32, Vec<u64>>,
-        /// Processes whose files may not be seen.
-        hidden: HashSet<u32>,
     }
 
     fn forwards(member: &Member) -> bool {
@@ -374,6 +259,7 @@ mod tests {
     use std::path::Path;
 
     use super::linux::{Myself, Search};
+    use super::sockets::Tables;
     use super::*;
 
     /// hotlap, in the made-up process tables below.
@@ -414,7 +300,7 @@ mod tests {
     /// Who answers on 127.0.0.1:8080.
     fn found(proc: &Path, tree: &[Member]) -> Owner {
         let endpoint = Endpoint::Tcp("127.0.0.1:8080".parse().unwrap());
-        Search { proc, myself: ME }.run(&endpoint, tree)
+        Search { tables: Tables(proc), myself: ME }.run(&endpoint, tree)
     }
 
     const ANY_8080: &str = "00000000:1F90";
@@ -469,11 +355,6 @@ mod tests {
             &[(60, 50, "app", &[78]), (70, 1, "other", &[77]), (71, 1, "third", &[79])],
         );
         assert_eq!(found(proc.path(), &[member(60, 50, "app")]), Owner::Started);
-        let v4 = |text: &str| text.parse::<IpAddr>().unwrap();
-        assert_eq!(fit(v4("::"), v4("127.0.0.1")), Some(2));
-        assert_eq!(fit(v4("::ffff:127.0.0.1"), v4("127.0.0.1")), Some(0));
-        assert_eq!(fit(v4("0.0.0.0"), v4("::1")), None);
-        assert_eq!(fit(v4("127.0.0.2"), v4("127.0.0.1")), None);
     }
 
     #[test]

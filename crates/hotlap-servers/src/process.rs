@@ -1,87 +1,38 @@
 //! Servers as processes: started, frozen, thawed and stopped, with nothing left behind.
 //!
 //! Each server runs under a [`supervisor`], a small process that outlives hotlap for just as long
-//! as it takes to end the server. What this room promises: when a [`Process`] is gone, by
-//! [`Process::stop`], by being dropped in a panic, or because hotlap was killed, so is every
-//! process that its server ever started.
+//! as it takes to end the server. A [`Standby`] is a supervisor whose server has yet to start. When
+//! a [`Process`] is gone, by [`Process::stop`], by being dropped in a panic, or because hotlap was
+//! killed, so is every process that its server ever started.
 
-use std::collections::{BTreeMap, HashSet};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use serde::{Deserialize, Serialize};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::tree::{self, Member, ProcessTree};
-use channel::{Heard, Order, Report, Wire};
-use error::remedy;
+use channel::{Heard, Order, Report};
+use signal::{FREEZE_LIMIT, has_stopped, signal_one};
 
 mod channel;
 mod error;
+mod log;
+mod setting;
+mod signal;
+mod standby;
 pub mod supervisor;
 
 pub use error::{FreezeError, StartError};
+pub use setting::{ProcessExit, ProcessSetting, Stopped};
+pub use standby::{Standby, Supervisor};
 pub use supervisor::is_ignored;
-
-/// How long a supervisor may take to answer. It only waits for a core, so this is long.
-const SUPERVISOR_LIMIT: Duration = Duration::from_secs(30);
-
-/// How long a server's processes may take to stop. They only wait for a core.
-const FREEZE_LIMIT: Duration = Duration::from_secs(2);
-
-/// Looks at a process that has not stopped yet without a sleep, and the sleep between later ones.
-#[cfg(target_os = "linux")]
-const FREEZE_YIELDS: u32 = 50;
-#[cfg(target_os = "linux")]
-const FREEZE_LOOK: Duration = Duration::from_micros(100);
 
 /// Whether a freeze looks for further processes until there are none, and a thaw looks again: on
 /// Linux that takes microseconds, and elsewhere each look runs `ps`.
 const LOOKS_AGAIN: bool = cfg!(target_os = "linux");
-
-/// What [`Process::tail`] reads at most: the last lines of a log, however long it grew.
-const TAIL_BYTES: u64 = 64 * 1024;
-
-/// What a server is started with.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setting {
-    /// Program and arguments; no shell in between. A program with a slash is relative to `cwd`.
-    pub argv: Vec<String>,
-    /// Added to hotlap's own environment.
-    pub env: BTreeMap<String, String>,
-    /// Where it runs.
-    pub cwd: PathBuf,
-    /// The cores that it may use; none: not pinned.
-    pub cpus: Vec<usize>,
-    /// Where stdout and stderr go; an older file is replaced.
-    pub log: PathBuf,
-}
-
-/// The command that starts a supervisor: a program whose given arguments run [`supervisor::main`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Supervisor {
-    program: PathBuf,
-    arguments: Vec<String>,
-    without: Vec<String>,
-    limit: Duration,
-}
-
-/// A supervisor that is ready to start its server, and waits: the moment to attach counters.
-#[derive(Debug)]
-pub struct Standby {
-    supervisor: Child,
-    wire: Wire,
-    /// How long the supervisor may be silent.
-    limit: Duration,
-    notes: Vec<String>,
-    setting: Setting,
-}
 
 /// A server that was started. Dropping it kills it.
 #[derive(Debug)]
@@ -89,174 +40,28 @@ pub struct Process {
     standby: Standby,
     server: Pid,
     census: ProcessTree,
-    exit: Option<Exit>,
+    exit: Option<ProcessExit>,
     stopped: Option<Stopped>,
     /// The supervisor was told to end it.
     is_ending: bool,
     frozen: bool,
 }
 
-/// How a process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Exit {
-    /// By itself, with this code.
-    Code(i32),
-    /// By this signal.
-    Signal(i32),
-    /// Together with its supervisor, which somebody killed: how is not known.
-    Lost,
-}
-
-/// How a server was stopped.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Stopped {
-    /// How the server's first process ended.
-    pub exit: Option<Exit>,
-    /// It was still there when its time to go in peace was over, and had to be killed.
-    pub ignored_sigterm: bool,
-    /// Processes that outlived the server's first process and had to be ended: `name (pid)`.
-    pub left_behind: Vec<String>,
-    /// Processes that not even SIGKILL ended: `name (pid)`. The supervisor goes on trying.
-    pub survivors: Vec<String>,
-}
-
-impl Supervisor {
-    /// A program and the arguments that make it a supervisor.
-    #[must_use]
-    pub fn new(program: impl Into<PathBuf>, arguments: &[&str]) -> Self {
-        Self {
-            program: program.into(),
-            arguments: arguments.iter().map(ToString::to_string).collect(),
-            without: Vec::new(),
-            limit: SUPERVISOR_LIMIT,
-        }
-    }
-
-    /// One whose server does not inherit these environment variables.
-    #[must_use]
-    pub fn without(mut self, variables: &[&str]) -> Self {
-        self.without.extend(variables.iter().map(ToString::to_string));
-        self
-    }
-
-    /// One that is given up when it has not answered for this long.
-    #[must_use]
-    pub fn answers_within(self, limit: Duration) -> Self {
-        Self { limit, ..self }
-    }
-
-    /// This very program with a hidden command: `Supervisor::this_program("__supervisor")`.
-    ///
-    /// # Errors
-    /// The system does not say what this program is.
-    pub fn this_program(command: &str) -> io::Result<Self> {
-        let mut program = std::env::current_exe()?;
-        if cfg!(target_os = "linux") && !program.exists() {
-            // Built again or removed meanwhile; what runs is still to be had under this name.
-            program = PathBuf::from("/proc/self/exe");
-        }
-        Ok(Self::new(program, &[command]))
-    }
-
-    fn spawn(&self, log: File, stream: UnixStream) -> io::Result<Child> {
-        let mut command = Command::new(&self.program);
-        command.args(&self.arguments).process_group(0);
-        self.without.iter().for_each(|variable| _ = command.env_remove(variable));
-        command.stdin(Stdio::from(std::os::fd::OwnedFd::from(stream)));
-        command.stderr(log.try_clone()?).stdout(log);
-        command.spawn()
-    }
-}
-
 impl Standby {
-    /// Starts a supervisor that makes everything ready but does not start the server yet.
-    ///
-    /// # Errors
-    /// The folder, the log or the supervisor.
-    pub fn new(setting: &Setting, supervisor: &Supervisor) -> Result<Self, StartError> {
-        if setting.argv.first().is_none_or(String::is_empty) {
-            return Err(StartError::Empty);
-        }
-        let log = open_log(&setting.log)
-            .map_err(|cause| StartError::Log { path: setting.log.clone(), cause })?;
-        Self::with_log(setting, supervisor, log)
-    }
-
-    /// The same with a log that is open already.
-    fn with_log(setting: &Setting, supervisor: &Supervisor, log: File) -> Result<Self, StartError> {
-        if setting.argv.first().is_none_or(String::is_empty) {
-            return Err(StartError::Empty);
-        }
-        std::fs::read_dir(&setting.cwd)
-            .map_err(|cause| StartError::Folder { path: setting.cwd.clone(), cause })?;
-        let failed = |cause| StartError::Supervisor { program: supervisor.program.clone(), cause };
-        let (near, far) = UnixStream::pair().map_err(failed)?;
-        let child = supervisor.spawn(log, far).map_err(failed)?;
-        let mut standby = Self {
-            supervisor: child,
-            wire: Wire::new(near),
-            limit: supervisor.limit,
-            notes: vec![],
-            setting: setting.clone(),
-        };
-        standby.wire.send(&Order::Prepare(setting.clone())).map_err(failed)?;
-        match standby.wire.hear(Some(supervisor.limit)) {
-            Heard::Message(Report::Ready { notes }) => standby.notes = notes,
-            _ => return Err(failed(io::ErrorKind::UnexpectedEof.into())),
-        }
-        Ok(standby)
-    }
-
-    /// The supervisor's process id: what is attached to it now, the server and all that it starts
-    /// inherit.
-    #[must_use]
-    pub fn supervisor_pid(&self) -> u32 {
-        self.supervisor.id()
-    }
-
     /// Starts the server.
     ///
     /// # Errors
     /// The program, or the supervisor.
     pub fn go(mut self) -> Result<Process, StartError> {
-        let program = self.setting.argv[0].clone();
-        let sent = self.wire.send(&Order::Go);
-        match self.wire.hear(Some(self.limit)) {
-            Heard::Message(Report::Started { pid }) => Ok(Process {
-                server: raw(pid).ok_or(StartError::Empty)?,
-                census: ProcessTree::new(Some(self.supervisor_pid()), Vec::new()),
-                standby: self,
-                exit: None,
-                stopped: None,
-                is_ending: false,
-                frozen: false,
-            }),
-            Heard::Message(Report::Failed { errno }) => Err(StartError::Program {
-                remedy: remedy(errno, &program, &self.setting.cwd),
-                cause: io::Error::from_raw_os_error(errno),
-                program,
-            }),
-            _ => Err(StartError::Supervisor {
-                program: program.into(),
-                cause: sent.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()),
-            }),
-        }
-    }
-}
-
-impl Drop for Standby {
-    fn drop(&mut self) {
-        // Its end of the line closes after this; a supervisor with no server then ends by itself,
-        // and one that was stopped is ending. Whoever waits longer finds its process in a bad
-        // state.
-        self.wire.close();
-        for _ in 0..200 {
-            if !matches!(self.supervisor.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        Ok(Process {
+            server: self.start_server()?,
+            census: ProcessTree::new(Some(self.supervisor_pid()), Vec::new()),
+            standby: self,
+            exit: None,
+            stopped: None,
+            is_ending: false,
+            frozen: false,
+        })
     }
 }
 
@@ -265,7 +70,7 @@ impl Process {
     ///
     /// # Errors
     /// The folder, the log, the program or the supervisor.
-    pub fn start(setting: &Setting, supervisor: &Supervisor) -> Result<Self, StartError> {
+    pub fn start(setting: &ProcessSetting, supervisor: &Supervisor) -> Result<Self, StartError> {
         Standby::new(setting, supervisor)?.go()
     }
 
@@ -274,7 +79,7 @@ impl Process {
     /// # Errors
     /// The folder, the program or the supervisor.
     pub(crate) fn start_with_log(
-        setting: &Setting,
+        setting: &ProcessSetting,
         supervisor: &Supervisor,
         log: File,
     ) -> Result<Self, StartError> {
@@ -301,13 +106,13 @@ impl Process {
 
     /// How the server's first process ended, if it did. Its children may still run, as those of a
     /// program do that makes itself a daemon.
-    pub fn exited(&mut self) -> Option<Exit> {
+    pub fn exited(&mut self) -> Option<ProcessExit> {
         self.listen(Duration::ZERO);
         self.exit
     }
 
     /// Waits until the server's first process ends, or the time is up.
-    pub fn wait(&mut self, limit: Duration) -> Option<Exit> {
+    pub fn wait(&mut self, limit: Duration) -> Option<ProcessExit> {
         let until = Instant::now() + limit;
         while self.exit.is_none() && self.stopped.is_none() {
             let left = until.saturating_duration_since(Instant::now());
@@ -408,7 +213,7 @@ impl Process {
     /// many, none if the log cannot be read.
     #[must_use]
     pub fn tail(&self, lines: usize) -> Vec<String> {
-        tail(&self.standby.setting.log, lines).unwrap_or_default()
+        log::tail(&self.standby.setting.log, lines).unwrap_or_default()
     }
 
     /// Ends the server and all that it started: SIGTERM, and SIGKILL when the grace is over. No
@@ -470,7 +275,7 @@ impl Process {
         if left.iter().any(|member| member.group == self.pid()) {
             let _ = kill_process_group(self.server, Signal::KILL);
         }
-        let exit = *self.exit.get_or_insert(Exit::Lost);
+        let exit = *self.exit.get_or_insert(ProcessExit::Lost);
         self.stopped = Some(Stopped { exit: Some(exit), ..Stopped::default() });
     }
 }
@@ -483,76 +288,12 @@ impl Drop for Process {
     }
 }
 
-/// Sends a signal to a server's group and to each member of its tree.
-///
-/// The group comes first: the kernel signals it in one go, against which a fork cannot race. It is
-/// only signalled while a member is in it, since a group's number is free for others afterwards.
-fn signal_tree(server: Pid, members: &[Member], signal: Signal) {
-    let group = server.as_raw_pid() as u32;
-    if members.iter().any(|member| member.group == group) {
-        let _ = kill_process_group(server, signal);
-    }
-    for member in members.iter().filter(|member| member.group != group && !member.zombie) {
-        let _ = signal_one(member, signal);
-    }
-}
-
-fn signal_one(member: &Member, signal: Signal) -> Result<(), Errno> {
-    kill_process(raw(member.pid).ok_or(Errno::SRCH)?, signal)
-}
-
-/// Waits until a process that was sent SIGSTOP has stopped or ended. A signal only marks a process:
-/// each thread stops when it next returns from the kernel, for which it may have to wait for a
-/// core. Usually that has happened by the time of the first look.
-#[cfg(target_os = "linux")]
-fn has_stopped(member: &Member, until: Instant) -> bool {
-    for look in 0.. {
-        if tree::state(member.pid).is_none_or(|state| "TtZX".contains(state)) {
-            return true;
-        }
-        if Instant::now() > until {
-            return false;
-        }
-        // Where both share a core, it can only stop if this process makes room.
-        match look {
-            0..FREEZE_YIELDS => std::thread::yield_now(),
-            _ => std::thread::sleep(FREEZE_LOOK),
-        }
-    }
-    unreachable!("the loop returns once the time is up")
-}
-
-/// The state of other systems' processes is not looked at.
-#[cfg(not(target_os = "linux"))]
-fn has_stopped(_member: &Member, _until: Instant) -> bool {
-    true
-}
-
-fn raw(pid: u32) -> Option<Pid> {
-    Pid::from_raw(i32::try_from(pid).ok()?)
-}
-
-fn open_log(path: &Path) -> io::Result<File> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    OpenOptions::new().append(true).create(true).open(path)
-}
-
-fn tail(path: &Path, lines: usize) -> io::Result<Vec<String>> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
-    let mut bytes = Vec::new();
-    file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
-    let all: Vec<&str> = text.lines().collect();
-    Ok(all[all.len().saturating_sub(lines)..].iter().map(ToString::to_string).collect())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use rustix::process::kill_process;
+
     use super::*;
 
     /// Says that a server was started, and nothing after that.
@@ -565,7 +306,7 @@ mod tests {
     #[test]
     fn a_silent_supervisor_is_waited_for_once() {
         let folder = tempfile::tempdir().unwrap();
-        let setting = Setting {
+        let setting = ProcessSetting {
             argv: vec!["server".to_owned()],
             env: BTreeMap::new(),
             cwd: folder.path().to_owned(),

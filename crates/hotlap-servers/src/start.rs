@@ -19,7 +19,7 @@ use crate::failure::ServerFailure;
 use crate::interrupt;
 use crate::launch::Launch;
 use crate::owner::{Owner, owner};
-use crate::process::{Exit, Process, Setting, Standby, Supervisor};
+use crate::process::{Process, ProcessExit, ProcessSetting, Standby, Supervisor};
 use crate::sample::Sampler;
 use crate::tree::{self, Listening};
 use crate::verify::LIMIT;
@@ -110,7 +110,7 @@ impl Startup<'_> {
     pub fn run(&self) -> Result<Started, ServerFailure> {
         let port = free_port().map_err(|e| self.failed(&format!("no free port: {e}"), ""))?;
         let (argv, env) = self.filled(port);
-        let setting = Setting {
+        let setting = ProcessSetting {
             argv,
             env,
             cwd: self.launch.cwd.clone(),
@@ -174,7 +174,7 @@ impl Startup<'_> {
             }
             // A daemon leaves its first process; as long as something of it runs, it may answer.
             if let Some(exit) = process.exited()
-                && (exit != Exit::Code(0) || process.members().is_ok_and(|m| m.is_empty()))
+                && (exit != ProcessExit::Code(0) || process.members().is_ok_and(|m| m.is_empty()))
             {
                 let cause = format!("the server {} before it answered", ending(exit));
                 return Err(self.out(process, &cause, "run its command by hand to see why"));
@@ -273,11 +273,11 @@ pub fn ask(
 
 /// How a process ended, as a verb.
 #[must_use]
-pub fn ending(exit: Exit) -> String {
+pub fn ending(exit: ProcessExit) -> String {
     match exit {
-        Exit::Code(code) => format!("exited with code {code}"),
-        Exit::Signal(signal) => format!("was ended by signal {signal}"),
-        Exit::Lost => "was lost together with its supervisor".to_owned(),
+        ProcessExit::Code(code) => format!("exited with code {code}"),
+        ProcessExit::Signal(signal) => format!("was ended by signal {signal}"),
+        ProcessExit::Lost => "was lost together with its supervisor".to_owned(),
     }
 }
 

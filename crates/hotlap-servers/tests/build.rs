@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use hotlap_servers::manifest::{self, Server};
-use hotlap_servers::toolchain::{BuildError, Builder, Built, Event, Unready};
+use hotlap_servers::toolchain::{BuildError, BuildEvent, Builder, Built, Unready};
 
 #[allow(dead_code, reason = "builds need only the supervisor")]
 mod stand_in;
@@ -37,14 +37,14 @@ impl Bench {
     }
 
     fn build(&self, server: &Server) -> Result<Built, Unready> {
-        let on = |event: Event<'_>| {
+        let on = |event: BuildEvent<'_>| {
             let line = match event {
-                Event::Waiting { server } => format!("{server} waits"),
-                Event::Step { server, command, number, of } => {
+                BuildEvent::Waiting { server } => format!("{server} waits"),
+                BuildEvent::Step { server, command, number, of } => {
                     format!("{server} {number}/{of} {command}")
                 }
-                Event::Built { server, built } => format!("{server} fresh {}", built.fresh),
-                Event::Unready { server, .. } => format!("{server} unready"),
+                BuildEvent::Built { server, built } => format!("{server} fresh {}", built.fresh),
+                BuildEvent::Unready { server, .. } => format!("{server} unready"),
             };
             self.events.lock().unwrap().push(line);
         };
@@ -216,8 +216,8 @@ fn a_stop_ends_a_build_with_all_of_its_children() {
     )[0];
     let stop = &bench.stop;
     let cache = bench.root.path().join("cache");
-    let on = |event: Event<'_>| {
-        if matches!(event, Event::Step { .. }) {
+    let on = |event: BuildEvent<'_>| {
+        if matches!(event, BuildEvent::Step { .. }) {
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
         }
     };

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hotlap_servers::check::{Checker, Row, Standing};
+use hotlap_servers::check::{CheckOutcome, CheckedServer, Checker};
 use hotlap_servers::contract::{Ask, Name};
 use hotlap_servers::launch::Launch;
 use hotlap_servers::manifest::{self, Server};
@@ -59,7 +59,7 @@ impl Bench {
         })
     }
 
-    fn check(&self, server: &Server) -> Row {
+    fn check(&self, server: &Server) -> CheckedServer {
         self.with(|checker| checker.check(server))
     }
 }
@@ -68,7 +68,7 @@ impl Bench {
 fn an_honest_server_passes_with_all_conformance_checks() {
     let bench = Bench::new();
     let row = bench.check(&bench.faulty("faulty/honest", "[\"hello\"]", "", "none"));
-    assert_eq!(row.standing, Standing::Passed, "{row:#?}");
+    assert_eq!(row.outcome, CheckOutcome::Passed, "{row:#?}");
     assert_eq!((row.version.as_str(), row.conformance()), ("faulty 1", (14, 14)));
     assert!(row.ready > Duration::ZERO);
     assert!(!cfg!(target_os = "linux") || row.rss_bytes > 0);
@@ -79,7 +79,7 @@ fn an_honest_server_passes_with_all_conformance_checks() {
 fn each_contract_is_reported() {
     let bench = Bench::new();
     let row = bench.check(&bench.faulty("faulty/json", "[\"json-api\", \"hello\"]", "", "none"));
-    assert_eq!(row.standing, Standing::Failed);
+    assert_eq!(row.outcome, CheckOutcome::Failed);
     let names: Vec<_> = row.reports.iter().map(|(name, report)| (*name, report.passed())).collect();
     assert_eq!(names, [(Some(Name::JsonApi), true), (Some(Name::Hello), false)]);
     let (contract, check) = row.failures().next().unwrap();
@@ -90,7 +90,7 @@ fn each_contract_is_reported() {
 fn a_wrong_answer_is_a_failed_row_and_no_failed_start() {
     let bench = Bench::new();
     let row = bench.check(&bench.faulty("faulty/wrong", "[\"hello\"]", "", "wrong-body"));
-    assert_eq!(row.standing, Standing::Failed, "{row:#?}");
+    assert_eq!(row.outcome, CheckOutcome::Failed, "{row:#?}");
     let failures: Vec<_> = row.failures().map(|(_, check)| check.to_string()).collect();
     assert_eq!(
         failures,
@@ -103,10 +103,10 @@ fn side_effects_are_counted() {
     let bench = Bench::new();
     let keys = "counts = { file = \"access.log\", per_request = 1 }";
     let row = bench.check(&bench.faulty("faulty/logs", "[\"hello\"]", keys, "logs-requests"));
-    assert_eq!(row.standing, Standing::Passed, "{row:#?}");
+    assert_eq!(row.outcome, CheckOutcome::Passed, "{row:#?}");
     let row =
         bench.check(&bench.faulty("faulty/half", "[\"hello\"]", keys, "logs-every-other-request"));
-    assert_eq!(row.standing, Standing::Failed);
+    assert_eq!(row.outcome, CheckOutcome::Failed);
     let (_, check) = row.failures().next().unwrap();
     assert_eq!(
         check.to_string(),
@@ -141,11 +141,11 @@ fn what_is_absent_or_does_not_start_is_a_row_too() {
     });
     assert_eq!(*told.lock().unwrap(), 3);
     assert!(
-        matches!(&rows[0].standing, Standing::Skipped(a) if a.kind == MissingKind::Missing),
+        matches!(&rows[0].outcome, CheckOutcome::Skipped(a) if a.kind == MissingKind::Missing),
         "{rows:#?}"
     );
-    assert!(matches!(&rows[1].standing, Standing::Unbuilt(e) if e.what == "false"), "{rows:#?}");
-    let Standing::ServerFailure(failure) = &rows[2].standing else { panic!("{rows:#?}") };
+    assert!(matches!(&rows[1].outcome, CheckOutcome::Unbuilt(e) if e.what == "false"), "{rows:#?}");
+    let CheckOutcome::ServerFailure(failure) = &rows[2].outcome else { panic!("{rows:#?}") };
     assert_eq!(failure.cause, "the server exited with code 3 before it answered");
     assert_eq!(failure.log_tail, ["no such port"]);
 }
@@ -156,6 +156,6 @@ fn a_command_is_held_against_its_own_first_answer() {
     let argv = [program().to_str().unwrap(), "hello", "wrong-body"].map(str::to_owned).into();
     let launch = Launch { argv, env: [].into(), cwd: bench.root.path().to_owned() };
     let row = bench.with(|checker| checker.check_command("faulty", &launch, &Ask::default()));
-    assert_eq!(row.standing, Standing::Passed, "{row:#?}");
+    assert_eq!(row.outcome, CheckOutcome::Passed, "{row:#?}");
     assert_eq!(row.reports[0].0, None);
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use hotlap_servers::process::{Exit, Process, StartError};
+use hotlap_servers::process::{Process, ProcessExit, StartError};
 use hotlap_servers::tree::{self, Member};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
@@ -55,13 +55,13 @@ fn a_server_runs_with_its_arguments_environment_and_folder() {
     );
     asked.env.insert("PORT".to_owned(), "8080".to_owned());
     let mut server = Process::start(&asked, &supervisor()).unwrap();
-    assert_eq!(server.wait(LIMIT), Some(Exit::Code(0)));
+    assert_eq!(server.wait(LIMIT), Some(ProcessExit::Code(0)));
     let lines = server.tail(10);
     assert_eq!(lines[0], "a b $PORT 8080");
     assert_eq!(Path::new(&lines[1]), folder.path().canonicalize().unwrap());
     assert_eq!(lines[2], "e");
     assert_eq!(server.tail(2).len(), 2);
-    assert_eq!(server.stop(LIMIT).exit, Some(Exit::Code(0)));
+    assert_eq!(server.stop(LIMIT).exit, Some(ProcessExit::Code(0)));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn server_and_supervisor_stand_in_groups_of_their_own_where_no_ctrl_c_reaches_th
     // Even a signal meant for everybody does not end the supervisor, only its server.
     kill_process(pid(server.supervisor_pid()), Signal::TERM).unwrap();
     let stopped = server.stop(LIMIT);
-    assert_eq!(stopped.exit, Some(Exit::Signal(Signal::TERM.as_raw())));
+    assert_eq!(stopped.exit, Some(ProcessExit::Signal(Signal::TERM.as_raw())));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_server_that_stops_when_asked_is_not_blamed() {
     ready(folder.path());
     let members = server.members().unwrap();
     let stopped = server.stop(LIMIT);
-    assert_eq!(stopped.exit, Some(Exit::Code(7)));
+    assert_eq!(stopped.exit, Some(ProcessExit::Code(7)));
     assert!(!stopped.ignored_sigterm && stopped.left_behind.is_empty(), "{stopped:?}");
     assert!(stopped.survivors.is_empty());
     gone(&members);
@@ -126,7 +126,7 @@ fn a_server_that_ignores_sigterm_is_killed_and_told_of() {
     ready(folder.path());
     let stopped = server.stop(Duration::from_millis(50));
     assert!(stopped.ignored_sigterm);
-    assert_eq!(stopped.exit, Some(Exit::Signal(Signal::KILL.as_raw())));
+    assert_eq!(stopped.exit, Some(ProcessExit::Signal(Signal::KILL.as_raw())));
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn children_and_daemons_end_with_the_server_and_the_deaf_one_is_named() {
     let members = family(&server);
     assert!(members.iter().any(|member| member.group != server.pid()), "a daemon: {members:?}");
     let stopped = server.stop(GRACE);
-    assert_eq!(stopped.exit, Some(Exit::Signal(Signal::TERM.as_raw())));
+    assert_eq!(stopped.exit, Some(ProcessExit::Signal(Signal::TERM.as_raw())));
     assert!(stopped.left_behind.iter().any(|left| left.starts_with("sh (")), "{stopped:?}");
     gone(&members);
 }
@@ -147,7 +147,7 @@ fn a_program_that_makes_itself_a_daemon_is_still_the_supervisors() {
     let folder = tempfile::tempdir().unwrap();
     let script = "(setsid sh -c 'touch $FOLDER/ready; exec sleep 1000' &) ; exit 0";
     let mut server = shell(folder.path(), script);
-    assert_eq!(server.wait(LIMIT), Some(Exit::Code(0)));
+    assert_eq!(server.wait(LIMIT), Some(ProcessExit::Code(0)));
     ready(folder.path());
     let members = server.members().unwrap();
     assert!(!members.is_empty());
@@ -160,11 +160,11 @@ fn a_program_that_makes_itself_a_daemon_is_still_the_supervisors() {
 fn a_server_that_dies_at_start_tells_its_code_and_its_last_lines() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = shell(folder.path(), "echo one; echo two >&2; echo three; exit 3");
-    assert_eq!(server.wait(LIMIT), Some(Exit::Code(3)));
-    assert_eq!(server.exited(), Some(Exit::Code(3)));
+    assert_eq!(server.wait(LIMIT), Some(ProcessExit::Code(3)));
+    assert_eq!(server.exited(), Some(ProcessExit::Code(3)));
     assert_eq!(server.tail(2), ["two", "three"]);
     let mut crashed = shell(folder.path(), "kill -SEGV $$");
-    assert_eq!(crashed.wait(LIMIT), Some(Exit::Signal(Signal::SEGV.as_raw())));
+    assert_eq!(crashed.wait(LIMIT), Some(ProcessExit::Signal(Signal::SEGV.as_raw())));
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn a_server_whose_supervisor_is_killed_dies_and_is_reported_lost() {
     ready(folder.path());
     let members = server.members().unwrap();
     kill_process(pid(server.supervisor_pid()), Signal::KILL).unwrap();
-    assert_eq!(server.wait(LIMIT), Some(Exit::Lost));
+    assert_eq!(server.wait(LIMIT), Some(ProcessExit::Lost));
     gone(&members);
 }
 

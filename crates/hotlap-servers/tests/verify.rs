@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use hotlap_load::plan::{Endpoint, Target};
 use hotlap_servers::contract::{Contract, Name};
-use hotlap_servers::manifest::Kind;
-use hotlap_servers::verify::{self, Report, Requirements, Verifier};
+use hotlap_servers::manifest::ServerKind;
+use hotlap_servers::verify::{self, Findings, Requirements, Verifier};
 use hotlap_testbed::{Fault, Site, TestServer, unused_address};
 
-const FRAMEWORK: Requirements = Requirements::Catalogue { kind: Kind::Framework, keep_alive: true };
+const FRAMEWORK: Requirements =
+    Requirements::Catalogue { kind: ServerKind::Framework, keep_alive: true };
 
 /// How long an answer may take that must come: a hang is an error, a busy machine is not.
 const HANG: Duration = Duration::from_secs(60);
 
-fn verified(site: Site, fault: Fault, requirements: Requirements) -> Report {
+fn verified(site: Site, fault: Fault, requirements: Requirements) -> Findings {
     // A fault that a missing answer shows is waited out; one that bytes show which should not come
     // is seen as soon as they are there, however late that is.
     let (limit, pause, rude) = match fault {
@@ -43,11 +44,11 @@ fn verified(site: Site, fault: Fault, requirements: Requirements) -> Report {
     verify::verify(&verifier)
 }
 
-fn failed(report: &Report) -> Vec<&str> {
+fn failed(report: &Findings) -> Vec<&str> {
     report.failures().map(|check| check.name.as_str()).collect()
 }
 
-fn missed(report: &Report) -> Vec<&str> {
+fn missed(report: &Findings) -> Vec<&str> {
     report.conformance.iter().filter(|check| !check.pass).map(|check| check.name.as_str()).collect()
 }
 
@@ -147,7 +148,7 @@ fn a_server_that_refuses_old_clients_in_words_misses_one_conformance_check() {
 
 #[test]
 fn a_server_that_closes_by_design_must_say_so() {
-    let by_design = Requirements::Catalogue { kind: Kind::HandWritten, keep_alive: false };
+    let by_design = Requirements::Catalogue { kind: ServerKind::HandWritten, keep_alive: false };
     let report = verified(Site::Hello, Fault::ClosesAnnounced, by_design);
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.required);
     assert_eq!(report.conformance_count(), (14, 16));
@@ -167,7 +168,7 @@ fn a_server_that_rude_clients_can_end_is_found() {
 #[test]
 fn an_unknown_path_is_required_of_frameworks_and_reported_of_the_others() {
     finds(Site::Hello, Fault::AcceptsAnyPath, "unknown path", "200 \"Hello, World!\"");
-    let bare = Requirements::Catalogue { kind: Kind::HandWritten, keep_alive: true };
+    let bare = Requirements::Catalogue { kind: ServerKind::HandWritten, keep_alive: true };
     let report = verified(Site::Hello, Fault::AcceptsAnyPath, bare);
     assert!(report.passed());
     assert_eq!(missed(&report), ["unknown path"]);

@@ -25,8 +25,9 @@
 //! Each module imports only from those below it:
 //!
 //! ```text
-//! verdict    stop                                            survival
-//!    └───┬────┘                                                  │
+//!       stop
+//!     verdict                                                survival
+//!        │                                                       │
 //!     compare         steady      change_points              censored
 //!        │               │              │                       │
 //!   estimate, student, robust ──────────┘                   histogram    sample_size

@@ -10,6 +10,7 @@ mod plan;
 
 use crate::compare::{Pair, Spread, effect};
 use crate::robust::median;
+use crate::verdict::MIN_RESTARTS;
 pub use plan::Costs;
 use plan::{Plan, RESTARTS_MAX, ROUNDING, ROUNDS_MAX};
 
@@ -17,11 +18,9 @@ use plan::{Plan, RESTARTS_MAX, ROUNDING, ROUNDS_MAX};
 /// (simulated in `tests/coverage/stopping.rs`).
 const RESTARTS_BEFORE_LOOK: u32 = 5;
 
-/// The spread of fewer restarts is not planned with.
-const RESTARTS_FOR_SPREAD: u32 = 3;
-
 /// What is planned with before anything is known, and the least ratio of the two afterwards: that
-/// restarts differ half as much as rounds. A choice.
+/// restarts differ half as much as rounds. A convention; the false alarms of METHODOLOGY,
+/// appendix A.15, were counted with it.
 const ASSUMED: Spread = Spread { sd_restart: 0.5, sd_round: 1.0 };
 
 /// What a run is to reach.
@@ -165,12 +164,13 @@ fn planned_rounds(progress: &RunProgress<'_>, left_s: f64) -> u32 {
     Plan::within(at_start_s, &progress.costs, &spread(progress.comparisons), before).rounds
 }
 
-/// The spread to plan with: the median over all comparisons that rest on enough restarts.
+/// The spread to plan with: the median over all comparisons that rest on enough restarts for a
+/// verdict. That of two restarts has one degree of freedom.
 fn spread(comparisons: &[Vec<Pair>]) -> Spread {
     let known: Vec<Spread> = comparisons
         .iter()
         .filter_map(|pairs| effect(pairs, 0.95))
-        .filter(|effect| effect.restarts >= RESTARTS_FOR_SPREAD)
+        .filter(|effect| effect.restarts >= MIN_RESTARTS)
         .map(|effect| effect.spread)
         .collect();
     let of = |sd: fn(&Spread) -> f64| median(&known.iter().map(sd).collect::<Vec<_>>());

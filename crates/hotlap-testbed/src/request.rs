@@ -2,13 +2,15 @@
 
 use crate::response::Reply;
 
-/// The largest request, head and body together, in bytes.
+/// The largest request, head and body together, in bytes. A bound on the memory of a
+/// connection.
 const LIMIT: usize = 1 << 20;
 
 /// The largest head, in bytes: twice the 64 KiB that the conformance checks and stress send.
 const HEAD_LIMIT: usize = 128 << 10;
 
-/// The most header lines.
+/// The most header lines; a request with more is refused. A bound on resources: their places are on
+/// the stack.
 const HEADERS: usize = 100;
 
 /// A complete request.

@@ -8,7 +8,8 @@ use socket2::{Domain, Socket, Type};
 
 use crate::event_loop::{Behaviour, EventLoop};
 
-/// Connections that the system queues for each thread until they are accepted.
+/// Connections that the system queues for each thread until they are accepted. A bound on
+/// resources: Linux caps it at net.core.somaxconn, whose default is the same.
 const BACKLOG: i32 = 4096;
 
 /// Why a server cannot serve.

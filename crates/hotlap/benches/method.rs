@@ -3,7 +3,7 @@
 //!
 //!     cargo bench -p hotlap --bench method -- [--runs 100] [--seconds 20] [--slice-ms 12]
 //!                 [--connections 64] [--extra-cpu 3] [--best-runs 20] [--best-seconds 3]
-//!                 [--no-neighbour] [--data] [--keep FILE]
+//!                 [--no-neighbour] [--data] [--iterations N] [--keep FILE]
 //!
 //! The servers are hotlap's ceiling, which spends nearly all of its time in the kernel; with
 //! `--data`, ones that spend most of it in user space on 10 MB of data. Each run is a whole race as
@@ -12,7 +12,8 @@
 //! arithmetic more on each request. The first `--best-runs` of them also measure reference and twin
 //! as best of three, one after the other, to compare the errors. Every run is written to the kept
 //! file when it ends; the same command goes on where it was left, and one with a smaller `--runs`
-//! only tells what is there. Run N has the seed N.
+//! only tells what is there. Run N has the seed N. The first run is preceded by a calibration that
+//! takes as long as four; `--iterations` takes the result of an earlier one.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
@@ -35,7 +36,7 @@ use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::Role;
 use hotlap_bench::runner::Runner;
 use hotlap_servers::cpus;
-use hotlap_servers::machine::Host;
+use hotlap_servers::machine::Machine;
 use hotlap_stats::{Criterion, Reading, Verdict, effect, median, pairs, verdicts};
 use hotlap_testbed::Calibrated;
 use serde::{Deserialize, Serialize};
@@ -52,6 +53,8 @@ struct Options {
     neighbour: bool,
     /// Whether servers work on 10 MB of data.
     data: bool,
+    /// Iterations that make up the extra CPU time, as an earlier calibration found them.
+    iterations: Option<u64>,
     keep: PathBuf,
 }
 
@@ -63,20 +66,21 @@ struct Found {
     setting: String,
     /// Iterations of arithmetic by which a server costs more.
     iterations: u64,
-    /// ln(twin / reference), cost and requests/s.
-    twin_cost: f64,
-    twin_rate: f64,
+    /// ln(twin / reference), cost and requests/s; none where there was nothing to compare, as with
+    /// requests/s that the generator limits.
+    twin_cost: Option<f64>,
+    twin_rate: Option<f64>,
     /// Whether the twin got a verdict.
     alarm_cost: bool,
     alarm_rate: bool,
     /// ln(costlier / reference) of cost, and whether it was found to cost more.
-    costlier_cost: f64,
+    costlier_cost: Option<f64>,
     is_called: bool,
     /// The least difference in cost that this run would have called; none where it would call none.
     smallest: Option<f64>,
     /// Standard deviation of ln(twin / reference), cost, between restarts and between rounds.
-    sd_restart: f64,
-    sd_round: f64,
+    sd_restart: Option<f64>,
+    sd_round: Option<f64>,
     /// ln(twin / reference), requests/s, best of three.
     best_rate: Option<f64>,
     /// The share of the run that was measured.
@@ -99,7 +103,7 @@ fn main() {
     let options = options(&args);
     let arena = Arena::new(Path::new(env!("CARGO_BIN_EXE_hotlap"))).expect("an arena");
     let mut found = kept(&options);
-    let mut iterations = found.first().map(|f| f.iterations);
+    let mut iterations = found.first().map(|f| f.iterations).or(options.iterations);
     for run in 1..=options.runs {
         if found.iter().any(|f| f.run == run) {
             continue;
@@ -111,8 +115,8 @@ fn main() {
             "run {run}: twin {:+.2} % cost (restarts {:.2}, rounds {:.2}), {:+.2} % requests/s; more CPU \
              {:+.2} %, least {:.1} %; {} restarts, {} rounds; {:.0} % measured",
             percent(one.twin_cost),
-            one.sd_restart * 100.0,
-            one.sd_round * 100.0,
+            one.sd_restart.unwrap_or(f64::NAN) * 100.0,
+            one.sd_round.unwrap_or(f64::NAN) * 100.0,
             percent(one.twin_rate),
             percent(one.costlier_cost),
             one.smallest.unwrap_or(f64::INFINITY) * 100.0,
@@ -144,6 +148,7 @@ fn options(args: &[String]) -> Options {
         best_seconds: whole("--best-seconds", 3),
         neighbour: !args.iter().any(|a| a == "--no-neighbour"),
         data: args.iter().any(|a| a == "--data"),
+        iterations: named("--iterations").map(|v| number(v)),
         keep: named("--keep").map_or(usual, PathBuf::from),
     }
 }
@@ -152,8 +157,9 @@ fn number(text: &str) -> u64 {
     text.parse().unwrap_or_else(|_| panic!("{text} is no number"))
 }
 
-fn percent(ln: f64) -> f64 {
-    ln.exp_m1() * 100.0
+/// A log ratio in per cent; not a number where it is unknown.
+fn percent(ln: Option<f64>) -> f64 {
+    ln.map_or(f64::NAN, |ln| ln.exp_m1() * 100.0)
 }
 
 impl Options {
@@ -334,7 +340,7 @@ fn experiment(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Fo
     let found = |server: usize, measure| analysis.servers[server].against?.found[measure];
     let ln = |server: usize, measure| {
         found(server, measure)
-            .map_or((f64::NAN, Verdict::NoDifference), |(e, v)| (e.ratio.value.ln(), v))
+            .map_or((None, Verdict::NoDifference), |(e, v)| (Some(e.ratio.value.ln()), v))
     };
     let spread = found(2, Measure::Cost).map(|(effect, _)| effect);
     let ((twin_cost, cost), (twin_rate, rate)) = (ln(2, Measure::Cost), ln(2, Measure::Rate));
@@ -359,8 +365,8 @@ fn experiment(arena: &Arena, options: &Options, run: u64, iterations: u64) -> Fo
         costlier_cost,
         is_called: called == Verdict::Worse,
         smallest: smallest(&costs(2), &costs(0), &criterion),
-        sd_restart: spread.map_or(f64::NAN, |e| e.spread.sd_restart),
-        sd_round: spread.map_or(f64::NAN, |e| e.spread.sd_round),
+        sd_restart: spread.map(|e| e.spread.sd_restart),
+        sd_round: spread.map(|e| e.spread.sd_round),
         best_rate: (1..=options.best_runs).contains(&run).then(|| best_of_three(arena, options)),
         measured: windows as f64 / 1e6 / kept.took_ms.max(1) as f64,
         restarts: noise.map_or(0, |n| n.restarts),
@@ -404,7 +410,7 @@ fn best_of_three(arena: &Arena, options: &Options) -> f64 {
 }
 
 fn rms(values: impl Iterator<Item = f64>) -> f64 {
-    let squares: Vec<f64> = values.filter(|v| v.is_finite()).map(|v| v * v).collect();
+    let squares: Vec<f64> = values.map(|v| v * v).collect();
     (squares.iter().sum::<f64>() / squares.len().max(1) as f64).sqrt()
 }
 
@@ -428,7 +434,7 @@ fn share(count: usize, of: usize) -> String {
 }
 
 fn tell(options: &Options, found: &[Found]) {
-    let host = Host::describe();
+    let host = Machine::describe();
     let runs = found.len();
     println!("{runs} runs of {}", options.setting());
     println!("{} × {}, {}, {}\n", host.allowed, host.cpu, host.os, host.kernel);
@@ -436,8 +442,8 @@ fn tell(options: &Options, found: &[Found]) {
         return;
     }
     let count = |is: fn(&Found) -> bool| found.iter().filter(|f| is(f)).count();
-    let middle = |value: fn(&Found) -> f64| {
-        median(&found.iter().map(value).collect::<Vec<_>>()).unwrap_or(f64::NAN)
+    let middle = |value: fn(&Found) -> Option<f64>| {
+        median(&found.iter().filter_map(value).collect::<Vec<_>>())
     };
     let mut rows: BTreeMap<usize, [String; 3]> = BTreeMap::new();
     let mut row = |what: &str, is: String, goal: &str| {
@@ -459,12 +465,19 @@ fn tell(options: &Options, found: &[Found]) {
     row("smallest difference found in 90 %", format!("{:.1} %", least * 100.0), "1 %");
     row(
         "error of cost, rms",
-        format!("{:.2} %", rms(found.iter().map(|f| f.twin_cost)) * 100.0),
+        format!("{:.2} %", rms(found.iter().filter_map(|f| f.twin_cost)) * 100.0),
         "0.3 %",
     );
-    let rate = rms(found.iter().map(|f| f.twin_rate));
-    row("error of requests/s, rms", format!("{:.2} %", rate * 100.0), "2.5 %");
-    let both = || found.iter().filter_map(|f| Some((f.best_rate?, f.twin_rate)));
+    let rates: Vec<f64> = found.iter().filter_map(|f| f.twin_rate).collect();
+    let compared = if rates.len() < runs {
+        format!("error of requests/s, rms, {} runs in which they are known", rates.len())
+    } else {
+        "error of requests/s, rms".to_owned()
+    };
+    if !rates.is_empty() {
+        row(&compared, format!("{:.2} %", rms(rates.into_iter()) * 100.0), "2.5 %");
+    }
+    let both = || found.iter().filter_map(|f| Some((f.best_rate?, f.twin_rate?)));
     if both().count() > 0 {
         let best = rms(both().map(|b| b.0));
         let own = rms(both().map(|b| b.1));
@@ -477,7 +490,9 @@ fn tell(options: &Options, found: &[Found]) {
     }
     let share = found.iter().map(|f| f.measured).sum::<f64>() / runs as f64;
     row("share of a run that is measured", format!("{:.0} %", share * 100.0), "60 %");
-    let (restarts, rounds) = (middle(|f| f64::from(f.restarts)), middle(|f| f64::from(f.rounds)));
+    let (restarts, rounds) =
+        (middle(|f| Some(f.restarts.into())), middle(|f| Some(f.rounds.into())));
+    let [restarts, rounds] = [restarts, rounds].map(|n| n.unwrap_or(f64::NAN));
     row("restarts and rounds of a run", format!("{restarts:.0} and {rounds:.0}"), "");
     println!("| | found | goal |\n|---|---:|---:|");
     rows.values().for_each(|[what, is, goal]| println!("| {what} | {is} | {goal} |"));

@@ -385,7 +385,7 @@ fn a_dry_run_builds_starts_and_stores_nothing() {
         "touch started: reference; started with: touch started",
         "touch started (again): A/A control",
         "ceiling: hotlap's own minimal server",
-        "GET /, 8 connections, keep-alive",
+        "GET / 8 connections, keep-alive",
         "3 restarts of 2 rounds, in random order (seed 7)",
         // Four servers: two further starts of 4 s, and six rounds of 3 s.
         "about 26 s of measuring",

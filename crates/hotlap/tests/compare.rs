@@ -5,10 +5,14 @@ mod scene;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use hotlap::cmd::run::rule::{Rule, Ruling};
+use hotlap::exit::Exit;
 use hotlap::render::{markdown, terminal};
+use hotlap::report::Figure;
 use hotlap::report::comparison::RunComparison;
 use hotlap::store::Store;
-use scene::{Scene, hold, hold_as, three};
+use hotlap_bench::scripted::Script;
+use scene::{Scene, hang, hold, hold_as, script, three};
 
 /// The same servers, but the first of them costs `share` as much.
 fn changed(share: f64) -> Scene {
@@ -194,8 +198,8 @@ fn sentences_about_one_of_several_loads_name_it() {
         costlier[0].starts_with("64 connections, keep-alive, GET /b: go/net-http"),
         "{costlier:?}"
     );
-    let rules = [hotlap::cmd::run::rule::Rule::parse("cost +3%").unwrap()];
-    let ruling = hotlap::cmd::run::rule::Ruling::on_change(&comparison, &rules);
+    let rules = [Rule::parse("cost +3%").unwrap()];
+    let ruling = Ruling::on_change(&comparison, &rules);
     let under = "Regression under 64 connections, keep-alive, GET /b: go/net-http has 1.5";
     assert!(ruling.broken[0].sentence.starts_with(under), "{ruling:?}");
 }
@@ -253,4 +257,59 @@ fn the_history_of_a_server_shows_where_it_changed() {
         serde_json::from_str(&said(&["history", "go/net-http", "--json"])).unwrap();
     assert_eq!(json["lines"][0]["changes"], serde_json::json!([4]));
     assert!(said(&["history", "go/net-http", "--last", "3"]).contains("six runs"));
+}
+
+/// A p99 that rested on requests without a response was shown as exact, and called longer than that
+/// of the other run.
+#[test]
+fn a_percentile_that_is_a_lower_bound_is_shown_as_one_and_decides_nothing() {
+    let (sound, mut hung) = (hold(&three(), None).run, hold(&three(), None).run);
+    hang(&mut hung, 0);
+    let rules = ["p99 +10%", "p50 +10%"].map(|rule| Rule::parse(rule).unwrap());
+    for (before, after) in [(&sound, &hung), (&hung, &sound), (&hung, &hung)] {
+        let comparison = RunComparison::of((before, "run 1"), (after, "run 2")).unwrap();
+        let go = &comparison.tables[0].servers[0];
+        let change = |name: &str| go.changes.iter().find(|c| c.measure == name).unwrap();
+        let p99 = change("p99");
+        for (figure, run) in [(&p99.before, before), (&p99.after, after)] {
+            let figure = figure.as_ref().unwrap();
+            assert_eq!(figure.is_lower_bound, std::ptr::eq(run, &hung), "{figure:?}");
+            assert_eq!(figure.text.starts_with('≥'), figure.is_lower_bound, "{figure:?}");
+        }
+        assert_eq!((&p99.found.ratio, p99.is_worse), (&None, false), "{p99:?}");
+        assert_eq!(p99.found.verdict, "not to be told");
+        assert!(change("p50").found.ratio.is_some(), "the median does not rest on them");
+        assert!(terminal::comparison(&comparison, 80, false).contains("≥ "));
+        assert!(markdown::comparison(&comparison).contains("≥ "));
+        let p99 = Ruling::on_change(&comparison, &rules[..1]);
+        assert_eq!((p99.exit(), p99.broken.len()), (Exit::Invalid, 0), "no failure, and no pass");
+        assert!(p99.unknown[0].contains("requests had no response"), "{p99:?}");
+        assert!(
+            !Ruling::on_change(&comparison, &rules[1..]).sentences().any(|s| s.contains("go/"))
+        );
+    }
+}
+
+/// A ceiling whose p99 is a lower bound does not tell what an unchanged program differs by.
+#[test]
+fn a_ceiling_whose_percentile_is_a_lower_bound_leaves_the_noise_unknown() {
+    let (before, mut after) = (hold(&three(), None).run, hold(&three(), None).run);
+    hang(&mut after, 4);
+    let comparison = RunComparison::of((&before, "run 1"), (&after, "run 2")).unwrap();
+    let go = &comparison.tables[0].servers[0];
+    let p99 = go.changes.iter().find(|c| c.measure == "p99").unwrap();
+    assert_eq!(p99.found.inconclusive(), Some("inconclusive: the noise floor is unknown"));
+}
+
+/// Requests/s of a server that the generator limits were shown as exact.
+#[test]
+fn requests_per_second_that_the_generator_limits_are_shown_as_a_lower_bound() {
+    let mut busy = three();
+    busy.scripts[0] = Script { busy: 0.97, ..script(57_900.0, 16_900.0, 7, &[0.01, -0.02]) };
+    let (before, after) = (hold(&three(), None).run, hold(&busy, None).run);
+    let comparison = RunComparison::of((&before, "run 1"), (&after, "run 2")).unwrap();
+    let rate = &comparison.tables[0].servers[0].changes[0];
+    let is_bound = |figure: &Option<Figure>| figure.as_ref().unwrap().text.starts_with("≥ ");
+    assert_eq!((is_bound(&rate.before), is_bound(&rate.after)), (false, true));
+    assert_eq!(rate.found.ratio, None);
 }

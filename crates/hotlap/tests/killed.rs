@@ -5,6 +5,7 @@
 //! moments; without the variable, at a few.
 #![cfg(target_os = "linux")]
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
@@ -364,4 +365,35 @@ fn ctrl_c_during_a_build_leaves_nothing() {
     rustix::process::kill_process_group(pid(child.id()), Signal::INT).unwrap();
     assert_eq!(ended(&mut child).code(), Some(130));
     scene.is_empty_soon("in a build");
+}
+
+/// Logs of servers of a run that was killed stayed behind for ever.
+#[test]
+fn the_next_run_removes_the_logs_of_a_run_that_was_killed_and_no_others() {
+    let scene = Scene::new();
+    let folders = || -> BTreeSet<PathBuf> {
+        let entries = fs::read_dir(scene.path("cache/logs")).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| path.join("0.log").exists()).collect()
+    };
+    let started = || {
+        let before = folders();
+        let mut child = scene.long_run(&["sh/one"]).spawn().unwrap();
+        until(&mut child, "its server logs", |_| folders().len() > before.len());
+        let own = folders().difference(&before).next().unwrap().clone();
+        (child, own)
+    };
+    let mine = scene.path("cache/logs/mine");
+    fs::create_dir_all(&mine).unwrap();
+    fs::write(mine.join("0.log"), "a file of the user's").unwrap();
+    let (mut alive, of_alive) = started();
+    let (mut killed, of_killed) = started();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert!(of_killed.exists(), "it had no time to remove them");
+    let next = scene.run(&["false"]).status().unwrap();
+    assert_eq!(next.code(), Some(3), "a run whose only server fails");
+    assert_eq!(folders(), [mine.clone(), of_alive.clone()].into());
+    assert!(!of_killed.exists());
+    alive.kill().unwrap();
+    alive.wait().unwrap();
 }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use hotlap::model::{Host, Part, Published, Question, Role, Run, Server, State, Subject};
 use hotlap::render::{Format, render, terminal};
 use hotlap::report::Report;
-use hotlap_bench::stress::{Fate, Held, Observed, Pace, Trial, judge};
+use hotlap_bench::stress::{Fate, Held, Observed, Service, Trial, judge};
 use hotlap_load::Failure;
 use hotlap_load::outcome::FailureCount;
 
-fn pace(requests_per_s: f64, p99_ms: u64) -> Pace {
+fn pace(requests_per_s: f64, p99_ms: u64) -> Service {
     let answers = requests_per_s as u64;
-    Pace { requests_per_s, answers, p99_ns: p99_ms * 1_000_000, ..Pace::default() }
+    Service { requests_per_s, answers, p99_ns: p99_ms * 1_000_000, ..Service::default() }
 }
 
 fn trial(scenario: &str, observed: Observed) -> Trial {
@@ -44,8 +44,8 @@ fn two_scenarios() -> Report {
         ..Observed::default()
     };
     let idle = Observed {
-        during: Pace { unanswered: 8, ..Pace::default() },
-        after: Pace::default(),
+        during: Service { unanswered: 8, ..Service::default() },
+        after: Service::default(),
         fate: Some(Fate { connected: 1000, closed: 1000, refused: 1000, ..Fate::default() }),
         recovered_ms: None,
         ended: Some("exited with code 1".to_owned()),
@@ -77,7 +77,7 @@ fn overload() -> Report {
         before: pace(10_000.0, 1),
         during: pace(400.0, 25),
         after: pace(9_900.0, 1),
-        others: Some(Pace { failures: failures.to_vec(), ..pace(9_300.0, 25) }),
+        others: Some(Service { failures: failures.to_vec(), ..pace(9_300.0, 25) }),
         crowding: 26.0,
         recovered_ms: Some(0.4),
         ..Observed::default()

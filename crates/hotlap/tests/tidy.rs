@@ -61,23 +61,20 @@ fn lines_with(files: &[(String, String)], is_wrong: impl Fn(&str, &str) -> bool)
     breaches
 }
 
-/// Lines that a file may have: fewer in the tool, the last of these that fits.
-const LINES: [(&str, usize); 2] = [("crates/", 600), ("crates/hotlap/", 500)];
-
 #[test]
-fn no_file_is_too_long() {
+fn no_file_is_longer_than_500_lines() {
     let long = |(name, text): &(String, String)| {
         let lines = text.lines().count();
-        let (_, most) = LINES.iter().rfind(|(folder, _)| name.starts_with(folder))?;
-        (lines > *most).then(|| format!("{name}: {lines} lines, and at most {most}"))
+        (lines > 500).then(|| format!("{name}: {lines}"))
     };
-    none("files are short", files("crates", &[".rs"]).iter().filter_map(long).collect());
+    none(
+        "files have at most 500 lines",
+        files("crates", &[".rs"]).iter().filter_map(long).collect(),
+    );
 }
 
-/// A ratchet, as rustfmt leaves comments alone: those that are too long may go, none may come.
 #[test]
 fn no_line_is_longer_than_100_columns() {
-    const KNOWN: usize = 7;
     let mut long = Vec::new();
     for (name, text) in files("crates", &[".rs", ".sql"]) {
         for (number, line) in text.lines().enumerate() {
@@ -88,10 +85,7 @@ fn no_line_is_longer_than_100_columns() {
             }
         }
     }
-    let own: Vec<String> =
-        long.iter().filter(|l| l.starts_with("crates/hotlap/")).cloned().collect();
-    none("lines have at most 100 columns", own);
-    assert!(long.len() <= KNOWN, "lines over 100 columns:\n  {}", long.join("\n  "));
+    none("lines have at most 100 columns", long);
 }
 
 #[test]
@@ -145,8 +139,8 @@ fn functions_over_70_lines_are_rare() {
 const CIRCLES: [(&str, usize); 6] = [
     ("hotlap-stats", 0),
     ("hotlap-load", 0),
-    ("hotlap-servers", 3),
-    ("hotlap-bench", 1),
+    ("hotlap-servers", 0),
+    ("hotlap-bench", 0),
     ("hotlap-testbed", 0),
     ("hotlap", 0),
 ];

@@ -10,7 +10,7 @@ use hotlap::render::{Format, render, terminal};
 use hotlap::report::Report;
 use hotlap_bench::participant::Role;
 use hotlap_bench::scripted::Script;
-use scene::{Scene, hold, scene, script, three};
+use scene::{Scene, hang, hold, scene, script, three};
 use serde_json::Value;
 
 /// The table and the sentences of a run, without its head.
@@ -182,6 +182,23 @@ fn rounds_without_a_response_count_and_are_named() {
         warnings.iter().any(|w| w.starts_with("node/http:cluster sent no response in 3 rounds.")),
         "{warnings:?}"
     );
+}
+
+/// The p99 of a round in which requests hung was compared as though it were exact: it said that the
+/// server is as quick as one that answers.
+#[test]
+fn a_percentile_that_is_a_lower_bound_in_any_round_decides_nothing() {
+    let found = |server: usize, compared: usize| {
+        let mut run = hold(&three(), None).run;
+        hang(&mut run, server);
+        let analysis = Analysis::of(&run, 0);
+        let found = analysis.servers[compared].against.unwrap().found;
+        (found.p50.is_some(), found.p99.is_some(), analysis.noise.p99.is_some())
+    };
+    assert_eq!(found(4, 1), (true, true, true), "the ceiling has no part in it");
+    assert_eq!(found(1, 1), (true, false, true));
+    assert_eq!(found(0, 1), (true, false, false), "of the reference");
+    assert_eq!(found(3, 1), (true, false, false), "of its control, with which it is pooled");
 }
 
 #[test]

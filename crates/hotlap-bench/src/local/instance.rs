@@ -1,6 +1,6 @@
 //! One server at the runner: its process, where it answers, and what it uses.
 
-use hotlap_servers::lines::Lines;
+use hotlap_servers::lines::LogLines;
 use hotlap_servers::start::ask;
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -21,12 +21,13 @@ use hotlap_servers::process::{FreezeError, Process, Stopped};
 use hotlap_servers::sample::{Cpu, Memory, Sampler, Switches};
 use hotlap_servers::start::{LAST_LINES, ending};
 
-/// How long what a server has in memory is taken to be so.
+/// How long what a server has in memory is taken to be so. A bound on the time spent reading.
 const MEMORY_EVERY: Duration = Duration::from_millis(300);
 
 /// Laps that are driven over the same connections: those of a round. The cost per request depends
 /// on the set of connections by one per cent (standard deviation, 64 of them), for as long as it
-/// is held; a set that is held for a whole restart makes restarts look as different as that.
+/// is held; a set that is held for a whole restart makes restarts look as different as that
+/// (METHODOLOGY, appendix A.10).
 const LAPS_A_SET: u32 = 2;
 
 /// Connections that were idle for longer are replaced before the next slice: many servers close
@@ -71,7 +72,7 @@ pub(super) struct Instance {
     /// Whether it was held against its whole contract already.
     pub(super) verified: bool,
     /// Its side effect, where it has one that counts.
-    pub(super) lines: Option<Lines>,
+    pub(super) lines: Option<LogLines>,
 }
 
 /// What a warm-up tells of a server under a load.
@@ -348,7 +349,7 @@ impl Instance {
         self.target = None;
         let lines = self.lines.take();
         let stopped = self.process.take()?.stop(grace);
-        lines.inspect(Lines::remove);
+        lines.inspect(LogLines::remove);
         (!grace.is_zero()).then(|| complaint(&stopped)).flatten()
     }
 
@@ -429,7 +430,7 @@ fn complaint(stopped: &Stopped) -> Option<String> {
 impl Instance {
     /// Lines that its side effect has written so far.
     pub(super) fn lines(&mut self) -> u64 {
-        self.lines.as_mut().map_or(0, Lines::count)
+        self.lines.as_mut().map_or(0, LogLines::count)
     }
 
     /// The same, once no more come: requests from before it was frozen may still be in its queue.

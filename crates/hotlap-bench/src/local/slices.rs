@@ -19,7 +19,8 @@ use hotlap_stats::{Estimate, Reading, level};
 
 use super::instance::Between;
 
-/// The windows that a slice may have, shortest first.
+/// The windows that a slice may have, shortest first (METHODOLOGY, *One slice length*, and
+/// appendices A.1 to A.6).
 pub const LENGTHS: [Duration; 4] = [
     Duration::from_millis(12),
     Duration::from_millis(48),
@@ -28,7 +29,8 @@ pub const LENGTHS: [Duration; 4] = [
 ];
 
 /// How often every server is probed at each length at most, there and back; the last length needs
-/// no probe. That is at most 3.3, 3.3 and 5.2 s a server.
+/// no probe. That is at most 3.3, 3.3 and 5.2 s a server (METHODOLOGY, *Probes*, as the limits
+/// below).
 const PROBES: [u32; LENGTHS.len() - 1] = [32, 8, 2];
 
 /// How long a probe takes, in windows of a slice: the lead-in, one within the slice, three after.
@@ -37,7 +39,8 @@ const PROBE_WINDOWS: f64 = 13.0 / 3.0;
 /// Probes of a server, there and back, before it is judged early.
 const PROBES_BEFORE_LOOK: u32 = 4;
 
-/// A server may cost so many times as much in the window of a slice as after it.
+/// A server may cost so many times as much in the window of a slice as after it. A convention: the
+/// goal for the bias.
 const TOLERANCE: f64 = 1.03;
 
 /// Confidence of the interval by which a server is judged early: each end is wrong in 1 of 100
@@ -56,7 +59,7 @@ pub(super) const WHOLE: Duration = LENGTHS[2];
 /// would decide what it says.
 const SERVICE_TIMES: u32 = 4;
 
-/// No slice is longer, however slowly a server answers.
+/// No slice is longer, however slowly a server answers. A bound on the time of a round.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// What is sent before a window opens, on average: a third of the window. In windows of 12 ms that

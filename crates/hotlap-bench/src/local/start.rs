@@ -15,11 +15,14 @@ use crate::runner::Ready;
 use hotlap_servers::contract::Exchange;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::infer;
-use hotlap_servers::lines::Lines;
+use hotlap_servers::lines::LogLines;
 use hotlap_servers::owner;
 use hotlap_servers::sample::Sampler;
 use hotlap_servers::start::{HOST, Startup, ask};
 use hotlap_servers::verify::{LIMIT, PAUSE, Requirements, Verifier, verify};
+
+/// Verification that takes longer is noted, since the budget does not include it. A convention.
+const LONG_VERIFICATION: Duration = Duration::from_secs(20);
 
 impl Instance {
     /// The control is the reference's own program, which is verified whole: only its answers to
@@ -100,7 +103,7 @@ impl Instance {
             return Err(self.out("verify", cause, "a server that answers wrongly is not measured"));
         }
         self.requests = report.requests(&self.participant.contract, &self.host);
-        if began.elapsed() > Duration::from_secs(20) {
+        if began.elapsed() > LONG_VERIFICATION {
             notes.push(format!("verifying it took {:.0} s", began.elapsed().as_secs_f64()));
         }
         Ok(Examined { conformance: report.conformance_count(), notes })
@@ -140,7 +143,7 @@ impl LocalRunner {
     ) -> Result<(), ServerFailure> {
         let instance = &mut self.instances[participant];
         let Participant { counts, requirements, .. } = &instance.participant;
-        let lines = counts.as_ref().map(|counts| Lines::of(counts, launch, *requirements));
+        let lines = counts.as_ref().map(|counts| LogLines::of(counts, launch, *requirements));
         let (cpus, cores) = self.setting.cores.of_server(instance.participant.cpus);
         let startup = Startup {
             launch,

@@ -8,7 +8,8 @@ use hotlap_stats::Class;
 use super::Schedule;
 use crate::experiment::{Event, Over, Place, order, shuffled};
 
-/// What the warm-up of a server that was flat takes after a later start, for most of them.
+/// What the warm-up of a server that was flat takes after a later start, for most of them: a window
+/// and what surrounds it. An estimate, until the second restart has been timed.
 const FLAT_AGAIN: Duration = Duration::from_millis(150);
 
 impl Schedule<'_> {

@@ -1,7 +1,8 @@
-//! From what was observed to a verdict: rules with thresholds, and nothing else.
+//! From what was observed to its impact: rules with thresholds, and nothing else.
 //!
-//! The thresholds are wide on purpose. On a busy machine of two cores the same server differs from
-//! itself by tens of per cent within a second; what is found here is to be found there as well.
+//! The thresholds are conventions, which the report states, and wide on purpose. On a busy machine
+//! of two cores the same server differs from itself by tens of per cent within a second; what is
+//! found here is to be found there as well.
 
 use std::fmt;
 
@@ -9,12 +10,12 @@ use hotlap_load::Failure;
 use hotlap_load::outcome::FailureCount;
 use serde::{Deserialize, Serialize};
 
-use super::crowd::Fate;
+use super::attackers::Fate;
 
-/// How a server does under one scenario, from the best to the worst. The worst that holds counts.
+/// What a scenario does to a server, from the best to the worst. The worst that holds counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum Impact {
     /// None of what follows.
     Well,
     /// The good clients had less than [`PACE`] of their fair share of the throughput of before, or
@@ -69,13 +70,13 @@ pub const BUSY: f64 = 0.5;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Observed {
     /// The good clients before anybody came.
-    pub before: Pace,
+    pub before: Service,
     /// The good clients while the others were there.
-    pub during: Pace,
+    pub during: Service,
     /// The good clients when they were gone.
-    pub after: Pace,
+    pub after: Service,
     /// The others, where they are good clients too.
-    pub others: Option<Pace>,
+    pub others: Option<Service>,
     /// Good connections during over those before: to have so many times less is fair.
     pub crowding: f64,
     /// What became of the others, where they are rude.
@@ -93,7 +94,7 @@ pub struct Observed {
 
 /// How the good clients fared in one phase.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Pace {
+pub struct Service {
     /// Right answers per second.
     pub requests_per_s: f64,
     /// Right answers.
@@ -117,11 +118,12 @@ pub struct Held {
     pub threads: u32,
 }
 
-/// A verdict and everything that speaks for it.
+/// The impact of a scenario and everything that speaks for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// The worst.
-    pub verdict: Verdict,
+    /// The worst. Stored runs call it a verdict.
+    #[serde(rename = "verdict")]
+    pub impact: Impact,
     /// Why, the worst first; empty if it is well.
     pub reasons: Vec<Reason>,
 }
@@ -184,8 +186,8 @@ pub fn judge(observed: &Observed) -> Judgement {
     {
         reasons.push(Reason::P99(before.p99_ns, during.p99_ns));
     }
-    let verdict = reasons.iter().map(Reason::verdict).max().unwrap_or(Verdict::Well);
-    Judgement { verdict, reasons }
+    let impact = reasons.iter().map(Reason::impact).max().unwrap_or(Impact::Well);
+    Judgement { impact, reasons }
 }
 
 /// A ratio whose divisor may be nothing: then there was nothing to lose.
@@ -215,7 +217,7 @@ impl Observed {
     }
 }
 
-impl Pace {
+impl Service {
     /// Requests that failed, or hung when the window closed.
     #[must_use]
     pub fn failed(&self) -> u64 {
@@ -242,19 +244,19 @@ impl Pace {
 impl Reason {
     /// What it makes of a server.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
+    pub fn impact(&self) -> Impact {
         match self {
-            Self::Ended(_) | Self::Mute | Self::ErrorsAfter(..) => Verdict::Down,
-            Self::Errors(..) => Verdict::Hurt,
+            Self::Ended(_) | Self::Mute | Self::ErrorsAfter(..) => Impact::Down,
+            Self::Errors(..) => Impact::Hurt,
             Self::SlowAfter(_) | Self::Memory(..) | Self::Threads(..) | Self::Busy(_) => {
-                Verdict::Scarred
+                Impact::Scarred
             }
-            Self::Pace(_) | Self::P99(..) => Verdict::Suffered,
+            Self::Pace(_) | Self::P99(..) => Impact::Suffered,
         }
     }
 }
 
-impl Verdict {
+impl Impact {
     /// As reports write it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -327,15 +329,15 @@ mod tests {
 
     use super::*;
 
-    fn pace(answers: u64, p99_ns: u64, timeouts: u64) -> Pace {
+    fn pace(answers: u64, p99_ns: u64, timeouts: u64) -> Service {
         let failure =
             FailureCount { failure: Failure::Timeout, phase: Phase::FirstByte, count: timeouts };
-        Pace {
+        Service {
             requests_per_s: answers as f64,
             answers,
             p99_ns,
             failures: (timeouts > 0).then_some(failure).into_iter().collect(),
-            ..Pace::default()
+            ..Service::default()
         }
     }
 
@@ -357,15 +359,15 @@ mod tests {
         }
     }
 
-    fn judged(observed: Observed) -> (Verdict, Vec<String>) {
-        let Judgement { verdict, reasons } = judge(&observed);
-        (verdict, reasons.iter().map(ToString::to_string).collect())
+    fn judged(observed: Observed) -> (Impact, Vec<String>) {
+        let Judgement { impact, reasons } = judge(&observed);
+        (impact, reasons.iter().map(ToString::to_string).collect())
     }
 
     #[test]
     fn a_server_whose_good_clients_notice_nothing_is_well() {
-        assert_eq!(judged(calm()), (Verdict::Well, vec![]));
-        // What a busy machine does to anybody is no verdict: nearly half, ninefold, 99 ms more.
+        assert_eq!(judged(calm()), (Impact::Well, vec![]));
+        // What a busy machine does to anybody is no impact: nearly half, ninefold, 99 ms more.
         let noisy = Observed {
             during: pace(5_001, 18_000_000, 5),
             after: pace(3_334, 101_000_000, 0),
@@ -373,57 +375,57 @@ mod tests {
             idle: Some([0.1, 0.55]),
             ..calm()
         };
-        assert_eq!(judged(noisy), (Verdict::Well, vec![]));
+        assert_eq!(judged(noisy), (Impact::Well, vec![]));
     }
 
     #[test]
     fn less_than_half_of_the_throughput_is_suffering() {
         let slow = Observed { during: pace(4_999, 2_000_000, 0), ..calm() };
         let why = "good clients had 50 % of their fair throughput".to_owned();
-        assert_eq!(judged(slow), (Verdict::Suffered, vec![why]));
+        assert_eq!(judged(slow), (Impact::Suffered, vec![why]));
     }
 
     #[test]
     fn a_long_tail_is_suffering_only_if_it_is_many_times_longer_and_long() {
-        let tail = |during| judge(&Observed { during: pace(10_000, during, 0), ..calm() }).verdict;
-        assert_eq!(tail(90_000_000), Verdict::Well);
-        assert_eq!(tail(103_000_000), Verdict::Suffered);
+        let tail = |during| judge(&Observed { during: pace(10_000, during, 0), ..calm() }).impact;
+        assert_eq!(tail(90_000_000), Impact::Well);
+        assert_eq!(tail(103_000_000), Impact::Suffered);
         let slow_before = Observed {
             before: pace(10_000, 60_000_000, 0),
             during: pace(10_000, 500_000_000, 0),
             ..calm()
         };
-        assert_eq!(judge(&slow_before).verdict, Verdict::Well);
+        assert_eq!(judge(&slow_before).impact, Impact::Well);
     }
 
     #[test]
     fn who_shares_with_26_times_as_many_may_have_a_26th() {
         let shared = |answers, p99| {
-            judge(&Observed { during: pace(answers, p99, 0), crowding: 26.0, ..calm() }).verdict
+            judge(&Observed { during: pace(answers, p99, 0), crowding: 26.0, ..calm() }).impact
         };
-        assert_eq!(shared(10_000 / 26, 26 * 2_000_000), Verdict::Well);
-        assert_eq!(shared(10_000 / 26 / 3, 26 * 2_000_000), Verdict::Suffered);
+        assert_eq!(shared(10_000 / 26, 26 * 2_000_000), Impact::Well);
+        assert_eq!(shared(10_000 / 26 / 3, 26 * 2_000_000), Impact::Suffered);
     }
 
     #[test]
     fn errors_of_good_clients_are_hurt_and_what_failed_before_does_not_count() {
         let hurt = Observed { during: pace(9_000, 2_000_000, 10), ..calm() };
         let why = "10 of 9010 requests of good clients failed, mostly: no answer in time";
-        assert_eq!(judged(hurt), (Verdict::Hurt, vec![why.to_owned()]));
+        assert_eq!(judged(hurt), (Impact::Hurt, vec![why.to_owned()]));
         let as_ever = Observed {
             before: pace(9_000, 2_000_000, 10),
             during: pace(9_000, 2_000_000, 10),
             ..calm()
         };
-        assert_eq!(judge(&as_ever).verdict, Verdict::Well);
+        assert_eq!(judge(&as_ever).impact, Impact::Well);
     }
 
     #[test]
     fn silence_is_hurt_even_if_no_request_had_the_time_to_fail() {
-        let silent = Observed { during: Pace::default(), ..calm() };
-        assert_eq!(judge(&silent).verdict, Verdict::Hurt);
-        let unreachable = Pace { unreachable: Some("refused".to_owned()), ..Pace::default() };
-        assert_eq!(judge(&Observed { during: unreachable, ..calm() }).verdict, Verdict::Hurt);
+        let silent = Observed { during: Service::default(), ..calm() };
+        assert_eq!(judge(&silent).impact, Impact::Hurt);
+        let unreachable = Service { unreachable: Some("refused".to_owned()), ..Service::default() };
+        assert_eq!(judge(&Observed { during: unreachable, ..calm() }).impact, Impact::Hurt);
     }
 
     #[test]
@@ -438,10 +440,10 @@ mod tests {
             "it keeps 204 threads, after 4 before",
             "it uses 99 % of a core while nothing is asked",
         ];
-        assert_eq!(judged(scarred), (Verdict::Scarred, why.map(str::to_owned).to_vec()));
+        assert_eq!(judged(scarred), (Impact::Scarred, why.map(str::to_owned).to_vec()));
         let slower = Observed { after: pace(3_000, 2_000_000, 0), ..calm() };
         let why = "30 % of its throughput once all was over".to_owned();
-        assert_eq!(judged(slower), (Verdict::Scarred, vec![why]));
+        assert_eq!(judged(slower), (Impact::Scarred, vec![why]));
     }
 
     #[test]
@@ -450,21 +452,21 @@ mod tests {
             ended: Some("exited with code 1".to_owned()),
             recovered_ms: None,
             during: pace(100, 2_000_000, 900),
-            after: Pace::default(),
+            after: Service::default(),
             ..calm()
         };
-        let (verdict, why) = judged(ended);
-        assert_eq!((verdict, why[0].as_str()), (Verdict::Down, "the server exited with code 1"));
+        let (impact, why) = judged(ended);
+        assert_eq!((impact, why[0].as_str()), (Impact::Down, "the server exited with code 1"));
         assert_eq!(why.len(), 3);
-        let down = |o: Observed| judge(&o).verdict == Verdict::Down;
+        let down = |o: Observed| judge(&o).impact == Impact::Down;
         assert!(down(Observed { recovered_ms: None, ..calm() }));
         assert!(down(Observed { after: pace(9_000, 2_000_000, 100), ..calm() }));
-        assert!(down(Observed { after: Pace::default(), ..calm() }));
+        assert!(down(Observed { after: Service::default(), ..calm() }));
     }
 
     #[test]
-    fn verdicts_are_ordered_from_the_best_to_the_worst() {
-        use Verdict::{Down, Hurt, Scarred, Suffered, Well};
+    fn impacts_are_ordered_from_the_best_to_the_worst() {
+        use Impact::{Down, Hurt, Scarred, Suffered, Well};
         let mut all = [Down, Well, Hurt, Scarred, Suffered];
         all.sort();
         assert_eq!(all, [Well, Suffered, Scarred, Hurt, Down]);

@@ -1,7 +1,7 @@
-//! What a server meets in life, as data.
+//! Scenarios: attacks on a server, as data.
 //!
-//! Each scenario is bounded in count: rude clients do their part at a steady, modest pace, so that
-//! what the good clients lose is lost by the server's design and not by its being out-shouted.
+//! Each is bounded in count, and attackers send at a steady, modest rate: what the normal clients
+//! lose then, they lose by the server's design and not because the machine is overloaded.
 
 use std::time::Duration;
 
@@ -10,71 +10,71 @@ use serde::{Deserialize, Serialize};
 
 use hotlap_servers::contract::Exchange;
 
-/// One thing that happens to a server.
+/// One scenario.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scenario {
     /// One word or two, for tables and `--scenario`.
     pub name: String,
-    /// Who comes and what they do, in a line.
+    /// What the attackers do, in a line.
     pub about: String,
-    /// The same, for the machine.
+    /// The same, as data.
     pub attack: Attack,
 }
 
-/// Who comes beside the good clients.
+/// What the server gets beside the normal clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Attack {
-    /// More good clients, as fast as they are answered.
+    /// More normal clients, in a closed loop.
     Load {
-        /// Open at the same time.
+        /// Connections at the same time.
         connections: usize,
         /// Generator threads.
         threads: usize,
         /// Keep-alive, or a new connection for each request.
         reuse: Reuse,
     },
-    /// Clients that do not behave.
+    /// Clients that violate or abuse HTTP.
     Rude(Rude),
 }
 
-/// A crowd of clients that do not behave, all in the same way.
+/// Clients that violate or abuse HTTP, all in the same way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rude {
     /// Connected at the same time.
     pub clients: usize,
-    /// What each of them sends.
+    /// What each client sends.
     pub says: Says,
-    /// Between two bytes of a slow client, and between two visits of one that comes again.
+    /// Between two bytes of a slow client, and between two connections of one that connects again.
     pub pause_ms: u64,
-    /// How long a client waits for the server to answer and close, before it leaves and comes
-    /// again; `None`: until all is over.
+    /// How long a client waits for the server to answer and close before it closes and connects
+    /// again; `None`: until the scenario ends.
     pub patience_ms: Option<u64>,
-    /// Resets the connection when the first byte of an answer has come.
+    /// Whether the client resets the connection at the first byte of a response.
     pub resets: bool,
 }
 
-/// What a rude client sends.
+/// What an attacker sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Says {
     /// Not a byte.
     Nothing,
-    /// So many right requests in one go.
+    /// This many correct requests at once.
     Requests(usize),
-    /// The first half of a right request.
+    /// The first half of a correct request.
     Half,
-    /// A right request, a byte at a time.
+    /// A correct request, one byte at a time.
     SlowHead,
-    /// The head of a POST at once, and its body a byte at a time.
+    /// The head of a POST at once, and its body one byte at a time.
     SlowBody,
-    /// What is no HTTP: a TLS greeting, zeros, a word, a broken header, in turn.
+    /// Not HTTP: a TLS client hello, zeros, a word, a malformed header, in turn.
     Garbage,
-    /// A right request with one header of so many bytes.
+    /// A correct request with a header of this many bytes.
     Header(usize),
 }
 
-/// The bytes of a rude client: what is sent at once, and what is sent byte by byte.
+/// The bytes of an attacker: those sent at once, and those sent one by one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Message {
     pub(super) at_once: Vec<u8>,
@@ -85,7 +85,7 @@ pub(super) struct Message {
 const SLOW_BODY: usize = 1_000;
 
 impl Scenario {
-    /// All of them, in the order in which they are tried: those that servers survive first.
+    /// All of them, in the order in which they run: those that most servers survive come first.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let load = |connections, threads, reuse| Attack::Load { connections, threads, reuse };

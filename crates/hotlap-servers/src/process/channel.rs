@@ -13,14 +13,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Exit, Setting, Stopped};
+use super::setting::{ProcessExit, ProcessSetting, Stopped};
 
 /// What hotlap tells a supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Order {
     /// Make ready to start this, and wait.
-    Prepare(Setting),
+    Prepare(ProcessSetting),
     /// Start it.
     Go,
     /// End it: SIGTERM, then SIGKILL after so many milliseconds.
@@ -50,7 +50,7 @@ pub(super) enum Report {
         errno: i32,
     },
     /// The server's first process is gone.
-    Exited(Exit),
+    Exited(ProcessExit),
     /// The tree is gone.
     Stopped(Stopped),
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::signal::FREEZE_LIMIT;
+
 /// Why a server could not be frozen. It goes on as before.
 #[derive(Debug, thiserror::Error)]
 pub enum FreezeError {
@@ -17,7 +19,7 @@ pub enum FreezeError {
         cause: io::Error,
     },
     /// It was sent SIGSTOP and did not stop in time, as in an uninterruptible wait.
-    #[error("{name} ({pid}) has not stopped {} s after SIGSTOP", super::FREEZE_LIMIT.as_secs())]
+    #[error("{name} ({pid}) has not stopped {} s after SIGSTOP", FREEZE_LIMIT.as_secs())]
     StillRuns {
         /// Its name.
         name: String,
@@ -36,7 +38,10 @@ pub enum StartError {
     #[error("the command is empty; name a program")]
     Empty,
     /// The folder to run in is not there.
-    #[error("the folder {} cannot be entered: {cause}; create it, or correct `cwd`", path.display())]
+    #[error(
+        "the folder {} cannot be entered: {cause}; create it, or correct `cwd`",
+        path.display()
+    )]
     Folder {
         /// The folder.
         path: PathBuf,
@@ -62,7 +67,10 @@ pub enum StartError {
         remedy: &'static str,
     },
     /// The supervisor did not do its job.
-    #[error("the supervisor {} did not start: {cause}; see whether it can be executed", program.display())]
+    #[error(
+        "the supervisor {} did not start: {cause}; see whether it can be executed",
+        program.display()
+    )]
     Supervisor {
         /// Its program.
         program: PathBuf,

@@ -22,7 +22,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, setrlimit, wait};
 
 use super::channel::{Heard, Order, Report, Wire, send};
-use super::{Exit, Setting, Stopped, signal_tree};
+use super::setting::{ProcessExit, ProcessSetting, Stopped};
+use super::signal::signal_tree;
 use crate::tree::{self, Member};
 
 pub use signals::is_ignored;
@@ -83,7 +84,7 @@ fn watch(mut inbox: Wire, outbox: UnixStream) -> ExitCode {
 }
 
 /// Makes this process what the server inherits: cores, limits.
-fn prepare(setting: &Setting) -> Vec<String> {
+fn prepare(setting: &ProcessSetting) -> Vec<String> {
     let mut notes = Vec::new();
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
@@ -105,7 +106,7 @@ fn prepare(setting: &Setting) -> Vec<String> {
     notes
 }
 
-fn spawn(setting: &Setting) -> io::Result<Pid> {
+fn spawn(setting: &ProcessSetting) -> io::Result<Pid> {
     let Some((program, arguments)) = setting.argv.split_first() else {
         return Err(io::Error::from_raw_os_error(Errno::INVAL.raw_os_error()));
     };
@@ -128,7 +129,7 @@ struct Ward {
 #[derive(Default)]
 struct State {
     /// How the server's first process ended.
-    exit: Option<Exit>,
+    exit: Option<ProcessExit>,
     /// No child is left. On Linux, where the supervisor is a subreaper, no descendant either.
     childless: bool,
 }
@@ -140,8 +141,8 @@ impl Ward {
             match wait(WaitOptions::empty()) {
                 Ok(Some((pid, status))) if pid == self.server => {
                     let exit = match (status.exit_status(), status.terminating_signal()) {
-                        (Some(code), _) => Exit::Code(code),
-                        (None, Some(signal)) => Exit::Signal(signal),
+                        (Some(code), _) => ProcessExit::Code(code),
+                        (None, Some(signal)) => ProcessExit::Signal(signal),
                         (None, None) => continue,
                     };
                     self.state().exit = Some(exit);

@@ -5,17 +5,14 @@
 //! at the same time are safe: the second waits for the first and takes what it made.
 
 use std::fs::{self, File};
-use std::hash::Hasher;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use fnv::FnvHasher;
-
+use super::probe::{MissingToolchain, probe};
+use super::sources::{copy, key};
 use super::step::{self, Ended};
-use super::{MissingToolchain, probe};
 use crate::interrupt;
 use crate::launch::Launch;
 use crate::manifest::{FILE_NAME, Server};
@@ -24,9 +21,6 @@ use crate::process::Supervisor;
 
 /// Written into a build's folder when all of it succeeded; holds the receipt.
 const DONE: &str = ".hotlap-built";
-
-/// What a working copy may hold that is no source.
-const LEFTOVERS: [&str; 4] = [".git", "target", "node_modules", "__pycache__"];
 
 /// How long one command of a build may take. The slowest known (a whole-program compiler on two
 /// busy cores) takes three minutes.
@@ -93,7 +87,7 @@ pub struct BuildError {
 
 /// What a build is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event<'a> {
+pub enum BuildEvent<'a> {
     /// Another process builds the same; this one waits for it.
     Waiting {
         /// Its id.
@@ -136,7 +130,7 @@ pub struct Builder<'a> {
     /// Set to end what is under way.
     pub stop: &'a AtomicBool,
     /// Told what happens, from any thread.
-    pub on: &'a (dyn Fn(Event<'_>) + Sync),
+    pub on: &'a (dyn Fn(BuildEvent<'_>) + Sync),
 }
 
 impl Builder<'_> {
@@ -147,8 +141,8 @@ impl Builder<'_> {
     pub fn build(&self, server: &Server) -> Result<Built, Unready> {
         let result = self.build_quietly(server);
         match &result {
-            Ok(built) => (self.on)(Event::Built { server: &server.id, built }),
-            Err(why) => (self.on)(Event::Unready { server: &server.id, why }),
+            Ok(built) => (self.on)(BuildEvent::Built { server: &server.id, built }),
+            Err(why) => (self.on)(BuildEvent::Unready { server: &server.id, why }),
         }
         result
     }
@@ -211,7 +205,7 @@ impl Builder<'_> {
         let of = server.toolchain.build.len();
         for (index, argv) in server.toolchain.build.iter().enumerate() {
             let command = shell_words::join(argv);
-            (self.on)(Event::Step {
+            (self.on)(BuildEvent::Step {
                 server: &server.id,
                 command: command.clone(),
                 number: index + 1,
@@ -344,7 +338,7 @@ impl Builder<'_> {
                 Err(fs::TryLockError::WouldBlock) => {}
             }
             if !std::mem::replace(&mut told, true) {
-                (self.on)(Event::Waiting { server: &server.id });
+                (self.on)(BuildEvent::Waiting { server: &server.id });
             }
             if !interrupt::sleep(interrupt::LOOK, self.stop) {
                 return Err(refused(io::Error::new(io::ErrorKind::Interrupted, "interrupted")));
@@ -417,79 +411,6 @@ fn memory_available() -> Option<u64> {
 #[cfg(not(target_os = "linux"))]
 fn memory_available() -> Option<u64> {
     None
-}
-
-/// The files of a folder, sorted, relative to it; symbolic links are not followed.
-fn files(root: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    let mut open = vec![PathBuf::new()];
-    while let Some(folder) = open.pop() {
-        for entry in fs::read_dir(root.join(&folder))? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if LEFTOVERS.iter().any(|leftover| name == *leftover) {
-                continue;
-            }
-            let path = folder.join(&name);
-            if entry.file_type()?.is_dir() { open.push(path) } else { found.push(path) }
-        }
-    }
-    found.sort();
-    Ok(found)
-}
-
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for file in files(from)? {
-        let target = to.join(&file);
-        if let Some(parent) = target.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        let source = from.join(&file);
-        if source.is_symlink() {
-            std::os::unix::fs::symlink(fs::read_link(&source)?, &target)?;
-        } else {
-            fs::copy(&source, &target)?;
-        }
-    }
-    Ok(())
-}
-
-/// The name of a build: the server's, and a hash of all that goes into it. What only matters at run
-/// time (the command, its environment, the description) is left out, so that variants share a
-/// build.
-///
-/// The hash is FNV-1a of 64 bits, as builds outlive a hotlap and the standard library's hash may
-/// differ between releases. By chance, two of a million builds share a name once in 4 × 10⁷ times.
-fn key(server: &Server, receipt: &str) -> io::Result<String> {
-    let mut hasher = FnvHasher::default();
-    // The length of each part goes in too, so that parts cannot run into each other.
-    let mut add = |part: &[u8]| {
-        hasher.write(part);
-        hasher.write(&(part.len() as u64).to_le_bytes());
-    };
-    add(b"1");
-    add(std::env::consts::ARCH.as_bytes());
-    add(std::env::consts::OS.as_bytes());
-    add(receipt.as_bytes());
-    for argv in server.toolchain.build.iter().chain([&server.toolchain.version]) {
-        add(&(argv.len() as u64).to_le_bytes());
-        argv.iter().for_each(|word| add(word.as_bytes()));
-    }
-    for file in files(&server.folder)? {
-        if file == Path::new(FILE_NAME) {
-            continue;
-        }
-        let path = server.folder.join(&file);
-        add(file.as_os_str().as_encoded_bytes());
-        if path.is_symlink() {
-            add(fs::read_link(&path)?.as_os_str().as_encoded_bytes());
-        } else {
-            add(&[u8::from(path.metadata()?.permissions().mode() & 0o100 != 0)]);
-            add(&fs::read(&path)?);
-        }
-    }
-    Ok(format!("{}-{:016x}", server.base_id().replace('/', "-"), hasher.finish()))
 }
 
 #[cfg(test)]

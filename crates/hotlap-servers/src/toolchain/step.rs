@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::interrupt;
-use crate::process::{Exit, Process, Setting, StartError, Supervisor};
+use crate::process::{Process, ProcessExit, ProcessSetting, StartError, Supervisor};
 
 /// Where an outer build puts what it makes: the server's program would go there too.
 const OUTER: [&str; 2] = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR"];
@@ -98,7 +98,7 @@ pub(crate) fn logged(
     limit: Duration,
     stop: &AtomicBool,
 ) -> io::Result<Ended> {
-    let setting = Setting {
+    let setting = ProcessSetting {
         argv: argv.to_vec(),
         env: BTreeMap::new(),
         cwd: cwd.to_owned(),
@@ -115,9 +115,9 @@ pub(crate) fn logged(
     let ended = loop {
         if let Some(exit) = process.wait(interrupt::LOOK) {
             break match exit {
-                Exit::Code(code) => Ended::Exited(ExitStatus::from_raw(code << 8)),
-                Exit::Signal(signal) => Ended::Exited(ExitStatus::from_raw(signal)),
-                Exit::Lost => return Err(io::Error::other("its supervisor was killed")),
+                ProcessExit::Code(code) => Ended::Exited(ExitStatus::from_raw(code << 8)),
+                ProcessExit::Signal(signal) => Ended::Exited(ExitStatus::from_raw(signal)),
+                ProcessExit::Lost => return Err(io::Error::other("its supervisor was killed")),
             };
         }
         if stop.load(Ordering::Relaxed) {

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant, SystemTime};
 use hotlap_load::http::{Framing, Response};
 
 use super::client::Wire;
-use super::{Check, Report, Requirements, Verifier};
+use super::{Check, Findings, Requirements, Verifier};
 use crate::contract::{Content, Exchange, described};
-use crate::manifest::Kind;
+use crate::manifest::ServerKind;
 
 /// How long a server is watched before it is asked anything, in pauses.
 const SILENCE: u32 = 8;
@@ -18,7 +18,7 @@ pub(super) const UNKNOWN_PATH: &str = "/hotlap-no-such-path";
 /// The checks under way.
 pub(super) struct Bench<'a> {
     verifier: &'a Verifier<'a>,
-    pub(super) report: Report,
+    pub(super) report: Findings,
     /// The first answer, when it came, and whether it was right.
     pub(super) first: Option<(Response, SystemTime, bool)>,
     /// The answer to a path that it cannot know.
@@ -37,7 +37,7 @@ enum Old {
 
 impl<'a> Bench<'a> {
     pub(super) fn new(verifier: &'a Verifier<'a>) -> Self {
-        Self { verifier, report: Report::default(), first: None, unknown: None }
+        Self { verifier, report: Findings::default(), first: None, unknown: None }
     }
 
     pub(super) fn run(&mut self) {
@@ -221,7 +221,7 @@ impl<'a> Bench<'a> {
         }
         let kind_demands = matches!(
             self.verifier.requirements,
-            Requirements::Catalogue { kind: Kind::Framework, .. }
+            Requirements::Catalogue { kind: ServerKind::Framework, .. }
         );
         if kind_demands || self.verifier.contract.knows_paths {
             let outcome = self.unknown_path();

@@ -251,7 +251,7 @@ impl Wire {
     /// Waits until the server closes; not a byte may come before. However long an answer may take,
     /// a close follows it at once.
     pub fn closed(&mut self) -> Result<(), String> {
-        let limit = self.limit.min(super::LIMIT);
+        let limit = self.limit.min(super::verifier::LIMIT);
         self.quiet(limit)?;
         match self.over {
             true => Ok(()),

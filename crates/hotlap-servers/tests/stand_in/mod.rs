@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hotlap_servers::process::{Process, Setting, Standby, Supervisor};
+use hotlap_servers::process::{Process, ProcessSetting, Standby, Supervisor};
 use hotlap_servers::tree::{self, Member};
 
 /// A hang is an error; a busy machine is not.
@@ -25,8 +25,8 @@ pub fn supervisor() -> Supervisor {
     Supervisor::new(program(), &["supervisor"])
 }
 
-pub fn setting(folder: &Path, argv: &[&str]) -> Setting {
-    Setting {
+pub fn setting(folder: &Path, argv: &[&str]) -> ProcessSetting {
+    ProcessSetting {
         argv: argv.iter().map(ToString::to_string).collect(),
         env: [("FOLDER".to_owned(), folder.display().to_string())].into(),
         cwd: folder.to_owned(),

@@ -19,18 +19,22 @@ pub enum Class {
     NeverSteady,
 }
 
-/// A window of at least this share of the final level is near the final speed. A choice.
+/// A window of at least this share of the final level is near the final speed. A convention
+/// (METHODOLOGY, appendix C, *Warm-up*: "within a tenth of its speed").
 const NEAR: f64 = 0.9;
 
 /// A server whose first windows reach less than this share of the steady level (or whose steady
-/// level is less than this share of them) was not flat, however noisy the steady part is. A choice.
+/// level is less than this share of them) was not flat, however noisy the steady part is. A
+/// convention: a server that is not flat is only warmed up for longer.
 const FLAT_FROM: f64 = 0.7;
 
-/// A server whose first windows reach less than this share of its level compiles itself. A choice,
-/// between caches that fill and the factors of ten and more by which Java and Node become faster.
+/// A server whose first windows reach less than this share of its level compiles itself. A
+/// convention (METHODOLOGY, appendix C, *Warm-up*), between caches that fill and the factors of ten
+/// and more by which Java and Node become faster.
 const COMPILES_BELOW: f64 = 1.0 / 3.0;
 
-/// The number of windows in a running median: with four of them disturbed it still holds. A choice.
+/// The number of windows in a running median: nine, nearly the second of a stretch, of which four
+/// may be disturbed. A convention.
 const SMOOTHING: usize = 9;
 
 /// The standard error of a median of nine normal values, in standard deviations: √(π / 2) / √9, its

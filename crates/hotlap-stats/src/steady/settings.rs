@@ -16,8 +16,9 @@ pub struct DetectorSettings {
 }
 
 impl Default for DetectorSettings {
-    /// At most 2 % in 10 windows, decided after at most 100. A choice; `tests/steady.rs` shows on
-    /// simulated machines how soon flat servers settle with it, and how rarely a climbing one does.
+    /// At most 2 % in 10 windows, decided after at most 100. A convention (METHODOLOGY, appendix C,
+    /// *Warm-up*); `tests/steady.rs` shows on simulated machines how soon flat servers settle with
+    /// it, and how rarely a climbing one does.
     fn default() -> Self {
         Self { stretch: 10, tolerance: 0.02, min_windows: 0, max_windows: 100 }
     }

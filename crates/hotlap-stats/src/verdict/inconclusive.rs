@@ -7,7 +7,8 @@
 pub const MIN_RESTARTS: u32 = 3;
 
 /// The A/A control counts as different from the reference if even the near end of its interval is
-/// further from a ratio of 1 than this. A choice.
+/// further from a ratio of 1 than this. A convention (METHODOLOGY, *Statistics*): the noise floor
+/// grows with the control's interval anyway.
 pub const MAX_CONTROL_DIFFERENCE: f64 = 0.05;
 
 /// Why a comparison is inconclusive.

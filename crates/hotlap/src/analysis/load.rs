@@ -72,6 +72,11 @@ impl Analysis {
 
     fn noise_in(&self, measure: Measure) -> Option<Effect> {
         let (reference, control) = (&self.servers[self.reference?], &self.servers[self.control?]);
+        // Requests/s that the generator limits still show what separates the two.
+        let is_bound = |s: &MeasuredServer| measure != Measure::Rate && s.is_lower_bound[measure];
+        if is_bound(reference) || is_bound(control) {
+            return None;
+        }
         effect(&pairs(&control.readings[measure], &reference.readings[measure]), self.confidence)
     }
 
@@ -101,6 +106,13 @@ impl Analysis {
             Some(control) => pooled(own, &self.servers[control].readings[measure]).into(),
             None => own.into(),
         }
+    }
+
+    /// Whether a side of a comparison, see [`Self::side`], is a lower bound.
+    fn is_lower_bound(&self, server: usize, measure: Measure) -> bool {
+        let control = self.control.filter(|_| Some(server) == self.reference);
+        let mut of_side = std::iter::once(server).chain(control);
+        of_side.any(|server| self.servers[server].is_lower_bound[measure])
     }
 
     /// The ceiling's CPU time per request over a server's; `None` where either is unknown.
@@ -167,9 +179,10 @@ impl Analysis {
         compared.map(|(found, pair)| self.with_bounds(found, *pair)).collect()
     }
 
-    /// Two servers in one measure; `None` where they have no round in common, and where the
-    /// generator hides what the measure would say. Requests/s of a server that the generator limits
-    /// are a lower bound, which may still be higher than those of a server that it does not limit.
+    /// Two servers in one measure; `None` where they have no round in common, where the generator
+    /// hides what the measure would say, and where a percentile of either is a lower bound.
+    /// Requests/s of a server that the generator limits are a lower bound, which may still be
+    /// higher than those of a server that it does not limit.
     pub(super) fn compared_in(
         &self,
         server: usize,
@@ -180,7 +193,10 @@ impl Analysis {
         let limited = of_both.iter().filter(|s| s.generator_limited).count();
         let is_hidden = match measure {
             Measure::Rate => limited == 2 || self.keep_up(server, other),
-            measure => limited > 0 && measure.is_hidden_by_generator(),
+            measure => {
+                limited > 0 && measure.is_hidden_by_generator()
+                    || [server, other].iter().any(|&s| self.is_lower_bound(s, measure))
+            }
         };
         if is_hidden || of_both.iter().any(|s| s.wrong > 0) {
             return None;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hotlap_bench::lap::{Share, Usage, rates, readings, silent_rounds};
-use hotlap_load::Failures;
+use hotlap_load::{Failures, OpenLoop, Outcome};
 use hotlap_servers::counters::Counted;
 use hotlap_stats::{Concurrency, Estimate, Reading, level, median};
 
@@ -32,6 +32,10 @@ pub struct MeasuredServer {
     /// A reading a round of each measure; CPU time and service time in nanoseconds, memory in
     /// bytes. A round whose laps have too few responses to know their 99th percentile has none.
     pub readings: PerMeasure<Vec<Reading>>,
+    /// Whether a reading, and so the level, is a lower bound: of requests/s because the generator
+    /// limits the server, of p50 and p99 because they rest on requests without a response. A
+    /// latency that is a lower bound in any round is not compared.
+    pub is_lower_bound: PerMeasure<bool>,
     /// The level of each measure, with its interval, in the unit of the readings.
     pub level: PerMeasure<Option<Estimate>>,
     /// CPU time per request in its laps over that when it ran alone, at the end of its warm-ups.
@@ -45,6 +49,8 @@ pub struct MeasuredServer {
     pub service: Times,
     /// Response time at the common rate, all counting laps merged, and the rate.
     pub response: Option<(Times, f64)>,
+    /// How the common rate compares with what it served, over the same laps.
+    pub open_loop: Option<OpenLoop>,
     /// What it used.
     pub used: Used,
     /// Failures in all of its laps.
@@ -86,7 +92,8 @@ impl MeasuredServer {
         let paced: Vec<&Lap> =
             paced.into_iter().filter(|l| l.counts() && has_responses(l)).collect();
         let limited = good.iter().filter(|l| l.is_generator_limited()).count();
-        let readings = readings_of(&good, offered);
+        let generator_limited = limited * 2 > good.len();
+        let (readings, rests_on_unanswered) = readings_of(&good, offered);
         let mut failures = Failures::default();
         for failure in laps.iter().flat_map(|lap| &lap.failures) {
             failures.add(failure.failure, failure.phase, failure.count);
@@ -97,11 +104,12 @@ impl MeasuredServer {
         Self {
             rank: None,
             laps: (good.len() as u32, main.len() as u32),
-            generator_limited: limited * 2 > good.len(),
+            generator_limited,
             keeps_up: offered.is_some() && keeps_up(&good),
             wrong: laps.iter().map(|lap| wrong(lap)).sum(),
             level: PerMeasure::of(|measure| level(&readings[measure], confidence)),
             readings,
+            is_lower_bound: PerMeasure { requests_per_s: generator_limited, ..rests_on_unanswered },
             of_alone: level(&bias::of_alone(run, (server, load), &good), confidence),
             silent_rounds: silent_rounds(responses(&good)),
             against: None,
@@ -110,6 +118,7 @@ impl MeasuredServer {
                 .last()
                 .and_then(|lap| lap.rate)
                 .map(|rate| (Times::merged(paced.iter().map(|lap| Times::of(lap, true))), rate)),
+            open_loop: open_loop(&paced),
             used: Used::of(&main, &good, &warmups().collect::<Vec<_>>()),
             failures,
             ready_ms: middle(starts().filter_map(|start| start.ready_ms).collect()),
@@ -157,36 +166,42 @@ fn quotient(parts: impl Iterator<Item = (u64, u64)>) -> Option<f64> {
     (of > 0).then(|| sum as f64 / of as f64)
 }
 
-/// The readings of all measures, from the laps that count.
-fn readings_of(laps: &[&Lap], offered: Option<f64>) -> PerMeasure<Vec<Reading>> {
+/// The readings of all measures, from the laps that count, and whether any of them is a lower bound
+/// because it rests on requests without a response.
+fn readings_of(
+    laps: &[&Lap],
+    offered: Option<f64>,
+) -> (PerMeasure<Vec<Reading>>, PerMeasure<bool>) {
     let mut rounds = BTreeMap::<(u32, u32), Vec<&Lap>>::new();
     for lap in laps {
         rounds.entry((lap.restart, lap.round)).or_default().push(lap);
     }
-    let each = |figure: &dyn Fn(&[&Lap]) -> Option<f64>| {
+    let quantiles = |q: f64| -> (Vec<Reading>, bool) {
         let reading = |(&(restart, round), laps): (&(u32, u32), &Vec<&Lap>)| {
-            Some(Reading { restart, round, value: figure(laps)? })
+            let times = Times::merged(laps.iter().map(|lap| Times::of(lap, offered.is_some())));
+            // Rounds and restarts are the units of the interval, so that samples of one round may
+            // depend on each other: it is enough that they reach the percentile.
+            let found = known(&times.survival(), q, Concurrency::ONE)?;
+            Some((Reading { restart, round, value: found.ns as f64 }, found.is_lower_bound))
         };
-        rounds.iter().filter_map(reading).collect()
+        let (readings, bounds): (_, Vec<bool>) = rounds.iter().filter_map(reading).unzip();
+        (readings, bounds.contains(&true))
     };
-    let quantile = |q: f64, laps: &[&Lap]| {
-        let times = Times::merged(laps.iter().map(|lap| Times::of(lap, offered.is_some())));
-        // Rounds and restarts are the units of the interval, so that samples of one round may
-        // depend on each other: it is enough that they reach the percentile.
-        known(&times.survival(), q, Concurrency::ONE).map(|found| found.ns as f64)
-    };
-    let memory = |laps: &[&Lap]| {
+    let memory = |(&(restart, round), laps): (&(u32, u32), &Vec<&Lap>)| {
         let most = laps.iter().filter_map(|l| Some(l.usage.as_ref()?.rss_bytes)).max();
-        most.filter(|bytes| *bytes > 0).map(|bytes| bytes as f64)
+        Some(Reading { restart, round, value: most.filter(|bytes| *bytes > 0)? as f64 })
     };
     let spent = |lap: &&Lap| Some((lap.restart, lap.round, lap.cost_share()?));
-    PerMeasure {
+    let ((p50, is_p50_a_bound), (p99, is_p99_a_bound)) = (quantiles(0.5), quantiles(0.99));
+    let readings = PerMeasure {
         requests_per_s: rates(responses(laps)),
         cost: readings(laps.iter().filter_map(spent)),
-        p50: each(&|laps| quantile(0.5, laps)),
-        p99: each(&|laps| quantile(0.99, laps)),
-        memory: each(&memory),
-    }
+        p50,
+        p99,
+        memory: rounds.iter().filter_map(memory).collect(),
+    };
+    let bounds = PerMeasure { p50: is_p50_a_bound, p99: is_p99_a_bound, ..PerMeasure::default() };
+    (readings, bounds)
 }
 
 /// What each lap adds to the requests/s of its round.
@@ -199,6 +214,23 @@ fn keeps_up(laps: &[&Lap]) -> bool {
     let due: u64 = laps.iter().map(|lap| lap.due).sum();
     let answers: u64 = laps.iter().map(|lap| lap.answers + 1).sum();
     !laps.is_empty() && answers as f64 >= KEEPS_UP * due as f64
+}
+
+/// How a rate compares with what was answered, over all of these laps; `None` without a lap.
+fn open_loop(laps: &[&Lap]) -> Option<OpenLoop> {
+    let sum = |of: fn(&Lap) -> u64| laps.iter().map(|lap| of(lap)).sum();
+    let all = Times::merged(laps.iter().map(|lap| Times::of(lap, true))).censored;
+    let together = Outcome {
+        window_ns: sum(|lap| lap.window_ns),
+        responses: sum(|lap| lap.answers),
+        due: sum(|lap| lap.due),
+        in_flight: sum(|lap| lap.in_flight),
+        queued: all.waiting.len(),
+        oldest_ns: all.open.max().max(all.waiting.max()),
+        response_time_censored: all,
+        ..Outcome::default()
+    };
+    together.open_loop()
 }
 
 /// Wrong responses of a lap.

@@ -1,7 +1,7 @@
 //! Two runs compared: the same statistics as within a run, as far as laps that are not paired
 //! permit.
 
-use hotlap_stats::{Criterion, Effect, NoiseFloor, unpaired};
+use hotlap_stats::{Criterion, Effect, Inconclusive, NoiseFloor, unpaired};
 
 use super::compare::found_in_families;
 use super::{Analysis, Limited, Measure, PerMeasure, ServerComparison, confidence};
@@ -98,11 +98,23 @@ impl LoadPair {
         unpaired(&new.readings[measure], &old.readings[measure], self.confidence)
     }
 
-    /// One server in both runs; `None` where the generator hides what the measure would say.
+    /// Whether a percentile of the ceiling is a lower bound in either run, so that it does not tell
+    /// what changed from one to the other.
+    fn is_ceiling_a_bound(&self, measure: Measure) -> bool {
+        let of_both = [&self.before, &self.after];
+        measure != Measure::Rate
+            && of_both.iter().any(|run| {
+                run.ceiling.is_some_and(|ceiling| run.servers[ceiling].is_lower_bound[measure])
+            })
+    }
+
+    /// One server in both runs; `None` where the generator hides what the measure would say, or the
+    /// figure of either run is a lower bound.
     fn effect(&self, (old, new): Matched, measure: Measure) -> Option<Effect> {
         let (old, new) = (&self.before.servers[old], &self.after.servers[new]);
         let is_limited = old.generator_limited || new.generator_limited;
         let is_hidden = (measure.is_hidden_by_generator() && is_limited)
+            || (old.is_lower_bound[measure] || new.is_lower_bound[measure])
             || (measure == Measure::Rate && old.keeps_up && new.keeps_up);
         if is_hidden || old.wrong + new.wrong > 0 {
             return None;
@@ -113,9 +125,13 @@ impl LoadPair {
     /// The noise floor is the higher one of the two runs, and at least what the ceiling changed
     /// from one to the other.
     fn criterion(&self, measure: Measure) -> Criterion {
-        let drift = self.ceiling(measure);
-        let drift =
-            drift.map_or(NoiseFloor::NoControl, |d| NoiseFloor::Known(d.ratio.value.ln().abs()));
+        let drift = match self.ceiling(measure) {
+            _ if self.is_ceiling_a_bound(measure) => {
+                NoiseFloor::Unusable(Inconclusive::NoiseUnknown)
+            }
+            Some(drift) => NoiseFloor::Known(drift.ratio.value.ln().abs()),
+            None => NoiseFloor::NoControl,
+        };
         let of_runs = self.before.floor(measure).or_higher(self.after.floor(measure));
         Criterion {
             alpha: 1.0 - self.confidence,

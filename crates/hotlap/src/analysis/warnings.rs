@@ -57,9 +57,9 @@ pub enum ServerWarning {
     Bias(Estimate),
     /// It sent no response in so many rounds.
     Silent(u32),
-    /// It did not serve the rate that its load offers.
+    /// It did not serve the rate that its load offers, or the common rate.
     Behind {
-        /// Requests/s that the load offers.
+        /// Requests/s that were offered.
         offered: f64,
         /// Requests/s that it served.
         reached: f64,
@@ -109,6 +109,8 @@ fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning
     let measured = &analysis.servers[server];
     let reached = measured.level[Measure::Rate].map(|rate| rate.value);
     let behind = analysis.offered.zip(reached).filter(|_| !measured.keeps_up);
+    let at_common_rate = measured.open_loop.filter(|found| found.is_behind);
+    let behind = behind.or(at_common_rate.map(|o| (o.offered_per_s, o.reached_per_s)));
     let left_out = |are_main| left_out(run, analysis.load, server, are_main);
     [
         cost_change(&measured.readings[Measure::Cost]).map(ServerWarning::CostChanged),

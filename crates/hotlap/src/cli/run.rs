@@ -53,8 +53,8 @@ pub struct RunArgs {
     /// Display name; repeat it, in the order of the servers
     #[arg(long = "name", value_name = "NAME")]
     pub names: Vec<String>,
-    /// Print what would be run: servers, loads, restarts and rounds, time, cores, exports; build and
-    /// start no server
+    /// Print what would be run: servers, loads, restarts and rounds, time, cores, exports; build
+    /// and start no server
     #[arg(long)]
     pub dry_run: bool,
     /// The server that the others are compared with (default: the first)

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use hotlap_servers::manifest::Server;
 use hotlap_servers::process::Supervisor;
-use hotlap_servers::toolchain::{Builder, Built, Event, Unready};
+use hotlap_servers::toolchain::{BuildEvent, Builder, Built, Unready};
 
 use crate::console::Console;
 use crate::interrupt::Interrupt;
@@ -28,12 +28,12 @@ pub fn build_all(
         }
     };
     let cache = paths::cache()?;
-    let on = |event: Event<'_>| match event {
-        Event::Built { server, built } if built.fresh => {
+    let on = |event: BuildEvent<'_>| match event {
+        BuildEvent::Built { server, built } if built.fresh => {
             let took = built.took.as_secs_f64();
             say(&|live| live.say(&format!("built {server} in {took:.0} s")));
         }
-        Event::Step { server, command, .. } => {
+        BuildEvent::Step { server, command, .. } => {
             say(&|live| live.phase(format!("building {server}: {command}")));
         }
         _ => {}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context;
 use hotlap_bench::participant::Origin;
 use hotlap_servers::catalogue::Catalogue;
-use hotlap_servers::check::{Checker, Row, Standing};
+use hotlap_servers::check::{CheckOutcome, CheckedServer, Checker};
 use hotlap_servers::contract::Name;
 use hotlap_servers::manifest::Server;
 use hotlap_servers::process::Supervisor;
@@ -50,7 +50,7 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     };
     let names = servers.iter().map(|s| &s.id).chain(&strangers);
     let width = names.map(|name| name.chars().count()).max().unwrap_or(0);
-    let show = |row: &Row| {
+    let show = |row: &CheckedServer| {
         if !args.json {
             // A closed pipe shows at the end; the checks go on.
             let _ = console.print(&line(row, width, console));
@@ -103,7 +103,7 @@ fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<Server>, Vec<String>)> {
     Ok((servers, strangers))
 }
 
-fn custom(checker: &Checker, text: &str, shell: bool) -> anyhow::Result<Row> {
+fn custom(checker: &Checker, text: &str, shell: bool) -> anyhow::Result<CheckedServer> {
     let (start, ask) = server::custom(text, shell)?;
     Ok(match start {
         Origin::Launch(launch) => checker.check_command(text, &launch, &ask),
@@ -133,12 +133,12 @@ fn built_only(
 }
 
 /// A row as a line, and what speaks against it in lines below.
-fn line(row: &Row, width: usize, console: &Console) -> String {
+fn line(row: &CheckedServer, width: usize, console: &Console) -> String {
     let ink = |code: &'static str| if console.color { code } else { "" };
     let contracts: Vec<&str> =
         row.reports.iter().filter_map(|(name, _)| Some((*name)?.as_str())).collect();
-    let (word, color, rest) = match &row.standing {
-        Standing::Passed => {
+    let (word, color, rest) = match &row.outcome {
+        CheckOutcome::Passed => {
             let (passed, made) = row.conformance();
             let rss = match row.rss_bytes {
                 0 => String::new(),
@@ -152,12 +152,12 @@ fn line(row: &Row, width: usize, console: &Console) -> String {
             let rest = format!("{conformance:>5}  {ready:>7}  {rss:>7}  {}", row.version);
             ("ok", "\x1b[32m", rest)
         }
-        Standing::Skipped(absence) => {
+        CheckOutcome::Skipped(absence) => {
             ("skip", "\x1b[33m", format!("{}: {}", absence.command, absence.why))
         }
-        Standing::Unbuilt(error) => ("FAILED", "\x1b[31m", error.to_string()),
-        Standing::ServerFailure(failure) => ("FAILED", "\x1b[31m", failure.to_string()),
-        Standing::Failed => ("FAILED", "\x1b[31m", "it answers wrongly".to_owned()),
+        CheckOutcome::Unbuilt(error) => ("FAILED", "\x1b[31m", error.to_string()),
+        CheckOutcome::ServerFailure(failure) => ("FAILED", "\x1b[31m", failure.to_string()),
+        CheckOutcome::Failed => ("FAILED", "\x1b[31m", "it answers wrongly".to_owned()),
     };
     let contracts = contracts.join(" ");
     let (color, plain) = (ink(color), ink("\x1b[0m"));
@@ -176,17 +176,19 @@ fn line(row: &Row, width: usize, console: &Console) -> String {
 }
 
 /// What stands below a row: which checks failed, last lines, the remedy, notes.
-fn below(row: &Row, quiet: bool) -> Vec<String> {
+fn below(row: &CheckedServer, quiet: bool) -> Vec<String> {
     let mut below: Vec<String> = row.failures().map(|(_, check)| check.to_string()).collect();
     below.extend(row.reports.iter().filter_map(|(_, report)| report.ended.clone()));
-    match &row.standing {
-        Standing::Skipped(absence) => below.push(absence.remedy.clone()),
-        Standing::Unbuilt(error) => below.extend(error.log_tail.iter().map(|l| format!("| {l}"))),
-        Standing::ServerFailure(failure) => {
+    match &row.outcome {
+        CheckOutcome::Skipped(absence) => below.push(absence.remedy.clone()),
+        CheckOutcome::Unbuilt(error) => {
+            below.extend(error.log_tail.iter().map(|l| format!("| {l}")))
+        }
+        CheckOutcome::ServerFailure(failure) => {
             below.extend(failure.log_tail.iter().map(|l| format!("| {l}")));
             below.push(failure.remedy.clone());
         }
-        Standing::Passed | Standing::Failed => {}
+        CheckOutcome::Passed | CheckOutcome::Failed => {}
     }
     if !quiet {
         below.extend(row.notes.iter().cloned());
@@ -194,13 +196,13 @@ fn below(row: &Row, quiet: bool) -> Vec<String> {
     below
 }
 
-fn as_json(row: &Row) -> serde_json::Value {
-    let (state, why) = match &row.standing {
-        Standing::Passed => ("passed", String::new()),
-        Standing::Skipped(absence) => ("skipped", absence.to_string()),
-        Standing::Unbuilt(error) => ("failed", error.to_string()),
-        Standing::ServerFailure(failure) => ("failed", failure.to_string()),
-        Standing::Failed => ("failed", "it answers wrongly".to_owned()),
+fn as_json(row: &CheckedServer) -> serde_json::Value {
+    let (state, why) = match &row.outcome {
+        CheckOutcome::Passed => ("passed", String::new()),
+        CheckOutcome::Skipped(absence) => ("skipped", absence.to_string()),
+        CheckOutcome::Unbuilt(error) => ("failed", error.to_string()),
+        CheckOutcome::ServerFailure(failure) => ("failed", failure.to_string()),
+        CheckOutcome::Failed => ("failed", "it answers wrongly".to_owned()),
     };
     let checks = |checks: &[hotlap_servers::verify::Check]| -> Vec<serde_json::Value> {
         checks
@@ -235,12 +237,12 @@ fn as_json(row: &Row) -> serde_json::Value {
 }
 
 /// A missing toolchain skips a row; with `--strict` that fails, unless no registry in reach has it.
-fn verdict(args: &CheckArgs, rows: &[Row], console: &Console) -> Exit {
+fn verdict(args: &CheckArgs, rows: &[CheckedServer], console: &Console) -> Exit {
     use hotlap_servers::toolchain::MissingKind::Unreachable;
-    let count = |is: &dyn Fn(&Standing) -> bool| rows.iter().filter(|r| is(&r.standing)).count();
-    let passed = count(&|s| *s == Standing::Passed);
-    let skipped = count(&|s| matches!(s, Standing::Skipped(_)));
-    let missing = count(&|s| matches!(s, Standing::Skipped(a) if a.kind != Unreachable));
+    let count = |is: &dyn Fn(&CheckOutcome) -> bool| rows.iter().filter(|r| is(&r.outcome)).count();
+    let passed = count(&|s| *s == CheckOutcome::Passed);
+    let skipped = count(&|s| matches!(s, CheckOutcome::Skipped(_)));
+    let missing = count(&|s| matches!(s, CheckOutcome::Skipped(a) if a.kind != Unreachable));
     let failed = rows.len() - passed - skipped;
     console.note(&format!("\n{passed} passed, {failed} failed, {skipped} skipped"));
     match failed > 0 || (args.strict && missing > 0) {

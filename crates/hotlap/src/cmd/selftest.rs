@@ -11,7 +11,7 @@ mod trials;
 use std::time::Duration;
 
 use anyhow::Context;
-use hotlap_servers::machine::Host;
+use hotlap_servers::machine::Machine;
 
 use crate::cli::SelftestArgs;
 use crate::console::Console;
@@ -84,7 +84,7 @@ fn tell(args: &SelftestArgs, claims: &[Claim], console: &Console) -> anyhow::Res
         return Ok(());
     }
     console.print(&format!("\n{}", claim::table(claims)))?;
-    for doubt in Host::describe().doubts() {
+    for doubt in Machine::describe().doubts() {
         console.note(&format!("  Note: {}: {}", doubt.what, doubt.remedy));
     }
     Ok(())

@@ -1,11 +1,12 @@
 //! `hotlap setup`: what is missing, by package manager, what it takes, and the command that brings
 //! it; with `--yes` it is installed, and every server that can run is built.
 
+use std::fs::File;
 use std::time::Instant;
 
 use anyhow::Context;
 use hotlap_servers::catalogue::Catalogue;
-use hotlap_servers::install::{InstallError, Missing};
+use hotlap_servers::install::{InstallError, Missing, Progress};
 use hotlap_servers::manifest::Server;
 use hotlap_servers::package_manager::PackageManager;
 use hotlap_servers::process::Supervisor;
@@ -18,6 +19,7 @@ use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::interrupt::Interrupt;
 use crate::live::Live;
+use crate::paths;
 use crate::text::number::{megabytes, plural};
 use crate::text::visible;
 
@@ -104,16 +106,29 @@ pub fn install(
         console.note("\n`hotlap setup --yes` runs it, and builds what can then run.");
         return Ok(Exit::Ok);
     }
-    carry_out(&missing, console)?;
+    carry_out(&missing, interrupt, console)?;
     Ok(still_missing(servers, interrupt, console))
 }
 
-fn carry_out(missing: &Missing, console: &Console) -> anyhow::Result<()> {
+fn carry_out(missing: &Missing, interrupt: &Interrupt, console: &Console) -> anyhow::Result<()> {
+    let log = paths::cache()?.join("setup.log");
+    let name = visible(&log.to_string_lossy());
+    // What an earlier installation wrote says nothing of this one.
+    File::create(&log)
+        .with_context(|| format!("cannot write {name}: set HOTLAP_CACHE to a folder of yours"))?;
     let mut live = Live::start(console);
-    let result = missing.run(&mut |line| live.phase(format!("installing: {line}")));
+    let result = missing.run(&log, interrupt.flag(), &mut |progress| match progress {
+        Progress::Line(line) => live.phase(format!("installing: {line}")),
+        Progress::Waiting => live.say(&format!(
+            "The package manager is at work, and ending it would leave packages half installed: \
+             hotlap waits for it. A second Ctrl-C ends hotlap alone; what is installed meanwhile \
+             is in {name}."
+        )),
+    });
     live.clear();
     if let Err(InstallError::Ended { log_tail, .. }) = &result {
         log_tail.iter().for_each(|line| console.note(&format!("    | {line}")));
+        console.note(&format!("All that it wrote is in {name}."));
     }
     Ok(result?)
 }

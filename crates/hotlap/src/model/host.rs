@@ -25,8 +25,8 @@ pub struct Host {
     pub doubts: Vec<String>,
 }
 
-impl From<&hotlap_servers::machine::Host> for Host {
-    fn from(host: &hotlap_servers::machine::Host) -> Self {
+impl From<&hotlap_servers::machine::Machine> for Host {
+    fn from(host: &hotlap_servers::machine::Machine) -> Self {
         let mut facts = Vec::new();
         let mut fact = |name: &str, value: Option<String>| {
             facts.extend(value.map(|value| (name.to_owned(), value)));

@@ -12,7 +12,7 @@ use crate::text::visible;
 type Field = (&'static str, fn(&Row) -> String);
 
 /// The columns after load, rank, server, role and version.
-const FIELDS: [Field; 30] = [
+const FIELDS: [Field; 31] = [
     ("requests_per_s", |r| value(&r.requests_per_s)),
     ("requests_per_s_low", |r| low(&r.requests_per_s)),
     ("requests_per_s_high", |r| high(&r.requests_per_s)),
@@ -31,7 +31,14 @@ const FIELDS: [Field; 30] = [
     ("p99_ms", |r| value(&r.service.p99)),
     ("p999_ms", |r| value(&r.service.p999)),
     ("max_ms", |r| value(&r.service.max)),
-    ("rate", |r| at_rate(r, |l| l.rate.map_or_else(String::new, |rate| rate.to_string()))),
+    ("rate", |r| {
+        let rate = r.response.as_ref().and_then(|at| at.rate);
+        rate.map_or_else(String::new, |rate| rate.to_string())
+    }),
+    ("rate_reached", |r| {
+        let found = r.open_loop.as_ref();
+        found.map_or_else(String::new, |found| found.reached_per_s.to_string())
+    }),
     ("rate_p50_ms", |r| at_rate(r, |l| value(&l.p50))),
     ("rate_p99_ms", |r| at_rate(r, |l| value(&l.p99))),
     ("rss_mb", |r| value(&r.rss_mb)),
@@ -69,7 +76,7 @@ fn fields(load: &LoadResults, row: &Row) -> impl Iterator<Item = String> {
 
 /// The columns of latencies that are lower bounds, with a blank between them.
 fn lower_bounds(row: &Row) -> String {
-    let (service, response) = (&row.service, row.response.as_ref());
+    let (service, response) = (&row.service, row.at_rate());
     let figures = [
         ("p50_ms", service.p50.as_ref()),
         ("p90_ms", service.p90.as_ref()),
@@ -88,7 +95,7 @@ fn role(role: Role) -> String {
 }
 
 fn at_rate(row: &Row, field: fn(&Latency) -> String) -> String {
-    row.response.as_ref().map_or_else(String::new, field)
+    row.at_rate().map_or_else(String::new, field)
 }
 
 fn value(figure: &Option<Figure>) -> String {

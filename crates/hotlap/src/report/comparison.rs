@@ -8,7 +8,7 @@ use super::heading::state_note;
 use super::loads::{load_name, load_title, load_words, slice_words, with_load};
 use super::{measure_name, sentences};
 use crate::analysis::runs::{LoadPair, Matched, compared, matched_loads, matched_servers};
-use crate::analysis::{Measure, ServerComparison};
+use crate::analysis::{Measure, MeasuredServer, ServerComparison};
 use crate::model::{Load, Run};
 use crate::text::table::{Cell, Column, Table, Tone, UNKNOWN};
 use crate::text::{date, visible};
@@ -285,12 +285,15 @@ impl ComparedRun {
 
 fn changes(pair: &LoadPair, (old, new): Matched, against: &ServerComparison) -> Vec<Change> {
     let change = |measure: Measure| {
-        let level = |level: Option<_>| level.map(|estimate| level_figure(measure, &estimate));
+        let level = |server: &MeasuredServer| {
+            let figure = level_figure(measure, server.level[measure].as_ref()?);
+            Some(if server.is_lower_bound[measure] { figure.at_least() } else { figure })
+        };
         let found = MeasureVerdict::of(against, measure, true);
         Change {
             measure: measure_name(measure).to_owned(),
-            before: level(pair.before.servers[old].level[measure]),
-            after: level(pair.after.servers[new].level[measure]),
+            before: level(&pair.before.servers[old]),
+            after: level(&pair.after.servers[new]),
             is_worse: found.is_worse(),
             found,
         }

@@ -5,7 +5,7 @@ use hotlap_stats::Concurrency;
 use serde::Serialize;
 
 use super::figure::{self, Figure, bare, megabytes, millis, percent, ratio};
-use super::{AgainstReference, Latency, PublishedView, warnings};
+use super::{AgainstReference, Latency, OpenLoopView, PublishedView, warnings};
 use crate::analysis::measured::Used;
 use crate::analysis::{Analysis, Measure, bias, layers, scaling, warnings::notes_of};
 use crate::model::{Role, Run};
@@ -58,6 +58,9 @@ pub struct Row {
     /// In laps at a common rate that follow those of a closed loop: from the moment each request
     /// was due.
     pub response: Option<Latency>,
+    /// How that common rate compares with what was served. Where it was not reached (`is_behind`),
+    /// `response` is not comparable with that of others.
+    pub open_loop: Option<OpenLoopView>,
     /// Most resident memory of the tree, in MB.
     pub rss_mb: Option<Figure>,
     /// Most proportional memory of the tree, in MB.
@@ -128,6 +131,7 @@ impl Row {
             wrong_responses: measured.wrong,
             service: Latency::of(&measured.service, concurrency(load.rate)),
             response: response.map(|(times, rate)| Latency::of(times, concurrency(Some(*rate)))),
+            open_loop: measured.open_loop.map(|found| OpenLoopView::from(found).rounded()),
             rss_mb: rss_bytes.map(|bytes| megabytes(bytes as f64)),
             pss_mb: pss_bytes.map(|bytes| megabytes(bytes as f64)),
             cpu_percent: cpu_share
@@ -143,6 +147,13 @@ impl Row {
             notes: notes(run, analysis.load, index),
             published: PublishedView::all_of(run, analysis, index).collect(),
         }
+    }
+
+    /// Response times at the common rate; `None` also where that rate was not reached.
+    #[must_use]
+    pub fn at_rate(&self) -> Option<&Latency> {
+        let is_behind = self.open_loop.as_ref().is_some_and(|found| found.is_behind);
+        self.response.as_ref().filter(|_| !is_behind)
     }
 
     /// Requests/s, as a lower bound where the generator is the limit.

@@ -47,18 +47,18 @@ impl LoadResults {
         .with_tones(self.rows.iter().map(tone).collect())
     }
 
-    /// Response times at the common rate, and a sentence that says what they are; `None` where
-    /// there are none.
+    /// Response times at the common rate of the servers that reach it, and a sentence that says
+    /// what they are; `None` where there are none.
     #[must_use]
     pub fn response_times(&self) -> Option<(String, Table)> {
         let is_shown = |row: &&Row| {
-            row.role != Role::Ceiling && row.response.as_ref().is_some_and(|at| at.p50.is_some())
+            row.role != Role::Ceiling && row.at_rate().is_some_and(|at| at.p50.is_some())
         };
         let rows: Vec<&Row> = self.rows.iter().filter(is_shown).collect();
         let lead = format!(
             "At {} requests/s for all, counted from the moment a request was due, so that waiting \
              for a slow server counts too:",
-            number::rate(rows.first()?.response.as_ref()?.rate?)
+            number::rate(rows.first()?.at_rate()?.rate?)
         );
         let known = |cell: Cell| if cell.value.is_some() { cell } else { "not known".into() };
         let table = Table::new(vec![
@@ -157,11 +157,11 @@ fn errors(row: &Row) -> Cell {
 }
 
 fn p50_at_rate(row: &Row) -> Cell {
-    text_cell(row.response.as_ref().and_then(|at| at.p50.as_ref()))
+    text_cell(row.at_rate().and_then(|at| at.p50.as_ref()))
 }
 
 fn p99_at_rate(row: &Row) -> Cell {
-    text_cell(row.response.as_ref().and_then(|at| at.p99.as_ref()))
+    text_cell(row.at_rate().and_then(|at| at.p99.as_ref()))
 }
 
 fn laps(row: &Row) -> Cell {

@@ -5,10 +5,11 @@ use hotlap_stats::Estimate;
 
 use super::figure::ratio;
 use super::loads::under;
+use super::open_loop::not_reached;
 use crate::analysis::Analysis;
 use crate::analysis::warnings::{self, LeftOut, ServerWarning, Warning};
 use crate::model::{Class, Role, Run, Violation};
-use crate::text::number::{count, grouped, plural, rate};
+use crate::text::number::{count, grouped, plural};
 
 /// Everything that a reader must know before trusting the tables.
 pub(super) fn sentences(run: &Run, analyses: &[Analysis]) -> Vec<String> {
@@ -56,10 +57,8 @@ fn of_server(run: &Run, load: usize, server: usize, warning: &ServerWarning) -> 
             plural(*rounds as usize, "round")
         ),
         ServerWarning::Behind { offered, reached } => format!(
-            "{name} served {} of the {} requests/s that were offered: requests queued, and response \
-             times grew for as long as a lap took. Offer less to measure them.",
-            rate(*reached),
-            rate(*offered)
+            "{name} did not reach the rate: {} Offer less to compare them.",
+            not_reached(*offered, *reached)
         ),
         ServerWarning::LeftOut(left_out) => laps_left_out(&name, left_out),
     }

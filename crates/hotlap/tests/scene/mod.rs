@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::model::{Host, Load, Question, Run, Schedule, Server, State};
+use hotlap::model::{Host, Lap, Load, Question, Run, Schedule, Server, State};
 use hotlap::recorder::{Kept, Recorder};
 use hotlap::render::terminal;
 use hotlap::report::Report;
@@ -14,7 +14,7 @@ use hotlap::store::Store;
 use hotlap_bench::experiment::{Experiment, Place};
 use hotlap_bench::participant::{self, Participant, Role};
 use hotlap_bench::scripted::{Script, Scripted};
-use hotlap_bench::stress::{Observed, Pace, Subject, Trial, judge};
+use hotlap_bench::stress::{Observed, Service, Subject, Trial, judge};
 use hotlap_load::plan::Reuse;
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
@@ -168,7 +168,7 @@ pub fn table(scene: &Scene, width: usize) -> String {
 
 /// A server that one scenario left well.
 pub fn stressed(name: &str) -> Subject {
-    let pace = Pace { requests_per_s: 10_000.0, answers: 10_000, ..Pace::default() };
+    let pace = Service { requests_per_s: 10_000.0, answers: 10_000, ..Service::default() };
     let observed = Observed {
         before: pace.clone(),
         during: pace.clone(),
@@ -191,5 +191,14 @@ pub fn stressed(name: &str) -> Subject {
         }],
         failure: None,
         notes: Vec::new(),
+    }
+}
+
+/// Requests of a server hang, in one round of one restart: more than 1 % of them are still
+/// unanswered, 1.2 s old, when the window closes. So that round's p99 is a lower bound.
+pub fn hang(run: &mut Run, server: usize) {
+    let is_own = |lap: &&mut Lap| lap.server == server && (lap.restart, lap.round) == (1, 2);
+    for lap in run.laps.iter_mut().filter(is_own) {
+        lap.service_censored.open = [1_200_000_000; 64].into_iter().collect();
     }
 }

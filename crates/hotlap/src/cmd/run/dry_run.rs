@@ -1,5 +1,5 @@
-//! `--dry-run`: what would be run, in words. Toolchains are asked whether they are there, as `hotlap
-//! list` does; no server is built or started, and nothing is stored.
+//! `--dry-run`: what would be run, in words. Toolchains are asked whether they are there, as
+//! `hotlap list` does; no server is built or started, and nothing is stored.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,6 +1,12 @@
-//! A folder for what servers print.
+//! The folder for what servers print, gone with the run.
+//!
+//! A run that is killed leaves its folder behind, and the next run removes it. A run that lives is
+//! known by the lock that it holds on a file in its folder: the kernel releases it when hotlap
+//! ends, however it ends. A process id would say less, since another process may have it by then,
+//! or another container that shares the cache.
 
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -8,33 +14,157 @@ use anyhow::Context;
 
 use crate::paths;
 
-/// The folder; it is removed at the end of the run.
-pub struct Logs(PathBuf);
+/// The file with the lock. In the folder of all runs, it is held while one makes or removes
+/// folders; in the folder of a run, for as long as that run lives.
+const LOCK: &str = ".hotlap-run";
+
+/// A folder for what servers print, gone with the run.
+#[derive(Debug)]
+pub struct Logs {
+    folder: PathBuf,
+    /// Held as long as this lives.
+    _lock: File,
+}
 
 impl Logs {
-    /// Makes it.
+    /// Makes it, and removes those of runs that were killed.
     ///
     /// # Errors
     /// When the cache cannot be written.
     pub fn new() -> anyhow::Result<Self> {
-        let folder = paths::cache()?.join("logs").join(std::process::id().to_string());
-        // What servers print may hold what only their user is to see.
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-        made.with_context(|| {
-            format!("cannot make {}: set HOTLAP_CACHE to a folder of yours", folder.display())
-        })?;
-        Ok(Self(folder))
+        let all = paths::cache()?.join("logs");
+        Self::within(&all).with_context(|| {
+            let all = all.display();
+            format!("cannot make a folder in {all}: set HOTLAP_CACHE to a folder of yours")
+        })
     }
 
     /// Where it is.
     #[must_use]
     pub fn folder(&self) -> &Path {
-        &self.0
+        &self.folder
+    }
+
+    fn within(all: &Path) -> io::Result<Self> {
+        // What servers print may hold what only their user is to see.
+        DirBuilder::new().recursive(true).mode(0o700).create(all)?;
+        let others = lock_file(all)?;
+        // Where the file system has no locks, no run is known to be over, and every folder stays.
+        if others.lock().is_ok() {
+            remove_those_of_dead_runs(all);
+        }
+        let folder = make(all)?;
+        let lock = lock_file(&folder)?;
+        let _ = lock.try_lock();
+        Ok(Self { folder, _lock: lock })
     }
 }
 
 impl Drop for Logs {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        remove(&self.folder);
+    }
+}
+
+/// Makes a folder that is named by the process, and by a number where that name is taken.
+fn make(all: &Path) -> io::Result<PathBuf> {
+    let pid = std::process::id();
+    let names = std::iter::once(pid.to_string()).chain((2..).map(|n| format!("{pid}-{n}")));
+    for folder in names.map(|name| all.join(name)) {
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| folder),
+        }
+    }
+    unreachable!("the numbers do not end")
+}
+
+fn lock_file(folder: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(false).open(folder.join(LOCK))
+}
+
+/// Removes the folders whose lock nobody holds. A folder without one is not a run's.
+fn remove_those_of_dead_runs(all: &Path) {
+    for entry in fs::read_dir(all).into_iter().flatten().flatten() {
+        // Not behind a symbolic link: that leads to somebody else's folder.
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        let lock = OpenOptions::new().write(true).open(entry.path().join(LOCK));
+        if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
+            remove(&entry.path());
+        }
+    }
+}
+
+/// Removes what a run writes, and the folder if nothing else is in it.
+fn remove(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(is_a_runs) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    let _ = fs::remove_file(folder.join(LOCK));
+    let _ = fs::remove_dir(folder);
+}
+
+/// Whether a run writes a file of this name: `3.log` of its fourth server, `stress.log`.
+fn is_a_runs(name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    name.strip_suffix(".log").is_some_and(|stem| is_number(stem) || stem == "stress")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The folder of a run that was killed after it had started two servers.
+    fn killed(all: &Path, name: &str) -> PathBuf {
+        let folder = all.join(name);
+        fs::create_dir_all(&folder).unwrap();
+        for file in ["0.log", "1.log", "stress.log", LOCK] {
+            fs::write(folder.join(file), "ready\n").unwrap();
+        }
+        folder
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap().flatten();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn folders_of_runs_that_were_killed_are_removed_and_those_of_live_ones_stay() {
+        let all = tempfile::tempdir().unwrap();
+        let alive = Logs::within(all.path()).unwrap();
+        fs::write(alive.folder().join("0.log"), "ready\n").unwrap();
+        let dead = killed(all.path(), "7");
+        let new = Logs::within(all.path()).unwrap();
+        assert!(!dead.exists() && alive.folder().join("0.log").exists());
+        assert_ne!(new.folder(), alive.folder(), "two of one process are told apart");
+        drop((alive, new));
+        assert_eq!(names(all.path()), [LOCK]);
+    }
+
+    #[test]
+    fn a_file_of_the_users_is_never_removed() {
+        let all = tempfile::tempdir().unwrap();
+        let theirs = tempfile::tempdir().unwrap();
+        killed(theirs.path(), "run");
+        std::os::unix::fs::symlink(theirs.path().join("run"), all.path().join("9")).unwrap();
+        fs::write(all.path().join("check-go.log"), "").unwrap();
+        fs::create_dir(all.path().join("mine")).unwrap();
+        fs::write(all.path().join("mine/0.log"), "").unwrap();
+        let dead = killed(all.path(), "7");
+        fs::write(dead.join("notes.log"), "").unwrap();
+        fs::create_dir(dead.join("2.log")).unwrap();
+        drop(Logs::within(all.path()).unwrap());
+        assert_eq!(names(all.path()), [LOCK, "7", "9", "check-go.log", "mine"]);
+        assert_eq!(names(&dead), ["2.log", "notes.log"]);
+        assert_eq!(names(&all.path().join("mine")), ["0.log"]);
+        assert_eq!(names(&theirs.path().join("run")), [LOCK, "0.log", "1.log", "stress.log"]);
     }
 }

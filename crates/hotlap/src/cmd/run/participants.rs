@@ -9,7 +9,7 @@ use hotlap_bench::suite::Question;
 use hotlap_servers::allocation::CpuAllocation;
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
-use hotlap_servers::manifest::{self, Kind};
+use hotlap_servers::manifest::{self, ServerKind};
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::toolchain::Unready;
 use hotlap_servers::verify::Requirements;
@@ -257,7 +257,7 @@ fn ceiling() -> anyhow::Result<Participant> {
         role: Role::Ceiling,
         start: Origin::Launch(Launch { argv, env: BTreeMap::new(), cwd: std::env::temp_dir() }),
         contract: Contract::of(Name::Hello, None),
-        requirements: Requirements::Catalogue { kind: Kind::HandWritten, keep_alive: true },
+        requirements: Requirements::Catalogue { kind: ServerKind::HandWritten, keep_alive: true },
         version: format!("hotlap {}", env!("CARGO_PKG_VERSION")),
         counts: None,
         cpus: None,

@@ -24,7 +24,7 @@ pub fn begin(
     experiment: Option<&Experiment>,
 ) -> Run {
     let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let mut host = model::Host::from(&machine::Host::describe());
+    let mut host = model::Host::from(&machine::Machine::describe());
     host.doubts.extend(cores.notes.iter().cloned());
     let is_stressed = |s: &&Server| matches!(s.role, Role::Plain | Role::Reference);
     let servers = participants.servers.iter();

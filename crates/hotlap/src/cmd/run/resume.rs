@@ -61,8 +61,8 @@ pub fn same_suite(earlier: &Run, now: &Run) -> anyhow::Result<()> {
     usage(format!("run {number} cannot be resumed: its suite has been changed since"))
 }
 
-/// Makes an experiment the rest of an earlier one, whose schedule it has already; `now` is what would
-/// be recorded if it were none.
+/// Makes an experiment the rest of an earlier one, whose schedule it has already; `now` is what
+/// would be recorded if it were none.
 ///
 /// # Errors
 /// When what takes part is no longer what it was.

@@ -117,9 +117,10 @@ impl Rule {
         let ratio = found.and_then(|found| Some((found, found.ratio.as_ref()?)));
         let Some((found, ratio)) = ratio.filter(|(_, ratio)| ratio.low.is_some()) else {
             ruling.unknown.push(format!(
-                "--fail-if cannot be decided{under}: the {what} of {server} cannot be compared with \
-                 that of {other}, because too few laps count, responses were wrong, or the load \
-                 generator limits it. More laps (--duration) may give an interval{}.",
+                "--fail-if cannot be decided{under}: the {what} of {server} cannot be compared \
+                 with that of {other}, because too few laps count, responses were wrong, requests \
+                 had no response, or the load generator limits it. More laps (--duration) may give \
+                 an interval{}.",
                 if self.measure == Measure::P99 { ", and longer slices (--slice 1s)" } else { "" }
             ));
             return;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use hotlap_bench::experiment::Over;
-use hotlap_bench::stress::{Event, Setting, Subject, Timing, stress};
+use hotlap_bench::stress::{StressEvent, StressSetting, Subject, Timing, stress};
 use hotlap_servers::allocation::CpuAllocation;
 use hotlap_servers::process::Supervisor;
 
@@ -89,7 +89,7 @@ pub fn stress_all(
     interrupt: &Interrupt,
     console: &Console,
 ) -> anyhow::Result<bool> {
-    let setting = Setting {
+    let setting = StressSetting {
         scenarios: spec.scenarios.clone(),
         timing: Timing::default(),
         good: GOOD,
@@ -112,10 +112,12 @@ pub fn stress_all(
         }
         let subject =
             stress(participant, &setting, before, interrupt.flag(), &mut |event| match event {
-                Event::Scenario { server, scenario } => live.phase(format!("{server}: {scenario}")),
-                Event::Trial { subject } => {
+                StressEvent::Scenario { server, scenario } => {
+                    live.phase(format!("{server}: {scenario}"))
+                }
+                StressEvent::Trial { subject } => {
                     if let Some(trial) = subject.trials.last() {
-                        let verdict = trial.judgement.verdict.as_str();
+                        let verdict = trial.judgement.impact.as_str();
                         live.say(&format!("{}: {}: {verdict}", subject.name, trial.scenario));
                     }
                     recorder.stressed((*subject).clone());

@@ -9,7 +9,7 @@ mod ticks;
 mod timeline;
 
 use super::chart::Chart;
-use crate::report::{LoadResults, Report};
+use crate::report::{LoadResults, Report, Row};
 use latency::percentiles;
 use layers::{staircase, steps};
 use servers::{levels, published, ratios};
@@ -58,7 +58,7 @@ pub fn of_load(report: &Report, table: &LoadResults, palette: &Palette) -> Vec<C
         "Response time at a rate that all of them carry",
         table,
         palette,
-        |r| r.response.as_ref(),
+        Row::at_rate,
     ));
     charts.extend(timeline::over_time(report, table, palette));
     charts.push(timeline::warmups(report, table, palette));

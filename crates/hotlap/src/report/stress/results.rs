@@ -1,8 +1,8 @@
 //! What became of servers under stress, in words.
 
 use hotlap_bench::stress::{
-    ERRORS, Fate, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed, P99_LEAST_NS, P99_TIMES, PACE, Pace,
-    Subject, THREADS_LEAST, THREADS_TIMES, Trial, Verdict, words,
+    ERRORS, Fate, Impact, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed, P99_LEAST_NS, P99_TIMES,
+    PACE, Service, Subject, THREADS_LEAST, THREADS_TIMES, Trial, words,
 };
 use serde::Serialize;
 
@@ -104,7 +104,7 @@ impl Stress {
     #[must_use]
     pub fn all_stand(&self) -> bool {
         let stands = |s: &StressedServer| {
-            s.failure.is_none() && s.measured.iter().all(|t| t.judgement.verdict != Verdict::Down)
+            s.failure.is_none() && s.measured.iter().all(|t| t.judgement.impact != Impact::Down)
         };
         self.servers.iter().all(stands)
     }
@@ -140,7 +140,7 @@ fn socket_errors([connect, read, write, timeout]: [u64; 4]) -> String {
 }
 
 /// Failures by kind: `38 × connection reset, 3 × no answer in time`.
-fn by_kind(pace: &Pace) -> String {
+fn by_kind(pace: &Service) -> String {
     if let Some(why) = &pace.unreachable {
         return why.clone();
     }
@@ -171,7 +171,7 @@ impl ScenarioResult {
         let mb = |bytes: u64| number::grouped(bytes as f64 / 1e6, 0);
         Self {
             scenario: trial.scenario.clone(),
-            verdict: trial.judgement.verdict.as_str(),
+            verdict: trial.judgement.impact.as_str(),
             of_fair_share: format!("{} %", number::grouped(share, 0)),
             p99,
             errors: number::count(during.failed()),
@@ -215,15 +215,15 @@ fn outcomes(fate: &Fate) -> String {
 /// One server in a sentence; none if there is nothing to say.
 fn sentence(server: &StressedServer) -> Option<String> {
     let all = server.results.len();
-    let well = server.results.iter().filter(|l| l.verdict == Verdict::Well.as_str()).count();
+    let well = server.results.iter().filter(|l| l.verdict == Impact::Well.as_str()).count();
     if all == 0 {
         return None;
     }
     let worse: Vec<String> = [
-        (Verdict::Down, "down after"),
-        (Verdict::Hurt, "good clients hurt by"),
-        (Verdict::Scarred, "scarred by"),
-        (Verdict::Suffered, "good clients suffer from"),
+        (Impact::Down, "down after"),
+        (Impact::Hurt, "good clients hurt by"),
+        (Impact::Scarred, "scarred by"),
+        (Impact::Suffered, "good clients suffer from"),
     ]
     .iter()
     .filter_map(|(verdict, words)| {

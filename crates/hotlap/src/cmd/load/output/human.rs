@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::analysis::latency::known;
 use crate::cmd::load::loaded::Loaded;
 use crate::report::figure::percentile;
+use crate::report::open_loop::not_reached;
 use crate::text::number::{count, grouped, plural, rate, time};
 use crate::text::{visible, wrap};
 
@@ -81,11 +82,8 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
             out.push('\n');
             out += &wrap(
                 &format!(
-                    "RATE NOT REACHED: of {} requests/s offered, {} were answered, and the queue \
-                     grew. Response times depend on how long this runs; those with ≥ are lower \
-                     bounds.",
-                    rate(behind.offered_per_s),
-                    rate(behind.reached_per_s),
+                    "RATE NOT REACHED: {}",
+                    not_reached(behind.offered_per_s, behind.reached_per_s)
                 ),
                 2,
                 width,

@@ -10,6 +10,7 @@ use crate::analysis::latency::known;
 use crate::cmd::load::loaded::Loaded;
 use crate::redact;
 use crate::render::csv;
+use crate::report::OpenLoopView;
 use crate::text::visible_json;
 
 /// The whole outcome, and the figures that people look at. Secrets in requests and in the first
@@ -18,17 +19,7 @@ use crate::text::visible_json;
 pub fn json(loaded: &Loaded) -> String {
     let outcome = &loaded.outcome;
     let latency = |times: Times| (!times.survival.is_empty()).then(|| times.json());
-    let open_loop = outcome.open_loop().map(|o| {
-        json!({
-            "offered_per_s": o.offered_per_s,
-            "reached_per_s": o.reached_per_s,
-            "is_behind": o.is_behind,
-            "due": o.due,
-            "waiting": o.waiting,
-            "growth_per_s": o.growth_per_s,
-            "oldest_ms": o.oldest_ns as f64 / 1e6,
-        })
-    });
+    let open_loop = outcome.open_loop().map(OpenLoopView::from);
     let [service, response, lag, connect, handshake] = Times::all(loaded);
     let (mut plan, mut outcome) = (loaded.plan.clone(), outcome.clone());
     for request in &mut plan.requests {

@@ -1,7 +1,7 @@
 //! What names servers: an argument of the command line, or an entry of a suite. A pattern names
 //! several servers at once.
 
-use hotlap_bench::suite::{self, Figure, Suite};
+use hotlap_bench::suite::{self, Publication, PublishedFigure, Suite};
 use hotlap_servers::launch::Counts;
 
 use crate::model::{Published, Than};
@@ -56,9 +56,9 @@ pub fn of_suite(suite: &Suite) -> Vec<Entry> {
 }
 
 /// What a source published for one of the suite's entries.
-fn published(source: &suite::Source, entry: usize) -> Vec<Published> {
+fn published(source: &Publication, entry: usize) -> Vec<Published> {
     // Set against the reference's figure under the same load; its first, where it has none there.
-    let than = |row: &Figure| {
+    let than = |row: &PublishedFigure| {
         let reference = source.reference?;
         let own = || source.rows.iter().filter(|r| r.entry == reference);
         let base = own().find(|r| r.load == row.load)?;

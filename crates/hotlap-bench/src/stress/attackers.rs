@@ -1,7 +1,7 @@
-//! Clients that do not behave: one thread, one event loop, a bounded number of sockets.
+//! Attackers, clients that violate or abuse HTTP: one thread, one event loop, a bounded number of
+//! sockets.
 //!
-//! They are apart from the generator's connections, which know no way to misbehave, and from the
-//! verifier's, which come one at a time.
+//! The load generator cannot send what they send, and verification opens one connection at a time.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -19,48 +19,51 @@ use serde::{Deserialize, Serialize};
 use super::scenario::{Message, Rude};
 use hotlap_servers::cpus;
 
-/// What became of rude clients. Each connection counts once in `answered`, `closed`, `silent` or
+/// How the connections of attackers ended. Each counts once in `answered`, `closed`, `silent` or
 /// `refused`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Fate {
-    /// Connections that came up.
+    /// Connections that were established.
     pub connected: u64,
-    /// First answers, by status; 0 is what is no HTTP.
+    /// First responses, by status; 0 for bytes that are not HTTP.
     pub answered: BTreeMap<u16, u64>,
-    /// Ended by the server without an answer.
+    /// Closed by the server without a response.
     pub closed: u64,
-    /// Neither answered nor ended until the client left.
+    /// Without a response, and open until the client closed them.
     pub silent: u64,
-    /// Never came up.
+    /// Never established.
     pub refused: u64,
-    /// Still open when all was over, answered or not.
+    /// Still open when the scenario ended, with or without a response.
     pub open: u64,
 }
 
-/// How often clients are looked through for what is due.
+/// How often the loop looks for clients that have something to do.
 const TICK: Duration = Duration::from_millis(10);
 
-/// New connections a tick, so that 2,000 clients come in a fifth of a second and no queue of a
-/// listening socket overflows only because all came in the same millisecond.
-const NEW_A_TICK: usize = 100;
+/// New connections per tick, so that 2,000 clients connect within a fifth of a second and do not
+/// overflow the queue of a listening socket in one millisecond.
+const NEW_PER_TICK: usize = 100;
 
-/// A crowd under way. Dropping it sends everybody home.
+/// Attackers that are running. Dropping this stops them.
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub(super) struct Attackers {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<Fate>>,
 }
 
-impl Crowd {
-    /// Lets the clients come.
-    pub(super) fn gather(
+impl Attackers {
+    /// Starts them.
+    ///
+    /// # Errors
+    /// The event loop or its thread cannot be created.
+    pub(super) fn start(
         rude: &Rude,
         messages: Vec<Message>,
         address: SocketAddr,
         cpus: &[usize],
     ) -> io::Result<Self> {
         let over = Arc::new(AtomicBool::new(false));
-        let mut street = Street {
+        let mut attack = AttackLoop {
             poll: Poll::new()?,
             rude: rude.clone(),
             messages,
@@ -71,18 +74,18 @@ impl Crowd {
         let (flag, cpus) = (over.clone(), cpus.to_vec());
         let work = move || {
             if !cpus.is_empty() {
-                // Where that is not permitted, the crowd runs where it may.
+                // Where that is not permitted, the thread runs on any core.
                 let _ = cpus::pin(&cpus);
             }
-            street.run(&flag);
-            street.fate
+            attack.run(&flag);
+            attack.fate
         };
-        let thread = std::thread::Builder::new().name("crowd".to_owned()).spawn(work)?;
+        let thread = std::thread::Builder::new().name("attackers".to_owned()).spawn(work)?;
         Ok(Self { over, thread: Some(thread) })
     }
 
-    /// Sends everybody home, and says what became of them.
-    pub(super) fn disperse(mut self) -> Fate {
+    /// Stops them, and returns how their connections ended.
+    pub(super) fn stop(mut self) -> Fate {
         self.over.store(true, Ordering::Relaxed);
         let fate = self.thread.take().map(JoinHandle::join);
         match fate {
@@ -93,7 +96,7 @@ impl Crowd {
     }
 }
 
-impl Drop for Crowd {
+impl Drop for Attackers {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -102,7 +105,8 @@ impl Drop for Crowd {
     }
 }
 
-struct Street {
+/// What the thread of the attackers works with.
+struct AttackLoop {
     poll: Poll,
     rude: Rude,
     messages: Vec<Message>,
@@ -114,27 +118,27 @@ struct Street {
 #[derive(Default)]
 struct Client {
     stream: Option<TcpStream>,
-    is_up: bool,
+    is_established: bool,
     /// Bytes sent of what is sent at once, and of what is sent slowly.
     sent: (usize, usize),
-    /// When the next byte, or the next visit, is due.
+    /// When the next byte or the next connection is due.
     due: Option<Instant>,
-    /// When it came.
+    /// When it began to connect.
     since: Option<Instant>,
     is_answered: bool,
-    /// Came, and does not come again.
+    /// Its connection has ended, and it opens no other.
     is_done: bool,
 }
 
-/// What a socket that was ready leads to.
-enum Turn {
-    Stays,
-    /// The server ended it, or it never came up.
-    Ended,
-    Resets,
+/// What the events of a socket call for.
+enum Next {
+    Wait,
+    /// The server closed it, or it was never established.
+    Close,
+    Reset,
 }
 
-impl Street {
+impl AttackLoop {
     fn run(&mut self, over: &AtomicBool) {
         let mut events = Events::with_capacity(1024);
         let mut buffer = vec![0; 64 << 10];
@@ -146,18 +150,18 @@ impl Street {
                 break;
             }
             for event in &events {
-                let place = event.token().0;
-                match self.turn(place, &mut buffer) {
-                    Turn::Stays => {}
-                    Turn::Ended => self.leave(place, true),
-                    Turn::Resets => self.reset(place),
+                let number = event.token().0;
+                match self.ready(number, &mut buffer) {
+                    Next::Wait => {}
+                    Next::Close => self.close(number, true),
+                    Next::Reset => self.reset(number),
                 }
             }
         }
-        for place in 0..self.clients.len() {
-            if self.clients[place].stream.is_some() {
-                self.fate.open += u64::from(self.clients[place].is_up);
-                self.leave(place, false);
+        for number in 0..self.clients.len() {
+            if self.clients[number].stream.is_some() {
+                self.fate.open += u64::from(self.clients[number].is_established);
+                self.close(number, false);
             }
         }
     }
@@ -166,24 +170,24 @@ impl Street {
     fn tick(&mut self) {
         let now = Instant::now();
         let mut new = 0;
-        for place in 0..self.clients.len() {
-            let client = &self.clients[place];
+        for number in 0..self.clients.len() {
+            let client = &self.clients[number];
             let is_due = client.due.is_none_or(|due| due <= now);
             match (&client.stream, client.since) {
-                (None, _) if !client.is_done && is_due && new < NEW_A_TICK => {
+                (None, _) if !client.is_done && is_due && new < NEW_PER_TICK => {
                     new += 1;
-                    self.come(place, now);
+                    self.connect(number, now);
                 }
                 (Some(_), Some(since))
                     if self.rude.patience().is_some_and(|p| since + p <= now) =>
                 {
-                    self.leave(place, false);
+                    self.close(number, false);
                 }
-                (Some(_), _) if client.is_up && is_due => {
-                    let message = &self.messages[place % self.messages.len()];
+                (Some(_), _) if client.is_established && is_due => {
+                    let message = &self.messages[number % self.messages.len()];
                     if client.sent.1 < message.slowly.len() {
                         let byte = [message.slowly[client.sent.1]];
-                        self.drip(place, &byte, now);
+                        self.send_byte(number, &byte, now);
                     }
                 }
                 _ => {}
@@ -191,114 +195,113 @@ impl Street {
         }
     }
 
-    fn come(&mut self, place: usize, now: Instant) {
+    fn connect(&mut self, number: usize, now: Instant) {
         let connected = TcpStream::connect(self.address).and_then(|mut stream| {
             let both = Interest::READABLE | Interest::WRITABLE;
-            self.poll.registry().register(&mut stream, Token(place), both)?;
+            self.poll.registry().register(&mut stream, Token(number), both)?;
             Ok(stream)
         });
         match connected {
             Ok(stream) => {
                 let client = Client { stream: Some(stream), since: Some(now), ..Client::default() };
-                self.clients[place] = client;
+                self.clients[number] = client;
             }
             Err(_) => {
                 self.fate.refused += 1;
-                self.again(place);
+                self.reconnect_later(number);
             }
         }
     }
 
     /// The next byte of a slow client.
-    fn drip(&mut self, place: usize, byte: &[u8], now: Instant) {
+    fn send_byte(&mut self, number: usize, byte: &[u8], now: Instant) {
         let pause = self.rude.pause();
-        let client = &mut self.clients[place];
+        let client = &mut self.clients[number];
         let Some(stream) = &mut client.stream else { return };
         client.due = Some(now + pause);
-        // A socket of no use any more shows in its events.
+        // If the connection has failed, the next event says so.
         if let Ok(1) = stream.write(byte) {
             client.sent.1 += 1;
         }
     }
 
-    /// Something happened to a client's socket.
-    fn turn(&mut self, place: usize, buffer: &mut [u8]) -> Turn {
-        let message = &self.messages[place % self.messages.len()];
-        let client = &mut self.clients[place];
-        let Some(stream) = &mut client.stream else { return Turn::Stays };
-        if !client.is_up {
+    /// A client's socket is ready.
+    fn ready(&mut self, number: usize, buffer: &mut [u8]) -> Next {
+        let message = &self.messages[number % self.messages.len()];
+        let client = &mut self.clients[number];
+        let Some(stream) = &mut client.stream else { return Next::Wait };
+        if !client.is_established {
             if !matches!(stream.take_error(), Ok(None)) {
-                return Turn::Ended;
+                return Next::Close;
             }
             match stream.peer_addr() {
                 Ok(_) => {
                     let _ = stream.set_nodelay(true);
-                    client.is_up = true;
+                    client.is_established = true;
                     self.fate.connected += 1;
                 }
-                Err(_) => return Turn::Stays,
+                Err(_) => return Next::Wait,
             }
         }
         while client.sent.0 < message.at_once.len() {
             match stream.write(&message.at_once[client.sent.0..]) {
                 Ok(sent) => client.sent.0 += sent,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // What cannot be sent any more may have been answered all the same.
+                // There may be a response even so.
                 Err(_) => break,
             }
         }
         loop {
             match stream.read(buffer) {
-                Ok(0) => return Turn::Ended,
+                Ok(0) => return Next::Close,
                 Ok(length) => {
                     if !client.is_answered {
                         client.is_answered = true;
                         *self.fate.answered.entry(status(&buffer[..length])).or_default() += 1;
                     }
                     if self.rude.resets {
-                        return Turn::Resets;
+                        return Next::Reset;
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Turn::Stays,
-                Err(_) => return Turn::Ended,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Next::Wait,
+                Err(_) => return Next::Close,
             }
         }
     }
 
-    /// As a client whose process is killed with bytes unread.
-    fn reset(&mut self, place: usize) {
-        if let Some(stream) = &self.clients[place].stream {
-            // RFC 9293 section 3.10.4 lets a close be an abort; lingering for no time asks for
-            // that.
+    /// Resets the connection, as the system does for a client that is killed with bytes unread.
+    fn reset(&mut self, number: usize) {
+        if let Some(stream) = &self.clients[number].stream {
+            // Closing with a linger time of 0 aborts the connection (RFC 9293 section 3.10.5).
             let linger = Some(Duration::ZERO);
             let _ = rustix::net::sockopt::set_socket_linger(stream.as_fd(), linger);
         }
-        self.leave(place, false);
+        self.close(number, false);
     }
 
-    /// A connection is over, by the server or by the client.
-    fn leave(&mut self, place: usize, by_server: bool) {
-        let client = &mut self.clients[place];
+    /// Counts a connection that the server or the client has ended.
+    fn close(&mut self, number: usize, by_server: bool) {
+        let client = &mut self.clients[number];
         client.stream = None;
-        match (client.is_answered, client.is_up) {
+        match (client.is_answered, client.is_established) {
             (true, _) => {}
             (false, false) => self.fate.refused += 1,
             (false, true) if by_server => self.fate.closed += 1,
             (false, true) => self.fate.silent += 1,
         }
-        self.again(place);
+        self.reconnect_later(number);
     }
 
-    /// Comes again after a pause, if this kind of client does.
-    fn again(&mut self, place: usize) {
-        let client = &mut self.clients[place];
+    /// Connects again after a pause, if this kind of client does.
+    fn reconnect_later(&mut self, number: usize) {
+        let client = &mut self.clients[number];
         client.is_done = self.rude.patience_ms.is_none();
         client.due = Some(Instant::now() + self.rude.pause());
     }
 }
 
-/// The status of an answer by its first bytes; 0: it is none.
+/// The status of a response, by its first bytes; 0 if they are not HTTP.
 fn status(bytes: &[u8]) -> u16 {
     let is_http = bytes.starts_with(b"HTTP/1.");
     let digits = bytes.get(9..12).filter(|_| is_http);
@@ -306,13 +309,13 @@ fn status(bytes: &[u8]) -> u16 {
 }
 
 impl Fate {
-    /// Connections of which it is known how they ended.
+    /// All connections whose end is known.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.answered.values().sum::<u64>() + self.closed + self.silent + self.refused
     }
 
-    /// First answers with a status of this hundred: 4 for 400 to 499.
+    /// First responses with a status of this class: 4 for 400 to 499.
     #[must_use]
     pub fn of_class(&self, hundred: u16) -> u64 {
         let of = self.answered.iter().filter(|(status, _)| *status / 100 == hundred);
@@ -325,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_read_from_the_first_bytes_and_what_is_none_is_0() {
+    fn a_status_is_read_from_the_first_bytes_and_is_0_for_other_protocols() {
         assert_eq!(status(b"HTTP/1.1 431 Request Header Fields Too Large\r\n"), 431);
         assert_eq!(status(b"HTTP/1.0 400"), 400);
         assert_eq!(status(b"HTTP/1.1 4"), 0);

@@ -1,4 +1,4 @@
-//! One scenario of one server, from before to after.
+//! One trial: one scenario on one server, from the load before it to the load after it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -7,69 +7,70 @@ use hotlap_load::outcome::Outcome;
 use hotlap_load::plan::{Endpoint, Plan, Stop};
 use hotlap_load::{Error, Session};
 
-use super::crowd::Crowd;
-use super::judge::{Held, Observed, PACE_AFTER, Pace, judge};
+use super::attackers::Attackers;
+use super::judge::{Held, Observed, PACE_AFTER, Service, judge};
 use super::scenario::{Attack, Scenario};
-use super::{Setting, Stand, Trial, last_of, out};
+use super::{StressSetting, StressedServer, Trial, ending_of, failure};
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::interrupt;
 use hotlap_servers::start::ask;
 use hotlap_servers::verify::LIMIT;
 
-/// Looks at a server that should be idle: a collector or compiler may still be at work at first.
+/// How often the CPU time of a server that should be idle is read: a collector or compiler may
+/// still be at work at first.
 const IDLE_LOOKS: usize = 5;
 
-/// Looks at the pace of a server once all is over, as long as it is slow.
+/// How often the load after a scenario is measured, as long as the server is slow.
 const AFTER_LOOKS: usize = 4;
 
-/// A server that is less busy than this while nothing is asked is idle: a share of a core.
+/// A server without requests that uses less than this share of a core is idle.
 const IS_IDLE: f64 = 0.1;
 
-/// Between two tries to get an answer when all is over.
-const TRY_AGAIN: Duration = Duration::from_millis(10);
+/// Between two attempts to get a response after the scenario.
+const RETRY: Duration = Duration::from_millis(10);
 
-/// How much longer than the good clients' windows others are there, so that these never outlast
-/// them.
+/// The length of an attack that is a load. It is stopped when the normal clients' window has
+/// closed, and must not end before.
 const LINGER: Duration = Duration::from_secs(60);
 
-/// Those who came, as long as they are there.
-enum Others {
+/// The attack, while it lasts.
+enum RunningAttack {
     Load(Session),
-    Rude(Crowd),
+    Attackers(Attackers),
 }
 
-impl Stand {
-    /// Lets it meet one scenario; `None` when it was interrupted.
-    pub(super) fn meet(
+impl StressedServer {
+    /// Runs one scenario; `None` if it was interrupted.
+    pub(super) fn run_scenario(
         &mut self,
         scenario: &Scenario,
-        setting: &Setting,
+        setting: &StressSetting,
         stop: &AtomicBool,
     ) -> Result<Option<Trial>, ServerFailure> {
         let timing = &setting.timing;
         let mut observed = Observed {
-            before: self.good(setting, timing.quiet),
+            before: self.measure(setting, timing.baseline),
             crowding: crowding(scenario, setting.good),
             ..Observed::default()
         };
         let first = self.held();
-        let others = self.others(scenario, setting)?;
-        if !interrupt::sleep(timing.gather, stop) {
+        let attack = self.attack(scenario, setting)?;
+        if !interrupt::sleep(timing.attack_lead, stop) {
             return Ok(None);
         }
         let middle;
-        (observed.during, middle) = self.beside(scenario, setting);
-        match others {
-            Others::Load(session) => {
+        (observed.during, middle) = self.measure_under_attack(scenario, setting);
+        match attack {
+            RunningAttack::Load(session) => {
                 session.stop();
-                observed.others = Some(paced(session.join()));
+                observed.others = Some(pace(session.join()));
             }
-            Others::Rude(crowd) => observed.fate = Some(crowd.disperse()),
+            RunningAttack::Attackers(attackers) => observed.fate = Some(attackers.stop()),
         }
         observed.recovered_ms = self.recover(timing.recover, stop);
         if observed.recovered_ms.is_some() {
-            observed.after = self.afterwards(&observed.before, setting, stop);
-            let last_idle = self.settle(timing.idle, stop);
+            observed.after = self.measure_after(&observed.before, setting, stop);
+            let last_idle = self.wait_until_idle(timing.idle, stop);
             observed.idle = self.idle.zip(last_idle).map(|(first, last)| [first, last]);
         }
         if stop.load(Ordering::Relaxed) {
@@ -77,7 +78,7 @@ impl Stand {
         }
         let held = first.zip(middle).zip(self.held());
         observed.held = held.map(|((first, middle), last)| [first, middle, last]);
-        let last = last_of(self.process.as_mut());
+        let last = ending_of(self.process.as_mut());
         let (ended, log_tail) = last.map_or((None, Vec::new()), |(how, words)| (Some(how), words));
         observed.ended = ended;
         Ok(Some(Trial {
@@ -89,21 +90,26 @@ impl Stand {
         }))
     }
 
-    /// The good clients' load for a while.
-    pub(super) fn good(&self, setting: &Setting, window: Duration) -> Pace {
-        paced(hotlap_load::run(&self.good_plan(setting, window)))
+    /// The load of the normal clients, for this long.
+    pub(super) fn measure(&self, setting: &StressSetting, window: Duration) -> Service {
+        pace(hotlap_load::run(&self.normal_plan(setting, window)))
     }
 
-    /// The same once all is over. Whether a server is slower for good cannot be told by one look
-    /// on a machine that does other things too, so the best of a few counts.
-    fn afterwards(&self, before: &Pace, setting: &Setting, stop: &AtomicBool) -> Pace {
-        let mut best = self.good(setting, setting.timing.quiet);
+    /// The same after the scenario: the best of a few, since one that is slow may be the doing of
+    /// other work on this machine.
+    fn measure_after(
+        &self,
+        before: &Service,
+        setting: &StressSetting,
+        stop: &AtomicBool,
+    ) -> Service {
+        let mut best = self.measure(setting, setting.timing.baseline);
         for _ in 1..AFTER_LOOKS {
             let is_slow = best.requests_per_s < PACE_AFTER * before.requests_per_s;
             if !is_slow || stop.load(Ordering::Relaxed) {
                 break;
             }
-            let again = self.good(setting, setting.timing.quiet);
+            let again = self.measure(setting, setting.timing.baseline);
             if again.requests_per_s > best.requests_per_s {
                 best = again;
             }
@@ -111,15 +117,19 @@ impl Stand {
         best
     }
 
-    /// The same beside the others, and what the server holds towards its end.
-    fn beside(&mut self, scenario: &Scenario, setting: &Setting) -> (Pace, Option<Held>) {
-        let mut plan = self.good_plan(setting, setting.timing.attack);
+    /// The same during the attack, and the memory and threads that the server has towards its end.
+    fn measure_under_attack(
+        &mut self,
+        scenario: &Scenario,
+        setting: &StressSetting,
+    ) -> (Service, Option<Held>) {
+        let mut plan = self.normal_plan(setting, setting.timing.attack);
         if matches!(scenario.attack, Attack::Load { .. }) {
-            plan.timeout = setting.timing.crowded;
+            plan.timeout = setting.timing.overload_timeout;
         }
         let session = match Session::start(&plan) {
             Ok(session) => session,
-            Err(error) => return (paced(Err(error)), self.held()),
+            Err(error) => return (pace(Err(error)), self.held()),
         };
         if let Some(window) = session.wait_for_window() {
             let end = window.closes.unwrap_or(window.opens);
@@ -127,10 +137,10 @@ impl Stand {
             std::thread::sleep(left.saturating_sub(Duration::from_millis(100)));
         }
         let held = self.held();
-        (paced(session.join()), held)
+        (pace(session.join()), held)
     }
 
-    fn good_plan(&self, setting: &Setting, window: Duration) -> Plan {
+    fn normal_plan(&self, setting: &StressSetting, window: Duration) -> Plan {
         let mut plan = Plan::new(self.target.clone(), self.request.clone());
         plan.connections = setting.good;
         plan.threads = 1;
@@ -141,46 +151,52 @@ impl Stand {
         plan
     }
 
-    /// Lets the others come.
-    fn others(&self, scenario: &Scenario, setting: &Setting) -> Result<Others, ServerFailure> {
+    /// Starts the attack.
+    fn attack(
+        &self,
+        scenario: &Scenario,
+        setting: &StressSetting,
+    ) -> Result<RunningAttack, ServerFailure> {
         let Endpoint::Tcp(address) = self.target.endpoint else {
-            return Err(out("stress", "rude clients come over TCP only".to_owned(), ""));
+            return Err(failure("stress", "attackers connect over TCP only".to_owned(), ""));
         };
         let cpus = &setting.cores.generator;
-        let refused = |what: String| out("stress", what, "raise the limits that it names");
+        let refused = |what: String| failure("stress", what, "raise the limits that it names");
         match &scenario.attack {
             Attack::Load { connections, threads, reuse } => {
-                let mut plan = self.good_plan(setting, LINGER);
-                plan.timeout = setting.timing.crowded;
+                let mut plan = self.normal_plan(setting, LINGER);
+                plan.timeout = setting.timing.overload_timeout;
                 (plan.connections, plan.threads, plan.reuse) = (*connections, *threads, *reuse);
                 let session = Session::start(&plan).map_err(|e| refused(e.to_string()))?;
-                Ok(Others::Load(session))
+                Ok(RunningAttack::Load(session))
             }
             Attack::Rude(rude) => {
                 allow_files(rude.clients).map_err(refused)?;
                 let messages = rude.says.messages(&self.exchange, &self.host);
-                let crowd = Crowd::gather(rude, messages, address, cpus);
-                Ok(Others::Rude(crowd.map_err(|e| refused(format!("an event loop: {e}")))?))
+                let attackers = Attackers::start(rude, messages, address, cpus);
+                Ok(RunningAttack::Attackers(
+                    attackers.map_err(|e| refused(format!("an event loop: {e}")))?,
+                ))
             }
         }
     }
 
-    /// How long it takes until a new connection is answered rightly, in milliseconds.
+    /// How long it takes until a new connection gets a correct response, in milliseconds.
     pub(super) fn recover(&mut self, limit: Duration, stop: &AtomicBool) -> Option<f64> {
         let began = Instant::now();
         loop {
             if ask(&self.target, &self.host, LIMIT, &self.exchange).is_ok() {
                 return Some(began.elapsed().as_secs_f64() * 1e3);
             }
-            let is_over = last_of(self.process.as_mut()).is_some();
-            if is_over || began.elapsed() > limit || !interrupt::sleep(TRY_AGAIN, stop) {
+            let is_over = ending_of(self.process.as_mut()).is_some();
+            if is_over || began.elapsed() > limit || !interrupt::sleep(RETRY, stop) {
                 return None;
             }
         }
     }
 
-    /// Waits until it is idle, for a while; the share of a core that it used in the last look.
-    fn settle(&mut self, look: Duration, stop: &AtomicBool) -> Option<f64> {
+    /// Waits until it is idle, but not for ever; the share of a core that it used at last.
+    fn wait_until_idle(&mut self, look: Duration, stop: &AtomicBool) -> Option<f64> {
         let mut share = None;
         for _ in 0..IDLE_LOOKS {
             share = self.idle_share(look);
@@ -192,7 +208,7 @@ impl Stand {
         share
     }
 
-    /// The share of a core that it uses while nothing is asked.
+    /// The share of a core that it uses without requests.
     pub(super) fn idle_share(&mut self, look: Duration) -> Option<f64> {
         let sampler = self.sampler.as_mut()?;
         let before = sampler.cpu().ok()?;
@@ -215,9 +231,9 @@ fn crowding(scenario: &Scenario, good: usize) -> f64 {
     }
 }
 
-fn paced(outcome: Result<Outcome, Error>) -> Pace {
+fn pace(outcome: Result<Outcome, Error>) -> Service {
     match outcome {
-        Ok(outcome) => Pace {
+        Ok(outcome) => Service {
             requests_per_s: outcome.rate(),
             answers: outcome.responses,
             p99_ns: if outcome.service_time.is_empty() {
@@ -229,11 +245,11 @@ fn paced(outcome: Result<Outcome, Error>) -> Pace {
             unanswered: outcome.stalled,
             unreachable: None,
         },
-        Err(error) => Pace { unreachable: Some(error.to_string()), ..Pace::default() },
+        Err(error) => Service { unreachable: Some(error.to_string()), ..Service::default() },
     }
 }
 
-/// Raises the limit on open files for a crowd and the good clients beside it.
+/// Raises the limit on open files for the attackers and the normal clients.
 fn allow_files(clients: usize) -> Result<(), String> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let needed = clients as u64 + 512;

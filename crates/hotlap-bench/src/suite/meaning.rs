@@ -1,0 +1,369 @@
+//! What the keys of a suite's file mean together: lists of values are crossed, and names become the
+//! entries and loads that they stand for.
+
+use std::ops::Range;
+use std::path::Path;
+
+use toml::Spanned;
+
+use super::definition::{Question, Suite, SuiteError, Written};
+use super::entry::{Entry, Loading};
+use super::keys::{Item, Keys, List, SourceKeys};
+use super::published::{Publication, PublishedFigure};
+use crate::stress::Scenario;
+
+/// Connections, where a load does not say how many.
+const CONNECTIONS: usize = 64;
+
+type Complaint = (Range<usize>, String);
+
+/// Makes sense of a file's text.
+pub(super) fn parse(text: &str, file: &Path) -> Result<Suite, SuiteError> {
+    let line = |offset: usize| {
+        1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|&&b| b == b'\n').count()
+    };
+    let wrong =
+        |line: Option<usize>, what: String| SuiteError::Wrong { file: file.to_owned(), line, what };
+    let keys: Keys = toml::from_str(text).map_err(|error| {
+        wrong(error.span().map(|span| line(span.start)), error.message().replace('\n', " "))
+    })?;
+    suite(keys, file, &line).map_err(|(span, what)| wrong(Some(line(span.start)), what))
+}
+
+fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite, Complaint> {
+    let servers = entries(&keys, line)?;
+    let loads = loads(&keys, line)?;
+    let reference = match &keys.reference {
+        None => 0,
+        Some(named) => find(&servers, named.get_ref(), None)
+            .ok_or_else(|| (named.span(), custom("reference", named.get_ref())))?,
+    };
+    if let Some(cpus) = keys.cpus.as_ref().filter(|c| *c.get_ref() == 0) {
+        return Err((cpus.span(), "a server needs a core".to_owned()));
+    }
+    let stress = keys.stress.iter().map(scenario).collect::<Result<_, _>>()?;
+    let published = keys
+        .published
+        .into_iter()
+        .map(|source| sourced(source, &servers, &loads, reference))
+        .collect::<Result<_, _>>()?;
+    let written =
+        |text: Spanned<String>| Written { line: line(text.span().start), text: text.into_inner() };
+    Ok(Suite {
+        name: file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        file: file.to_owned(),
+        question: keys.question,
+        about: keys.about.split_whitespace().collect::<Vec<_>>().join(" "),
+        contract: keys.contract,
+        reference,
+        budget: keys.budget.map(written),
+        precision: keys.precision.map(written),
+        slice: keys.slice.map(written),
+        cpus: keys.cpus.map(Spanned::into_inner),
+        leave_out_missing: keys.leave_out_missing,
+        stress,
+        servers,
+        loads,
+        request: keys.request,
+        published,
+        absent: keys.absent,
+    })
+}
+
+fn custom(key: &str, name: &str) -> String {
+    format!("{key} names {name:?}, which is none of the servers of this suite")
+}
+
+fn scenario(named: &Spanned<String>) -> Result<Scenario, Complaint> {
+    let mut all = Scenario::all();
+    match all.iter().position(|s| s.name == *named.get_ref()) {
+        Some(found) => Ok(all.swap_remove(found)),
+        None => {
+            let there: Vec<&str> = all.iter().map(|s| s.name.as_str()).collect();
+            let what = format!(
+                "no scenario is called {:?}: there are {}",
+                named.get_ref(),
+                there.join(", ")
+            );
+            Err((named.span(), what))
+        }
+    }
+}
+
+/// The entry of that name; with a number of cores, the one that has it.
+fn find(entries: &[Entry], name: &str, cpus: Option<usize>) -> Option<usize> {
+    entries.iter().position(|e| {
+        let named = e.name.as_ref().unwrap_or(&e.run) == name || e.run == name || e.title() == name;
+        named && (cpus.is_none() || e.cpus == cpus)
+    })
+}
+
+fn entries(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Entry>, Complaint> {
+    let items = keys.servers.get_ref();
+    if items.is_empty() {
+        return Err((keys.servers.span(), "no servers: name at least one".to_owned()));
+    }
+    let mut entries: Vec<Entry> = Vec::new();
+    for item in items {
+        let Item(server) = item.get_ref();
+        if server.run.trim().is_empty() {
+            return Err((item.span(), "a server without a name or command".to_owned()));
+        }
+        if server.cpus.0.contains(&0) {
+            return Err((item.span(), "a server needs a core".to_owned()));
+        }
+        let cpus: Vec<Option<usize>> = match server.cpus.0.as_slice() {
+            [] => vec![None],
+            some => some.iter().copied().map(Some).collect(),
+        };
+        for cpus in cpus {
+            let entry = Entry {
+                run: server.run.clone(),
+                name: server.name.clone(),
+                on: None,
+                cpus,
+                counts: server.counts.clone(),
+                line: line(item.span().start),
+            };
+            if entries.iter().any(|e| e.title() == entry.title()) {
+                let what = format!("{} is named twice: give one another `name`", entry.title());
+                return Err((item.span(), what));
+            }
+            entries.push(entry);
+        }
+    }
+    stand(keys, &mut entries)?;
+    Ok(entries)
+}
+
+/// Settles who stands on whom: who is named by `on`, or, in a suite about layers, the one before.
+fn stand(keys: &Keys, entries: &mut [Entry]) -> Result<(), Complaint> {
+    let mut own = 0;
+    for item in keys.servers.get_ref() {
+        let Item(server) = item.get_ref();
+        let count = server.cpus.0.len().max(1);
+        for place in own..own + count {
+            entries[place].on = match &server.on {
+                None if keys.question == Question::Layers => place.checked_sub(1),
+                None => None,
+                Some(name) => {
+                    let found = find(entries, name, entries[place].cpus)
+                        .or_else(|| find(entries, name, None))
+                        .filter(|found| *found != place);
+                    Some(found.ok_or_else(|| (item.span(), custom("on", name)))?)
+                }
+            };
+        }
+        own += count;
+    }
+    Ok(())
+}
+
+/// Every combination of the values of each load.
+fn loads(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Loading>, Complaint> {
+    fn values<T: Clone>(list: &List<T>) -> Vec<Option<T>> {
+        match list.0.is_empty() {
+            true => vec![None],
+            false => list.0.iter().cloned().map(Some).collect(),
+        }
+    }
+    let mut loads = Vec::new();
+    for load in &keys.load {
+        let (span, keys) = (load.span(), load.get_ref());
+        let nothing = [&keys.connections, &keys.threads, &keys.pipeline];
+        if nothing.iter().any(|list| list.0.contains(&0)) {
+            let what = "0 connections, threads or requests in flight send nothing".to_owned();
+            return Err((span, what));
+        }
+        if keys.rate.0.iter().any(|rate| !(rate.is_finite() && *rate > 0.0)) {
+            return Err((span, "a rate is a positive number of requests/s".to_owned()));
+        }
+        for request in values(&keys.request) {
+            for close in values(&keys.close) {
+                for pipeline in values(&keys.pipeline) {
+                    for threads in values(&keys.threads) {
+                        for connections in values(&keys.connections) {
+                            for rate in values(&keys.rate) {
+                                loads.push(Loading {
+                                    name: keys.name.clone(),
+                                    connections: connections.unwrap_or(CONNECTIONS),
+                                    threads,
+                                    close: close.unwrap_or(false),
+                                    pipeline: pipeline.unwrap_or(1),
+                                    request: request.clone(),
+                                    rate,
+                                    line: line(span.start),
+                                });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    for load in &loads {
+        if let Some(threads) = load.threads.filter(|t| *t > load.connections) {
+            let what = format!(
+                "{threads} threads for {} connections: a thread needs one of its own",
+                load.connections
+            );
+            let at = keys.load.iter().find(|l| line(l.span().start) == load.line);
+            return Err((at.map_or(0..0, Spanned::span), what));
+        }
+    }
+    Ok(loads)
+}
+
+fn sourced(
+    keys: SourceKeys,
+    servers: &[Entry],
+    loads: &[Loading],
+    usual: usize,
+) -> Result<Publication, Complaint> {
+    let mut rows = Vec::new();
+    for row in keys.rows {
+        let (span, row) = (row.span(), row.into_inner());
+        let Some(entry) = find(servers, &row.server, row.cpus) else {
+            return Err((span, custom("a published row", &row.server)));
+        };
+        let load = match &row.load {
+            None => Some(0),
+            Some(name) => {
+                loads.iter().position(|l| &l.name == name || l.request.as_ref() == Some(name))
+            }
+        };
+        let Some(load) = load else {
+            let name = row.load.unwrap_or_default();
+            return Err((span, format!("no load is called {name:?}: give one that `name`")));
+        };
+        rows.push(PublishedFigure {
+            entry,
+            load,
+            called: row.called.unwrap_or_else(|| row.server.clone()),
+            requests_per_s: row.requests_per_s,
+            latency_ms: row.latency_ms,
+            memory_mb: row.memory_mb,
+            cpu_percent: row.cpu_percent,
+            socket_errors: row.socket_errors,
+            doubt: row.doubt,
+        });
+    }
+    let reference = match &keys.reference {
+        Some(name) => match find(servers, name.get_ref(), None) {
+            None => return Err((name.span(), custom("reference", name.get_ref()))),
+            found => found,
+        },
+        None => rows.iter().any(|row| row.entry == usual).then_some(usual),
+    };
+    Ok(Publication {
+        source: keys.source,
+        year: keys.year,
+        machine: keys.machine,
+        command: keys.command,
+        doubt: keys.doubt,
+        reference,
+        rows,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Suite {
+        parse(text, Path::new("suites/mine.toml")).unwrap()
+    }
+
+    fn wrong(text: &str) -> String {
+        parse(text, Path::new("mine.toml")).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_shortest_suite_is_a_list_of_servers() {
+        let suite = read("servers = ['go/net-http', 'node app.js']");
+        assert_eq!((suite.name.as_str(), suite.question), ("mine", Question::Compare));
+        let titles: Vec<String> = suite.servers.iter().map(Entry::title).collect();
+        assert_eq!(titles, ["go/net-http", "node app.js"]);
+        assert_eq!((suite.reference, suite.loads.len()), (0, 0));
+    }
+
+    #[test]
+    fn lists_are_crossed() {
+        let suite = read(
+            "servers = ['b', { run = 'a', cpus = [1, 4] }]\nreference = 'a'\n\
+             [[load]]\nconnections = [10, 100]\nclose = [false, true]\n\
+             [[load]]\nname = 'post'\nrequest = 'POST /bla'\nrate = 500",
+        );
+        let titles: Vec<String> = suite.servers.iter().map(Entry::title).collect();
+        assert_eq!(titles, ["b", "a (1 thread)", "a (4 threads)"]);
+        assert_eq!(suite.reference, 1);
+        let loads: Vec<_> = suite.loads.iter().map(|l| (l.connections, l.close, l.rate)).collect();
+        let crossed =
+            [(10, false), (100, false), (10, true), (100, true)].map(|(c, k)| (c, k, None));
+        assert_eq!(loads[..4], crossed);
+        assert_eq!(loads[4..], [(64, false, Some(500.0))]);
+        assert_eq!(suite.loads[4].request.as_deref(), Some("POST /bla"));
+    }
+
+    #[test]
+    fn a_step_stands_on_the_one_before_or_on_the_one_it_names() {
+        let suite = read(
+            "question = 'layers'\n\
+             servers = ['plain', 'json', { run = 'bidi', on = 'plain' },\
+             { run = 'log', on = 'json' }]",
+        );
+        let on: Vec<Option<usize>> = suite.servers.iter().map(|s| s.on).collect();
+        assert_eq!(on, [None, Some(0), Some(0), Some(1)]);
+    }
+
+    #[test]
+    fn published_figures_find_their_server_load_and_reference() {
+        let suite = read(
+            "servers = ['a', { run = 'b', name = 'old b', cpus = [1, 2] }]\n\
+             [[load]]\nname = 'kept'\n[[load]]\nname = 'new'\nclose = true\n\
+             [[published]]\nsource = 'a page'\nyear = 2015\nrows = [\n\
+             { server = 'a', requests_per_s = 13746 },\n\
+             { server = 'old b', cpus = 2, load = 'new', called = 'B', requests_per_s = 1.5,\
+             doubt = 'x' },\n\
+             ]\n\
+             [[published]]\nsource = 'another'\nyear = 2016\n\
+             rows = [{ server = 'b', requests_per_s = 2 }]\n\
+             [[absent]]\nname = 'c'\nwhy = 'gone'",
+        );
+        let rows = &suite.published[0].rows;
+        assert_eq!((rows[0].entry, rows[0].load, rows[0].requests_per_s), (0, 0, 13_746.0));
+        assert_eq!((rows[1].entry, rows[1].load, rows[1].called.as_str()), (2, 1, "B"));
+        assert_eq!((suite.published[0].reference, suite.published[1].reference), (Some(0), None));
+        assert_eq!(suite.absent[0].why, "gone");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told_with_file_and_line() {
+        let none = "which is none of the servers of this suite";
+        for (text, told) in [
+            ("servers = ['a']\nserver = 1", "mine.toml:2: unknown field `server`, expected"),
+            ("\nservers = ['a', { run = 'b', cpu = 1 }]", "mine.toml:2: unknown field `cpu`"),
+            ("servers = 'a'", "mine.toml:1: invalid type: string \"a\""),
+            ("servers = []", "mine.toml:1: no servers: name at least one"),
+            ("servers = ['a']\nquestion = 'why'", "mine.toml:2: unknown variant `why`"),
+            (
+                "servers = ['a']\nstress = ['x']",
+                "2: no scenario is called \"x\": there are overload",
+            ),
+            ("servers = ['a',\n'a']", "mine.toml:2: a is named twice: give one another `name`"),
+            ("servers = ['a']\nreference = 'b'", &format!("2: reference names \"b\", {none}")),
+            ("servers = ['a',\n{ run = 'b', on = 'x' }]", &format!("2: on names \"x\", {none}")),
+            ("servers = ['a']\n[[load]]\nconnections = 0", "mine.toml:2: 0 connections"),
+            ("servers = ['a']\n[[load]]\nconnections = 'x'", "mine.toml:3: invalid type: string"),
+            ("servers = ['a']\n[[load]]\nconnections = 2\nthreads = 4", "2: 4 threads for 2"),
+            (
+                "servers = ['a']\n[[published]]\nsource = ''\nyear = 1\nrows = [\n\
+                 { server = 'b', requests_per_s = 1 }]",
+                &format!("mine.toml:6: a published row names \"b\", {none}"),
+            ),
+        ] {
+            let error = wrong(text);
+            assert!(error.contains(told), "{text}\n{error}");
+        }
+    }
+}

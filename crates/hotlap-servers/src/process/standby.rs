@@ -1,0 +1,173 @@
+//! A supervisor that was started, and has yet to start its server.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Pid;
+
+use super::channel::{Heard, Order, Report, Wire};
+use super::error::{StartError, remedy};
+use super::log;
+use super::setting::ProcessSetting;
+use super::signal::raw;
+
+/// How long a supervisor may take to answer. It only waits for a core, so this is long.
+const SUPERVISOR_LIMIT: Duration = Duration::from_secs(30);
+
+/// The command that starts a supervisor: a program whose given arguments run
+/// [`super::supervisor::main`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Supervisor {
+    program: PathBuf,
+    arguments: Vec<String>,
+    without: Vec<String>,
+    limit: Duration,
+}
+
+/// A supervisor that is ready to start its server, and waits: the moment to attach counters.
+#[derive(Debug)]
+pub struct Standby {
+    supervisor: Child,
+    pub(super) wire: Wire,
+    /// How long the supervisor may be silent.
+    pub(super) limit: Duration,
+    pub(super) notes: Vec<String>,
+    pub(super) setting: ProcessSetting,
+}
+
+impl Supervisor {
+    /// A program and the arguments that make it a supervisor.
+    #[must_use]
+    pub fn new(program: impl Into<PathBuf>, arguments: &[&str]) -> Self {
+        Self {
+            program: program.into(),
+            arguments: arguments.iter().map(ToString::to_string).collect(),
+            without: Vec::new(),
+            limit: SUPERVISOR_LIMIT,
+        }
+    }
+
+    /// One whose server does not inherit these environment variables.
+    #[must_use]
+    pub fn without(mut self, variables: &[&str]) -> Self {
+        self.without.extend(variables.iter().map(ToString::to_string));
+        self
+    }
+
+    /// One that is given up when it has not answered for this long.
+    #[must_use]
+    pub fn answers_within(self, limit: Duration) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// This very program with a hidden command: `Supervisor::this_program("__supervisor")`.
+    ///
+    /// # Errors
+    /// The system does not say what this program is.
+    pub fn this_program(command: &str) -> io::Result<Self> {
+        let mut program = std::env::current_exe()?;
+        if cfg!(target_os = "linux") && !program.exists() {
+            // Built again or removed meanwhile; what runs is still to be had under this name.
+            program = PathBuf::from("/proc/self/exe");
+        }
+        Ok(Self::new(program, &[command]))
+    }
+
+    fn spawn(&self, log: File, stream: UnixStream) -> io::Result<Child> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).process_group(0);
+        self.without.iter().for_each(|variable| _ = command.env_remove(variable));
+        command.stdin(Stdio::from(std::os::fd::OwnedFd::from(stream)));
+        command.stderr(log.try_clone()?).stdout(log);
+        command.spawn()
+    }
+}
+
+impl Standby {
+    /// Starts a supervisor that makes everything ready but does not start the server yet.
+    ///
+    /// # Errors
+    /// The folder, the log or the supervisor.
+    pub fn new(setting: &ProcessSetting, supervisor: &Supervisor) -> Result<Self, StartError> {
+        if setting.argv.first().is_none_or(String::is_empty) {
+            return Err(StartError::Empty);
+        }
+        let log = log::open(&setting.log)
+            .map_err(|cause| StartError::Log { path: setting.log.clone(), cause })?;
+        Self::with_log(setting, supervisor, log)
+    }
+
+    /// The same with a log that is open already.
+    pub(super) fn with_log(
+        setting: &ProcessSetting,
+        supervisor: &Supervisor,
+        log: File,
+    ) -> Result<Self, StartError> {
+        if setting.argv.first().is_none_or(String::is_empty) {
+            return Err(StartError::Empty);
+        }
+        std::fs::read_dir(&setting.cwd)
+            .map_err(|cause| StartError::Folder { path: setting.cwd.clone(), cause })?;
+        let failed = |cause| StartError::Supervisor { program: supervisor.program.clone(), cause };
+        let (near, far) = UnixStream::pair().map_err(failed)?;
+        let child = supervisor.spawn(log, far).map_err(failed)?;
+        let mut standby = Self {
+            supervisor: child,
+            wire: Wire::new(near),
+            limit: supervisor.limit,
+            notes: vec![],
+            setting: setting.clone(),
+        };
+        standby.wire.send(&Order::Prepare(setting.clone())).map_err(failed)?;
+        match standby.wire.hear(Some(supervisor.limit)) {
+            Heard::Message(Report::Ready { notes }) => standby.notes = notes,
+            _ => return Err(failed(io::ErrorKind::UnexpectedEof.into())),
+        }
+        Ok(standby)
+    }
+
+    /// The supervisor's process id: what is attached to it now, the server and all that it starts
+    /// inherit.
+    #[must_use]
+    pub fn supervisor_pid(&self) -> u32 {
+        self.supervisor.id()
+    }
+
+    /// Has the supervisor start the server: the server's process id.
+    pub(super) fn start_server(&mut self) -> Result<Pid, StartError> {
+        let program = self.setting.argv[0].clone();
+        let sent = self.wire.send(&Order::Go);
+        match self.wire.hear(Some(self.limit)) {
+            Heard::Message(Report::Started { pid }) => raw(pid).ok_or(StartError::Empty),
+            Heard::Message(Report::Failed { errno }) => Err(StartError::Program {
+                remedy: remedy(errno, &program, &self.setting.cwd),
+                cause: io::Error::from_raw_os_error(errno),
+                program,
+            }),
+            _ => Err(StartError::Supervisor {
+                program: program.into(),
+                cause: sent.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()),
+            }),
+        }
+    }
+}
+
+impl Drop for Standby {
+    fn drop(&mut self) {
+        // Its end of the line closes after this; a supervisor with no server then ends by itself,
+        // and one that was stopped is ending. Whoever waits longer finds its process in a bad
+        // state.
+        self.wire.close();
+        for _ in 0..200 {
+            if !matches!(self.supervisor.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Whether a server's toolchain is here, and what to do where it isn't.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::step;
+use crate::manifest::Server;
+use crate::package_manager::PackageManager;
+use crate::pool;
+
+/// How long one probe may take; a JVM language's takes a second or two on a busy machine.
+const PROBE_LIMIT: Duration = Duration::from_secs(30);
+
+/// Why a server's toolchain cannot be used here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{command}: {why}: {remedy}")]
+pub struct MissingToolchain {
+    /// Which way it is absent.
+    pub kind: MissingKind,
+    /// The probe's command that failed.
+    pub command: String,
+    /// What came of it.
+    pub why: String,
+    /// What makes it present.
+    pub remedy: String,
+}
+
+/// Which way a toolchain is absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MissingKind {
+    /// The program is not there.
+    Missing,
+    /// It is there, and the probe says no: another version, or half installed.
+    Unfit,
+    /// No common registry has it; its true source is named.
+    Unreachable,
+}
+
+/// Asks whether the toolchain of one server is here; its probes' output where it is.
+///
+/// # Errors
+/// What is absent, and what installs it.
+pub fn probe(server: &Server, stop: &AtomicBool) -> Result<String, MissingToolchain> {
+    let mut receipt = String::new();
+    for command in &server.toolchain.probe {
+        match run_probe(command, &server.folder, stop) {
+            Ok(output) => receipt.push_str(&output),
+            Err((kind, why)) => return Err(absence(server, command, kind, why)),
+        }
+    }
+    Ok(receipt)
+}
+
+/// Probes many servers, a few at a time. The same probe of one folder is run once. The results are
+/// in the order of the servers.
+#[must_use]
+pub fn probe_all(servers: &[&Server], stop: &AtomicBool) -> Vec<Result<String, MissingToolchain>> {
+    let key = |server: &&'_ Server| (server.folder.clone(), server.toolchain.probe.clone());
+    pool::map_groups(servers, key, pool::threads(), |group| {
+        let output = probe(group[0], stop);
+        // The remedy differs between variants of one folder, the output does not.
+        let of = |server: &&&Server| match &output {
+            Ok(receipt) => Ok(receipt.clone()),
+            Err(a) => Err(absence(server, &words(&a.command), a.kind, a.why.clone())),
+        };
+        group.iter().map(of).collect()
+    })
+}
+
+fn words(command: &str) -> Vec<String> {
+    shell_words::split(command).unwrap_or_else(|_| vec![command.to_owned()])
+}
+
+fn run_probe(
+    command: &[String],
+    folder: &Path,
+    stop: &AtomicBool,
+) -> Result<String, (MissingKind, String)> {
+    let captured =
+        step::capture(command, folder, PROBE_LIMIT, stop).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                (MissingKind::Missing, format!("no program {:?} here", command[0]))
+            }
+            _ => (MissingKind::Unfit, format!("cannot be started: {error}")),
+        })?;
+    let output = format!("{}{}", captured.stdout, captured.stderr);
+    if captured.ended.success() {
+        return Ok(output);
+    }
+    let last = output.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("no output");
+    Err((MissingKind::Unfit, format!("{}: {last}", captured.ended)))
+}
+
+fn absence(
+    server: &Server,
+    command: &[String],
+    kind: MissingKind,
+    why: String,
+) -> MissingToolchain {
+    let command = shell_words::join(command);
+    match &server.toolchain.upstream {
+        Some(upstream) => MissingToolchain {
+            kind: MissingKind::Unreachable,
+            command,
+            why: format!("{why}; {}", upstream.why),
+            remedy: format!("its true source: {}", upstream.install),
+        },
+        None => {
+            MissingToolchain { kind, command, why, remedy: remedy(server, PackageManager::here()) }
+        }
+    }
+}
+
+/// What installs a server's toolchain: the command of the machine's package manager, or, without
+/// one that is known, the names that the packages have in Debian.
+fn remedy(server: &Server, manager: Option<PackageManager>) -> String {
+    let install = &server.toolchain.install;
+    let packages = manager.unwrap_or(PackageManager::Apt).packages(install);
+    if packages.is_empty() {
+        return format!("see {}", server.url);
+    }
+    match manager {
+        Some(manager) => {
+            format!("install it: {}", shell_words::join(manager.command(packages, true)))
+        }
+        None => format!(
+            "this system has neither apt-get nor brew; install what Debian calls {}, or see {}",
+            packages.join(", "),
+            server.url
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest;
+
+    fn server(toolchain: &str) -> Server {
+        let text = format!(
+            "about = \"x\"\nurl = \"https://example.org\"\nkind = \"framework\"\n\
+             contracts = [\"hello\"]\n[toolchain]\n{toolchain}\n[run]\ncommand = [\"true\"]\n"
+        );
+        manifest::parse(&text, Path::new("/"), "x/y").unwrap().remove(0)
+    }
+
+    fn probed(toolchain: &str) -> Result<String, MissingToolchain> {
+        probe(&server(toolchain), &AtomicBool::new(false))
+    }
+
+    #[test]
+    fn a_probe_that_succeeds_hands_back_what_it_said() {
+        assert_eq!(probed("probe = [[\"echo\", \"a\"], [\"echo\", \"b\"]]").unwrap(), "a\nb\n");
+    }
+
+    #[test]
+    fn without_a_package_manager_the_packages_are_named() {
+        let server = server("probe = [\"x\"]\ninstall = { apt = [\"gcc\", \"make\"], brew = [] }");
+        assert_eq!(
+            remedy(&server, None),
+            "this system has neither apt-get nor brew; install what Debian calls gcc, make, or see \
+             https://example.org"
+        );
+        assert!(
+            remedy(&server, Some(PackageManager::Apt))
+                .ends_with("install --no-install-recommends gcc make")
+        );
+        assert_eq!(remedy(&server, Some(PackageManager::Brew)), "see https://example.org");
+    }
+
+    #[test]
+    fn a_missing_program_is_told_with_what_installs_it() {
+        let absence = probed(
+            "probe = [\"no-such-compiler\", \"-v\"]\n\
+             install = { apt = [\"gcc\"], brew = [\"gcc\"] }",
+        )
+        .unwrap_err();
+        assert_eq!(absence.kind, MissingKind::Missing);
+        assert!(absence.to_string().starts_with(
+            "no-such-compiler -v: no program \"no-such-compiler\" here: install it: "
+        ));
+        assert!(absence.remedy.ends_with(" gcc"), "{}", absence.remedy);
+    }
+
+    #[test]
+    fn another_version_is_told_in_the_probes_own_words() {
+        let absence =
+            probed("probe = [\"sh\", \"-c\", \"echo needs Java 25, found 17 >&2; exit 3\"]")
+                .unwrap_err();
+        assert_eq!(absence.kind, MissingKind::Unfit);
+        assert_eq!(absence.why, "exit code 3: needs Java 25, found 17");
+        assert_eq!(absence.remedy, "see https://example.org");
+    }
+
+    #[test]
+    fn what_no_registry_has_names_its_true_source() {
+        let absence = probed(
+            "probe = [\"false\"]\nupstream = { install = \"nimble install jester\", \
+             why = \"only nimble has it\" }",
+        )
+        .unwrap_err();
+        assert_eq!(
+            absence.to_string(),
+            "false: exit code 1: no output; only nimble has it: its true source: nimble install \
+             jester"
+        );
+    }
+
+    #[test]
+    fn many_probes_answer_in_the_order_asked() {
+        let servers = [
+            server("probe = [\"echo\", \"a\"]"),
+            server("probe = [\"false\"]"),
+            server("probe = [\"echo\", \"a\"]"),
+        ];
+        let servers: Vec<_> = servers.iter().collect();
+        let answers = probe_all(&servers, &AtomicBool::new(false));
+        assert_eq!(answers[0].as_deref(), Ok("a\n"));
+        assert!(answers[1].is_err());
+        assert_eq!(answers[2].as_deref(), Ok("a\n"));
+    }
+}
