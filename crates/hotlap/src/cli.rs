@@ -4,6 +4,7 @@
 //! so that nothing behind this door ever sees a flag.
 
 mod load;
+mod output;
 mod run;
 
 use std::ffi::OsString;
@@ -17,6 +18,7 @@ use serde::Deserialize;
 use crate::quantity;
 
 pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
+pub use output::{ExportArgs, StoreArgs};
 pub use run::{RequestArgs, RunArgs, Schedule, Shape};
 
 /// hyperfine for HTTP servers: name some servers, and it builds them, starts them, checks that they
@@ -315,42 +317,6 @@ pub struct CompletionsArgs {
     pub shell: clap_complete::Shell,
 }
 
-/// Where runs are kept.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Store and exports")]
-pub struct StoreArgs {
-    /// The file that keeps the runs (default: hotlap.db in the user's data directory)
-    #[arg(long, value_name = "FILE")]
-    pub store: Option<PathBuf>,
-}
-
-/// Where a report is written to.
-#[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Store and exports")]
-pub struct ExportArgs {
-    /// Every figure and every lap (`-`: standard output)
-    #[arg(long, value_name = "FILE")]
-    pub export_json: Option<PathBuf>,
-    /// The table and the sentences
-    #[arg(long, value_name = "FILE")]
-    pub export_markdown: Option<PathBuf>,
-    /// One line a server
-    #[arg(long, value_name = "FILE")]
-    pub export_csv: Option<PathBuf>,
-    /// One page that needs nothing else
-    #[arg(long, value_name = "FILE")]
-    pub export_html: Option<PathBuf>,
-    /// A test case for each server, for CI
-    #[arg(long, value_name = "FILE")]
-    pub export_junit: Option<PathBuf>,
-    /// Figures for github-action-benchmark (tool: customSmallerIsBetter)
-    #[arg(long, value_name = "FILE")]
-    pub export_github_benchmark: Option<PathBuf>,
-    /// Figures for Bencher (Bencher Metric Format)
-    #[arg(long, value_name = "FILE")]
-    pub export_bencher: Option<PathBuf>,
-}
-
 /// Reads the command line; ends the process where it makes no sense (exit code 2) or asks for help.
 #[must_use]
 pub fn parse() -> Cli {
@@ -385,6 +351,24 @@ mod tests {
         assert_eq!((load.threads, load.connections), (Some(4), 100));
         assert_eq!(load.duration, Duration::from_secs(30));
         assert!(load.latency);
+    }
+
+    #[test]
+    fn short_flags_of_curl_and_oha_are_understood() {
+        for line in ["-k -m PUT", "-k -X PUT", "--insecure --method PUT"] {
+            let Command::Run(run) = typed(&format!("hotlap run {line} https://h/")).command else {
+                panic!("not a run")
+            };
+            assert_eq!((run.request.insecure, run.request.method.as_deref()), (true, Some("PUT")));
+            let Command::Load(load) = typed(&format!("hotlap load {line} https://h/")).command
+            else {
+                panic!("not a load")
+            };
+            assert_eq!(
+                (load.request.insecure, load.request.method.as_deref()),
+                (true, Some("PUT"))
+            );
+        }
     }
 
     #[test]

@@ -368,6 +368,57 @@ fn a_list_that_is_ended_calls_nothing_unfit_that_it_did_not_ask() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "");
 }
 
+/// `--dry-run` says what a run would do, and does none of it.
+#[test]
+fn a_dry_run_builds_starts_and_stores_nothing() {
+    let shell = Shell::new();
+    let there = |name: &str| shell.folder.path().join(name).exists();
+    let manifest = shell.folder.path().join("servers/go/net-http/server.toml");
+    let build =
+        format!("build   = [[\"touch\", '{}']]", shell.folder.path().join("built").display());
+    std::fs::write(&manifest, MANIFEST.replace("build   = []", &build)).unwrap();
+    let servers = ["run", "go/net-http", "touch started", "--reference", "touch started"];
+    let rest = ["--restarts", "3", "--rounds", "2", "--seed", "7", "-c", "8", "--dry-run"];
+    let said = shell.says(&[&servers[..], &rest[..], &["--export-json", "out.json"]].concat());
+    for words in [
+        "go/net-http: built first, unless it is already: touch ",
+        "touch started: reference; started with: touch started",
+        "touch started (again): A/A control",
+        "ceiling: hotlap's own minimal server",
+        "GET / 8 connections, keep-alive",
+        "3 restarts of 2 rounds, in random order (seed 7)",
+        // Four servers: two further starts of 4 s, and six rounds of 3 s.
+        "about 26 s of measuring",
+        "JSON: out.json",
+    ] {
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    for name in ["built", "started", "out.json", "data", "cache/builds", "cache/logs"] {
+        assert!(!there(name), "{name}: {said}");
+    }
+}
+
+#[test]
+fn a_dry_run_ends_with_the_error_of_the_run() {
+    let shell = Shell::new();
+    let url = "http://127.0.0.1:9/";
+    std::fs::write(shell.folder.path().join("mine.toml"), format!("servers = ['{url}']")).unwrap();
+    for (code, arguments, word) in [
+        (2, vec!["no-such-server"], "is not in the catalogue"),
+        (2, vec!["--suite", "./no-such.toml"], "no-such.toml"),
+        (2, vec![url, "--fail-if", "cost +3%"], "name at least two"),
+        (2, vec![url, "--reference", "other"], "--reference names other"),
+        (1, vec![url, "--body", "@no-such-body"], "cannot read no-such-body"),
+        (1, vec![url, "--export-json", "/nowhere/at/all"], "/nowhere/at/all"),
+        (1, vec!["--suite", "./mine.toml", "--resume"], "no store at"),
+    ] {
+        let said = shell.fails(code, &[&["run", "--dry-run"][..], &arguments].concat());
+        assert!(said.contains(word), "{arguments:?}: {said}");
+        assert!(!shell.folder.path().join("data").exists(), "{arguments:?}");
+    }
+}
+
 /// `leave_out_missing`: one whose toolchain is not here is noted and is no failure; without it, it
 /// is shown as failed.
 #[test]

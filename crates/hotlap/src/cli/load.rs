@@ -101,7 +101,7 @@ pub struct LoadRequestArgs {
     /// Method (default: GET, or POST with a body). POST and others that are not safe to repeat are
     /// sent once before the load; then only the status is checked, or the body too with
     /// --expect-body
-    #[arg(long, value_name = "METHOD")]
+    #[arg(short, long, value_name = "METHOD", visible_short_alias = 'X')]
     pub method: Option<String>,
     /// A header of the request; repeat it for more. Values of Authorization, Cookie, X-Api-Key and
     /// those that --redact names are sent, and neither stored nor shown
@@ -119,8 +119,8 @@ pub struct LoadRequestArgs {
     /// Expected body (default: that of the probes, except for the parts that vary)
     #[arg(long, value_name = "TEXT|@FILE")]
     pub expect_body: Option<String>,
-    /// Take any certificate
-    #[arg(long)]
+    /// Accept any TLS certificate
+    #[arg(short = 'k', long)]
     pub insecure: bool,
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{ExportArgs, StoreArgs};
+use super::output::{ExportArgs, StoreArgs};
 use crate::quantity;
 use crate::text::is_hidden;
 
@@ -53,6 +53,10 @@ pub struct RunArgs {
     /// Display name; repeat it, in the order of the servers
     #[arg(long = "name", value_name = "NAME")]
     pub names: Vec<String>,
+    /// Print what would be run: servers, loads, restarts and rounds, time, cores, exports; build
+    /// and start no server
+    #[arg(long)]
+    pub dry_run: bool,
     /// The server that the others are compared with (default: the first)
     #[arg(long, value_name = "NAME")]
     pub reference: Option<String>,
@@ -98,6 +102,7 @@ Examples:
   hotlap run http://127.0.0.1:8080/ --path /health
   hotlap run --layers './app --bare' './app --json' './app --json --log'
   hotlap run --suite app-servers --setup
+  hotlap run --suite app-servers --dry-run
   hotlap run --stress 'node app.js' --scenario garbage --scenario 'slow headers'
   hotlap run go/net-http --save-baseline main
   hotlap run --name base --name pr './base' './pr' --fail-if 'cost +3%'";
@@ -186,7 +191,7 @@ pub struct RequestArgs {
     pub path: Option<String>,
     /// Method. POST and others that are not safe to repeat are sent once before the load; then only
     /// the status is checked, or the body too with --expect-body
-    #[arg(long, value_name = "METHOD")]
+    #[arg(short, long, value_name = "METHOD", visible_short_alias = 'X')]
     pub method: Option<String>,
     /// A header of the request; repeat it for more. Values of Authorization, Cookie, X-Api-Key and
     /// those that --redact names are sent, and neither stored nor shown
@@ -201,8 +206,8 @@ pub struct RequestArgs {
     /// Body that is right (default: what the first answer holds, but for what varies in it)
     #[arg(long, value_name = "TEXT|@FILE")]
     pub expect_body: Option<String>,
-    /// Take any certificate
-    #[arg(long)]
+    /// Accept any TLS certificate
+    #[arg(short = 'k', long)]
     pub insecure: bool,
 }
 

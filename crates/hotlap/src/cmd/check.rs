@@ -6,16 +6,15 @@ use anyhow::Context;
 use hotlap_bench::participant::Origin;
 use hotlap_servers::catalogue::Catalogue;
 use hotlap_servers::check::{CheckOutcome, CheckedServer, Checker};
-use hotlap_servers::contract::{Ask, Name};
+use hotlap_servers::contract::Name;
 use hotlap_servers::manifest::Server;
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::toolchain::Builder;
 use serde_json::json;
 
 use super::build::build_all;
-use super::run::START_LIMIT;
-use super::run::grid;
-use super::run::named;
+use super::run::spec::server;
+use super::run::timing::START_LIMIT;
 use crate::assets;
 use crate::cli::CheckArgs;
 use crate::console::Console;
@@ -81,7 +80,7 @@ fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<Server>, Vec<String>)> {
         wanted => wanted.and_then(|(_, of)| of),
     };
     let (strangers, patterns): (Vec<String>, Vec<String>) =
-        args.servers.iter().cloned().partition(|s| named::is_custom(s));
+        args.servers.iter().cloned().partition(|s| server::is_custom(s));
     let mut servers = Vec::new();
     if strangers.is_empty() || !patterns.is_empty() {
         let catalogue = Catalogue::open(&assets::servers()?)?;
@@ -90,7 +89,7 @@ fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<Server>, Vec<String>)> {
         }
         for pattern in &patterns {
             let found = super::list::select(&catalogue, Some(pattern));
-            let found = found.or_else(|error| usage(named::unknown(&error)))?;
+            let found = found.or_else(|error| usage(server::unknown(&error)))?;
             servers.extend(found.into_iter().cloned());
         }
         if patterns.is_empty() {
@@ -105,10 +104,8 @@ fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<Server>, Vec<String>)> {
 }
 
 fn custom(checker: &Checker, text: &str, shell: bool) -> anyhow::Result<CheckedServer> {
-    let participant = grid::custom(text, shell)?;
-    let path = participant.contract.exchanges[0].path.clone();
-    let ask = Ask { path, ..Ask::default() };
-    Ok(match participant.start {
+    let (start, ask) = server::custom(text, shell)?;
+    Ok(match start {
         Origin::Launch(launch) => checker.check_command(text, &launch, &ask),
         Origin::Running { target, host, .. } => {
             checker.check_running(text, &target, &host, &ask, false)

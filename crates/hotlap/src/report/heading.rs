@@ -145,7 +145,7 @@ fn title(run: &Run) -> Vec<String> {
     }
     let schedule = &run.schedule;
     if let (Some(server), Some(generator)) =
-        (cores(&schedule.server_cpus), cores(&schedule.generator_cpus))
+        (cores_in_words(&schedule.server_cpus), cores_in_words(&schedule.generator_cpus))
     {
         parts.push(format!("server on {server}, generator on {generator}"));
     }
@@ -161,7 +161,8 @@ fn title(run: &Run) -> Vec<String> {
 }
 
 /// `core 0`, `cores 0–3`, `cores 0, 2`; `None` where servers are not pinned.
-fn cores(cpus: &[usize]) -> Option<String> {
+#[must_use]
+pub fn cores_in_words(cpus: &[usize]) -> Option<String> {
     let (first, last) = (*cpus.first()?, *cpus.last()?);
     Some(match cpus {
         [one] => format!("core {one}"),

@@ -23,7 +23,8 @@ pub(super) fn load_words(load: &Load) -> String {
 }
 
 /// `GET / 64 connections, keep-alive`.
-pub(super) fn request_and_load(load: &Load) -> String {
+#[must_use]
+pub fn request_and_load(load: &Load) -> String {
     format!("{} {}", load.request, load_words(load)).trim_start().to_owned()
 }
 

@@ -8,6 +8,8 @@ use hotlap::console::Console;
 use hotlap::export::Exports;
 use hotlap::model::{Host, Lap, Load, Question, Run, Schedule, Server, State};
 use hotlap::recorder::{Kept, Recorder};
+use hotlap::render::terminal;
+use hotlap::report::Report;
 use hotlap::store::Store;
 use hotlap_bench::experiment::{Experiment, Place};
 use hotlap_bench::participant::{self, Participant, Role};
@@ -152,6 +154,16 @@ pub fn hold_as(scene: &Scene, baseline: Option<String>, store: Option<Store>) ->
     let keeper =
         Recorder::new(Run { baseline, ..record(scene) }, store, &mut exports, &console).unwrap();
     keeper.keep(&scene.experiment, &mut runner)
+}
+
+/// The table of a scene, in so many columns.
+pub fn table(scene: &Scene, width: usize) -> String {
+    let report = Report::of(&hold(scene, None).run);
+    let text = terminal::render(&report, width, false);
+    for line in text.lines() {
+        assert!(line.chars().count() <= width, "{} columns: {line}", line.chars().count());
+    }
+    text
 }
 
 /// A server that one scenario left well.

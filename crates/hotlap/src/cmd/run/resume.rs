@@ -9,19 +9,17 @@ use std::time::Duration;
 use hotlap_bench::experiment::{Experiment, Past, PastLap, Place};
 use hotlap_bench::participant::Participant;
 
-use super::card::Card;
 use crate::exit::usage;
 use crate::model::{Run, Server, State};
 use crate::store::Store;
 
-/// The run that is to go on, where one is asked for.
+/// The run that is to go on: the last one of the suite.
 ///
 /// # Errors
 /// When there is none, or it is finished, or nobody said which.
-pub fn asked(wanted: bool, card: &Card, store: Option<&Store>) -> anyhow::Result<Option<Run>> {
-    match (&card.suite, store) {
-        _ if !wanted => Ok(None),
-        (Some(suite), Some(store)) => earlier(store, &suite.name).map(Some),
+pub fn asked(suite: Option<&str>, store: Option<&Store>) -> anyhow::Result<Run> {
+    match (suite, store) {
+        (Some(suite), Some(store)) => earlier(store, suite),
         (None, _) => usage("only a suite is resumed: --suite NAME --resume"),
         (_, None) => usage("what is resumed is in the store: leave out --no-store"),
     }
@@ -63,7 +61,8 @@ pub fn same_suite(earlier: &Run, now: &Run) -> anyhow::Result<()> {
     usage(format!("run {number} cannot be resumed: its suite has been changed since"))
 }
 
-/// Makes an experiment the rest of an earlier one; `now` is what would be recorded if it were none.
+/// Makes an experiment the rest of an earlier one, whose schedule it has already; `now` is what
+/// would be recorded if it were none.
 ///
 /// # Errors
 /// When what takes part is no longer what it was.
@@ -98,14 +97,7 @@ pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::R
             }
         }
     }
-    let schedule = &earlier.schedule;
-    let some = |n: u32| (n > 0).then_some(n);
     experiment.participants = participants;
-    experiment.seed = earlier.seed;
-    experiment.slice = schedule.slice_ms.map(|ms| Duration::from_secs_f64(ms / 1e3));
-    experiment.budget = Duration::from_secs_f64(schedule.budget_s);
-    experiment.precision = schedule.precision;
-    (experiment.restarts, experiment.rounds) = (some(schedule.restarts), some(schedule.rounds));
     experiment.from = from(earlier);
     experiment.past = past(earlier);
     // What an unfinished one lacks is made up for by one more.

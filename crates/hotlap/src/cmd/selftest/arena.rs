@@ -16,7 +16,8 @@ use hotlap_servers::process::Supervisor;
 use hotlap_servers::verify::Requirements;
 use hotlap_testbed::Calibrated;
 
-use crate::cmd::run::{GRACE, Logs, START_LIMIT};
+use crate::cmd::run::logs::Logs;
+use crate::cmd::run::timing::{GRACE, START_LIMIT};
 use crate::model::{self, Question, Run, State};
 
 /// How long one request may take: longer than the longest pause.

@@ -1,0 +1,41 @@
+//! Where runs are kept, and where reports are written to: options of several commands.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Where runs are kept.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Store and exports")]
+pub struct StoreArgs {
+    /// The file that keeps the runs (default: hotlap.db in the user's data directory)
+    #[arg(long, value_name = "FILE")]
+    pub store: Option<PathBuf>,
+}
+
+/// Where a report is written to.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Store and exports")]
+pub struct ExportArgs {
+    /// Every figure and every lap (`-`: standard output)
+    #[arg(long, value_name = "FILE")]
+    pub export_json: Option<PathBuf>,
+    /// The table and the sentences
+    #[arg(long, value_name = "FILE")]
+    pub export_markdown: Option<PathBuf>,
+    /// One line a server
+    #[arg(long, value_name = "FILE")]
+    pub export_csv: Option<PathBuf>,
+    /// One page that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub export_html: Option<PathBuf>,
+    /// A test case for each server, for CI
+    #[arg(long, value_name = "FILE")]
+    pub export_junit: Option<PathBuf>,
+    /// Figures for github-action-benchmark (tool: customSmallerIsBetter)
+    #[arg(long, value_name = "FILE")]
+    pub export_github_benchmark: Option<PathBuf>,
+    /// Figures for Bencher (Bencher Metric Format)
+    #[arg(long, value_name = "FILE")]
+    pub export_bencher: Option<PathBuf>,
+}

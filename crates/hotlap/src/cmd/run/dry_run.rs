@@ -1,0 +1,185 @@
+//! `--dry-run`: what would be run, in words. Toolchains are asked whether they are there, as
+//! `hotlap list` does; no server is built or started, and nothing is stored.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hotlap_servers::launch::Launch;
+use hotlap_servers::manifest;
+use hotlap_servers::toolchain::probe_all;
+
+use super::measure::Prepared;
+use super::participants::{Builds, Participants, from_catalogue};
+use super::spec::server::Source;
+use super::spec::{RunSpec, Storage};
+use super::{stress, timing};
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+use crate::model::{Question, Role, Run, Server};
+use crate::paths;
+use crate::report::{cores_in_words, request_and_load};
+use crate::store::Store;
+use crate::text::hanging;
+use crate::text::number::{percent, plural};
+
+/// What builds would give where the toolchain is there.
+#[must_use]
+pub fn probe(spec: &RunSpec, interrupt: &Interrupt) -> Builds {
+    let servers = from_catalogue(spec);
+    let probed = probe_all(&servers, interrupt.flag());
+    let launch = |server: &manifest::Server| Launch {
+        argv: server.command.clone(),
+        env: server.env.clone(),
+        cwd: server.folder.clone(),
+    };
+    let built = servers.into_iter().zip(probed).map(|(server, probed)| {
+        (server.id.clone(), probed.map(|_| (launch(server), String::new())).map_err(Into::into))
+    });
+    built.collect()
+}
+
+/// Prints what would be run.
+///
+/// # Errors
+/// When the run could not begin, or standard output cannot be written.
+pub fn run(
+    spec: &RunSpec,
+    participants: &Participants,
+    store: Option<&Store>,
+    console: &Console,
+) -> anyhow::Result<Exit> {
+    let (run, schedule) = match spec.question {
+        Question::Stress => {
+            let (_, run) = stress::prepared(spec, participants)?;
+            (run, Vec::new())
+        }
+        Question::Compare | Question::Layers | Question::Scale => {
+            let prepared = Prepared::new(spec, participants)?;
+            let schedule = schedule(&prepared, store);
+            (prepared.run, schedule)
+        }
+    };
+    let mut text = "This is what would be run; nothing is built, started or stored.\n".to_owned();
+    let mut section = |heading: &str, lines: Vec<String>| {
+        if !lines.is_empty() {
+            text += &format!("\n{heading}:\n");
+            lines.iter().for_each(|line| text += &hanging(line, 2, console.width));
+        }
+    };
+    section("Servers", run.servers.iter().map(|server| described(spec, server)).collect());
+    section("Loads", run.loads.iter().map(request_and_load).collect());
+    section("Schedule", schedule);
+    section("Stress", stressed(spec, participants, &run));
+    section("Cores", vec![cores(&run)]);
+    section("Output", output(spec));
+    console.print(&text)?;
+    Ok(Exit::Ok)
+}
+
+/// A server: its name, its role, and what it takes to start it.
+fn described(spec: &RunSpec, server: &Server) -> String {
+    let role = match server.role {
+        Role::Plain => "",
+        Role::Reference => "reference; ",
+        Role::Control => return format!("{}: A/A control", server.name),
+        Role::Ceiling => return format!("{}: hotlap's own minimal server", server.name),
+    };
+    let meant = spec.servers.iter().find(|meant| meant.name == server.name);
+    let start = match (&server.failure, meant.map(|meant| &meant.source)) {
+        (Some(failure), _) if spec.install && failure.phase == "toolchain" => {
+            "its toolchain is installed first; then it is built".to_owned()
+        }
+        (Some(failure), _) => format!("cannot take part: {}; {}", failure.cause, failure.remedy),
+        (None, Some(Source::Catalogue(own, _))) => match own.toolchain.build.as_slice() {
+            [] => "needs no build".to_owned(),
+            commands => {
+                let commands: Vec<String> = commands.iter().map(shell_words::join).collect();
+                format!("built first, unless it is already: {}", commands.join("; "))
+            }
+        },
+        (None, _) if server.command.contains("://") => "runs already".to_owned(),
+        (None, _) => format!("started with: {}", server.command),
+    };
+    format!("{}: {role}{start}", server.name)
+}
+
+/// Restarts, rounds, slices and time.
+fn schedule(Prepared { experiment, run, .. }: &Prepared, store: Option<&Store>) -> Vec<String> {
+    let (restarts, rounds) = timing::expected(experiment);
+    let about = |given: Option<u32>| if given.is_some() { "" } else { "about " };
+    let mut lines = Vec::new();
+    lines.extend(run.number.map(|number| format!("goes on with run {number}")));
+    lines.push(format!(
+        "{}{} of {}{}, in random order (seed {})",
+        about(experiment.restarts),
+        plural(restarts as usize, "restart"),
+        about(experiment.rounds),
+        plural(rounds as usize, "round"),
+        experiment.seed
+    ));
+    lines.push(match experiment.slice {
+        Some(slice) => format!("slices of {} ms", slice.as_secs_f64() * 1e3),
+        None => "slices of 12 ms, 48 ms, 0.3 s or 1 s: the shortest at which every server costs \
+                 what it costs when left running"
+            .to_owned(),
+    });
+    if !run.schedule.freeze {
+        lines.push("servers are not frozen outside of their slices".to_owned());
+    }
+    lines.push(format!(
+        "about {} of measuring, after the first start of all, which takes about {}",
+        seconds(timing::measuring(experiment)),
+        seconds(timing::first_start(experiment, store))
+    ));
+    lines.extend(experiment.precision.map(|share| {
+        format!("less if all intervals are within ± {} before", percent(share * 100.0))
+    }));
+    lines
+}
+
+fn stressed(spec: &RunSpec, participants: &Participants, run: &Run) -> Vec<String> {
+    if spec.scenarios.is_empty() {
+        return Vec::new();
+    }
+    let names: Vec<&str> = spec.scenarios.iter().map(|s| s.name.as_str()).collect();
+    let takes = timing::stress(&participants.ready, &run.stress, &spec.scenarios);
+    vec![format!("about {}: {}", seconds(takes), names.join(", "))]
+}
+
+fn cores(run: &Run) -> String {
+    let schedule = &run.schedule;
+    match (cores_in_words(&schedule.server_cpus), cores_in_words(&schedule.generator_cpus)) {
+        (Some(server), Some(generator)) => format!("server on {server}, generator on {generator}"),
+        _ => "server and generator are not pinned".to_owned(),
+    }
+}
+
+/// The store and the files.
+fn output(spec: &RunSpec) -> Vec<String> {
+    let store = match &spec.storage {
+        Storage::None => None,
+        Storage::Usual => paths::store(),
+        Storage::File(file) => Some(file.clone()),
+    };
+    let store =
+        store.map_or_else(|| "not stored".to_owned(), |p| format!("store: {}", p.display()));
+    let exports = &spec.exports;
+    let files: [(&str, &Option<PathBuf>); 7] = [
+        ("JSON", &exports.export_json),
+        ("Markdown", &exports.export_markdown),
+        ("CSV", &exports.export_csv),
+        ("HTML", &exports.export_html),
+        ("JUnit", &exports.export_junit),
+        ("github-action-benchmark", &exports.export_github_benchmark),
+        ("Bencher", &exports.export_bencher),
+    ];
+    let named = |(format, file): (&str, &Option<PathBuf>)| {
+        Some(format!("{format}: {}", file.as_ref()?.display()))
+    };
+    std::iter::once(store).chain(files.into_iter().filter_map(named)).collect()
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{} s", time.as_secs_f64().round())
+}

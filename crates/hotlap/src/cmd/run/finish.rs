@@ -1,0 +1,85 @@
+//! The end of a run: the table, the exports, and the exit code.
+
+use hotlap_bench::experiment::Over;
+use hotlap_bench::suite::Question;
+
+use super::rule::{Rule, Ruling};
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::export::Exports;
+use crate::recorder::Kept;
+use crate::render::terminal;
+use crate::report::Report;
+
+/// Prints the table and the exports of an experiment that is over, and says how it ended.
+///
+/// # Errors
+/// When standard output or an export cannot be written.
+pub fn finish(
+    kept: &Kept,
+    rules: &[Rule],
+    exports: &mut Exports,
+    console: &Console,
+) -> anyhow::Result<Exit> {
+    let mut report = Report::of(&kept.run);
+    let ruling = Ruling::on(&report, rules);
+    report.broken.clone_from(&ruling.broken);
+    let printed = console.result(exports.to_stdout(), |color| {
+        let mut text = terminal::render(&report, console.width, color);
+        if let Some(number) = kept.run.number.filter(|_| !kept.store_failed && !console.quiet) {
+            text += &format!(
+                "  Run {number} stored. Look at it: hotlap report {number} --export-html \
+                 report.html\n"
+            );
+        }
+        text
+    });
+    // Each of these is tried, whatever becomes of the others.
+    let exported = exports.finish(&report);
+    if kept.store_failed {
+        console.warn(&match &kept.rescued {
+            Some(path) => format!(
+                "Warning: the store failed. The run is in a store of its own: hotlap report --store \
+                 {}",
+                shell_words::quote(&path.to_string_lossy())
+            ),
+            None => "Warning: the store failed, and no other place took the run: what is printed \
+                     and exported here is all that is left of it"
+                .to_owned(),
+        });
+    }
+    exported?;
+    // With `hotlap run | head`, or a terminal that was closed, nobody reads the table. Exports and
+    // the exit code are as they would have been.
+    if let Err(error) = printed
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+        && kept.over != Over::Interrupted
+    {
+        return Err(error.into());
+    }
+    let mut exit = match () {
+        () if kept.over == Over::Interrupted => Exit::Interrupted,
+        () if kept.run.servers.iter().any(|s| s.failure.is_some()) => Exit::ServerFailed,
+        () if has_wrong_responses(&report) => Exit::ServerFailed,
+        () if report.stress.as_ref().is_some_and(|s| !s.all_stand()) => Exit::ServerFailed,
+        () if kept.run.question == Question::Stress => Exit::Ok,
+        () if !is_measured(&report) => Exit::Invalid,
+        () => Exit::Ok,
+    };
+    if kept.store_failed {
+        exit = exit.and(Exit::Error);
+    }
+    ruling.sentences().for_each(|sentence| console.warn(sentence));
+    Ok(exit.and(ruling.exit()))
+}
+
+/// Whether a server sent wrong responses.
+fn has_wrong_responses(report: &Report) -> bool {
+    report.tables.iter().flat_map(|t| &t.rows).any(|row| row.wrong_responses > 0)
+}
+
+/// Whether every server that took part has a figure under every load.
+fn is_measured(report: &Report) -> bool {
+    let rows = || report.tables.iter().flat_map(|t| &t.rows);
+    rows().next().is_some() && rows().all(|row| row.requests_per_s.is_some())
+}

@@ -1,0 +1,148 @@
+//! A run that measures: the experiment on this machine, then the stress that a suite asks for.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use hotlap_bench::experiment::{Experiment, Over, Past, Place};
+use hotlap_bench::local::{LocalRunner, Setting, allow_files};
+use hotlap_bench::runner::Runner;
+use hotlap_servers::allocation::CpuAllocation;
+use hotlap_servers::process::Supervisor;
+
+use super::finish::finish;
+use super::logs::Logs;
+use super::participants::Participants;
+use super::spec::RunSpec;
+use super::{announcement, record, resume, stress, timing};
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::export::Exports;
+use crate::interrupt::Interrupt;
+use crate::model::{Question, Run, State};
+use crate::recorder::Recorder;
+use crate::store::Store;
+
+/// An experiment that is about to begin.
+pub struct Prepared {
+    /// What is measured, and for how long.
+    pub experiment: Experiment,
+    /// The cores of servers and generator.
+    pub cores: CpuAllocation,
+    /// The record of the run, or that of the run that goes on.
+    pub run: Run,
+}
+
+impl Prepared {
+    /// Puts an experiment together.
+    ///
+    /// # Errors
+    /// When it takes more open files than are allowed, or cannot go on as the earlier run.
+    pub fn new(spec: &RunSpec, participants: &Participants) -> anyhow::Result<Self> {
+        let mut experiment = Experiment {
+            participants: participants.ready.clone(),
+            loads: spec.loads.clone(),
+            budget: spec.budget.unwrap_or_default(),
+            precision: spec.precision,
+            restarts: spec.restarts,
+            rounds: spec.rounds,
+            slice: spec.slice,
+            paced: true,
+            rate: spec.rate,
+            seed: spec.seed,
+            from: Place::default(),
+            past: Past::default(),
+        };
+        if spec.budget.is_none() {
+            experiment.budget = timing::usual_budget(&experiment);
+        }
+        allow_files(experiment.participants.len(), &experiment.loads)
+            .map_err(anyhow::Error::msg)?;
+        let cores = participants.cores(spec);
+        let mut run = record::begin(spec, participants, &cores, Some(&experiment));
+        if let Some(earlier) = &spec.earlier {
+            resume::go_on(&mut experiment, earlier, &run)?;
+            run = Run { state: State::UnderWay, ..earlier.clone() };
+        }
+        Ok(Self { experiment, cores, run })
+    }
+}
+
+/// Measures.
+///
+/// # Errors
+/// When the experiment cannot begin, a file cannot be written, or the system refuses.
+pub fn run(
+    spec: &RunSpec,
+    participants: &Participants,
+    store: Option<Store>,
+    exports: &mut Exports,
+    interrupt: &Interrupt,
+    console: &Console,
+) -> anyhow::Result<Exit> {
+    let Prepared { experiment, cores, run } = Prepared::new(spec, participants)?;
+    console.note(&announcement::of(&run, &experiment, &spec.scenarios, store.as_ref()));
+    let logs = Logs::new()?;
+    let setting = setting(spec, &experiment, &run, &cores, &logs)?;
+    let (servers, loads) = (&experiment.participants, &experiment.loads);
+    let mut runner = LocalRunner::new(setting, servers, loads, interrupt.shared());
+    let mut recorder = Recorder::new(run, store, exports, console)?;
+    let is_measured = !recorder.so_far().stress.is_empty();
+    let mut over = match participants.ready.is_empty() {
+        true => Over::Nobody,
+        false if is_measured => Over::Done,
+        false => recorder.experiment(&experiment, &mut runner),
+    };
+    if over != Over::Interrupted && !spec.scenarios.is_empty() {
+        let stressed = stress::stress_all(
+            spec,
+            participants,
+            &cores,
+            &logs,
+            &mut recorder,
+            interrupt,
+            console,
+        );
+        match stressed {
+            Ok(true) => {}
+            Ok(false) => over = Over::Interrupted,
+            Err(error) => {
+                recorder.fail(experiment.past.spent + runner.elapsed());
+                return Err(error);
+            }
+        }
+    }
+    let kept = recorder.end(over, experiment.past.spent + runner.elapsed());
+    finish(&kept, &spec.rules, exports, console)
+}
+
+fn setting(
+    spec: &RunSpec,
+    experiment: &Experiment,
+    run: &Run,
+    cores: &CpuAllocation,
+    logs: &Logs,
+) -> anyhow::Result<Setting> {
+    let warm_ups = (experiment.participants.len() * experiment.loads.len()).max(1) as u32;
+    Ok(Setting {
+        slice: experiment.slice,
+        probe_limit: experiment.budget / timing::PROBING,
+        timeout: spec.timeout,
+        start_limit: spec.start_timeout,
+        warm_limit: timing::warm_limit(experiment.budget, warm_ups),
+        grace: timing::GRACE,
+        freeze: spec.freeze,
+        counters: true,
+        cores: cores.clone(),
+        supervisor: Supervisor::this_program("__supervisor")
+            .context("cannot find hotlap's own program")?,
+        logs: logs.folder().to_owned(),
+        against: against(run),
+    })
+}
+
+/// Which servers the steps of layers are compared with: those they stand on.
+fn against(run: &Run) -> BTreeMap<usize, usize> {
+    let is_layers = run.question == Question::Layers;
+    let steps = run.servers.iter().enumerate().filter(|_| is_layers);
+    steps.filter_map(|(n, server)| Some((n, server.part.on?))).collect()
+}

@@ -1,0 +1,293 @@
+//! Which servers take part, and as what: catalogue servers are built, the reference gets its A/A
+//! control, the ceiling is added. Servers that cannot take part are kept, with the reason.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use hotlap_bench::participant::{Origin, Participant, Role};
+use hotlap_bench::suite::Question;
+use hotlap_servers::allocation::CpuAllocation;
+use hotlap_servers::contract::{Contract, Name};
+use hotlap_servers::launch::Launch;
+use hotlap_servers::manifest::{self, ServerKind};
+use hotlap_servers::process::Supervisor;
+use hotlap_servers::toolchain::Unready;
+use hotlap_servers::verify::Requirements;
+
+use super::spec::server::{CEILING, ServerSpec, Source};
+use super::spec::{Reference, RunSpec, unpinned};
+use crate::cmd::build::build_all;
+use crate::console::Console;
+use crate::interrupt::Interrupt;
+use crate::model::{Part, Published, Server, ServerFailure, Than};
+
+/// The servers of a run.
+#[derive(Debug, Default)]
+pub struct Participants {
+    /// Those that can be started, in the experiment's order.
+    pub ready: Vec<Participant>,
+    /// All of them as records: the participants in their order, then those that cannot take part.
+    pub servers: Vec<Server>,
+    /// The contract's name, or what is asked.
+    pub contract: String,
+}
+
+/// What starts each catalogue server, and its version, by its id; or why it cannot be started.
+pub type Builds = BTreeMap<String, Result<(Launch, String), Unready>>;
+
+/// Builds what comes from the catalogue; with `--setup`, installs what is missing first.
+///
+/// # Errors
+/// When there is no folder to build in, or an installation fails.
+pub fn build(spec: &RunSpec, interrupt: &Interrupt, console: &Console) -> anyhow::Result<Builds> {
+    let servers = from_catalogue(spec);
+    if servers.is_empty() {
+        return Ok(Builds::new());
+    }
+    if spec.install {
+        crate::cmd::setup::install(&servers, true, interrupt, console)?;
+    }
+    let supervisor =
+        Supervisor::this_program("__supervisor").context("cannot find hotlap's own program")?;
+    let results = build_all(&servers, &supervisor, interrupt, console)?;
+    let launched = servers.iter().zip(results).map(|(server, result)| {
+        let ready = result.map(|built| (built.launch(server), built.version.clone()));
+        (server.id.clone(), ready)
+    });
+    Ok(launched.collect())
+}
+
+/// The catalogue servers of a run, each once.
+#[must_use]
+pub fn from_catalogue(spec: &RunSpec) -> Vec<&manifest::Server> {
+    let mut servers: Vec<&manifest::Server> = Vec::new();
+    for server in &spec.servers {
+        if let Source::Catalogue(server, _) = &server.source
+            && !servers.iter().any(|s| s.id == server.id)
+        {
+            servers.push(server);
+        }
+    }
+    servers
+}
+
+/// Whether the user named it: neither the control nor the ceiling.
+#[must_use]
+pub fn is_named(participant: &Participant) -> bool {
+    matches!(participant.role, Role::Plain | Role::Reference)
+}
+
+impl Participants {
+    /// The participants of a run whose catalogue servers are built.
+    ///
+    /// # Errors
+    /// When hotlap's own program, the ceiling, cannot be found.
+    pub fn new(spec: &RunSpec, builds: &Builds, console: &Console) -> anyhow::Result<Self> {
+        let mut all = Self::default();
+        // The server of `spec` that each record is.
+        let mut origins: Vec<Option<usize>> = Vec::new();
+        let mut absent = Vec::new();
+        for (index, server) in spec.servers.iter().enumerate() {
+            let built = match &server.source {
+                Source::Custom(..) => None,
+                Source::Catalogue(own, _) => {
+                    match builds.get(&own.id).context("a server was not built")? {
+                        Ok(built) => Some(built.clone()),
+                        Err(Unready::Absent(why)) if spec.leaves_out_missing => {
+                            console.note(&format!("{} is left out: {why}", own.id));
+                            continue;
+                        }
+                        Err(why) => {
+                            absent.push((index, out(&server.name, own, why)));
+                            continue;
+                        }
+                    }
+                }
+            };
+            all.add(participant(spec, server, built));
+            if let Source::Catalogue(own, _) = &server.source {
+                all.servers.last_mut().expect("added").about.clone_from(&own.about);
+            }
+            origins.push(Some(index));
+        }
+        if spec.servers.is_empty() || (all.ready.is_empty() && spec.leaves_out_missing) {
+            console.note("No toolchain of this suite is here: the ceiling runs alone.");
+        }
+        all.contract = all.title();
+        all.choose_reference(spec, &origins);
+        if spec.has_ceiling && !all.run_already() {
+            all.add(ceiling()?);
+        }
+        // Those in between are the control and the ceiling, which nobody named.
+        origins.resize(all.servers.len(), None);
+        for (index, server) in absent {
+            origins.push(Some(index));
+            all.servers.push(server);
+        }
+        all.assign(spec, &origins);
+        Ok(all)
+    }
+
+    /// How many of them the user named, whether they can be started or not.
+    #[must_use]
+    pub fn named(&self) -> usize {
+        let is_named = |s: &&Server| !matches!(s.role, Role::Control | Role::Ceiling);
+        self.servers.iter().filter(is_named).count()
+    }
+
+    /// The cores of servers and generator: none of their own if hotlap starts none of the servers.
+    #[must_use]
+    pub fn cores(&self, spec: &RunSpec) -> CpuAllocation {
+        if self.run_already() { unpinned() } else { spec.cores.clone() }
+    }
+
+    /// Whether hotlap starts none of them.
+    fn run_already(&self) -> bool {
+        let own = |e: &&Participant| e.role != Role::Ceiling;
+        let runs = |e: &Participant| matches!(e.start, Origin::Running { .. });
+        self.ready.iter().filter(own).all(runs)
+    }
+
+    fn add(&mut self, participant: Participant) {
+        self.servers.push(Server::from(&participant));
+        self.ready.push(participant);
+    }
+
+    /// What all are asked for, in a word or two.
+    fn title(&self) -> String {
+        let mut titles: Vec<String> = Vec::new();
+        for participant in &self.ready {
+            let contract = &participant.contract;
+            let title = match contract.name {
+                Some(name) => name.to_string(),
+                None => contract.exchanges[0].name.clone(),
+            };
+            if !titles.contains(&title) {
+                titles.push(title);
+            }
+        }
+        titles.join(", ")
+    }
+
+    /// Gives the reference its role, and adds it a second time as the A/A control.
+    fn choose_reference(&mut self, spec: &RunSpec, origins: &[Option<usize>]) {
+        let position = |is: &dyn Fn(usize) -> bool| origins.iter().position(|o| o.is_some_and(is));
+        let found = match spec.reference {
+            Reference::Server(server) => position(&|index| index == server),
+            Reference::Entry(entry) => {
+                position(&|index| spec.servers[index].entry == entry).or(Some(0))
+            }
+        };
+        if let Some(reference) = found.filter(|_| self.ready.len() > 1) {
+            self.ready[reference].role = Role::Reference;
+            self.servers[reference].role = Role::Reference;
+            let name = format!("{} (again)", self.ready[reference].name);
+            let control =
+                Participant { name, role: Role::Control, ..self.ready[reference].clone() };
+            self.add(control);
+        }
+    }
+
+    /// Gives each server its part in the question and its published figures; `origins` says which
+    /// server of `spec` each one is.
+    fn assign(&mut self, spec: &RunSpec, origins: &[Option<usize>]) {
+        let entry_of = |origin: &Option<usize>| origin.map(|index| spec.servers[index].entry);
+        let entries: Vec<Option<usize>> = origins.iter().map(entry_of).collect();
+        let server = |entry: usize| entries.iter().position(|e| *e == Some(entry));
+        for (place, own) in entries.iter().enumerate() {
+            let Some(entry) = own.map(|own| &spec.entries[own]) else { continue };
+            let before = place.checked_sub(1).filter(|before| entries[*before] == *own);
+            self.servers[place].part = Part {
+                // Servers that one pattern means stand on each other.
+                on: before
+                    .filter(|_| spec.question == Question::Layers)
+                    .or_else(|| entries.iter().rposition(|e| e.is_some() && *e == entry.on)),
+                cpus: entry.cpus.as_ref().map(|(n, _)| *n),
+                base: entry.cpus.as_ref().map_or_else(String::new, |(_, base)| base.clone()),
+            };
+            let published = entry.published.iter().cloned().map(|p| Published {
+                than: p.than.and_then(|t| Some(Than { server: server(t.server)?, ..t })),
+                ..p
+            });
+            self.servers[place].published = published.collect();
+        }
+    }
+}
+
+/// A server as it takes part; a catalogue server as it was built.
+fn participant(
+    spec: &RunSpec,
+    server: &ServerSpec,
+    built: Option<(Launch, String)>,
+) -> Participant {
+    let entry = &spec.entries[server.entry];
+    let cpus = entry.cpus.as_ref().map(|(n, _)| *n).or(spec.server_cpus);
+    let plain = |start, contract, requirements, version| Participant {
+        name: server.name.clone(),
+        role: Role::Plain,
+        start,
+        contract,
+        requirements,
+        version,
+        counts: entry.counts.clone(),
+        cpus,
+    };
+    match (&server.source, built) {
+        (Source::Catalogue(own, contract), Some((launch, version))) => {
+            let contract = Contract::of(*contract, own.api.as_ref());
+            let requirements =
+                Requirements::Catalogue { kind: own.kind, keep_alive: own.keep_alive };
+            let plain = plain(Origin::Launch(launch), contract, requirements, version);
+            let counts = plain.counts.or_else(|| own.counts.clone());
+            Participant { counts, ..plain }
+        }
+        (Source::Catalogue(..), None) => unreachable!("catalogue servers are built"),
+        (Source::Custom(start, ask), _) => {
+            plain(start.clone(), Contract::custom(ask), Requirements::Custom, String::new())
+        }
+    }
+}
+
+/// hotlap itself, as the least server that answers rightly.
+fn ceiling() -> anyhow::Result<Participant> {
+    let program = std::env::current_exe().context("cannot find hotlap's own program")?;
+    let argv = vec![program.to_string_lossy().into_owned(), "__ceiling".to_owned()];
+    Ok(Participant {
+        name: CEILING.to_owned(),
+        role: Role::Ceiling,
+        start: Origin::Launch(Launch { argv, env: BTreeMap::new(), cwd: std::env::temp_dir() }),
+        contract: Contract::of(Name::Hello, None),
+        requirements: Requirements::Catalogue { kind: ServerKind::HandWritten, keep_alive: true },
+        version: format!("hotlap {}", env!("CARGO_PKG_VERSION")),
+        counts: None,
+        cpus: None,
+    })
+}
+
+/// A server of the catalogue that cannot take part.
+fn out(name: &str, server: &manifest::Server, why: &Unready) -> Server {
+    let failure = match why {
+        Unready::Absent(absence) => ServerFailure {
+            phase: "toolchain".to_owned(),
+            cause: format!("{}: {}", absence.command, absence.why),
+            log_tail: Vec::new(),
+            remedy: absence.remedy.clone(),
+        },
+        Unready::Failed(error) => ServerFailure {
+            phase: "build".to_owned(),
+            cause: format!("{}: {}", error.what, error.cause),
+            log_tail: error.log_tail.clone(),
+            remedy: error.remedy.clone(),
+        },
+    };
+    Server {
+        name: name.to_owned(),
+        role: Role::Plain,
+        command: shell_words::join(&server.command),
+        version: String::new(),
+        about: server.about.clone(),
+        published: Vec::new(),
+        part: Part::default(),
+        failure: Some(failure),
+    }
+}

@@ -1,0 +1,130 @@
+//! What is recorded of a run before its first event.
+
+use std::hash::Hasher;
+use std::time::SystemTime;
+
+use fnv::FnvHasher;
+use hotlap_bench::experiment::Experiment;
+use hotlap_bench::participant::{Load, Participant, Role};
+use hotlap_servers::allocation::CpuAllocation;
+use hotlap_servers::contract::Exchange;
+use hotlap_servers::machine;
+
+use super::participants::Participants;
+use super::spec::RunSpec;
+use crate::model::{self, Question, Run, Server, State};
+use crate::redact;
+
+/// A run that is about to begin; `experiment` is `None` for a stress alone.
+#[must_use]
+pub fn begin(
+    spec: &RunSpec,
+    participants: &Participants,
+    cores: &CpuAllocation,
+    experiment: Option<&Experiment>,
+) -> Run {
+    let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let mut host = model::Host::from(&machine::Machine::describe());
+    host.doubts.extend(cores.notes.iter().cloned());
+    let is_stressed = |s: &&Server| matches!(s.role, Role::Plain | Role::Reference);
+    let servers = participants.servers.iter();
+    Run {
+        number: None,
+        began_ms: began.as_millis() as u64,
+        took_ms: 0,
+        state: State::UnderWay,
+        command: spec.command.clone(),
+        hotlap: env!("CARGO_PKG_VERSION").to_owned(),
+        baseline: spec.baseline.clone(),
+        suite: spec.suite.clone(),
+        question: experiment.map_or(Question::Stress, |_| spec.question),
+        about: spec.about.clone(),
+        contract: participants.contract.clone(),
+        seed: experiment.map_or(0, |experiment| experiment.seed),
+        schedule: model::Schedule {
+            restarts: experiment.and_then(|e| e.restarts).unwrap_or(0),
+            rounds: experiment.and_then(|e| e.rounds).unwrap_or(0),
+            slice_ms: experiment.and_then(|e| e.slice).map(|slice| slice.as_secs_f64() * 1e3),
+            probed: Vec::new(),
+            budget_s: experiment.map_or(0.0, |e| e.budget.as_secs_f64()),
+            precision: experiment.and_then(|e| e.precision),
+            server_cpus: cores.server.clone(),
+            generator_cpus: cores.generator.clone(),
+            freeze: spec.freeze && experiment.is_some(),
+        },
+        host,
+        loads: experiment.map_or_else(Vec::new, |e| loads(&e.loads, &e.participants)),
+        servers: match experiment {
+            Some(_) => servers.cloned().collect(),
+            None => servers.filter(is_stressed).cloned().collect(),
+        },
+        starts: Vec::new(),
+        laps: Vec::new(),
+        absent: spec.absent.clone(),
+        stress: Vec::new(),
+    }
+}
+
+/// The loads, with the requests that they send to these servers.
+fn loads(loads: &[Load], participants: &[Participant]) -> Vec<model::Load> {
+    let request = |load: &Load| {
+        let mut requests: Vec<String> = Vec::new();
+        for participant in participants.iter().filter(|e| e.role != Role::Ceiling) {
+            let exchange = participant.contract.exchanges.get(load.request);
+            let request = exchange.map(|exchange| match participant.contract.name {
+                Some(_) => exchange.name.clone(),
+                None => described(exchange),
+            });
+            requests.extend(request.filter(|request| !requests.contains(request)));
+        }
+        requests.join(", ")
+    };
+    let described = |load| model::Load { request: request(load), ..model::Load::from(load) };
+    loads.iter().map(described).collect()
+}
+
+/// A request to a command or URL: method and path, and a hash of its headers and body if it has
+/// any, so that loads of two runs can be told apart. Of a header that may hold a secret, only the
+/// name is hashed.
+fn described(exchange: &Exchange) -> String {
+    if exchange.headers.is_empty() && exchange.body.is_empty() {
+        return exchange.name.clone();
+    }
+    let is_secret = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        redact::is_secret(&name)
+            || ["auth", "cookie", "key", "secret", "token"].iter().any(|part| name.contains(part))
+    };
+    let mut hasher = FnvHasher::default();
+    for (name, value) in &exchange.headers {
+        let value = if is_secret(name) { "" } else { value };
+        hasher.write(format!("{}\n{value}\n", name.to_ascii_lowercase()).as_bytes());
+    }
+    hasher.write(&exchange.body);
+    format!("{} (request {:08x})", exchange.name, hasher.finish() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use hotlap_servers::contract::{Ask, Contract};
+
+    use super::*;
+
+    /// A digest of 32 bits with the value of a header in it can be tried against a list of guesses.
+    #[test]
+    fn the_value_of_a_header_that_is_redacted_is_not_in_the_digest() {
+        let request = |name: &str, value: &str| {
+            let headers = vec![(name.to_owned(), value.to_owned())];
+            described(&Contract::custom(&Ask { headers, ..Ask::default() }).exchanges[0])
+        };
+        redact::names(&["x-of-this-test".to_owned()]);
+        let named = request("X-Of-This-Test", "s3cr3t");
+        assert!(named.starts_with("GET / (request "), "{named}");
+        assert_eq!(named, request("x-of-this-test", "0th3r"));
+        assert_eq!(request("Authorization", "Bearer a"), request("Authorization", "Bearer b"));
+        assert_eq!(request("X-Token", "a"), request("X-Token", "b"));
+        // Headers that hold no secret tell the loads of two runs apart.
+        assert_ne!(request("X-Other", "s3cr3t"), request("X-Other", "0th3r"));
+        assert_ne!(request("X-Of-This-Test", ""), request("X-Other", ""));
+    }
+}

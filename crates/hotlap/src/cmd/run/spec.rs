@@ -1,0 +1,384 @@
+//! What is to be run, as plain values: made once, of what was typed, the user's own defaults
+//! ([`crate::config`] has filled them in), the suite and, with `--resume`, the stored run. All that
+//! follows reads it: builds, announcement, schedule, recorder and exports see neither flags nor the
+//! suite.
+//!
+//! Nothing is probed, built, started or written here: what is wrong with a command line or a suite
+//! is reported before anything has been waited for.
+
+pub mod entry;
+pub mod loads;
+pub mod request;
+pub mod server;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hotlap_bench::participant::Load;
+use hotlap_bench::stress::Scenario;
+use hotlap_bench::suite::{Absent, Question, Suite, Written};
+use hotlap_servers::allocation::{self, CpuAllocation};
+
+use super::rule::Rule;
+use crate::cli::{ExportArgs, RunArgs};
+use crate::exit::usage;
+use crate::model::{self, Run};
+use crate::{assets, quantity};
+use entry::Entry;
+use server::ServerSpec;
+
+/// The suite that is run when nothing is named.
+const QUICK: &str = "quick";
+
+/// What is to be run.
+#[derive(Debug)]
+pub struct RunSpec {
+    /// The words that repeat it: those that were typed, and what the user's defaults added.
+    pub command: Vec<String>,
+    /// What is asked.
+    pub question: Question,
+    /// The suite, if it is one, and what it says of itself and of servers that take no part.
+    pub suite: Option<String>,
+    /// What its report says of it; empty without a suite.
+    pub about: String,
+    /// Servers that somebody published figures for and that take no part.
+    pub absent: Vec<Absent>,
+    /// The baseline that it is kept as.
+    pub baseline: Option<String>,
+
+    /// Arguments, or entries of the suite.
+    pub entries: Vec<Entry>,
+    /// The servers that they mean.
+    pub servers: Vec<ServerSpec>,
+    /// The server that the others are compared with.
+    pub reference: Reference,
+    /// Whether the ceiling takes part, beside servers that hotlap starts.
+    pub has_ceiling: bool,
+    /// Whether missing toolchains are installed first.
+    pub install: bool,
+    /// Whether servers without a toolchain are left out, instead of shown as failed.
+    pub leaves_out_missing: bool,
+    /// Whether servers on other machines may be loaded.
+    pub allow_remote: bool,
+
+    /// How servers are loaded; at least one.
+    pub loads: Vec<Load>,
+    /// The rate of paced laps, in requests/s; `None`: half of what the slowest server reaches.
+    pub rate: Option<f64>,
+    /// How long a request may take.
+    pub timeout: Duration,
+    /// How long a server may take from its start to its first correct response.
+    pub start_timeout: Duration,
+
+    /// Time to spend on measuring; `None`: as usual for so many servers.
+    pub budget: Option<Duration>,
+    /// The relative half width of the intervals at which it stops earlier.
+    pub precision: Option<f64>,
+    /// Length of a slice; `None`: the shortest that proves right.
+    pub slice: Option<Duration>,
+    /// Restarts; `None`: by the budget.
+    pub restarts: Option<u32>,
+    /// Rounds in each restart; `None`: by the budget.
+    pub rounds: Option<u32>,
+    /// The seed of the order.
+    pub seed: u64,
+    /// How many cores servers are told to use, where their entry does not say; `None`: all of
+    /// theirs.
+    pub server_cpus: Option<usize>,
+    /// The cores of servers and generator, where hotlap starts the servers.
+    pub cores: CpuAllocation,
+    /// Whether servers are frozen outside of their slices.
+    pub freeze: bool,
+
+    /// What each server is stressed with after the measurement; for a stress, in its place.
+    pub scenarios: Vec<Scenario>,
+    /// Differences that are a failure.
+    pub rules: Vec<Rule>,
+    /// Files that the report is written to.
+    pub exports: ExportArgs,
+    /// Where the run is stored.
+    pub storage: Storage,
+    /// Whether the last run of the suite goes on.
+    pub resumes: bool,
+    /// The run that goes on, once it is read from the store.
+    pub earlier: Option<Run>,
+    /// Whether it is only to be shown.
+    pub is_dry: bool,
+}
+
+/// The server that the others are compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reference {
+    /// This one, as an index of the servers. If it cannot take part, there is none.
+    Server(usize),
+    /// The first server of this entry that takes part, or else the first of all.
+    Entry(usize),
+}
+
+/// Where a run is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Storage {
+    /// Nowhere.
+    None,
+    /// In the user's store, if it can be used.
+    Usual,
+    /// In this file, which must be usable.
+    File(PathBuf),
+}
+
+impl RunSpec {
+    /// What the command line means.
+    ///
+    /// # Errors
+    /// When it, or the suite that it names, makes no sense, or a file of a body cannot be read.
+    pub fn new(args: &RunArgs) -> anyhow::Result<Self> {
+        let suite = suite(args)?;
+        let suite = suite.as_ref();
+        let question = question(args, suite);
+        let contract = request::contract(&args.request, suite)?;
+        let ask = request::ask(&args.request, suite)?;
+        let entries = match suite {
+            Some(suite) => entry::of_suite(suite),
+            None => entry::typed(&args.servers, args.layers),
+        };
+        let (shape, schedule) = (&args.shape, &args.schedule);
+        if schedule.restarts == Some(0) || schedule.rounds == Some(0) {
+            return usage("0 restarts or rounds measure nothing: use at least 1");
+        }
+        let server_cpus = schedule.server_cpus.or_else(|| suite?.cpus);
+        let cores = match schedule.no_pin {
+            true => unpinned(),
+            false => allocation::split_here(server_cpus),
+        };
+        let loads = loads::loads(shape, suite, contract, cores.generator.len().max(1))?;
+        let servers = server::servers(&entries, args, suite, contract, &ask)?;
+        Ok(Self {
+            command: model::typed().into_iter().chain(args.from_config.iter().cloned()).collect(),
+            question,
+            suite: suite.map(|s| s.name.clone()),
+            about: suite.map_or_else(String::new, |s| s.about.clone()),
+            absent: suite.map_or_else(Vec::new, |s| s.absent.clone()),
+            baseline: args.save_baseline.clone(),
+            reference: reference(args, suite, &servers)?,
+            entries,
+            servers,
+            has_ceiling: !schedule.no_ceiling,
+            install: args.setup,
+            leaves_out_missing: suite.is_some_and(|s| s.leave_out_missing),
+            allow_remote: shape.allow_remote,
+            loads,
+            rate: shape.rate,
+            timeout: shape.timeout,
+            start_timeout: shape.start_timeout,
+            budget: or_written(schedule.duration, suite, |s| &s.budget, quantity::span)?,
+            precision: or_written(schedule.precision, suite, |s| &s.precision, quantity::share)?,
+            slice: or_written(schedule.slice, suite, |s| &s.slice, quantity::span)?,
+            restarts: schedule.restarts,
+            rounds: schedule.rounds,
+            seed: schedule.seed.unwrap_or_else(fresh_seed),
+            server_cpus,
+            cores,
+            freeze: !schedule.no_freeze,
+            scenarios: scenarios(args, suite, question)?,
+            rules: args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<_>>()?,
+            exports: exports(args, question)?,
+            storage: match &args.store.store {
+                _ if args.no_store => Storage::None,
+                None => Storage::Usual,
+                Some(file) => Storage::File(file.clone()),
+            },
+            resumes: args.resume,
+            earlier: None,
+            is_dry: args.dry_run,
+        })
+    }
+
+    /// The same, as the rest of an earlier run: its schedule is that one's.
+    #[must_use]
+    pub fn going_on(self, earlier: Run) -> Self {
+        let schedule = &earlier.schedule;
+        let some = |n: u32| (n > 0).then_some(n);
+        if self.question == Question::Stress {
+            return Self { earlier: Some(earlier), ..self };
+        }
+        Self {
+            seed: earlier.seed,
+            slice: schedule.slice_ms.map(|ms| Duration::from_secs_f64(ms / 1e3)),
+            budget: Some(Duration::from_secs_f64(schedule.budget_s)),
+            precision: schedule.precision,
+            restarts: some(schedule.restarts),
+            rounds: some(schedule.rounds),
+            earlier: Some(earlier),
+            ..self
+        }
+    }
+}
+
+/// No cores of their own, for servers and generator alike.
+#[must_use]
+pub fn unpinned() -> CpuAllocation {
+    CpuAllocation { server: Vec::new(), generator: Vec::new(), shared: false, notes: Vec::new() }
+}
+
+/// The suite that is named, or the quick one when nothing is named.
+fn suite(args: &RunArgs) -> anyhow::Result<Option<Suite>> {
+    let named = match (&args.suite, args.servers.is_empty()) {
+        (Some(suite), _) => suite,
+        (None, true) => {
+            needs_servers(args)?;
+            QUICK
+        }
+        (None, false) => return Ok(None),
+    };
+    Suite::open(named, &assets::suites()?).map(Some).or_else(|error| usage(error.to_string()))
+}
+
+/// Refuses options that are about the servers on the command line where there are none: the quick
+/// suite would run in their place.
+fn needs_servers(args: &RunArgs) -> anyhow::Result<()> {
+    let given = [
+        ("--layers", args.layers),
+        ("--scenario", !args.scenarios.is_empty()),
+        ("--stress", args.stress),
+        ("--name", !args.names.is_empty()),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some((option, _)) => usage(format!(
+            "{option} needs servers, and none is named: add them, for instance \
+             `hotlap run go/net-http 'node app.js' {option} ...`"
+        )),
+    }
+}
+
+fn question(args: &RunArgs, suite: Option<&Suite>) -> Question {
+    match suite {
+        _ if args.stress => Question::Stress,
+        Some(suite) => suite.question,
+        None if args.layers => Question::Layers,
+        None => Question::Compare,
+    }
+}
+
+fn reference(
+    args: &RunArgs,
+    suite: Option<&Suite>,
+    servers: &[ServerSpec],
+) -> anyhow::Result<Reference> {
+    let Some(name) = &args.reference else {
+        return Ok(Reference::Entry(suite.map_or(0, |suite| suite.reference)));
+    };
+    let known = crate::redact::text(name);
+    match servers.iter().position(|server| server.name == known) {
+        Some(server) => Ok(Reference::Server(server)),
+        None => usage(format!("--reference names {name}, which is none of the servers")),
+    }
+}
+
+/// The scenarios of a stress, or those that a suite has for the end of a measurement.
+fn scenarios(
+    args: &RunArgs,
+    suite: Option<&Suite>,
+    question: Question,
+) -> anyhow::Result<Vec<Scenario>> {
+    let own = suite.map_or_else(Vec::new, |suite| suite.stress.clone());
+    match args.scenarios.as_slice() {
+        [] if own.is_empty() && question == Question::Stress => Ok(Scenario::all()),
+        [] => Ok(own),
+        names => chosen(names),
+    }
+}
+
+/// The scenarios of these names.
+fn chosen(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
+    let all = Scenario::all();
+    for name in names {
+        if !all.iter().any(|s| s.name == *name) {
+            let there: Vec<&str> = all.iter().map(|s| s.name.as_str()).collect();
+            return usage(format!(
+                "no scenario is called {name:?}: there are {}",
+                there.join(", ")
+            ));
+        }
+    }
+    Ok(all.into_iter().filter(|s| names.contains(&s.name)).collect())
+}
+
+/// The exports; those that are tables of figures have nothing to say about a stress.
+fn exports(args: &RunArgs, question: Question) -> anyhow::Result<ExportArgs> {
+    let table = &args.exports;
+    let for_tables = [&table.export_csv, &table.export_github_benchmark, &table.export_bencher];
+    if question == Question::Stress && for_tables.iter().any(|file| file.is_some()) {
+        return usage("a stress is exported with --export-json, --export-markdown, --export-html");
+    }
+    Ok(table.clone())
+}
+
+/// What was typed, or else what the suite says, read; an error has its line.
+fn or_written<T>(
+    typed: Option<T>,
+    suite: Option<&Suite>,
+    said: impl Fn(&Suite) -> &Option<Written>,
+    read: fn(&str) -> Result<T, String>,
+) -> anyhow::Result<Option<T>> {
+    match (typed, suite) {
+        (None, Some(suite)) => match said(suite).as_ref() {
+            None => Ok(None),
+            Some(said) => match read(&said.text) {
+                Ok(value) => Ok(Some(value)),
+                Err(error) => usage(suite.wrong(said.line, error).to_string()),
+            },
+        },
+        (typed, _) => Ok(typed),
+    }
+}
+
+/// A seed that nobody chose; it is stored, so the order can be had again.
+fn fresh_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    // Below 2⁵³, so that it survives every reader of JSON.
+    RandomState::new().hash_one(std::process::id()) >> 11
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{self, Command};
+
+    fn spec(line: &str) -> anyhow::Result<RunSpec> {
+        let Command::Run(args) = cli::typed(line).command else { panic!("not a run") };
+        RunSpec::new(&args)
+    }
+
+    #[test]
+    fn flags_become_values() {
+        let line = "hotlap run sh http://127.0.0.1:1/x -c 8 --pipeline 2 --seed 7 --no-store";
+        let spec = spec(line).unwrap();
+        assert_eq!((spec.seed, spec.storage), (7, Storage::None));
+        assert_eq!((spec.loads[0].connections, spec.loads[0].pipeline), (8, 2));
+        let names: Vec<&str> = spec.servers.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["sh", "http://127.0.0.1:1/x"]);
+        assert_eq!((spec.question, spec.reference), (Question::Compare, Reference::Entry(0)));
+    }
+
+    #[test]
+    fn the_reference_is_one_of_the_servers() {
+        let found = spec("hotlap run sh cat --reference cat").unwrap().reference;
+        assert_eq!(found, Reference::Server(1));
+        let error = spec("hotlap run sh cat --reference other").unwrap_err().to_string();
+        assert_eq!(error, "--reference names other, which is none of the servers");
+    }
+
+    #[test]
+    fn scenarios_are_chosen_by_name_and_what_is_none_is_told() {
+        let two = chosen(&["garbage".to_owned(), "churn".to_owned()]).unwrap();
+        assert_eq!(two.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["churn", "garbage"]);
+        let error = chosen(&["garbag".to_owned()]).unwrap_err().to_string();
+        assert!(error.starts_with("no scenario is called \"garbag\": there are overload, churn"));
+        let spec = spec("hotlap run sh --stress").unwrap();
+        assert_eq!(
+            (spec.question, spec.scenarios.len()),
+            (Question::Stress, Scenario::all().len())
+        );
+    }
+}

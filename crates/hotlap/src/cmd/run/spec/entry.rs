@@ -1,0 +1,85 @@
+//! What names servers: an argument of the command line, or an entry of a suite. A pattern names
+//! several servers at once.
+
+use hotlap_bench::suite::{self, Publication, PublishedFigure, Suite};
+use hotlap_servers::launch::Counts;
+
+use crate::model::{Published, Than};
+
+/// One argument, or one entry of a suite.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// A server of the catalogue or a pattern, a command, or a URL.
+    pub run: String,
+    /// The name for tables, if the suite gives one; it is for an entry that means one server.
+    pub name: Option<String>,
+    /// How many cores its servers are told to use, and their name without that number.
+    pub cpus: Option<(usize, String)>,
+    /// The entry that it stands on, as an index.
+    pub on: Option<usize>,
+    /// A side effect that must happen once a request.
+    pub counts: Option<Counts>,
+    /// What was published for it; servers in it are indices of entries.
+    pub published: Vec<Published>,
+    /// Its line in the suite; 0 if it was typed.
+    pub line: usize,
+}
+
+/// The arguments of the command line. With `layers`, each stands on the one before it.
+#[must_use]
+pub fn typed(servers: &[String], layers: bool) -> Vec<Entry> {
+    let entry = |(index, run): (usize, &String)| Entry {
+        run: run.clone(),
+        name: None,
+        cpus: None,
+        on: index.checked_sub(1).filter(|_| layers),
+        counts: None,
+        published: Vec::new(),
+        line: 0,
+    };
+    servers.iter().enumerate().map(entry).collect()
+}
+
+/// The entries of a suite.
+#[must_use]
+pub fn of_suite(suite: &Suite) -> Vec<Entry> {
+    let read = |(index, entry): (usize, &suite::Entry)| Entry {
+        run: entry.run.clone(),
+        name: (entry.name.is_some() || entry.cpus.is_some()).then(|| entry.title()),
+        cpus: entry.cpus.map(|n| (n, entry.name.clone().unwrap_or_else(|| entry.run.clone()))),
+        on: entry.on,
+        counts: entry.counts.clone(),
+        published: suite.published.iter().flat_map(|s| published(s, index)).collect(),
+        line: entry.line,
+    };
+    suite.servers.iter().enumerate().map(read).collect()
+}
+
+/// What a source published for one of the suite's entries.
+fn published(source: &Publication, entry: usize) -> Vec<Published> {
+    // Set against the reference's figure under the same load; its first, where it has none there.
+    let than = |row: &PublishedFigure| {
+        let reference = source.reference?;
+        let own = || source.rows.iter().filter(|r| r.entry == reference);
+        let base = own().find(|r| r.load == row.load)?;
+        Some(Than { server: reference, requests_per_s: base.requests_per_s })
+    };
+    let rows = source.rows.iter().filter(|row| row.entry == entry);
+    rows.map(|row| Published {
+        load: row.load,
+        called: row.called.clone(),
+        requests_per_s: row.requests_per_s,
+        latency_ms: row.latency_ms,
+        memory_mb: row.memory_mb,
+        cpu_percent: row.cpu_percent,
+        than: than(row),
+        year: source.year,
+        source: source.source.clone(),
+        machine: source.machine.clone(),
+        command: source.command.clone(),
+        doubt: row.doubt.clone(),
+        source_doubt: source.doubt.clone(),
+        socket_errors: row.socket_errors,
+    })
+    .collect()
+}

@@ -1,0 +1,115 @@
+//! The loads: the one that was typed, or those of the suite.
+
+use anyhow::Context;
+use hotlap_bench::participant::Load;
+use hotlap_bench::suite::{Loading, Suite};
+use hotlap_load::plan::Reuse;
+use hotlap_servers::contract::{Contract, Name};
+
+use crate::cli::Shape;
+use crate::exit::usage;
+
+/// Connections, unless the command line or a suite says otherwise.
+const CONNECTIONS: usize = 64;
+
+/// The loads, for a generator of so many cores. `contract` has the requests that a suite names.
+///
+/// # Errors
+/// When a load is typed beside those of the suite, cannot be sent, or names an unknown request.
+pub fn loads(
+    shape: &Shape,
+    suite: Option<&Suite>,
+    contract: Option<Name>,
+    cores: usize,
+) -> anyhow::Result<Vec<Load>> {
+    let is_shaped = shape.connections.is_some()
+        || shape.threads.is_some()
+        || shape.disable_keepalive
+        || shape.pipeline.is_some();
+    let loadings = match suite.filter(|suite| !suite.loads.is_empty()) {
+        None => vec![typed(shape)],
+        Some(suite) if is_shaped => {
+            return usage(format!(
+                "the suite {} says how servers are loaded: leave out -c, -t, --disable-keepalive and \
+                 --pipeline",
+                suite.name
+            ));
+        }
+        Some(suite) => suite.loads.clone(),
+    };
+    let loads = loadings.iter().map(|loading| load(loading, suite, contract, cores));
+    let loads = loads.collect::<anyhow::Result<Vec<_>>>()?;
+    if shape.rate.is_some() && loads.iter().all(|load| load.rate.is_some()) {
+        return usage(
+            "--rate is for closed loops, and the suite gives each load a rate: leave it out",
+        );
+    }
+    Ok(loads)
+}
+
+/// The one load that the command line describes.
+fn typed(shape: &Shape) -> Loading {
+    Loading {
+        name: String::new(),
+        connections: shape.connections.unwrap_or(CONNECTIONS),
+        threads: shape.threads,
+        close: shape.disable_keepalive,
+        pipeline: shape.pipeline.unwrap_or(1),
+        request: None,
+        rate: None,
+        line: 0,
+    }
+}
+
+fn load(
+    loading: &Loading,
+    suite: Option<&Suite>,
+    contract: Option<Name>,
+    cores: usize,
+) -> anyhow::Result<Load> {
+    let Loading { connections, pipeline, .. } = *loading;
+    let threads = loading.threads.unwrap_or(cores.clamp(1, connections.max(1)));
+    if connections == 0 || threads == 0 || pipeline == 0 {
+        return usage("0 connections, threads or requests in flight send nothing: use at least 1");
+    }
+    if threads > connections {
+        return usage(format!(
+            "{threads} threads for {connections} connections: a thread needs a connection of its \
+             own, so use at most {connections} threads"
+        ));
+    }
+    let (request, asked) = request(loading, suite, contract)?;
+    Ok(Load {
+        name: if loading.name.is_empty() { asked } else { loading.name.clone() },
+        connections,
+        threads,
+        reuse: if loading.close { Reuse::Close } else { Reuse::KeepAlive },
+        pipeline,
+        request,
+        rate: loading.rate,
+    })
+}
+
+/// Which request of the contract a load sends: its index, and its name if the suite names it.
+fn request(
+    loading: &Loading,
+    suite: Option<&Suite>,
+    contract: Option<Name>,
+) -> anyhow::Result<(usize, String)> {
+    let Some(named) = &loading.request else { return Ok((0, String::new())) };
+    let exchanges = contract.map(|name| Contract::of(name, None).exchanges);
+    let names: Vec<String> = exchanges.unwrap_or_default().into_iter().map(|e| e.name).collect();
+    let counted = named.parse().ok().filter(|n: &usize| *n < names.len());
+    match counted.or_else(|| names.iter().position(|n| n == named)) {
+        Some(found) => Ok((found, names[found].clone())),
+        None => {
+            let there = match names.is_empty() {
+                true => "say `contract` too".to_owned(),
+                false => format!("the contract has {}", names.join(", ")),
+            };
+            let suite = suite.context("only a suite names requests")?;
+            let what = format!("no request is called {named:?}: {there}");
+            usage(suite.wrong(loading.line, what).to_string())
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Which servers are meant: each argument or entry is a server of the catalogue, several of them, a
+//! command or a URL; and what tables call each.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use hotlap_bench::participant::Origin;
+use hotlap_bench::suite::Suite;
+use hotlap_load::plan::Endpoint;
+use hotlap_load::url::is_address;
+use hotlap_servers::catalogue::{Catalogue, CatalogueError};
+use hotlap_servers::contract::{Ask, Name};
+use hotlap_servers::launch::Launch;
+use hotlap_servers::manifest;
+
+use super::entry::Entry;
+use crate::assets;
+use crate::cli::RunArgs;
+use crate::cmd::load::requests::resolve;
+use crate::exit::usage;
+use crate::redact;
+use crate::text::is_hidden;
+
+/// What the ceiling is called in tables.
+pub const CEILING: &str = "ceiling";
+
+/// A server that is to take part, before it is known whether it can be built.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerSpec {
+    /// What tables call it; unique in its run.
+    pub name: String,
+    /// The entry that names it, as an index.
+    pub entry: usize,
+    /// Where it comes from.
+    pub source: Source,
+}
+
+/// Where a server comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Source {
+    /// The catalogue: it is built, and held to this contract.
+    Catalogue(Box<manifest::Server>, Name),
+    /// A command, or the URL of a server that runs already: it is asked this.
+    Custom(Origin, Box<Ask>),
+}
+
+/// What an argument means.
+enum Meaning {
+    Catalogue(Box<manifest::Server>),
+    Command(String),
+    Url(String),
+}
+
+/// The servers that entries mean, in their order: a pattern may mean several.
+///
+/// # Errors
+/// When an entry means nothing, with what may have been meant; when a server cannot be asked what
+/// it is to be asked; when an option fits none of the servers, or two get the same name.
+pub fn servers(
+    entries: &[Entry],
+    args: &RunArgs,
+    suite: Option<&Suite>,
+    contract: Option<Name>,
+    ask: &Ask,
+) -> anyhow::Result<Vec<ServerSpec>> {
+    let meant = meanings(entries, suite)?;
+    must_apply(&meant, args)?;
+    let names = names(&meant, entries, &args.names)?;
+    let server = |((entry, meaning), name): ((usize, Meaning), String)| {
+        let source = match meaning {
+            Meaning::Catalogue(server) => {
+                let contract = held_to(&server, contract)?;
+                Source::Catalogue(server, contract)
+            }
+            Meaning::Command(command) => {
+                Source::Custom(Origin::Launch(launch(&command, args.shell)?), Box::new(ask.clone()))
+            }
+            Meaning::Url(url) => running(url, ask, args)?,
+        };
+        Ok(ServerSpec { name, entry, source })
+    };
+    meant.into_iter().zip(names).map(server).collect()
+}
+
+/// What each entry means, with the entry's index.
+fn meanings(entries: &[Entry], suite: Option<&Suite>) -> anyhow::Result<Vec<(usize, Meaning)>> {
+    let mut catalogue = None;
+    let mut meant = Vec::new();
+    for (index, entry) in entries.iter().enumerate() {
+        let argument = &entry.run;
+        let mut push = |meaning| meant.push((index, meaning));
+        if is_url(argument) {
+            push(Meaning::Url(argument.clone()));
+        } else if is_command(argument) {
+            push(Meaning::Command(argument.clone()));
+        } else {
+            let catalogue = match &mut catalogue {
+                Some(catalogue) => catalogue,
+                none => none.insert(Catalogue::open(&assets::servers()?)?),
+            };
+            match catalogue.select(argument) {
+                Ok(found) => {
+                    found.into_iter().for_each(|s| push(Meaning::Catalogue(Box::new(s.clone()))));
+                }
+                Err(_) if is_program(argument) => push(Meaning::Command(argument.clone())),
+                Err(error) => {
+                    let what = unknown(&error);
+                    return usage(match suite {
+                        Some(suite) => suite.wrong(entry.line, what).to_string(),
+                        None => what,
+                    });
+                }
+            }
+        }
+    }
+    Ok(meant)
+}
+
+/// What is wrong with an argument that the catalogue does not know, and how a command is written.
+#[must_use]
+pub fn unknown(error: &CatalogueError) -> String {
+    let CatalogueError::Unknown { name, nearest } = error else { return error.to_string() };
+    if name.starts_with(['/', '.', '~']) {
+        return format!("{name}: there is no such file");
+    }
+    let meant = match nearest.as_slice() {
+        [] => "`hotlap list` shows what is in it".to_owned(),
+        [one] => format!("did you mean {one}?"),
+        [all @ .., last] => format!("did you mean {} or {last}?", all.join(", ")),
+    };
+    format!(
+        "{name} is not in the catalogue ({meant}). For a command, write its path (./{name}), or quote \
+         it with its arguments ('{name} --port $PORT')"
+    )
+}
+
+/// Refuses options for commands and URLs where there are none: servers of the catalogue are asked
+/// what their contract says, and would ignore them.
+fn must_apply(meant: &[(usize, Meaning)], args: &RunArgs) -> anyhow::Result<()> {
+    let ask = &args.request;
+    let commands = meant.iter().any(|(_, m)| matches!(m, Meaning::Command(_)));
+    let strangers = commands || meant.iter().any(|(_, m)| matches!(m, Meaning::Url(_)));
+    let given = [
+        ("--path", ask.path.is_some() && !strangers),
+        ("--method", ask.method.is_some() && !strangers),
+        ("--header", !ask.headers.is_empty() && !strangers),
+        ("--body", ask.body.is_some() && !strangers),
+        ("--expect-status", ask.expect_status.is_some() && !strangers),
+        ("--expect-body", ask.expect_body.is_some() && !strangers),
+        ("--shell", args.shell && !commands),
+    ];
+    match given.iter().find(|(_, is_idle)| *is_idle) {
+        None => Ok(()),
+        Some((option, _)) => usage(format!(
+            "{option} is for commands and URLs, and only servers of the catalogue are named: their \
+             requests are those of their contract (--contract NAME)"
+        )),
+    }
+}
+
+/// Whether an argument is a URL.
+#[must_use]
+pub fn is_url(argument: &str) -> bool {
+    argument.contains("://") || argument.starts_with("unix:") || is_address(argument)
+}
+
+/// Whether an argument names no server of the catalogue: a command or a URL.
+#[must_use]
+pub fn is_custom(argument: &str) -> bool {
+    is_url(argument) || is_command(argument)
+}
+
+/// Whether an argument can be nothing but a command: several words, or a path to a file.
+fn is_command(argument: &str) -> bool {
+    let is_path = argument.starts_with(['/', '.', '~']) && Path::new(argument).is_file();
+    argument.trim().contains(char::is_whitespace) || is_path
+}
+
+/// Whether a single word is a program.
+fn is_program(word: &str) -> bool {
+    if word.contains('/') {
+        return Path::new(word).is_file();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(word).is_file())
+}
+
+/// The contract of a catalogue server: the one that was asked for, or its usual one.
+fn held_to(server: &manifest::Server, wanted: Option<Name>) -> anyhow::Result<Name> {
+    let usual = server.contracts.iter().copied().find(|c| *c == Name::Hello);
+    let contract = wanted.or(usual).or_else(|| server.contracts.first().copied());
+    match contract.filter(|c| server.contracts.contains(c)) {
+        Some(contract) => Ok(contract),
+        None => {
+            let has = server.contracts.iter().map(|c| c.as_str()).collect::<Vec<_>>().join(", ");
+            usage(format!("{} does not answer that contract: it answers {has}", server.id))
+        }
+    }
+}
+
+/// How a command is started: split into words, or by a shell.
+fn launch(command: &str, shell: bool) -> anyhow::Result<Launch> {
+    let argv = if shell {
+        ["sh", "-c", command].map(str::to_owned).to_vec()
+    } else {
+        match shell_words::split(command) {
+            Ok(argv) if !argv.is_empty() => argv,
+            Ok(_) => return usage("an empty command starts nothing"),
+            Err(error) => return usage(format!("{command:?} cannot be split: {error}")),
+        }
+    };
+    let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
+    Ok(Launch { argv, env: BTreeMap::new(), cwd })
+}
+
+/// A server that runs already. A path of the URL's own is what is asked for, unless `--path` says
+/// otherwise.
+fn running(url: String, ask: &Ask, args: &RunArgs) -> anyhow::Result<Source> {
+    let mut resolved = resolve(&url)?;
+    if let Endpoint::Tcp(address) = &resolved.target.endpoint
+        && !address.ip().is_loopback()
+        && !args.shape.allow_remote
+    {
+        return usage(format!(
+            "{url} is not on this machine: say --allow-remote if you may load it"
+        ));
+    }
+    if let Some(tls) = &mut resolved.target.tls {
+        tls.insecure = args.request.insecure;
+    }
+    let path = args.request.path.clone().unwrap_or(resolved.path);
+    let origin = Origin::Running { url, target: resolved.target, host: resolved.host };
+    Ok(Source::Custom(origin, Box::new(Ask { path, ..ask.clone() })))
+}
+
+/// A command or a URL, asked for `/` or the URL's own path.
+///
+/// # Errors
+/// When it is neither.
+pub fn custom(argument: &str, shell: bool) -> anyhow::Result<(Origin, Ask)> {
+    if !is_url(argument) {
+        return Ok((Origin::Launch(launch(argument, shell)?), Ask::default()));
+    }
+    let resolved = resolve(argument)?;
+    let ask = Ask { path: resolved.path, ..Ask::default() };
+    let url = argument.to_owned();
+    Ok((Origin::Running { url, target: resolved.target, host: resolved.host }, ask))
+}
+
+/// What tables call them: given names first, then their own, each once.
+fn names(
+    meant: &[(usize, Meaning)],
+    entries: &[Entry],
+    given: &[String],
+) -> anyhow::Result<Vec<String>> {
+    if given.len() > meant.len() {
+        let (given, servers) = (given.len(), meant.len());
+        return usage(format!(
+            "{given} names for {servers} servers: give one each, in their order"
+        ));
+    }
+    let mut names: Vec<String> = Vec::new();
+    for (i, (entry, meaning)) in meant.iter().enumerate() {
+        let own = match meaning {
+            Meaning::Catalogue(server) => &server.id,
+            Meaning::Command(text) | Meaning::Url(text) => text,
+        };
+        // A suite's name is for one server; those of a pattern keep their own.
+        let alone = meant.iter().filter(|(e, _)| e == entry).count() == 1;
+        let told = entries[*entry].name.as_ref().filter(|_| alone);
+        // A name is stored and shown: without the credentials of a URL that it may be.
+        let wanted = redact::text(given.get(i).or(told).unwrap_or(own).trim());
+        let wanted: String = wanted.chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect();
+        if given.get(i).is_some() && names.contains(&wanted) {
+            return usage(format!("two servers are called {wanted}: give each a name of its own"));
+        }
+        let mut name = wanted.clone();
+        let mut again = 2;
+        while names.contains(&name) || name == CEILING {
+            name = format!("{wanted} ({again})");
+            again += 1;
+        }
+        names.push(name);
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::typed;
+    use super::*;
+
+    fn commands(texts: &[&str]) -> (Vec<(usize, Meaning)>, Vec<Entry>) {
+        let entries = typed(&texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>(), false);
+        let meant = entries.iter().map(|e| Meaning::Command(e.run.clone())).enumerate().collect();
+        (meant, entries)
+    }
+
+    #[test]
+    fn equal_commands_get_names_of_their_own() {
+        let (meant, mut entries) =
+            commands(&["node app.js", "node app.js", "node app.js", "ceiling"]);
+        let expected = ["node app.js", "node app.js (2)", "node app.js (3)", "ceiling (2)"];
+        assert_eq!(names(&meant, &entries, &[]).unwrap(), expected);
+        assert_eq!(
+            names(&meant[..2], &entries, &["old".to_owned()]).unwrap(),
+            ["old", "node app.js"]
+        );
+        entries[1].name = Some("mine (4 threads)".to_owned());
+        assert_eq!(names(&meant[..2], &entries, &[]).unwrap(), ["node app.js", "mine (4 threads)"]);
+    }
+
+    #[test]
+    fn given_names_must_tell_servers_apart() {
+        let (meant, entries) = commands(&["a", "b"]);
+        let given = ["x", "x"].map(str::to_owned);
+        assert!(names(&meant, &entries, &given).is_err());
+        assert!(names(&meant[..1], &entries, &given).is_err());
+    }
+
+    #[test]
+    fn a_command_is_split_as_a_shell_would() {
+        let argv = launch("python3 -c 'print(1)' $PORT", false).unwrap().argv;
+        assert_eq!(argv, ["python3", "-c", "print(1)", "$PORT"]);
+        assert!(launch("echo 'open", false).is_err());
+        let argv = launch("echo $PORT | cat", true).unwrap().argv;
+        assert_eq!(argv, ["sh", "-c", "echo $PORT | cat"]);
+    }
+}

@@ -1,0 +1,126 @@
+//! How long things take, and may take: budgets, limits, and estimates for announcements.
+
+use std::time::Duration;
+
+use hotlap_bench::experiment::Experiment;
+use hotlap_bench::participant::Participant;
+use hotlap_bench::stress::{Scenario, Subject};
+
+use super::participants::is_named;
+use crate::model::Warmup;
+use crate::store::Store;
+
+/// The time to spend where nobody says: for up to so many servers, control and ceiling included, and
+/// for each further one. Four take 3 s a round and 4 s a restart, so a minute has five restarts of
+/// three rounds in it.
+const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(25));
+
+/// What a round and a restart take for each server under each load, about: see [`BUDGET`].
+const ROUND: Duration = Duration::from_millis(750);
+const RESTART: Duration = Duration::from_secs(1);
+
+/// Rounds of a restart, about, unless they are given.
+const ROUNDS: u32 = 3;
+
+/// Probes that settle how long slices are may take this part of the budget, at each length that is
+/// tried: one in so many.
+pub const PROBING: u32 = 5;
+
+/// How long a server may take to its first correct response where `--start-timeout` does not apply:
+/// a JVM that compiles a language first takes many seconds on a busy machine.
+pub const START_LIMIT: Duration = Duration::from_secs(120);
+
+/// How long a server may take to stop when asked.
+pub const GRACE: Duration = Duration::from_secs(5);
+
+/// What a first start takes, about, of a server that was never measured: to respond and be checked
+/// against its contract, and to be warmed up by each load. Runtimes that compile what they run take
+/// longer.
+const FIRST_START: (Duration, Duration) = (Duration::from_millis(800), Duration::from_millis(1500));
+
+/// What a server's start, its first load and its end take, about, and each scenario of a stress.
+const STRESS: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(3));
+
+/// The budget of an experiment for which none is given.
+#[must_use]
+pub fn usual_budget(experiment: &Experiment) -> Duration {
+    let (least, servers, each) = BUDGET;
+    least + each * u32::try_from(rows(experiment).saturating_sub(servers)).unwrap_or(u32::MAX)
+}
+
+/// How long one of so many warm-ups of the first restart may take: its part of a quarter of the
+/// budget, or what a virtual machine needs that compiles on the core on which it answers, as far as
+/// a quarter of the budget pays for one of these. Most servers are steady after two seconds.
+#[must_use]
+pub fn warm_limit(budget: Duration, warm_ups: u32) -> Duration {
+    const COMPILED: Duration = Duration::from_secs(12);
+    let quarter = budget / 4;
+    (quarter / warm_ups)
+        .max(quarter.min(COMPILED))
+        .clamp(Duration::from_secs(2), Duration::from_secs(20))
+}
+
+/// Restarts and rounds of each, about: those that are given, and else what the budget pays for.
+#[must_use]
+pub fn expected(experiment: &Experiment) -> (u32, u32) {
+    let rows = rows(experiment).max(1) as f64;
+    let (restart_s, round_s) = (RESTART.as_secs_f64() * rows, ROUND.as_secs_f64() * rows);
+    let budget_s = experiment.budget.as_secs_f64();
+    let whole = |n: f64| (n.round() as u32).max(1);
+    // The first start is not part of the budget.
+    let rounds = match (experiment.restarts, experiment.rounds) {
+        (_, Some(rounds)) => rounds,
+        (Some(n), None) => whole(((budget_s + restart_s) / f64::from(n) - restart_s) / round_s),
+        (None, None) => ROUNDS,
+    };
+    let each_s = restart_s + round_s * f64::from(rounds);
+    (experiment.restarts.unwrap_or_else(|| whole((budget_s + restart_s) / each_s)), rounds)
+}
+
+/// What the measurement takes, about, after the first start: the budget, or what the restarts and
+/// rounds take that are given.
+#[must_use]
+pub fn measuring(experiment: &Experiment) -> Duration {
+    let (Some(restarts), Some(rounds)) = (experiment.restarts, experiment.rounds) else {
+        return experiment.budget.saturating_sub(experiment.past.spent);
+    };
+    let rows = u32::try_from(rows(experiment)).unwrap_or(u32::MAX);
+    let left = restarts.saturating_sub(experiment.from.restart);
+    (RESTART * left.saturating_sub(1) + ROUND * left * rounds) * rows
+}
+
+/// What it takes to start all for the first time, about: what each took when it was last measured.
+#[must_use]
+pub fn first_start(experiment: &Experiment, store: Option<&Store>) -> Duration {
+    let loads = u32::try_from(experiment.loads.len()).unwrap_or(u32::MAX);
+    let of = |participant: &Participant| {
+        // This is an estimate, for which no error of the store is reported.
+        let last = store?.first_start(&participant.name).ok()??;
+        let warm_ms = |w: &Warmup| w.window_ms * w.curve.len() as f64;
+        let each_ms = last.warmups.iter().map(warm_ms).sum::<f64>() / last.warmups.len() as f64;
+        Some(Duration::from_secs_f64(
+            (last.ready_ms.unwrap_or(0.0) + each_ms * f64::from(loads)) / 1e3,
+        ))
+    };
+    let usual = FIRST_START.0 + FIRST_START.1 * loads;
+    experiment.participants.iter().map(|participant| of(participant).unwrap_or(usual)).sum()
+}
+
+/// What a stress of servers takes, about, that have met some of these scenarios before.
+#[must_use]
+pub fn stress(participants: &[Participant], met: &[Subject], scenarios: &[Scenario]) -> Duration {
+    let left = |participant: &Participant| {
+        let subject = met.iter().find(|subject| subject.name == participant.name);
+        subject.map_or(scenarios.len(), |subject| subject.left(scenarios).len())
+    };
+    let takes = |scenarios: usize| match u32::try_from(scenarios) {
+        Ok(0) | Err(_) => Duration::ZERO,
+        Ok(n) => STRESS.0 + STRESS.1 * n,
+    };
+    participants.iter().filter(|e| is_named(e)).map(|participant| takes(left(participant))).sum()
+}
+
+/// Servers times loads: each is measured under each.
+fn rows(experiment: &Experiment) -> usize {
+    experiment.participants.len() * experiment.loads.len().max(1)
+}

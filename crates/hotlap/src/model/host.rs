@@ -1,0 +1,67 @@
+//! The machine that a run was measured on.
+
+use serde::{Deserialize, Serialize};
+
+/// The machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Host {
+    /// Operating system and release: `Debian GNU/Linux 12`.
+    pub os: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// Architecture: `x86_64`.
+    pub arch: String,
+    /// The processor, as it names itself.
+    pub cpu: String,
+    /// Logical cores that hotlap may use.
+    pub cores: u32,
+    /// Memory, in bytes.
+    pub memory_bytes: u64,
+    /// Which virtual machine or container, if any.
+    pub virtualisation: Option<String>,
+    /// Further facts, a name and a value each (governor, boost, load average, …).
+    pub facts: Vec<(String, String)>,
+    /// What about it makes the figures doubtful.
+    pub doubts: Vec<String>,
+}
+
+impl From<&hotlap_servers::machine::Machine> for Host {
+    fn from(host: &hotlap_servers::machine::Machine) -> Self {
+        let mut facts = Vec::new();
+        let mut fact = |name: &str, value: Option<String>| {
+            facts.extend(value.map(|value| (name.to_owned(), value)));
+        };
+        let yes = |known: Option<bool>| known.map(|k| if k { "yes" } else { "no" }.to_owned());
+        fact("physical cores", Some(host.cores.to_string()));
+        fact("hardware threads", Some(host.threads.to_string()));
+        fact("quota, cores", host.quota.map(|q| format!("{q:.2}")));
+        fact("governor", host.governor.clone());
+        fact("turbo", yes(host.turbo));
+        fact("two threads a core", yes(host.smt));
+        fact("on battery", yes(host.battery));
+        fact("load average", host.load.map(|l| format!("{l:.2}")));
+        fact("busy before the run, %", host.busy.map(|b| format!("{b:.0}")));
+        fact("stolen before the run, %", host.steal.map(|s| format!("{s:.1}")));
+        fact("fingerprint", Some(host.fingerprint.clone()));
+        let machine = host.virtual_machine.then(|| "virtual machine".to_owned());
+        Self {
+            os: host.os.clone(),
+            kernel: host.kernel.clone(),
+            arch: host.architecture.clone(),
+            cpu: host.cpu.clone(),
+            cores: host.allowed as u32,
+            memory_bytes: host.memory_bytes,
+            virtualisation: host.container.clone().or(machine),
+            facts,
+            doubts: host.doubts().iter().map(|d| format!("{}: {}", d.what, d.remedy)).collect(),
+        }
+    }
+}
+
+impl Host {
+    /// What tells this machine from others of its kind, where it is known.
+    #[must_use]
+    pub fn fingerprint(&self) -> Option<&str> {
+        self.facts.iter().find(|(name, _)| name == "fingerprint").map(|(_, print)| print.as_str())
+    }
+}
