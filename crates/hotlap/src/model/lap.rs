@@ -1,5 +1,5 @@
-//! A lap: what the load generator counted and timed, what the server used, and which validity checks
-//! failed.
+//! A lap: what the load generator counted and timed, what the server used, and which validity
+//! checks failed.
 
 use hotlap_bench::lap::{self as measured, Share, Violation};
 use hotlap_load::outcome::{FailureCount, Tick};

@@ -10,9 +10,9 @@ use super::participants::is_named;
 use crate::model::Warmup;
 use crate::store::Store;
 
-/// The time to spend where nobody says: for up to so many servers, control and ceiling included, and
-/// for each further one. Four take 3 s a round and 4 s a restart, so a minute has five restarts of
-/// three rounds in it.
+/// The time to spend without `--duration`: for up to so many servers, control and ceiling included,
+/// and for each further one. Four take 3 s a round and 4 s a restart, so a minute has five restarts
+/// of three rounds in it.
 const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(25));
 
 /// What a round and a restart take for each server under each load, about: see [`BUDGET`].
