@@ -87,9 +87,11 @@ struct Found {
     measured: f64,
     restarts: u32,
     rounds: u32,
-    /// What all rests on: restart, round and value of each round, of each server; so that another
-    /// estimator can be tried on the same runs.
+    /// Restart, round and value of each round, by server, so that another estimator can be tried on
+    /// the same runs. Kept runs without them (results/method) are reported all the same.
+    #[serde(default)]
     cost_readings: Vec<Vec<(u32, u32, f64)>>,
+    #[serde(default)]
     rate_readings: Vec<Vec<(u32, u32, f64)>>,
 }
 
