@@ -58,7 +58,7 @@ pub fn summary(catalogue: &Catalogue) -> String {
         languages.push(format!("**{}** {}", servers[0].language(), names.join(", ")));
     }
     let lead = format!("{} (`+N`), by language or program:", totals(catalogue));
-    format!("{lead}\n{}", wrapped(&languages.join(" · "), WIDTH))
+    format!("{lead}\n{}", wrapped(&languages.join("; "), WIDTH))
 }
 
 fn totals(catalogue: &Catalogue) -> String {
