@@ -86,9 +86,10 @@ fn row(server: &Server) -> String {
 /// How a server is installed, built and started; of a variant, what its base does not say.
 fn commands(server: &Server, base: Option<&Server>) -> String {
     let mut lines = Vec::new();
-    let differs = |part: fn(&Server) -> Vec<String>| {
-        let own = part(server);
-        if base.is_some_and(|base| part(base) == own) { Vec::new() } else { own }
+    let differs = |part: Part| match (part(server), base.map(part)) {
+        (own, Some(of_base)) if own == of_base => Vec::new(),
+        (own, Some(_)) if own.is_empty() => vec!["none".to_owned()],
+        (own, _) => own,
     };
     for (what, part) in PARTS {
         for line in differs(part) {
