@@ -4,15 +4,19 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+mod catalogue;
+mod example;
 mod scene;
 
-use clap::CommandFactory;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 use hotlap::cli::Cli;
 use hotlap::model::Question;
 use hotlap::render::{Format, render};
 use hotlap::report::Report;
+use hotlap_servers::catalogue::Catalogue;
 use scene::{hold, stressed, three};
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
@@ -174,6 +178,105 @@ fn the_man_page_has_every_command_and_option() {
         let help = help(&[&command]);
         for option in options(help.split("Examples:").next().unwrap()) {
             assert!(page.contains(&option), "{command}: no {option}");
+        }
+    }
+}
+
+#[test]
+fn the_page_of_the_catalogue_is_up_to_date() {
+    let catalogue = Catalogue::open(&root().join("servers")).unwrap();
+    is_up_to_date("docs/catalogue.md", &catalogue::page(&catalogue));
+}
+
+/// `HOTLAP_EXAMPLE=STORE UPDATE_DOCUMENTS=1` shows the last run of that store from then on.
+#[test]
+fn readme_shows_what_hotlap_prints_and_has() {
+    if let Some(store) = std::env::var_os("HOTLAP_EXAMPLE") {
+        example::replace_by(Path::new(&store));
+    }
+    let catalogue = Catalogue::open(&root().join("servers")).unwrap();
+    let printed = format!("```\n{}\n```\n", example::printed().trim_matches('\n'));
+    let readme = with_block(&read("README.md"), "example", &printed);
+    is_up_to_date("README.md", &with_block(&readme, "servers", &catalogue::summary(&catalogue)));
+}
+
+/// The text with other content between `<!-- NAME -->` and `<!-- /NAME -->`.
+fn with_block(text: &str, name: &str, content: &str) -> String {
+    let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->\n"));
+    let (before, rest) = text.split_once(&begin).unwrap();
+    let (_, after) = rest.split_once(&end).unwrap();
+    format!("{before}{begin}{content}{end}{after}")
+}
+
+#[test]
+fn commands_in_readme_are_understood() {
+    let readme = read("README.md");
+    let lines = readme.lines().filter_map(|line| line.strip_prefix("    hotlap "));
+    let commands: Vec<&str> = lines.map(|line| line.split("  #").next().unwrap()).collect();
+    assert!(commands.len() >= 10, "{commands:?}");
+    for command in commands {
+        let understood = parsed(command);
+        assert!(understood.is_ok(), "hotlap {command}: {}", understood.unwrap_err());
+    }
+    // Within a sentence a command may be cut short.
+    let is_fine =
+        |kind| [ErrorKind::MissingRequiredArgument, ErrorKind::DisplayHelp].contains(&kind);
+    for command in code(&readme).filter_map(|code| code.strip_prefix("hotlap ")) {
+        if let Err(error) = parsed(command) {
+            assert!(is_fine(error.kind()), "hotlap {command}: {error}");
+        }
+    }
+}
+
+fn parsed(command: &str) -> Result<Cli, clap::Error> {
+    let words = shell_words::split(command).unwrap();
+    Cli::try_parse_from(std::iter::once("hotlap".to_owned()).chain(words))
+}
+
+/// What stands between backquotes in the sentences of a document.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    let is_text = |line: &&str| !line.starts_with("    ") && !line.starts_with("```");
+    text.lines().filter(is_text).flat_map(|line| line.split('`').skip(1).step_by(2))
+}
+
+#[test]
+fn options_in_readme_exist() {
+    let mut cli = Cli::command();
+    cli.build();
+    let every = cli.get_subcommands().flat_map(clap::Command::get_arguments);
+    let known: Vec<String> =
+        every.filter_map(|arg| Some(format!("--{}", arg.get_long()?))).collect();
+    let readme = read("README.md");
+    let named: Vec<String> = code(&readme)
+        .filter(|code| !code.starts_with("cargo "))
+        .flat_map(|code| options(code.split('=').next().unwrap()))
+        .collect();
+    assert!(named.len() >= 8, "{named:?}");
+    for option in named {
+        assert!(known.contains(&option), "README names {option}");
+    }
+}
+
+#[test]
+fn readme_is_short_and_has_what_a_fresh_machine_needs() {
+    let readme = read("README.md");
+    assert!(readme.lines().count() < 200);
+    for command in ["cargo run --release -- run", "cargo test --workspace"] {
+        assert!(readme.contains(command), "{command}");
+    }
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let documents = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "METHODOLOGY.md"];
+    let generated = ["servers/README.md", "docs/catalogue.md", "results/catalogue-check.md"];
+    for name in documents.into_iter().chain(generated) {
+        let text = read(name);
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        let own = targets.filter(|target| !target.starts_with("http") && !target.is_empty());
+        for target in own.filter_map(|target| target.split('#').next()) {
+            let path = root().join(name).parent().unwrap().join(target);
+            assert!(path.exists(), "{name} links to {target}");
         }
     }
 }

@@ -1,0 +1,110 @@
+//! What README shows of hotlap is printed by hotlap, of a run that is stored in `run.sql.gz`.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::mem::take;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use hotlap::model::{Role, Run};
+use hotlap::render::terminal;
+use hotlap::report::Report;
+use hotlap::store::Store;
+use rusqlite::Connection;
+
+/// As wide as a code block on GitHub's pages, without a scroll bar.
+pub const COLUMNS: usize = 96;
+
+fn file() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/example/run.sql.gz")
+}
+
+/// What `hotlap report` prints of the run.
+pub fn printed() -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let mut sql = String::new();
+    GzDecoder::new(File::open(file()).unwrap()).read_to_string(&mut sql).unwrap();
+    Connection::open(&path).unwrap().execute_batch(&sql).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_hotlap"))
+        .args(["report", "--no-config", "--color", "never", "--store"])
+        .arg(&path)
+        .env("COLUMNS", COLUMNS.to_string())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Makes the last run of a store the example.
+pub fn replace_by(store: &Path) {
+    let store = Store::open_existing(store).unwrap();
+    let run = store.run(store.last().unwrap()).unwrap();
+    let text = |run: &Run| terminal::render(&Report::of(run), COLUMNS, false);
+    let short = shortened(run.clone());
+    assert_eq!(text(&short), text(&run), "what is left out is printed");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    Store::open(&path).unwrap().save(&Run { number: None, ..short }).unwrap();
+    let mut packed = GzEncoder::new(File::create(file()).unwrap(), Compression::best());
+    packed.write_all(dump(&path).as_bytes()).unwrap();
+    packed.finish().unwrap();
+}
+
+/// A run without what is large and does not show in the terminal. Times of requests are kept for
+/// each server that is shown, not for each lap.
+fn shortened(mut run: Run) -> Run {
+    let mut first = BTreeMap::new();
+    for index in 0..run.laps.len() {
+        let lap = &mut run.laps[index];
+        (lap.lag, lap.connect, lap.series) = Default::default();
+        if run.servers[lap.server].role == Role::Control {
+            (lap.service, lap.response) = Default::default();
+            (lap.service_censored, lap.response_censored) = Default::default();
+        }
+        let kind = (lap.server, lap.load, lap.rate.is_some(), lap.counts());
+        let target: usize = *first.entry(kind).or_insert(index);
+        if target == index {
+            continue;
+        }
+        let (service, response) = (take(&mut lap.service), take(&mut lap.response));
+        let (open, late) = (take(&mut lap.service_censored), take(&mut lap.response_censored));
+        let target = &mut run.laps[target];
+        target.service.merge(&service);
+        target.response.merge(&response);
+        target.service_censored.merge(&open);
+        target.response_censored.merge(&late);
+    }
+    for ceiling in run.servers.iter_mut().filter(|server| server.role == Role::Ceiling) {
+        // Where hotlap was on that machine is of no interest.
+        ceiling.command = "hotlap __ceiling".to_owned();
+    }
+    run
+}
+
+/// A store as SQL that makes it.
+fn dump(path: &Path) -> String {
+    let db = Connection::open(path).unwrap();
+    let column = |sql: &str| -> Vec<String> {
+        let mut all = db.prepare(sql).unwrap();
+        all.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    let mut text = "-- The run that README shows, as a store that hotlap wrote.\n".to_owned();
+    for sql in column("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid") {
+        text += &format!("{sql};\n");
+    }
+    for table in column("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid") {
+        let names = column(&format!("SELECT name FROM pragma_table_info('{table}') ORDER BY cid"));
+        let quoted: Vec<String> = names.iter().map(|name| format!("quote({name})")).collect();
+        let rows = format!("SELECT {} FROM {table} ORDER BY rowid", quoted.join(" || ', ' || "));
+        for row in column(&rows) {
+            text += &format!("INSERT INTO {table} VALUES ({row});\n");
+        }
+    }
+    let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    text + &format!("PRAGMA user_version = {version};\n")
+}
