@@ -87,8 +87,7 @@ struct Found {
     measured: f64,
     restarts: u32,
     rounds: u32,
-    /// Restart, round and value of each round, by server, so that another estimator can be tried on
-    /// the same runs. Kept runs without them (results/method) are reported all the same.
+    /// Restart, round and value of each round, by server, to try another estimator on the same runs.
     #[serde(default)]
     cost_readings: Vec<Vec<(u32, u32, f64)>>,
     #[serde(default)]
