@@ -164,4 +164,6 @@ pub struct Warmup {
     pub alone_cost_ns: Option<f64>,
     /// What the hardware counted right after it, where the kernel permits it.
     pub count: Option<Count>,
+    /// Why instructions are not counted; `None` where they are, and where that was not tried.
+    pub uncounted: Option<String>,
 }

@@ -222,6 +222,7 @@ impl Runner for Scripted {
             steady_ms: 0.0,
             curve: vec![rate, rate, rate],
             window_ms: 100.0,
+            uncounted: None,
             alone_cost_ns: Some(self.scripts[participant].cost_ns),
             count: None,
         })

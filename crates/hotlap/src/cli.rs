@@ -217,6 +217,9 @@ Examples:
 pub struct ReportArgs {
     /// Number of the run (default: the last)
     pub run: Option<u64>,
+    /// Print everything that is known of each server, too
+    #[arg(long)]
+    pub details: bool,
     /// Where it is kept.
     #[command(flatten)]
     pub store: StoreArgs,

@@ -219,7 +219,7 @@ fn a_suite_whose_load_offers_a_rate_is_measured_at_it() {
     // On a machine that is busy with something else, laps may be late and then do not count.
     let own = |lap: &&serde_json::Value| lap["server"] == "a" && lap["counts"] == true;
     if let Some(lap) = laps.iter().find(own) {
-        assert!(said.contains("Open loop at 200 requests/s"), "{said}");
+        assert!(said.contains("open loop at 200 req/s"), "{said}");
         assert!(lap["requests_per_s"].as_f64() > Some(0.0), "{said}");
         let rows = report["tables"][0]["rows"].as_array().unwrap();
         let row = rows.iter().find(|row| row["name"] == "a").unwrap();

@@ -151,7 +151,7 @@ fn a_full_disk_takes_nothing_from_the_other_exports() {
     assert_eq!(output.status.code(), Some(1));
     assert!(said.contains("cannot write /dev/full: No space left"), "{said}");
     assert!(fs::read_to_string(&page).unwrap().contains("go/net-http"));
-    assert!(text(output.stdout).contains("go/net-http serves"));
+    assert!(text(output.stdout).contains("the throughput of go/net-http"));
 }
 
 /// An export that could not be written in full replaced the one before it by half of itself.

@@ -152,7 +152,7 @@ fn run(url: &str) -> Command {
 fn measured(output: &Output, url: &str) -> String {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let table = String::from_utf8_lossy(&output.stdout);
-    let is_shown = table.contains("requests/s");
+    let is_shown = table.contains("req/s");
     match output.status.code() {
         Some(0) => assert!(is_shown, "{table}{said}"),
         Some(4) => assert!(is_shown || table.contains("validity checks"), "{table}{said}"),

@@ -21,16 +21,17 @@ fn layers_shows_what_each_step_costs() {
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
     3 restarts × 6 rounds · slices of 20 ms
 
-                                     CPU µs
-       server      requests/s      /request     p50     p99  memory  errors
-    1  plain   37,000 ± 0.07%  27.0 ± 0.01%  1.7 ms  1.7 ms   50 MB       0
-    2  route    34,500 ± 0.2%  29.0 ± 0.04%  1.8 ms  1.9 ms   50 MB       0
-    2  json     34,500 ± 0.3%  29.0 ± 0.07%  1.8 ms  1.9 ms   50 MB       0
+        server   req/s        vs reference  CPU/req    p50*    p99*  memory
+     1  plain   37,000           reference  27.0 µs  1.7 ms  1.7 ms   50 MB
+    2=  route   34,500  0.93× [0.93, 0.93]  29.0 µs  1.8 ms  1.9 ms   50 MB
+    2=  json    34,500  0.93× [0.93, 0.94]  29.0 µs  1.8 ms  1.9 ms   50 MB
+    * closed loop, at saturation
 
     route, on plain: +1.99 µs [+1.98, +2.00] of CPU, +1.95 µs [+1.89, +2.00] of
     wall time a request.
     json, on route: +0.00 µs [−0.01, +0.01] of CPU (within noise), +0.01 µs
     [−0.06, +0.07] of wall time (within noise) a request.
+    No request errors. Intervals of levels, conformance: --details
     ");
 }
 

@@ -20,16 +20,17 @@ fn the_whole_table_at_120_columns() {
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts × 6 rounds · slices of 20 ms
 
-       server                 requests/s  of ceiling  CPU µs/request      p50      p99  memory  errors  checks
-    1  go/net-http         57,900 ± 0.3%        42 %    16.9 ± 0.05%   1.1 ms   1.1 ms  7.0 MB       0   14/14
-    2  node/http:cluster   38,300 ± 0.5%        28 %    25.6 ± 0.09%   1.7 ms   1.7 ms  131 MB       0   14/14
-    3  python3 app.py       2,100 ± 0.3%       1.5 %   469.8 ± 0.05%  30.2 ms        –   23 MB       0   14/14
-       ceiling            123,200 ± 0.1%       100 %     7.1 ± 0.03%  0.51 ms  0.53 ms  1.0 MB       0   14/14
+       server               req/s           vs reference   CPU/req         CPU vs ref.     p50*     p99*  memory
+    1  go/net-http         57,900              reference   16.9 µs                   –   1.1 ms   1.1 ms  7.0 MB
+    2  node/http:cluster   38,300     0.66× [0.66, 0.66]   25.6 µs  1.51× [1.51, 1.52]   1.7 ms   1.7 ms  131 MB
+    3  python3 app.py       2,100  0.036× [0.036, 0.037]  469.8 µs  27.8× [27.8, 27.8]  30.2 ms        –   23 MB
+       ceiling            123,200                      –    7.1 µs                   –  0.51 ms  0.53 ms  1.0 MB
+    * closed loop, at saturation
 
-    go/net-http serves 1.51× [1.51, 1.52] the requests of node/http:cluster, at 0.66× [0.66, 0.66] of its CPU time each.
-    go/net-http serves 27.5× [27.4, 27.7] the requests of python3 app.py, at 0.0360× [0.0359, 0.0360] of its CPU time
-    each.
-    Noise here today: ± 0.7% in requests/s, ± 0.1% in CPU time per request (go/net-http against itself).
+    node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.66], 51 % more CPU per request [51, 52].
+    python3 app.py: 0.036× the throughput of go/net-http [0.036, 0.037], 27.8× the CPU per request [27.8, 27.8].
+    Noise floor (go/net-http against itself): ± 0.7% in requests/s, ± 0.1% in CPU per request.
+    No request errors. Intervals of levels, conformance: --details
     ");
 }
 
@@ -52,20 +53,51 @@ fn the_whole_table_at_80_columns() {
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
     3 restarts × 6 rounds · slices of 20 ms
 
-                                               of         CPU µs
-       server                 requests/s  ceiling       /request      p50      p99
-    1  go/net-http         57,900 ± 0.3%     42 %   16.9 ± 0.05%   1.1 ms   1.1 ms
-    2  node/http:cluster   38,300 ± 0.5%     28 %   25.6 ± 0.09%   1.7 ms   1.7 ms
-    3  python3 app.py       2,100 ± 0.3%    1.5 %  469.8 ± 0.05%  30.2 ms        –
-       ceiling            123,200 ± 0.1%    100 %    7.1 ± 0.03%  0.51 ms  0.53 ms
+       server               req/s           vs reference   CPU/req     p99*
+    1  go/net-http         57,900              reference   16.9 µs   1.1 ms
+    2  node/http:cluster   38,300     0.66× [0.66, 0.66]   25.6 µs   1.7 ms
+    3  python3 app.py       2,100  0.036× [0.036, 0.037]  469.8 µs        –
+       ceiling            123,200                      –    7.1 µs  0.53 ms
+    * closed loop, at saturation
 
-    go/net-http serves 1.51× [1.51, 1.52] the requests of node/http:cluster, at
-    0.66× [0.66, 0.66] of its CPU time each.
-    go/net-http serves 27.5× [27.4, 27.7] the requests of python3 app.py, at
-    0.0360× [0.0359, 0.0360] of its CPU time each.
-    Noise here today: ± 0.7% in requests/s, ± 0.1% in CPU time per request
-    (go/net-http against itself).
+    node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.66], 51 % more
+    CPU per request [51, 52].
+    python3 app.py: 0.036× the throughput of go/net-http [0.036, 0.037], 27.8× the
+    CPU per request [27.8, 27.8].
+    Noise floor (go/net-http against itself): ± 0.7% in requests/s, ± 0.1% in CPU
+    per request.
+    No request errors. Intervals of levels, conformance: --details
     ");
+}
+
+#[test]
+fn details_tell_all_that_is_known_of_each_server() {
+    let report = Report::of(&hold(&three(), None).run);
+    let text = terminal::detailed(&report, 80, false);
+    let of_one = text.lines().skip_while(|line| *line != "  node/http:cluster");
+    let of_one: Vec<&str> = of_one.take_while(|line| *line != "  python3 app.py").collect();
+    insta::assert_snapshot!(of_one.join("\n"), @"
+    node/http:cluster
+      version: node/http:cluster 1.0
+      command: ./serve node/http:cluster
+      requests/s: 38,300 ± 0.5%
+      requests/s vs reference: 0.66× [0.66, 0.66]: slower
+      CPU time per request: 25.6 µs ± 0.09%
+      CPU time vs reference: 1.51× [1.51, 1.52]: costs more
+      of ceiling: 28 % ± 0.06%
+      latency under the load: mean 1.7 ms, stdev 0.16 ms, p50 1.7 ms, p90 1.7
+        ms, p99 1.7 ms, max 3.4 ms
+      errors: none
+      conformance checks passed: 14/14
+      memory (RSS, PSS): 131 MB, 131 MB
+      CPU use: 98 %
+      context switches per request: 0.10
+      CPU time in laps ÷ alone after warm-up: 1.00× [1.00, 1.00]
+      time to first response: 20.0 ms
+      warm-up: flat, 0 µs
+      laps that count: 36 of 36
+    ");
+    assert!(!text.contains("--details"), "{text}");
 }
 
 #[test]
@@ -76,18 +108,20 @@ fn the_whole_table_as_markdown() {
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts × 6 rounds · slices of 20 ms
 
-    **go/net-http serves 1.51× \[1.51, 1.52\] the requests of node/http:cluster, at 0.66× \[0.66, 0.66\] of its CPU time each.**
+    **node/http:cluster: 0.66× the throughput of go/net-http \[0.66, 0.66\], 51 % more CPU per request \[51, 52\].**
 
-    **go/net-http serves 27.5× \[27.4, 27.7\] the requests of python3 app.py, at 0.0360× \[0.0359, 0.0360\] of its CPU time each.**
+    **python3 app.py: 0.036× the throughput of go/net-http \[0.036, 0.037\], 27.8× the CPU per request \[27.8, 27.8\].**
 
-    |  | server | requests/s | of ceiling | CPU µs/request | avg | stdev | p50 | p99 | max | memory | CPU | errors | checks |
-    | --: | :-- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |
-    | 1 | go/net-http | 57,900 ± 0.3% | 42 % | 16.9 ± 0.05% | 1.1 ms | 0.11 ms | 1.1 ms | 1.1 ms | 2.3 ms | 7.0 MB | 98 % | 0 | 14/14 |
-    | 2 | node/http:cluster | 38,300 ± 0.5% | 28 % | 25.6 ± 0.09% | 1.7 ms | 0.16 ms | 1.7 ms | 1.7 ms | 3.4 ms | 131 MB | 98 % | 0 | 14/14 |
-    | 3 | python3 app.py | 2,100 ± 0.3% | 1.5 % | 469.8 ± 0.05% | 30.2 ms | 1.1 ms | 30.2 ms | – | 31.8 ms | 23 MB | 99 % | 0 | 14/14 |
-    |  | *ceiling* | 123,200 ± 0.1% | 100 % | 7.1 ± 0.03% | 0.52 ms | 52 µs | 0.51 ms | 0.53 ms | 1.1 ms | 1.0 MB | 87 % | 0 | 14/14 |
+    |  | server | req/s | vs reference | CPU/req | CPU vs ref. | p50\* | p99\* | memory |
+    | --: | :-- | --: | --: | --: | --: | --: | --: | --: |
+    | 1 | go/net-http | 57,900 ± 0.3% | reference | 16.9 µs ± 0.05% | – | 1.1 ms | 1.1 ms | 7.0 MB |
+    | 2 | node/http:cluster | 38,300 ± 0.5% | 0.66× \[0.66, 0.66\] | 25.6 µs ± 0.09% | 1.51× \[1.51, 1.52\] | 1.7 ms | 1.7 ms | 131 MB |
+    | 3 | python3 app.py | 2,100 ± 0.3% | 0.036× \[0.036, 0.037\] | 469.8 µs ± 0.05% | 27.8× \[27.8, 27.8\] | 30.2 ms | – | 23 MB |
+    |  | *ceiling* | 123,200 ± 0.1% | – | 7.1 µs ± 0.03% | – | 0.51 ms | 0.53 ms | 1.0 MB |
 
-    Noise here today: ± 0.7% in requests/s, ± 0.1% in CPU time per request (go/net-http against itself).
+    \* closed loop, at saturation
+
+    Noise floor (go/net-http against itself): ± 0.7% in requests/s, ± 0.1% in CPU per request.
 
     2026-11-21T20:15:00Z · hotlap 0.1.0 · seed 7
     2 × Imaginary CPU, 16 GB, Debian GNU/Linux 12, Linux 6.18
@@ -124,28 +158,30 @@ fn servers_that_cannot_be_told_apart_share_a_rank() {
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts × 6 rounds · slices of 20 ms
 
-       server     requests/s  CPU µs/request     p50     p99  memory  errors  checks
-    1  first   50,000 ± 0.3%    20.0 ± 0.05%  1.3 ms  1.3 ms   10 MB       0   14/14
-    1  second  50,000 ± 0.4%    20.0 ± 0.08%  1.3 ms  1.3 ms   10 MB       0   14/14
+        server   req/s        vs reference  CPU/req         CPU vs ref.    p50*    p99*  memory
+    1=  first   50,000           reference  20.0 µs                   –  1.3 ms  1.3 ms   10 MB
+    1=  second  50,000  1.00× [1.00, 1.00]  20.0 µs  1.00× [1.00, 1.00]  1.3 ms  1.3 ms   10 MB
+    * closed loop, at saturation
 
-    No difference between second and first could be measured: 1.00× [1.00, 1.00] in requests/s, 1.00× [1.00, 1.00] in CPU
-    time per request.
-    Noise here today: ± 0.2% in requests/s, ± 0.04% in CPU time per request (first against itself).
+    second and first: no difference that could be measured (throughput 1.00× [1.00, 1.00], CPU per request 1.00× [1.00,
+    1.00]).
+    Noise floor (first against itself): ± 0.2% in requests/s, ± 0.04% in CPU per request.
+    No request errors. Intervals of levels, conformance: --details
     ");
 }
 
 #[test]
-fn response_times_are_told_with_why_they_differ() {
+fn percentiles_are_of_the_common_rate_where_there_is_one() {
     let mut paced = three();
     paced.experiment.paced = true;
     paced.experiment.rate = Some(20_000.0);
     paced.experiment.slice = Some(Duration::from_millis(500));
     let text = table(&paced, 120);
-    let told: Vec<&str> =
-        text.lines().skip_while(|l| !l.contains("At 20,000 requests/s")).take(2).collect();
-    insta::assert_snapshot!(told.join("\n"), @r"
-    At 20,000 requests/s for all, counted from the moment a request was due, so that waiting for a slow server counts too:
-    go/net-http 3.2 ms and 3.2 ms, node/http:cluster 3.2 ms and 3.2 ms, python3 app.py 3.2 ms and 3.2 ms (p50 and p99).
+    let is_shown = |line: &&str| line.contains("p99*") || line.contains("* open");
+    let shown: Vec<&str> = text.lines().filter(is_shown).collect();
+    insta::assert_snapshot!(shown.join("\n"), @"
+       server               req/s           vs reference   CPU/req         CPU vs ref.    p50*    p99*  memory
+    * open loop at 20,000 req/s, counted from when each request was due
     ");
 }
 
@@ -159,13 +195,14 @@ fn a_row_that_the_generator_limits_is_a_bound_and_is_ordered_by_cpu_time() {
 
     hello · 64 connections, keep-alive · server on core 0, generator on core 1 · 3 restarts × 6 rounds · slices of 20 ms
 
-       server         requests/s  CPU µs/request      p50      p99  memory  errors  checks
-    1  fast    ≥ 100,000 ± 0.00%     8.0 ± 0.00%  0.63 ms  0.64 ms  1.0 MB       0   14/14
-    2  slow        20,000 ± 0.3%    40.0 ± 0.07%   3.2 ms        –  9.0 MB       0   14/14
+       server      req/s  CPU/req    CPU vs reference     p50*     p99*  memory
+    1  fast    ≥ 100,000   8.0 µs  0.20× [0.20, 0.20]  0.63 ms  0.64 ms  1.0 MB
+    2  slow       20,000  40.0 µs           reference   3.2 ms        –  9.0 MB
+    * closed loop, at saturation
 
-    fast spends 0.20× [0.20, 0.20] of the CPU time of slow on each request; limited by the load generator, fast serves at
-    least 4.99× the requests of slow.
-    The load generator limits 1 server (≥); it is ordered by CPU time per request.
+    fast: 80 % less CPU per request than slow [80, 80]; throughput at least 4.99×, limited by the load generator.
+    The load generator limited 1 server (≥). It is ranked by CPU per request.
+    No request errors. Intervals of levels, conformance: --details
 
     Note: fast: requests/s is a lower bound (≥), because the load generator was busy. Give it more cores (-t 2), or the
     server fewer (--server-cpus 1).
@@ -195,14 +232,14 @@ fn answers_that_wait_for_acknowledgements_are_told_of_where_the_server_waits() {
     let told = |cost_ns: f64| {
         let server = script(1_400.0, cost_ns, 9, &[0.01, -0.01]);
         let text = table(&scene(&[("app", Role::Reference, server)]), 120);
-        let note = text.lines().skip_while(|line| !line.contains("Note: app: next to")).take(3);
+        let note = text.lines().skip_while(|line| !line.contains("Note: app: hardly")).take(3);
         note.collect::<Vec<_>>().join("\n")
     };
-    insta::assert_snapshot!(told(90_000.0), @r###"
-    Note: app: next to no answer takes under 40 ms, though the server mostly waits. So it looks where an answer is sent in
-    two pieces, of which the second waits until the first is acknowledged (Nagle's algorithm); one write for each answer,
-    or TCP_NODELAY, is the remedy.
-    "###);
+    insta::assert_snapshot!(told(90_000.0), @"
+    Note: app: hardly any response takes less than 40 ms, although the server is mostly idle. This is how a response looks
+    that is sent in two writes, with the second held back until the first is acknowledged (Nagle's algorithm). Send it in
+    one write, or set TCP_NODELAY.
+    ");
     assert_eq!(told(700_000.0), "", "a server that works for that long is only slow");
 }
 
@@ -218,8 +255,8 @@ fn a_server_whose_cost_falls_while_it_is_measured_is_named() {
         note.collect::<Vec<_>>().join("\n")
     };
     insta::assert_snapshot!(told(0.6), @"
-    Note: app: CPU time per request fell by 31 % during the measurement, so it was not in a steady state. A longer
-    --duration gives it more time to warm up.
+    Note: app: CPU per request fell by 31 % during the measurement: it was not at a steady state. A longer --duration
+    gives it more time to warm up.
     ");
     assert_eq!(told(0.95), "", "as much as that a machine drifts");
 }
@@ -234,8 +271,11 @@ fn a_server_that_dies_is_named_with_phase_last_words_and_cure() {
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
     3 restarts × 6 rounds · slices of 20 ms
 
-      server     requests/s  CPU µs/request     p50  memory  errors  checks
-      good    20,000 ± 0.3%    40.0 ± 0.07%  3.2 ms  9.0 MB       0   14/14
+      server   req/s  CPU/req    p50*  memory
+      good    20,000  40.0 µs  3.2 ms  9.0 MB
+    * closed loop, at saturation
+
+    No request errors. Intervals of levels, conformance: --details
 
     bad failed (lap): exited with code 3
       $ ./serve bad
@@ -292,10 +332,7 @@ fn published_figures_stand_beside_what_is_measured() {
     let row = |name: &str| report.tables[0].rows.iter().find(|r| r.name == name).unwrap();
     let node = &row("node/http:cluster").published[0];
     assert_eq!(node.sentence, "2016: 2.32× of go/net-http · here: 0.66× [0.66, 0.66]");
-    assert_eq!(
-        row("go/net-http").published[0].sentence,
-        "2016: 1×, what the others are set against"
-    );
+    assert_eq!(row("go/net-http").published[0].sentence, "2016: 1×, the others are relative to it");
     let text = terminal::render(&report, 80, false);
     assert!(text.contains("  Published in 2016: a page\n"), "{text}");
     assert!(
@@ -327,14 +364,14 @@ fn a_bound_is_set_beside_what_was_published() {
         said(&run),
         [
             "2016: 2.50× of go/net-http · here: ≥ 0.66×",
-            "2016: 2.50× of node/http:cluster · here: ≤ 0.0549×",
+            "2016: 2.50× of node/http:cluster · here: ≤ 0.055×",
         ]
     );
     scene.scripts[0].busy = 0.95;
     run.laps = hold(&scene, None).run.laps;
     assert_eq!(
         said(&run)[0],
-        "2016: 2.50× of go/net-http · here: not to be told, as the generator was the limit of both"
+        "2016: 2.50× of go/net-http · here: not known, the load generator limited both"
     );
 }
 
@@ -384,7 +421,7 @@ fn every_row_holds_its_numbers_and_its_place_among_sixty() {
     (scene.experiment.restarts, scene.experiment.rounds) = (Some(2), Some(2));
     let report = Report::of(&hold(&scene, None).run);
     assert_eq!(report.tables[0].rows.len(), 60);
-    assert!(report.sentences.iter().any(|s| s.contains("51 more are in the table")));
+    assert!(report.sentences.iter().any(|s| s.contains("(54 more comparisons in the table.)")));
     assert!(!render(&report, Format::Markdown).contains("<script>"));
     let text = terminal::render(&report, 80, false);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

@@ -160,7 +160,7 @@ fn a_stored_run_is_shown_and_exported_again() {
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success());
-    assert!(text.contains("Run 1, 2026-11-21 20:15 UTC") && text.contains("go/net-http serves"));
+    assert!(text.contains("Run 1, 2026-11-21 20:15 UTC") && text.contains("of go/net-http"));
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(fs::read_to_string(&page).unwrap().starts_with("# Run 1: hello"));
 }

@@ -32,23 +32,22 @@ fn rows_that_the_generator_limits_are_told_apart_by_cpu_time() {
         ("reference (again)", Role::Control, limited(8_000.0, &[0.0, 0.01, -0.02, 0.01])),
     ]);
     insta::assert_snapshot!(shown(&hold(&servers, None).run, 80), @"
-                                          CPU µs
-       server            requests/s     /request      p50      p99  memory  errors
-    1  lean       ≥ 100,000 ± 0.00%  6.0 ± 0.00%  0.63 ms  0.64 ms  1.0 MB       0
-    2  reference   ≥ 100,000 ± 0.3%  8.0 ± 0.07%  0.63 ms  0.65 ms  1.0 MB       0
-    2  alike      ≥ 100,000 ± 0.00%  8.0 ± 0.00%  0.63 ms  0.65 ms  1.0 MB       0
-    4  waits         20,000 ± 0.00%  4.0 ± 0.00%   3.2 ms        –  9.0 MB       0
+        server         req/s  CPU/req    CPU vs reference     p50*     p99*
+     1  lean       ≥ 100,000   6.0 µs  0.75× [0.75, 0.75]  0.63 ms  0.64 ms
+    2=  reference  ≥ 100,000   8.0 µs           reference  0.63 ms  0.65 ms
+    2=  alike      ≥ 100,000   8.0 µs  1.00× [1.00, 1.00]  0.63 ms  0.65 ms
+     4  waits         20,000   4.0 µs  0.50× [0.50, 0.50]   3.2 ms        –
+    * closed loop, at saturation
 
-    lean spends 0.75× [0.75, 0.75] of the CPU time of reference on each request.
-    No difference between alike and reference could be measured: 1.00× [1.00,
-    1.00] in CPU time per request.
-    waits spends 0.50× [0.50, 0.50] of the CPU time of reference on each request;
-    limited by the load generator, reference serves at least 4.99× the requests of
-    waits.
-    The load generator limits 3 servers (≥); they are ordered by CPU time per
-    request.
-    Noise here today: ± 0.3% in requests/s, ± 0.07% in CPU time per request
-    (reference against itself).
+    lean: 25 % less CPU per request than reference [25, 25].
+    alike and reference: no difference that could be measured (CPU per request
+    1.00× [1.00, 1.00]).
+    waits: 50 % less CPU per request than reference [50, 50]; throughput at most
+    0.20×, as the load generator limits reference.
+    The load generator limited 3 servers (≥). They are ranked by CPU per request.
+    Noise floor (reference against itself): ± 0.3% in requests/s, ± 0.07% in CPU
+    per request.
+    No request errors. Intervals of levels, conformance: --details
 
     Note: reference, lean, alike: requests/s is a lower bound (≥), because the
     load generator was busy. Give it more cores (-t 2), or the server fewer
@@ -104,20 +103,21 @@ fn fewer_than_three_restarts_give_no_verdict_and_no_rank_in_any_form() {
     let mut run = hold(&scene, None).run;
     run.took_ms = 50_000;
     insta::assert_snapshot!(shown(&run, 100), @"
-                                              of        CPU µs
-      server                 requests/s  ceiling      /request      p50      p99  memory  errors
-      go/net-http         57,900 ± 0.8%     42 %   16.9 ± 0.2%   1.1 ms   1.1 ms  7.0 MB       0
-      node/http:cluster   38,400 ± 1.1%     28 %   25.6 ± 0.2%   1.7 ms        –  131 MB       0
-      python3 app.py       2,100 ± 1.4%    1.5 %  469.9 ± 0.2%  30.2 ms        –   23 MB       0
-      ceiling            123,200 ± 0.6%    100 %    7.1 ± 0.1%  0.51 ms  0.53 ms  1.0 MB       0
+      server               req/s           vs reference   CPU/req     p50*     p99*  memory
+      go/net-http         57,900              reference   16.9 µs   1.1 ms   1.1 ms  7.0 MB
+      node/http:cluster   38,400     0.66× [0.66, 0.67]   25.6 µs   1.7 ms        –  131 MB
+      python3 app.py       2,100  0.036× [0.035, 0.038]  469.9 µs  30.2 ms        –   23 MB
+      ceiling            123,200                      –    7.1 µs  0.51 ms  0.53 ms  1.0 MB
+    * closed loop, at saturation
 
-    Inconclusive: node/http:cluster against go/net-http: 0.66× [0.66, 0.67] in requests/s, 1.51×
-    [1.51, 1.52] in CPU time per request.
-    Inconclusive: python3 app.py against go/net-http: 0.0364× [0.0351, 0.0378] in requests/s, 27.8×
-    [27.7, 27.9] in CPU time per request.
+    node/http:cluster and go/net-http: inconclusive (throughput 0.66× [0.66, 0.67], CPU per request
+    1.51× [1.51, 1.52]).
+    python3 app.py and go/net-http: inconclusive (throughput 0.036× [0.035, 0.038], CPU per request
+    27.8× [27.7, 27.9]).
     A verdict needs at least 3 restarts of each server with laps that count; this run has 2. A
     --duration of about 80s, or --restarts 3, gives enough.
-    Noise here today: not known yet (go/net-http against itself needs more restarts).
+    Noise floor (go/net-http against itself): not known, it needs more restarts.
+    No request errors. Intervals of levels, conformance: --details
     ");
     let report = Report::of(&run);
     assert!(report.tables[0].rows.iter().all(|row| row.rank.is_none()));
@@ -149,7 +149,7 @@ fn a_control_without_an_interval_or_that_differs_forbids_verdicts() {
         report.sentences
     };
     let unknown = said(&|_| {}, 1);
-    assert!(unknown[0].starts_with("Inconclusive: node/http:cluster against go/net-http: "));
+    assert!(unknown[0].starts_with("node/http:cluster and go/net-http: inconclusive ("));
     assert_eq!(
         unknown.last().unwrap(),
         "A verdict needs the noise floor, which is unknown here: too few laps of the reference or \

@@ -69,6 +69,8 @@ pub(super) struct Instance {
     pub(super) ready: Option<Duration>,
     /// What the user should know of its start.
     pub(super) notes: Vec<String>,
+    /// Why instructions are not counted.
+    pub(super) uncounted: Option<String>,
     /// Whether it was held against its whole contract already.
     pub(super) verified: bool,
     /// Its side effect, where it has one that counts.
@@ -207,6 +209,7 @@ impl Instance {
             memory: None,
             ready: None,
             notes: Vec::new(),
+            uncounted: None,
             verified: false,
             lines: None,
         }

@@ -172,7 +172,7 @@ impl LocalRunner {
         match started.counters {
             Ok(counters) => instance.counters = Some(counters),
             Err(why) if self.setting.counters => {
-                instance.notes.push(format!("no instructions: {why}"))
+                instance.uncounted = Some(why.to_string());
             }
             Err(_) => {}
         }

@@ -116,7 +116,8 @@ impl LocalRunner {
         let per_second = |w: &Between| w.requests as f64 * 1e9 / w.wall_ns.max(1) as f64;
         let curve = windows.iter().map(per_second).collect();
         let alone_cost_ns = alone(&windows);
-        Ok(Warmup { class, steady_ms, curve, window_ms, alone_cost_ns, count })
+        let uncounted = self.instances[participant].uncounted.clone();
+        Ok(Warmup { class, steady_ms, curve, window_ms, alone_cost_ns, count, uncounted })
     }
 }
 

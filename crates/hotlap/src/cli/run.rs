@@ -83,6 +83,9 @@ pub struct RunArgs {
     /// Do not store the run
     #[arg(long, conflicts_with = "store", help_heading = "Store and exports")]
     pub no_store: bool,
+    /// Print everything that is known of each server, too
+    #[arg(long, help_heading = None::<&'static str>)]
+    pub details: bool,
     /// Options that the file with the user's defaults added to what was typed.
     #[arg(skip)]
     pub from_config: Vec<String>,

@@ -25,7 +25,8 @@ pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
         let took = run.took_ms.div_ceil(1000);
         let head = format!("Run {number}, {began} UTC, {took} s: {}", report.run.command);
         let head = wrap(&head, 2, console.width);
-        format!("\n{head}{}", terminal::render(&report, console.width, color))
+        let render = if args.details { terminal::detailed } else { terminal::render };
+        format!("\n{head}{}", render(&report, console.width, color))
     });
     exports.finish(&report)?;
     printed?;

@@ -47,6 +47,9 @@ pub struct Warmup {
     /// What the hardware counted right after it; `None` where the kernel does not permit it.
     #[serde(default)]
     pub count: Option<Count>,
+    /// Why instructions are not counted; `None` where they are, and where that was not tried.
+    #[serde(default)]
+    pub uncounted: Option<String>,
 }
 
 impl Start {
@@ -77,6 +80,7 @@ impl Warmup {
             window_ms: warmup.window_ms,
             alone_cost_ns: warmup.alone_cost_ns,
             count: warmup.count,
+            uncounted: warmup.uncounted.clone(),
         }
     }
 }

@@ -19,6 +19,9 @@ use svg::{COLOURS, colour};
 use table::{RowExtra, sortable, table};
 use tag::{Html, el, els, paragraph};
 
+/// So many charts of a load are shown at once; the others are folded.
+const OPEN_CHARTS: usize = 6;
+
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
 
@@ -221,7 +224,13 @@ fn section(report: &Report, load: &LoadResults, palette: &Palette, charts: &mut 
         }
     });
     let drawn = charts::of_load(report, load, palette);
-    let drawn: Html = drawn.iter().map(|chart| charts.figure(chart)).collect();
+    let mut open: Vec<Html> = drawn.iter().map(|chart| charts.figure(chart)).collect();
+    let folded = open.split_off(OPEN_CHARTS.min(open.len()));
+    let plots = |figures: Vec<Html>| {
+        el("div", &[("class", "plots")], figures.into_iter().collect::<Html>())
+    };
+    let more = (!folded.is_empty())
+        .then(|| el("details", &[], [els("summary", ["More charts"]), plots(folded)]));
     el(
         "section",
         &[("id", &format!("load-{}", load.load))],
@@ -229,7 +238,8 @@ fn section(report: &Report, load: &LoadResults, palette: &Palette, charts: &mut 
             lead,
             sortable(&load.table(), "Results", &extras.collect::<Vec<_>>()),
             load.notes().iter().map(|note| paragraph("quiet", note)).collect(),
-            el("div", &[("class", "plots")], drawn),
+            plots(open),
+            more.into(),
             errors(load),
             load.sources().iter().map(published).collect(),
         ],

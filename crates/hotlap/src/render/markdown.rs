@@ -57,14 +57,6 @@ fn results(report: &Report, load: &LoadResults) -> String {
     if load.is_measured {
         out += &table(&load.table());
         load.notes().iter().for_each(|note| out += &paragraph(note));
-        let rate = load.rows.iter().find_map(|row| row.response.as_ref()?.rate);
-        out += &rate.map_or_else(String::new, |rate| {
-            format!(
-                "Latency is from sending at full load; “at rate” is from the moment a request was \
-                 due, at {} requests/s for all, so that waiting for a slow server counts too.\n\n",
-                number::rate(rate)
-            )
-        });
     }
     out += &load.sources().iter().map(published).collect::<String>();
     out + &table(&report.step_table(load))
@@ -134,7 +126,7 @@ fn absence(absent: &Absent) -> String {
     let figure = absent.requests_per_s.map_or_else(String::new, |r| {
         format!(" ({} requests/s then)", number::grouped(r.round(), 0))
     });
-    format!("Not here: {}{figure}: {}", escape(&absent.name), escape(&absent.why))
+    format!("Not included: {}{figure}: {}", escape(&absent.name), escape(&absent.why))
 }
 
 fn provenance(report: &Report) -> String {

@@ -5,9 +5,8 @@ mod screen;
 use crate::report::comparison::RunComparison;
 use crate::report::stress::Stress;
 use crate::report::trend::ServerTrend;
-use crate::report::{Absent, Failed, LoadResults, Report, Source};
+use crate::report::{Absent, Failed, LoadResults, Report, Row, Source};
 use crate::text::number::{self, plural};
-use crate::text::table::{Column, Output};
 use crate::text::visible;
 use screen::{BOLD, DIM, RED, Screen, YELLOW};
 
@@ -17,7 +16,16 @@ const TABLE_FROM: usize = 5;
 /// The report for a terminal of `width` columns.
 #[must_use]
 pub fn render(report: &Report, width: usize, color: bool) -> String {
-    let mut out = Screen::new(width, color);
+    shown(report, Screen::new(width, color), false)
+}
+
+/// The report with everything that is known of each server, for a terminal of `width` columns.
+#[must_use]
+pub fn detailed(report: &Report, width: usize, color: bool) -> String {
+    shown(report, Screen::new(width, color), true)
+}
+
+fn shown(report: &Report, mut out: Screen, has_details: bool) -> String {
     if let Some(suite) = &report.run.suite {
         out.paragraph(BOLD, 2, &format!("{suite}: {}", report.run.question_words));
         out.paragraph("", 2, &report.run.about);
@@ -31,10 +39,16 @@ pub fn render(report: &Report, width: usize, color: bool) -> String {
     }
     for load in &report.tables {
         results(&mut out, report, load);
+        if has_details {
+            load.rows.iter().for_each(|row| details(&mut out, row));
+        }
     }
     let noise = report.noise.as_ref().map(|noise| &noise.sentence);
     for sentence in report.scaling.iter().map(|s| &s.sentence).chain(noise) {
         out.paragraph("", 2, sentence);
+    }
+    if !has_details {
+        out.paragraph(DIM, 2, &report.hint());
     }
     report.stress.iter().for_each(|found| stress(&mut out, found));
     report.failed.iter().for_each(|failed| failure(&mut out, failed));
@@ -96,32 +110,23 @@ fn results(out: &mut Screen, report: &Report, load: &LoadResults) {
     out.paragraph(BOLD, 2, &load.title);
     if load.is_measured {
         out.table(2, &load.table());
+        load.notes().iter().for_each(|note| out.paragraph(DIM, 2, note));
         out.blank();
-        load.notes().iter().for_each(|note| out.paragraph("", 2, note));
     }
     for sentence in &load.sentences {
         out.paragraph(BOLD, 2, sentence);
     }
-    response_times(out, load);
     layers(out, report, load);
     load.sources().iter().for_each(|source| published(out, source));
 }
 
-fn response_times(out: &mut Screen, load: &LoadResults) {
-    let Some((lead, table)) = load.response_times() else { return };
-    if table.rows() >= TABLE_FROM {
-        out.paragraph("", 2, &lead);
-        out.blank();
-        out.table(2, &table);
-        out.blank();
-        return;
+/// Everything that is known of a server.
+fn details(out: &mut Screen, row: &Row) {
+    out.blank();
+    out.paragraph(BOLD, 2, &row.name);
+    for (name, value) in row.details() {
+        out.hanging(4, &format!("{name}: {value}"));
     }
-    let columns: Vec<&Column> = table.columns(Output::Terminal).collect();
-    let text = |column: usize, row: usize| columns[column].cells[row].text.as_str();
-    let of_each = (0..table.rows())
-        .map(|row| format!("{} {} and {}", text(0, row), text(1, row), text(2, row)));
-    let all = of_each.collect::<Vec<_>>().join(", ");
-    out.paragraph("", 2, &format!("{lead} {all} (p50 and p99)."));
 }
 
 /// What each layer costs.
@@ -191,7 +196,7 @@ fn absence(absent: &Absent) -> String {
     let figure = absent.requests_per_s.map_or_else(String::new, |r| {
         format!(" ({} requests/s then)", number::grouped(r.round(), 0))
     });
-    format!("Not here: {}{figure}: {}", absent.name, absent.why)
+    format!("Not included: {}{figure}: {}", absent.name, absent.why)
 }
 
 fn warnings(out: &mut Screen, warnings: &[String]) {

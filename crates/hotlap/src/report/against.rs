@@ -98,7 +98,7 @@ fn words(measure: Measure, found: Option<Verdict>) -> &'static str {
         Measure::Memory => ("less", MORE),
     };
     match found {
-        None => "not to be told",
+        None => "not known",
         Some(Verdict::Inconclusive(Inconclusive::TooFewRestarts)) => {
             "inconclusive: fewer than three restarts"
         }

@@ -362,6 +362,9 @@ fn warnings(before: Named, after: Named, servers: &[Matched]) -> Vec<String> {
         let (a, b) = (&old.servers[a], &new.servers[b]);
         if a.name == b.name {
             differ(&format!("The version of {}", a.name), a.version.clone(), b.version.clone());
+            if a.version.is_empty() {
+                differ(&format!("The command of {}", a.name), a.command.clone(), b.command.clone());
+            }
         } else {
             differ("The server", a.name.clone(), b.name.clone());
         }

@@ -1,7 +1,8 @@
 //! What the page says of a run beside its tables: the headline, how it was measured, in which
 //! order.
 
-use super::{Figure, Measure, Report, Role, Row};
+use super::{ErrorCount, Figure, Latency, Measure, Report, Role, Row};
+use crate::text::number::count;
 
 /// A fact: what it is, and its value.
 pub type Fact = (String, String);
@@ -77,34 +78,73 @@ impl Report {
 }
 
 impl Row {
-    /// What else is known of the server; facts that are not known are left out.
+    /// All that is known of the server; facts that are not known are left out.
     #[must_use]
     pub fn details(&self) -> Vec<Fact> {
         let text = |figure: &Option<Figure>| {
             figure.as_ref().map_or_else(String::new, |figure| figure.full())
         };
-        let verdict = |measure| {
-            let against = self.against.as_ref();
-            against.map_or_else(String::new, |a| a.measures[measure].verdict.clone())
+        let ratio = |measure: Measure| {
+            let Some(against) = &self.against else { return String::new() };
+            let found = &against.measures[measure];
+            match &found.ratio {
+                Some(ratio) => format!("{}: {}", ratio.full(), found.verdict),
+                None => found.verdict.clone(),
+            }
         };
+        let cpu =
+            self.cpu_us.as_ref().map(|figure| format!("{} µs {}", figure.text, figure.spread));
+        let errors = match self.errors {
+            0 => "none".to_owned(),
+            _ => {
+                let of_kind =
+                    |e: &ErrorCount| format!("{} × {} ({})", count(e.count), e.kind, e.phase);
+                self.errors_by_kind.iter().map(of_kind).collect::<Vec<_>>().join(", ")
+            }
+        };
+        let (counting, all) = self.laps;
         let facts = [
             ("version", self.version.clone()),
             ("command", self.command.clone()),
-            ("CPU/request in slices ÷ when left running", text(&self.in_slices)),
-            ("CPU/request in laps ÷ alone at the end of the warm-up", text(&self.of_alone)),
-            ("requests/s", verdict(Measure::Rate)),
-            ("CPU time", verdict(Measure::Cost)),
-            ("warm-up", self.warmup.clone()),
-            ("instructions per request", text(&self.instructions_user)),
-            ("in the kernel", text(&self.instructions_kernel)),
+            ("requests/s", text(&self.rate())),
+            ("requests/s vs reference", ratio(Measure::Rate)),
+            ("CPU time per request", cpu.unwrap_or_default()),
+            ("CPU time vs reference", ratio(Measure::Cost)),
+            ("of ceiling", text(&self.of_ceiling)),
+            ("latency under the load", self.service.in_words()),
+            (
+                "latency at the common rate",
+                self.response.as_ref().map_or_else(String::new, Latency::in_words),
+            ),
+            ("errors", errors),
+            ("conformance checks passed", self.conformance.clone()),
+            ("memory (RSS, PSS)", [text(&self.rss_mb), text(&self.pss_mb)].join(", ")),
+            ("CPU use", text(&self.cpu_percent)),
             ("context switches per request", text(&self.switches)),
-            ("proportional memory", text(&self.pss_mb)),
-            ("CPU", text(&self.cpu_percent)),
-            ("time to steady", text(&self.steady_ms)),
+            ("instructions per request", self.instructions()),
+            ("CPU time in slices ÷ when left running", text(&self.in_slices)),
+            ("CPU time in laps ÷ alone after warm-up", text(&self.of_alone)),
+            ("time to first response", text(&self.ready_ms)),
+            ("warm-up", [self.warmup.clone(), text(&self.steady_ms)].join(", ")),
+            ("laps that count", format!("{counting} of {all}")),
             ("note", self.notes.join(" · ")),
         ];
-        let facts = facts.into_iter().filter(|(_, value)| !value.is_empty());
-        facts.map(|(name, value)| (name.to_owned(), value)).collect()
+        let facts = facts.into_iter().map(|(name, value)| {
+            (name.to_owned(), value.trim().trim_matches([',', ' ']).to_owned())
+        });
+        facts.filter(|(_, value)| !value.is_empty()).collect()
+    }
+
+    /// Instructions per request in user mode and in the kernel, or why they are not known.
+    fn instructions(&self) -> String {
+        let text = |figure: &Figure, mode: &str| format!("{} {mode}", figure.full());
+        let user = self.instructions_user.as_ref().map(|figure| text(figure, "user"));
+        let kernel = self.instructions_kernel.as_ref().map(|figure| text(figure, "kernel"));
+        match user {
+            Some(user) => user + &kernel.map_or_else(String::new, |kernel| format!(", {kernel}")),
+            None if self.uncounted.is_empty() => String::new(),
+            None => format!("unavailable: {}", self.uncounted),
+        }
     }
 }
 

@@ -63,6 +63,24 @@ impl Latency {
             points: curve.map(|(q, ns)| (rounded(q), rounded(ns as f64 / 1e6))).collect(),
         }
     }
+
+    /// `mean 1.1 ms, stdev 0.11 ms, p50 1.1 ms, …`; empty where nothing is known.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let all = [
+            ("mean", &self.mean),
+            ("stdev", &self.stdev),
+            ("p50", &self.p50),
+            ("p90", &self.p90),
+            ("p99", &self.p99),
+            ("p99.9", &self.p999),
+            ("max", &self.max),
+        ];
+        let known = all.iter().filter_map(|(name, figure)| {
+            figure.as_ref().map(|figure| format!("{name} {}", figure.text))
+        });
+        known.collect::<Vec<_>>().join(", ")
+    }
 }
 
 #[cfg(test)]

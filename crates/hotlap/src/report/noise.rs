@@ -39,14 +39,16 @@ impl Noise {
         let cost = MeasureNoise::of(analysis, Measure::Cost, 1e-3);
         let of_both = [
             requests_per_s.band.map(|band| format!("{} in requests/s", spread(band))),
-            cost.band.map(|band| format!("{} in CPU time per request", spread(band))),
+            cost.band.map(|band| format!("{} in CPU per request", spread(band))),
         ];
         let known: Vec<String> = of_both.into_iter().flatten().collect();
         let sentence = match known.is_empty() {
-            true => format!(
-                "Noise here today: not known yet ({server} against itself needs more restarts)."
-            ),
-            false => format!("Noise here today: {} ({server} against itself).", known.join(", ")),
+            true => {
+                format!("Noise floor ({server} against itself): not known, it needs more restarts.")
+            }
+            false => {
+                format!("Noise floor ({server} against itself): {}.", known.join(", "))
+            }
         };
         Some(Self { server, requests_per_s, cost, sentence })
     }

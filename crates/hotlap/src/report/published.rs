@@ -72,15 +72,15 @@ impl PublishedView {
         let here = match (&ratio_here, here) {
             (Some(figure), _) => figure.full(),
             (None, MeasuredRatio::Limited) => {
-                "not to be told, as the generator was the limit of both".to_owned()
+                "not known, the load generator limited both".to_owned()
             }
             _ => "not measured".to_owned(),
         };
         let sentence = match (&ratio_then, base) {
             (Some(r), _) => format!("{}: {} of {relative_to} · here: {here}", then.year, r.text),
-            (None, Some(_)) => format!("{}: 1×, what the others are set against", then.year),
+            (None, Some(_)) => format!("{}: 1×, the others are relative to it", then.year),
             (None, None) => format!(
-                "{}: {} requests/s, set against nothing",
+                "{}: {} requests/s, without a ratio",
                 then.year,
                 number::rate(then.requests_per_s)
             ),

@@ -43,6 +43,9 @@ pub struct Row {
     pub instructions_user: Option<Figure>,
     /// Instructions a request in the kernel; `None` where it does not permit counting.
     pub instructions_kernel: Option<Figure>,
+    /// Why instructions were not counted; empty where they were.
+    #[serde(skip)]
+    pub uncounted: String,
     /// Context switches a request.
     pub switches: Option<Figure>,
     /// Against the reference.
@@ -122,6 +125,13 @@ impl Row {
             of_alone: measured.of_alone.as_ref().map(ratio),
             instructions_user: measured.used.instructions_user.map(instructions),
             instructions_kernel: measured.used.instructions_kernel.map(instructions),
+            uncounted: run
+                .starts
+                .iter()
+                .filter(|start| start.server == index)
+                .flat_map(|start| &start.warmups)
+                .find_map(|warmup| warmup.uncounted.clone())
+                .unwrap_or_default(),
             switches: switches.map(|per| bare(per, format!("{per:.2}"))),
             against: measured
                 .against
@@ -154,6 +164,12 @@ impl Row {
     pub fn at_rate(&self) -> Option<&Latency> {
         let is_behind = self.open_loop.as_ref().is_some_and(|found| found.is_behind);
         self.response.as_ref().filter(|_| !is_behind)
+    }
+
+    /// Whether it fails a conformance check.
+    #[must_use]
+    pub fn fails_checks(&self) -> bool {
+        self.conformance.split_once('/').is_some_and(|(passed, all)| passed != all)
     }
 
     /// Requests/s, as a lower bound where the generator is the limit.

@@ -4,13 +4,12 @@ use hotlap_stats::{Effect, Estimate, Inconclusive, MAX_CONTROL_DIFFERENCE, MIN_R
 
 use super::figure::{exactly, ratio};
 use super::warnings::left_out;
-use crate::analysis::layers::inverse;
-use crate::analysis::{Analysis, Found, Limited, Measure, ServerComparison};
+use crate::analysis::{Analysis, Limited, Measure, ServerComparison};
 use crate::model::{Question, Run};
-use crate::text::number::{count, grouped, plural};
+use crate::text::number::{self, count, grouped, plural};
 
 /// More comparisons than this are read better in the table.
-const MOST: usize = 8;
+const MOST: usize = 5;
 
 /// What a table says, in sentences: one for each server that is compared with the reference, the
 /// first in the table first; how many servers the generator limits; which sent wrong responses; why
@@ -78,7 +77,7 @@ fn verdicts(run: &Run, analysis: &Analysis) -> Vec<String> {
     let mut sentences: Vec<String> = others.iter().take(MOST).filter_map(sentence).collect();
     if others.len() > MOST {
         let left = others.len() - MOST;
-        sentences.push(format!("{left} more are in the table and in the exports."));
+        sentences.push(format!("({} in the table.)", plural(left, "more comparison")));
     }
     sentences
 }
@@ -89,11 +88,11 @@ fn limited(run: &Run, analysis: &Analysis) -> Option<String> {
     let count = (0..run.servers.len()).filter(is_limited).count();
     let are = match count {
         0 => return None,
-        1 => "it is",
-        _ => "they are",
+        1 => "It is",
+        _ => "They are",
     };
     let servers = plural(count, "server");
-    Some(format!("The load generator limits {servers} (≥); {are} ordered by CPU time per request."))
+    Some(format!("The load generator limited {servers} (≥). {are} ranked by CPU per request."))
 }
 
 /// What would make inconclusive comparisons conclusive, given a run, what to call it, and one of
@@ -148,87 +147,110 @@ fn remedy(run: &Run, restarts: u32) -> String {
     format!("A --duration of about {budget}, or {option}, gives enough.")
 }
 
-/// What separates a server from another.
+/// How a server compares with another: always from the other's side, so that all sentences of a
+/// table have one direction.
 pub(super) fn verdict(server: &str, other: &str, against: &ServerComparison) -> String {
     let cost = against.found[Measure::Cost];
     match (against.difference(Measure::Rate), against.difference(Measure::Cost)) {
-        (Some(rate), _) if rate.value >= 1.0 => faster(server, other, &rate, turned(cost, false)),
-        (Some(rate), _) => faster(other, server, &inverse(&rate), turned(cost, true)),
-        (None, Some(cost)) => costs_less(server, other, &cost, against),
+        (Some(rate), _) => {
+            let throughput = format!("{server}: {}", times_the("throughput", &rate, Some(other)));
+            match cost {
+                None => format!("{throughput}."),
+                Some((effect, Verdict::NoDifference)) => {
+                    let ratio = ratio(&effect.ratio).full();
+                    format!("{throughput}; no difference in CPU per request ({ratio}).")
+                }
+                Some((effect, Verdict::Inconclusive(_))) => {
+                    let ratio = ratio(&effect.ratio).full();
+                    format!("{throughput}; CPU per request: inconclusive ({ratio}).")
+                }
+                Some((effect, _)) => format!("{throughput}, {}.", cpu(&effect.ratio, None)),
+            }
+        }
+        (None, Some(cost)) => {
+            let cost = format!("{server}: {}", cpu(&cost, Some(other)));
+            match (against.found[Measure::Rate], against.limited) {
+                (None, Some(Limited::Both)) => format!("{cost}."),
+                (None, Some(limited)) => {
+                    format!("{cost}; {}.", bound(server, other, limited))
+                }
+                (None, None) => format!("{cost}; throughput: not known."),
+                (Some((effect, Verdict::Inconclusive(_))), _) => {
+                    format!("{cost}; throughput: inconclusive ({}).", times(&effect.ratio))
+                }
+                (Some((effect, _)), _) => {
+                    format!("{cost}; no difference in throughput ({}).", times(&effect.ratio))
+                }
+            }
+        }
         (None, None) => no_difference(server, other, against),
     }
 }
 
-fn faster(fast: &str, slow: &str, rate: &Estimate, cost: Option<(Estimate, Verdict)>) -> String {
-    let lead = format!("{fast} serves {} the requests of {slow}", ratio(rate).full());
-    match cost {
-        None => format!("{lead}."),
-        Some((ratio_of_cost, Verdict::NoDifference)) => format!(
-            "{lead}; no difference in CPU time each could be measured ({}).",
-            ratio(&ratio_of_cost).full()
-        ),
-        Some((ratio_of_cost, Verdict::Inconclusive(_))) => {
-            format!("{lead}; CPU time each is inconclusive ({}).", ratio(&ratio_of_cost).full())
+/// `2.06× [2.03, 2.08]`.
+fn times(estimate: &Estimate) -> String {
+    ratio(estimate).full()
+}
+
+/// `2.06× the throughput of a [2.03, 2.08]`.
+fn times_the(what: &str, estimate: &Estimate, other: Option<&str>) -> String {
+    let of = other.map_or_else(String::new, |other| format!(" of {other}"));
+    let figure = ratio(estimate);
+    format!("{} the {what}{of} {}", figure.text, figure.spread).trim_end().to_owned()
+}
+
+/// `52 % less CPU per request [51, 53]`, than the other if it is named; from twice as much on a
+/// ratio, which is easier to grasp than a large percentage.
+fn cpu(ratio_of_cost: &Estimate, than: Option<&str>) -> String {
+    let Estimate { value, low, high } = *ratio_of_cost;
+    if value >= 1.995 {
+        return times_the("CPU per request", ratio_of_cost, than);
+    }
+    let than = than.map_or_else(String::new, |than| format!(" than {than}"));
+    let (word, low, high) = match value < 1.0 {
+        true => ("less", 1.0 - high, 1.0 - low),
+        false => ("more", low - 1.0, high - 1.0),
+    };
+    let percent = |share: f64| number::percent(100.0 * share).trim_end_matches(" %").to_owned();
+    let share = percent((value - 1.0).abs());
+    match ratio_of_cost.is_bounded() {
+        true => {
+            format!("{share} % {word} CPU per request{than} [{}, {}]", percent(low), percent(high))
         }
-        Some((ratio_of_cost, _)) => {
-            format!("{lead}, at {} of its CPU time each.", ratio(&ratio_of_cost).full())
-        }
+        false => format!("{share} % {word} CPU per request{than}"),
     }
 }
 
-fn costs_less(server: &str, other: &str, cost: &Estimate, against: &ServerComparison) -> String {
-    let (cheap, dear, cost) = match cost.value <= 1.0 {
-        true => (server, other, *cost),
-        false => (other, server, inverse(cost)),
-    };
-    let lead =
-        format!("{cheap} spends {} of the CPU time of {dear} on each request", ratio(&cost).full());
-    let rate = |effect: &Effect| match cheap == server {
-        true => ratio(&effect.ratio).full(),
-        false => ratio(&inverse(&effect.ratio)).full(),
-    };
-    match (against.found[Measure::Rate], against.limited) {
-        (None, Some(Limited::Both)) => format!("{lead}."),
-        (None, Some(limited)) => format!("{lead}; {}.", bound(server, other, limited)),
-        (None, None) => format!("{lead}; requests/s cannot be compared."),
-        (Some((effect, Verdict::Inconclusive(_))), _) => {
-            format!("{lead}; requests/s is inconclusive ({}).", rate(&effect))
-        }
-        (Some((effect, _)), _) => {
-            format!("{lead}; no difference in requests/s could be measured ({}).", rate(&effect))
-        }
-    }
-}
-
-/// What is known of requests/s where the generator limits one of two servers, or both. That it
+/// What is known of throughput where the generator limits one of two servers, or both. That it
 /// limits both is said once for the table, see [`limited`].
 fn bound(server: &str, other: &str, limited: Limited) -> String {
-    let at_least = |fast: &str, slow: &str, low: f64| {
-        let times = ratio(&exactly(low)).text;
-        format!(
-            "limited by the load generator, {fast} serves at least {times} the requests of {slow}"
-        )
-    };
+    let figure = |value: f64| ratio(&exactly(value)).text;
     match limited {
-        Limited::Server(Some(effect)) => at_least(server, other, effect.ratio.low),
-        Limited::Other(Some(effect)) => at_least(other, server, 1.0 / effect.ratio.high),
+        Limited::Server(Some(effect)) => {
+            format!(
+                "throughput at least {}, limited by the load generator",
+                figure(effect.ratio.low)
+            )
+        }
+        Limited::Other(Some(effect)) => {
+            format!(
+                "throughput at most {}, as the load generator limits {other}",
+                figure(effect.ratio.high)
+            )
+        }
         Limited::Server(None) => {
-            format!("requests/s cannot be compared, because the load generator limits {server}")
+            format!("throughput: not known, the load generator limits {server}")
         }
-        Limited::Other(None) => {
-            format!("requests/s cannot be compared, because the load generator limits {other}")
-        }
-        Limited::Both => {
-            "requests/s cannot be compared, because the load generator limits both".to_owned()
-        }
+        Limited::Other(None) => format!("throughput: not known, the load generator limits {other}"),
+        Limited::Both => "throughput: not known, the load generator limits both".to_owned(),
     }
 }
 
 fn no_difference(server: &str, other: &str, against: &ServerComparison) -> String {
     let (rate, cost) = (against.found[Measure::Rate], against.found[Measure::Cost]);
     let figures: Vec<String> = [
-        rate.map(|(e, _)| format!("{} in requests/s", ratio(&e.ratio).full())),
-        cost.map(|(e, _)| format!("{} in CPU time per request", ratio(&e.ratio).full())),
+        rate.map(|(e, _)| format!("throughput {}", times(&e.ratio))),
+        cost.map(|(e, _)| format!("CPU per request {}", times(&e.ratio))),
     ]
     .into_iter()
     .flatten()
@@ -236,41 +258,32 @@ fn no_difference(server: &str, other: &str, against: &ServerComparison) -> Strin
     let known = || [rate, cost].into_iter().flatten();
     let is_undecided = |(_, v): (Effect, Verdict)| matches!(v, Verdict::Inconclusive(_));
     let figures = figures.join(", ");
-    // Why requests/s is missing, where the sentence for the table does not say it.
+    // Why throughput is missing, where the sentence for the table does not say it.
     let bound = match against.limited {
         None | Some(Limited::Both) => String::new(),
         Some(limited) => format!("; {}", bound(server, other, limited)),
     };
+    let pair = format!("{server} and {other}");
     match () {
         () if known().count() == 0 => match against.limited {
-            None => format!("{server} and {other} cannot be compared: too few laps count."),
-            Some(_) => format!("The CPU time of {server} or {other} is unknown{bound}."),
+            None => format!("{pair}: not compared, too few laps count."),
+            Some(_) => format!("{pair}: not compared, as CPU time is not known{bound}."),
         },
-        () if known().all(is_undecided) => {
-            format!("Inconclusive: {server} against {other}: {figures}{bound}.")
-        }
+        () if known().all(is_undecided) => format!("{pair}: inconclusive ({figures}){bound}."),
         () if known().all(|(e, _)| !e.ratio.is_bounded()) => {
-            format!("Too few laps to tell {server} from {other}: {figures}{bound}.")
+            format!("{pair}: inconclusive, too few laps ({figures}){bound}.")
         }
         () if known().any(|(e, _)| beyond_one(&e)) => format!(
-            "Not sure that {server} and {other} differ: {figures}; among so many comparisons, or \
-             beside today's noise, that may be chance{bound}."
+            "{pair}: no significant difference ({figures}); with this noise and this many \
+             comparisons, it may be chance{bound}."
         ),
-        () => format!(
-            "No difference between {server} and {other} could be measured: {figures}{bound}."
-        ),
+        () => format!("{pair}: no difference that could be measured ({figures}){bound}."),
     }
 }
 
 /// Whether an interval leaves out 1: alone, it would be a difference.
 fn beyond_one(effect: &Effect) -> bool {
     effect.ratio.is_bounded() && (effect.ratio.low > 1.0 || effect.ratio.high < 1.0)
-}
-
-/// A ratio and its verdict, seen from the other side where that is `wanted`.
-fn turned(found: Found, wanted: bool) -> Option<(Estimate, Verdict)> {
-    let turn = |e: Estimate| if wanted { inverse(&e) } else { e };
-    found.map(|(effect, verdict)| (turn(effect.ratio), verdict))
 }
 
 #[cfg(test)]
@@ -304,29 +317,26 @@ mod tests {
         };
         assert_eq!(
             said(0.59, 0.65, 0.72),
-            "Not sure that a and b differ: 0.65× [0.59, 0.72] in CPU time per request; among so \
-             many comparisons, or beside today's noise, that may be chance."
+            "a and b: no significant difference (CPU per request 0.65× [0.59, 0.72]); with this \
+             noise and this many comparisons, it may be chance."
         );
         assert_eq!(
             said(0.96, 1.02, 1.08),
-            "No difference between a and b could be measured: 1.02× [0.96, 1.08] in CPU time per \
-             request."
+            "a and b: no difference that could be measured (CPU per request 1.02× [0.96, 1.08])."
         );
     }
 
     #[test]
-    fn the_faster_server_is_the_subject_whichever_side_it_is_on() {
+    fn every_sentence_is_from_the_side_of_the_reference() {
         let found = against((1.51, Verdict::Better), (0.66, Verdict::Better));
         assert_eq!(
             verdict("a", "b", &found),
-            "a serves 1.51× [1.49, 1.53] the requests of b, at 0.66× [0.65, 0.67] of its CPU time \
-             each."
+            "a: 1.51× the throughput of b [1.49, 1.53], 34 % less CPU per request [33, 35]."
         );
         let found = against((0.5, Verdict::Worse), (2.0, Verdict::Worse));
         assert_eq!(
             verdict("a", "b", &found),
-            "b serves 2.00× [1.98, 2.02] the requests of a, at 0.50× [0.50, 0.51] of its CPU time \
-             each."
+            "a: 0.50× the throughput of b [0.49, 0.51], 2.00× the CPU per request [1.98, 2.02]."
         );
     }
 
@@ -335,8 +345,8 @@ mod tests {
         let found = against((1.02, Verdict::NoDifference), (1.03, Verdict::Worse));
         assert_eq!(
             verdict("a", "b", &found),
-            "b spends 0.97× [0.96, 0.98] of the CPU time of a on each request; no difference in \
-             requests/s could be measured (0.98× [0.97, 0.99])."
+            "a: 3.0 % more CPU per request than b [2.0, 4.0]; no difference in throughput (1.02× \
+             [1.01, 1.03])."
         );
     }
 
@@ -345,10 +355,10 @@ mod tests {
         let found = against((1.01, Verdict::NoDifference), (1.0, Verdict::NoDifference));
         assert_eq!(
             verdict("a", "b", &found),
-            "No difference between a and b could be measured: 1.01× [1.00, 1.02] in requests/s, \
-             1.00× [0.99, 1.01] in CPU time per request."
+            "a and b: no difference that could be measured (throughput 1.01× [1.00, 1.02], CPU per \
+             request 1.00× [0.99, 1.01])."
         );
         let nothing = ServerComparison::nothing();
-        assert_eq!(verdict("a", "b", &nothing), "a and b cannot be compared: too few laps count.");
+        assert_eq!(verdict("a", "b", &nothing), "a and b: not compared, too few laps count.");
     }
 }

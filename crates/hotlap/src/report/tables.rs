@@ -1,84 +1,108 @@
 //! The tables of a report. A column that is added here is in the terminal, in Markdown and on the
 //! page.
 
-use super::figure::{cell, text_cell};
-use super::{LayerStep, LoadResults, Measure, Report, Role, Row};
+use super::figure::{Figure, cell, text_cell};
+use super::{Latency, LayerStep, LoadResults, Measure, Report, Role, Row};
 use crate::text::number::{self, count};
 use crate::text::table::{Cell, Column, Output, Table, Tone};
 
-/// Shown where there is room.
+/// Where there is room for more than a terminal has.
 const WIDE: &[Output] = &[Output::Markdown, Output::Page];
 
-/// Beside the figures that others published.
-const MARKDOWN: &[Output] = &[Output::Markdown];
-
-/// Details of the page.
-const PAGE: &[Output] = &[Output::Page];
-
 impl LoadResults {
-    /// The table of servers, for every output.
+    /// The table of servers, for every output: levels, and ratios to the reference with their
+    /// intervals. A terminal shows levels without intervals; [`Row::details`] has the rest.
     #[must_use]
     pub fn table(&self) -> Table {
         let cells = |of: fn(&Row) -> Cell| self.rows.iter().map(of).collect::<Vec<_>>();
         let any_errors = self.rows.iter().any(|row| row.errors > 0);
-        let errors = Column::right("errors", cells(errors));
-        Table::new(vec![
+        let any_failed_checks = self.rows.iter().any(Row::fails_checks);
+        let (of_rate, of_cost) = match self.is_ordered_by_cost() {
+            false => (self.against(Measure::Rate, true), self.against(Measure::Cost, false)),
+            true => (self.against(Measure::Rate, false), self.against(Measure::Cost, true)),
+        };
+        let mark = if self.latency_mark().is_some() { "*" } else { "" };
+        let latency = |q: &str, of: fn(&Latency) -> Option<&Figure>| {
+            let cells = self.rows.iter().map(|row| text_cell(self.latency_of(row).and_then(of)));
+            Column::right(&format!("{q}{mark}"), cells)
+        };
+        let mut columns = vec![
             Column::right("", self.ranks()).required(),
             Column::name("server", cells(|r| Cell::from(&r.name))).required(),
-            Column::right("requests/s", cells(requests)).required(),
-            Column::right("× reference", cells(|r| against(r, Measure::Rate))).on(PAGE),
-            Column::right("of\nceiling", cells(|r| text_cell(r.of_ceiling.as_ref()))).drop_order(5),
-            Column::right("CPU µs\n/request", cells(|r| cell(r.cpu_us.as_ref()))),
-            Column::right("CPU × reference", cells(|r| against(r, Measure::Cost))).on(PAGE),
-            Column::right("avg", cells(|r| text_cell(r.service.mean.as_ref()))).on(MARKDOWN),
-            Column::right("stdev", cells(|r| text_cell(r.service.stdev.as_ref()))).on(MARKDOWN),
-            Column::right("p50", cells(|r| text_cell(r.service.p50.as_ref()))).drop_order(4),
-            Column::right("p99", cells(|r| text_cell(r.service.p99.as_ref()))).drop_order(6),
-            Column::right("max", cells(|r| text_cell(r.service.max.as_ref()))).on(WIDE),
+            Column::right("req/s", cells(requests)).required(),
+            of_rate,
+            Column::right("CPU/req", cells(cost)),
+            of_cost,
+            latency("p50", |l| l.p50.as_ref()).drop_order(4),
+            latency("p99", |l| l.p99.as_ref()).drop_order(5),
             Column::right("memory", cells(|r| text_cell(r.rss_mb.as_ref()))).drop_order(3),
-            Column::right("CPU", cells(|r| text_cell(r.cpu_percent.as_ref()))).on(MARKDOWN),
-            if any_errors { errors } else { errors.drop_order(2) },
-            Column::right("ready", cells(|r| text_cell(r.ready_ms.as_ref()))).on(PAGE),
-            Column::right("p50 at rate", cells(p50_at_rate)).on(MARKDOWN),
-            Column::right("p99 at rate", cells(p99_at_rate)).on(MARKDOWN),
-            Column::right("checks", cells(|r| Cell::from(&r.conformance))).drop_order(1),
-            Column::right("laps", cells(laps)).on(PAGE),
-        ])
-        .with_tones(self.rows.iter().map(tone).collect())
+        ];
+        if any_errors {
+            columns.push(Column::right("errors", cells(errors)));
+        }
+        if any_failed_checks {
+            let checks = Column::right("checks", cells(|r| Cell::from(&r.conformance)));
+            columns.push(checks.on(WIDE));
+        }
+        Table::new(columns).with_tones(self.rows.iter().map(tone).collect())
     }
 
-    /// Response times at the common rate of the servers that reach it, and a sentence that says
-    /// what they are; `None` where there are none.
-    #[must_use]
-    pub fn response_times(&self) -> Option<(String, Table)> {
-        let is_shown = |row: &&Row| {
-            row.role != Role::Ceiling && row.at_rate().is_some_and(|at| at.p50.is_some())
+    /// Ratios to the reference in a measure; the measure that does not decide the order is left out
+    /// first where there is little room.
+    fn against(&self, measure: Measure, decides: bool) -> Column {
+        let ratio = |row: &Row| row.against.as_ref()?.measures[measure].ratio.clone();
+        let any = self.rows.iter().any(|row| ratio(row).is_some());
+        let cells = self.rows.iter().map(|row| match Some(&row.name) == self.reference.as_ref() {
+            true if any && decides => Cell::from("reference").sorted_by(1.0),
+            _ => cell(ratio(row).as_ref()),
+        });
+        let heading = match (measure, decides) {
+            (Measure::Rate, true) => "vs reference",
+            (Measure::Rate, false) => "req/s vs ref.",
+            (_, true) => "CPU vs reference",
+            (_, false) => "CPU vs ref.",
         };
-        let rows: Vec<&Row> = self.rows.iter().filter(is_shown).collect();
-        let lead = format!(
-            "At {} requests/s for all, counted from the moment a request was due, so that waiting \
-             for a slow server counts too:",
-            number::rate(rows.first()?.at_rate()?.rate?)
-        );
-        let known = |cell: Cell| if cell.value.is_some() { cell } else { "not known".into() };
-        let table = Table::new(vec![
-            Column::name("server", rows.iter().map(|r| &r.name)),
-            Column::right("p50", rows.iter().map(|r| p50_at_rate(r))),
-            Column::right("p99", rows.iter().map(|r| known(p99_at_rate(r)))),
-        ]);
-        Some((lead, table))
+        let column = Column::right(heading, cells.collect::<Vec<_>>());
+        if decides { column } else { column.drop_order(2) }
     }
 
-    /// What latencies in the table are, where that is not service time in a closed loop.
+    /// Whether CPU time per request orders the servers, because requests/s says nothing of some.
+    fn is_ordered_by_cost(&self) -> bool {
+        let is_own = |row: &&Row| row.role != Role::Ceiling;
+        self.rate.is_some() || self.rows.iter().filter(is_own).any(|row| row.generator_limited)
+    }
+
+    /// The latency of a row's percentiles: one meaning for the whole table, response time at the
+    /// common rate where that was measured, else what the load itself gives.
+    fn latency_of<'a>(&self, row: &'a Row) -> Option<&'a Latency> {
+        if self.common_rate().is_some() { row.at_rate() } else { Some(&row.service) }
+    }
+
+    /// The rate of laps at a common rate; `None` where no server has a percentile there.
+    fn common_rate(&self) -> Option<f64> {
+        let is_known = |latency: &&Latency| latency.p50.is_some();
+        self.rows.iter().filter_map(Row::at_rate).find(is_known)?.rate
+    }
+
+    /// What the percentiles of the table are; `None` where it has none.
+    fn latency_mark(&self) -> Option<String> {
+        let has_any = |row: &Row| self.latency_of(row).is_some_and(|l| l.p50.is_some());
+        if !self.rows.iter().any(has_any) {
+            return None;
+        }
+        Some(match self.common_rate().or(self.rate) {
+            Some(rate) => format!(
+                "* open loop at {} req/s, counted from when each request was due",
+                number::rate(rate)
+            ),
+            None => "* closed loop, at saturation".to_owned(),
+        })
+    }
+
+    /// What a reader of the table must know of its columns.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        let offered = self.rate.map(|rate| {
-            format!(
-                "Open loop at {} requests/s: latency is counted from the moment a request was due.",
-                number::rate(rate)
-            )
-        });
-        offered.into_iter().collect()
+        self.latency_mark().into_iter().collect()
     }
 
     /// Failures by kind, a row a server and kind.
@@ -95,7 +119,9 @@ impl LoadResults {
 
     fn ranks(&self) -> Vec<Cell> {
         let rank = |(place, row): (usize, &Row)| {
-            let text = row.rank.map_or_else(String::new, |rank| rank.to_string());
+            let is_shared = self.rows.iter().filter(|other| other.rank == row.rank).count() > 1;
+            let sign = if is_shared { "=" } else { "" };
+            let text = row.rank.map_or_else(String::new, |rank| format!("{rank}{sign}"));
             Cell::from(text).sorted_by(place as f64)
         };
         self.rows.iter().enumerate().map(rank).collect()
@@ -103,6 +129,19 @@ impl LoadResults {
 }
 
 impl Report {
+    /// Where a terminal shows what its table leaves out; empty where nothing was measured.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        let rows = || self.tables.iter().filter(|t| t.is_measured).flat_map(|t| &t.rows);
+        match (rows().next(), rows().any(|row| row.errors > 0)) {
+            (None, _) => String::new(),
+            (_, true) => "Errors by kind, intervals of levels, conformance: --details".to_owned(),
+            (_, false) => {
+                "No request errors. Intervals of levels, conformance: --details".to_owned()
+            }
+        }
+    }
+
     /// The steps between the layers under one load.
     pub fn steps(&self, load: &LoadResults) -> impl Iterator<Item = &LayerStep> {
         let load = load.load;
@@ -143,32 +182,22 @@ fn tone(row: &Row) -> Tone {
 
 fn requests(row: &Row) -> Cell {
     match row.rate() {
-        Some(figure) => cell(Some(&figure)),
-        None => "no lap counts".into(),
+        Some(figure) => level(&figure, &figure.text),
+        None => "no valid laps".into(),
     }
 }
 
-fn against(row: &Row, measure: Measure) -> Cell {
-    cell(row.against.as_ref().and_then(|against| against.measures[measure].ratio.as_ref()))
+fn cost(row: &Row) -> Cell {
+    let Some(figure) = row.cpu_us.as_ref() else { return text_cell(None) };
+    let text = format!("{} µs", figure.text);
+    Cell { text: text.clone(), ..level(figure, &text) }
+}
+
+/// A level with its interval, which a terminal leaves out: ratios have one, and decide.
+fn level(figure: &Figure, short: &str) -> Cell {
+    cell(Some(figure)).shortened_to(short)
 }
 
 fn errors(row: &Row) -> Cell {
     Cell::from(count(row.errors)).sorted_by(row.errors as f64)
-}
-
-fn p50_at_rate(row: &Row) -> Cell {
-    text_cell(row.at_rate().and_then(|at| at.p50.as_ref()))
-}
-
-fn p99_at_rate(row: &Row) -> Cell {
-    text_cell(row.at_rate().and_then(|at| at.p99.as_ref()))
-}
-
-fn laps(row: &Row) -> Cell {
-    let (counting, all) = row.laps;
-    let text = match counting == all {
-        true => all.to_string(),
-        false => format!("{counting} of {all}"),
-    };
-    Cell::from(text).sorted_by(f64::from(counting))
 }

@@ -11,10 +11,29 @@ use crate::analysis::warnings::{self, LeftOut, ServerWarning, Warning};
 use crate::model::{Class, Role, Run, Violation};
 use crate::text::number::{count, grouped, plural};
 
-/// Everything that a reader must know before trusting the tables.
+/// Everything that a reader must know before trusting the tables. What holds for several servers is
+/// one sentence.
 pub(super) fn sentences(run: &Run, analyses: &[Analysis]) -> Vec<String> {
     let found = warnings::warnings(run, analyses);
-    run.host.doubts.iter().cloned().chain(found.iter().map(|w| sentence(run, w))).collect()
+    let mut sentences = run.host.doubts.clone();
+    for (place, warning) in found.iter().enumerate() {
+        let Warning::Server { load, warning: ServerWarning::CostChanged(change), .. } = warning
+        else {
+            sentences.push(sentence(run, warning));
+            continue;
+        };
+        let alike = |other: &Warning| match other {
+            Warning::Server { load: of, server, warning: ServerWarning::CostChanged(by) } => {
+                (of == load && (*by < 0.0) == (*change < 0.0)).then_some((*server, *by))
+            }
+            _ => None,
+        };
+        if found[..place].iter().all(|earlier| alike(earlier).is_none()) {
+            let servers: Vec<(usize, f64)> = found.iter().filter_map(alike).collect();
+            sentences.push(cost_changed(run, *load, &servers));
+        }
+    }
+    sentences
 }
 
 fn sentence(run: &Run, warning: &Warning) -> String {
@@ -27,28 +46,53 @@ fn sentence(run: &Run, warning: &Warning) -> String {
         ),
         Warning::Server { load, server, warning } => of_server(run, *load, *server, warning),
         Warning::NeverSteady { servers } => format!(
-            "{} never became steady within the warm-up's limit: what is measured may still be \
-             moving. A longer --duration gives it more time; a quieter machine helps.",
+            "{} never became steady within the warm-up's limit: the figures may still be moving. A \
+             longer --duration gives it more time; a quieter machine helps.",
             names(run, servers)
         ),
         Warning::Note { note, servers } => noted(run, note, servers),
     }
 }
 
+/// That servers came to cost more, or less, while they were measured.
+fn cost_changed(run: &Run, load: usize, servers: &[(usize, f64)]) -> String {
+    let by = |change: f64| format!("{} %", grouped(100.0 * change.abs(), 0));
+    let name = |server: usize| run.servers[server].name.as_str();
+    let verb = |change: f64| if change < 0.0 { "fell" } else { "rose" };
+    let under = under(run, load);
+    match servers {
+        [] => String::new(),
+        [(server, change)] => format!(
+            "{}{under}: CPU per request {} by {} during the measurement: it was not at a steady \
+             state. A longer --duration gives it more time to warm up.",
+            name(*server),
+            verb(*change),
+            by(*change)
+        ),
+        [(_, change), ..] => {
+            let each = servers
+                .iter()
+                .map(|(server, change)| format!("{} by {}", name(*server), by(*change)));
+            format!(
+                "CPU per request of {} servers{under} {} during the measurement ({}): they were \
+                 not at a steady state. A longer --duration gives them more time to warm up.",
+                servers.len(),
+                verb(*change),
+                each.collect::<Vec<_>>().join(", ")
+            )
+        }
+    }
+}
+
 fn of_server(run: &Run, load: usize, server: usize, warning: &ServerWarning) -> String {
     let name = format!("{}{}", run.servers[server].name, under(run, load));
     match warning {
-        ServerWarning::CostChanged(change) => format!(
-            "{name}: CPU time per request {} by {} % during the measurement, so it was not in a \
-             steady state. A longer --duration gives it more time to warm up.",
-            if *change < 0.0 { "fell" } else { "rose" },
-            grouped(100.0 * change.abs(), 0)
-        ),
+        ServerWarning::CostChanged(change) => cost_changed(run, load, &[(server, *change)]),
         ServerWarning::DelayedAcknowledgements => format!(
-            "{name}: next to no answer takes under 40 ms, though the server mostly waits. So it \
-             looks where an answer is sent in two pieces, of which the second waits until the \
-             first is acknowledged (Nagle's algorithm); one write for each answer, or TCP_NODELAY, \
-             is the remedy."
+            "{name}: hardly any response takes less than 40 ms, although the server is mostly idle. \
+             This is how a response looks that is sent in two writes, with the second held back \
+             until the first is acknowledged (Nagle's algorithm). Send it in one write, or set \
+             TCP_NODELAY."
         ),
         ServerWarning::Bias(of_alone) => bias(&name, of_alone, run.schedule.slice_ms),
         ServerWarning::Silent(rounds) => format!(

@@ -68,13 +68,14 @@ pub fn percent(percent: f64) -> String {
     format!("{} %", tenths_below_ten(percent))
 }
 
-/// A ratio with three significant digits, without its sign `×`.
+/// A ratio with two or three significant digits, without its sign `×`.
 #[must_use]
 pub fn ratio(r: f64) -> String {
     match r.abs() {
         r if r >= 99.5 => grouped(r, 0),
         r if r >= 9.95 => format!("{r:.1}"),
         r if r >= 0.0995 => format!("{r:.2}"),
+        r if r >= 0.00995 => format!("{r:.3}"),
         r => format!("{r:.4}"),
     }
 }

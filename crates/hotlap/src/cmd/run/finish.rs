@@ -4,6 +4,7 @@ use hotlap_bench::experiment::Over;
 use hotlap_bench::suite::Question;
 
 use super::rule::{Rule, Ruling};
+use super::spec::RunSpec;
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::export::Exports;
@@ -17,6 +18,7 @@ use crate::report::Report;
 /// When standard output or an export cannot be written.
 pub fn finish(
     kept: &Kept,
+    spec: &RunSpec,
     rules: &[Rule],
     exports: &mut Exports,
     console: &Console,
@@ -25,7 +27,8 @@ pub fn finish(
     let ruling = Ruling::on(&report, rules);
     report.broken.clone_from(&ruling.broken);
     let printed = console.result(exports.to_stdout(), |color| {
-        let mut text = terminal::render(&report, console.width, color);
+        let render = if spec.has_details { terminal::detailed } else { terminal::render };
+        let mut text = render(&report, console.width, color);
         if let Some(number) = kept.run.number.filter(|_| !kept.store_failed && !console.quiet) {
             text += &format!(
                 "  Run {number} stored. Look at it: hotlap report {number} --export-html \

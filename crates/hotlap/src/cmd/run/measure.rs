@@ -112,7 +112,7 @@ pub fn run(
         }
     }
     let kept = recorder.end(over, experiment.past.spent + runner.elapsed());
-    finish(&kept, &spec.rules, exports, console)
+    finish(&kept, spec, &spec.rules, exports, console)
 }
 
 fn setting(

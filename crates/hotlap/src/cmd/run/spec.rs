@@ -6,7 +6,8 @@
 //! Nothing is probed, built, started or written here: what is wrong with a command line or a suite
 //! is reported before anything has been waited for.
 
-pub mod entry;
+pub mod command_name;
+mod entry;
 pub mod loads;
 pub mod request;
 pub mod server;
@@ -94,6 +95,8 @@ pub struct RunSpec {
     pub scenarios: Vec<Scenario>,
     /// Differences that are a failure.
     pub rules: Vec<Rule>,
+    /// Whether all that is known of each server is printed.
+    pub has_details: bool,
     /// Files that the report is written to.
     pub exports: ExportArgs,
     /// Where the run is stored.
@@ -159,7 +162,7 @@ impl RunSpec {
             about: suite.map_or_else(String::new, |s| s.about.clone()),
             absent: suite.map_or_else(Vec::new, |s| s.absent.clone()),
             baseline: args.save_baseline.clone(),
-            reference: reference(args, suite, &servers)?,
+            reference: reference(args, suite, &entries, &servers)?,
             entries,
             servers,
             has_ceiling: !schedule.no_ceiling,
@@ -181,6 +184,7 @@ impl RunSpec {
             freeze: !schedule.no_freeze,
             scenarios: scenarios(args, suite, question)?,
             rules: args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<_>>()?,
+            has_details: args.details,
             exports: exports(args, question)?,
             storage: match &args.store.store {
                 _ if args.no_store => Storage::None,
@@ -260,16 +264,19 @@ fn question(args: &RunArgs, suite: Option<&Suite>) -> Question {
     }
 }
 
+/// The reference: named as in tables, or as it was typed.
 fn reference(
     args: &RunArgs,
     suite: Option<&Suite>,
+    entries: &[Entry],
     servers: &[ServerSpec],
 ) -> anyhow::Result<Reference> {
     let Some(name) = &args.reference else {
         return Ok(Reference::Entry(suite.map_or(0, |suite| suite.reference)));
     };
     let known = crate::redact::text(name);
-    match servers.iter().position(|server| server.name == known) {
+    let is_meant = |server: &ServerSpec| server.name == known || entries[server.entry].run == *name;
+    match servers.iter().position(is_meant) {
         Some(server) => Ok(Reference::Server(server)),
         None => usage(format!("--reference names {name}, which is none of the servers")),
     }

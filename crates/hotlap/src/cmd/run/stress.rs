@@ -72,7 +72,7 @@ pub fn run(
         }
     };
     let kept = recorder.end(over, spent + began.elapsed());
-    finish(&kept, &[], exports, console)
+    finish(&kept, spec, &[], exports, console)
 }
 
 /// Stresses servers one after the other: only one of them runs at a time. Those that failed, and

@@ -60,9 +60,9 @@ pub fn of_load(report: &Report, table: &LoadResults, palette: &Palette) -> Vec<C
         palette,
         Row::at_rate,
     ));
+    charts.push(published(table, palette));
     charts.extend(timeline::over_time(report, table, palette));
     charts.push(timeline::warmups(report, table, palette));
-    charts.push(published(table, palette));
     charts.retain(|c| c.series.iter().any(|s| !s.points.is_empty()));
     charts
 }

@@ -13,6 +13,7 @@ use hotlap_servers::contract::{Ask, Name};
 use hotlap_servers::launch::Launch;
 use hotlap_servers::manifest;
 
+use super::command_name;
 use super::entry::Entry;
 use crate::assets;
 use crate::cli::RunArgs;
@@ -49,6 +50,12 @@ enum Meaning {
     Catalogue(Box<manifest::Server>),
     Command(String),
     Url(String),
+}
+
+impl Meaning {
+    fn command(&self) -> Option<&str> {
+        if let Self::Command(text) = self { Some(text) } else { None }
+    }
 }
 
 /// The servers that entries mean, in their order: a pattern may mean several.
@@ -260,10 +267,13 @@ fn names(
         ));
     }
     let mut names: Vec<String> = Vec::new();
+    let commands: Vec<&str> = meant.iter().filter_map(|(_, meaning)| meaning.command()).collect();
+    let mut short = command_name::names(&commands).into_iter();
     for (i, (entry, meaning)) in meant.iter().enumerate() {
-        let own = match meaning {
-            Meaning::Catalogue(server) => &server.id,
-            Meaning::Command(text) | Meaning::Url(text) => text,
+        let own = &match meaning {
+            Meaning::Catalogue(server) => server.id.clone(),
+            Meaning::Command(text) => short.next().unwrap_or_else(|| text.clone()),
+            Meaning::Url(text) => text.clone(),
         };
         // A suite's name is for one server; those of a pattern keep their own.
         let alone = meant.iter().filter(|(e, _)| e == entry).count() == 1;
