@@ -1,7 +1,7 @@
-//! What can be typed: the only file that knows clap.
+//! The command line: the only file that uses clap.
 //!
-//! Types and help, no behaviour. What it means is worked out in `cmd`, from these types to others,
-//! so that nothing behind this door ever sees a flag.
+//! Types and help texts, no behaviour. `cmd` turns these types into its own, so that the rest of
+//! the program never sees a flag.
 
 mod load;
 mod output;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
 use crate::quantity;
@@ -21,9 +21,8 @@ pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
 pub use output::{ExportArgs, StoreArgs};
 pub use run::{RequestArgs, RunArgs, Schedule, Shape};
 
-/// hyperfine for HTTP servers: name some servers, and it builds them, starts them, checks that they
-/// answer correctly, experiments them lap against lap, and tells which is faster, by how much, and
-/// how sure that is.
+/// hyperfine for HTTP servers: builds and starts the servers you name, checks their responses,
+/// interleaves their measurements, and says which is faster, by how much, and how certain that is.
 #[derive(Debug, Parser)]
 #[command(
     name = "hotlap",
@@ -45,13 +44,14 @@ pub struct Cli {
     /// Suppress progress and hints; warnings about validity stay.
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// Redact the values of this header too, as those of Authorization, Cookie and X-Api-Key are:
-    /// they are sent, but neither stored, exported nor shown; repeat it for more.
+    /// Redact the value of this header too: it is sent, but not stored, exported or shown. Repeat it
+    /// for more headers.
     ///
-    /// A run that is repeated or resumed needs the true values on its command line again.
+    /// Authorization, Cookie and X-Api-Key are always redacted. To repeat or resume a run, give the
+    /// values again.
     #[arg(long, value_name = "NAME", global = true, hide_short_help = true)]
     pub redact: Vec<String>,
-    /// Leave the file with my defaults unread.
+    /// Ignore the configuration file.
     #[arg(long, global = true, hide_short_help = true)]
     pub no_config: bool,
 }
@@ -64,28 +64,28 @@ const STYLES: Styles = Styles::styled()
 
 const TOP: &str = r#"Examples:
   hotlap run                                     the quick suite, two minutes
-  hotlap run go/net-http 'node app.js'           a catalogue's server, a command
+  hotlap run go/net-http 'node app.js'           a built-in server and a command
   hotlap load -t2 -c100 -d10s http://localhost:8080/
   hotlap report --export-html page.html          the last run, as a page
 
-Defaults of your own (what is typed, and what a suite says, wins):
-  ~/.config/hotlap/config.toml, or the file that HOTLAP_CONFIG names, may say
-    color = "never"         colours are a matter of taste
-    store = "runs.db"       where runs are kept; relative to the file's folder
-    duration = "30s"        how long a run may take, unless a suite says
-    precision = "1%"        how sure is sure enough to end before that
-    server-cpus = 2         how many cores of this machine are the server's
-    connections = 64        how your servers are usually loaded
-    redact = ["X-Token"]    headers whose values are secrets, beside the usual ones
+Configuration: ~/.config/hotlap/config.toml, or the file in HOTLAP_CONFIG, sets
+your own defaults. Flags and suites override it.
+    color = "never"         auto, always or never
+    store = "runs.db"       where runs are stored, relative to the file's folder
+    duration = "30s"        time for a run
+    precision = "1%"        stop earlier at this interval width
+    server-cpus = 2         cores for the server
+    connections = 64        connections of a load
+    redact = ["X-Token"]    more headers whose values are secret
 
 Exit codes:
     0  all went well
-    1  hotlap itself could not go on (a file, the store, the system)
-    2  the command line, a suite or a manifest makes no sense
-    3  a server failed, answered wrongly, or could not take part
-    4  measured, but not to be relied on, or too little to decide --fail-if
-    5  a regression beyond --fail-if, outside of the noise
-  130  ended by Ctrl-C, SIGTERM or SIGHUP; what was finished is kept"#;
+    1  an error in hotlap's environment (a file, the store, the system)
+    2  an error in the command line, a suite or a manifest
+    3  a server failed, sent wrong responses, or could not be built
+    4  no valid measurement, or too little data to decide --fail-if
+    5  a regression beyond --fail-if and beyond the noise
+  130  interrupted (Ctrl-C, SIGTERM, SIGHUP); finished laps are stored"#;
 
 /// When to use colours.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
@@ -103,29 +103,29 @@ pub enum When {
 /// One verb each.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Measure servers and compare them: the main job
+    /// Measure and compare servers: the main command
     Run(Box<RunArgs>),
-    /// Load one URL: the load generator alone; wrk's flags work
+    /// Load one URL with the load generator alone; wrk's flags work
     Load(Box<LoadArgs>),
-    /// Show the catalogue: what can run on this machine, what is missing
+    /// List the built-in servers, and what each one needs to run here
     List(ListArgs),
-    /// Print, or with --yes run, what installs the missing
+    /// Print the commands that install missing toolchains (--yes runs them)
     Setup(SetupArgs),
-    /// Build servers, start them, verify their answers, stop them
+    /// Build and start servers, and verify their responses
     Check(CheckArgs),
-    /// Show a stored run again
+    /// Show a stored run
     Report(ReportArgs),
     /// Compare two stored runs
     Compare(CompareArgs),
-    /// List what is stored
+    /// List stored runs
     History(HistoryArgs),
-    /// Measure the instrument against servers whose true figures are known
+    /// Measure test servers of known latency and cost, to check hotlap itself
     Selftest(SelftestArgs),
-    /// Write a commented suite file for the servers named
+    /// Write a commented suite file for some servers
     Init(InitArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
-    /// The process that ends a server's whole tree when hotlap is gone.
+    /// The process that ends a server's process tree when hotlap ends.
     #[command(name = "__supervisor", hide = true, disable_help_flag = true)]
     Supervisor(Inner),
     /// The ceiling server.
@@ -136,7 +136,7 @@ pub enum Command {
     Known(Inner),
 }
 
-/// The arguments of a hidden command, untouched.
+/// The arguments of a hidden command.
 #[derive(Debug, Args)]
 pub struct Inner {
     /// Passed on as they are.
@@ -148,19 +148,19 @@ pub struct Inner {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  hotlap list              every server, and what is missing to run it
-  hotlap list nim          those of one language
-  hotlap list --ready -q   the ids of what can run now, one a line")]
+  hotlap list              every server, and what it still needs
+  hotlap list nim          the servers of one language
+  hotlap list --ready -q   only the ids of servers that can run now")]
 pub struct ListArgs {
-    /// Only ids that contain this
+    /// Only servers whose id contains this
     pub pattern: Option<String>,
-    /// Only what can run now
+    /// Only servers that can run now
     #[arg(long)]
     pub ready: bool,
-    /// Also what cannot run here (the default)
+    /// Also servers that cannot run here (the default)
     #[arg(long, conflicts_with = "ready")]
     pub all: bool,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -169,10 +169,10 @@ pub struct ListArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  hotlap setup             what is missing, and the commands that install it
-  hotlap setup nim --yes   install it")]
+  hotlap setup             the commands that install what is missing
+  hotlap setup nim --yes   run those for one language")]
 pub struct SetupArgs {
-    /// Only for ids that contain this
+    /// Only for servers whose id contains this
     pub pattern: Option<String>,
     /// Run the commands
     #[arg(short, long)]
@@ -185,21 +185,21 @@ pub struct SetupArgs {
 Examples:
   hotlap check                    the whole catalogue
   hotlap check go/net-http        one server
-  hotlap check 'node app.js'      a command: does it answer as a server should?")]
+  hotlap check 'node app.js'      a command of your own")]
 pub struct CheckArgs {
-    /// Ids that contain this, or commands, or URLs
+    /// Built-in servers (ids that contain this), commands or URLs
     #[arg(value_name = "PATTERN|COMMAND|URL")]
     pub servers: Vec<String>,
-    /// The contract to check (default: every one that the server names)
+    /// The contract to check (default: all that the server has)
     #[arg(long, value_name = "NAME")]
     pub contract: Option<String>,
-    /// Only build
+    /// Build only
     #[arg(long)]
     pub build_only: bool,
-    /// Count a server that is skipped for a missing toolchain as failed
+    /// Fail if a server is skipped because its toolchain is missing
     #[arg(long)]
     pub strict: bool,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
     /// Start commands through `sh -c`
@@ -217,7 +217,7 @@ Examples:
 pub struct ReportArgs {
     /// Number of the run (default: the last)
     pub run: Option<u64>,
-    /// Print everything that is known of each server, too
+    /// Also print everything known about each server
     #[arg(long)]
     pub details: bool,
     /// Where it is kept.
@@ -232,25 +232,25 @@ pub struct ReportArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  hotlap compare 11 12                        what changed from run 11 to run 12
+  hotlap compare 11 12                        from run 11 to run 12
   hotlap compare 11                           from run 11 to the last run
   hotlap compare --baseline main              from the newest run kept with
                                               run --save-baseline main
   hotlap compare --baseline main.db           from another store's last run
   hotlap compare 11 12 --fail-if 'cost +3%'   in CI")]
 pub struct CompareArgs {
-    /// Numbers of the run to compare with and of the run to compare (default: the last)
+    /// The run to compare with, and the run to compare (default: the last)
     #[arg(value_name = "RUN", num_args = 0..=2)]
     pub runs: Vec<u64>,
-    /// The run to compare with: the name of a baseline, whose newest run is taken, a number, or a
-    /// file with a store, whose last run is taken
+    /// The run to compare with: a baseline (its newest run), a run number, or a store file (its last
+    /// run)
     #[arg(long, value_name = "NAME|RUN|FILE")]
     pub baseline: Option<String>,
-    /// Exit with code 5 where a server is worse by more than this, outside of the noise: "cost
-    /// +3%", "rps -5%", "p50 +10%", "p99 +10%", "memory +10%"
+    /// Exit with code 5 if a server is worse by more than this and the noise: "cost +3%", "rps -5%",
+    /// "p50 +10%", "p99 +10%", "memory +10%"
     #[arg(long, value_name = "RULE")]
     pub fail_if: Vec<String>,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
     /// Where they are kept.
@@ -271,12 +271,12 @@ Examples:
   hotlap history                  every stored run
   hotlap history go/net-http      one server over all runs")]
 pub struct HistoryArgs {
-    /// One server: its figures over the runs that can be held together, and where they changed
+    /// One server: its figures over all comparable runs, and where they changed
     pub server: Option<String>,
-    /// At most so many runs, the latest
+    /// Show at most this many runs, the latest
     #[arg(long, value_name = "N", default_value = "40", value_parser = quantity::count)]
     pub last: usize,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
     /// Where they are kept.
@@ -288,12 +288,12 @@ pub struct HistoryArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  hotlap selftest             about a minute; exit code 4 where the instrument is off")]
+  hotlap selftest             about a minute; exit code 4 if a figure is off")]
 pub struct SelftestArgs {
-    /// Time to spend, in all
+    /// Time to spend
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = quantity::span)]
     pub duration: Duration,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -305,7 +305,7 @@ Examples:
   hotlap init go/net-http 'node app.js' > mine.toml
   hotlap run --suite ./mine.toml")]
 pub struct InitArgs {
-    /// Servers of the catalogue, commands or URLs
+    /// Built-in servers, commands or URLs
     #[arg(value_name = "SERVER|COMMAND|URL", required = true)]
     pub servers: Vec<String>,
 }
@@ -320,15 +320,34 @@ pub struct CompletionsArgs {
     pub shell: clap_complete::Shell,
 }
 
-/// Reads the command line; ends the process where it makes no sense (exit code 2) or asks for help.
+/// The options of `run` in its short help; `--help` shows all.
+const COMMON: [&str; 12] = [
+    "servers", "suite", "names", "reference", "dry_run", "details", "fail_if", "connections",
+    "rate", "duration", "export_html", "quiet",
+];
+
+/// The whole command line.
+fn command() -> clap::Command {
+    let is_common = |argument: &clap::Arg| COMMON.contains(&argument.get_id().as_str());
+    Cli::command().mut_subcommand("run", |run| {
+        run.mut_args(|argument| {
+            let is_hidden = argument.is_hide_short_help_set() || !is_common(&argument);
+            argument.hide_short_help(is_hidden)
+        })
+    })
+}
+
+/// Parses the command line. On an error (exit code 2) or a request for help, ends the process.
 #[must_use]
 pub fn parse() -> Cli {
-    Cli::parse()
+    let mut command = command();
+    let parsed = Cli::from_arg_matches(&command.get_matches_mut());
+    parsed.unwrap_or_else(|error| error.format(&mut command).exit())
 }
 
 /// Writes the completion script for a shell.
 pub fn completions(shell: clap_complete::Shell, out: &mut dyn std::io::Write) {
-    clap_complete::generate(shell, &mut Cli::command(), "hotlap", out);
+    clap_complete::generate(shell, &mut command(), "hotlap", out);
 }
 
 /// A command line, for tests.

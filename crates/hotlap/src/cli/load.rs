@@ -17,14 +17,14 @@ pub struct LoadArgs {
     /// Generator threads (default: 1)
     #[arg(short, long, value_name = "N", value_parser = quantity::count)]
     pub threads: Option<usize>,
-    /// Connections open at the same time
+    /// Open connections
     #[arg(short, long, value_name = "N", default_value = "64", value_parser = quantity::count)]
     pub connections: usize,
     /// How long to measure
     #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = quantity::span)]
     #[arg(conflicts_with = "requests", allow_hyphen_values = true)]
     pub duration: Duration,
-    /// How many requests to send, instead of how long to measure
+    /// Number of requests, instead of a duration
     #[arg(short = 'n', long, value_name = "N", value_parser = quantity::count)]
     pub requests: Option<usize>,
     /// Warm-up before the measurement, excluded from the results
@@ -39,13 +39,13 @@ pub struct LoadArgs {
     /// Seed of the gaps of --poisson
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
-    /// A new connection for each request
+    /// Open a new connection for each request
     #[arg(long)]
     pub disable_keepalive: bool,
     /// Requests in flight on each connection
     #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::count)]
     pub pipeline: usize,
-    /// How long a request may take
+    /// Timeout of a request
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::span)]
     pub timeout: Duration,
     /// Print the percentiles of latency
@@ -54,7 +54,7 @@ pub struct LoadArgs {
     /// What is asked.
     #[command(flatten)]
     pub request: LoadRequestArgs,
-    /// Check one body in so many (status and length are always checked)
+    /// Check the body of one response in N (status and length are always checked)
     #[arg(long, value_name = "N", default_value = "1")]
     pub check_one_in: u32,
     /// Skip the probes and accept any 2xx
@@ -103,8 +103,8 @@ pub struct LoadRequestArgs {
     /// --expect-body
     #[arg(short, long, value_name = "METHOD", visible_short_alias = 'X')]
     pub method: Option<String>,
-    /// A header of the request; repeat it for more. Values of Authorization, Cookie, X-Api-Key and
-    /// those that --redact names are sent, and neither stored nor shown
+    /// Header of the request; repeat it for more. Values of Authorization, Cookie, X-Api-Key and of
+    /// --redact are sent, but not stored or shown
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub headers: Vec<String>,
     /// Body of the request; @FILE reads it from a file
@@ -127,13 +127,13 @@ pub struct LoadRequestArgs {
 /// How `hotlap load` prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Form {
-    /// For people.
+    /// Readable text.
     Human,
-    /// wrk's own form, for scripts that parse it.
+    /// wrk's output format, for scripts that parse it.
     Wrk,
     /// The whole outcome.
     Json,
-    /// One line a figure.
+    /// One line per figure.
     Csv,
     /// HdrHistogram's percentile distribution.
     Hgrm,
@@ -148,7 +148,7 @@ pub struct LoadExportArgs {
     /// The whole outcome (`-`: standard output)
     #[arg(long, value_name = "FILE")]
     pub export_json: Option<PathBuf>,
-    /// One line a figure
+    /// One line per figure
     #[arg(long, value_name = "FILE")]
     pub export_csv: Option<PathBuf>,
     /// HdrHistogram's percentile distribution

@@ -1,14 +1,14 @@
-//! Where runs are kept, and where reports are written to: options of several commands.
+//! Where runs are stored and reports are written to: options of several commands.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-/// Where runs are kept.
+/// Where runs are stored.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Store and exports")]
 pub struct StoreArgs {
-    /// The file that keeps the runs (default: hotlap.db in the user's data directory)
+    /// Store file (default: hotlap.db in the user's data directory)
     #[arg(long, value_name = "FILE")]
     pub store: Option<PathBuf>,
 }
@@ -17,19 +17,19 @@ pub struct StoreArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Store and exports")]
 pub struct ExportArgs {
-    /// Every figure and every lap (`-`: standard output)
+    /// All figures and laps (`-`: standard output)
     #[arg(long, value_name = "FILE")]
     pub export_json: Option<PathBuf>,
     /// The table and the sentences
     #[arg(long, value_name = "FILE")]
     pub export_markdown: Option<PathBuf>,
-    /// One line a server
+    /// One line per server
     #[arg(long, value_name = "FILE")]
     pub export_csv: Option<PathBuf>,
-    /// One page that needs nothing else
+    /// A self-contained page with charts
     #[arg(long, value_name = "FILE")]
     pub export_html: Option<PathBuf>,
-    /// A test case for each server, for CI
+    /// A test case per server, for CI
     #[arg(long, value_name = "FILE")]
     pub export_junit: Option<PathBuf>,
     /// Figures for github-action-benchmark (tool: customSmallerIsBetter)

@@ -12,22 +12,23 @@ use crate::text::is_hidden;
 #[derive(Debug, Args)]
 #[command(after_long_help = RUN)]
 pub struct RunArgs {
-    /// Servers of the catalogue (go/net-http, node/http:cluster), commands ('node app.js'), or URLs
-    /// of servers that run already; none: the quick suite
+    /// Built-in servers (go/net-http), commands ('node app.js'), or URLs of running servers. Without
+    /// any: the quick suite
     ///
-    /// A command is split into words as a shell would, and started without a shell. $PORT and
-    /// {port} are replaced, PORT is in its environment; if it listens elsewhere, the port is found.
+    /// A command is split into words like a shell does, but started without one. $PORT and {port}
+    /// are replaced by a free port, and PORT is set in its environment. If the server listens on
+    /// another port, hotlap finds it.
     #[arg(value_name = "SERVER|COMMAND|URL")]
     pub servers: Vec<String>,
-    /// A suite: quick, hello, nim-speedup, app-servers, layers or json-api, or a file of your own
-    /// (`hotlap init` writes one)
+    /// Run a suite: quick, hello, nim-speedup, app-servers, layers, json-api, or a file (`hotlap
+    /// init` writes one)
     #[arg(
         long,
         value_name = "NAME|FILE",
         conflicts_with_all = ["servers", "layers", "names", "reference"]
     )]
     pub suite: Option<String>,
-    /// Go on with the last run of this suite, which was interrupted: no finished lap is lost
+    /// Continue the last, interrupted run of this suite
     #[arg(
         long,
         conflicts_with_all = [
@@ -35,26 +36,25 @@ pub struct RunArgs {
         ]
     )]
     pub resume: bool,
-    /// Each server stands on the one before it: show what each step costs
+    /// Each server adds a layer to the one before it: show what each step costs
     #[arg(long)]
     pub layers: bool,
-    /// Let each server meet what servers meet in life (overload, slow clients, garbage, ...): do
-    /// its good clients suffer, and is it well afterwards?
+    /// Stress each server (overload, slow clients, malformed input, ...) instead of measuring it:
+    /// what normal clients notice, and whether it recovers
     ///
-    /// About half a minute a server. It is stored, and shown again by `hotlap report`.
+    /// Takes about half a minute per server. The result is stored.
     #[arg(long, conflicts_with_all = ["layers", "fail_if"])]
     pub stress: bool,
-    /// Only this of what --stress does; repeat it for more
+    /// Only this scenario of --stress; repeat it for more
     #[arg(long = "scenario", value_name = "NAME", requires = "stress")]
     pub scenarios: Vec<String>,
-    /// Install what the servers named are missing first, as `hotlap setup --yes` does
+    /// First install missing toolchains of these servers, as `hotlap setup --yes`
     #[arg(long)]
     pub setup: bool,
-    /// Display name; repeat it, in the order of the servers
+    /// Display name; repeat it for each server, in order
     #[arg(long = "name", value_name = "NAME")]
     pub names: Vec<String>,
-    /// Print what would be run: servers, loads, restarts and rounds, time, cores, exports; build
-    /// and start no server
+    /// Print the plan (servers, loads, schedule, time, cores, exports) and exit
     #[arg(long)]
     pub dry_run: bool,
     /// The server that the others are compared with (default: the first)
@@ -63,36 +63,36 @@ pub struct RunArgs {
     /// Start commands through `sh -c`
     #[arg(long)]
     pub shell: bool,
-    /// How much is asked.
+    /// The load.
     #[command(flatten)]
     pub shape: Shape,
-    /// How long and how often.
+    /// The schedule.
     #[command(flatten)]
     pub schedule: Schedule,
-    /// What is asked.
+    /// The request.
     #[command(flatten)]
     pub request: RequestArgs,
-    /// Exit with code 5 where a server is worse than the reference by more than this, outside of
-    /// the noise: "cost +3%", "rps -5%", "p50 +10%", "p99 +10%", "memory +10%"
+    /// Exit with code 5 if a server is worse than the reference by more than this and the noise:
+    /// "cost +3%", "rps -5%", "p50 +10%", "p99 +10%", "memory +10%"
     #[arg(long, value_name = "RULE", help_heading = None::<&'static str>)]
     pub fail_if: Vec<String>,
-    /// Keep the run as the baseline of this name: `hotlap compare --baseline NAME` finds the newest
+    /// Save the run as a baseline, for `hotlap compare --baseline NAME`
     #[arg(long, value_name = "NAME", conflicts_with_all = ["no_store", "stress", "resume"],
         value_parser = baseline, help_heading = "Store and exports")]
     pub save_baseline: Option<String>,
     /// Do not store the run
     #[arg(long, conflicts_with = "store", help_heading = "Store and exports")]
     pub no_store: bool,
-    /// Print everything that is known of each server, too
+    /// Also print everything known about each server
     #[arg(long, help_heading = None::<&'static str>)]
     pub details: bool,
-    /// Options that the file with the user's defaults added to what was typed.
+    /// Options that come from the configuration file.
     #[arg(skip)]
     pub from_config: Vec<String>,
-    /// Where it is kept.
+    /// Where the run is stored.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Where it is written to.
+    /// Where the report is written to.
     #[command(flatten)]
     pub exports: ExportArgs,
 }
@@ -114,30 +114,30 @@ Examples:
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Load")]
 pub struct Shape {
-    /// Connections open at the same time (default: 64)
+    /// Open connections (default: 64)
     #[arg(short, long, value_name = "N", value_parser = quantity::count)]
     pub connections: Option<usize>,
-    /// Generator threads (default: 1, or what the generator's cores are)
+    /// Threads of the load generator (default: one per core of its own)
     #[arg(short, long, value_name = "N", value_parser = quantity::count)]
     pub threads: Option<usize>,
-    /// A new connection for each request
+    /// Open a new connection for each request
     #[arg(long)]
     pub disable_keepalive: bool,
     /// Requests in flight on each connection (default: 1)
     #[arg(long, value_name = "N", value_parser = quantity::count)]
     pub pipeline: Option<usize>,
-    /// The rate for response times, in requests per second (default: half of what the slowest
-    /// server reaches)
+    /// Rate at which latency is compared, in requests/s (default: half of what the slowest server
+    /// reaches)
     #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
     pub rate: Option<f64>,
-    /// How long a request may take, before the load (2 s at least) and under it
+    /// Timeout of a request (at least 2s while the server is probed)
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::span)]
     pub timeout: Duration,
-    /// How long a server may take from its start to its first correct response; of that, a
-    /// twentieth with wrong ones
+    /// Time from a server's start to its first correct response; it may send wrong ones for a
+    /// twentieth of that
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = quantity::span)]
     pub start_timeout: Duration,
-    /// Allow servers on other machines: load only what is yours
+    /// Allow URLs on other machines; load only servers that are yours
     #[arg(long)]
     pub allow_remote: bool,
 }
@@ -146,23 +146,22 @@ pub struct Shape {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Schedule")]
 pub struct Schedule {
-    /// Time to spend on measuring, in all (default: what the suite says; else a minute for up to
-    /// two servers with the hidden control and the ceiling, and 25 s more for each further one)
+    /// Total measuring time (default: that of the suite, else a minute for up to two servers, and
+    /// 25 s for each further one)
     #[arg(short, long, value_name = "TIME")]
     #[arg(value_parser = quantity::span)]
     pub duration: Option<Duration>,
-    /// Stop before that time is over when all intervals are as narrow as this
+    /// Stop earlier once all intervals are as narrow as this
     #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
     pub precision: Option<f64>,
-    /// How long a server runs before it is frozen and the others have their slice (default: the
-    /// shortest of 12ms, 48ms, 300ms and 1s at which every server costs what it costs when left
-    /// running)
+    /// How long a server runs before it is frozen while the others run (default: the shortest of
+    /// 12ms, 48ms, 300ms and 1s at which no server costs more than when left running)
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     pub slice: Option<Duration>,
-    /// Fresh starts of every server (default: by the duration)
+    /// Number of times every server is started afresh (default: by --duration)
     #[arg(long, value_name = "N")]
     pub restarts: Option<u32>,
-    /// Rounds in each restart (default: by the duration)
+    /// Rounds in each restart (default: by --duration)
     #[arg(long, value_name = "N")]
     pub rounds: Option<u32>,
     /// Seed of the random order (default: a new one, stored with the run)
@@ -177,36 +176,36 @@ pub struct Schedule {
     /// Do not freeze servers outside of their slice
     #[arg(long)]
     pub no_freeze: bool,
-    /// Leave out the ceiling, which runs beside servers that hotlap starts
+    /// Leave out the ceiling, hotlap's own minimal server
     #[arg(long)]
     pub no_ceiling: bool,
 }
 
-/// What is asked, and which answer is right.
+/// The request, and the response that is expected.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Request")]
 pub struct RequestArgs {
-    /// The contract that servers of the catalogue are held to (default: hello)
+    /// Contract of built-in servers (default: hello)
     #[arg(long, value_name = "NAME")]
     pub contract: Option<String>,
-    /// Path to ask commands and URLs for (default: /, or the URL's own)
+    /// Path to request of commands and URLs (default: /, or that of the URL)
     #[arg(long, value_name = "PATH")]
     pub path: Option<String>,
-    /// Method. POST and others that are not safe to repeat are sent once before the load; then only
-    /// the status is checked, or the body too with --expect-body
+    /// Method (default: GET). POST and other unsafe methods are sent only once to probe the server;
+    /// then only the status is checked, and the body with --expect-body
     #[arg(short, long, value_name = "METHOD", visible_short_alias = 'X')]
     pub method: Option<String>,
-    /// A header of the request; repeat it for more. Values of Authorization, Cookie, X-Api-Key and
-    /// those that --redact names are sent, and neither stored nor shown
+    /// Header of the request; repeat it for more. Values of Authorization, Cookie, X-Api-Key and of
+    /// --redact are sent, but not stored or shown
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub headers: Vec<String>,
     /// Body of the request; @FILE reads it from a file
     #[arg(long, value_name = "TEXT|@FILE")]
     pub body: Option<String>,
-    /// Status that is right (default: 200 to 299)
+    /// Expected status (default: 200 to 299)
     #[arg(long, value_name = "N")]
     pub expect_status: Option<u16>,
-    /// Body that is right (default: what the first answer holds, but for what varies in it)
+    /// Expected body (default: that of the probes, except for the parts that vary)
     #[arg(long, value_name = "TEXT|@FILE")]
     pub expect_body: Option<String>,
     /// Accept any TLS certificate
@@ -217,9 +216,9 @@ pub struct RequestArgs {
 /// A baseline's name: not a number, which means a run, and not a path, which means a file.
 fn baseline(text: &str) -> Result<String, String> {
     match text {
-        "" => Err("a baseline has a name".to_owned()),
-        t if t.parse::<u64>().is_ok() => Err("a number means a run: use another name".to_owned()),
-        t if t.chars().any(is_hidden) => Err("a name has no control characters".to_owned()),
+        "" => Err("a baseline needs a name".to_owned()),
+        t if t.parse::<u64>().is_ok() => Err("a number would mean a run: use another name".to_owned()),
+        t if t.chars().any(is_hidden) => Err("a name must not have control characters".to_owned()),
         t => Ok(t.to_owned()),
     }
 }
