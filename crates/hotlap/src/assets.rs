@@ -18,7 +18,7 @@ include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 pub fn servers() -> anyhow::Result<PathBuf> {
     if let Some(named) = paths::from_env("HOTLAP_SERVERS") {
         if !named.is_dir() {
-            anyhow::bail!("HOTLAP_SERVERS names {}, which is not a folder", named.display());
+            anyhow::bail!("HOTLAP_SERVERS is {}, which is not a folder", named.display());
         }
         return Ok(named);
     }

@@ -65,7 +65,7 @@ impl Config {
                 Ok(Self::default())
             }
             Err(e) => Err(e).with_context(|| {
-                format!("cannot read {} (--no-config goes without it)", path.display())
+                format!("cannot read {} (--no-config ignores it)", path.display())
             }),
         }
     }
@@ -86,7 +86,7 @@ impl Config {
         };
         if config.server_cpus == Some(0) || config.connections == Some(0) {
             return usage(format!(
-                "{}: server-cpus and connections are at least 1",
+                "{}: server-cpus and connections must be at least 1",
                 path.display()
             ));
         }

@@ -27,12 +27,12 @@ impl Exit {
     /// Every code with its meaning, for the help text.
     pub const ALL: [(Self, &'static str); 7] = [
         (Self::Ok, "all went well"),
-        (Self::Error, "hotlap itself could not go on (a file, the store, the system)"),
-        (Self::Usage, "the command line, a suite or a manifest makes no sense"),
-        (Self::ServerFailed, "a server failed, answered wrongly, or could not take part"),
-        (Self::Invalid, "measured, but not to be relied on, or too little to decide --fail-if"),
-        (Self::Regression, "a regression beyond --fail-if, outside of the noise"),
-        (Self::Interrupted, "ended by Ctrl-C, SIGTERM or SIGHUP; what was finished is kept"),
+        (Self::Error, "an error in hotlap's environment (a file, the store, the system)"),
+        (Self::Usage, "an error in the command line, a suite or a manifest"),
+        (Self::ServerFailed, "a server failed, sent wrong responses, or could not be built"),
+        (Self::Invalid, "no valid measurement, or too little data to decide --fail-if"),
+        (Self::Regression, "a regression beyond --fail-if and beyond the noise"),
+        (Self::Interrupted, "interrupted (Ctrl-C, SIGTERM, SIGHUP); finished laps are stored"),
     ];
 
     /// The worse of two ends; an interrupt outweighs all.

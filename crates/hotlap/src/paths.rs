@@ -81,7 +81,7 @@ fn refused(folder: &Path, why: &Unusable) -> String {
         Unusable::Unsafe(why) => why.clone(),
     };
     format!(
-        "cannot use {} for builds and unpacked files: {why}. Set HOTLAP_CACHE to a folder of yours",
+        "cannot use {} as the cache: {why}. Set HOTLAP_CACHE to a folder of your own",
         folder.display()
     )
 }
@@ -92,7 +92,7 @@ fn usable(folder: &Path) -> Result<PathBuf, Unusable> {
     fs::create_dir_all(folder)?;
     let mode = fs::metadata(folder)?.mode();
     if mode & 0o002 != 0 {
-        return Err(Unusable::Unsafe("every user can write to it".to_owned()));
+        return Err(Unusable::Unsafe("all users can write to it".to_owned()));
     }
     try_to_write(folder)?;
     Ok(std::path::absolute(folder)?)
@@ -108,7 +108,7 @@ fn own(folder: &Path) -> Result<PathBuf, Unusable> {
     let found = fs::symlink_metadata(folder)?;
     let user = rustix::process::geteuid().as_raw();
     let wrong = match () {
-        () if found.is_symlink() => "it is a symbolic link, and may be another user's",
+        () if found.is_symlink() => "it is a symbolic link, and may belong to another user",
         () if !found.is_dir() => "it is not a folder",
         () if found.uid() != user => "it belongs to another user",
         () if found.mode() & 0o077 != 0 => "other users can read or write it (chmod 700 closes it)",
@@ -140,7 +140,7 @@ mod tests {
         assert!(usable(folder.path()).is_ok());
         mode(0o777).unwrap();
         let why = refused(folder.path(), &usable(folder.path()).unwrap_err());
-        assert!(why.contains("every user can write to it. Set HOTLAP_CACHE"), "{why}");
+        assert!(why.contains("all users can write to it. Set HOTLAP_CACHE"), "{why}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 

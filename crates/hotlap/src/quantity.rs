@@ -17,13 +17,13 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "" | "s" => 1.0,
         "m" => 60.0,
         "h" => 3600.0,
-        _ => return Err(format!("`{unit}` is no unit of time: use 500ms, 30s, 2m or 1h")),
+        _ => return Err(format!("`{unit}` is not a unit of time: use 500ms, 30s, 2m or 1h")),
     };
     let value: f64 = number.parse().map_err(|_| "a time looks like 500ms, 30s, 2m or 1h")?;
     if value < 0.0 {
         return Err("a time cannot be negative".to_owned());
     }
-    Duration::try_from_secs_f64(value * scale).map_err(|_| format!("{text} is too long a time"))
+    Duration::try_from_secs_f64(value * scale).map_err(|_| format!("{text} is too long"))
 }
 
 /// [`duration`] that is longer than zero.
@@ -47,7 +47,7 @@ pub fn count(text: &str) -> Result<usize, String> {
         "" => 1.0,
         "k" | "K" => 1e3,
         "M" => 1e6,
-        _ => return Err(format!("`{unit}` is no unit of a count: use 400, 1k or 2M")),
+        _ => return Err(format!("`{unit}` is not a unit: use 400, 1k or 2M")),
     };
     let value: f64 = number.parse().map_err(|_| "a count looks like 400, 1k or 2M")?;
     let scaled = value * scale;
@@ -55,7 +55,7 @@ pub fn count(text: &str) -> Result<usize, String> {
         return Err("a count cannot be negative".to_owned());
     }
     if scaled.fract() != 0.0 || scaled > 1e12 {
-        return Err(format!("{text} is not a whole number that can be counted to"));
+        return Err(format!("{text} is not a whole number, or too large"));
     }
     Ok(scaled as usize)
 }
@@ -87,11 +87,11 @@ pub fn rate(text: &str) -> Result<f64, String> {
         "" => 1.0,
         "k" | "K" => 1e3,
         "M" => 1e6,
-        _ => return Err(format!("`{unit}` is no unit of a rate: use 500, 5k or 1M")),
+        _ => return Err(format!("`{unit}` is not a unit of a rate: use 500, 5k or 1M")),
     };
     let value: f64 = number.parse().map_err(|_| "a rate looks like 500, 5k or 1M")?;
     if !value.is_finite() || value <= 0.0 {
-        return Err(format!("a rate of {text} cannot be kept: use a positive number"));
+        return Err(format!("a rate must be positive, not {text}"));
     }
     Ok(value * scale)
 }

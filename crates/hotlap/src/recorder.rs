@@ -156,7 +156,7 @@ impl<'a> Recorder<'a> {
             Event::Starting { participant } => {
                 self.live.phase(format!("starting {}", name(&self.run, participant)));
             }
-            Event::Verifying => self.live.phase("checking their answers".to_owned()),
+            Event::Verifying => self.live.phase("verifying responses".to_owned()),
             Event::Started { participant, restart, ready } => {
                 let start = Start::new(participant, restart, ready);
                 self.run.starts.push(start.clone());
@@ -170,7 +170,7 @@ impl<'a> Recorder<'a> {
             }
             Event::Probing { participant, .. } => {
                 self.live
-                    .phase(format!("settling the slice length: {}", name(&self.run, participant)));
+                    .phase(format!("choosing the slice length: {}", name(&self.run, participant)));
             }
             Event::Sliced { slice, ref probed } => {
                 self.run.schedule.slice_ms = Some(slice.as_secs_f64() * 1e3);
@@ -181,7 +181,7 @@ impl<'a> Recorder<'a> {
             }
             Event::Lapping { participant, .. } => {
                 self.live.running(participant);
-                self.live.phase(format!("a lap of {}", name(&self.run, participant)));
+                self.live.phase(format!("measuring {}", name(&self.run, participant)));
             }
             Event::Lap(lap) => {
                 let lap = Lap::from(lap);
@@ -200,7 +200,7 @@ impl<'a> Recorder<'a> {
                 let failure: ServerFailure = redact::record(why.clone());
                 self.run.servers[participant].failure = Some(failure.clone());
                 self.stored(|store, number| store.retire(number, participant, &failure));
-                self.live.say(&format!("{} is out: {why}", name(&self.run, participant)));
+                self.live.say(&format!("{} failed: {why}", name(&self.run, participant)));
             }
             Event::Unclean { participant, ref what } => {
                 // It ends the same way in every restart: once is enough.
@@ -239,12 +239,12 @@ impl<'a> Recorder<'a> {
         match saved(&path, &mut self.run) {
             Ok(store) => {
                 self.live
-                    .say(&format!("Warning: {error}. It was opened again, and nothing is lost."));
+                    .say(&format!("Warning: {error}. It was created again; nothing is lost."));
                 self.store = Some(store);
             }
             Err(_) => {
                 self.live.say(&format!(
-                    "Warning: {error}. The run goes on, and is kept in memory until it ends."
+                    "Warning: {error}. The run continues in memory until its end."
                 ));
                 self.failed = Some(path);
             }

@@ -112,7 +112,7 @@ impl Store {
             migrations::VERSION => Ok(store),
             older => Err(StoreError::Unwritable {
                 path: store.shown(),
-                cause: format!("it is of version {older} and has to be brought up to date once"),
+                cause: format!("it has version {older} and must be upgraded once"),
             }),
         }
     }

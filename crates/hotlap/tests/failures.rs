@@ -209,7 +209,7 @@ fn a_cache_that_somebody_else_may_have_made_is_refused() {
     let output = run(&url).env("HOTLAP_CACHE", &open).arg("--no-store").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("every user can write to it. Set HOTLAP_CACHE"), "{said}");
+    assert!(said.contains("all users can write to it. Set HOTLAP_CACHE"), "{said}");
 
     let user = rustix::process::geteuid().as_raw();
     let link = folder.path().join(format!("hotlap-{user}"));

@@ -75,7 +75,7 @@ fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<Server>, Vec<String>)> {
     let wanted = match args.contract.as_deref().map(|name| (name, Name::of(name))) {
         Some((name, None)) => {
             let all = Name::ALL.map(Name::as_str).join(", ");
-            return usage(format!("no contract is called {name}: there are {all}"));
+            return usage(format!("no contract {name}: there are {all}"));
         }
         wanted => wanted.and_then(|(_, of)| of),
     };
@@ -157,7 +157,7 @@ fn line(row: &CheckedServer, width: usize, console: &Console) -> String {
         }
         CheckOutcome::Unbuilt(error) => ("FAILED", "\x1b[31m", error.to_string()),
         CheckOutcome::ServerFailure(failure) => ("FAILED", "\x1b[31m", failure.to_string()),
-        CheckOutcome::Failed => ("FAILED", "\x1b[31m", "it answers wrongly".to_owned()),
+        CheckOutcome::Failed => ("FAILED", "\x1b[31m", "wrong responses".to_owned()),
     };
     let contracts = contracts.join(" ");
     let (color, plain) = (ink(color), ink("\x1b[0m"));
@@ -202,7 +202,7 @@ fn as_json(row: &CheckedServer) -> serde_json::Value {
         CheckOutcome::Skipped(absence) => ("skipped", absence.to_string()),
         CheckOutcome::Unbuilt(error) => ("failed", error.to_string()),
         CheckOutcome::ServerFailure(failure) => ("failed", failure.to_string()),
-        CheckOutcome::Failed => ("failed", "it answers wrongly".to_owned()),
+        CheckOutcome::Failed => ("failed", "wrong responses".to_owned()),
     };
     let checks = |checks: &[hotlap_servers::verify::Check]| -> Vec<serde_json::Value> {
         checks

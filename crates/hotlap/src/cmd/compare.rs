@@ -57,14 +57,14 @@ fn both(args: &CompareArgs) -> anyhow::Result<(Named, Named)> {
     let own = |number: u64| anyhow::Ok((store.run(number)?, format!("run {number}")));
     match (&args.runs[..], &args.baseline) {
         ([before, after], None) => Ok((own(*before)?, own(*after)?)),
-        ([_, _], Some(_)) => usage("--baseline and two runs are three: leave one away"),
+        ([_, _], Some(_)) => usage("--baseline and two runs make three: leave one out"),
         (runs, Some(baseline)) => {
             let before = before(&store, baseline)?;
             let after = runs.first().copied().map_or_else(|| store.last(), Ok)?;
             if before.1.is_here && before.0.number == Some(after) {
                 return usage(format!(
-                    "run {after} is {baseline} itself: run again without --save-baseline, or name \
-                     the run to compare with it"
+                    "run {after} is the baseline {baseline} itself: make another run, or name \
+                     the run to compare"
                 ));
             }
             Ok(((before.0, before.1.name), own(after)?))
@@ -96,16 +96,16 @@ fn before(store: &Store, baseline: &str) -> anyhow::Result<(Run, Called)> {
     let path = Path::new(baseline);
     if !path.exists() {
         let there = match names.is_empty() {
-            true => "none is kept yet".to_owned(),
+            true => "there is none yet".to_owned(),
             false => format!("there are {}", names.join(", ")),
         };
         return usage(format!(
-            "no baseline is called {baseline} ({there}), and no file either: `hotlap run … \
-             --save-baseline {baseline}` keeps one"
+            "no baseline or file {baseline} ({there}). `hotlap run … --save-baseline \
+             {baseline}` saves one"
         ));
     }
     let other = Store::open_existing(path)
-        .with_context(|| "--baseline names a baseline, a run, or a file with a store")?;
+        .with_context(|| "--baseline takes a baseline, a run number or a store file")?;
     let number = other.last()?;
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     Ok((other.run(number)?, Called { name: format!("run {number} of {file}"), is_here: false }))

@@ -42,5 +42,5 @@ pub fn known(argv: &[OsString]) -> anyhow::Result<Exit> {
 
 fn number<T: std::str::FromStr>(name: &str) -> anyhow::Result<T> {
     let text = std::env::var(name).with_context(|| format!("{name} is not set"))?;
-    text.parse().ok().with_context(|| format!("{name}={text} is no number that fits"))
+    text.parse().ok().with_context(|| format!("{name}={text} is not a valid number"))
 }

@@ -24,7 +24,7 @@ pub fn run(args: &ListArgs, console: &Console) -> anyhow::Result<Exit> {
     let probed = probe_all(&servers, interrupt.flag());
     if interrupt.asked() {
         // What was not asked is not known: a list that calls it unfit would be wrong.
-        console.note("Ended before all toolchains were asked: nothing is listed.");
+        console.note("Interrupted before all toolchains were checked: nothing is listed.");
         return Ok(Exit::Interrupted);
     }
     let mut rows: Vec<(&Server, Result<String, MissingToolchain>)> =
@@ -110,6 +110,6 @@ fn remark(server: &Server, probed: &Result<String, MissingToolchain>) -> String 
 fn summary(rows: &[(&Server, Result<String, MissingToolchain>)], console: &Console) {
     let ready = rows.iter().filter(|(_, p)| p.is_ok()).count();
     let missing = rows.len() - ready;
-    let hint = if missing > 0 { " `hotlap setup` says what installs the others." } else { "" };
+    let hint = if missing > 0 { " `hotlap setup` prints what installs the rest." } else { "" };
     console.note(&format!("\n{ready} of {} can run here.{hint}", rows.len()));
 }

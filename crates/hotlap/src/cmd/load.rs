@@ -26,8 +26,9 @@ use loaded::Loaded;
 pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
     if let Some(script) = &args.script {
         return usage(format!(
-            "{} would be run for each request, and cost more than the request: use --method, \
-             --header, --body, or --requests-file for several requests with weights",
+            "{}: Lua scripts are not supported, since they cost more than the request itself. \
+             Use --method, --header and --body, or --requests-file for several requests with \
+             weights",
             script.display()
         ));
     }
@@ -147,12 +148,13 @@ fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
     let outcome = &loaded.outcome;
     if let Some(wrong) = &outcome.first_wrong {
         let head = redact::message(&wrong.first_bytes);
-        console.note(&format!("\nThe first wrong answer: {}", wrong.why));
+        console.note(&format!("\nThe first wrong response: {}", wrong.why));
         for line in String::from_utf8_lossy(&head).lines().take(8) {
             console.note(&format!("  | {}", visible(line)));
         }
         if outcome.failures.of(Failure::WrongStatus) > 0 {
-            console.note("Only right answers are timed: --expect-status makes another one right.");
+            console.note("Only correct responses are timed. If this status is correct, pass \
+                 --expect-status.");
         }
     }
     let wrong = [Failure::WrongBody, Failure::WrongStatus, Failure::BadFraming];

@@ -52,7 +52,7 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
         return Ok(Exit::Interrupted);
     }
     if !spec.rules.is_empty() && participants.named() < 2 {
-        return usage("--fail-if compares servers with each other: name at least two");
+        return usage("--fail-if needs at least two servers to compare");
     }
     match spec.question {
         _ if spec.is_dry => dry_run::run(&spec, &participants, store.as_ref(), console),
@@ -76,8 +76,8 @@ fn open_store(spec: &RunSpec, console: &Console) -> anyhow::Result<Option<Store>
     };
     let Some(path) = path else {
         console.warn(
-            "Warning: this run will not be stored, as neither HOME nor XDG_DATA_HOME says where: \
-             name a file with --store",
+            "Warning: this run will not be stored: neither HOME nor XDG_DATA_HOME is set. Use \
+             --store FILE",
         );
         return Ok(None);
     };
@@ -92,6 +92,6 @@ fn open_store(spec: &RunSpec, console: &Console) -> anyhow::Result<Option<Store>
             console.warn(&format!("Warning: this run will not be stored: {why}"));
             Ok(None)
         }
-        Err(why) => Err(anyhow::anyhow!("{why}; --no-store runs without one")),
+        Err(why) => Err(anyhow::anyhow!("{why}; or use --no-store")),
     }
 }

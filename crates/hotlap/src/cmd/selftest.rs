@@ -35,7 +35,7 @@ pub fn run(args: &SelftestArgs, console: &Console) -> anyhow::Result<Exit> {
     let program = std::env::current_exe().context("cannot find hotlap's own program")?;
     let arena = Arena::new(&program)?;
     console.note(&format!(
-        "Measuring servers whose true figures are known, for about {} s (--duration).",
+        "Measuring test servers of known latency and cost, for about {} s (--duration).",
         args.duration.max(OTHERS + TWINS).as_secs()
     ));
     let claims = claims(args, &arena, &interrupt, console);
@@ -68,7 +68,7 @@ fn claims(
     claims.extend(trials::erring(arena, &stop)?);
     live.phase("a pause of a second".to_owned());
     claims.extend(trials::pausing(arena, &stop)?);
-    live.phase("twins, and one that is 3 % more CPU".to_owned());
+    live.phase("two equal servers, and one with 3 % more CPU".to_owned());
     let budget = args.duration.saturating_sub(OTHERS).max(TWINS);
     claims.extend(trials::costlier(arena, budget, 1, &stop)?);
     Ok(claims)

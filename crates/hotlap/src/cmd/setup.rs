@@ -42,7 +42,7 @@ pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
     let built = build_all(&servers, &supervisor, &interrupt, console)?;
     let ready = built.iter().filter(|b| b.is_ok()).count();
     let took = began.elapsed().as_secs();
-    console.print(&format!("{ready} of {} servers are built, in {took} s.\n", built.len()))?;
+    console.print(&format!("Built {ready} of {} servers in {took} s.\n", built.len()))?;
     let mut exit = exit;
     for (server, why) in servers.iter().zip(&built) {
         if let Err(hotlap_servers::toolchain::Unready::Failed(error)) = why {
@@ -80,7 +80,7 @@ pub fn install(
     if !missing.packages.is_empty() {
         let takes = size.map_or(String::new(), |size| {
             format!(
-                ": {} to fetch, {} on the disk, about {} s",
+                ": {} download, {} on disk, about {} s",
                 megabytes(size.download_bytes as f64),
                 megabytes(size.disk_bytes as f64),
                 size.about_s()
@@ -103,7 +103,7 @@ pub fn install(
         console.print(&format!("# {id}: {why}\n#   {remedy}\n"))?;
     }
     if !yes {
-        console.note("\n`hotlap setup --yes` runs it, and builds what can then run.");
+        console.note("\n`hotlap setup --yes` runs these commands, and builds the servers.");
         return Ok(Exit::Ok);
     }
     carry_out(&missing, interrupt, console)?;
@@ -120,15 +120,15 @@ fn carry_out(missing: &Missing, interrupt: &Interrupt, console: &Console) -> any
     let result = missing.run(&log, interrupt.flag(), &mut |progress| match progress {
         Progress::Line(line) => live.phase(format!("installing: {line}")),
         Progress::Waiting => live.say(&format!(
-            "The package manager is at work, and ending it would leave packages half installed: \
-             hotlap waits for it. A second Ctrl-C ends hotlap alone; what is installed meanwhile \
-             is in {name}."
+            "Waiting for the package manager: stopping it would leave packages half installed. \
+             A second Ctrl-C stops hotlap alone; the installation goes on, with its log in \
+             {name}."
         )),
     });
     live.clear();
     if let Err(InstallError::Ended { log_tail, .. }) = &result {
         log_tail.iter().for_each(|line| console.note(&format!("    | {line}")));
-        console.note(&format!("All that it wrote is in {name}."));
+        console.note(&format!("Its full log is in {name}."));
     }
     Ok(result?)
 }

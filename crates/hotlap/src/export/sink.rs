@@ -51,8 +51,8 @@ impl Sink {
         }
         opened(path).map_err(|cause| {
             anyhow::anyhow!(
-                "cannot write {}: {cause}. Name a file in a folder that exists and that you may \
-                 write to",
+                "cannot write {}: {cause}. Name a file in an existing folder that you can write \
+                 to",
                 path.display()
             )
         })

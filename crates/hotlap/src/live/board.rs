@@ -97,7 +97,7 @@ impl Board {
             0 => String::new(),
             ns => format!(", {} late (p99)", time(ns as f64 / 1e6)),
         };
-        format!("generator {busy:.0} % busy{late} · q ends it with the table so far")
+        format!("generator {busy:.0} % busy{late} · q stops and prints the table so far")
     }
 
     fn of(&self, server: usize) -> impl Iterator<Item = &Seen> {

@@ -84,7 +84,7 @@ fn head(report: &Report) -> Html {
     let (first, others) = headline.split_at(headline.len().min(1));
     let noise = report.noise.as_ref().filter(|_| report.tables.len() < 2);
     let copy = Html::own(
-        "<button id=\"copy\" type=\"button\" hidden>Copy the command that repeats it</button>",
+        "<button id=\"copy\" type=\"button\" hidden>Copy the command</button>",
     );
     el(
         "header",
@@ -290,7 +290,7 @@ fn stress(stress: &Stress) -> Html {
 fn about(report: &Report) -> Html {
     let facts = report.facts().into_iter();
     let facts = facts.map(|(name, value)| els("dt", [name]) + els("dd", [value])).collect::<Html>();
-    let order = [els("summary", ["The order of the laps"]), els("pre", [report.lap_order()])];
+    let order = [els("summary", ["Order of the laps"]), els("pre", [report.lap_order()])];
     el(
         "section",
         &[],

@@ -48,7 +48,7 @@ pub fn render(report: &Report) -> String {
             }
             () if row.requests_per_s.is_none() => {
                 errors += 1;
-                fault("error", "no lap counts", &row.laps_left_out)
+                fault("error", "no valid laps", &row.laps_left_out)
             }
             () => undecided(row).map_or_else(String::new, |why| {
                 skipped += 1;

@@ -14,8 +14,8 @@ use crate::text::table::{Cell, Column, Table, Tone, UNKNOWN};
 use crate::text::{date, visible};
 
 /// What every comparison of two runs must say.
-const NOT_PAIRED: &str = "The two runs are not paired: what the machine did meanwhile is part of \
-                          the difference. Both servers in one run (hotlap run OLD NEW) tell finer.";
+const NOT_PAIRED: &str = "The two runs are not paired: changes of the machine between them are part of the \
+     difference. One run of both (hotlap run OLD NEW) is more precise.";
 
 /// Everything that is said of two runs.
 #[derive(Debug, Clone, Serialize)]
@@ -96,7 +96,8 @@ pub struct Change {
 pub enum Incomparable {
     /// No server is in both.
     #[error(
-        "{before} and {after} have no server in common ({theirs}; {ours}): compare runs of the same servers, or race both in one run"
+        "{before} and {after} have no server in common ({theirs}; {ours}): compare runs of the \
+         same servers, or measure both in one run"
     )]
     NoServer {
         /// The one run.
@@ -110,7 +111,9 @@ pub enum Incomparable {
     },
     /// No load is in both.
     #[error(
-        "{before} and {after} have no load in common: {theirs} in {before}, {ours} in {after}. Runs are compared under the same requests, connections, threads and rate: repeat one of the two with the load of the other"
+        "{before} and {after} have no load in common: {theirs} in {before}, {ours} in {after}. \
+         Runs are compared under the same requests, connections, threads and rate: repeat one \
+         with the load of the other"
     )]
     NoLoad {
         /// The one run.
@@ -211,8 +214,8 @@ impl RunComparison {
         );
         if let Some(change) = pair.ceiling(Measure::Rate).filter(|_| self.control.is_empty()) {
             self.control = format!(
-                "The ceiling, the same program in both runs, made {} the requests/s from run to \
-                 run: nothing smaller is called a difference.",
+                "The ceiling, the same program in both runs, changed by {} in requests/s from \
+                 run to run: smaller differences are not called.",
                 ratio(&change.ratio).full()
             );
         }
@@ -330,7 +333,7 @@ fn unmatched_loads(before: Named, after: Named, both: &[Matched]) -> Vec<String>
         let left = loads.filter(|(place, _)| !both.iter().any(|pair| of(pair) == *place));
         let left: Vec<String> = left.map(|(_, load)| requested(run, load)).collect();
         (!left.is_empty())
-            .then(|| format!("Only {name} has {}: {other} has nothing like it.", left.join("; ")))
+            .then(|| format!("Only {name} has {}.", left.join("; ")))
     };
     let of_both = [only(before, |pair| pair.0, after.1), only(after, |pair| pair.1, before.1)];
     of_both.into_iter().flatten().collect()

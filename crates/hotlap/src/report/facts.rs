@@ -42,7 +42,7 @@ impl Report {
             (0, _) | (_, 0) => "as many restarts and rounds as the time allows".to_owned(),
             (restarts, rounds) => format!("{restarts} restarts × {rounds} rounds"),
         };
-        let frozen = if schedule.freeze { ", servers out of their slice frozen" } else { "" };
+        let frozen = if schedule.freeze { ", servers frozen outside of their slices" } else { "" };
         let mut facts = vec![
             ("host", self.host.line.clone()),
             ("hotlap", run.hotlap.clone()),

@@ -106,7 +106,7 @@ fn question_words(question: Question) -> &'static str {
         Question::Compare => "which is faster?",
         Question::Layers => "what does each step cost?",
         Question::Scale => "how does it scale?",
-        Question::Stress => "what becomes of it when others misbehave?",
+        Question::Stress => "what happens when clients misbehave?",
     }
 }
 
@@ -117,20 +117,20 @@ pub(super) fn state_note(run: &Run) -> String {
         State::Finished => String::new(),
         _ if run.question == Question::Stress => {
             let tried = plural(run.stress.len(), "server");
-            format!("This run has not come to its end. This is what became of {tried} by then.")
+            format!("This run was not finished. These are the results of {tried}.")
         }
         State::UnderWay => format!(
-            "This run has not ended: it is under way, or hotlap was killed. These are the {laps} \
-             laps so far."
+            "This run has not ended: it is still running, or hotlap was killed. These are its \
+             {laps} laps so far."
         ),
         State::Interrupted => {
-            format!("This run was interrupted. These are the {laps} laps until then.")
+            format!("This run was interrupted. These are its {laps} laps until then.")
         }
         State::Invalid => {
-            "No lap of this run passed its validity checks: it measured nothing.".to_owned()
+            "No lap of this run passed the validity checks, so there are no figures.".to_owned()
         }
         State::Failed => format!(
-            "This run was ended by an error of hotlap itself. These are the {laps} laps until then."
+            "An error in hotlap ended this run. These are its {laps} laps until then."
         ),
     }
 }

@@ -50,7 +50,7 @@ impl LayerStep {
             (0, None) => String::new(),
             (0, Some(found)) => side_effect(found),
             (n, _) => {
-                format!("{} of its responses were wrong, so that its step has no price", count(n))
+                format!("{} of its responses were wrong, so its step is not measured", count(n))
             }
         };
         let is_priced = side_effect.is_empty();
@@ -63,7 +63,7 @@ impl LayerStep {
             },
             short: (short(to, from).to_owned(), short(from, to).to_owned()),
             caution: match (is_priced, step.cpu_us) {
-                (false, _) => "no step: see below",
+                (false, _) => "not measured: see below",
                 (true, None) => "too few laps",
                 (true, Some((difference, verdict))) => caution(&difference, verdict),
             },
@@ -82,8 +82,8 @@ impl LayerStep {
 pub(super) fn side_effect(SideEffect { required, counted }: SideEffect) -> String {
     let less = if counted < required { "work was dropped" } else { "work was done twice" };
     format!(
-        "its side effect happened {} times where it had to {} times ({less}), so that it is no \
-         step to be priced",
+        "its side effect happened {} times instead of {} times ({less}), so its step is not \
+         measured",
         count(counted),
         count(required)
     )

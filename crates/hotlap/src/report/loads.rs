@@ -8,7 +8,7 @@ pub(super) fn load_words(load: &Load) -> String {
     let connections = plural(load.connections, "connection");
     let mut words = match load.keep_alive {
         true => format!("{connections}, keep-alive"),
-        false => format!("{connections}, a new one for each request"),
+        false => format!("{connections}, a new one per request"),
     };
     if load.pipeline > 1 {
         words += &format!(", {} requests in flight on each", load.pipeline);

@@ -94,7 +94,7 @@ impl ServerTrend {
     pub fn no_change(&self) -> Option<&'static str> {
         match (self.sentences.is_empty(), self.points.len()) {
             (false, _) => None,
-            (true, ..6) => Some("No change can be told before there are six runs."),
+            (true, ..6) => Some("Changes of level need at least six runs."),
             (true, _) => Some("No change of level."),
         }
     }
@@ -104,8 +104,8 @@ impl ServerTrend {
     pub fn left_out_words(&self) -> Option<String> {
         (self.left_out > 0).then(|| {
             format!(
-                "{} more of its runs asked something else, under another load or on another \
-                 machine than the last one, and are left out.",
+                "{} more of its runs are not comparable with the last one (other requests, load \
+                 or machine), and are left out.",
                 self.left_out
             )
         })

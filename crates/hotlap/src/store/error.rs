@@ -11,7 +11,8 @@ use super::migrations::{Refused, VERSION};
 pub enum StoreError {
     /// Written by a hotlap that knows more.
     #[error(
-        "the store {path} is of version {found}, and this hotlap knows versions up to {known}: update hotlap, or name another file with --store"
+        "the store {path} has version {found}, and this hotlap supports versions up to {known}: \
+         update hotlap, or name another file with --store"
     )]
     Newer {
         /// The file.
@@ -23,7 +24,8 @@ pub enum StoreError {
     },
     /// Not a store.
     #[error(
-        "the store {path} is damaged or no store of hotlap ({cause}): move it away, or name another file with --store"
+        "{path} is damaged, or not a store of hotlap ({cause}): move it away, or name another \
+         file with --store"
     )]
     Damaged {
         /// The file.
@@ -33,7 +35,8 @@ pub enum StoreError {
     },
     /// No space left.
     #[error(
-        "no space left for the store {path}: free some, or name a file on another disk with --store"
+        "no space left for the store {path}: free some space, or name a file on another disk \
+         with --store"
     )]
     Full {
         /// The file.
@@ -41,7 +44,8 @@ pub enum StoreError {
     },
     /// No permission.
     #[error(
-        "the store {path} cannot be written ({cause}): see to its permissions, or name another file with --store"
+        "cannot write the store {path} ({cause}): check its permissions, or name another file \
+         with --store"
     )]
     Unwritable {
         /// The file.
@@ -51,7 +55,7 @@ pub enum StoreError {
     },
     /// Nothing is there.
     #[error(
-        "no store at {path}: `hotlap run` makes one, or name the file that has the runs with --store"
+        "no store at {path}: `hotlap run` creates one, or name the right file with --store"
     )]
     Missing {
         /// The file.
@@ -116,7 +120,7 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
             StoreError::Unwritable { path, cause }
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            let cause = "another program has kept it locked for 30 s".to_owned();
+            let cause = "another program has locked it for 30 s".to_owned();
             StoreError::Unwritable { path, cause }
         }
         Some(_) => StoreError::Other { path, cause },

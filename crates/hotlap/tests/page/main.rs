@@ -57,7 +57,7 @@ fn nine_servers_fit_into_a_megabyte_and_the_sentence_comes_first() {
             "Requests per second, against the reference",
             "CPU time per request, against the reference",
             "Service time at saturation",
-            "Published beside measured",
+            "Published and measured",
             "Latency over time: the mean",
             "Latency over time: the longest",
             "Latency over time: 99th percentile",

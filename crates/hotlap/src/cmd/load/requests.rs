@@ -130,8 +130,8 @@ pub fn headers(typed: &[String]) -> anyhow::Result<Vec<(String, String)>> {
         let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
         if name.is_empty() || !name.chars().all(token) || value.chars().any(char::is_control) {
             return usage(format!(
-                "the header {name:?} is none, or its value has control characters: write 'Name: \
-                 value'"
+                "{name:?} is not a valid header name, or its value has control characters: \
+                 write 'Name: value'"
             ));
         }
         redact::header(name, value);
@@ -158,7 +158,7 @@ pub fn text_or_file(typed: &str) -> anyhow::Result<Vec<u8>> {
 pub fn method(typed: &str) -> anyhow::Result<String> {
     match !typed.is_empty() && typed.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
         true => Ok(typed.to_owned()),
-        false => usage(format!("{typed:?} is no method: write GET, POST, …")),
+        false => usage(format!("{typed:?} is not a method: use GET, POST, …")),
     }
 }
 
@@ -217,8 +217,8 @@ fn from_file(
         asks.push((weight, Ask { method, path, body, ..common.clone() }));
     }
     match base {
-        _ if asks.is_empty() => usage(format!("{} holds no request", file.display())),
-        None => usage(format!("{} names no server: write whole URLs", file.display())),
+        _ if asks.is_empty() => usage(format!("{} has no requests", file.display())),
+        None => usage(format!("{} names no server: write full URLs", file.display())),
         Some(base) => Ok((base, asks)),
     }
 }

@@ -20,24 +20,24 @@ pub fn of(
 ) -> String {
     let takes = timing::stress(&experiment.participants, &run.stress, scenarios).as_secs();
     if let (Some(number), false) = (run.number, run.stress.is_empty()) {
-        return format!("Run {number} goes on after its race: with a stress of about {takes} s.");
+        return format!("Continuing run {number} after its measurement: stress, about {takes} s.");
     }
     let named = |e: &&Participant| is_named(e) && !is_out(run, e);
     let count = experiment.participants.iter().filter(named).count();
     let mut words = match run.number {
-        Some(number) => format!("Run {number} goes on: racing"),
-        None => "Racing".to_owned(),
+        Some(number) => format!("Continuing run {number}: measuring"),
+        None => "Measuring".to_owned(),
     };
     words += &format!(" {}", plural(count, "server"));
     if experiment.restarts.is_none() || experiment.rounds.is_none() {
         words += &format!(
-            " for about {} s (--duration), once all have been started, which takes about {} s",
+            " for about {} s (--duration), after starting all servers, which takes about {} s",
             experiment.budget.saturating_sub(experiment.past.spent).as_secs(),
             timing::first_start(experiment, store).as_secs()
         );
     }
     if takes > 0 {
-        words += &format!("; then a stress of about {takes} s");
+        words += &format!("; then stress for about {takes} s");
     }
     words + "."
 }

@@ -60,7 +60,7 @@ pub fn run(
             (prepared.run, schedule)
         }
     };
-    let mut text = "This is what would be run; nothing is built, started or stored.\n".to_owned();
+    let mut text = "A dry run: nothing is built, started or stored.\n".to_owned();
     let mut section = |heading: &str, lines: Vec<String>| {
         if !lines.is_empty() {
             text += &format!("\n{heading}:\n");
@@ -88,14 +88,14 @@ fn described(spec: &RunSpec, server: &Server) -> String {
     let meant = spec.servers.iter().find(|meant| meant.name == server.name);
     let start = match (&server.failure, meant.map(|meant| &meant.source)) {
         (Some(failure), _) if spec.install && failure.phase == "toolchain" => {
-            "its toolchain is installed first; then it is built".to_owned()
+            "toolchain to be installed, then built".to_owned()
         }
         (Some(failure), _) => format!("cannot take part: {}; {}", failure.cause, failure.remedy),
         (None, Some(Source::Catalogue(own, _))) => match own.toolchain.build.as_slice() {
-            [] => "needs no build".to_owned(),
+            [] => "no build needed".to_owned(),
             commands => {
                 let commands: Vec<String> = commands.iter().map(shell_words::join).collect();
-                format!("built first, unless it is already: {}", commands.join("; "))
+                format!("built if necessary: {}", commands.join("; "))
             }
         },
         (None, _) if server.command.contains("://") => "runs already".to_owned(),
@@ -109,7 +109,7 @@ fn schedule(Prepared { experiment, run, .. }: &Prepared, store: Option<&Store>) 
     let (restarts, rounds) = timing::expected(experiment);
     let about = |given: Option<u32>| if given.is_some() { "" } else { "about " };
     let mut lines = Vec::new();
-    lines.extend(run.number.map(|number| format!("goes on with run {number}")));
+    lines.extend(run.number.map(|number| format!("continues run {number}")));
     lines.push(format!(
         "{}{} of {}{}, in random order (seed {})",
         about(experiment.restarts),
@@ -120,20 +120,20 @@ fn schedule(Prepared { experiment, run, .. }: &Prepared, store: Option<&Store>) 
     ));
     lines.push(match experiment.slice {
         Some(slice) => format!("slices of {} ms", slice.as_secs_f64() * 1e3),
-        None => "slices of 12 ms, 48 ms, 0.3 s or 1 s: the shortest at which every server costs \
-                 what it costs when left running"
+        None => "slices of 12 ms, 48 ms, 0.3 s or 1 s: the shortest at which no server costs more \
+             than when left running"
             .to_owned(),
     });
     if !run.schedule.freeze {
         lines.push("servers are not frozen outside of their slices".to_owned());
     }
     lines.push(format!(
-        "about {} of measuring, after the first start of all, which takes about {}",
+        "about {} of measuring, after starting all servers, which takes about {}",
         seconds(timing::measuring(experiment)),
         seconds(timing::first_start(experiment, store))
     ));
     lines.extend(experiment.precision.map(|share| {
-        format!("less if all intervals are within ± {} before", percent(share * 100.0))
+        format!("stops earlier once all intervals are within ± {}", percent(share * 100.0))
     }));
     lines
 }

@@ -46,8 +46,8 @@ pub fn finish(
                  {}",
                 shell_words::quote(&path.to_string_lossy())
             ),
-            None => "Warning: the store failed, and no other place took the run: what is printed \
-                     and exported here is all that is left of it"
+            None => "Warning: the store failed, and no other place could store the run: only what \
+                 is printed and exported here is left"
                 .to_owned(),
         });
     }

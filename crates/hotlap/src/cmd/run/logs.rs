@@ -76,7 +76,7 @@ fn make(all: &Path) -> io::Result<PathBuf> {
             made => return made.map(|()| folder),
         }
     }
-    unreachable!("the numbers do not end")
+    unreachable!("more log folders than numbers")
 }
 
 fn lock_file(folder: &Path) -> io::Result<File> {

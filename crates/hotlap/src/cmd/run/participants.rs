@@ -91,7 +91,7 @@ impl Participants {
             let built = match &server.source {
                 Source::Custom(..) => None,
                 Source::Catalogue(own, _) => {
-                    match builds.get(&own.id).context("a server was not built")? {
+                    match builds.get(&own.id).context("a server could not be built")? {
                         Ok(built) => Some(built.clone()),
                         Err(Unready::Absent(why)) if spec.leaves_out_missing => {
                             console.note(&format!("{} is left out: {why}", own.id));
@@ -111,7 +111,8 @@ impl Participants {
             origins.push(Some(index));
         }
         if spec.servers.is_empty() || (all.ready.is_empty() && spec.leaves_out_missing) {
-            console.note("No toolchain of this suite is here: the ceiling runs alone.");
+            console.note("No toolchain of this suite is installed: only the ceiling runs. `hotlap setup` \
+                 prints what installs them.");
         }
         all.contract = all.title();
         all.choose_reference(spec, &origins);

@@ -20,8 +20,8 @@ use crate::store::Store;
 pub fn asked(suite: Option<&str>, store: Option<&Store>) -> anyhow::Result<Run> {
     match (suite, store) {
         (Some(suite), Some(store)) => earlier(store, suite),
-        (None, _) => usage("only a suite is resumed: --suite NAME --resume"),
-        (_, None) => usage("what is resumed is in the store: leave out --no-store"),
+        (None, _) => usage("--resume needs a suite: --suite NAME --resume"),
+        (_, None) => usage("--resume reads the store: leave out --no-store"),
     }
 }
 
@@ -32,8 +32,7 @@ pub fn asked(suite: Option<&str>, store: Option<&Store>) -> anyhow::Result<Run> 
 pub fn earlier(store: &Store, suite: &str) -> anyhow::Result<Run> {
     let Some(number) = store.last_of(suite)? else {
         return usage(format!(
-            "no run of the suite {suite} is stored: there is nothing to resume; \
-             --suite NAME says which"
+            "no run of the suite {suite} is stored, so there is nothing to resume"
         ));
     };
     let run = store.run(number)?;
@@ -91,7 +90,7 @@ pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::R
             }
             _ => {
                 return usage(format!(
-                    "run {number} cannot be resumed: {} cannot take part any more",
+                    "run {number} cannot be resumed: {} can no longer run",
                     server.name
                 ));
             }
@@ -103,7 +102,7 @@ pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::R
     // What an unfinished one lacks is made up for by one more.
     experiment.restarts = experiment.restarts.map(|restarts| restarts + unfinished(earlier));
     if experiment.restarts.is_some_and(|restarts| experiment.from.restart >= restarts) {
-        return usage(format!("run {number} has all its restarts: nothing is left to be run"));
+        return usage(format!("run {number} is complete: it has all its restarts"));
     }
     Ok(())
 }

@@ -41,8 +41,8 @@ impl Rule {
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let wrong = || {
             format!(
-                "{text:?} is no rule: write \"cost +3%\", \"rps -5%\", \"p50 +10%\", \"p99 +10%\" \
-                 or \"memory +10%\""
+                "{text:?} is not a rule: write \"cost +3%\", \"rps -5%\", \"p50 +10%\", \"p99 \
+                 +10%\" or \"memory +10%\""
             )
         };
         let Some((name, limit)) = text.trim().split_once(char::is_whitespace) else {
@@ -182,7 +182,7 @@ impl Ruling {
     fn sees_any(&mut self, rules: &[Rule], any: bool) {
         if !rules.is_empty() && !any {
             self.unknown.push(
-                "--fail-if cannot be decided: no server is compared with another here.".to_owned(),
+                "--fail-if cannot be decided: no two servers were compared.".to_owned(),
             );
         }
     }

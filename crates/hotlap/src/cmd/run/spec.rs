@@ -249,8 +249,8 @@ fn needs_servers(args: &RunArgs) -> anyhow::Result<()> {
     match given.iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
         Some((option, _)) => usage(format!(
-            "{option} needs servers, and none is named: add them, for instance \
-             `hotlap run go/net-http 'node app.js' {option} ...`"
+            "{option} needs servers: name them, for example `hotlap run go/net-http 'node \
+             app.js' {option} ...`"
         )),
     }
 }
@@ -303,7 +303,7 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
         if !all.iter().any(|s| s.name == *name) {
             let there: Vec<&str> = all.iter().map(|s| s.name.as_str()).collect();
             return usage(format!(
-                "no scenario is called {name:?}: there are {}",
+                "no scenario {name:?}: there are {}",
                 there.join(", ")
             ));
         }
@@ -316,7 +316,8 @@ fn exports(args: &RunArgs, question: Question) -> anyhow::Result<ExportArgs> {
     let table = &args.exports;
     let for_tables = [&table.export_csv, &table.export_github_benchmark, &table.export_bencher];
     if question == Question::Stress && for_tables.iter().any(|file| file.is_some()) {
-        return usage("a stress is exported with --export-json, --export-markdown, --export-html");
+        return usage("--stress can be exported with --export-json, --export-markdown and --export-html \
+             only");
     }
     Ok(table.clone())
 }

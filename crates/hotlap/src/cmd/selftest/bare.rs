@@ -45,7 +45,7 @@ pub struct Asking<'a> {
 /// When the server cannot be reached or does not answer.
 pub fn times_us(target: &Target, asking: &Asking) -> anyhow::Result<Vec<f64>> {
     let Endpoint::Tcp(address) = target.endpoint else {
-        bail!("a known server listens on TCP");
+        bail!("a test server listens on TCP");
     };
     std::thread::scope(|scope| {
         let client = scope.spawn(|| {
@@ -67,7 +67,7 @@ struct Line {
 
 impl Line {
     fn open(address: SocketAddr) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(address).context("a known server does not answer")?;
+        let stream = TcpStream::connect(address).context("a test server does not respond")?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         Ok(Self { stream, sent: None, answer: [0; 1024], got: 0 })
@@ -84,13 +84,13 @@ impl Line {
     fn look(&mut self) -> anyhow::Result<Option<Duration>> {
         let Some(sent) = self.sent else { return Ok(None) };
         match self.stream.read(&mut self.answer[self.got..]) {
-            Ok(0) => bail!("a known server closed the connection"),
+            Ok(0) => bail!("a test server closed the connection"),
             Ok(count) => self.got += count,
             Err(e) if e.kind() == ErrorKind::WouldBlock => {}
             Err(e) => return Err(e.into()),
         }
         let took = sent.elapsed();
-        ensure!(took < LIMIT, "a known server does not answer");
+        ensure!(took < LIMIT, "a test server does not respond");
         let done = self.answer[..self.got].ends_with(END);
         if done {
             self.sent = None;

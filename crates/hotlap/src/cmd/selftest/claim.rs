@@ -172,13 +172,13 @@ fn sentence(claims: &[Claim]) -> String {
     let count = |word| claims.iter().filter(|c| c.judge() == word).count();
     let all = claims.len();
     match (count(Word::Off), count(Word::Disturbed)) {
-        (0, 0) => format!("All {all} claims are right."),
+        (0, 0) => format!("All {all} figures are right."),
         (0, disturbed) => format!(
-            "{disturbed} of {all} claims were disturbed by something else on these cores: in the \
-             quietest lap they\n  were right, or a bare client finds the same."
+            "{disturbed} of {all} figures were disturbed by something else on these cores: they \
+             are right in the\n  quietest lap, or a bare client finds the same."
         ),
         (off, _) => format!(
-            "{off} of {all} claims are off: do not rely on such figures here before you know why."
+            "{off} of {all} figures are off: do not rely on such figures here until you know why."
         ),
     }
 }

@@ -73,12 +73,12 @@ impl<'a> Alone<'a> {
     }
 
     fn lap(&mut self, kind: Kind) -> anyhow::Result<Lap> {
-        self.live.whole_lap(0, 0, kind).map_err(|why| anyhow!("a known server failed: {why}"))
+        self.live.whole_lap(0, 0, kind).map_err(|why| anyhow!("a test server failed: {why}"))
     }
 
     /// What requests at `rate` take a bare client, in microseconds.
     fn bare_us(&self, rate: f64) -> anyhow::Result<Vec<f64>> {
-        let target = self.live.target(0).ok_or_else(|| anyhow!("a known server is gone"))?;
+        let target = self.live.target(0).ok_or_else(|| anyhow!("a test server has ended"))?;
         let cpus = &self.arena.cores.generator;
         bare::times_us(target, &Asking { connections: CONNECTIONS, rate, cpus })
     }
@@ -89,7 +89,7 @@ impl<'a> Alone<'a> {
 }
 
 fn told(known: &Calibrated, why: &ServerFailure) -> anyhow::Error {
-    anyhow!("the known server {known} failed: {why} ({})", why.log_tail.join("; "))
+    anyhow!("the test server {known} failed: {why} ({})", why.log_tail.join("; "))
 }
 
 /// Laps at half of what a server reaches, and what a bare client finds beside each.

@@ -35,13 +35,13 @@ pub fn of_load(report: &Report, table: &LoadResults, palette: &Palette) -> Vec<C
             noise.and_then(|n| n.cost.around),
         ),
         ratios(
-            ("Requests per second, against the reference", "times the reference's"),
+            ("Requests per second, against the reference", "ratio to the reference"),
             (table, palette),
             |r| r.against.as_ref()?.measures.requests_per_s.ratio.as_ref(),
             noise.and_then(|n| n.requests_per_s.band),
         ),
         ratios(
-            ("CPU time per request, against the reference", "times the reference's"),
+            ("CPU time per request, against the reference", "ratio to the reference"),
             (table, palette),
             |r| r.against.as_ref()?.measures.cost.ratio.as_ref(),
             noise.and_then(|n| n.cost.band),
@@ -55,7 +55,7 @@ pub fn of_load(report: &Report, table: &LoadResults, palette: &Palette) -> Vec<C
     };
     charts.push(percentiles(service, table, palette, |r| Some(&r.service)));
     charts.push(percentiles(
-        "Response time at a rate that all of them carry",
+        "Response time at the common rate",
         table,
         palette,
         Row::at_rate,

@@ -90,7 +90,7 @@ impl Stress {
         if let [(name, about)] = scenarios.as_slice() {
             title.push(format!("{name}: {about}"));
         }
-        title.push(format!("{good} good clients, keep-alive"));
+        title.push(format!("{good} normal clients, keep-alive"));
         Some(Self {
             title,
             scenarios,
@@ -139,7 +139,7 @@ fn socket_errors([connect, read, write, timeout]: [u64; 4]) -> String {
     if some.is_empty() { "none".to_owned() } else { some.join(", ") }
 }
 
-/// Failures by kind: `38 × connection reset, 3 × no answer in time`.
+/// Failures by kind: `38 × connection reset, 3 × timeout`.
 fn by_kind(pace: &Service) -> String {
     if let Some(why) = &pace.unreachable {
         return why.clone();
@@ -204,7 +204,7 @@ fn outcomes(fate: &Fate) -> String {
     let rest = [
         (fate.closed, "closed".to_owned()),
         (fate.silent, "left waiting".to_owned()),
-        (fate.refused, "not let in".to_owned()),
+        (fate.refused, "refused".to_owned()),
     ];
     let parts = answered.into_iter().chain(rest).filter(|(count, _)| *count > 0);
     let parts: Vec<String> =
@@ -221,9 +221,9 @@ fn sentence(server: &StressedServer) -> Option<String> {
     }
     let worse: Vec<String> = [
         (Impact::Down, "down after"),
-        (Impact::Hurt, "good clients hurt by"),
-        (Impact::Scarred, "scarred by"),
-        (Impact::Suffered, "good clients suffer from"),
+        (Impact::Hurt, "requests of normal clients failed under"),
+        (Impact::Scarred, "did not fully recover from"),
+        (Impact::Suffered, "normal clients slowed by"),
     ]
     .iter()
     .filter_map(|(verdict, words)| {
@@ -234,29 +234,29 @@ fn sentence(server: &StressedServer) -> Option<String> {
     .collect();
     Some(match worse.is_empty() {
         true if all == 1 => {
-            format!("{} is well under {}.", server.name, server.results[0].scenario)
+            format!("{} withstands {}.", server.name, server.results[0].scenario)
         }
-        true => format!("{} is well under all {all}.", server.name),
+        true => format!("{} withstands all {all} scenarios.", server.name),
         false if all == 1 => format!("{}: {}.", server.name, worse.join("; ")),
-        false => format!("{} is well under {well} of {all}; {}.", server.name, worse.join("; ")),
+        false => format!("{} withstands {well} of {all} scenarios; {}.", server.name, worse.join("; ")),
     })
 }
 
 fn rules() -> Vec<String> {
     vec![
         format!(
-            "suffered: good clients had under {:.0} % of their fair throughput, or a p99 over \
+            "slowed: normal clients had under {:.0} % of their fair throughput, or a p99 over \
              {P99_TIMES:.0} times the fair one and {:.0} ms longer",
             PACE * 100.0,
             P99_LEAST_NS as f64 / 1e6
         ),
         format!(
-            "scarred: serves again, but at under a third of its throughput, or keeps over {MEMORY_TIMES:.0} times the memory and \
-             {} MB more, over {THREADS_TIMES:.0} times the threads and {THREADS_LEAST} more, or \
-             stays busy",
+            "degraded: serves again, but at under a third of its throughput, or keeps over \
+             {MEMORY_TIMES:.0} times the memory and {} MB more, over {THREADS_TIMES:.0} times the \
+             threads and {THREADS_LEAST} more, or stays busy",
             MEMORY_LEAST_BYTES / 1_000_000
         ),
-        format!("hurt: over {:.1} % of the good clients' requests failed", ERRORS * 100.0),
-        "down: ended, or not well once all was over".to_owned(),
+        format!("failing: over {:.1} % of the normal clients' requests failed", ERRORS * 100.0),
+        "down: ended, or did not serve once the stress was over".to_owned(),
     ]
 }

@@ -19,7 +19,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
     let mut out = format!("\n  {}\n  {}\n\n", visible(&loaded.url), shape(plan, outcome));
     let failures = outcome.failures.total();
     out += &format!(
-        "  requests/s  {:<12}{} right answers, {} errors\n",
+        "  requests/s  {:<12}{} correct responses, {} errors\n",
         rate(outcome.rate()),
         count(outcome.responses),
         count(failures)
@@ -73,8 +73,8 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
     if plan.pace != Pace::Closed {
         out.push('\n');
         out += &wrap(
-            "Response time counts from the moment a request was due, service time from its \
-             sending: what waits for a busy server is in the first only.",
+            "Response time counts from when a request was due, service time from when it was \
+             sent.",
             2,
             width,
         );
@@ -92,9 +92,9 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         if loaded.is_late() {
             out.push('\n');
             out += &wrap(
-                "LATE: more than 1 of 100 requests were sent too long after they were due, by the \
-                 generator's own fault, so these times are not the server's. Give it more threads \
-                 (-t), cores of its own (--generator-cpus), or a lower rate.",
+                "LATE: the load generator itself sent more than 1 in 100 requests too late, so \
+                 these times are not the server's. Use more threads (-t), cores of its own \
+                 (--generator-cpus) or a lower rate.",
                 2,
                 width,
             );
@@ -102,8 +102,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
     } else if busiest >= 90.0 {
         out.push('\n');
         out += &wrap(
-            "The generator was the limit: the server may be faster than this. Give it more \
-             threads (-t).",
+            "The load generator was the limit: the server may be faster. Use more threads (-t).",
             2,
             width,
         );
@@ -124,7 +123,7 @@ fn shape(plan: &Plan, outcome: &Outcome) -> String {
     let mut parts = vec![plural(plan.connections, "connection")];
     parts.push(match plan.reuse {
         Reuse::KeepAlive => "keep-alive".to_owned(),
-        Reuse::Close => "a new one for each request".to_owned(),
+        Reuse::Close => "a new one per request".to_owned(),
     });
     if plan.pipeline > 1 {
         parts.push(format!("{} in flight on each", plan.pipeline));

@@ -30,7 +30,7 @@ pub fn loads(
         None => vec![typed(shape)],
         Some(suite) if is_shaped => {
             return usage(format!(
-                "the suite {} says how servers are loaded: leave out -c, -t, --disable-keepalive and \
+                "the suite {} defines its loads: leave out -c, -t, --disable-keepalive and \
                  --pipeline",
                 suite.name
             ));
@@ -41,7 +41,7 @@ pub fn loads(
     let loads = loads.collect::<anyhow::Result<Vec<_>>>()?;
     if shape.rate.is_some() && loads.iter().all(|load| load.rate.is_some()) {
         return usage(
-            "--rate is for closed loops, and the suite gives each load a rate: leave it out",
+            "the suite gives each load a rate: leave out --rate",
         );
     }
     Ok(loads)
@@ -107,8 +107,8 @@ fn request(
                 true => "say `contract` too".to_owned(),
                 false => format!("the contract has {}", names.join(", ")),
             };
-            let suite = suite.context("only a suite names requests")?;
-            let what = format!("no request is called {named:?}: {there}");
+            let suite = suite.context("only a suite can name requests")?;
+            let what = format!("no request {named:?}: {there}");
             usage(suite.wrong(loading.line, what).to_string())
         }
     }

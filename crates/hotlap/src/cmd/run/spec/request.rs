@@ -18,7 +18,7 @@ pub fn contract(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Opt
     let all = Name::ALL.map(Name::as_str).join(", ");
     match Name::of(name) {
         Some(name) => Ok(Some(name)),
-        None => usage(format!("no contract is called {name}: there are {all}")),
+        None => usage(format!("no contract {name}: there are {all}")),
     }
 }
 
@@ -36,7 +36,7 @@ pub fn ask(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Ask> {
     let usual = if body.is_empty() { "GET" } else { "POST" };
     let path = args.path.clone().or(said.path).unwrap_or_else(|| "/".to_owned());
     if !path.starts_with('/') || path.chars().any(|c| c.is_control() || c == ' ') {
-        return usage(format!("{path:?} is no path: it begins with / and has no blanks"));
+        return usage(format!("{path:?} is not a path: it must begin with / and have no spaces"));
     }
     Ok(Ask {
         method: method(args.method.clone().or(said.method).as_deref().unwrap_or(usual))?,

@@ -128,10 +128,10 @@ fn meanings(entries: &[Entry], suite: Option<&Suite>) -> anyhow::Result<Vec<(usi
 pub fn unknown(error: &CatalogueError) -> String {
     let CatalogueError::Unknown { name, nearest } = error else { return error.to_string() };
     if name.starts_with(['/', '.', '~']) {
-        return format!("{name}: there is no such file");
+        return format!("no such file: {name}");
     }
     let meant = match nearest.as_slice() {
-        [] => "`hotlap list` shows what is in it".to_owned(),
+        [] => "`hotlap list` shows what there is".to_owned(),
         [one] => format!("did you mean {one}?"),
         [all @ .., last] => format!("did you mean {} or {last}?", all.join(", ")),
     };
@@ -159,8 +159,8 @@ fn must_apply(meant: &[(usize, Meaning)], args: &RunArgs) -> anyhow::Result<()> 
     match given.iter().find(|(_, is_idle)| *is_idle) {
         None => Ok(()),
         Some((option, _)) => usage(format!(
-            "{option} is for commands and URLs, and only servers of the catalogue are named: their \
-             requests are those of their contract (--contract NAME)"
+            "{option} applies to commands and URLs, and only built-in servers are named: their \
+             contract defines their requests (--contract NAME)"
         )),
     }
 }
@@ -200,7 +200,7 @@ fn held_to(server: &manifest::Server, wanted: Option<Name>) -> anyhow::Result<Na
         Some(contract) => Ok(contract),
         None => {
             let has = server.contracts.iter().map(|c| c.as_str()).collect::<Vec<_>>().join(", ");
-            usage(format!("{} does not answer that contract: it answers {has}", server.id))
+            usage(format!("{} does not have that contract: it has {has}", server.id))
         }
     }
 }
@@ -212,7 +212,7 @@ fn launch(command: &str, shell: bool) -> anyhow::Result<Launch> {
     } else {
         match shell_words::split(command) {
             Ok(argv) if !argv.is_empty() => argv,
-            Ok(_) => return usage("an empty command starts nothing"),
+            Ok(_) => return usage("the command is empty"),
             Err(error) => return usage(format!("{command:?} cannot be split: {error}")),
         }
     };
@@ -229,7 +229,7 @@ fn running(url: String, ask: &Ask, args: &RunArgs) -> anyhow::Result<Source> {
         && !args.shape.allow_remote
     {
         return usage(format!(
-            "{url} is not on this machine: say --allow-remote if you may load it"
+            "{url} is on another machine: pass --allow-remote if you are allowed to load it"
         ));
     }
     if let Some(tls) = &mut resolved.target.tls {
@@ -263,7 +263,7 @@ fn names(
     if given.len() > meant.len() {
         let (given, servers) = (given.len(), meant.len());
         return usage(format!(
-            "{given} names for {servers} servers: give one each, in their order"
+            "{given} names for {servers} servers: give at most one each, in their order"
         ));
     }
     let mut names: Vec<String> = Vec::new();
@@ -282,7 +282,7 @@ fn names(
         let wanted = redact::text(given.get(i).or(told).unwrap_or(own).trim());
         let wanted: String = wanted.chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect();
         if given.get(i).is_some() && names.contains(&wanted) {
-            return usage(format!("two servers are called {wanted}: give each a name of its own"));
+            return usage(format!("two servers are named {wanted}: give each its own name"));
         }
         let mut name = wanted.clone();
         let mut again = 2;

@@ -64,7 +64,7 @@ pub fn steps(report: &Report, table: &LoadResults, palette: &Palette) -> Chart {
     let room = (high - low).max(0.1) * 0.08;
     Chart {
         title: "What each step costs".to_owned(),
-        note: "Against the step below. Left of the line: it costs less than nothing.".to_owned(),
+        note: "Compared with the step below. Left of the line, it costs less than that.".to_owned(),
         x: Axis {
             label: "µs of CPU per request".to_owned(),
             log: false,

@@ -75,9 +75,9 @@ pub fn ratios<'a>(
         x.low = (low - reach * 0.08).max(0.0);
     }
     let reference = table.reference.as_deref().unwrap_or("the reference");
-    let mut note = format!("At 1×, as {reference}.");
+    let mut note = format!("1× is {reference}.");
     if band.is_some() {
-        note += " What lies within the band cannot be told from noise.";
+        note += " Within the band, a difference may be noise.";
     }
     Chart {
         title: title.to_owned(),
@@ -114,9 +114,10 @@ pub fn published(table: &LoadResults, palette: &Palette) -> Chart {
         }
     }
     Chart {
-        title: "Published beside measured".to_owned(),
-        note: "Requests/s against the reference: a diamond then, a dot here.".to_owned(),
-        x: Axis::over("times the reference's", times, extent(&series).chain([1.0])),
+        title: "Published and measured".to_owned(),
+        note: "Requests/s relative to the reference: a diamond as published, a dot as measured \
+             here.".to_owned(),
+        x: Axis::over("ratio to the reference", times, extent(&series).chain([1.0])),
         y: Vertical::Names(known.iter().map(|(r, _)| short_name(&r.name)).collect()),
         series,
         band: None,

@@ -43,7 +43,7 @@ pub fn over_time(report: &Report, table: &LoadResults, palette: &Palette) -> Vec
             }
             points
         };
-        let mut note = "A point a lap, along the run; a line a fresh start.".to_owned();
+        let mut note = "A point per lap, a line per restart.".to_owned();
         if every > 1 {
             note += &format!(" One lap in {every} is drawn.");
         }
@@ -85,7 +85,7 @@ fn within(
         }
         points
     };
-    let mut note = "A point each tenth of a second, a line a lap.".to_owned();
+    let mut note = "A point per tenth of a second, a line per lap.".to_owned();
     if every > 1 {
         note += &format!(" One lap in {every} is drawn.");
     }
@@ -158,7 +158,7 @@ pub fn warmups(report: &Report, table: &LoadResults, palette: &Palette) -> Chart
     let y = Axis::over("requests/s", plain, heights(&series));
     Chart {
         title: "Warm-up".to_owned(),
-        note: "Requests/s from the first request on; a line a fresh start.".to_owned(),
+        note: "Requests/s from the first request. A line per restart.".to_owned(),
         x: Axis {
             label: "time since the first request".to_owned(),
             log: false,
