@@ -1,4 +1,4 @@
-//! Where figures come from: the machine, and what on it makes them doubtful.
+//! The machine that is measured on, and what about it makes figures unreliable.
 
 mod arm;
 mod doubt;
