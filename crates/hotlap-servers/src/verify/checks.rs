@@ -196,7 +196,7 @@ impl<'a> Bench<'a> {
         } else {
             let says = self.first.as_ref().is_some_and(|(first, ..)| !first.keep_alive);
             let says = if says { Ok(()) } else { Err("no Connection: close".to_owned()) };
-            self.expect("says close", "Connection: close is sent (RFC 9112 section 9.6)", says);
+            self.expect("says close", "a Connection: close header (RFC 9112 section 9.6)", says);
             let kept = "the connection stays open (RFC 9112 section 9.3)";
             self.report.conformance.push(check("keep-alive", kept, outcome));
         }
