@@ -276,9 +276,9 @@ impl<'de> Deserialize<'de> for Probes {
         match (words.is_empty(), commands.is_empty()) {
             (_, true) => Ok(Self(vec![words])),
             (true, false) => Ok(Self(commands)),
-            (false, false) => Err(D::Error::custom(
-                "a probe is one command or a list of commands, not a mixture",
-            )),
+            (false, false) => {
+                Err(D::Error::custom("a probe is one command or a list of commands, not a mixture"))
+            }
         }
     }
 }

@@ -1,4 +1,3 @@
-
 use hotlap_load::http::Response;
 use hotlap_load::plan::Request;
 
