@@ -181,7 +181,7 @@ impl Plan {
             }
         }
         if connections > MAX_CONNECTIONS {
-            return out_of_range(format!("{connections} connections: use at most {MAX_CONNECTIONS}"));
+            return out_of_range(format!("{connections} connections: at most {MAX_CONNECTIONS}"));
         }
         if pipeline == 0 || pipeline > MAX_PIPELINE {
             return out_of_range(format!("a pipeline of {pipeline}: use 1 to {MAX_PIPELINE}"));
@@ -191,11 +191,11 @@ impl Plan {
             return out_of_range(what.to_owned());
         }
         if self.timeout.is_zero() {
-            return out_of_range("a timeout of 0 fails every request: use a longer one".to_owned());
+            return out_of_range("a timeout of 0 fails every request: use more".to_owned());
         }
         match self.stop {
             Stop::After(Duration::ZERO) => {
-                return out_of_range("a duration of 0 measures nothing: use a longer one".to_owned());
+                return out_of_range("a duration of 0 measures nothing: use more".to_owned());
             }
             Stop::Requests(0) => {
                 return out_of_range("0 requests measure nothing: use at least 1".to_owned());

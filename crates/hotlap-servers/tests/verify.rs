@@ -132,7 +132,7 @@ fn dropped_and_swapped_responses_are_found() {
 fn connections_closed_too_early_or_too_late_are_found() {
     finds(Site::Hello, Fault::IgnoresConnectionClose, "close", "still open after 2 s");
     finds(Site::Hello, Fault::KeepsHttp10Open, "HTTP/1.0", "still open after 2 s");
-    finds(Site::Hello, Fault::ChunksToHttp10, "HTTP/1.0", "chunks");
+    finds(Site::Hello, Fault::ChunksToHttp10, "HTTP/1.0", "chunked");
     let report = verified(Site::Hello, Fault::ClosesUnannounced, FRAMEWORK);
     assert_eq!(failed(&report), ["keep-alive", "pipelining"]);
 }

@@ -46,7 +46,7 @@ pub fn run(options: &Options) {
         });
     }
     println!(
-        "Per request, {connections} connections; a {short} s run subtracted from one twice as long.\n"
+        "Per request, {connections} connections: a {short} s run taken from one twice as long.\n"
     );
     instructions(&all, connections);
     println!();
