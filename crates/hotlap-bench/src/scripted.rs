@@ -101,7 +101,7 @@ impl Scripted {
             return Err(ServerFailure {
                 phase: phase.to_owned(),
                 cause: "exited with code 3".to_owned(),
-                log_tail: vec!["fatal error".to_owned()],
+                log_tail: vec!["out of luck".to_owned()],
                 remedy: "see its last lines".to_owned(),
             });
         }

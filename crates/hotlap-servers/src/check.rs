@@ -150,7 +150,7 @@ impl Checker<'_> {
         let requirements =
             Requirements::Catalogue { kind: server.kind, keep_alive: server.keep_alive };
         let launch = built.launch(server);
-        self.on_stage(&mut row, &launch, contracts, requirements, server.counts.as_ref());
+        self.start_and_verify(&mut row, &launch, contracts, requirements, server.counts.as_ref());
         row
     }
 
@@ -158,7 +158,13 @@ impl Checker<'_> {
     #[must_use]
     pub fn check_command(&self, name: &str, launch: &Launch, ask: &Ask) -> CheckedServer {
         let mut row = CheckedServer::new(name);
-        self.on_stage(&mut row, launch, vec![Contract::custom(ask)], Requirements::Custom, None);
+        self.start_and_verify(
+            &mut row,
+            launch,
+            vec![Contract::custom(ask)],
+            Requirements::Custom,
+            None,
+        );
         row
     }
 
@@ -173,7 +179,14 @@ impl Checker<'_> {
         rude: bool,
     ) -> CheckedServer {
         let mut row = CheckedServer::new(name);
-        hold(&mut row, target, host, vec![Contract::custom(ask)], Requirements::Custom, rude);
+        verify_contracts(
+            &mut row,
+            target,
+            host,
+            vec![Contract::custom(ask)],
+            Requirements::Custom,
+            rude,
+        );
         row
     }
 
@@ -181,7 +194,7 @@ impl Checker<'_> {
         self.builder.stop
     }
 
-    fn on_stage(
+    fn start_and_verify(
         &self,
         row: &mut CheckedServer,
         launch: &Launch,
@@ -202,7 +215,7 @@ impl Checker<'_> {
         let memory = started.sampler.as_mut().and_then(|sampler| sampler.resident().ok());
         row.rss_bytes = memory.map_or(0, |memory| memory.rss_bytes);
         let main = contracts[0].clone();
-        hold(row, &started.target, HOST, contracts, requirements, true);
+        verify_contracts(row, &started.target, HOST, contracts, requirements, true);
         if let (Some(counts), Some(lines), CheckOutcome::Passed) =
             (counts, &mut lines, &row.outcome)
         {
@@ -218,7 +231,7 @@ impl Checker<'_> {
             }
             row.reports[0].1.required.push(check);
         }
-        self.off_stage(row, started);
+        self.stop_server(row, started);
         lines.inspect(LogLines::remove);
     }
 
@@ -255,7 +268,7 @@ impl Checker<'_> {
     }
 
     /// Stops the server and records how that went.
-    fn off_stage(&self, row: &mut CheckedServer, mut started: Started) {
+    fn stop_server(&self, row: &mut CheckedServer, mut started: Started) {
         let exit = started.process.exited();
         if let (Some(exit), false) = (exit, row.outcome == CheckOutcome::Passed) {
             row.notes.push(format!("it {} during the check", crate::start::ending(exit)));
@@ -278,7 +291,7 @@ impl Checker<'_> {
 }
 
 /// Verifies a running server against its contracts, one after the other.
-fn hold(
+fn verify_contracts(
     row: &mut CheckedServer,
     target: &Target,
     host: &str,

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::tree::{self, Member, ProcessTree};
-use channel::{Heard, Order, Report};
+use channel::{Order, Received, Report};
 use signal::{FREEZE_LIMIT, has_stopped, signal_one};
 
 mod channel;
@@ -252,15 +252,15 @@ impl Process {
         let mut limit = limit;
         let mut heard = false;
         while self.stopped.is_none() {
-            match self.standby.wire.hear(Some(limit)) {
-                Heard::Message(Report::Exited(exit)) => self.exit = Some(exit),
-                Heard::Message(Report::Stopped(stopped)) => {
+            match self.standby.wire.receive(Some(limit)) {
+                Received::Message(Report::Exited(exit)) => self.exit = Some(exit),
+                Received::Message(Report::Stopped(stopped)) => {
                     self.exit = self.exit.or(stopped.exit);
                     self.stopped = Some(stopped);
                 }
-                Heard::Message(_) => {}
-                Heard::Silence => return heard,
-                Heard::Closed => self.lose(),
+                Received::Message(_) => {}
+                Received::Silence => return heard,
+                Received::Closed => self.lose(),
             }
             heard = true;
             limit = Duration::ZERO;

@@ -212,8 +212,7 @@ mod tests {
 
     #[test]
     fn each_error_in_chunks_has_its_message() {
-        let (number, longer) =
-            ("a chunk size is not a number", "a chunk is longer than its size");
+        let (number, longer) = ("a chunk size is not a number", "a chunk is longer than its size");
         let trailers = "malformed trailers";
         let bare = "a trailer line ends in a bare LF";
         for (input, why) in [

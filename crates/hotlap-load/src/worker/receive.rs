@@ -151,7 +151,7 @@ impl Worker {
                     if is_last && !rest.is_empty() {
                         // More bytes than requested: the response cannot be trusted.
                         self.slots[number].conn.send(response.request);
-                        let why = "a response is longer than its Content-Length";
+                        let why = "more bytes than the response announced";
                         let first_bytes = bytes[..bytes.len().min(EVIDENCE)].to_vec();
                         self.measurement.tally.evidence(|| why.to_owned(), first_bytes);
                         return self.fail_in(number, Failure::BadFraming, Phase::Body, now, why);
@@ -206,7 +206,7 @@ impl Worker {
             _ => return self.fail(number, Failure::Reset, now, "closed while connecting"),
         }
         if slot.is_truncated() {
-            let why = "no TLS close_notify before the end: the response may be truncated";
+            let why = "no TLS close_notify at the end: the response may be truncated";
             return self.fail_in(number, Failure::Truncated, Phase::Body, now, why);
         }
         match slot.conn.close(&mut self.requests.mix) {

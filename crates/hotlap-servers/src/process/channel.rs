@@ -64,7 +64,7 @@ pub(super) struct Wire {
 
 /// The result of a read.
 #[derive(Debug)]
-pub(super) enum Heard<T> {
+pub(super) enum Received<T> {
     /// A message.
     Message(T),
     /// No message within the time limit.
@@ -84,25 +84,25 @@ impl Wire {
     }
 
     /// Waits for a message: indefinitely without a limit, not at all with a limit of zero.
-    pub(super) fn hear<T: DeserializeOwned>(&mut self, limit: Option<Duration>) -> Heard<T> {
+    pub(super) fn receive<T: DeserializeOwned>(&mut self, limit: Option<Duration>) -> Received<T> {
         let until = limit.map(|limit| Instant::now() + limit);
         loop {
             if let Some(end) = self.held.iter().position(|&byte| byte == b'\n') {
                 let line: Vec<u8> = self.held.drain(..=end).collect();
-                return serde_json::from_slice(&line).map_or(Heard::Closed, Heard::Message);
+                return serde_json::from_slice(&line).map_or(Received::Closed, Received::Message);
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             match self.readable(left) {
                 Ok(true) => {}
-                Ok(false) => return Heard::Silence,
-                Err(_) => return Heard::Closed,
+                Ok(false) => return Received::Silence,
+                Err(_) => return Received::Closed,
             }
             let mut bytes = [0; 4096];
             match self.stream.read(&mut bytes) {
-                Ok(0) => return Heard::Closed,
+                Ok(0) => return Received::Closed,
                 Ok(count) => self.held.extend_from_slice(&bytes[..count]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Heard::Closed,
+                Err(_) => return Received::Closed,
             }
         }
     }

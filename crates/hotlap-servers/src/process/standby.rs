@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use super::channel::{Heard, Order, Report, Wire};
+use super::channel::{Order, Received, Report, Wire};
 use super::error::{StartError, remedy};
 use super::log;
 use super::setting::ProcessSetting;
@@ -124,8 +124,8 @@ impl Standby {
             setting: setting.clone(),
         };
         standby.wire.send(&Order::Prepare(setting.clone())).map_err(failed)?;
-        match standby.wire.hear(Some(supervisor.limit)) {
-            Heard::Message(Report::Ready { notes }) => standby.notes = notes,
+        match standby.wire.receive(Some(supervisor.limit)) {
+            Received::Message(Report::Ready { notes }) => standby.notes = notes,
             _ => return Err(failed(io::ErrorKind::UnexpectedEof.into())),
         }
         Ok(standby)
@@ -142,9 +142,9 @@ impl Standby {
     pub(super) fn start_server(&mut self) -> Result<Pid, StartError> {
         let program = self.setting.argv[0].clone();
         let sent = self.wire.send(&Order::Go);
-        match self.wire.hear(Some(self.limit)) {
-            Heard::Message(Report::Started { pid }) => raw(pid).ok_or(StartError::Empty),
-            Heard::Message(Report::Failed { errno }) => Err(StartError::Program {
+        match self.wire.receive(Some(self.limit)) {
+            Received::Message(Report::Started { pid }) => raw(pid).ok_or(StartError::Empty),
+            Received::Message(Report::Failed { errno }) => Err(StartError::Program {
                 remedy: remedy(errno, &program, &self.setting.cwd),
                 cause: io::Error::from_raw_os_error(errno),
                 program,

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, setrlimit, wait};
 
-use super::channel::{Heard, Order, Report, Wire, send};
+use super::channel::{Order, Received, Report, Wire, send};
 use super::setting::{ProcessExit, ProcessSetting, Stopped};
 use super::signal::signal_tree;
 use crate::tree::{self, Member};
@@ -55,11 +55,11 @@ pub fn main() -> ExitCode {
 
 fn watch(mut inbox: Wire, outbox: UnixStream) -> ExitCode {
     signals::ignore();
-    let Heard::Message(Order::Prepare(setting)) = inbox.hear(None) else {
+    let Received::Message(Order::Prepare(setting)) = inbox.receive(None) else {
         return ExitCode::from(2);
     };
     let _ = send(&outbox, &Report::Ready { notes: prepare(&setting) });
-    let Heard::Message(Order::Go) = inbox.hear(None) else {
+    let Received::Message(Order::Go) = inbox.receive(None) else {
         return ExitCode::SUCCESS;
     };
     let server = match spawn(&setting) {
@@ -71,14 +71,15 @@ fn watch(mut inbox: Wire, outbox: UnixStream) -> ExitCode {
         }
     };
     let _ = send(&outbox, &Report::Started { pid: server.as_raw_pid() as u32 });
-    let ward = Arc::new(Ward { server, outbox, state: Mutex::default(), changed: Condvar::new() });
+    let supervised =
+        Arc::new(Supervised { server, outbox, state: Mutex::default(), changed: Condvar::new() });
     let listener = {
-        let ward = Arc::clone(&ward);
-        std::thread::spawn(move || ward.obey(inbox))
+        let supervised = Arc::clone(&supervised);
+        std::thread::spawn(move || supervised.wait_for_order(inbox))
     };
     // The main thread stays with the children: the kernel kills the server when the thread that
     // started it dies, and the server inherits hardware counters from that thread.
-    ward.reap();
+    supervised.reap();
     let _ = listener.join();
     ExitCode::SUCCESS
 }
@@ -119,7 +120,7 @@ fn spawn(setting: &ProcessSetting) -> io::Result<Pid> {
 }
 
 /// The server under supervision.
-struct Ward {
+struct Supervised {
     server: Pid,
     outbox: UnixStream,
     state: Mutex<State>,
@@ -134,7 +135,7 @@ struct State {
     childless: bool,
 }
 
-impl Ward {
+impl Supervised {
     /// Reaps children until none are left. Blocks while the server runs.
     fn reap(&self) {
         loop {
@@ -160,9 +161,9 @@ impl Ward {
     }
 
     /// Waits for the order to stop, or for the closed socket that means hotlap died.
-    fn obey(&self, mut inbox: Wire) {
-        match inbox.hear(None) {
-            Heard::Message(Order::Stop { grace_ms }) => {
+    fn wait_for_order(&self, mut inbox: Wire) {
+        match inbox.receive(None) {
+            Received::Message(Order::Stop { grace_ms }) => {
                 let stopped = self.end(Duration::from_millis(grace_ms));
                 let _ = send(&self.outbox, &Report::Stopped(stopped));
             }

@@ -82,7 +82,7 @@ fn run_probe(
             std::io::ErrorKind::NotFound => {
                 (MissingKind::Missing, format!("{:?} is not installed", command[0]))
             }
-            _ => (MissingKind::Unfit, format!("cannot be started: {error}")),
+            _ => (MissingKind::Unfit, format!("cannot start: {error}")),
         })?;
     let output = format!("{}{}", captured.stdout, captured.stderr);
     if captured.ended.success() {
@@ -122,7 +122,7 @@ fn remedy(server: &Server, manager: Option<PackageManager>) -> String {
     }
     match manager {
         Some(manager) => {
-            format!("install it: {}", shell_words::join(manager.command(packages, true)))
+            format!("install with: {}", shell_words::join(manager.command(packages, true)))
         }
         None => format!(
             "no apt-get or brew here; install these packages, named as in Debian: {}; or see {}",
@@ -178,7 +178,7 @@ mod tests {
         .unwrap_err();
         assert_eq!(absence.kind, MissingKind::Missing);
         assert!(absence.to_string().starts_with(
-            "no-such-compiler -v: \"no-such-compiler\" is not installed: install it: "
+            "no-such-compiler -v: \"no-such-compiler\" is not installed: install with: "
         ));
         assert!(absence.remedy.ends_with(" gcc"), "{}", absence.remedy);
     }

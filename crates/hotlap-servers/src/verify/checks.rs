@@ -30,7 +30,7 @@ type Outcome = Result<(), String>;
 type Trial<'a> = fn(&Bench<'a>) -> Outcome;
 
 /// How a server treats an HTTP/1.0 client.
-enum Old {
+enum Http10 {
     Served,
     Refused,
 }
@@ -136,7 +136,7 @@ impl<'a> Bench<'a> {
             }
             let (answer, now, mut outcome) = asked;
             if exchange.content == Content::Clock && outcome.is_ok() {
-                outcome = self.moves(exchange);
+                outcome = self.advances(exchange);
             }
             let right = outcome.is_ok();
             self.require(&exchange.name, &exchange.expected(), outcome);
@@ -158,7 +158,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Checks that a clock advances within a second and a half.
-    fn moves(&self, exchange: &Exchange) -> Outcome {
+    fn advances(&self, exchange: &Exchange) -> Outcome {
         let first = self.ask(exchange)?.body;
         let until = Instant::now() + Duration::from_millis(1_500);
         while Instant::now() < until {
@@ -213,9 +213,9 @@ impl<'a> Bench<'a> {
         let outcome = self.close();
         self.expect("close", "Connection: close obeyed (RFC 9112 section 9.6)", outcome);
         let expected = "an unchunked response and a close (RFC 9112 section 9.3)";
-        match self.old_client() {
+        match self.http_1_0() {
             // A proper 505 cannot be mistaken for a response (RFC 9110 section 15.6.6).
-            Ok(Old::Refused) => {
+            Ok(Http10::Refused) => {
                 let refused = Err("505 and a close".to_owned());
                 self.report.conformance.push(check("HTTP/1.0", expected, refused));
             }
@@ -320,7 +320,7 @@ impl<'a> Bench<'a> {
         wire.closed()
     }
 
-    fn old_client(&self) -> Result<Old, String> {
+    fn http_1_0(&self) -> Result<Http10, String> {
         let mut wire = self.open()?;
         wire.send(&with_version(self.bytes(self.main()), "HTTP/1.0"))?;
         let answer = wire.answer(self.main().is_head())?;
@@ -328,10 +328,10 @@ impl<'a> Bench<'a> {
             return Err("chunked, which HTTP/1.0 does not have".to_owned());
         }
         let old = if answer.status == 505 {
-            Old::Refused
+            Http10::Refused
         } else {
             self.same(&answer)?;
-            Old::Served
+            Http10::Served
         };
         wire.closed()?;
         Ok(old)

@@ -97,11 +97,11 @@ impl Wire {
             cut: None,
             bare_lf: false,
         };
-        wire.shake_hands()?;
+        wire.handshake()?;
         Ok(wire)
     }
 
-    fn shake_hands(&mut self) -> Result<(), String> {
+    fn handshake(&mut self) -> Result<(), String> {
         let until = Instant::now() + self.limit;
         while self.channel.as_ref().is_some_and(|channel| channel.is_handshaking()) {
             self.flush()?;
@@ -195,7 +195,7 @@ impl Wire {
     pub fn answer_unless(&mut self, is_head: bool, stop: &AtomicBool) -> Result<Response, String> {
         let until = Instant::now() + self.limit;
         loop {
-            self.mend();
+            self.fix_line_ends();
             match http::read_response(&self.buf, is_head, self.over) {
                 Ok(Some(answer)) => {
                     // Anyone on the path can end a TCP connection (RFC 9112 section 9.8).
@@ -271,7 +271,7 @@ impl Wire {
 
     /// Rewrites bare LFs in a head as CRLF, and remembers that: one wrong byte should fail the
     /// check of line ends and no other.
-    fn mend(&mut self) {
+    fn fix_line_ends(&mut self) {
         let Some(end) = head_end(&self.buf) else { return };
         let is_bare = |at: usize| self.buf[at] == b'\n' && (at == 0 || self.buf[at - 1] != b'\r');
         if !(0..end).any(is_bare) {
