@@ -20,8 +20,8 @@
 //!    [`Sampler`](sample::Sampler) reads their CPU time and memory,
 //!    [`Counters`](counters::Counters) count their instructions, and [`LogLines`](lines::LogLines)
 //!    the lines that they log.
-//! 6. **Machine.** A [`Machine`](machine::Machine) describes the hardware and what about it makes
-//!    figures unreliable. From its [`Topology`](topology::Topology) comes the
+//! 6. **Machine.** A [`Machine`](machine::Machine) describes the hardware, and lists reasons why
+//!    figures may be unreliable. From its [`Topology`](topology::Topology) comes the
 //!    [`CpuAllocation`](allocation::CpuAllocation) for server and generator.
 //!
 //! A server that fails on the way is a [`ServerFailure`](failure::ServerFailure). A

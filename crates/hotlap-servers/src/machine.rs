@@ -1,4 +1,4 @@
-//! The machine that is measured on, and what about it makes figures unreliable.
+//! The machine, and reasons why figures measured on it may be unreliable.
 
 mod arm;
 mod doubt;

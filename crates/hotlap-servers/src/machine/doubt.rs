@@ -1,4 +1,4 @@
-//! What about a machine makes its figures unreliable.
+//! Reasons why a machine's figures may be unreliable.
 
 use std::fmt;
 
