@@ -51,7 +51,7 @@ pub enum Role {
 pub enum Origin {
     /// As a process.
     Launch(Launch),
-    /// It is already running; hotlap neither starts, stops, freezes nor samples it.
+    /// It is already running; hotlap neither starts, stops nor freezes it.
     Running {
         /// Its URL, for tables.
         url: String,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[error("{phase}: {cause}")]
 pub struct ServerFailure {
-    /// The phase: `start`, `verify`, `warm-up` or `lap`.
+    /// The phase: `toolchain`, `build`, `start`, `verify`, `warm-up`, `lap` or `stress`.
     pub phase: String,
     /// What happened.
     pub cause: String,
