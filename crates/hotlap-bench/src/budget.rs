@@ -1,8 +1,7 @@
-//! How many restarts and rounds: what has been run, what it took, and what is still worth running.
+//! Decides how many restarts and rounds to run, from what has been run and how long it took.
 //!
-//! Apart from the schedule because it only counts: it starts nothing and asks nobody the time. The
-//! rule itself is the statistics'; here it is fed, and the counts that a user asked for override
-//! it.
+//! It is separate from the schedule because it only does arithmetic: it starts nothing and reads no
+//! clock. The stopping rule is in `hotlap_stats`; counts that the user set override it.
 
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use crate::experiment::{Experiment, Over, Place};
 use crate::lap::{Kind, Lap, Share, readings};
 use crate::participant::Role;
 
-/// Restarts that end with paced laps: the first ones, at most so many, and one for each of these
+/// Maximum number of restarts that end with paced laps: the first ones, one for each of this many
 /// parts of the budget (METHODOLOGY, *A run*).
 const PACED_RESTARTS: u32 = 4;
 const BUDGET_A_PACED_RESTART: Duration = Duration::from_secs(15);
@@ -30,13 +29,13 @@ pub enum Next {
     Stop(Over),
 }
 
-/// What has been run and what it took.
+/// What has been run, and how long it took.
 #[derive(Debug)]
 pub struct Budget {
     experiment: Experiment,
     rule: StoppingRule,
     started: Vec<Duration>,
-    /// What a second start of all is expected to take.
+    /// Expected time to start all servers once more.
     again: Duration,
     rounds: Vec<Duration>,
     paced: Vec<Duration>,
@@ -48,7 +47,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// An empty one.
+    /// A budget of which nothing is spent.
     #[must_use]
     pub fn new(experiment: &Experiment) -> Self {
         let n = experiment.participants.len();
@@ -78,32 +77,32 @@ impl Budget {
         budget
     }
 
-    /// A restart's servers are started and warm; `again` is what of that the next restart will take
-    /// too.
+    /// The servers of a restart are started and warmed up; `again` is the part of that time that
+    /// the next restart will take too.
     pub fn restart_started(&mut self, took: Duration, again: Duration) {
         self.started.push(took);
         self.again = again;
     }
 
-    /// A round is run.
+    /// A round has ended.
     pub fn round_run(&mut self, took: Duration) {
         self.rounds.push(took);
     }
 
-    /// A restart's paced laps are run.
+    /// A restart's paced laps have ended.
     pub fn paced_run(&mut self, took: Duration) {
         self.paced.push(took);
     }
 
-    /// A server is out.
+    /// A server was dropped.
     pub fn failure(&mut self, participant: usize) {
         self.out[participant] = true;
     }
 
-    /// A lap is run.
+    /// A lap has ended.
     pub fn lap(&mut self, lap: &Lap) {
-        // Laps at a common rate say nothing of the cost under their load; those of a load that has
-        // a rate of its own do.
+        // Laps at the common rate do not count for the cost under their load; laps of a load with
+        // its own rate do.
         let is_paced = lap.kind != Kind::Flat;
         if is_paced != self.experiment.loads[lap.load].rate.is_some() || !lap.counts() {
             return;
@@ -111,12 +110,12 @@ impl Budget {
         if Some(lap.load) == self.experiment.closed_loop() {
             self.rates[lap.participant].push(lap.outcome.rate());
         }
-        // Servers whose cost cannot be seen are compared by their rate.
+        // Servers of unknown cost are compared by their rate.
         let share = lap.cost_share().unwrap_or_else(|| lap.rate_share());
         self.costs[lap.participant][lap.load].push((lap.restart, lap.round, share));
     }
 
-    /// Half of what the slowest reaches: a rate that all can carry, in requests/s.
+    /// Half of the slowest server's throughput, in requests/s: a rate that all can sustain.
     #[must_use]
     pub fn common_rate(&self) -> Option<f64> {
         self.rates
@@ -129,9 +128,9 @@ impl Budget {
             .map(|rate| rate / 2.0)
     }
 
-    /// Whether a restart ends with paced laps. Their histograms are merged and not paired, so four
-    /// laps of each server, of four starts, tell what more would tell, and the time is better spent
-    /// on pairs.
+    /// Whether a restart ends with paced laps. Their histograms are merged, not paired, so more
+    /// than four laps of each server, from four starts, add little; the time is better spent on
+    /// pairs.
     #[must_use]
     pub fn is_paced(&self, restart: u32) -> bool {
         let paid = self.experiment.budget.as_secs() / BUDGET_A_PACED_RESTART.as_secs();
@@ -139,7 +138,7 @@ impl Budget {
         is_asked && u64::from(restart) < paid.clamp(1, u64::from(PACED_RESTARTS))
     }
 
-    /// What comes next, `next` being the first place that is not run yet.
+    /// What to run next; `next` is the first place that has not been run.
     pub fn next(&mut self, next: Place, elapsed: Duration) -> Next {
         let elapsed = self.of_the_budget(elapsed);
         let begun = next.restart + 1;
@@ -165,7 +164,7 @@ impl Budget {
             }
             (None, Some(rounds)) if next.round < rounds => Next::Round,
             (None, Some(rounds)) => {
-                // This restart's paced laps, and all of the next.
+                // This restart's paced laps, and the next restart's.
                 let paced = self.paced_takes(next.restart) + self.paced_takes(begun);
                 let restart = self.start_takes() + mean(&self.rounds) * rounds;
                 let fits = elapsed + restart + paced <= self.experiment.budget;
@@ -193,7 +192,7 @@ impl Budget {
         }
     }
 
-    /// What the experiment will probably still take.
+    /// Estimated time left.
     #[must_use]
     pub fn left(&self, next: Place, elapsed: Duration) -> Duration {
         let (Some(restarts), Some(rounds)) = (self.experiment.restarts, self.experiment.rounds)
@@ -209,13 +208,13 @@ impl Budget {
         mean(&self.rounds) * rounds_here + paced + restart * restarts_after
     }
 
-    /// What of the time so far is the budget's: the first start is not, in which contracts are
-    /// verified whole and warm-ups judged at length. A budget buys measuring.
+    /// The part of the elapsed time that counts against the budget: not the first start, with its
+    /// full verification and long warm-ups. The budget is for measuring.
     fn of_the_budget(&self, elapsed: Duration) -> Duration {
         elapsed.saturating_sub(self.started.first().copied().unwrap_or_default())
     }
 
-    /// What it takes to start and to warm up all servers once more.
+    /// Time to start and warm up all servers once more.
     fn start_takes(&self) -> Duration {
         match &self.started[..] {
             [] | [_] => self.again,
@@ -223,7 +222,7 @@ impl Budget {
         }
     }
 
-    /// What the paced laps of a restart take; half of a load's round, before there are any.
+    /// Time of a restart's paced laps; before there are any, half of a load's round.
     fn paced_takes(&self, restart: u32) -> Duration {
         match (self.is_paced(restart), &self.paced[..]) {
             (false, _) => Duration::ZERO,
@@ -234,15 +233,15 @@ impl Budget {
         }
     }
 
-    /// What the next restart and a round cost. Paced laps end a restart, so each restart pays for
-    /// its own.
+    /// The costs of the next restart and of a round. Each restart pays for the paced laps that end
+    /// it.
     fn what_time_buys(&self, restart: u32) -> Costs {
         let round_s = mean(&self.rounds).as_secs_f64().max(1e-3);
         Costs { restart_s: (self.start_takes() + self.paced_takes(restart)).as_secs_f64(), round_s }
     }
 
-    /// The pairs of every server and load against the reference, as the report will have them: the
-    /// reference and its control are one side, but for the control itself.
+    /// The pairs of every server and load against the reference, as in the report: reference and
+    /// control count as one side, except for the control itself.
     fn comparisons(&self) -> Vec<Vec<Pair>> {
         let role = |role| self.experiment.participants.iter().position(|e| e.role == role);
         let Some(reference) = role(Role::Reference) else { return Vec::new() };

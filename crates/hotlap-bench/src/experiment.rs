@@ -1,7 +1,7 @@
-//! What is to be raced, what a watcher is told, and in which order it goes.
+//! What an experiment measures, the events that it reports, and its order.
 //!
-//! Order follows from the seed, the restart and the round alone, so an experiment that was
-//! interrupted goes on in the order that it would have had.
+//! The order follows from the seed, the restart and the round alone, so an interrupted experiment
+//! continues in the order that it would have had.
 
 use std::time::Duration;
 
@@ -15,187 +15,187 @@ use crate::participant::{Load, Participant};
 use crate::runner::{Probed, Ready, Warmup};
 use hotlap_servers::failure::ServerFailure;
 
-/// What is to be raced, and for how long.
+/// What to measure, and for how long.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Experiment {
-    /// Who takes part.
+    /// The participants.
     pub participants: Vec<Participant>,
-    /// How each is loaded.
+    /// The loads, each run on every server.
     pub loads: Vec<Load>,
-    /// What it may take after the servers were first started and warmed up.
+    /// Time limit after the servers have been started and warmed up for the first time.
     pub budget: Duration,
     /// Stop when every cost interval's relative half-width is at most this, for instance 0.01.
     pub precision: Option<f64>,
-    /// Just so many restarts, whatever the budget.
+    /// An exact number of restarts, whatever the budget.
     pub restarts: Option<u32>,
-    /// Just so many rounds a restart, whatever the budget.
+    /// An exact number of rounds per restart, whatever the budget.
     pub rounds: Option<u32>,
-    /// How long the window of a slice is; none: the shortest at which every server has recovered
-    /// from being frozen.
+    /// Length of a slice's window; `None`: the shortest at which every server recovers from being
+    /// frozen.
     pub slice: Option<Duration>,
     /// Whether the first restarts end with paced laps.
     pub paced: bool,
-    /// The rate of paced laps in requests/s; by default half of what the slowest reaches.
+    /// The rate of paced laps, in requests/s; by default half of the slowest server's throughput.
     pub rate: Option<f64>,
-    /// Where all randomness comes from.
+    /// The seed of all randomness.
     pub seed: u64,
-    /// Where to go on: the first restart and round that are not run yet.
+    /// Where to continue: the first restart and round that have not been run.
     pub from: Place,
-    /// What was run before, where this is the rest of an interrupted race.
+    /// Results so far, if this continues an interrupted run.
     pub past: Past,
 }
 
-/// What an interrupted race had run.
+/// Results of an interrupted run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Past {
-    /// The laps that count, as fast as can be.
+    /// The closed-loop laps that count.
     pub laps: Vec<PastLap>,
-    /// Who is out.
+    /// Participants that have failed.
     pub out: Vec<usize>,
     /// The rate of its paced laps, in requests/s.
     pub rate: Option<f64>,
-    /// What it took.
+    /// Time spent.
     pub spent: Duration,
 }
 
-/// What is needed of a lap to go on after it.
+/// The parts of an earlier lap that are needed to continue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PastLap {
-    /// Whose.
+    /// The participant.
     pub participant: usize,
-    /// Under which load.
+    /// The load.
     pub load: usize,
-    /// When.
+    /// The position in the schedule.
     pub at: Place,
-    /// What it adds to the CPU time per request of its round, in nanoseconds.
+    /// Its share of the CPU time per request of its round, in nanoseconds.
     pub cost: Option<Share>,
-    /// What it adds to the requests/s of its round.
+    /// Its share of the requests/s of its round.
     pub rate: Share,
 }
 
-/// A place in the schedule.
+/// Position in the schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Place {
-    /// The restart, from 0.
+    /// Restart number, from 0.
     pub restart: u32,
-    /// The round within the restart, from 0.
+    /// Round number within the restart, from 0.
     pub round: u32,
 }
 
-/// What a watcher is told, as it happens.
+/// Progress of an experiment.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A restart begins.
     Restart {
-        /// Its number, from 0.
+        /// Restart number, from 0.
         restart: u32,
     },
     /// A server is about to be started.
     Starting {
-        /// Which.
+        /// The participant.
         participant: usize,
     },
-    /// All are started, and are about to be held against their contracts.
+    /// All servers are started and about to be verified against their contracts.
     Verifying,
-    /// A server answers, and answers correctly.
+    /// A server has been verified.
     Started {
-        /// Which.
+        /// The participant.
         participant: usize,
-        /// The restart.
+        /// Restart number.
         restart: u32,
-        /// How it came to be.
+        /// What is known of it now.
         ready: &'a Ready,
     },
     /// A server is about to be warmed up.
     Warming {
-        /// Which.
+        /// The participant.
         participant: usize,
-        /// By which load.
+        /// The load.
         load: usize,
     },
-    /// A server is warm, or as warm as it gets.
+    /// A server's warm-up has ended.
     Warmed {
-        /// Which.
+        /// The participant.
         participant: usize,
-        /// By which load.
+        /// The load.
         load: usize,
-        /// The restart.
+        /// Restart number.
         restart: u32,
-        /// How it came to be.
+        /// The result of the warm-up.
         warmup: &'a Warmup,
     },
-    /// A server is about to be probed, to settle how long slices are.
+    /// A server is about to be probed, to choose the slice length.
     Probing {
-        /// Which.
+        /// The participant.
         participant: usize,
-        /// Under which load.
+        /// The load.
         load: usize,
     },
-    /// It is settled how long the slices of this race are.
+    /// The slice length of this run has been chosen.
     Sliced {
-        /// How long the window of one is.
+        /// Length of a slice's window.
         slice: Duration,
-        /// What the probes found.
+        /// The results of the probes.
         probed: Vec<Probed>,
     },
     /// A lap is about to begin.
     Lapping {
-        /// Which.
+        /// The participant.
         participant: usize,
-        /// Under which load.
+        /// The load.
         load: usize,
     },
-    /// A lap is over.
+    /// A lap has ended.
     Lap(&'a Lap),
-    /// A round is over.
+    /// A round has ended.
     Round {
-        /// The first place that is not run yet.
+        /// The first place that has not been run.
         next: Place,
-        /// What the experiment will probably still take.
+        /// Estimated time left.
         left: Duration,
     },
-    /// A server is out.
+    /// A server was dropped.
     ServerFailure {
-        /// Which.
+        /// The participant.
         participant: usize,
-        /// Why.
+        /// The cause.
         why: &'a ServerFailure,
     },
     /// A server did not stop as it should have.
     Unclean {
-        /// Which.
+        /// The participant.
         participant: usize,
-        /// What was wrong.
+        /// The problem.
         what: String,
     },
 }
 
-/// Why an experiment is over.
+/// Why an experiment ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Over {
-    /// The intervals are as narrow as asked for.
+    /// The intervals are as narrow as requested.
     Precise,
-    /// The time is spent.
+    /// The budget is spent.
     Budget,
-    /// The restarts and rounds asked for are run.
+    /// The requested restarts and rounds are complete.
     Done,
-    /// The user ended it.
+    /// The user interrupted.
     Interrupted,
     /// No server is left.
     Nobody,
 }
 
 impl Experiment {
-    /// The first load without a rate of its own: laps at a common rate follow its laps.
+    /// The first load without a rate of its own; paced laps follow its laps.
     #[must_use]
     pub fn closed_loop(&self) -> Option<usize> {
         self.loads.iter().position(|load| load.rate.is_none())
     }
 }
 
-/// The order of a step of a round, in which every server runs for two slices: a random order, and
-/// the same mirrored.
+/// The order of one step of a round, in which every server runs for two slices: a random order and
+/// its mirror image.
 #[must_use]
 pub fn order(
     seed: u64,
@@ -210,9 +210,9 @@ pub fn order(
     order
 }
 
-/// A random order that follows from the seed, the place and `salt`.
+/// A random order determined by the seed, the place and `salt`.
 pub(crate) fn shuffled(seed: u64, place: Place, salt: u64, participants: usize) -> Vec<usize> {
-    // Odd multipliers keep different places apart; the generator's own seeding does the mixing.
+    // Odd multipliers separate the places; the generator's own seeding mixes them.
     let mixed = seed
         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
         .wrapping_add(u64::from(place.restart).wrapping_mul(0xD1B5_4A32_D192_ED03))

@@ -1,4 +1,4 @@
-//! One short measured window of one server under one load.
+//! One measurement window of one server under one load.
 
 use hotlap_servers::counters::Counted;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,131 +7,131 @@ use hotlap_load::Outcome;
 use hotlap_stats::Reading;
 use serde::{Deserialize, Serialize};
 
-/// A lap, measured.
+/// A measured lap.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lap {
-    /// Which participant, as an index into the experiment's list.
+    /// The participant, as an index into the experiment's list.
     pub participant: usize,
-    /// Which load, as an index into the experiment's list.
+    /// The load, as an index into the experiment's list.
     pub load: usize,
-    /// Which fresh start, from 0.
+    /// Restart number, from 0.
     pub restart: u32,
-    /// Which round of the restart, from 0.
+    /// Round number within the restart, from 0.
     pub round: u32,
-    /// Which place in the round, from 0: the order in which laps were run.
+    /// Position within the round, from 0, in the order in which laps were run.
     pub place: u32,
-    /// What was asked of the server.
+    /// A closed loop or a rate.
     pub kind: Kind,
     /// When its window opened, in milliseconds since the experiment began.
     pub at_ms: u64,
-    /// What the generator saw.
+    /// What the generator recorded.
     pub outcome: Outcome,
-    /// What the server used meanwhile; `None` where it cannot be seen (a URL).
+    /// What the server used meanwhile; `None` if unknown (a URL).
     pub usage: Option<Usage>,
-    /// The validity checks that it failed; a lap with any is kept, and left out of every estimate.
+    /// The validity checks that it failed. A lap with any is stored but left out of every estimate.
     pub failed: Vec<Violation>,
 }
 
-/// What a lap asks of a server.
+/// The kind of load in a lap.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// As fast as it can, in a closed loop: requests/s, cost and service time.
+    /// A closed loop: throughput, cost and service time.
     Flat,
-    /// At a common rate: response time.
+    /// A common rate: response time.
     Paced {
         /// Requests per second.
         rate: f64,
     },
 }
 
-/// What a server's whole process tree used between two samples, and the answers counted between the
-/// same two.
+/// What a server's process tree used between two samples, and the responses counted between the
+/// same two samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// Wall time between the two samples, in nanoseconds.
     pub wall_ns: u64,
-    /// Right answers and failures between the two samples.
+    /// Right responses and failures between the two samples.
     pub requests: u64,
-    /// CPU time, from the scheduler's accounting, in nanoseconds; `None` where it is not known.
+    /// CPU time from the scheduler's accounting, in nanoseconds; `None` if unknown.
     pub cpu_ns: Option<u64>,
-    /// Context switches, voluntary; `None` where they are not known.
+    /// Voluntary context switches; `None` if unknown.
     pub switches: Option<u64>,
-    /// Context switches, involuntary; `None` where they are not known.
+    /// Involuntary context switches; `None` if unknown.
     pub preemptions: Option<u64>,
-    /// Resident memory summed over the tree, in bytes: the most seen.
+    /// Resident memory of the tree, in bytes: the maximum seen.
     pub rss_bytes: u64,
-    /// Proportional set size summed over the tree, in bytes: shared pages once. `None` where it
-    /// was not read; 0 for that in laps stored by older versions.
+    /// Proportional set size of the tree, in bytes, which counts a shared page once. `None` if not
+    /// read; 0 instead in laps stored by older versions.
     pub pss_bytes: Option<u64>,
     /// Threads.
     pub threads: u32,
     /// Processes.
     pub processes: u32,
-    /// In how many slices that was; `None` in laps stored by versions that did not keep it.
+    /// Number of slices summed here; `None` in laps stored by versions that did not keep it.
     #[serde(default)]
     pub slices: Option<u32>,
 }
 
-/// What the hardware counted while so many requests were served: of a stretch of its own, after the
-/// warm-up, since counting costs the server something.
+/// Hardware counts over some requests, in a separate interval after the warm-up, because counting
+/// costs the server something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Count {
-    /// Right answers and failures.
+    /// Right responses and failures.
     pub requests: u64,
-    /// What was counted.
+    /// The counts.
     pub counted: Counted,
 }
 
-/// A check on a lap's own consistency, failed: why it is left out.
+/// A failed validity check: why a lap is left out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "check")]
 pub enum Violation {
-    /// Connections = rate × mean latency does not hold (Little's law): percent off.
+    /// Connections ≠ rate × mean latency (Little's law).
     LittlesLaw {
-        /// How far off, in per cent.
+        /// Deviation, in per cent.
         off: f64,
     },
-    /// Fewer connections than asked for were up.
+    /// Fewer connections were established than requested.
     Connections {
-        /// Asked for.
+        /// Requested.
         asked: u64,
-        /// Up.
+        /// Established.
         up: u64,
     },
-    /// Bytes received are not answers × size.
+    /// Bytes received ≠ responses × size.
     Bytes {
-        /// By the answers' sizes.
+        /// Expected from the responses' sizes.
         expected: u64,
         /// Received.
         received: u64,
     },
-    /// A generator thread was busy beyond its limit, so the generator may be what was measured.
-    /// The lap counts, as a lower bound.
+    /// A generator thread was busier than its limit, so the generator may have been the limit. The
+    /// lap counts as a lower bound.
     Generator {
-        /// Per cent of the window that its busiest thread was on a core.
+        /// Share of the window that its busiest thread was on a core, in per cent.
         busy: f64,
     },
-    /// More failures than the limit.
+    /// More failures than allowed.
     Failures {
-        /// How many.
+        /// Failed requests.
         failures: u64,
-        /// Of so many requests.
+        /// All requests.
         requests: u64,
     },
-    /// Wrong answers: the server leaves the ranking.
+    /// Wrong responses: the server is not ranked.
     WrongAnswers {
-        /// How many.
+        /// Number of wrong responses.
         wrong: u64,
-        /// Why, and the first bytes of the first.
+        /// What was wrong with the first, and its first bytes.
         example: String,
     },
-    /// The generator sent late.
+    /// The generator sent requests late.
     Late {
-        /// Schedule lag, 99th percentile, in microseconds.
+        /// 99th percentile of the schedule lag, in microseconds.
         lag_us: f64,
     },
-    /// The side effect did not happen as often as it must.
+    /// The side effect happened too rarely or too often.
     SideEffect {
         /// Expected lines.
         expected: u64,
@@ -141,7 +141,7 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// Whether the lap is left out of every estimate; a busy generator only makes it a lower bound.
+    /// Whether the lap is left out of every estimate. A busy generator only makes it a lower bound.
     #[must_use]
     pub fn invalidates(&self) -> bool {
         !matches!(self, Self::Generator { .. })
@@ -149,7 +149,7 @@ impl Violation {
 }
 
 impl Usage {
-    /// Of CPU time per request, in nanoseconds; `None` where it is not known.
+    /// CPU time per request, in nanoseconds; `None` if unknown.
     #[must_use]
     pub fn cost_share(&self) -> Option<Share> {
         Some(Share { amount: self.cpu_ns? as f64, of: self.requests as f64 })
@@ -157,8 +157,7 @@ impl Usage {
 }
 
 impl Lap {
-    /// A lap of a participant under a load, not judged yet; the experiment fills in restart, round
-    /// and place.
+    /// A lap before it is judged. The experiment fills in restart, round and place.
     #[must_use]
     pub fn new(
         (participant, load): (usize, usize),
@@ -172,7 +171,7 @@ impl Lap {
         Self { participant, load, restart, round, place, kind, at_ms, outcome, usage, failed }
     }
 
-    /// Whether it takes part in estimates.
+    /// Whether it is part of estimates.
     #[must_use]
     pub fn counts(&self) -> bool {
         !self.failed.iter().any(Violation::invalidates)
@@ -184,68 +183,66 @@ impl Lap {
         self.cost_share().and_then(Share::value)
     }
 
-    /// What it adds to the CPU time per request of its round, in nanoseconds.
+    /// Its share of the CPU time per request of its round, in nanoseconds.
     #[must_use]
     pub fn cost_share(&self) -> Option<Share> {
         self.usage.as_ref()?.cost_share()
     }
 
-    /// What it adds to the requests/s of its round.
+    /// Its share of the requests/s of its round.
     #[must_use]
     pub fn rate_share(&self) -> Share {
         Share::rate(self.outcome.responses, self.outcome.window_ns)
     }
 }
 
-/// What a lap adds to a figure that is a ratio: the amount, and what it is divided by. Laps are
-/// summed up before they are divided, so that one in which the server stood still weighs what it
-/// weighs.
+/// A lap's share of a ratio: numerator and denominator. Laps are summed before dividing, so that a
+/// lap in which the server stalled has its true weight.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Share {
-    /// For instance CPU time.
+    /// The numerator, for instance CPU time.
     pub amount: f64,
-    /// For instance requests.
+    /// The denominator, for instance requests.
     pub of: f64,
 }
 
 impl Share {
-    /// Of requests/s: so many answers in a window.
+    /// The share of requests/s: responses in a window.
     #[must_use]
     pub fn rate(answers: u64, window_ns: u64) -> Self {
         Self { amount: answers as f64, of: window_ns as f64 / 1e9 }
     }
 
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { amount: self.amount + other.amount, of: self.of + other.of }
     }
 
-    /// The ratio; `None` for a share of nothing.
+    /// The ratio; `None` if the denominator is 0.
     #[must_use]
     pub fn value(self) -> Option<f64> {
         (self.of > 0.0).then(|| self.amount / self.of)
     }
 }
 
-/// One reading a round of an amount per request: the sum over its mirrored laps, each given as
+/// One reading per round of an amount per request: the sum over its mirrored laps, given as
 /// restart, round and share, so that a drift that is linear in time cancels within the round.
 ///
-/// A round without a request has no figure of its own. It counts all the same: the server was
-/// measured, and what it spent belongs to the requests before and after. So every round of that
-/// restart reads what the whole restart says, all amounts over all requests. A restart without any
-/// request has no reading.
+/// A round without a request has no value of its own but still counts: what the server spent then
+/// belongs to the requests before and after. So every round of that restart reads as the restart's
+/// total amount over its total requests. A restart without any request has no reading.
 #[must_use]
 pub fn readings(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Reading> {
     per_request(laps, 0.0)
 }
 
-/// One reading a round of requests/s, as [`readings`] makes them.
+/// One reading of requests/s per round, as in [`readings`].
 ///
 /// A round without a response cannot be compared as a ratio, and leaving it out would make a server
-/// that stalls look better. So every round of that restart reads what the whole restart says, all
-/// responses over all time, which is exactly what the server served. A restart without any response
-/// reads as half a response: too few to be seen, and more than none.
+/// that stalls look better. So every round of that restart reads as the restart's total responses
+/// over its total time, which is what the server delivered. A restart without any response reads as
+/// half a response: more than none, but too little to matter.
 #[must_use]
 pub fn rates(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Reading> {
     let inverse = |share: Share| Share { amount: share.of, of: share.amount };
@@ -255,14 +252,14 @@ pub fn rates(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Vec<Reading> 
     readings
 }
 
-/// How many rounds have no request at all.
+/// The number of rounds without any request.
 #[must_use]
 pub fn silent_rounds(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> u32 {
     let (rounds, _) = sums(laps);
     rounds.values().filter(|sum| sum.amount <= 0.0).count() as u32
 }
 
-/// Shares summed up by round, and by restart.
+/// Shares summed by round and by restart.
 type Sums = (BTreeMap<(u32, u32), Share>, BTreeMap<u32, Share>);
 
 fn sums(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Sums {
@@ -276,7 +273,7 @@ fn sums(laps: impl IntoIterator<Item = (u32, u32, Share)>) -> Sums {
     (rounds, restarts)
 }
 
-/// Readings of shares that are divided by requests; a restart counts as at least `least` requests.
+/// Readings of shares divided by requests; a restart counts as at least `least` requests.
 fn per_request(laps: impl IntoIterator<Item = (u32, u32, Share)>, least: f64) -> Vec<Reading> {
     let (rounds, restarts) = sums(laps);
     let is_silent = |sum: &Share| sum.of <= 0.0;
@@ -304,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_drift_that_is_linear_in_time_cancels_within_a_mirrored_round() {
-        // Order A B · B A, and the machine grows slower by a tenth from lap to lap.
+        // In the order A B · B A, while the machine slows down by a tenth from lap to lap.
         let slow = |place: f64| 1.0 + 0.1 * place;
         let lap = |cost: f64, place| (0, 0, share(cost * slow(place)));
         let a = readings([lap(100.0, 0.0), lap(100.0, 3.0)]);
@@ -315,14 +312,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lap_in_which_the_server_stood_still_weighs_what_it_weighs() {
+    fn a_lap_in_which_the_server_stalled_has_its_true_weight() {
         let rate = |answers| (0, 0, Share { amount: answers, of: 0.1 });
         let readings = rates([rate(1_000.0), rate(0.0), rate(1_000.0), rate(1_000.0)]);
         assert_eq!(readings.len(), 1);
         assert!((readings[0].value - 7_500.0).abs() < 1e-9);
     }
 
-    /// A round without a response was left out, so that a server that stalls looked better.
+    /// Regression: a round without a response was left out, so a server that stalls looked better.
     #[test]
     fn a_round_without_a_response_counts() {
         let lap = |restart, round, answers| (restart, round, Share { amount: answers, of: 0.1 });
@@ -344,12 +341,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_spends_in_a_round_without_a_response_is_part_of_its_cost() {
+    fn cpu_time_in_a_round_without_a_response_is_part_of_the_cost() {
         let lap = |round, cpu, requests| (0, round, Share { amount: cpu, of: requests });
         let values: Vec<f64> =
             readings([lap(0, 50.0, 10.0), lap(1, 50.0, 0.0)]).iter().map(|r| r.value).collect();
         assert_eq!(values, [10.0, 10.0]);
-        assert_eq!(readings([lap(0, 50.0, 0.0)]), [], "no request, no cost per request");
-        assert_eq!(readings([lap(0, 0.0, 10.0)]), [], "an unknown amount is no reading");
+        assert_eq!(readings([lap(0, 50.0, 0.0)]), [], "no cost without a request");
+        assert_eq!(readings([lap(0, 0.0, 10.0)]), [], "an unknown amount gives no reading");
     }
 }

@@ -1,24 +1,23 @@
-//! The experiment: what is measured, in which order, for how long, and which laps count.
+//! The experiment: what to measure, in which order, for how long, and which laps count.
 //!
-//! In the order in which a run meets them:
+//! This crate never prints: results are returned or reported as events. Its main types, in the
+//! order in which a run meets them:
 //!
-//! 1. **What is measured.** An [`Experiment`](experiment::Experiment) has
+//! 1. **What to measure.** An [`Experiment`](experiment::Experiment) has
 //!    [`Participant`](participant::Participant)s, each with its [`Role`](participant::Role), and
 //!    [`Load`](participant::Load)s. A [`Suite`](suite::Suite) is an experiment as a file.
-//! 2. **In which order.** [`run`](schedule::run) goes through restarts, rounds and slices, and
-//!    takes their number from the [`Budget`](budget::Budget). It tells each
-//!    [`Event`](experiment::Event) as it happens, and how it [ended](experiment::Over).
-//! 3. **With what.** The schedule knows only the trait [`Runner`](runner::Runner) and nothing of
+//! 2. **The order.** [`run`](schedule::run) goes through restarts, rounds and slices; the
+//!    [`Budget`](budget::Budget) decides how many of each. It reports each
+//!    [`Event`](experiment::Event) as it happens, and returns why it [ended](experiment::Over).
+//! 3. **The runner.** The schedule knows only the trait [`Runner`](runner::Runner), nothing of
 //!    processes. [`LocalRunner`](local::LocalRunner) starts, warms up, loads, freezes and samples
 //!    servers on this machine; [`Scripted`](scripted::Scripted) laps test the schedule in
 //!    milliseconds.
-//! 4. **What comes of it.** A [`Lap`](lap::Lap) is one server's slices, summed. It counts if
+//! 4. **The laps.** A [`Lap`](lap::Lap) is the sum of one server's slices. It counts if
 //!    [`judge`](validity::judge) finds no [`Violation`](lap::Violation).
 //!
-//! Beside that, [`stress`](stress::stress) puts attackers beside normal clients, and says for each
-//! [`Scenario`](stress::Scenario) what its [`Impact`](stress::Impact) was.
-//!
-//! This crate never prints: what happens is returned, or handed on as an event.
+//! Apart from that, [`stress`](stress::stress) runs attackers beside normal clients and rates the
+//! [`Impact`](stress::Impact) of each [`Scenario`](stress::Scenario).
 
 pub mod budget;
 pub mod experiment;

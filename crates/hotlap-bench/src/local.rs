@@ -1,8 +1,7 @@
 //! The real runner: servers as processes, loaded by the generator and sampled from outside.
 //!
-//! All servers of a restart are alive at the same time. Each runs for a slice, in which it is
-//! loaded and measured, and is then frozen while the others run theirs, so that its background
-//! work costs them nothing.
+//! All servers of a restart are running at the same time. Each is loaded and measured for a slice,
+//! then frozen while the others run, so that its background work costs them nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,19 +32,19 @@ pub use files::allow_files;
 pub use setting::Setting;
 pub use slices::LENGTHS;
 
-/// A lap is at least so long (METHODOLOGY, *A run*). Long enough for 2,000 requests at 20,000
-/// requests/s, and short enough for a lap of each of ten servers to fit into a second.
+/// Minimum length of a lap (METHODOLOGY, *A run*): 2,000 requests at 20,000 requests/s, and a lap
+/// of each of ten servers fits into a second.
 const LAP: Duration = Duration::from_millis(100);
 
-/// A lap has at least so many mean service times in it (METHODOLOGY, *A run*), or what is under way
-/// at its edges would decide it.
+/// Minimum length of a lap in mean service times (METHODOLOGY, *A run*). In a shorter lap, requests
+/// in flight at its edges would dominate.
 const SERVICE_TIMES: u32 = 8;
 
-/// Servers that are verified at the same time: most of that is waiting, for what should not come.
-/// A bound on resources, since one that waits for a core looks slow.
+/// How many servers are verified at once. Verification mostly waits, but a server that has to wait
+/// for a core looks slow.
 const VERIFIED_AT_ONCE: usize = 4;
 
-/// Where real laps are run.
+/// Runs laps on this machine.
 pub struct LocalRunner {
     setting: Setting,
     loads: Vec<Load>,
@@ -56,7 +55,7 @@ pub struct LocalRunner {
 }
 
 impl LocalRunner {
-    /// A runner for these participants. Once `stop` is set, what is under way ends at once.
+    /// A runner for these participants. Setting `stop` ends what is under way.
     #[must_use]
     pub fn new(
         setting: Setting,
@@ -70,19 +69,19 @@ impl LocalRunner {
         Self { setting, loads: loads.to_vec(), instances, slices, began: Instant::now(), stop }
     }
 
-    /// Where a server that is started answers: for those who ask it by other means.
+    /// The address of a running server, for other requests to it.
     #[must_use]
     pub fn target(&self, participant: usize) -> Option<&Target> {
         self.instances[participant].target.as_ref()
     }
 
-    /// The plan of a load on a server.
+    /// A load as a plan for one server.
     fn plan(&self, participant: usize, load: usize) -> Result<Plan, ServerFailure> {
         let instance = &self.instances[participant];
         let load = &self.loads[load];
         let target = instance.target.clone();
         let target =
-            target.ok_or_else(|| instance.out("lap", "it is not started".to_owned(), ""))?;
+            target.ok_or_else(|| instance.out("lap", "it is not running".to_owned(), ""))?;
         let mut plan = Plan::new(target, instance.request(load));
         plan.connections = load.connections;
         plan.threads = load.threads;
@@ -94,17 +93,17 @@ impl LocalRunner {
         Ok(plan)
     }
 
-    /// Waits until `until`, or until the user has had enough: whether it came to its end.
+    /// Sleeps until the deadline. Returns false if the user interrupted.
     fn wait(&self, session: &Session, until: Instant) -> bool {
         wait(session, until, &self.stop)
     }
 
-    /// A server's mean service time; none before it was warmed up.
+    /// A server's mean service time; zero before its warm-up.
     fn service(&self, participant: usize, load: usize) -> Duration {
         self.instances[participant].known[load].map_or(Duration::ZERO, |known| known.service)
     }
 
-    /// The participant that stands for a program: the reference for its control.
+    /// The participant whose program this is: the reference for its control.
     fn program(&self, participant: usize) -> usize {
         let is = |role| move |instance: &Instance| instance.participant.role == role;
         let reference = || self.instances.iter().position(is(Role::Reference));
@@ -112,7 +111,7 @@ impl LocalRunner {
         is_control.then(reference).flatten().unwrap_or(participant)
     }
 
-    /// What the servers that run need of a slice, by program and load.
+    /// The requirements that running servers have of a slice, by program and load.
     fn needs(&self) -> BTreeMap<(usize, usize), Needs> {
         let mut needs = BTreeMap::new();
         for (participant, instance) in
@@ -129,7 +128,7 @@ impl LocalRunner {
         needs
     }
 
-    /// How many slices a lap has.
+    /// The number of slices per lap.
     fn slices_a_lap(&self, load: usize) -> u32 {
         let running = self.instances.iter().filter(|instance| instance.target.is_some());
         let service =
@@ -138,8 +137,8 @@ impl LocalRunner {
         (lap / self.slices.length().as_secs_f64()).round().clamp(1.0, 1e3) as u32
     }
 
-    /// Loads a server for a while, samples it at these moments, lets it answer what is in flight,
-    /// and freezes it.
+    /// Loads a server, samples it at the given times, lets it finish requests in flight, and
+    /// freezes it.
     fn drive(
         &mut self,
         participant: usize,
@@ -161,13 +160,13 @@ impl LocalRunner {
                 }
             };
         let [opens, closes, ..] = *edges else { return Ok(Vec::new()) };
-        // The load first: a server that was just thawed may take the core that this runs on.
+        // Start the load before resuming the server: the server may take this thread's core.
         let began = Instant::now();
         let _ = held.session.open_window(opens, closes - opens);
         self.instances[participant].thaw();
         let mut samples = Vec::with_capacity(edges.len());
         for edge in edges {
-            // A slice that is cut short is none.
+            // An incomplete slice does not count.
             if !self.wait(&held.session, began + *edge) {
                 return Err(self.cut_short(participant, "lap", held.session));
             }
@@ -178,8 +177,8 @@ impl LocalRunner {
         Ok(samples)
     }
 
-    /// Freezes a server after its slice. If one cannot be frozen, none is from then on: it would
-    /// cost the others something in their slices, and they would cost it nothing.
+    /// Freezes a server after its slice. If one server cannot be frozen, no server is from then on:
+    /// it would take CPU time in the others' slices, while they take none in its own.
     fn freeze(&mut self, participant: usize) {
         if !self.setting.freeze {
             return;
@@ -188,12 +187,12 @@ impl LocalRunner {
             self.setting.freeze = false;
             self.instances.iter_mut().for_each(Instance::thaw);
             self.instances[participant].notes.push(format!(
-                "it cannot be frozen, so this run goes on as with --no-freeze: {why}"
+                "it cannot be frozen, so this run continues as with --no-freeze: {why}"
             ));
         }
     }
 
-    /// What a server's slices were together.
+    /// The sum of a server's slices.
     fn gather(&mut self, participant: usize) -> Result<Run, ServerFailure> {
         self.instances[participant].still_there("lap")?;
         let mut held = self.instances[participant].held.take();
@@ -204,7 +203,7 @@ impl LocalRunner {
         let Some((outcome, (driven, requests))) = gathered else {
             return Err(match held {
                 Some(held) => self.cut_short(participant, "lap", held.session),
-                None => self.instances[participant].out("lap", "it was ended".to_owned(), ""),
+                None => self.instances[participant].out("lap", "interrupted".to_owned(), ""),
             });
         };
         self.instances[participant].held = held;
@@ -216,7 +215,7 @@ impl LocalRunner {
         Ok(Run { at: driven.at, outcome, usage, side_effect })
     }
 
-    /// Why a load ended before its time: the user ended it, or one of its threads failed.
+    /// Why a load ended early: the user interrupted, or one of its threads failed.
     fn cut_short(
         &mut self,
         participant: usize,
@@ -224,13 +223,13 @@ impl LocalRunner {
         session: Session,
     ) -> ServerFailure {
         if self.stop.load(Ordering::Relaxed) {
-            return self.instances[participant].out(phase, "it was ended".to_owned(), "");
+            return self.instances[participant].out(phase, "interrupted".to_owned(), "");
         }
         self.instances[participant].unanswered(phase, session.join())
     }
 
-    /// A lap without a response counts: the server stood still. Once its requests time out, it is
-    /// out unless it answers a new one.
+    /// A lap without a response counts: the server stalled. Once its requests time out, the server
+    /// is dropped unless it answers a new one.
     fn unless_it_hangs(
         &mut self,
         participant: usize,
@@ -249,7 +248,7 @@ impl LocalRunner {
         }
     }
 
-    /// The lap that a run is.
+    /// Judges a run and returns it as a lap.
     fn judged(&self, participant: usize, load: usize, kind: Kind, run: Run) -> Lap {
         let at_ms = run.at.saturating_duration_since(self.began).as_millis();
         let at_ms = u64::try_from(at_ms).unwrap_or(u64::MAX);
@@ -259,7 +258,7 @@ impl LocalRunner {
         lap
     }
 
-    /// Runs one lap at a rate, on a server that is thawed.
+    /// Runs one lap at a rate, on a thawed server.
     fn measure_paced(&mut self, participant: usize, plan: &Plan) -> Result<Run, ServerFailure> {
         let session =
             Session::start(plan).map_err(|e| self.instances[participant].failed("lap", e))?;
@@ -270,7 +269,7 @@ impl LocalRunner {
         let at = Instant::now();
         let first = self.instances[participant].switches();
         let before = self.instances[participant].sample(&session);
-        // A lap that is cut short is none.
+        // An incomplete lap does not count.
         if window.closes.is_some_and(|closes| !self.wait(&session, closes)) {
             return Err(self.cut_short(participant, "lap", session));
         }
@@ -287,8 +286,8 @@ impl LocalRunner {
     }
 }
 
-/// Waits until `until`. An interrupt ends the session and the wait. Returns whether the whole time
-/// has passed.
+/// Sleeps until the deadline; an interrupt also ends the session. Returns false if the user
+/// interrupted.
 fn wait(session: &Session, until: Instant, stop: &AtomicBool) -> bool {
     let is_over = interrupt::sleep(until.saturating_duration_since(Instant::now()), stop);
     if !is_over {
@@ -297,7 +296,7 @@ fn wait(session: &Session, until: Instant, stop: &AtomicBool) -> bool {
     is_over
 }
 
-/// A lap as it was run, before it is judged.
+/// A lap before it is judged.
 struct Run {
     at: Instant,
     outcome: Outcome,
@@ -320,7 +319,7 @@ impl Runner for LocalRunner {
         let mut verified = Vec::new();
         for some in participants.chunks(VERIFIED_AT_ONCE) {
             if self.interrupted() {
-                let ended = "it was not asked, since the run was ended";
+                let ended = "interrupted before it was verified";
                 let out = |&n: &usize| Err(self.instances[n].out("verify", ended.to_owned(), ""));
                 verified.extend(some.iter().map(out));
             } else {
@@ -342,11 +341,11 @@ impl Runner for LocalRunner {
     }
 
     fn probes(&mut self) -> Vec<(usize, usize)> {
-        // What was probed is no part of a lap.
+        // Probes are not part of a lap.
         self.instances.iter_mut().for_each(Instance::forget_lap);
         let needs = self.needs();
         let Next::Probe(mut next) = self.slices.next(&needs) else { return Vec::new() };
-        // A server alone would find the caches as it left them.
+        // A single server would find its caches as it left them.
         if let &[(program, load)] = &next[..] {
             let others =
                 needs.into_iter().filter(|((other, _), needs)| *other != program && needs.known);
@@ -390,7 +389,7 @@ impl Runner for LocalRunner {
         let opens =
             slices::spread_lead_in(window, self.instances[participant].next_slice(), service);
         let driven = self.drive(participant, load, &[opens, opens + window]);
-        // One whose side effect is counted has its log to write before it is frozen.
+        // A server whose side effect is counted must write its log before it is frozen.
         if self.instances[participant].lines.is_none() || driven.is_err() {
             self.freeze(participant);
         }
@@ -403,7 +402,7 @@ impl Runner for LocalRunner {
 
     fn lap(&mut self, participant: usize, load: usize) -> Result<Lap, ServerFailure> {
         let run = self.gather(participant);
-        // It may have been thawed to be asked why it is silent, or to write its log.
+        // It may have been thawed to find out why it is silent, or to write its log.
         self.freeze(participant);
         Ok(self.judged(participant, load, Kind::Flat, run?))
     }

@@ -1,4 +1,4 @@
-//! Who takes part in an experiment.
+//! The participants of an experiment.
 
 use hotlap_servers::launch::{Counts, Launch};
 
@@ -8,74 +8,76 @@ use serde::{Deserialize, Serialize};
 use hotlap_servers::contract::Contract;
 use hotlap_servers::verify::Requirements;
 
-/// A server that takes part.
+/// A server's place in a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Participant {
-    /// What tables call it; unique in its race.
+    /// Its name in tables, unique within its run.
     pub name: String,
-    /// Why it takes part.
+    /// Its role.
     pub role: Role,
-    /// How it comes to life.
+    /// How it is started.
     pub start: Origin,
-    /// The contract that it is held to; an unnamed one for a command or a URL, whose first answer
-    /// is learned.
+    /// The contract to verify it against; an unnamed one for a command or a URL, completed from its
+    /// first responses.
     pub contract: Contract,
-    /// What is required of it beyond its contract.
+    /// Which checks are required beyond the contract.
     pub requirements: Requirements,
-    /// What really runs: the version receipt, one line; empty when unknown.
+    /// Its version, one line; empty if unknown.
     pub version: String,
-    /// A side effect that must happen once a request.
+    /// A side effect that must happen for each request.
     pub counts: Option<Counts>,
-    /// How many cores it is to use; `None`: as many as the servers of its race have.
+    /// The number of cores that it uses; `None`: as many as the other servers of the run.
     pub cpus: Option<usize>,
 }
 
-/// Why a server takes part.
+/// A participant's role in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// To be compared.
+    /// Compared with the reference.
     Plain,
-    /// To be compared with: the others' ratios are to this one.
+    /// The server that the others are compared with.
     Reference,
-    /// The reference again, under a hidden name: what separates the two is the noise.
+    /// The A/A control: the reference again under a hidden name. What separates the two is the
+    /// noise floor.
     Control,
-    /// The least work with which a correct answer can be given here.
+    /// hotlap's own minimal server.
     Ceiling,
 }
 
-/// How a server comes to life.
+/// How a server is started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
-    /// It is started as a process.
+    /// As a process.
     Launch(Launch),
-    /// It runs already; it is neither started nor stopped nor frozen nor sampled.
+    /// It is already running; hotlap neither starts, stops nor freezes it.
     Running {
         /// Its URL, for tables.
         url: String,
-        /// Where it is.
+        /// Its address.
         target: Target,
-        /// What the `Host` header says.
+        /// The value of the `Host` header.
         host: String,
     },
 }
 
-/// How servers are loaded. An experiment has one or more of these.
+/// How servers are loaded. An experiment has one or more loads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// For tables where an experiment has several: `close`, `POST /bla`; empty for the only one.
+    /// Its name in tables if an experiment has several: `close`, `POST /bla`; empty if it is the
+    /// only one.
     pub name: String,
-    /// Open at the same time.
+    /// Concurrent connections.
     pub connections: usize,
     /// Generator threads.
     pub threads: usize,
-    /// Keep-alive or a new connection each.
+    /// Keep-alive, or a new connection for each request.
     pub reuse: Reuse,
-    /// Requests in flight a connection.
+    /// Requests in flight per connection.
     pub pipeline: usize,
-    /// Which of the contract's requests is sent: its index.
+    /// Index of the contract's request to send.
     pub request: usize,
-    /// Requests/s that are due; `None`: a closed loop, as fast as can be.
+    /// The offered rate in requests/s; `None`: a closed loop.
     pub rate: Option<f64>,
 }

@@ -1,11 +1,11 @@
-//! The schedule: restarts of rounds of laps, until the intervals are narrow enough or the time is
+//! The schedule: restarts of rounds of laps, until the intervals are narrow enough or the budget is
 //! spent.
 //!
-//! A restart starts every server afresh, in random order, and warms each. A round runs every server
-//! for two laps, slice by slice: a slice of each in random order and one more in the mirrored
-//! order, `C A B · B A C`, then the next in another order, so that what the machine does meanwhile
-//! falls on all alike. Where it is asked for, a restart ends with a paced lap of each: the same
-//! rate for all.
+//! A restart starts every server afresh, in random order, and warms each up. A round runs every
+//! server for two laps, slice by slice: one slice of each server in random order and one in the
+//! mirrored order, `C A B · B A C`, then the next step in another order, so that disturbances
+//! affect all servers alike. If requested, a restart ends with a paced lap of each server at a
+//! common rate.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use hotlap_servers::failure::ServerFailure;
 
 mod restart;
 
-/// Runs the experiment to its end. What it finds goes to `watch`, as it happens.
+/// Runs the experiment to its end and reports each event to `watch` as it happens.
 pub fn run(experiment: &Experiment, runner: &mut dyn Runner, watch: &mut dyn FnMut(Event)) -> Over {
     let mut schedule = Schedule {
         experiment,
@@ -42,9 +42,9 @@ struct Schedule<'a> {
     running: Vec<bool>,
     out: Vec<bool>,
     budget: Budget,
-    /// Of paced laps; settled in the first restart, so that all restarts share it.
+    /// The rate of paced laps; set in the first restart and shared by all.
     rate: Option<f64>,
-    /// It is settled how long slices are.
+    /// The slice length has been chosen.
     sliced: bool,
 }
 
@@ -120,7 +120,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// A slice of a server, if it is running; whether it had one.
+    /// Runs a slice of a server, if the server is running. Returns whether it was.
     fn slice(&mut self, participant: usize, load: usize) -> Result<bool, Over> {
         self.go_on()?;
         if !self.running[participant] {
@@ -133,11 +133,11 @@ impl Schedule<'_> {
         Ok(self.running[participant])
     }
 
-    /// Every server once, in random order, at a rate that all can carry. Not mirrored: these are
-    /// not paired, but merged over the restarts, each of which has an order of its own.
+    /// Runs every server once, in random order, at a rate that all can sustain. Not mirrored: these
+    /// laps are not paired, but merged over the restarts, each of which has its own order.
     fn paced_laps(&mut self, place: Place) -> Result<(), Over> {
         let began = self.elapsed();
-        // The first closed loop stands for all: one rate, one question.
+        // The first closed loop represents all: one rate, one question.
         let Some(load) = self.experiment.closed_loop() else { return Ok(()) };
         let rate = match self.rate.or_else(|| self.budget.common_rate()) {
             Some(rate) => *self.rate.insert(rate),
@@ -168,7 +168,7 @@ impl Schedule<'_> {
         self.driven(place, nth, participant, lap)
     }
 
-    /// A lap is driven, or that was the end of it.
+    /// Records a lap, or drops the server if it failed.
     fn driven(
         &mut self,
         place: Place,
@@ -191,8 +191,8 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Takes a server out; the others go on. What fails because the user ended the experiment is no
-    /// fault of the server's.
+    /// Drops a server; the others continue. A failure because the user interrupted is not the
+    /// server's.
     fn retire(&mut self, participant: usize, why: &ServerFailure) -> Result<(), Over> {
         if self.runner.interrupted() {
             return Err(Over::Interrupted);
@@ -212,8 +212,8 @@ impl Schedule<'_> {
         }
     }
 
-    /// Stops all that run: one after the other, so that each has the machine to itself and the time
-    /// to end; all at once where the user waits for it.
+    /// Stops all running servers: one after another, so that each has the machine to itself while
+    /// it ends; all at once if the user is waiting.
     fn stop_all(&mut self) {
         if self.runner.interrupted() {
             let running = (0..self.running.len()).filter(|n| self.running[*n]);
@@ -224,12 +224,12 @@ impl Schedule<'_> {
         }
     }
 
-    /// Since the experiment began, with what was run before.
+    /// Time since the experiment began, including earlier parts of the run.
     fn elapsed(&self) -> Duration {
         self.experiment.past.spent + self.runner.elapsed()
     }
 
-    /// Whether there is a reason to go on.
+    /// Returns an error once there is a reason to stop.
     fn go_on(&self) -> Result<(), Over> {
         let contestant = |(n, e): (usize, &Participant)| {
             !self.out[n] && matches!(e.role, Role::Plain | Role::Reference)
@@ -316,8 +316,8 @@ mod tests {
         vec![Script::new(1000.0, 9000.0), Script::new(1000.0, 9000.0), Script::new(900.0, 10_000.0)]
     }
 
-    /// Runs an experiment and returns each lap as restart, round, place and participant, and why it
-    /// was over.
+    /// Runs an experiment. Returns each lap as restart, round, place and participant, and why it
+    /// ended.
     fn laps(experiment: &Experiment, runner: &mut Scripted) -> (Vec<(u32, u32, u32, usize)>, Over) {
         let mut laps = Vec::new();
         let over = run(experiment, runner, &mut |event| {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_restarts_and_rounds_asked_for_are_run_and_every_server_is_stopped() {
+    fn the_requested_restarts_and_rounds_are_run_and_every_server_is_stopped() {
         let mut runner = runner(three());
         let (laps, over) = laps(&experiment(Some(2), Some(3)), &mut runner);
         assert_eq!(over, Over::Done);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_race_that_is_resumed_runs_what_was_left_in_the_order_it_would_have_had() {
+    fn a_resumed_run_continues_in_the_original_order() {
         let whole = laps(&experiment(Some(3), Some(2)), &mut runner(three())).0;
         let from = Place { restart: 1, round: 1 };
         let rest =
@@ -357,10 +357,10 @@ mod tests {
         assert!((50.0..64.0).contains(&spent), "{spent} s of 60");
         let measured = laps.len() as f64 * 0.5;
         assert!(measured / spent > 0.6, "{measured} s measured of {spent} s");
-        assert!(laps.last().unwrap().0 >= 3, "more than three restarts where starts are cheap");
+        assert!(laps.last().unwrap().0 >= 3, "cheap starts allow more than three restarts");
     }
 
-    /// The paced laps of the last restart used to come on top.
+    /// Regression: the paced laps of the last restart exceeded the budget.
     #[test]
     fn paced_laps_are_within_the_budget() {
         for (restarts, rounds) in [(None, None), (None, Some(2)), (Some(4), None)] {
@@ -416,7 +416,7 @@ mod tests {
             (&kinds[3..5], &kinds[5..]),
             (&["slice".to_owned(), "stop".to_owned()][..], &restart.map(str::to_owned)[..])
         );
-        // Three times, there and back, each of the three.
+        // Three servers, three probes there and back.
         assert_eq!(runner.log.iter().filter(|l| l.starts_with("probe")).count(), 3 * 2 * 3);
         assert_eq!(said, 1);
     }
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_race_without_servers_left_is_over() {
+    fn a_run_without_remaining_servers_ends() {
         let mut scripts = three();
         for script in &mut scripts {
             script.dies_at = Some(0);
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interruption_ends_the_race_and_stops_the_servers() {
+    fn an_interrupt_ends_the_run_and_stops_the_servers() {
         let mut runner = runner(three());
         runner.interrupted_at = Some(Duration::from_secs(5));
         let (laps, over) = laps(&experiment(None, None), &mut runner);
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn paced_laps_run_at_half_of_what_the_slowest_reaches() {
+    fn paced_laps_run_at_half_of_the_slowest_throughput() {
         let mut rates = Vec::new();
         let paced = Experiment { paced: true, ..experiment(Some(2), Some(1)) };
         run(&paced, &mut runner(three()), &mut |event| {
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_race_ends_early_once_it_is_precise_enough() {
+    fn a_run_ends_early_once_it_is_precise_enough() {
         let budget = Duration::from_secs(120);
         let precise = Experiment { precision: Some(0.01), budget, ..experiment(None, None) };
         let mut runner = runner(three());

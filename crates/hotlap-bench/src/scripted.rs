@@ -1,6 +1,5 @@
-//! A runner without servers: laps come from a script, and the clock is the script's own.
-//!
-//! For tests, here and in the tool: a whole race in milliseconds, with figures that are known.
+//! A runner without servers, for tests here and in the tool: laps come from a script, and so does
+//! the clock. A whole run takes milliseconds and has known figures.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,29 +16,30 @@ use crate::runner::{Ready, Runner, Warmup};
 use crate::validity;
 use hotlap_servers::failure::ServerFailure;
 
-/// What a scripted server is like.
+/// The behaviour of a scripted server.
 #[derive(Debug, Clone)]
 pub struct Script {
     /// Requests/s that it reaches.
     pub rate: f64,
-    /// CPU time a request, in nanoseconds.
+    /// CPU time per request, in nanoseconds.
     pub cost_ns: f64,
     /// Resident memory, in bytes.
     pub rss_bytes: u64,
-    /// From start to first answer.
+    /// Time from start to first response.
     pub ready: Duration,
-    /// Each lap's rate and cost are multiplied by these in turn, round and round; empty: always 1.
+    /// Factors for each lap's rate and cost, used in turn and repeated; empty: always 1.
     pub wobble: Vec<(f64, f64)>,
-    /// Wrong answers in each lap.
+    /// Wrong responses in each lap.
     pub wrong: u64,
-    /// How busy the generator is, as a share.
+    /// How busy the generator is, from 0 to 1.
     pub busy: f64,
-    /// It dies in its so-manyth call (starts, warm-ups, slices and laps counted together, from 0).
+    /// The server dies in its call with this number (starts, warm-ups, slices and laps counted
+    /// together, from 0).
     pub dies_at: Option<usize>,
 }
 
 impl Script {
-    /// A faultless server of that rate and cost.
+    /// A server with this rate and cost that never fails.
     #[must_use]
     pub fn new(rate: f64, cost_ns: f64) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl Script {
     }
 }
 
-/// Where scripted laps are run.
+/// Runs scripted laps.
 #[derive(Debug)]
 pub struct Scripted {
     scripts: Vec<Script>,
@@ -64,13 +64,13 @@ pub struct Scripted {
     clock: Duration,
     calls: Vec<usize>,
     laps: Vec<usize>,
-    /// How many slices a lap has.
+    /// The number of slices per lap.
     pub slices: u32,
-    /// How often each server is to be probed, there and back.
+    /// How often each server is probed, there and back.
     pub probes: u32,
-    /// The experiment is interrupted once the clock is here.
+    /// Interrupts the experiment when the clock reaches this time.
     pub interrupted_at: Option<Duration>,
-    /// What was called, in order: `start 0`, `lap 0`, `stop 0`.
+    /// The calls, in order: `start 0`, `lap 0`, `stop 0`.
     pub log: Vec<String>,
 }
 
@@ -144,7 +144,7 @@ impl Scripted {
         let window_ns = u64::try_from(self.lap.as_nanos()).unwrap_or(u64::MAX);
         let answers = (rate * self.lap.as_secs_f64()).round() as u64;
         let in_flight = (load.connections * load.pipeline) as f64;
-        // Little's law holds on paper.
+        // Mean latency by Little's law.
         let mean_ns = (in_flight / rate * 1e9) as u64;
         let mut service = Histogram::new();
         for n in 0..answers {

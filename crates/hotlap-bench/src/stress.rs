@@ -1,9 +1,9 @@
-//! What happens to a server and to its normal clients under attack.
+//! Measures what an attack does to a server and its normal clients.
 //!
-//! The normal clients' load is measured before, during and after each [`Scenario`]: were they
-//! served, did the server answer or close the attackers' connections, has it recovered
-//! ([`judge()`])? Servers are not compared with each other here: each runs alone and is compared
-//! with itself a second before. One that is down is started again for its next scenario.
+//! The normal clients' load is measured before, during and after each [`Scenario`]: did they get
+//! responses, did the server answer or close the attackers' connections, has it recovered
+//! ([`judge()`])? Servers are not compared with each other: each runs alone and is compared with
+//! itself a second earlier. A server that is down is started again for the next scenario.
 //!
 //! Only servers on this machine are attacked, unless the caller allows others.
 
@@ -39,8 +39,8 @@ pub use judge::{
 };
 pub use scenario::{Attack, Rude, Says, Scenario};
 
-/// How often the first load is tried while there are no responses: on a busy machine, a server may
-/// not run at all for that long.
+/// Attempts at the first load while there are no responses: on a busy machine, a server may not get
+/// a core for that long.
 const WARMUP_ATTEMPTS: usize = 5;
 
 /// How servers are stressed.
@@ -48,25 +48,25 @@ const WARMUP_ATTEMPTS: usize = 5;
 pub struct StressSetting {
     /// The scenarios, in order.
     pub scenarios: Vec<Scenario>,
-    /// How long each part takes.
+    /// Duration of each part.
     pub timing: Timing,
-    /// Connections of the normal clients; one generator thread.
+    /// Connections of the normal clients, on one generator thread.
     pub good: usize,
-    /// Who runs on which cores.
+    /// Which cores servers and generators use.
     pub cores: CpuAllocation,
-    /// How a supervisor is started.
+    /// The command that starts a supervisor.
     pub supervisor: Supervisor,
-    /// Where what servers print is kept.
+    /// Folder for the servers' logs.
     pub logs: PathBuf,
-    /// How long a server may take from its start to its first answer.
+    /// Time limit from a server's start to its first response.
     pub start_limit: Duration,
-    /// How long a server may take to stop after SIGTERM.
+    /// Time between SIGTERM and SIGKILL.
     pub grace: Duration,
     /// Whether a server on another machine may be attacked.
     pub allow_remote: bool,
 }
 
-/// How long each part takes.
+/// Duration of each part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
     /// Load before the first scenario.
@@ -81,16 +81,16 @@ pub struct Timing {
     pub attack: Duration,
     /// The normal clients' timeout.
     pub timeout: Duration,
-    /// The normal clients' timeout where the attack is a load: all clients wait longer then.
+    /// The normal clients' timeout if the attack is a load, during which all clients wait longer.
     pub overload_timeout: Duration,
     /// How long a server may take to send a correct response after the attack.
     pub recover: Duration,
-    /// Over how long the CPU time of an idle server is read.
+    /// Duration of each reading of an idle server's CPU time.
     pub idle: Duration,
 }
 
 impl Default for Timing {
-    /// About two and a half seconds a scenario.
+    /// About two and a half seconds per scenario.
     fn default() -> Self {
         let ms = Duration::from_millis;
         Self {
@@ -99,7 +99,7 @@ impl Default for Timing {
             baseline: ms(400),
             attack_lead: ms(300),
             attack: ms(1_200),
-            // Shorter than the attack, so that a client that is never served fails within it.
+            // Shorter than the attack, so that a client that never gets a response fails within it.
             timeout: ms(1_000),
             // wrk's timeout.
             overload_timeout: ms(2_000),
@@ -109,40 +109,40 @@ impl Default for Timing {
     }
 }
 
-/// One server, stressed.
+/// The results of one server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Subject {
-    /// What tables call it.
+    /// Its name in tables.
     pub name: String,
-    /// What really ran: the version receipt; empty when unknown.
+    /// Its version, as it reports it; empty if unknown.
     pub version: String,
     /// Connections of the normal clients.
     pub good: usize,
-    /// One per scenario that was run.
+    /// One for each scenario that was run.
     pub trials: Vec<Trial>,
-    /// Why there is no more, if it could not be started (again).
+    /// Why there are no more, if it could not be started (again).
     pub failure: Option<ServerFailure>,
-    /// Notes for the report.
+    /// What the user should know.
     pub notes: Vec<String>,
 }
 
-/// One scenario of one server.
+/// One scenario on one server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// The scenario's name.
     pub scenario: String,
-    /// The attack, in a line.
+    /// A one-line description of the attack.
     pub about: String,
     /// What was measured and observed.
     pub observed: Observed,
-    /// What follows from it.
+    /// The judgement.
     pub judgement: Judgement,
-    /// The last lines that the server printed, if it ended.
+    /// The server's last log lines, if it ended.
     pub log_tail: Vec<String>,
 }
 
 impl Subject {
-    /// One without trials.
+    /// A result without trials.
     #[must_use]
     pub fn new(participant: &Participant, good: usize) -> Self {
         Self {
@@ -155,7 +155,7 @@ impl Subject {
         }
     }
 
-    /// Which of these scenarios are left; none if it could not be started.
+    /// The scenarios that have not been run; none if the server could not be started.
     #[must_use]
     pub fn left<'a>(&self, scenarios: &'a [Scenario]) -> Vec<&'a Scenario> {
         let is_done = |s: &&Scenario| self.trials.iter().any(|trial| trial.scenario == s.name);
@@ -165,15 +165,15 @@ impl Subject {
 }
 
 impl Trial {
-    /// Whether a busy machine can have been the cause. It is not the cause of an exit, nor of
-    /// memory or threads that a server keeps.
+    /// Whether a busy machine may be the cause. It is never the cause of an exit, or of memory or
+    /// threads that a server keeps.
     fn is_doubtful(&self) -> bool {
         let by_chance = [Impact::Suffered, Impact::Hurt, Impact::Down];
         by_chance.contains(&self.judgement.impact) && self.observed.ended.is_none()
     }
 
-    /// The better of two trials of one scenario. The memory and threads of the second are compared
-    /// with those before the first, or the second would not show what the first left behind.
+    /// The better of two trials of one scenario. Memory and threads after the second are compared
+    /// with those before the first, or the second would hide what the first left behind.
     fn milder(self, mut again: Self) -> Self {
         if let (Some(first), Some(last)) = (&self.observed.held, &mut again.observed.held) {
             last[0] = first[0];
@@ -186,7 +186,7 @@ impl Trial {
     }
 }
 
-/// Runs the scenarios that are left of one server; `on` hears of each when it begins and ends.
+/// Runs the remaining scenarios on one server, and reports each to `on` when it begins and ends.
 #[must_use]
 pub fn stress(
     participant: &Participant,
@@ -214,8 +214,8 @@ pub fn stress(
         };
         match server.run_and_confirm(scenario, setting, stop) {
             Ok(Some(trial)) => {
-                // A server that hotlap did not start cannot be started again: the next scenario
-                // takes it as it is.
+                // A server that hotlap did not start cannot be restarted, so the next scenario uses
+                // it as it is.
                 let goes_on = trial.judgement.impact != Impact::Down || server.process.is_none();
                 subject.trials.push(trial);
                 on(&StressEvent::Trial { subject: &subject });
@@ -242,7 +242,7 @@ pub fn stress(
     subject
 }
 
-/// What is under way.
+/// Progress of a stress.
 #[derive(Debug)]
 pub enum StressEvent<'a> {
     /// A scenario begins.
@@ -267,7 +267,7 @@ struct StressedServer {
     host: String,
     exchange: Exchange,
     request: Request,
-    /// The share of a core that it used without requests after the warm-up.
+    /// The share of a core that it used without requests, after the warm-up.
     idle: Option<f64>,
 }
 
@@ -291,7 +291,8 @@ impl StressedServer {
             Some(_) => {
                 let exchange = participant.contract.exchanges[0].clone();
                 let answer = ask(&target, &host, LIMIT, &exchange).map_err(|why| {
-                    failure("verify", format!("{}: {why}", exchange.name), "hotlap check says more")
+                    let cause = format!("{}: {why}", exchange.name);
+                    failure("verify", cause, "`hotlap check` shows details")
                 })?;
                 (exchange, answer)
             }
@@ -303,7 +304,7 @@ impl StressedServer {
         Ok(server)
     }
 
-    /// Load before anything counts, then the CPU time without load.
+    /// Loads the server without counting, then reads its CPU time without load.
     fn warm_up(&mut self, setting: &StressSetting, stop: &AtomicBool) -> Result<(), ServerFailure> {
         let mut warm = self.measure(setting, setting.timing.warm);
         for _ in 1..WARMUP_ATTEMPTS {
@@ -315,18 +316,18 @@ impl StressedServer {
         if warm.answers == 0 && !stop.load(Ordering::Relaxed) {
             let cause = warm.unreachable.unwrap_or_else(|| {
                 format!(
-                    "{} normal clients get no correct response, without an attack",
+                    "{} normal clients got no correct response, even without an attack",
                     setting.good
                 )
             });
-            return Err(failure("warm-up", cause, "hotlap check shows what it answers"));
+            return Err(failure("warm-up", cause, "`hotlap check` shows its responses"));
         }
         self.idle = self.idle_share(setting.timing.idle);
         Ok(())
     }
 
-    /// Runs a scenario, and once more if its normal clients were served badly: other work on this
-    /// machine may have been the cause. The better one counts.
+    /// Runs a scenario, and again if its normal clients fared badly, since other work on this
+    /// machine may be the cause. The better trial counts.
     fn run_and_confirm(
         &mut self,
         scenario: &Scenario,
@@ -337,7 +338,7 @@ impl StressedServer {
         if !first.is_doubtful() {
             return Ok(Some(first));
         }
-        // A server that still does not answer was not silent by chance.
+        // A server that still does not answer is not silent by chance.
         let is_silent = first.observed.recovered_ms.is_none();
         if is_silent && self.recover(setting.timing.recover, stop).is_none() {
             return Ok(Some(first));
@@ -378,24 +379,24 @@ fn start_process(
     startup.run()
 }
 
-/// Whether this target may be attacked, and speaks plain HTTP over TCP.
+/// Checks that this target may be attacked and speaks plain HTTP over TCP.
 fn check_target(target: &Target, setting: &StressSetting) -> Result<(), ServerFailure> {
     let Endpoint::Tcp(address) = &target.endpoint else {
-        let remedy = "let it listen on a port of 127.0.0.1";
-        return Err(failure("start", "attackers connect over TCP only".to_owned(), remedy));
+        let remedy = "make it listen on a port of 127.0.0.1";
+        return Err(failure("start", "a stress needs TCP".to_owned(), remedy));
     };
     if target.tls.is_some() {
-        let cause = "attackers speak plain HTTP only".to_owned();
-        return Err(failure("start", cause, "stress what is behind the TLS"));
+        let cause = "a stress needs plain HTTP".to_owned();
+        return Err(failure("start", cause, "stress the server behind the TLS proxy"));
     }
     if !address.ip().is_loopback() && !setting.allow_remote {
         let cause = format!("{} is not on this machine", address.ip());
-        return Err(failure("start", cause, "say --allow-remote if you may stress it"));
+        return Err(failure("start", cause, "pass --allow-remote if you may stress it"));
     }
     Ok(())
 }
 
-/// The request for a server without a contract, with the response that was inferred as correct.
+/// The request for a server without a contract, with the inferred response.
 fn infer_exchange(
     target: &Target,
     host: &str,
@@ -403,7 +404,7 @@ fn infer_exchange(
     notes: &mut Vec<String>,
 ) -> Result<(Exchange, Response), ServerFailure> {
     let mut inferred = infer::infer(target, host, LIMIT, &participant.contract)
-        .map_err(|why| failure("verify", why, "ask it with curl to see why"))?;
+        .map_err(|why| failure("verify", why, "try it with curl"))?;
     for note in inferred.notes {
         if !notes.contains(&note) {
             notes.push(note);
@@ -421,11 +422,11 @@ fn failure(phase: &str, cause: String, remedy: &str) -> ServerFailure {
     }
 }
 
-/// How a process ended and the last lines that it printed; `None` while it runs.
+/// How a process ended, with its last log lines; `None` while it runs.
 fn ending_of(process: Option<&mut Process>) -> Option<(String, Vec<String>)> {
     let process = process?;
     let exit = process.exited()?;
-    // The first process of a program that becomes a daemon ends, and its children serve on.
+    // The first process of a program that daemonizes ends, while its children keep serving.
     if process.members().is_ok_and(|members| !members.is_empty()) {
         return None;
     }
@@ -458,7 +459,8 @@ mod tests {
         }
     }
 
-    /// On a machine without an idle core, a server seemed hurt that was well a second later.
+    /// Regression: on a machine without an idle core, a server counted as harmed that was fine a
+    /// second later.
     #[test]
     fn the_better_of_two_trials_counts_and_an_exit_needs_no_second() {
         let (calm, hurt) = (trial(10_000, 20_000_000, false), trial(0, 20_000_000, false));

@@ -1,10 +1,9 @@
-//! A suite, read strictly: which servers under which loads, which question, and what somebody
-//! published for them elsewhere.
+//! Reads suites strictly: servers, loads, the question, and published figures.
 //!
-//! What is written and what is meant are two types, as for a manifest: `suite/keys.rs` has the keys
-//! of the file, and `suite/meaning.rs` makes a [`Suite`] of them, in which every list of values is
-//! crossed into single entries and loads. An unknown key, a name that means nothing or a published
-//! figure for a server that takes no part is an error with file and line.
+//! The file's keys and the resulting suite are separate types, as for manifests: `suite/keys.rs`
+//! has the keys, and `suite/meaning.rs` turns them into a [`Suite`], in which every list of values
+//! is expanded into single entries and loads. An unknown key, an unknown name, or a published
+//! figure for a server that is not in the suite is an error with file and line.
 
 use std::path::Path;
 
@@ -19,11 +18,11 @@ pub use entry::{CustomRequest, Entry, Loading};
 pub use published::{Absent, Publication, PublishedFigure};
 
 impl Suite {
-    /// Opens a suite of the folder by its name, or a file by its path: whatever holds a `/` or ends
-    /// in `.toml`.
+    /// Opens a suite of the folder by its name, or a file by its path: an argument that contains
+    /// `/` or ends in `.toml`.
     ///
     /// # Errors
-    /// When there is none, with the nearest names, or it makes no sense.
+    /// There is no such suite (with similar names), or it is invalid.
     pub fn open(named: &str, folder: &Path) -> Result<Self, SuiteError> {
         if named.contains('/') || named.ends_with(".toml") {
             return Self::read(Path::new(named));
@@ -38,20 +37,20 @@ impl Suite {
     /// Reads a file.
     ///
     /// # Errors
-    /// With file and line.
+    /// The file cannot be read or is invalid; has file and line.
     pub fn read(file: &Path) -> Result<Self, SuiteError> {
         let text = std::fs::read_to_string(file).map_err(|error| SuiteError::Wrong {
             file: file.to_owned(),
             line: None,
-            what: format!("cannot be read: {error}"),
+            what: format!("cannot read it: {error}"),
         })?;
         Self::parse(&text, file)
     }
 
-    /// Makes sense of a file's text.
+    /// Parses a suite.
     ///
     /// # Errors
-    /// With file and line.
+    /// The suite is invalid; has file and line.
     pub fn parse(text: &str, file: &Path) -> Result<Self, SuiteError> {
         meaning::parse(text, file)
     }
@@ -75,7 +74,7 @@ fn unknown(name: &str, folder: &Path) -> SuiteError {
     let nearest = hotlap_servers::catalogue::nearest_of(name, names.iter().map(String::as_str));
     let there = match nearest.as_slice() {
         [] => format!(
-            "there are {}; a file of your own is named by its path, ./{name}.toml",
+            "there are {}; for your own file give its path, ./{name}.toml",
             names.join(", ")
         ),
         near => format!("did you mean {}?", near.join(" or ")),
@@ -88,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_suite_is_answered_with_the_nearest_names() {
+    fn an_unknown_suite_suggests_similar_names() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["hello", "layers", "app-servers"] {
             std::fs::write(folder.path().join(format!("{name}.toml")), "servers = ['a']").unwrap();
@@ -96,12 +95,12 @@ mod tests {
         let open = |name| Suite::open(name, folder.path()).map(|s| s.name);
         assert_eq!(open("layers").unwrap(), "layers");
         let told = |name| open(name).unwrap_err().to_string();
-        assert_eq!(told("layrs"), "no suite is called \"layrs\": did you mean layers?");
+        assert_eq!(told("layrs"), "there is no suite \"layrs\": did you mean layers?");
         assert_eq!(
             told("zzz"),
-            "no suite is called \"zzz\": there are app-servers, hello, layers; a file of your own \
-             is named by its path, ./zzz.toml"
+            "there is no suite \"zzz\": there are app-servers, hello, layers; for your own file \
+             give its path, ./zzz.toml"
         );
-        assert!(told("./none.toml").starts_with("./none.toml: cannot be read: "));
+        assert!(told("./none.toml").starts_with("./none.toml: cannot read it: "));
     }
 }

@@ -1,6 +1,6 @@
-//! The checks that every lap passes or is left out for: its figures must agree with each other.
+//! Validity checks: a lap's figures must agree with each other, or the lap is left out.
 //!
-//! Pure: a lap and its load in, failed validity checks out.
+//! Pure functions: a lap and its load in, failed validity checks out.
 
 use hotlap_load::Failure;
 use hotlap_stats::Histogram;
@@ -17,15 +17,14 @@ pub use littles_law::LITTLE;
 /// conventions (METHODOLOGY, *Validity checks*).
 pub const BUSY: f64 = 0.90;
 
-/// How many requests may fail, as a share.
+/// The share of requests that may fail.
 pub const FAILING: f64 = 0.01;
 
 /// How late a paced request may be sent at the 99th percentile, as a share of the mean gap between
-/// two requests of one connection; and what is always allowed, in nanoseconds.
+/// two requests of one connection; and an allowance in nanoseconds.
 pub const LATE: (f64, u64) = (0.5, 200_000);
 
-/// The validity checks that a lap fails. The limits are part of the method and cannot be changed by
-/// options.
+/// The validity checks that a lap fails. The limits are part of the method; no option changes them.
 #[must_use]
 pub fn judge(lap: &Lap, load: &Load) -> Vec<Violation> {
     [
@@ -42,9 +41,9 @@ pub fn judge(lap: &Lap, load: &Load) -> Vec<Violation> {
     .collect()
 }
 
-/// The lines that a server wrote: at least those of the requests that were answered, at most those
-/// of all that were sent, since some are under way when a lap ends. Apart from [`judge`], because
-/// they are counted outside of the lap.
+/// Checks the lines that a server wrote: at least one for each answered request, at most one for
+/// each request sent, since some are in flight when a lap ends. Separate from [`judge`] because the
+/// lines are counted outside of the lap.
 #[must_use]
 pub fn side_effect(counted: u64, (least, most): (u64, u64)) -> Option<Violation> {
     let right = (least..=most).contains(&counted);
@@ -65,14 +64,15 @@ fn wrong_answers(lap: &Lap) -> Option<Violation> {
 fn failures(lap: &Lap) -> Option<Violation> {
     let failures = lap.outcome.failures.total();
     let requests = lap.outcome.responses + failures;
-    // A lap in which nothing came back, and nothing failed, counts: the server stood still.
+    // A lap without responses and without failures counts: the server stalled.
     let failed = failures as f64 > requests as f64 * FAILING;
     failed.then_some(Violation::Failures { failures, requests })
 }
 
 fn connections(lap: &Lap) -> Option<Violation> {
     let c = lap.outcome.connections;
-    // What is up at a moment says nothing of a server that ends each connection after its answer.
+    // For a server that closes each connection after its response, the number of open connections
+    // at one moment means nothing.
     if is_reopened(&lap.outcome) {
         return None;
     }
@@ -80,7 +80,7 @@ fn connections(lap: &Lap) -> Option<Violation> {
         .then_some(Violation::Connections { asked: c.requested, up: c.established })
 }
 
-/// All bytes belong to right answers, but for what is under way at the window's two edges.
+/// All bytes belong to right responses, except for what is in flight at the window's two edges.
 fn bytes(lap: &Lap) -> Option<Violation> {
     let o = &lap.outcome;
     if o.responses == 0 || o.failures.total() > 0 {
@@ -94,7 +94,7 @@ fn bytes(lap: &Lap) -> Option<Violation> {
 
 fn generator(lap: &Lap) -> Option<Violation> {
     let busy = lap.outcome.threads.iter().map(|t| t.busy()).fold(0.0, f64::max);
-    // A paced generator may wait actively; whether it was late says more.
+    // A paced generator may busy-wait; lateness is the better check there.
     (lap.kind == Kind::Flat && busy > BUSY).then_some(Violation::Generator { busy: busy * 100.0 })
 }
 
@@ -105,8 +105,8 @@ fn late(lap: &Lap, load: &Load) -> Option<Violation> {
         .then(|| Violation::Late { lag_us: lag.quantile(0.99) as f64 / 1e3 })
 }
 
-/// Whether a generator sent too late for its times to be the server's, with so many connections at
-/// this rate ([`LATE`]).
+/// Whether a generator sent too late for its times to be the server's ([`LATE`]), with this many
+/// connections at this rate.
 #[must_use]
 pub fn is_late(lag: &Histogram, connections: usize, rate: f64) -> bool {
     let gap_ns = connections as f64 * 1e9 / rate;
@@ -143,7 +143,7 @@ mod tests {
         runner.whole_lap(0, 0, kind).unwrap()
     }
 
-    /// A lap that passes all validity checks, and what `spoil` makes of it.
+    /// A valid lap, judged after `spoil` has changed it.
     pub(super) fn judged(spoil: impl FnOnce(&mut Lap)) -> Vec<Violation> {
         let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
         assert_eq!(judge(&lap, &load()), []);
@@ -151,7 +151,7 @@ mod tests {
         judge(&lap, &load())
     }
 
-    /// A lap at 4,000 requests/s whose requests were all sent so late.
+    /// Judges a lap at 4,000 requests/s whose requests were all sent this late.
     fn paced(lag_ns: u64) -> Vec<Violation> {
         let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Paced { rate: 4_000.0 });
         (0..2_000).for_each(|_| lap.outcome.lag.record(lag_ns));
@@ -164,9 +164,9 @@ mod tests {
         assert_eq!(violations, [Violation::Connections { asked: 64, up: 63 }]);
     }
 
-    /// A server that says `Connection: close` each time had no lap that counts.
+    /// Regression: a server that sends `Connection: close` each time had no lap that counted.
     #[test]
-    fn a_server_that_ends_its_connections_is_not_held_to_keep_them() {
+    fn a_server_that_closes_its_connections_is_valid() {
         let violations = judged(|lap| {
             lap.outcome.connections.established = 50;
             lap.outcome.connections.reopened = 9_990;
@@ -175,15 +175,15 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_no_answer_accounts_for_fail_the_lap() {
-        // Two answers a connection may be under way at the edges: 2 × 64 × 100 bytes.
+    fn bytes_beyond_those_of_responses_fail_the_lap() {
+        // Two responses per connection may be in flight at the edges: 2 × 64 × 100 bytes.
         assert_eq!(judged(|lap| lap.outcome.bytes.received += 12_800), []);
         let violations = judged(|lap| lap.outcome.bytes.received += 12_801);
         assert_eq!(violations, [Violation::Bytes { expected: 1_000_000, received: 1_012_801 }]);
     }
 
     #[test]
-    fn a_busy_generator_makes_a_lap_a_lower_bound_and_does_not_throw_it_away() {
+    fn a_busy_generator_makes_a_lap_a_lower_bound_without_dropping_it() {
         assert_eq!(judge(&lap_of(Script { busy: 0.90, ..fast() }, Kind::Flat), &load()), []);
         let lap = lap_of(Script { busy: 0.96, ..fast() }, Kind::Flat);
         assert_eq!(lap.failed, [Violation::Generator { busy: 96.0 }]);
@@ -235,13 +235,13 @@ mod tests {
         assert!((8_090.0..8_110.0).contains(&lag_us), "{lag_us} µs");
     }
 
-    /// Times in the system that lie within the lap, as nanoseconds, instead of a histogram's.
+    /// Sets the time in the system within the lap, in nanoseconds.
     pub(super) fn in_system(lap: &mut Lap, by_law_ns: u64) {
         lap.outcome.service_time = Histogram::new();
         lap.outcome.edge_ages.at_close_ns = by_law_ns;
     }
 
-    /// What 64 connections have in 0.5 s, all together.
+    /// The total for 64 connections in 0.5 s.
     pub(super) const ALL_NS: u64 = 64 * 500_000_000;
 
     #[test]
@@ -257,10 +257,10 @@ mod tests {
         let failed = |expected, received| vec![Violation::Bytes { expected, received }];
         assert_eq!(of(1_000_000, 987_200, 64), []);
         assert_eq!(of(1_000_000, 987_199, 64), failed(1_000_000, 987_199));
-        // 100.0001 bytes an answer are rounded up: 2 × 64 × 101.
+        // 100.0001 bytes per response are rounded up: 2 × 64 × 101.
         assert_eq!(of(1_000_001, 1_000_001 + 12_928, 64), []);
         assert_eq!(of(1_000_001, 1_000_001 + 12_929, 64), failed(1_000_001, 1_012_930));
-        // A load without a connection of its own still has two edges.
+        // A load without connections still has two edges.
         assert_eq!(of(1_000_000, 1_000_200, 0), []);
         assert_eq!(of(1_000_000, 1_000_201, 0), failed(1_000_000, 1_000_201));
     }
@@ -289,7 +289,7 @@ mod tests {
         };
         assert_eq!(failing(100), []);
         assert_eq!(failing(101), [Violation::Failures { failures: 101, requests: 10_001 }]);
-        // A server that answered nothing at all, with and without failures.
+        // A server that answered nothing, with and without failures.
         let silent = |failures| {
             judged(|lap| {
                 in_system(lap, ALL_NS);

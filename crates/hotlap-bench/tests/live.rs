@@ -1,4 +1,4 @@
-//! The real runner, on a server in the test's own process.
+//! The real runner, with a server in the test's own process.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -52,16 +52,16 @@ fn runner(address: SocketAddr, slice: Duration, stop: Arc<AtomicBool>) -> LocalR
     LocalRunner::new(setting, &[participant], &[load()], stop)
 }
 
-/// What was measured until then was stored as a lap, and counted.
+/// Regression: an incomplete lap was stored and counted.
 #[test]
-fn a_lap_that_is_cut_short_is_none() {
+fn an_incomplete_lap_does_not_count() {
     let stop = Arc::new(AtomicBool::new(false));
     let due = Arc::new(AtomicU64::new(u64::MAX));
     let address = serve(Arc::clone(&due), Arc::clone(&stop));
     let hour = Duration::from_secs(3_600);
     let mut runner = runner(address, hour, stop);
-    runner.bring_up(0).expect("it answers");
+    runner.bring_up(0).expect("a running server");
     due.store(1_000, Ordering::SeqCst);
-    let cut = runner.whole_lap(0, 0, Kind::Flat).expect_err("it was ended");
-    assert_eq!((cut.phase.as_str(), cut.cause.as_str()), ("lap", "it was ended"));
+    let cut = runner.whole_lap(0, 0, Kind::Flat).expect_err("an interrupt");
+    assert_eq!((cut.phase.as_str(), cut.cause.as_str()), ("lap", "interrupted"));
 }

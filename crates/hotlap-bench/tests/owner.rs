@@ -1,4 +1,4 @@
-//! The process that answers is the one that is measured, whoever started it.
+//! The process that answers is measured, whoever started it.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ mod stand_in;
 use setting::{load, setting};
 use stand_in::{LIMIT, program, supervisor, until};
 
-/// What the stand-in's server spends on a response, in nanoseconds.
+/// CPU time that the stand-in's server uses per response, in nanoseconds.
 const COST: u64 = 200_000;
 
 /// A child that ends with the test.
@@ -42,8 +42,8 @@ impl Drop for Guard {
     }
 }
 
-/// Asks so often over one connection. What the server said of its own CPU time in its first and in
-/// its last response, in nanoseconds.
+/// Sends this many requests over one connection. Returns the server's own CPU time as reported in
+/// its first and in its last response, in nanoseconds.
 fn ask(address: SocketAddr, times: u32) -> std::io::Result<(u64, u64)> {
     let mut stream = TcpStream::connect(address)?;
     let mut told = Vec::new();
@@ -90,9 +90,9 @@ fn boot(folder: &Path, script: &str) -> Started {
     boot.run().unwrap()
 }
 
-/// Holds the CPU time that is measured against what the server itself says of it. Whatever the
-/// server says before a sample is at most what the sample says, and the other way round, so no
-/// other load of the machine makes a difference.
+/// Compares the measured CPU time with what the server itself reports. What the server reports
+/// before a sample is at most what the sample says, and the other way round, so other load on the
+/// machine makes no difference.
 fn assert_is_the_servers(started: &mut Started) {
     let Endpoint::Tcp(address) = started.target.endpoint else { panic!("TCP only") };
     let sampler = started.sampler.as_mut().expect("it is measured");
@@ -102,7 +102,7 @@ fn assert_is_the_servers(started: &mut Started) {
     let (first, last) = ask(address, 300).unwrap();
     let measured = sample() - sampled;
     let (after, _) = ask(address, 1).unwrap();
-    assert!(last - first >= 299 * COST, "the server burns {COST} ns a request");
+    assert!(last - first >= 299 * COST, "the server uses {COST} ns per request");
     assert!(measured >= last - first, "{measured} of {} ns", last - first);
     // A launcher that ended meanwhile is counted in two kinds of ticks of 10 ms.
     let most = after - before + 20_000_000;
@@ -117,7 +117,7 @@ fn a_server_started_directly_is_measured() {
     assert_is_the_servers(&mut started);
 }
 
-/// `docker run` and `systemd-run` do this. CPU time was the client's: nothing.
+/// `docker run` and `systemd-run` do this. Regression: CPU time was the client's, which is nothing.
 #[test]
 fn a_server_that_a_daemon_starts_is_measured_in_place_of_its_client() {
     let folder = tempfile::tempdir().unwrap();
@@ -129,7 +129,7 @@ fn a_server_that_a_daemon_starts_is_measured_in_place_of_its_client() {
     assert_eq!((tops.len(), tops[0].parent), (1, daemon.0.id()));
     assert!(started.notes.iter().any(|note| note.contains("which hotlap did not start")));
     assert_is_the_servers(&mut started);
-    // Nothing is known of what may come in its place.
+    // It is unknown what may come in its place.
     kill_process(pid(tops[0].pid), Signal::KILL).unwrap();
     until("it is gone", || started.sampler.as_mut().unwrap().cpu().is_err());
 }
@@ -143,7 +143,7 @@ fn a_server_whose_launcher_exits_is_still_in_the_tree() {
     assert_is_the_servers(&mut started);
 }
 
-/// CPU time of a URL was never known.
+/// Regression: CPU time of a URL was never known.
 #[test]
 fn a_url_on_this_machine_has_a_cost() {
     let port = unused_address().port();
@@ -152,16 +152,16 @@ fn a_url_on_this_machine_has_a_cost() {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     until("it answers", || ask(address, 1).is_ok());
     let mut runner = url(address);
-    let ready = runner.bring_up(0).expect("it answers");
+    let ready = runner.bring_up(0).expect("a running server");
     assert!(ready.notes.iter().any(|note| note.contains("stand-in, which hotlap did not start")));
-    let warmup = runner.warm(0, 0).expect("it answers");
+    let warmup = runner.warm(0, 0).expect("a running server");
     assert_eq!(warmup.count, None, "nothing is counted without counters");
     assert_eq!(ready.ready_ms, None, "it ran already");
-    // Requests and CPU time are read one after the other, and a machine that is busy may let the
-    // server run in between: then another lap is right.
-    until("the cost is at least what the server burns", || {
+    // Requests and CPU time are read one after the other, and on a busy machine the server may run
+    // in between; then a later lap is right.
+    until("the cost is at least what the server uses", || {
         let (_, before) = ask(address, 1).unwrap();
-        let lap = runner.whole_lap(0, 0, Kind::Flat).expect("it answers");
+        let lap = runner.whole_lap(0, 0, Kind::Flat).expect("a running server");
         let (after, _) = ask(address, 1).unwrap();
         let cpu_ns = lap.usage.and_then(|usage| usage.cpu_ns).expect("it is measured");
         assert!(cpu_ns <= after - before, "{cpu_ns} instead of at most {} ns", after - before);
@@ -186,7 +186,7 @@ fn url(address: SocketAddr) -> LocalRunner {
     LocalRunner::new(setting, &[participant], &[load()], Arc::new(AtomicBool::new(false)))
 }
 
-/// Who may not look into a process is told as whom to run.
+/// If a process may not be inspected, the note names the user to run as.
 #[test]
 fn a_server_of_another_user_has_an_unknown_cost() {
     let Some(mut nobody) = nobody() else { return };
@@ -199,11 +199,12 @@ fn a_server_of_another_user_has_an_unknown_cost() {
     assert_eq!(
         String::from_utf8(output.stdout).unwrap().trim(),
         "CPU time is unknown: the socket belongs to a process of user root (0), which hotlap may \
-         not look into. Run hotlap as root or as that user to measure it"
+         not inspect. Run hotlap as root or as that user to measure it"
     );
 }
 
-/// A server with a process of another user was said to be frozen, and went on.
+/// Regression: a server with a process of another user was reported as frozen while it kept
+/// running.
 #[test]
 fn a_stop_that_is_refused_is_an_error_and_leaves_nothing_stopped() {
     let Some(mut nobody) = nobody() else { return };
@@ -225,19 +226,19 @@ fn a_stop_that_is_refused_is_an_error_and_leaves_nothing_stopped() {
     let (own, roots) = (number("own"), number("roots"));
     let states = [state(own), state(roots)];
     std::fs::write(path.join("seen"), "").unwrap();
-    // Nobody else may end it, and its supervisor waits for it.
+    // No other user may end it, and its supervisor waits for it.
     kill_process(pid(roots), Signal::KILL).unwrap();
     hotlap.0.wait().unwrap();
     let result = std::fs::read_to_string(path.join("result")).unwrap();
     let expected = [
-        format!("({roots}) may not be stopped: Operation not permitted (os error 1); run hotlap"),
+        format!("({roots}): Operation not permitted (os error 1); run hotlap"),
         "frozen: false".to_owned(),
     ];
     assert!(expected.iter().all(|line| result.contains(line)), "{result}");
     assert!(!states.contains(&'T'), "{states:?}");
 }
 
-/// The stand-in as another user, where these tests run as root and that user may execute it.
+/// The stand-in as another user, if these tests run as root and that user may execute it.
 #[expect(clippy::print_stderr, reason = "a test that is skipped must say so")]
 fn nobody() -> Option<Command> {
     let mut nobody = Command::new("setpriv");
@@ -248,7 +249,7 @@ fn nobody() -> Option<Command> {
         tried.arg(program()).status().is_ok_and(|status| status.success())
     };
     if !is_possible {
-        eprintln!("skipped: it takes root, setpriv, and a target folder that others may read");
+        eprintln!("skipped: needs root, setpriv, and a target folder that others may read");
     }
     nobody.arg(program());
     is_possible.then_some(nobody)

@@ -22,7 +22,7 @@ mod stand_in;
 use setting::{load, setting};
 use stand_in::{program, until};
 
-/// What the stand-in's server spends on a response, in nanoseconds.
+/// CPU time that the stand-in's server uses per response, in nanoseconds.
 const COST: f64 = 200_000.0;
 
 fn participant(folder: &Path, name: &str, script: &str, role: Role) -> Participant {
@@ -46,18 +46,18 @@ fn participant(folder: &Path, name: &str, script: &str, role: Role) -> Participa
     }
 }
 
-/// A script that serves, and counts its responses in a file that is named after the process.
+/// A script that serves, and counts its responses in a file named after the process.
 const SERVE: &str = "exec $STAND_IN count $PORT $FOLDER/$$";
 
-/// What came of a run: its laps, how it ended, and what was said of the servers' starts.
+/// The results of a run: its laps, how it ended, and the notes on the servers' starts.
 struct Ran {
     laps: Vec<Lap>,
     over: Over,
     notes: Vec<String>,
 }
 
-/// Runs these for a restart of so many rounds in slices of 12 ms. `watch` is called before each
-/// slice with the number of its server and the laps so far.
+/// Runs these servers for one restart of this many rounds in slices of 12 ms. `watch` is called
+/// before each slice with the number of its server and the laps so far.
 fn laps(
     folder: &Path,
     scripts: [&str; 2],
@@ -98,10 +98,10 @@ fn laps(
     Ran { laps, over, notes }
 }
 
-/// What is known of a server's process.
+/// The state of a server's process.
 #[derive(Debug, Clone)]
 struct Look {
-    /// The state of each of its threads, as `/proc` names it: `T` is stopped.
+    /// The state of each of its threads, as in `/proc`: `T` is stopped.
     states: Vec<char>,
     /// Responses that it has counted.
     answers: u64,
@@ -151,11 +151,11 @@ fn stopped(folder: &Path) -> (usize, usize) {
     (stopped, servers.len() - stopped)
 }
 
-/// Between two looks at servers that have stopped, only one of them may have answered: the one
-/// whose slice it was. What is measured must be a part of what it did. That holds however long
-/// anything takes.
+/// Between two looks, at which all servers are stopped, only the server whose slice it was may have
+/// answered, and its measured usage must be part of its total. That holds however long anything
+/// takes.
 #[test]
-fn servers_run_in_their_slices_only_and_cost_what_they_cost() {
+fn servers_run_in_their_slices_only_and_are_measured_correctly() {
     const TICK_NS: u64 = 10_000_000;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
@@ -166,13 +166,13 @@ fn servers_run_in_their_slices_only_and_cost_what_they_cost() {
     });
     assert_eq!((over, laps.len()), (Over::Done, 2 * 2 * 2));
     assert_eq!(notes, [""; 0]);
-    // Eight slices a lap, or more where responses take as long as a slice.
+    // Eight slices per lap, or more if responses take as long as a slice.
     let own = |lap: &Lap| lap.usage.and_then(|usage| usage.slices).expect("it is measured");
     let a_lap = own(&laps[0]);
     assert!(a_lap >= 8 && laps.iter().all(|lap| own(lap) == a_lap), "{a_lap}");
     assert_eq!(slices.len(), a_lap as usize * laps.len());
 
-    // Whose process it is shows in the first slice in which one has answered.
+    // The first slice in which a process has answered shows which server it belongs to.
     let mut pids = BTreeMap::new();
     for pair in slices.windows(2) {
         let ((server, _, before), (.., after)) = (&pair[0], &pair[1]);
@@ -187,13 +187,13 @@ fn servers_run_in_their_slices_only_and_cost_what_they_cost() {
     for (server, pid) in pids {
         let own: Vec<&Lap> = laps.iter().filter(|lap| lap.participant == server).collect();
         for lap in &own {
-            // These two can be the fault of a machine that is busy with something else.
+            // These two can be due to a machine that is busy with something else.
             let is_busy = |violation: &Violation| {
                 matches!(violation, Violation::Generator { .. } | Violation::LittlesLaw { .. })
             };
             assert!(lap.failed.iter().all(is_busy), "{:?}", lap.failed);
         }
-        // Of laps that had ended by the last look.
+        // Laps that had ended by the last look.
         let ended = laps[..*ended].iter().filter(|lap| lap.participant == server);
         let usages: Vec<_> = ended.filter_map(|lap| lap.usage).collect();
         let (first, last) = (&slices[0].2[&pid], &last[&pid]);
@@ -210,9 +210,9 @@ fn servers_run_in_their_slices_only_and_cost_what_they_cost() {
     assert!(servers(path).is_empty(), "all are stopped at the end");
 }
 
-/// A hang that is longer than a slice was answered in none, and so was seen in none.
+/// Regression: a stall longer than a slice was answered in no slice, and so was seen in none.
 #[test]
-fn a_hang_that_is_longer_than_a_slice_is_seen() {
+fn a_stall_longer_than_a_slice_is_seen() {
     let folder = tempfile::tempdir().unwrap();
     let hang = folder.path().join("hang");
     let mut slices = 0;
@@ -237,8 +237,8 @@ fn a_hang_that_is_longer_than_a_slice_is_seen() {
     assert!(longest_ms(1) > 30.0, "{} ms is less than three slices", longest_ms(1));
 }
 
-/// A run whose second server has a process of root's, which another user may not stop. A test below
-/// runs this as that user; what it finds is in `TEST_FOLDER/result`.
+/// A run whose second server has a process of root's, which another user cannot stop. The test
+/// below runs this as that user and reads `TEST_FOLDER/result`.
 #[test]
 #[ignore = "run as another user by the test after it"]
 fn as_another_user() {
@@ -260,7 +260,7 @@ fn as_another_user() {
     std::fs::write(folder.join("result"), result).unwrap();
 }
 
-/// When one server may not be frozen, none is from then on, and the run says so.
+/// If one server cannot be frozen, none is from then on, and the run reports it.
 #[test]
 fn a_run_goes_on_without_freezing_where_a_freeze_is_refused() {
     let Some(mut nobody) = another_user() else { return };
@@ -281,12 +281,12 @@ fn a_run_goes_on_without_freezing_where_a_freeze_is_refused() {
     assert!(run.wait().unwrap().success());
     let result = std::fs::read_to_string(path.join("result")).unwrap();
     assert!(result.starts_with("Done, 4 laps, 0 stopped\n"), "{result}");
-    let told = "it cannot be frozen, so this run goes on as with --no-freeze: ";
+    let told = "it cannot be frozen, so this run continues as with --no-freeze: ";
     assert_eq!(result.matches(told).count(), 1, "{result}");
-    assert!(result.contains("may not be stopped: Operation not permitted"), "{result}");
+    assert!(result.contains("): Operation not permitted"), "{result}");
 }
 
-/// This test program as another user, where these tests run as root and that user may execute it.
+/// This test program as another user, if these tests run as root and that user may execute it.
 #[expect(clippy::print_stderr, reason = "a test that is skipped must say so")]
 fn another_user() -> Option<std::process::Command> {
     let nobody = || {
@@ -298,7 +298,7 @@ fn another_user() -> Option<std::process::Command> {
     let may =
         |path: &Path| nobody().args(["test", "-x"]).arg(path).status().is_ok_and(|s| s.success());
     if !rustix::process::geteuid().is_root() || !may(&own) || !may(&program()) {
-        eprintln!("skipped: it takes root, setpriv, and a target folder that others may read");
+        eprintln!("skipped: needs root, setpriv, and a target folder that others may read");
         return None;
     }
     let mut command = nobody();

@@ -1,4 +1,4 @@
-//! Servers that cannot bear one thing each, and an honest one: the verdicts are theirs, however
+//! Servers with one weakness each, and a correct one: the impact depends on the server, not on how
 //! busy the machine is.
 
 use std::io::{Read, Write};
@@ -23,17 +23,17 @@ const BAD: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection
 const TOO_LARGE: &[u8] =
     b"HTTP/1.1 431 Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
-/// What a server cannot bear.
+/// A server's weakness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Weakness {
     None,
-    /// It serves nobody after the first bytes that are no request.
+    /// It stops serving after the first bytes that are not a request.
     DiesOnGarbage,
-    /// It reads one head at a time, and all others wait for it.
+    /// It reads one head at a time, and all other connections wait.
     ReadsOneHeadAtATime,
 }
 
-/// A server that refuses what is no request, but for its weakness.
+/// A server that rejects invalid requests, apart from its weakness.
 struct Strict {
     weakness: Weakness,
     is_dead: AtomicBool,
@@ -56,7 +56,7 @@ impl Strict {
         }
     }
 
-    /// Reads a head; the response to it.
+    /// Reads a head and returns the response to it.
     fn next(&self, stream: &mut impl Read, rest: &mut Vec<u8>) -> Option<&'static [u8]> {
         let mut buffer = [0; 8192];
         let mut turn = None;
@@ -108,7 +108,7 @@ fn participant(address: SocketAddr) -> Participant {
     }
 }
 
-/// Stresses a server; `timeout_ms` is what good clients bear.
+/// Stresses a server; `timeout_ms` is the normal clients' timeout.
 fn stressed(address: SocketAddr, scenarios: &[&str], timeout_ms: u64) -> Subject {
     stressed_by(address, &setting(scenarios, timeout_ms))
 }
@@ -155,9 +155,9 @@ fn only(subject: &Subject) -> &Trial {
     &subject.trials[0]
 }
 
-/// What a server had met when the user ended a stress was lost with it.
+/// Regression: the trials of a server were lost when the user interrupted its stress.
 #[test]
-fn a_stress_that_was_ended_goes_on_with_what_is_left() {
+fn an_interrupted_stress_continues_with_the_remaining_scenarios() {
     let setting = setting(&["half-open", "resets", "garbage"], 30_000);
     let participant = participant(serve(Weakness::None));
     let run = |subject: Subject, trials: usize| {
@@ -174,13 +174,13 @@ fn a_stress_that_was_ended_goes_on_with_what_is_left() {
     assert_eq!(names(&ended), ["half-open"]);
     let whole = run(ended.clone(), 9);
     assert_eq!(names(&whole), ["half-open", "resets", "garbage"]);
-    assert_eq!(whole.trials[0], ended.trials[0], "what it met is not met again");
+    assert_eq!(whole.trials[0], ended.trials[0], "completed scenarios are not repeated");
     assert!(whole.left(&setting.scenarios).is_empty());
 }
 
-/// Whatever a busy machine does to its pace, an honest server fails nobody.
+/// However busy the machine, a correct server fails no normal client.
 #[test]
-fn an_honest_server_serves_its_good_clients_and_tells_the_rude_ones() {
+fn a_correct_server_serves_normal_clients_and_rejects_attackers() {
     let scenarios = ["half-open", "resets", "garbage", "64 KiB header"];
     let subject = stressed(serve(Weakness::None), &scenarios, 30_000);
     assert_eq!(subject.failure, None);
@@ -192,12 +192,12 @@ fn an_honest_server_serves_its_good_clients_and_tells_the_rude_ones() {
         assert!(fate.connected > 0, "{scenario}: {fate:?}");
     }
     let fate = |i: usize| subject.trials[i].observed.fate.clone().unwrap();
-    // Half a request is nobody's to answer. Who finds the queue full may come too late.
+    // Half a request gets no response. A client that finds the queue full may come too late.
     assert_eq!((fate(0).silent + fate(0).refused, fate(0).answered.len()), (200, 0));
     assert_eq!(fate(0).silent, fate(0).open);
     assert!(fate(1).of_class(2) > 0 && fate(1).of_class(4) == 0, "{:?}", fate(1));
     assert!(fate(2).of_class(4) > 0 && fate(2).of_class(2) == 0, "{:?}", fate(2));
-    // An answer to bytes that are not all read may be lost in a reset.
+    // A response to bytes that were not all read may be lost in a reset.
     assert!(fate(3).of_class(4) + fate(3).closed > 0, "{:?}", fate(3));
 }
 
@@ -213,22 +213,22 @@ fn a_server_that_dies_of_garbage_is_down() {
 }
 
 #[test]
-fn a_server_that_reads_one_head_at_a_time_hurts_its_good_clients_and_is_well_afterwards() {
+fn a_server_that_reads_one_head_at_a_time_hurts_normal_clients_and_recovers() {
     let subject = stressed(serve(Weakness::ReadsOneHeadAtATime), &["slow headers"], 100);
     let trial = only(&subject);
     let reasons = &trial.judgement.reasons;
     assert!(reasons.iter().any(|r| matches!(r, Reason::Errors(..))), "{reasons:?}");
     assert!(trial.judgement.impact >= Impact::Hurt);
     let fate = trial.observed.fate.as_ref().unwrap();
-    // Each head takes seconds, and is read to its end before the next one.
+    // Each head takes seconds, and is read completely before the next one.
     assert_eq!(fate.total(), 100, "{fate:?}");
     assert!(fate.silent + fate.refused >= 90, "{fate:?}");
     assert!(trial.observed.recovered_ms.is_some());
 }
 
 #[test]
-fn a_server_on_another_machine_is_left_alone() {
-    // TEST-NET-1 (RFC 5737): nobody is there, and nothing is sent.
+fn a_server_on_another_machine_is_not_attacked() {
+    // TEST-NET-1 (RFC 5737): no host is there, and nothing is sent.
     let subject = stressed("192.0.2.1:80".parse().unwrap(), &["garbage"], 100);
     let failure = subject.failure.unwrap();
     assert_eq!(failure.cause, "192.0.2.1 is not on this machine");

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::http::Head;
 use crate::plan::{ExpectedBody, ExpectedResponse, ExpectedStatus};
 
-/// How a well-formed response differs from the expected one.
+/// The difference between a well-formed response and the expected one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mismatch {
     Status(u16),
@@ -94,7 +94,7 @@ impl Check {
         self.length += data.len() as u64;
     }
 
-    /// The verdict on the complete response.
+    /// The result for the complete response.
     pub(crate) fn finish(&self, expect: &ExpectedResponse, is_head: bool) -> Result<(), Mismatch> {
         match (self.mismatch, expect.body.length()) {
             (Some(mismatch @ Mismatch::Status(_)), _) => Err(mismatch),

@@ -15,7 +15,7 @@ pub(crate) fn thread_cpu() -> u64 {
     read(ClockId::ThreadCPUTime)
 }
 
-/// A duration in nanoseconds, limited to a quarter of the range (146 years) so that sums fit.
+/// A duration in nanoseconds, capped at a quarter of the range (146 years) so that sums fit.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).min(FAR_NS)
 }
@@ -26,7 +26,7 @@ pub(crate) const FAR_NS: u64 = u64::MAX >> 2;
 #[inline]
 fn read(id: ClockId) -> u64 {
     let time = clock_gettime(id);
-    // Neither part is ever negative for these clocks.
+    // For these clocks, neither part is ever negative.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

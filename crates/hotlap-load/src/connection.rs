@@ -1,7 +1,7 @@
 //! The protocol on one connection, as a state machine without sockets or clock: bytes in, responses
 //! out.
 //!
-//! It knows which requests are in flight, in order, and so which of them the incoming bytes answer.
+//! It knows the requests in flight, in order, and therefore which of them incoming bytes answer.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::http::{Head, ResponseError, ResponseEvent, ResponseReader};
 use crate::outcome::{Failure, Phase};
 use crate::request_mix::RequestMix;
 
-/// The most bytes of a wrong response that are kept as evidence.
+/// The maximum number of bytes of a wrong response to keep as evidence.
 pub(crate) const EVIDENCE: usize = 512;
 
 /// A request in flight.
@@ -36,7 +36,7 @@ pub(crate) struct Completed {
     pub(crate) wrong: Option<(Mismatch, Vec<u8>)>,
 }
 
-/// A response that matched the template, and so is correct.
+/// A response that matched the template and so is correct.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Recognised {
     pub(crate) request: InFlight,
@@ -140,8 +140,8 @@ impl Connection {
     }
 
     /// The response to the only request in flight, if `input` is exactly that and matches its
-    /// template. Nearly every read is such a response, and this is all that it costs;
-    /// [`Connection::take`] comes to the same result.
+    /// template. Nearly every read takes this cheap path; [`Connection::take`] would give the same
+    /// result.
     #[inline(always)]
     pub(crate) fn recognise(&mut self, input: &[u8], mix: &mut RequestMix) -> Option<Recognised> {
         if self.in_flight.len() != 1 || self.bytes != 0 || !self.reader.is_between_responses() {
@@ -166,7 +166,7 @@ impl Connection {
             return Step::Broken(Broken {
                 failure: Failure::BadFraming,
                 phase: Phase::Idle,
-                why: "bytes without a request",
+                why: "unexpected bytes without a request",
                 first_bytes: first_bytes(input),
             });
         };
@@ -230,7 +230,7 @@ impl Connection {
                             (Failure::ClosedEarly, "closed before the response was complete")
                         }
                     };
-                    // Bytes of a response have arrived, whatever they are.
+                    // Some bytes of a response have arrived.
                     let (phase, first_bytes) = (Phase::Body, first_bytes(&seen));
                     return Step::Broken(Broken { failure, phase, why, first_bytes });
                 }
@@ -238,7 +238,7 @@ impl Connection {
         }
     }
 
-    /// The current response is complete.
+    /// Completes the current response.
     fn complete(
         &mut self,
         request: InFlight,
@@ -257,8 +257,8 @@ impl Connection {
         Completed { request, status: head.status, keep_alive: head.keep_alive, bytes, wrong }
     }
 
-    /// The server has closed the connection. Returns the response that this completes, if it does;
-    /// to close while no request is in flight is not a failure.
+    /// Handles the server closing the connection. Returns the response that this completes, if any.
+    /// A close without a request in flight is not a failure.
     pub(crate) fn close(
         &mut self,
         mix: &mut RequestMix,
@@ -288,7 +288,7 @@ impl Connection {
         }
     }
 
-    /// Accounts for bytes that were discarded unread. [`Connection::take`] says whether they
+    /// Accounts for bytes that were discarded unread. [`Connection::take`] tells whether they
     /// completed the response.
     pub(crate) fn skip(&mut self, count: u64) {
         self.reader.skip(count);
@@ -297,12 +297,12 @@ impl Connection {
     }
 }
 
-/// Whether bytes start with the head of the final response: no interim response comes before it.
+/// Whether bytes start with the head of the final response, without an interim response before it.
 fn starts_with_head(response: &[u8], head: &Head) -> bool {
     response.get(9..12).is_some_and(|code| code == head.status.to_string().as_bytes())
 }
 
-/// The part of some bytes that is kept as evidence.
+/// The part of some bytes to keep as evidence.
 fn first_bytes(bytes: &[u8]) -> Vec<u8> {
     bytes[..bytes.len().min(EVIDENCE)].to_vec()
 }

@@ -9,19 +9,19 @@ pub enum Error {
     /// The plan is invalid.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The system refused something that the generator needs.
+    /// The system refused a resource that the generator needs.
     #[error("{what}: {why}")]
     System {
         /// What the generator tried, and what the user can do about it.
         what: String,
-        /// The error of the system. Not a source, since the message contains it.
+        /// The system's error. Not a source, because the message contains it.
         why: std::io::Error,
     },
-    /// A worker thread panicked, which is a bug of the generator. Its counts are lost, so the load
+    /// A worker thread panicked, which is a bug in the generator. Its counts are lost, so the load
     /// has no result.
     #[error(
-        "thread {thread} of the load generator panicked: {why}: this load has no result; please \
-         report it with the command"
+        "a bug in the load generator: thread {thread} panicked ({why}); this load has no result, \
+         please report it with the command"
     )]
     Panicked {
         /// The name of the thread.
@@ -30,7 +30,7 @@ pub enum Error {
         why: String,
     },
     /// No connection could be opened.
-    #[error("no connection to {target}: {why}")]
+    #[error("cannot connect to {target}: {why}")]
     Unreachable {
         /// The address.
         target: String,

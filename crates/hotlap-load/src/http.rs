@@ -1,12 +1,12 @@
 //! HTTP/1.1 framing (RFC 9112) without sockets, so that it can be tested and fuzzed on its own.
 //!
-//! Two readers share the same rules. [`ResponseReader`] is for the engine: it takes bytes in
-//! whatever pieces the network delivers, and buffers nothing but a head that arrives in parts.
+//! Two readers share the same rules. [`ResponseReader`] is for the engine: it takes bytes in any
+//! pieces that the network delivers, and buffers only a head that arrives in parts.
 //! [`read_response`] is for verification: a buffer in, a complete [`Response`] out, with its
-//! headers and its decoded body.
+//! headers and decoded body.
 //!
 //! Both are strict where a lenient reader would hide a fault of the server: lines must end in CRLF,
-//! and a response that states conflicting lengths, or both a length and chunks, is an error.
+//! and a response with conflicting lengths, or with both a length and chunks, is an error.
 
 mod body;
 mod error;

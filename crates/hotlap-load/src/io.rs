@@ -96,7 +96,7 @@ impl Io {
         Ok((Self { poll, timer }, waker))
     }
 
-    /// Starts to connect, and registers the socket with `key`.
+    /// Starts connecting, and registers the socket with `key`.
     pub(crate) fn connect(
         &self,
         endpoint: &Endpoint,
@@ -114,7 +114,7 @@ impl Io {
             },
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Connect::QueueFull,
             Err(e) if e.kind() == io::ErrorKind::AddrNotAvailable => {
-                let why = "no local port is left: connect from several source addresses";
+                let why = "no local port is free: connect from several source addresses";
                 Connect::Failed(Failure::Other, io::Error::new(e.kind(), why))
             }
             Err(e) => Connect::Failed(socket::failure(&e), e),
@@ -149,7 +149,7 @@ mod tests {
         let (mut io, _waker) = Io::new().expect("an event queue");
         let at_ns = crate::clock::now() + 1_333_333;
         io.wait(Some(at_ns), &mut Events::new());
-        // The wait ends at that time of the same clock, and not before.
+        // The wait ends at that time by the same clock, not earlier.
         assert!(crate::clock::now() >= at_ns);
     }
 }

@@ -1,18 +1,20 @@
-//! The load generator: a [`Plan`] in, an [`Outcome`] out. It knows nothing of TOML, flags,
+//! The load generator: runs a [`Plan`] and returns an [`Outcome`]. It knows nothing of TOML, flags,
 //! processes or terminals, and never prints.
+//!
+//! Its main types, in the order in which they are needed:
 //!
 //! 1. [`url::resolve`] turns what a user types into a [`Target`](plan::Target), and
 //!    [`Request::build`](plan::Request::build) builds the bytes of a [`Request`](plan::Request)
-//!    once, with the [response](plan::ExpectedResponse) that is expected.
-//! 2. A [`Plan`] says what to send, how many connections and threads to use, how fast to send
-//!    ([closed or open loop](plan::Pace)), and [when to stop](plan::Stop).
-//! 3. [`run`] runs it to its end. A [`Session`] is a load in progress, for those who sample the
+//!    once, with the [expected response](plan::ExpectedResponse).
+//! 2. A [`Plan`] says what to send, over how many connections and threads, how fast ([closed or
+//!    open loop](plan::Pace)), and [when to stop](plan::Stop).
+//! 3. [`run`] runs it to its end. A [`Session`] is a load in progress, for callers that sample the
 //!    server at the edges of the [`Window`], show the [`Progress`], or need several windows.
-//! 4. The [`Outcome`] has histograms, [`Failures`] by kind and [`Phase`], the latency that was
-//!    [censored](hotlap_stats::Censored), and what the generator itself used. Outcomes merge
+//! 4. The [`Outcome`] has histograms, [`Failures`] by kind and [`Phase`],
+//!    [censored](hotlap_stats::Censored) latency, and the generator's own usage. Outcomes merge
 //!    without loss.
 //!
-//! What goes wrong under load is counted; an [`Error`] only says why a load could not be run.
+//! Failures under load are counted; an [`Error`] only says why a load could not be run.
 //!
 //! ```no_run
 //! use hotlap_load::plan::{Pace, Plan, Request};
@@ -28,13 +30,13 @@
 //!
 //! # Inside
 //!
-//! A worker thread owns some connections. When a request is due, its bytes are sent; the response
-//! is framed and compared with what is expected; its time is counted in the worker's own
-//! histogram; and the next request leaves at once. Workers share nothing that is written per
+//! A worker thread owns some connections. When a request is due, the worker sends its bytes, frames
+//! the response and compares it with the expected one, records its time in the worker's own
+//! histogram, and sends the next request at once. Workers share nothing that is written per
 //! request.
 //!
 //! ```text
-//! session     starts workers, waits for them, merges what they counted
+//! session     starts workers, waits for them, merges their outcomes
 //!   worker    one loop: stages, connect, send, receive, fail
 //!     tally       counts             schedule    due times of an open loop
 //!     connection  the protocol on one connection, without sockets

@@ -32,20 +32,19 @@ pub struct Outcome {
     /// Response time of each correct response: from the moment the request was due to the last byte
     /// received. Empty in a closed loop, which has no due times.
     pub response_time: Histogram,
-    /// Ages, since they were sent, of requests whose service time was not observed from beginning
-    /// to end.
+    /// Ages, since they were sent, of requests whose service time was not observed completely.
     pub service_time_censored: Censored,
     /// The same for response times: ages since they were due. Empty in a closed loop.
     pub response_time_censored: Censored,
     /// How late the generator itself sent requests. Waiting for a free connection does not count,
-    /// since it is the server that keeps connections busy. Empty in a closed loop.
+    /// because the server keeps connections busy. Empty in a closed loop.
     pub lag: Histogram,
     /// Time to connect: of all connections if they are kept, of those opened within the window if
     /// each request has its own.
     pub connect_time: Histogram,
     /// Time of the TLS handshakes of the same connections, after connecting.
     pub handshake_time: Histogram,
-    /// What went wrong.
+    /// Failures.
     pub failures: Failures,
     /// Responses by status code, correct or not.
     pub statuses: BTreeMap<u16, u64>,
@@ -61,7 +60,7 @@ pub struct Outcome {
     pub in_flight: u64,
     /// Ages of the requests in flight when the window opened and when it closed.
     pub edge_ages: EdgeAges,
-    /// Open loop: requests that were due when the window closed, and not sent because no connection
+    /// Open loop: requests that were due when the window closed but not sent, because no connection
     /// was free.
     pub queued: u64,
     /// Age of the oldest request in flight or queued when the window closed: since it was due in an
@@ -72,7 +71,7 @@ pub struct Outcome {
     pub stalled: u64,
     /// Counts for each tenth of a second of the window, in order.
     pub series: Vec<Tick>,
-    /// What the generator itself used, one entry a thread.
+    /// The generator's own usage, one entry per thread.
     pub threads: Vec<ThreadUsage>,
     /// Open loop: requests that became due within the window. 0 in a closed loop.
     pub due: u64,
@@ -80,7 +79,7 @@ pub struct Outcome {
     pub totals: Totals,
 }
 
-/// How the offered rate of an open loop compares with what was answered.
+/// How the offered rate of an open loop compares with the achieved rate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct OpenLoop {
     /// Requests that became due per second.
@@ -91,7 +90,7 @@ pub struct OpenLoop {
     pub due: u64,
     /// Requests that were due and neither answered nor failed when the window closed, sent or not.
     pub waiting: u64,
-    /// By how many requests per second that number grew during the window.
+    /// Growth of that number during the window, in requests per second.
     pub growth_per_s: f64,
     /// Time since the oldest of them was due, in nanoseconds.
     pub oldest_ns: u64,
@@ -149,7 +148,7 @@ impl Outcome {
         self.per_second(self.responses as f64)
     }
 
-    /// How the offered rate compares with what was answered, over one window. `None` in a closed
+    /// How the offered rate compares with the achieved rate, over one window. `None` in a closed
     /// loop.
     #[must_use]
     pub fn open_loop(&self) -> Option<OpenLoop> {

@@ -1,7 +1,7 @@
-//! What to send, how fast, and for how long.
+//! A plan: what to send, how fast, and for how long.
 //!
-//! A plan is a value: it can be stored, and run on another machine. [`Plan::check`] says whether it
-//! can be run; [`Session::start`](crate::Session::start) checks it first.
+//! A plan is a value: it can be stored, and run on another machine. [`Plan::check`] validates it,
+//! and [`Session::start`](crate::Session::start) calls that first.
 
 mod error;
 mod request;
@@ -57,7 +57,7 @@ pub struct Plan {
     pub start_at: Option<SystemTime>,
 }
 
-/// What becomes of a connection after a response.
+/// What happens to a connection after a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reuse {
@@ -97,18 +97,18 @@ pub enum Stop {
     Requests(u64),
 }
 
-/// The most connections of one generator: what fits into the key of a socket's events.
+/// The maximum number of connections of one generator, which the key of a socket's events limits.
 const MAX_CONNECTIONS: usize = 1 << 24;
 
-/// The highest rate, about ten times what a generator sends on a large machine. When a window
-/// closes, requests that were due and not sent are counted one by one, at about 10 ns each: without
-/// a limit, that could take for ever.
+/// The highest rate, about ten times what a generator can send on a large machine. When a window
+/// closes, requests that were due and not sent are counted one by one, at about 10 ns each; without
+/// a limit, that could take forever.
 const MAX_RATE: f64 = 1e7;
 
-/// The most requests in flight on one connection.
+/// The maximum number of requests in flight on one connection.
 const MAX_PIPELINE: usize = 1024;
 
-/// The highest sum of weights: the order of requests is laid out in memory.
+/// The highest sum of weights, because the order of requests is laid out in memory.
 const MAX_WEIGHTS: u64 = 100_000;
 
 impl Plan {
@@ -176,17 +176,19 @@ impl Plan {
                 return Err(PlanError::BadRate(rate.to_string()));
             }
             if rate > MAX_RATE {
-                return out_of_range(format!("{rate} requests/s: at most {MAX_RATE}"));
+                let what = format!("{rate} requests/s is too high: use at most {MAX_RATE}");
+                return out_of_range(what);
             }
         }
         if connections > MAX_CONNECTIONS {
             return out_of_range(format!("{connections} connections: at most {MAX_CONNECTIONS}"));
         }
         if pipeline == 0 || pipeline > MAX_PIPELINE {
-            return out_of_range(format!("{pipeline} requests in flight: 1 to {MAX_PIPELINE}"));
+            return out_of_range(format!("a pipeline of {pipeline}: use 1 to {MAX_PIPELINE}"));
         }
         if pipeline > 1 && self.reuse == Reuse::Close {
-            return out_of_range("a connection for each request cannot pipeline: use 1".to_owned());
+            let what = "no pipelining with a connection per request: use a pipeline of 1";
+            return out_of_range(what.to_owned());
         }
         if self.timeout.is_zero() {
             return out_of_range("a timeout of 0 fails every request: use more".to_owned());
@@ -202,7 +204,7 @@ impl Plan {
         }
         let weights: u64 = self.requests.iter().map(|r| u64::from(r.weight)).sum();
         if self.requests.iter().any(|r| r.weight == 0) || weights > MAX_WEIGHTS {
-            return out_of_range(format!("weights: at least 1 each, {MAX_WEIGHTS} together"));
+            return out_of_range(format!("weights must be at least 1, {MAX_WEIGHTS} in total"));
         }
         let endpoint = &self.target.endpoint;
         if let Some(source) = self.sources.iter().find(|s| !endpoint.accepts_source(s)) {
@@ -217,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_invalid_plan_is_refused_with_the_reason() {
+    fn an_invalid_plan_is_rejected_with_the_reason() {
         let address = ([127, 0, 0, 1], 80).into();
         let target = Target { endpoint: Endpoint::Tcp(address), tls: None };
         let mut valid = Plan::new(target, Request::get("/", "test"));
@@ -228,14 +230,14 @@ mod tests {
             change(&mut plan);
             plan.check().expect_err("an error").to_string()
         };
-        assert_eq!(why(&|p| p.connections = 0), "0 connections send nothing: use at least 1");
-        assert_eq!(why(&|p| p.threads = 0), "0 threads send nothing: use at least 1");
+        assert_eq!(why(&|p| p.connections = 0), "a load needs at least 1 connection");
+        assert_eq!(why(&|p| p.threads = 0), "a load needs at least 1 thread");
         assert!(why(&|p| p.threads = 5).contains("at most 4 threads"));
         assert_eq!(why(&|p| p.requests.clear()), "no request to send");
         let rate = |rate| move |p: &mut Plan| p.pace = Pace::Constant { rate };
         assert!(why(&rate(0.0)).contains("positive"));
         assert!(why(&rate(f64::NAN)).contains("NaN"));
-        assert_eq!(why(&rate(1e12)), "1000000000000 requests/s: at most 10000000");
+        assert_eq!(why(&rate(1e12)), "1000000000000 requests/s is too high: use at most 10000000");
         assert!(why(&|p| p.pipeline = 0).contains("1 to 1024"));
         assert!(why(&|p| p.timeout = Duration::ZERO).contains("timeout"));
         assert!(why(&|p| p.stop = Stop::Requests(0)).contains("at least 1"));
@@ -243,6 +245,6 @@ mod tests {
         assert!(why(&|p| p.requests[0].weight = 0).contains("weights"));
         assert!(why(&|p| p.sources = vec![[0; 16].into()]).contains("cannot be reached"));
         let closing = |p: &mut Plan| (p.reuse, p.pipeline) = (Reuse::Close, 2);
-        assert!(why(&closing).contains("cannot pipeline"));
+        assert!(why(&closing).contains("no pipelining"));
     }
 }

@@ -1,8 +1,8 @@
-//! How far a load is, while it runs.
+//! The progress of a running load.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How far a load is, over all workers. Each worker updates it at every wake-up.
+/// The progress of a load, over all workers. Each worker updates it at every wake-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
     /// Correct responses so far, including the warm-up.
@@ -13,7 +13,7 @@ pub struct Progress {
     pub connected: u64,
 }
 
-/// What one worker makes visible to other threads. It has 128 bytes of its own, since processors
+/// The part that one worker shows to other threads. It has 128 bytes of its own, because processors
 /// fetch cache lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -50,9 +50,9 @@ mod tests {
     use super::*;
 
     /// What a thread writes at each wake-up shares no cache line with what another reads or writes.
-    /// The progress of all workers lies in one allocation, and is all that two threads share and
-    /// write while a load runs: a worker itself is moved to the stack of its thread, which also
-    /// allocates its slots, its counts and its events.
+    /// The progress of all workers is one allocation, and the only data that threads share and
+    /// write while a load runs: a worker itself is moved to its thread's stack, and that thread
+    /// also allocates its slots, counts and events.
     #[test]
     fn no_two_workers_share_a_cache_line_or_a_pair_of_lines() {
         const PAIR: usize = 128;

@@ -1,5 +1,5 @@
-//! The requests of a plan, ready to be sent: their bytes, the order in which they are sent, and
-//! what is known of their responses. Each worker has its own.
+//! The requests of a plan, ready to send: their bytes, the order in which they are sent, and the
+//! templates of their responses. Each worker has its own.
 
 use crate::plan::{ExpectedResponse, Plan, Request, Reuse};
 use crate::template::ResponseTemplate;
@@ -17,17 +17,17 @@ pub(crate) struct PreparedRequest {
 #[derive(Debug, Clone)]
 pub(crate) struct RequestMix {
     requests: Vec<PreparedRequest>,
-    /// Indices of `requests`, sent over and over.
+    /// Indices of `requests`, sent in this order repeatedly.
     order: Vec<u32>,
     next: usize,
     /// Check the body of one response in this many.
     check_one_in: u32,
-    /// Bodies skipped since the last one that was checked.
+    /// Bodies skipped since the last one checked.
     skipped: u32,
 }
 
 impl RequestMix {
-    /// The mix of one worker; each starts at another place of the order.
+    /// The mix of one worker; each worker starts at another place in the order.
     pub(crate) fn new(plan: &Plan, worker: usize) -> Self {
         let prepare = |request: &Request| PreparedRequest {
             bytes: match plan.reuse {

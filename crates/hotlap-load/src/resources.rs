@@ -1,4 +1,4 @@
-//! What a load needs of the system: open files, and cores for its threads.
+//! The system resources that a load needs: open files, and cores for its threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,18 +10,18 @@ use crate::plan::Plan;
 /// Files that the sessions of this process have reserved.
 static RESERVED: AtomicU64 = AtomicU64::new(0);
 
-/// Files that the process has open besides.
+/// Other files that the process has open.
 const OTHER_FILES: u64 = 128;
 
-/// The open files of one session. They are given back when this is dropped.
+/// The open files of one session, released on drop.
 #[derive(Debug)]
 pub(crate) struct OpenFiles(u64);
 
 impl OpenFiles {
-    /// Reserves the files that a plan needs, and raises the limit on open files if necessary.
+    /// Reserves the files that a plan needs, and raises the limit of open files if necessary.
     ///
     /// # Errors
-    /// If the system does not allow that many.
+    /// The system does not allow that many.
     pub(crate) fn reserve(plan: &Plan) -> Result<Self, Error> {
         // A file for each connection, and three for each worker: event queue, waker, timer.
         let reserved = Self(plan.connections as u64 + 3 * plan.threads as u64);
@@ -43,12 +43,12 @@ fn raise_limit(plan: &Plan, needed: u64) -> Result<(), Error> {
     if limit.current.is_none_or(|soft| soft >= needed) {
         return Ok(());
     }
-    // Only an administrator may raise the hard limit.
+    // Only root may raise the hard limit.
     let maximum = limit.maximum.map(|hard| hard.max(needed));
     setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum }).map_err(|errno| {
         let what = format!(
-            "open {} connections, with at most {} open files allowed (ulimit -Hn {needed} raises \
-             that; it takes an administrator)",
+            "open {} connections: at most {} open files are allowed (ulimit -Hn {needed} raises \
+             that, as root)",
             plan.connections,
             limit.maximum.unwrap_or_default(),
         );
@@ -56,8 +56,8 @@ fn raise_limit(plan: &Plan, needed: u64) -> Result<(), Error> {
     })
 }
 
-/// Pins the calling thread to its core. If that is not permitted, the thread runs anywhere: the
-/// harness checks the pinning that it relies on.
+/// Pins the calling thread to its core. If that is not permitted, the thread runs on any core:
+/// callers check the pinning that they rely on.
 #[cfg(target_os = "linux")]
 pub(crate) fn pin(plan: &Plan, worker: usize) {
     use rustix::thread::{CpuSet, sched_setaffinity};

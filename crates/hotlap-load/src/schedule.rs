@@ -1,8 +1,8 @@
-//! When requests are due, as a pure function: it reads no clock.
+//! Computes when requests are due, as a pure function that reads no clock.
 //!
-//! The requests of an open loop are numbered, and each worker sends every n-th of them, so that the
-//! threads send one after the other rather than all at once. Overdue requests need no queue: the
-//! due time of the next request and the present time say everything about them.
+//! The requests of an open loop are numbered, and each worker sends every n-th of them, so that
+//! threads send one after another rather than all at once. Overdue requests need no queue: the due
+//! time of the next request and the present time determine them.
 
 use crate::plan::Pace;
 
@@ -11,7 +11,7 @@ use crate::plan::Pace;
 pub(crate) struct Schedule {
     start_ns: u64,
     arrivals: Arrivals,
-    /// How many of this worker's requests were taken.
+    /// The number of requests that this worker has taken.
     taken: u64,
     /// When the next one is due.
     next_ns: u64,
@@ -19,11 +19,11 @@ pub(crate) struct Schedule {
 
 #[derive(Debug, Clone)]
 enum Arrivals {
-    /// Request k of worker w of n is request k·n + w overall, and due (k·n + w) / rate after the
-    /// start: errors do not add up.
+    /// Request k of worker w of n is request k·n + w overall, due (k·n + w) / rate after the start,
+    /// so errors do not add up.
     Constant { rate: f64, worker: u64, workers: u64 },
-    /// Each worker runs a process with the n-th part of the rate: together, they are a process with
-    /// the whole rate (superposition of Poisson processes).
+    /// Each worker runs a process with 1/n of the rate; together they are a process with the whole
+    /// rate (superposition of Poisson processes).
     Poisson { mean_ns: f64, seed: u64, at_ns: f64 },
 }
 
@@ -83,8 +83,8 @@ impl Schedule {
         std::iter::from_fn(move || (ahead.next_ns < end_ns).then(|| ahead.take()))
     }
 
-    /// When request `taken` is due. To be called once for each request, in order, since a Poisson
-    /// process adds up its gaps.
+    /// When request `taken` is due. Call this once for each request, in order, because a Poisson
+    /// process accumulates its gaps.
     fn due(&mut self) -> u64 {
         match &mut self.arrivals {
             Arrivals::Constant { rate, worker, workers } => {
@@ -151,7 +151,8 @@ mod tests {
         assert_eq!(all[999_999], 1_000 + 333_333 * 1_000_000_000);
     }
 
-    /// The sum once wrapped around: the second request, due in 3 million years, was overdue.
+    /// Regression: the sum wrapped around, so the second request, due in 3 million years, was
+    /// overdue.
     #[test]
     fn a_request_due_after_the_end_of_the_clock_is_never_due() {
         for pace in [Pace::Constant { rate: 1e-14 }, Pace::Poisson { rate: 1e-14, seed: 1 }] {
@@ -206,8 +207,8 @@ mod tests {
         all
     }
 
-    /// wrk2 gives each connection a schedule, and all of them start together. Here, the threads
-    /// share one schedule, and connections have none.
+    /// wrk2 gives each connection its own schedule, and all start together. Here the threads share
+    /// one schedule.
     #[test]
     fn wrk2_sends_in_bursts_over_many_connections() {
         for workers in [1, 3, 16] {

@@ -21,7 +21,7 @@ use crate::worker::Worker;
 /// A load in progress. Dropping it ends the load.
 ///
 /// There are two kinds. [`Session::start`] runs a plan with one measurement window, whose outcome
-/// [`Session::join`] returns. [`Session::start_held`] keeps up the load between any number of
+/// [`Session::join`] returns. [`Session::start_held`] keeps the load running between any number of
 /// windows: each [`Session::open_window`] opens one, and [`Session::collect`] returns their
 /// outcome.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct Session {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<Outcome>>,
     target: String,
-    /// Given back once all workers have ended.
+    /// Released once all workers have ended.
     _files: OpenFiles,
 }
 
@@ -45,15 +45,15 @@ impl Session {
     /// Starts the worker threads, which open the connections and run the plan.
     ///
     /// # Errors
-    /// If the plan is invalid, or the system refuses something that it needs.
+    /// The plan is invalid, or the system refuses a resource that it needs.
     pub fn start(plan: &Plan) -> Result<Self, Error> {
         Self::open(plan, false)
     }
 
-    /// Starts a held load: once all connections are open it sends without end, and what counts are
-    /// the windows that [`Session::open_window`] opens. The server may be stopped (SIGSTOP) between
-    /// them: no time passes for requests in flight then, however long that takes. Warm-up and stop
-    /// of the plan are ignored.
+    /// Starts a held load: once all connections are open it sends without end, and only the windows
+    /// that [`Session::open_window`] opens count. The server may be stopped (SIGSTOP) between them:
+    /// for requests in flight no time passes then, however long that takes. The plan's warm-up and
+    /// stop are ignored.
     ///
     /// # Errors
     /// As [`Session::start`], and if the plan is an open loop: its requests are due at times of a
@@ -105,7 +105,7 @@ impl Session {
     }
 
     /// Stops sending until the next window, and waits until every request in flight is answered or
-    /// has failed, for at most `limit`. Returns whether all are: the server can be stopped then
+    /// has failed, for at most `limit`. Returns whether all are, so that the server can be stopped
     /// without a request in progress.
     pub fn pause(&self, limit: Duration) -> bool {
         self.shared.pause(limit)
@@ -117,7 +117,7 @@ impl Session {
         self.shared.collect()
     }
 
-    /// How far the load is. Cheap, at any time and from any thread.
+    /// The progress of the load. Cheap, at any time and from any thread.
     #[must_use]
     pub fn progress(&self) -> Progress {
         Progress::sum(&self.shared.progress)
@@ -129,7 +129,7 @@ impl Session {
         self.workers.iter().all(JoinHandle::is_finished)
     }
 
-    /// Ends the load now. What was measured so far is kept.
+    /// Ends the load now and keeps what was measured so far.
     pub fn stop(&self) {
         self.shared.end();
     }
@@ -137,7 +137,7 @@ impl Session {
     /// Waits for the end of the load.
     ///
     /// # Errors
-    /// If no connection could be opened, or a worker thread panicked.
+    /// No connection could be opened, or a worker thread panicked.
     pub fn join(mut self) -> Result<Outcome, Error> {
         let mut outcomes = Vec::new();
         let mut panicked = None;
@@ -179,7 +179,7 @@ impl Drop for Session {
     }
 }
 
-/// Starts a worker thread. If it panics, the session ends, so that nothing waits for it for ever.
+/// Starts a worker thread. If it panics, the session ends, so that nothing waits for it forever.
 fn spawn(
     number: usize,
     shared: &Arc<Shared>,
@@ -223,7 +223,8 @@ mod tests {
         plan
     }
 
-    /// `wait_for_window` and `collect` once waited for the worker for ever, and `join` panicked.
+    /// Regression: `wait_for_window` and `collect` waited for the worker forever, and `join`
+    /// panicked.
     #[test]
     fn a_worker_that_panics_ends_the_session_with_an_error() {
         let plan = plan("http://127.0.0.1:9/");
@@ -237,12 +238,12 @@ mod tests {
         let error = session.join().expect_err("a panic").to_string();
         assert_eq!(
             error,
-            "thread load-0 of the load generator panicked: no such slot: this load has no result; \
-             please report it with the command"
+            "a bug in the load generator: thread load-0 panicked (no such slot); this load has no \
+             result, please report it with the command"
         );
     }
 
-    /// One worker panics, and the other one responds.
+    /// One worker panics while the other gets responses.
     #[test]
     fn a_worker_that_panics_under_load_ends_every_wait() {
         let plan = plan(&hotlap_testbed::TestServer::responding(hotlap_testbed::HELLO).url());
@@ -256,8 +257,8 @@ mod tests {
             session.shared.panics.store(1, Ordering::Relaxed);
             assert!(ends(&session));
             let error = session.join().expect_err("a panic").to_string();
-            assert!(error.starts_with("thread load-1 of "), "{error}");
-            assert!(error.contains("a planted panic"), "{error}");
+            assert!(error.contains("thread load-1 panicked"), "{error}");
+            assert!(error.contains("a deliberate panic"), "{error}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The state that a session and its workers share. Apart from the progress, it is written a few
-//! times per load, and never per request.
+//! State shared between a session and its workers. Apart from the progress, it is written a few
+//! times per load, never per request.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use crate::plan::{Plan, Stop};
 use crate::progress::WorkerProgress;
 use crate::window::{Times, Window};
 
-/// The state that a session and its workers share.
+/// State shared between a session and its workers.
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// Written by one worker each.
@@ -23,13 +23,13 @@ pub(crate) struct Shared {
     opens_ns: AtomicU64,
     closes_ns: AtomicU64,
     is_stopped: AtomicBool,
-    /// Whether the load runs on between windows, which are opened one by one.
+    /// Whether the load continues between windows, which are opened one by one.
     is_held: bool,
     /// The commands to the workers of a held load.
     windows: AtomicU64,
     collects: AtomicU64,
     pauses: AtomicU64,
-    /// When the last pause was over; from then on the server may have been stopped.
+    /// When the last pause ended; from then on the server may have been stopped.
     paused_ns: AtomicU64,
     /// Workers that are still opening connections.
     connecting: AtomicUsize,
@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     pub(crate) panics: AtomicUsize,
 }
 
-/// How often the session of a held load has given each command.
+/// How many times the session of a held load has given each command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Commands {
     /// Open a window.
@@ -57,16 +57,16 @@ pub(crate) struct Commands {
     pub(crate) pauses: u64,
 }
 
-/// What the workers have reported.
+/// Reports of the workers.
 #[derive(Debug, Default)]
 struct State {
-    /// When the window is; `Some(None)` if there will be none.
+    /// The window; `Some(None)` if there will be none.
     window: Option<Option<Window>>,
     first_connect_error: Option<String>,
     is_unreachable: bool,
     /// The outcomes that were collected from the workers of a held load.
     collected: Vec<Outcome>,
-    /// The number of a pause, and how many workers have had no request in flight since.
+    /// The number of a pause, and how many workers have had no request in flight since then.
     idle: (u64, usize),
 }
 
@@ -96,7 +96,7 @@ impl Shared {
         }
     }
 
-    // What a worker reads.
+    // For workers to read.
 
     #[inline]
     pub(crate) fn is_stopped(&self) -> bool {
@@ -117,7 +117,7 @@ impl Shared {
         (start_ns > 0).then_some(Times { start_ns, opens_ns, closes_ns })
     }
 
-    /// How often each command was given.
+    /// How many times each command was given.
     #[inline]
     pub(crate) fn commands(&self) -> Commands {
         let read = |count: &AtomicU64| count.load(Ordering::Acquire);
@@ -128,15 +128,15 @@ impl Shared {
         }
     }
 
-    /// When the last pause was over; from then on the server may have been stopped.
+    /// When the last pause ended; from then on the server may have been stopped.
     pub(crate) fn paused_ns(&self) -> u64 {
         self.paused_ns.load(Ordering::Acquire)
     }
 
-    // What a worker reports.
+    // For workers to report.
 
-    /// All connections of a worker have been open or have failed, and `reached` have been open. The
-    /// last worker to report sets the times.
+    /// Reports that all connections of a worker have been open or have failed, and that `reached`
+    /// have been open. The last worker to report sets the times.
     pub(crate) fn ready(&self, reached: u64) {
         let reached = self.reached.fetch_add(reached, Ordering::AcqRel) + reached;
         if self.connecting.fetch_sub(1, Ordering::AcqRel) > 1 {
@@ -162,12 +162,12 @@ impl Shared {
         self.wake();
     }
 
-    /// A connection failed before any load was sent.
+    /// Reports that a connection failed before any load was sent.
     pub(crate) fn connect_failed(&self, why: &str) {
         self.lock().first_connect_error.get_or_insert_with(|| why.to_owned());
     }
 
-    /// A worker has had no request in flight since the pause with this number.
+    /// Reports that a worker has had no request in flight since the pause with this number.
     pub(crate) fn idle(&self, pause: u64) {
         let mut state = self.lock();
         let count = if state.idle.0 == pause { state.idle.1 } else { 0 };
@@ -176,13 +176,13 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// A worker hands over an outcome.
+    /// Hands over a worker's outcome.
     pub(crate) fn hand_over(&self, outcome: Outcome) {
         self.lock().collected.push(outcome);
         self.changed.notify_all();
     }
 
-    // What the session does.
+    // For the session.
 
     /// Ends the load.
     pub(crate) fn end(&self) {
@@ -191,7 +191,7 @@ impl Shared {
         self.wake();
     }
 
-    /// Waits until it is known when the window is; `None` if there will be none.
+    /// Waits until the window is known; `None` if there will be none.
     pub(crate) fn wait_for_window(&self) -> Option<Window> {
         let is_unknown = |state: &mut State| state.window.is_none();
         let state = self.changed.wait_while(self.lock(), is_unknown);
@@ -208,8 +208,8 @@ impl Shared {
         window
     }
 
-    /// Lets the workers of a held load send nothing, and waits until no request is in flight, for
-    /// at most `limit`. Returns whether none is.
+    /// Makes the workers of a held load pause, and waits until no request is in flight, for at most
+    /// `limit`. Returns whether none is.
     pub(crate) fn pause(&self, limit: Duration) -> bool {
         let pause = self.pauses.fetch_add(1, Ordering::AcqRel) + 1;
         self.wake();
@@ -239,7 +239,7 @@ impl Shared {
         Some(sum)
     }
 
-    /// Why the first connection failed that did so before any load was sent.
+    /// Why the first of the connections that failed before any load was sent did so.
     pub(crate) fn first_connect_error(&self) -> Option<String> {
         self.lock().first_connect_error.clone()
     }
@@ -256,7 +256,7 @@ impl Shared {
 
     fn wake(&self) {
         for waker in &self.wakers {
-            // A worker that cannot be woken looks at least ten times a second.
+            // A worker that cannot be woken checks at least ten times a second.
             let _ = waker.wake();
         }
     }

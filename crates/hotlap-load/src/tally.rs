@@ -1,4 +1,4 @@
-//! What one worker counts: plain numbers that no other thread reads or writes while it runs.
+//! The counts of one worker: plain numbers that no other thread accesses while it runs.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::outcome::{
 /// Length of a tick: a tenth of a second.
 const TICK_NS: u64 = 100_000_000;
 
-/// The most ticks that are kept: a day. The last tick takes everything after it.
+/// The maximum number of ticks: a day. The last tick takes everything after it.
 const MAX_TICKS: usize = 864_000;
 
 /// The counts of one worker.
@@ -41,12 +41,12 @@ pub(crate) struct Tally {
     pub(crate) sent: u64,
     first_wrong: Option<WrongResponse>,
     opens_ns: u64,
-    /// Since when nothing is counted; 0 while counting.
+    /// When counting was paused; 0 while counting.
     paused_ns: u64,
 }
 
 impl Tally {
-    /// Starts to count at this time.
+    /// Starts counting at this time.
     pub(crate) fn new(opens_ns: u64) -> Self {
         Self {
             responses: 0,
@@ -177,7 +177,7 @@ impl Tally {
         }
     }
 
-    /// Ends the ticks that are over.
+    /// Ends the ticks that have passed.
     #[inline]
     fn advance(&mut self, now_ns: u64) {
         if now_ns >= self.tick_ends_ns {
@@ -196,8 +196,8 @@ impl Tally {
         }
     }
 
-    /// The counts of a window that closes now. The worker adds what its connections and its thread
-    /// know.
+    /// The counts of a window that closes now. The worker adds the figures of its connections and
+    /// its thread.
     pub(crate) fn into_outcome(mut self, now_ns: u64) -> Outcome {
         let now_ns = if self.paused_ns > 0 { self.paused_ns } else { now_ns };
         let window_ns = now_ns - self.opens_ns;
@@ -212,7 +212,8 @@ impl Tally {
             }
         }
         let seen = (0u16..).zip(&self.statuses).filter(|(_, count)| **count > 0);
-        // Every field is written out: a default outcome would allocate histograms in vain.
+        // Every field is written out, because a default outcome would allocate histograms for
+        // nothing.
         Outcome {
             backend: String::new(),
             window_ns,
@@ -295,7 +296,7 @@ mod tests {
     #[test]
     fn oha_keeps_every_response() {
         let size = |outcome: Outcome| {
-            // There is a tick for each tenth of a second, whatever happens in it.
+            // There is one tick per tenth of a second, whatever happens in it.
             let outcome = Outcome { series: Vec::new(), ..outcome };
             serde_json::to_vec(&outcome).expect("plain data").len()
         };

@@ -1,9 +1,9 @@
-//! The fast path: what the last correct response to a request looked like.
+//! The fast path: compares a response with the last correct response to the same request.
 //!
 //! Servers answer the same request with the same bytes, except for a date, an id or a clock. Once a
-//! response was parsed and fully checked, the next one is correct if it is identical: one
-//! comparison replaces the parser, and nothing is left unchecked. Any difference outside of the
-//! parts that are known to vary sends the response to the parser, which decides.
+//! response has been parsed and fully checked, an identical one is correct too: one comparison
+//! replaces the parser, and nothing is left unchecked. A response that differs outside of the parts
+//! that are known to vary goes to the parser, which decides.
 
 use std::ops::Range;
 
@@ -15,12 +15,12 @@ use crate::plan::ExpectedBody;
 const MAX_LENGTH: usize = 16 * 1024;
 
 /// A new template is learned after this many correct responses that did not match. Learning costs
-/// about as much as three parses, so a server whose responses never match costs a fifth more at
-/// most. The responses need not be consecutive: if a header alternates between two values, every
-/// other response matches, and the template must still learn that the header varies.
+/// about three parses, so a server whose responses never match costs at most a fifth more. The
+/// responses need not be consecutive: if a header alternates between two values, every other
+/// response matches, and the template must still learn that the header varies.
 const RELEARN_AFTER: u32 = 16;
 
-/// Headers that decide about framing and the connection. Their values may not vary.
+/// Headers that determine framing and the connection. Their values may not vary.
 const FIXED_HEADERS: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"connection"];
 
 /// A template of the responses to one request.
@@ -29,7 +29,7 @@ pub(crate) struct ResponseTemplate {
     /// The last correct response; empty if none is known.
     last: Vec<u8>,
     head: Option<Head>,
-    /// Ranges of header values that may vary, among the bytes that a value may contain.
+    /// Ranges of header values that may vary, limited to bytes that a value may contain.
     values: Vec<Range<usize>>,
     /// Ranges of the body that may vary.
     body: Vec<Range<usize>>,
@@ -127,8 +127,8 @@ fn varying_body(
     }
 }
 
-/// The ranges of the names and values of a valid head's lines. Folded lines are left out: they may
-/// not vary.
+/// The ranges of names and values in a valid head's lines. Folded lines are left out: they may not
+/// vary.
 fn header_lines(head: &[u8]) -> Vec<(Range<usize>, Range<usize>)> {
     let mut found = Vec::new();
     let mut start = 0;
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_response_matches_and_another_does_not() {
+    fn only_the_same_response_matches() {
         let first = sample("now", "1", "Hello");
         let mut template = learned(std::slice::from_ref(&first), &exact("Hello"));
         assert!(template.recognise(&first).is_some());
@@ -204,8 +204,8 @@ mod tests {
         assert!(template.recognise(&sample("d", "33", "Hello")).is_none());
     }
 
-    /// If a match reset the count of misses, the template would never be learned anew here, and
-    /// every other response would be parsed for ever.
+    /// If a match reset the count of misses, the template would never be learned again here, and
+    /// every other response would be parsed forever.
     #[test]
     fn a_header_that_alternates_is_learned() {
         let (one, other) = (sample("d", "1", "Hello"), sample("d", "2", "Hello"));
@@ -218,7 +218,7 @@ mod tests {
                 parsed += 1;
             }
         }
-        // The first, those that are counted as misses, and the one that is learned from.
+        // The first, those counted as misses, and the one that is learned.
         assert_eq!(parsed, RELEARN_AFTER + 2);
     }
 

@@ -1,12 +1,12 @@
-//! The protocol on one connection without a network, for tests and fuzzing: bytes are handed to the
-//! engine's own state machine as a worker would hand them over.
+//! The protocol on one connection without a network, for tests and fuzzing: bytes go to the
+//! engine's own state machine as a worker would pass them.
 
 use crate::connection::{Connection, InFlight, Step};
 use crate::outcome::{Failure, Phase};
 use crate::plan::Plan;
 use crate::request_mix::RequestMix;
 
-/// What the engine made of some bytes.
+/// What the engine read from some bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Replay {
     /// The responses in order: status, bytes, and whether they were correct.
@@ -18,7 +18,7 @@ pub struct Replay {
 }
 
 /// Sends the plan's requests, as many at a time as it pipelines, and answers them with `pieces`,
-/// then with the end of the connection if `closes`. A connection that is to be kept is kept.
+/// then closes the connection if `closes`.
 #[must_use]
 pub fn replay(plan: &Plan, pieces: &[&[u8]], closes: bool) -> Replay {
     let mut mix = RequestMix::new(plan, 0);
@@ -47,8 +47,8 @@ pub fn replay(plan: &Plan, pieces: &[&[u8]], closes: bool) -> Replay {
                     if !response.keep_alive {
                         break 'pieces;
                     }
-                    // A worker sends the next requests once it has read everything. Here, they are
-                    // sent at once, so that it makes no difference how the bytes are cut.
+                    // A worker sends the next requests once it has read everything. Here they are
+                    // sent at once, so that it makes no difference how the bytes are split.
                     fill(&mut conn, &mut mix);
                 }
                 Step::Broken(broken) => {

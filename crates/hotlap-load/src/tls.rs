@@ -14,7 +14,7 @@ use rustls::{
 use crate::error::Error;
 use crate::plan::{PlanError, Tls};
 
-/// The TLS settings that all connections of a load share.
+/// The TLS settings of all connections of a load.
 #[derive(Debug, Clone)]
 pub struct TlsConfig {
     config: Arc<ClientConfig>,
@@ -22,15 +22,15 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// Trusts the certificates that the system trusts. Sessions are never resumed, so that all
-    /// handshakes are full ones and can be compared.
+    /// Trusts the certificates that the system trusts. Sessions are never resumed, so all
+    /// handshakes are full ones and comparable.
     ///
     /// # Errors
-    /// If the server name cannot be in a certificate, or the system has no trusted certificates.
+    /// The server name is not valid in a certificate, or the system has no trusted certificates.
     pub fn new(tls: &Tls) -> Result<Self, Error> {
         let name = ServerName::try_from(tls.server_name.clone()).map_err(|_| {
             PlanError::OutOfRange(format!(
-                "{:?} is not a name that a certificate can contain",
+                "{:?} is not a valid name for a certificate",
                 tls.server_name
             ))
         })?;
@@ -40,7 +40,7 @@ impl TlsConfig {
         } else {
             let built =
                 WebPkiServerVerifier::builder_with_provider(roots()?, provider.clone()).build();
-            built.map_err(|e| system("trust the system's certificates", e))?
+            built.map_err(|e| system("use the system's certificates", e))?
         };
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -66,8 +66,8 @@ fn system(what: &str, source: impl std::error::Error + Send + Sync + 'static) ->
     Error::System { what: what.to_owned(), why: std::io::Error::other(source) }
 }
 
-/// The certificates that the system trusts, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
-/// They are read once, since that takes some milliseconds.
+/// The certificates that the system trusts, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`. Read
+/// once, because that takes some milliseconds.
 fn roots() -> Result<Arc<RootCertStore>, Error> {
     static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     if let Some(roots) = ROOTS.get() {
@@ -79,8 +79,8 @@ fn roots() -> Result<Arc<RootCertStore>, Error> {
     if store.is_empty() {
         let why = found.errors.into_iter().next().map(std::io::Error::other);
         return Err(Error::System {
-            what: "find the certificates that this system trusts (install ca-certificates, name \
-                   a file in SSL_CERT_FILE, or use --insecure)"
+            what: "find this system's trusted certificates (install ca-certificates, set \
+                   SSL_CERT_FILE, or use --insecure)"
                 .to_owned(),
             why: why.unwrap_or_else(|| std::io::ErrorKind::NotFound.into()),
         });
@@ -111,7 +111,7 @@ impl TlsConnection {
     /// Takes bytes from the wire, and appends the decrypted data to `plain`.
     ///
     /// # Errors
-    /// A description of what is wrong with them. An alert may be waiting to be sent then.
+    /// What is wrong with the bytes. An alert may have to be sent then.
     pub fn receive(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<(), String> {
         while !wire.is_empty() {
             self.client.read_tls(&mut wire).map_err(|e| e.to_string())?;
@@ -125,15 +125,15 @@ impl TlsConnection {
         Ok(())
     }
 
-    /// Encrypts data to be sent.
+    /// Encrypts data to send.
     ///
     /// # Errors
-    /// Why rustls refuses.
+    /// The error of rustls.
     pub fn send(&mut self, plain: &[u8]) -> Result<(), String> {
         self.client.writer().write_all(plain).map_err(|e| e.to_string())
     }
 
-    /// Appends the bytes to be sent to `wire`.
+    /// Appends the pending bytes to `wire`.
     pub fn drain(&mut self, wire: &mut Vec<u8>) {
         while self.client.wants_write() && self.client.write_tls(wire).is_ok() {}
     }

@@ -1,5 +1,5 @@
-//! URLs as users type them: `http://`, `https://` and `unix:` URLs, and `host:port` without a
-//! scheme, which is taken for `http://`.
+//! Parses URLs as users type them: `http://`, `https://` and `unix:` URLs, and `host:port` without
+//! a scheme, which means `http://`.
 
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::plan::{Endpoint, Target, Tls};
 
-/// How long an address may take to accept a connection, if a name has several.
+/// How long to wait for a connection to each address, if a name has several.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// A URL, parsed and resolved.
@@ -26,12 +26,12 @@ pub struct ResolvedUrl {
 pub enum UrlError {
     /// No scheme, or an unsupported one.
     #[error(
-        "{0:?} is not a URL that can be loaded: write http://…, https://…, host:port or \
+        "{0:?} is not a URL: write http://…, https://…, host:port or \
          unix:/path/to/socket"
     )]
     Scheme(String),
     /// There is no host between the scheme and the path.
-    #[error("{0:?} names no host")]
+    #[error("{0:?} has no host")]
     NoHost(String),
     /// The host is malformed.
     #[error("{url:?}: {host:?} is not a host name or address")]
@@ -50,13 +50,13 @@ pub enum UrlError {
         port: String,
     },
     /// The URL contains credentials, which belong in a header.
-    #[error("{0:?} contains a user name: send it as a header, -H 'Authorization: Basic …'")]
+    #[error("{0:?} contains credentials: send them as a header, -H 'Authorization: Basic …'")]
     UserInfo(String),
     /// The path contains a space or a control character.
     #[error("{0:?} has a space or a control character in its path: write %20 for a space")]
     Path(String),
     /// The name has no address.
-    #[error("{host:?} cannot be resolved: {why}")]
+    #[error("cannot resolve {host:?}: {why}")]
     Unresolved {
         /// The name.
         host: String,
@@ -99,7 +99,7 @@ impl Url {
     /// Parses a URL, or `host:port`.
     ///
     /// # Errors
-    /// If the text is not a URL that can be loaded.
+    /// The text is not a valid URL.
     pub fn parse(url: &str) -> Result<Self, UrlError> {
         if is_address(url) {
             return Self::parse(&format!("http://{url}"));
@@ -149,8 +149,8 @@ impl Url {
     }
 }
 
-/// Whether a text without a scheme is the address of a server: `localhost:8080/path`,
-/// `127.0.0.1:80`, `[::1]:8080`, or `localhost` alone. It is taken for an `http://` URL then.
+/// Whether a text without a scheme is a server's address: `localhost:8080/path`, `127.0.0.1:80`,
+/// `[::1]:8080`, or `localhost` alone. It means an `http://` URL then.
 #[must_use]
 pub fn is_address(text: &str) -> bool {
     let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_two_addresses_is_the_one_that_listens() {
+    fn of_two_addresses_the_one_that_listens_is_used() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let url = format!("http://localhost:{}/", address.port());
@@ -319,10 +319,10 @@ mod tests {
         let why = |url: &str| resolve(url).expect_err(url).to_string();
         assert_eq!(
             why("example.org"),
-            "\"example.org\" is not a URL that can be loaded: write http://…, https://…, host:port \
+            "\"example.org\" is not a URL: write http://…, https://…, host:port \
              or unix:/path/to/socket"
         );
-        assert_eq!(why("http:///x"), "\"http:///x\" names no host");
+        assert_eq!(why("http:///x"), "\"http:///x\" has no host");
         assert_eq!(
             why("http://a:x/"),
             "\"http://a:x/\": \"x\" is not a port: use a number from 1 to 65535"
@@ -332,6 +332,6 @@ mod tests {
         assert!(why("http://[::x]/").contains("not a host name"));
         assert!(why("http://127.0.0.1/a b").contains("%20"));
         assert!(why("http://me:secret@127.0.0.1/").contains("Authorization"));
-        assert!(why("http://nowhere.invalid/").contains("cannot be resolved"));
+        assert!(why("http://nowhere.invalid/").contains("cannot resolve"));
     }
 }

@@ -9,7 +9,7 @@ use crate::clock;
 pub struct Window {
     /// When it opens.
     pub opens: Instant,
-    /// When it closes; `None` if the plan limits the requests and not the duration.
+    /// When it closes; `None` if the plan limits requests instead of time.
     pub closes: Option<Instant>,
 }
 
@@ -18,12 +18,12 @@ pub struct Window {
 pub(crate) struct Times {
     pub(crate) start_ns: u64,
     pub(crate) opens_ns: u64,
-    /// `u64::MAX` if the plan limits the requests and not the duration.
+    /// `u64::MAX` if the plan limits requests instead of time.
     pub(crate) closes_ns: u64,
 }
 
 impl Times {
-    /// Times that are not known yet.
+    /// Times that are not yet known.
     pub(crate) const UNKNOWN: Self =
         Self { start_ns: u64::MAX, opens_ns: u64::MAX, closes_ns: u64::MAX };
 

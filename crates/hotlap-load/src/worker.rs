@@ -1,13 +1,13 @@
-//! A worker: one thread with its own connections and its own counts.
+//! A worker: one thread with its own connections and counts.
 //!
-//! It loops: wait for events, read the clock, handle what is ready, send what is due. Nothing that
+//! It loops: wait for events, read the clock, handle ready sockets, send due requests. Nothing that
 //! it writes per request is shared; other threads see what it publishes at each wake-up.
 //!
-//! The clock is read once per wake-up and once after each read: that is the moment at which one
-//! request ends and the next one begins, whose bytes leave a fraction of a microsecond later. If it
-//! were read only once per wake-up, the hundredth response of a wake-up would be recorded 0.6 ms
-//! early, and the service time of the next request would be too long by as much. The second read
-//! costs about 50 of 14,000 instructions.
+//! The clock is read once per wake-up and once after each read, which is when one request ends and
+//! the next begins; its bytes leave a fraction of a microsecond later. With one reading per
+//! wake-up, the hundredth response of a wake-up would be recorded 0.6 ms early, and the service
+//! time of the next request would be too long by as much. The second reading costs about 50 of
+//! 14,000 instructions.
 
 mod connect;
 mod fail;
@@ -35,8 +35,8 @@ use measurement::{Measurement, Snapshot};
 use requests::Requests;
 use slots::Slots;
 
-/// The size of the buffer that all connections of a worker read into; longer responses are handled
-/// in pieces.
+/// Size of the buffer that all connections of a worker read into; longer responses are handled in
+/// pieces.
 const BUFFER: usize = 256 * 1024;
 
 /// A worker.
@@ -55,10 +55,10 @@ pub(crate) struct Worker {
     /// Decrypted bytes, or the bytes of several requests.
     scratch: Vec<u8>,
     timeout_ns: u64,
-    /// When to look for requests that have timed out, and how often.
+    /// When to check for timed-out requests, and how often.
     scan_ns: u64,
     scan_every_ns: u64,
-    /// The commands of a held load that were carried out.
+    /// The commands of a held load that have been carried out.
     done: Commands,
     /// When the last window of a held load closed; 0 while one is open, and before the first.
     closed_ns: u64,
@@ -82,8 +82,8 @@ enum Stage {
 }
 
 impl Worker {
-    /// A worker with its share of the plan's connections and requests. The first workers take one
-    /// more each if they cannot be divided evenly.
+    /// A worker with its share of the plan's connections and requests. If they cannot be divided
+    /// evenly, the first workers take one more each.
     pub(crate) fn new(
         number: usize,
         plan: &Arc<Plan>,
@@ -120,7 +120,7 @@ impl Worker {
             scratch: Vec::new(),
             timeout_ns,
             scan_ns: 0,
-            // A timeout is noticed at most a 32nd of its length late.
+            // A timeout is detected at most a 32nd of its length late.
             scan_every_ns: (timeout_ns / 32).clamp(1_000_000, 100_000_000),
             done: Commands::default(),
             closed_ns: 0,
@@ -128,7 +128,7 @@ impl Worker {
         }
     }
 
-    /// Works until the window closes or the session is stopped.
+    /// Runs until the window closes or the session is stopped.
     pub(crate) fn run(mut self) -> Outcome {
         let (mut events, mut buffer) = (Events::new(), vec![0; BUFFER]);
         let mut now = clock::now();
@@ -149,13 +149,13 @@ impl Worker {
                 break;
             }
             for event in events.iter() {
-                // A request that is due waits for one response to be read, not for all of them.
+                // A due request waits for one response to be read, not for all of them.
                 if self.requests.is_due(now) {
                     self.send_due();
                 }
                 now = self.handle(event, now, &mut buffer);
             }
-            // The last connection may just have opened. The other workers should know at once.
+            // The last connection may just have opened; tell the other workers at once.
             self.report_ready();
             if self.requests.is_due(now) {
                 self.send_due();
@@ -168,13 +168,13 @@ impl Worker {
         self.finish()
     }
 
-    /// Whether the session has ended the load, or gives a command.
+    /// Whether the session has ended the load or given a command.
     #[inline]
     fn has_commands(&self) -> bool {
         self.shared.is_stopped() || (self.shared.is_held() && self.shared.commands() != self.done)
     }
 
-    /// When there is next something to do, whether or not a socket is ready.
+    /// When the next task is due, regardless of sockets.
     fn next_ns(&self) -> u64 {
         let edge = match self.stage {
             Stage::Connecting | Stage::Ready => self.times.start_ns,
@@ -190,8 +190,8 @@ impl Worker {
         next
     }
 
-    /// When to wake up at the latest, if there is something to do at `next_ns`; `None` to poll
-    /// without sleeping.
+    /// The latest time to wake up if the next task is due at `next_ns`; `None` to poll without
+    /// sleeping.
     #[inline]
     fn wake_ns(&self, next_ns: u64, now: u64) -> Option<u64> {
         if self.requests.has_schedule() && self.plan.may_busy_poll() {
@@ -215,20 +215,20 @@ impl Worker {
         self.complete(outcome)
     }
 
-    /// Adds what the worker knows of itself to an outcome.
+    /// Adds the worker's own usage to an outcome.
     fn complete(&self, mut outcome: Outcome) -> Outcome {
         outcome.backend = io::BACKEND.to_owned();
         outcome.threads[0].cpu = self.plan.cpu(self.number);
         outcome
     }
 
-    /// The measurement, and what it looks at.
+    /// The measurement, and the state that it looks at.
     fn measurement_at(&mut self, now: u64) -> (&mut Measurement, Snapshot<'_>) {
         let (plan, slots, requests) = (&*self.plan, &self.slots, &self.requests);
         (&mut self.measurement, Snapshot { now, plan, slots, requests })
     }
 
-    /// Whether each request has a connection of its own.
+    /// Whether each request has its own connection.
     #[inline]
     fn closes_connections(&self) -> bool {
         self.plan.reuse == Reuse::Close

@@ -1,5 +1,5 @@
-//! Requests that are unanswered when a window closes: none of them is lost, and the hang of a
-//! server shows in the latency.
+//! Requests that are unanswered when a window closes: none is lost, and a server's stall shows in
+//! the latency.
 
 #[path = "support/plan.rs"]
 #[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
@@ -36,8 +36,8 @@ fn lasting(server: &TestServer, connections: usize, length: Duration) -> Plan {
     plan
 }
 
-/// Runs a load until all of its connections wait for a response of a server that hangs after so
-/// many, and ends it once they have waited for longer than any response took, and for so long.
+/// Runs a load until all of its connections wait for a server that hangs after this many requests,
+/// and ends it once they have waited longer than any response took, and at least this long.
 fn ended_in_a_hang(server: &TestServer, plan: &Plan, after: usize, wait: Duration) -> Outcome {
     let began = Instant::now();
     let session = Session::start(plan).expect("a load");
@@ -60,7 +60,8 @@ fn sent(outcome: &Outcome) -> u64 {
     outcome.threads.iter().map(|t| t.sent).sum()
 }
 
-/// Every request that was sent or in flight at the start was answered, failed, or is in flight.
+/// Checks that every request that was sent or in flight at the start was answered, failed, or is in
+/// flight.
 fn assert_none_is_lost(outcome: &Outcome) {
     let (entered, open) =
         (&outcome.service_time_censored.entered, &outcome.service_time_censored.open);
@@ -95,8 +96,8 @@ fn a_window_that_closes_during_a_hang_gives_lower_bounds() {
     assert!(outcome.oldest_ns >= 300 * MS);
 }
 
-/// Requests that were due during a hang and not sent were once missing: neither answered nor in
-/// flight.
+/// Regression: requests that were due during a hang and not sent were missing, neither answered nor
+/// in flight.
 #[test]
 fn requests_due_during_a_hang_wait_from_when_they_were_due() {
     let server = hangs(20, HOUR);
@@ -122,10 +123,10 @@ fn a_rate_of_twice_the_capacity_is_not_reached_and_the_queue_is_reported() {
     assert_none_is_lost(&outcome);
     let found = outcome.open_loop().expect("an open loop");
     let window_s = outcome.window_ns as f64 / 1e9;
-    // What is due while a worker wakes up late is due in the window.
+    // Requests that become due while a worker wakes up late are due in the window.
     assert!(found.due >= 1_500, "{found:?}");
     assert!((found.offered_per_s * window_s - found.due as f64).abs() < 1e-6, "{found:?}");
-    // At most 500 a second, and four that were in flight at the end.
+    // At most 500 per second, and four that were in flight at the end.
     assert!(found.reached_per_s <= 500.0 + 4.0 / window_s, "{found:?}");
     assert!(found.is_behind);
     assert_eq!(sent(&outcome) + outcome.queued, outcome.due);
@@ -137,8 +138,7 @@ fn a_rate_of_twice_the_capacity_is_not_reached_and_the_queue_is_reported() {
     assert!(response(&outcome).quantile(0.9).is_lower_bound);
 }
 
-/// With more connections than requests that are due, there is a free one for each, however late
-/// anything is.
+/// With more connections than due requests, there is a free one for each, however late anything is.
 #[test]
 fn a_rate_that_is_reached_has_no_queue() {
     let server = hangs(usize::MAX, Duration::ZERO);
@@ -164,8 +164,8 @@ fn next_window(session: &Session, length: Duration) -> Outcome {
     session.collect().expect("an outcome")
 }
 
-/// A hang of a second was once cut to the length of a window, and windows without a response had no
-/// latency at all.
+/// Regression: a hang of a second was cut to the length of a window, and windows without a response
+/// had no latency at all.
 #[test]
 fn a_hang_across_windows_is_as_long_as_all_of_them() {
     let (hangs, waiting) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
@@ -211,8 +211,8 @@ fn a_hang_across_windows_is_as_long_as_all_of_them() {
     assert!(longest_ns as f64 >= still_ns as f64 * 0.99, "{longest_ns} of {still_ns} ns");
 }
 
-/// The search for timeouts once started over with each window, and never ran in short ones: a
-/// request could hang for ever.
+/// Regression: the search for timeouts started over with each window and never ran in short ones,
+/// so a request could hang forever.
 #[test]
 fn a_request_of_a_held_load_times_out() {
     let server = TestServer::silent();
@@ -228,7 +228,7 @@ fn a_request_of_a_held_load_times_out() {
         all.merge(&window);
         all.failures.of(Failure::Timeout) >= 2
     });
-    // They were sent before the first window, and fail as soon as one closes after their time.
+    // They were sent before the first window, and fail as soon as one closes after their timeout.
     assert!(Duration::from_nanos(before_ns) < plan.timeout, "{before_ns} ns, and then {last_ns}");
     assert!(service(&all).longest().ns >= 490 * MS);
 }

@@ -29,7 +29,7 @@ fn chunked(body: &str) -> Vec<u8> {
     format!("{head}{:x}\r\n{body}\r\n0\r\n\r\n", body.len()).into_bytes()
 }
 
-/// The fast path must agree with the parser, whatever it has learned before.
+/// The fast path must agree with the parser, whatever it learned before.
 #[test]
 fn a_wrong_response_after_a_hundred_correct_ones_is_found() {
     for wrong in [
@@ -52,7 +52,7 @@ fn a_wrong_response_after_a_hundred_correct_ones_is_found() {
 }
 
 #[test]
-fn a_response_that_is_cut_off_is_told_from_requests_in_flight() {
+fn a_truncated_response_is_distinguished_from_requests_in_flight() {
     let mut plan = plan(hello());
     plan.pipeline = 3;
     let bytes = [response(1, "a", "Hello, World!"), chunked("Hello, World!")].concat();
@@ -82,7 +82,7 @@ fn outcome(bytes: &[u8], cuts: &[usize], plan: &Plan) -> Replay {
 
 proptest! {
     #[test]
-    fn how_responses_are_cut_makes_no_difference(
+    fn the_way_responses_are_split_makes_no_difference(
         parts in prop::collection::vec((0u32..3, "[a-c]", 0u8..5), 1..8),
         flip in prop::option::of((any::<prop::sample::Index>(), any::<u8>())),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
@@ -111,7 +111,7 @@ proptest! {
         let whole = outcome(&bytes, &[0, bytes.len()], &plan);
         let mut pieces = outcome(&bytes, &cuts, &plan);
         if one_in > 1 {
-            // Which bodies are checked depends on how they are cut; the rest does not.
+            // Which bodies are checked depends on how they are split; nothing else does.
             pieces.responses.iter_mut().zip(&whole.responses).for_each(|(p, w)| p.2 = w.2);
         }
         prop_assert_eq!(pieces, whole);

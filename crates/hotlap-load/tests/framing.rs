@@ -125,7 +125,7 @@ fn interim_responses_are_skipped_and_an_upgrade_is_an_error() {
 }
 
 #[test]
-fn a_connection_is_kept_as_its_version_and_header_say() {
+fn version_and_header_decide_whether_a_connection_is_kept() {
     let head = |first: &str, second: &str| {
         response(format!("HTTP/{first} 200 OK\r\nContent-Length: 0\r\n{second}\r\n").as_bytes())
             .keep_alive
@@ -150,16 +150,16 @@ fn each_violation_has_its_message() {
     );
     assert_eq!(framing_error(b"\n"), "not an HTTP/1.x status line");
     let negative = b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nHello";
-    assert_eq!(framing_error(negative), "a Content-Length that is not a number");
+    assert_eq!(framing_error(negative), "Content-Length is not a number");
     let huge = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n";
-    assert_eq!(framing_error(huge), "a Content-Length that is not a number");
+    assert_eq!(framing_error(huge), "Content-Length is not a number");
     let chunks = |c: &str| {
         framing_error(
             format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{c}").as_bytes(),
         )
     };
-    assert_eq!(chunks("ffffffffffffffff\r\n"), "a chunk size that overflows");
-    assert_eq!(chunks("x\r\n"), "a chunk size that is not a number");
+    assert_eq!(chunks("ffffffffffffffff\r\n"), "a chunk size overflows");
+    assert_eq!(chunks("x\r\n"), "a chunk size is not a number");
     assert_eq!(chunks("3\r\nHello\r\n0\r\n\r\n"), "a chunk is longer than its size");
     assert_eq!(
         chunks(&format!("5;{}", "x".repeat(70_000))),
@@ -181,7 +181,7 @@ fn a_head_of_over_64_kib_is_an_error() {
 }
 
 #[test]
-fn an_early_close_is_told_from_bad_framing() {
+fn an_early_close_is_distinguished_from_bad_framing() {
     for bytes in [&b""[..], b"HTTP/1.1 2", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHell"] {
         assert_eq!(read_response(bytes, false, true), Err(ResponseError::ClosedEarly));
     }

@@ -1,4 +1,4 @@
-//! Held loads: what counts are the windows, and between them no time passes.
+//! Held loads: only the windows count, and no time passes between them.
 
 #[path = "support/plan.rs"]
 #[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
@@ -22,7 +22,7 @@ fn wait_for_the_end_of(window: Window) {
     std::thread::sleep(closes.saturating_duration_since(Instant::now()));
 }
 
-/// An outcome that was requested while a window was still open was once never handed over.
+/// Regression: an outcome requested while a window was still open was never handed over.
 #[test]
 fn only_the_windows_of_a_held_load_count() {
     const LENGTH: Duration = Duration::from_millis(20);
@@ -55,7 +55,7 @@ fn only_the_windows_of_a_held_load_count() {
     assert!(session.collect().is_none());
 }
 
-/// Its schedule was once dropped with the first outcome, and nothing more was sent.
+/// Regression: its schedule was dropped with the first outcome, and nothing more was sent.
 #[test]
 fn a_held_load_cannot_keep_a_rate() {
     let mut plan = correct().plan(2, 1);
@@ -99,11 +99,11 @@ fn no_time_passes_between_the_windows_of_a_held_load() {
     let passed = began.elapsed() - PAUSE;
     let longest = Duration::from_nanos(outcome.service_time.max());
     assert!(longest <= passed, "{longest:?} of {passed:?}");
-    // A machine that stood still for a second may have let requests fail.
+    // A machine that stalled for a second may have let requests fail.
     assert!(outcome.failures.total() == 0 || passed >= plan.timeout, "{:?}", outcome.failures);
 }
 
-/// The count was once reset with the first outcome, so that later windows seemed to have lost all
+/// Regression: the count was reset with the first outcome, so later windows seemed to have lost all
 /// connections.
 #[test]
 fn a_connection_for_each_request_keeps_the_count_of_those_established() {

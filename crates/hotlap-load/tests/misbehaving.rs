@@ -100,7 +100,7 @@ fn correct_responses_in_unusual_forms_are_correct() {
 }
 
 #[test]
-fn wrong_bodies_are_told_from_wrong_statuses() {
+fn wrong_bodies_and_wrong_statuses_are_counted_separately() {
     let body = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\nHello, Wurld!";
     assert_eq!(ten_times(body), ten_failures(Failure::WrongBody, Phase::Body));
     let short = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\nHello, World";
@@ -131,7 +131,7 @@ fn resets_are_counted_by_phase() {
     assert!(outcome.connections.reopened >= 9);
 }
 
-/// Those of the warm-up once counted too, so that by Little's law a server that closes its
+/// Regression: those of the warm-up counted too, so by Little's law a server that closes its
 /// connections had more requests in the system than there were.
 #[test]
 fn reopened_connections_count_within_the_window() {
@@ -191,7 +191,7 @@ fn a_flood_of_responses_is_bad_framing() {
         while client.send(&flood) {}
     });
     let (responses, failures) = counts(&run(&server.plan(1, 10)).expect("a load"));
-    // How many bytes a read returns is up to the kernel. Some read must reveal the flood.
+    // How many bytes a read returns is up to the kernel, but some read must reveal the flood.
     let all: u64 = failures.iter().map(|f| f.2).sum();
     assert_eq!(responses + all, 10);
     assert!(failures.iter().all(|(failure, ..)| *failure == Failure::BadFraming), "{failures:?}");
@@ -255,7 +255,7 @@ fn a_response_on_a_half_closed_connection_is_correct() {
     assert_eq!(counts(&run(&server.plan(2, 20)).expect("a load")), (20, vec![]));
 }
 
-/// wrk loses a connection for good when connecting fails once (wrk#509).
+/// wrk loses a connection permanently when connecting fails once (wrk#509).
 #[test]
 fn every_tenth_connection_is_refused_and_reopened() {
     let server = TestServer::start(|mut client| {
@@ -321,7 +321,7 @@ fn requests_in_flight_at_the_end_are_reported() {
         assert_eq!((outcome.in_flight, outcome.stalled), (5, 5));
         true
     };
-    // A machine that stood still for a second proves nothing.
+    // A machine that stalled for a second proves nothing.
     assert!((0..10).any(|_| ended_in_time()));
 }
 

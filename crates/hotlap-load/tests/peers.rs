@@ -220,7 +220,7 @@ fn gcannon_reconnects_when_its_buffers_are_full() {
     plan.requests[0] = Request::get("/", "test").expecting(&body);
     let outcome = run(&plan).expect("a load");
     assert_eq!(counts(&outcome), (32, vec![]));
-    // Not `opened`: on a busy machine a connection that is slow to come up is tried again.
+    // Not `opened`: on a busy machine a slow connection is retried.
     assert_eq!((outcome.connections.established, outcome.connections.reopened), (8, 0));
 }
 
@@ -305,7 +305,7 @@ fn zrk_reports_the_rate_of_its_last_interval() {
     let outcome = run(&plan).expect("a load");
     let found = outcome.open_loop().expect("an open loop");
     let window_s = outcome.window_ns as f64 / 1e9;
-    // A hundred are answered at once, and after that forty a second at most.
+    // A hundred are answered at once, then at most forty per second.
     let asked = count.load(Ordering::SeqCst) as u64;
     let range = outcome.responses..=outcome.responses + outcome.in_flight;
     assert!(range.contains(&asked), "{asked} requests, {range:?}");
@@ -314,7 +314,7 @@ fn zrk_reports_the_rate_of_its_last_interval() {
 }
 
 /// Both routes get equally many requests, and one is much slower: the 60th percentile of all
-/// requests is one of the slow route, and the mean of the two 60th percentiles is not.
+/// requests belongs to the slow route, unlike the mean of the two 60th percentiles.
 #[test]
 fn the_benchmarker_averages_percentiles_over_routes() {
     let server = TestServer::start(|mut client: Client| {

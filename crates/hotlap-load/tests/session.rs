@@ -1,4 +1,4 @@
-//! Loads of correct servers: the plan is carried out, and counted correctly.
+//! Loads of correct servers: the plan is carried out and counted correctly.
 
 #[path = "support/plan.rs"]
 mod plan;
@@ -33,8 +33,8 @@ fn a_number_of_requests_is_sent_and_counted() {
     assert_eq!(outcome.series.iter().map(|t| t.responses).sum::<u64>(), 1_000);
 }
 
-/// A Java server that continued after a stop once had a second's wait before each lap: it accepts
-/// late, its accept queue of 50 was full, and the system retries after a second.
+/// Regression: a Java server that was thawed had to wait a second before each lap, because it
+/// accepts late, its accept queue of 50 was full, and the system retries after a second.
 #[test]
 fn a_connection_that_finds_the_accept_queue_full_is_retried() {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
@@ -45,7 +45,7 @@ fn a_connection_that_finds_the_accept_queue_full_is_retried() {
     let mut plan = correct().plan(12, 12);
     plan.target.endpoint = Endpoint::Tcp(listener.local_addr().unwrap());
     std::thread::spawn(move || {
-        // Time to be tried again sixty times.
+        // Enough time for sixty retries.
         std::thread::sleep(Duration::from_millis(1_500));
         listener.incoming().collect::<Vec<_>>()
     });
@@ -58,8 +58,8 @@ fn a_connection_that_finds_the_accept_queue_full_is_retried() {
     assert!(outcome.connections.opened > 12, "{}", outcome.connections.opened);
 }
 
-/// After a timeout, further attempts once failed at once, and the connect time of the successful
-/// one included all of them.
+/// Regression: after a timeout, further attempts failed at once, and the connect time of the
+/// successful one included all of them.
 #[test]
 fn connect_time_is_that_of_the_last_attempt() {
     const TIMEOUT: Duration = Duration::from_millis(300);
@@ -67,7 +67,7 @@ fn connect_time_is_that_of_the_last_attempt() {
     let path = folder.path().join("s");
     let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
     socket.bind(&socket2::SockAddr::unix(&path).unwrap()).unwrap();
-    // A queue of one: the first connection is in it, the other finds it full.
+    // A queue of one: the first connection is in it, the second finds it full.
     socket.listen(0).unwrap();
     let (accept, accepts) = mpsc::channel();
     std::thread::spawn(move || {
@@ -84,7 +84,7 @@ fn connect_time_is_that_of_the_last_attempt() {
     let session = Session::start(&plan).expect("a load");
     until("both have failed several times", || session.progress().failures >= 8);
     let failed = session.progress().failures;
-    // Each attempt lasts for at least the timeout, so that neither can have failed more often.
+    // Each attempt lasts at least as long as the timeout, which limits how often they can fail.
     let most = began.elapsed().as_nanos() / TIMEOUT.as_nanos();
     accept.send(()).expect("a server");
     until("one is answered", || session.progress().responses > 0);
@@ -182,8 +182,8 @@ fn pipelined_responses_are_each_counted_and_timed() {
     assert_eq!(server.requests(), 1_000);
 }
 
-/// wrk times only the last response of a batch, so that the first of two seems to have taken as long
-/// as the second.
+/// wrk times only the last response of a batch, so the first of two seems to have taken as long as
+/// the second.
 #[test]
 fn a_pipelined_response_is_timed_when_it_arrives() {
     let (go_on, goes_on) = mpsc::channel();
@@ -229,7 +229,7 @@ fn an_open_loop_sends_the_requests_that_are_due_and_no_more() {
 }
 
 #[test]
-fn connections_that_cannot_be_opened_are_reported_with_the_reason() {
+fn failed_connections_are_reported_with_the_reason() {
     let server = correct();
     let mut plan = server.plan(2, 20);
     // An address that this machine does not have (RFC 5737).
@@ -249,7 +249,7 @@ fn a_server_that_refuses_all_connections_is_an_error() {
     assert!(matches!(error, Error::Unreachable { .. }));
     assert_eq!(
         error.to_string(),
-        format!("no connection to http://{address}: Connection refused (os error 111)")
+        format!("cannot connect to http://{address}: Connection refused (os error 111)")
     );
 }
 
@@ -320,13 +320,13 @@ fn the_response_to_a_head_has_no_body() {
     let mut plan = server.plan(2, 40);
     plan.requests[0] = Request::build("HEAD", "/", "test", &[], b"").expecting(b"Hello, World!");
     assert_eq!(counts(&run(&plan).expect("a load")), (40, vec![]));
-    // The header says how long the body of a GET would be, and that is checked.
+    // The header says how long the body of a GET would be, which is checked.
     plan.requests[0] = Request::build("HEAD", "/", "test", &[], b"").expecting(b"Hello");
     assert_eq!(run(&plan).expect("a load").failures.of(Failure::WrongBody), 40);
 }
 
 /// While a server hangs, a closed loop waits once per connection (coordinated omission, wrk#438).
-/// In an open loop, every request that is due meanwhile waits.
+/// In an open loop, every request that becomes due meanwhile waits.
 #[test]
 fn a_hang_delays_every_request_that_is_due() {
     let has_hung = AtomicBool::new(false);

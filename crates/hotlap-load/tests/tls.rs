@@ -76,14 +76,14 @@ fn requests_go_over_tls_and_handshakes_are_timed_separately() {
     let outcome = run(&plan(&server, 3, 100)).expect("a load");
     assert_eq!(counts(&outcome), (100, vec![]));
     assert!(outcome.bytes.received > 100 * HELLO.len() as u64, "TLS has overhead");
-    // Connections that are kept were opened before the window; their handshakes are reported.
+    // Keep-alive connections were opened before the window; their handshakes are reported.
     assert_eq!((outcome.connect_time.len(), outcome.handshake_time.len()), (3, 3));
     let mut each = plan(&server, 2, 10);
     each.reuse = Reuse::Close;
     let outcome = run(&each).expect("a load");
     assert_eq!(counts(&outcome), (10, vec![]));
-    // If each request has a connection, only those opened within the window count; the first two
-    // were opened before.
+    // With a connection per request, only those opened within the window count; the first two were
+    // opened before.
     assert_eq!(outcome.handshake_time.len(), 8);
 }
 
@@ -105,7 +105,7 @@ fn a_self_signed_certificate_is_an_error() {
     let server = server(config, HELLO);
     let mut plan = plan(&server, 2, 10);
     plan.target.tls = Some(Tls { server_name: "localhost".to_owned(), insecure: false });
-    // On a system without trusted certificates, the error is another one.
+    // A system without trusted certificates reports another error.
     let why = run(&plan).expect_err("an unknown issuer").to_string();
     assert!(why.contains("certificate"), "{why}");
 }
@@ -123,7 +123,7 @@ fn an_expired_certificate_is_accepted_only_with_insecure() {
 
 #[test]
 fn a_handshake_that_breaks_off_is_a_tls_failure() {
-    // The first connection ends at the first request. The others are answered without TLS, or
+    // The first connection ends at the first request. The others get a response without TLS, or are
     // closed.
     let config = valid();
     let server = TestServer::start(move |mut client: Client| {
@@ -148,7 +148,7 @@ fn a_handshake_that_breaks_off_is_a_tls_failure() {
 
 const UNTIL_CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nHello, World!";
 
-/// Anyone on the path can end a TCP connection. Such a response was once taken for a complete one.
+/// Anyone on the path can end a TCP connection. Regression: such a response counted as complete.
 #[test]
 fn a_body_that_only_tcp_ends_is_truncated() {
     let server = ends(UNTIL_CLOSE, End::Tcp);

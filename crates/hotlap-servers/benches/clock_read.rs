@@ -1,13 +1,13 @@
-//! What it costs to read the CPU clock of a busy process, and how exact it is: as it is, after
-//! moving to one of its cores after the other, and after a [`ClockFlush`].
+//! Measures what it costs to read the CPU clock of a busy process, and how exact the reading is:
+//! without any preparation, after moving to each of its cores in turn, and after a [`ClockFlush`].
 //!
-//!     cargo bench -p hotlap-servers --bench clock_read
+//! cargo bench -p hotlap-servers --bench clock_read
 //!
-//! A child process spins in one thread a core. Every 12 ms its clock is read, and at once it is
-//! stopped and read again: now the clock is exact, and the difference is by how much it was behind,
-//! together with the time that the stop took. With 64 cores on a machine that has fewer, each core
-//! is visited several times: the same number of moves and of wake-ups, though of the latter fewer
-//! at the same time.
+//! A child process spins in one thread per core. Every 12 ms its clock is read; then it is stopped
+//! at once and read again. The second reading is exact, so the difference is how far the first was
+//! behind, plus the time that the stop took. With 64 cores listed on a machine that has fewer, each
+//! core is visited several times: the number of moves and wake-ups is the same, though fewer happen
+//! at once.
 #![allow(clippy::print_stdout, reason = "a bench reports to its terminal")]
 
 fn main() {
@@ -31,7 +31,7 @@ mod linux {
     const WINDOW: Duration = Duration::from_millis(12);
     const WINDOWS: usize = 60;
 
-    /// A process that spins, ended with this.
+    /// /// A process that spins; dropping this ends it.
     struct Spinner(Child);
 
     impl Drop for Spinner {
@@ -53,7 +53,7 @@ mod linux {
         println!("cores how             median        90 %       16 %       50 %       84 %");
         for count in [1, 2.min(all.len())] {
             let cpus = &all[..count];
-            report(cpus, "as it is", cpus, &|_| ());
+            report(cpus, "plain", cpus, &|_| ());
             report(cpus, "moves", cpus, &moves);
             report(cpus, "visit", cpus, &|cpus| drop(ClockFlush::to(cpus)));
         }
@@ -62,7 +62,7 @@ mod linux {
         report(&all[..1], "visit", &many, &|cpus| drop(ClockFlush::to(cpus)));
     }
 
-    /// As it was done before: one core after the other, and home again.
+    /// /// The former way: moves to one core after the other, and back.
     fn moves(cpus: &[usize]) {
         let home = allowed().expect("the cores");
         for cpu in cpus {
@@ -71,7 +71,8 @@ mod linux {
         pin(&home).expect("home");
     }
 
-    /// Reads the clock of a process that spins on some cores, after visiting others.
+    /// /// Prints one row: reads the clock of a process that spins on some cores, after visiting
+    /// others.
     fn report(spinning: &[usize], name: &str, visited: &[usize], visit: &dyn Fn(&[usize])) {
         let program = std::env::current_exe().expect("this program");
         let list = hotlap_servers::cpus::list(spinning);

@@ -1,4 +1,5 @@
-//! How long it takes to stop a busy server, until the stop is seen to hold, and to let it go on.
+//! Measures how long it takes to freeze a busy server, until every process has stopped, and to thaw
+//! it.
 //!
 //!     cargo bench -p hotlap-servers --bench freeze
 #![allow(clippy::print_stdout, reason = "a bench reports to its terminal")]
@@ -32,10 +33,10 @@ fn main() -> ExitCode {
         let (mut freezes, mut thaws) = (Vec::new(), Vec::new());
         for _ in 0..TIMES {
             let began = Instant::now();
-            server.freeze().expect("it may be stopped");
+            server.freeze().expect("freezing the server");
             freezes.push(began.elapsed().as_secs_f64() * 1e6);
             let began = Instant::now();
-            server.thaw().expect("it goes on");
+            server.thaw().expect("thawing the server");
             thaws.push(began.elapsed().as_secs_f64() * 1e6);
             std::thread::sleep(Duration::from_millis(3));
         }

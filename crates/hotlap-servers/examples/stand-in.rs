@@ -1,5 +1,5 @@
-//! What the tests of processes need as programs: a supervisor, a hotlap to be killed, servers that
-//! use what is known.
+//! The program that tests of processes start: a supervisor, a hotlap to be killed, and servers
+//! whose usage is known.
 
 use std::fs::File;
 use std::io::Write;
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     match words[..] {
         ["supervisor"] => return supervisor::main(),
         ["hold", folder, command] => {
-            // Where a shell started the tests in the background, this signal is ignored.
+            // If a shell started the tests in the background, this signal is ignored.
             let always = Arc::new(AtomicBool::new(true));
             flag::register_conditional_default(SIGINT, always).unwrap();
             let _server = hold(Path::new(folder), command);
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         }
         ["panic", folder, command] => {
             let _server = hold(Path::new(folder), command);
-            panic!("as ordered");
+            panic!("on request");
         }
         ["listen"] => listen(),
         ["serve", port] => serve(port, Server::default()),
@@ -69,14 +69,14 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What no supervisor ends must not outlive its test, however that ends: the system kills this
-/// process once the thread that started it has ended.
+/// A process without a supervisor must not outlive its test, however that ends: the kernel kills it
+/// when the thread that started it ends.
 fn end_with_parent() {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
 }
 
-/// A hotlap in short: starts a server and tells its supervisor's process id.
+/// A minimal hotlap: starts a server and prints its supervisor's process id.
 fn hold(folder: &Path, command: &str) -> Process {
     let setting = ProcessSetting {
         argv: ["sh", "-c", command].map(str::to_owned).into(),
@@ -96,22 +96,22 @@ fn hold(folder: &Path, command: &str) -> Process {
     server
 }
 
-/// Listens where nobody told it to, and tells where.
+/// Listens on a port of its own choice and prints the address.
 fn listen() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     tell(listener.local_addr().unwrap());
     std::thread::sleep(Duration::from_secs(600));
 }
 
-/// Serves HTTP and uses 0.2 ms of CPU time for each response, which says in its head how much CPU
-/// time this process has used so far.
+/// Serves HTTP and uses 0.2 ms of CPU time per response. Each response has a header with the CPU
+/// time that this process has used so far.
 #[derive(Default)]
 struct Server {
-    /// Gets a byte for each response.
+    /// Receives a byte for each response.
     count: Option<File>,
-    /// While this file exists, nothing is answered.
+    /// While this file exists, requests get no response.
     hang: Option<PathBuf>,
-    /// Before this moment, nothing is answered.
+    /// Until then, requests get no response.
     until: Option<Instant>,
 }
 
@@ -169,7 +169,7 @@ fn daemon(folder: &Path) {
     server.wait().unwrap();
 }
 
-/// Freezes a server once it is ready and writes what came of it to `FOLDER/result`.
+/// Freezes a server once it is ready and writes the result to `FOLDER/result`.
 fn freeze(folder: &Path, command: &str) {
     let mut server = hold(folder, command);
     let result = match server.freeze() {
@@ -185,9 +185,9 @@ fn freeze(folder: &Path, command: &str) {
     }
 }
 
-/// Uses CPU time in a thread that ends, has children use as much each, one after another, and waits
-/// for them. Then it says how much CPU time it has used, and how much its children have; once
-/// `FOLDER/again` exists, it says so again. It sleeps until it is stopped.
+/// Uses CPU time in a thread that ends, then has child processes use as much each, one after
+/// another, and waits for them. Prints its own CPU time and its children's, and prints both again
+/// once `FOLDER/again` exists. Then it sleeps until it is stopped.
 fn burn(ms: i64, children: u32, folder: Option<&Path>) {
     std::thread::spawn(move || while used_ns() < ms * 1_000_000 {}).join().unwrap();
     for _ in 0..children {
@@ -213,8 +213,8 @@ fn used_ns() -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// CPU time of children that ended: user and system time in ticks of 10 ms each, rounded down
-/// (proc(5), fields 16 and 17 of `stat`).
+/// CPU time of ended children: user and system time, each rounded down to ticks of 10 ms (proc(5),
+/// fields 16 and 17 of `stat`).
 fn used_by_children_ns() -> u64 {
     let line = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields = line[line.rfind(')').unwrap() + 2..].split(' ');

@@ -1,7 +1,7 @@
-//! Which cores the server gets and which the load generator.
+//! Divides cores between the server and the load generator.
 //!
-//! Both on the same core would take turns, and the scheduler's choice of who is next would be part
-//! of what is measured. Two hardware threads of one physical core share its units, so they stay on
+//! On a shared core they would take turns, and the scheduler's choices would be part of the
+//! measurement. Two hardware threads of one physical core share execution units, so they stay on
 //! one side.
 
 use std::path::Path;
@@ -11,22 +11,22 @@ use serde::{Deserialize, Serialize};
 use crate::cpus::{allowed, list};
 use crate::topology::{self, Topology};
 
-/// Who runs where.
+/// Which cores the server and the generator get.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuAllocation {
-    /// The server's cores; none: not pinned.
+    /// The server's cores; empty: not pinned.
     pub server: Vec<usize>,
-    /// The generator's cores; none: not pinned.
+    /// The generator's cores; empty: not pinned.
     pub generator: Vec<usize>,
-    /// Whether both share cores that should be apart.
+    /// Whether they share cores that should be separate.
     pub shared: bool,
-    /// What should be told: sentences.
+    /// What the user should know: sentences.
     pub notes: Vec<String>,
 }
 
 impl CpuAllocation {
-    /// The cores of one server, which uses `asked` of them or all: how many, for `CPUS`, and those
-    /// that it is pinned to. One that is to use more than there are is pinned to all.
+    /// The cores for one server that wants `asked` of them, or all: the number, for `CPUS`, and the
+    /// cores to pin it to. A server that wants more than there are is pinned to all.
     #[must_use]
     pub fn of_server(&self, asked: Option<usize>) -> (usize, &[usize]) {
         let all = if self.server.is_empty() { available() } else { self.server.len() };
@@ -35,10 +35,10 @@ impl CpuAllocation {
     }
 }
 
-/// Splits physical cores between server and generator.
+/// Divides physical cores between server and generator.
 ///
-/// `asked` is how many hardware threads the server should get. Otherwise it gets half of the cores,
-/// rounded down and all of the fastest kind, and the generator, which must not be the limit, the
+/// `asked` is the number of hardware threads for the server. By default it gets half of the cores,
+/// rounded down and all of the fastest kind; the generator, which must not be the limit, gets the
 /// rest. The result depends on the arguments alone.
 #[must_use]
 pub fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
@@ -46,40 +46,40 @@ pub fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
     let all: usize = cores.iter().map(Vec::len).sum();
     let mut notes = topology.notes.clone();
     if asked == Some(0) {
-        notes.push("a server needs a core; the default is taken".to_owned());
+        notes.push("--server-cpus 0 is ignored: the server needs a core".to_owned());
     }
     let asked = asked.filter(|&count| count > 0);
     if all < 2 {
         notes.push(
-            "there is one core, which server and generator share: requests/s are what both reach \
-             together, and only CPU time per request is the server's own"
+            "server and generator share the only core: compare CPU time per request only, since \
+             requests/s depend on both"
                 .to_owned(),
         );
-        // Under a quota there are others, which both would be halted for using.
+        // A quota leaves other cores, but using them would get both throttled.
         let only = if topology.limited { cores.concat() } else { vec![] };
         return CpuAllocation { server: only.clone(), generator: only, shared: true, notes };
     }
     if let Some(count) = asked.filter(|&count| count >= all) {
         notes.push(format!(
-            "{count} cores for the server leave none of {all} for the generator; nothing is pinned"
+            "{count} of {all} cores for the server leave none for the generator; nothing is pinned"
         ));
         return CpuAllocation { server: vec![], generator: vec![], shared: true, notes };
     }
     let (mut server, mut generator) = (Vec::new(), Vec::new());
     if let [only] = cores {
-        // Two hardware threads of one physical core: not apart, but not taking turns either.
+        // Two hardware threads of one physical core: not independent, but they need not take turns.
         let count = asked.unwrap_or(only.len() / 2);
         server.extend(&only[..count]);
         generator.extend(&only[count..]);
         notes.push(
-            "server and generator run on hardware threads of one physical core and slow each other \
-             down"
+            "server and generator run on hardware threads of one physical core, which slow each \
+             other down"
                 .to_owned(),
         );
         return CpuAllocation { server, generator, shared: true, notes };
     }
-    // Whole physical cores until the server has its share. What is left of the last one (asked for
-    // 3, cores of 2) stays idle rather than serve the other side.
+    // Whole physical cores until the server has its share. The rest of the last one (3 threads
+    // asked for, 2 per core) stays idle rather than go to the generator.
     let share = asked.unwrap_or_else(|| {
         let half = (cores.len() / 2).min(topology.fast.max(1));
         cores[..half].iter().map(Vec::len).sum()
@@ -87,8 +87,7 @@ pub fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
     let fast: usize = cores[..topology.fast].iter().map(Vec::len).sum();
     if share > fast {
         notes.push(format!(
-            "the server runs on fast and slow cores, for only {fast} hardware threads are of the \
-             fast kind"
+            "the server runs on fast and slow cores, because only {fast} hardware threads are fast"
         ));
     }
     let (mut idle, mut shared) = (Vec::new(), false);
@@ -112,16 +111,19 @@ pub fn split(topology: &Topology, asked: Option<usize>) -> CpuAllocation {
         }
     }
     if !idle.is_empty() {
-        notes.push(format!("left idle, for the server has its other half: core {}", list(&idle)));
+        notes.push(format!(
+            "left idle, because the server uses the other half of the core: {}",
+            list(&idle)
+        ));
     }
     server.sort_unstable();
     generator.sort_unstable();
     CpuAllocation { server, generator, shared, notes }
 }
 
-/// Splits the cores that this process may use.
+/// Divides the cores that this process may use.
 ///
-/// Where the system does not say which those are, nothing is pinned, and the notes say so.
+/// If the system does not report them, nothing is pinned, and a note says so.
 #[must_use]
 pub fn split_here(asked: Option<usize>) -> CpuAllocation {
     match allowed() {
@@ -130,13 +132,13 @@ pub fn split_here(asked: Option<usize>) -> CpuAllocation {
             server: vec![],
             generator: vec![],
             shared: true,
-            notes: vec![format!("server and generator are not pinned to cores: {error}")],
+            notes: vec![format!("cannot pin server and generator to cores: {error}")],
         },
     }
 }
 
-/// How many hardware threads this process can keep busy: those that it may use, as far as its quota
-/// of CPU time goes. For `CPUS` of a server that is not pinned.
+/// How many hardware threads this process can keep busy within its CPU quota. For `CPUS` of a
+/// server that is not pinned.
 #[must_use]
 pub fn available() -> usize {
     let most = topology::quota(Path::new("/")).map_or(usize::MAX, topology::threads_within);
@@ -153,7 +155,7 @@ mod tests {
         Topology { fast: cores.len(), cores, limited: false, notes: vec![] }
     }
 
-    /// Server's cores, generator's cores, whether shared.
+    /// The server's cores, the generator's, and whether they are shared.
     fn told(cores: &[&[usize]], asked: Option<usize>) -> (String, String, bool) {
         let split = split(&alike(cores), asked);
         (list(&split.server), list(&split.generator), split.shared)
@@ -168,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn one_core_is_shared_and_that_is_said() {
+    fn one_core_is_shared_with_a_note() {
         assert_eq!(told(&[&[0]], None), close("", ""));
         assert_eq!(split(&alike(&[&[0]]), None).notes.len(), 1);
         assert_eq!(told(&[], Some(3)), close("", ""));
     }
 
     #[test]
-    fn two_cores_are_one_each() {
+    fn two_cores_are_split_evenly() {
         assert_eq!(told(&[&[0], &[1]], None), apart("0", "1"));
         assert_eq!(told(&[&[4], &[7]], Some(1)), apart("4", "7"));
     }
@@ -191,18 +193,18 @@ mod tests {
         let cores: &[&[usize]] = &[&[0, 4], &[1, 5], &[2, 6], &[3, 7]];
         assert_eq!(told(cores, None), apart("0-1,4-5", "2-3,6-7"));
         assert_eq!(told(cores, Some(2)), apart("0,4", "1-3,5-7"));
-        // The other half of the third core is nobody's.
+        // The other half of the third core stays idle.
         assert_eq!(told(cores, Some(5)), apart("0-2,4-5", "3,7"));
     }
 
     #[test]
-    fn sides_that_must_share_a_physical_core_are_told_so() {
+    fn sharing_a_physical_core_is_noted() {
         assert_eq!(told(&[&[0, 1]], None), close("0", "1"));
         assert_eq!(told(&[&[0, 2], &[1, 3]], Some(3)), close("0-2", "3"));
     }
 
     #[test]
-    fn more_cores_than_there_are_pin_nothing() {
+    fn nothing_is_pinned_if_the_server_asks_for_all_cores() {
         assert_eq!(told(&[&[0], &[1]], Some(2)), close("", ""));
         assert_eq!(told(&[&[0], &[1]], Some(0)), apart("0", "1"));
     }

@@ -1,6 +1,6 @@
-//! The catalogue: every server under a root folder, looked up by name or pattern.
+//! The catalogue: all servers under a root folder, looked up by name or pattern.
 //!
-//! A folder that cannot be read does not hide the others: its error is kept.
+//! A broken manifest does not hide the other servers: its error is kept.
 
 use std::path::{Path, PathBuf};
 
@@ -9,54 +9,54 @@ use wildmatch::WildMatch;
 
 use crate::manifest::{self, ManifestError, Server};
 
-/// All servers under one root, sorted by id, and the errors of folders that cannot be read.
+/// All servers under one root, sorted by id, with the errors of manifests that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Catalogue {
     /// Each server followed by its variants.
     pub servers: Vec<Server>,
-    /// Folders whose manifest cannot be used.
+    /// Errors of manifests that cannot be used.
     pub broken: Vec<ManifestError>,
 }
 
-/// What keeps a name from being a server.
+/// Why a name does not select a server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
-    /// No catalogue there.
-    #[error("catalogue {}: {why}: name the folder that holds <language>/<name>/server.toml",
+    /// There is no catalogue.
+    #[error("catalogue {}: {why}: give the folder that contains <language>/<name>/server.toml",
             root.display())]
     NoRoot {
-        /// Where it was looked for.
+        /// The folder that was given.
         root: PathBuf,
-        /// The system's word.
+        /// The system's error.
         why: String,
     },
     /// No server has this name.
     #[error("no server {name:?} in the catalogue{}", nearest_words(nearest))]
     Unknown {
-        /// As typed.
+        /// The name as typed.
         name: String,
-        /// What may have been meant, the nearest first.
+        /// Similar names, the most similar first.
         nearest: Vec<String>,
     },
-    /// It is there, but its manifest cannot be used.
+    /// The server exists, but its manifest cannot be used.
     #[error(transparent)]
     Broken(#[from] ManifestError),
 }
 
 fn nearest_words(nearest: &[String]) -> String {
     match nearest {
-        [] => ": hotlap list shows what is there".to_owned(),
+        [] => "; `hotlap list` shows all servers".to_owned(),
         [one] => format!(": did you mean {one}?"),
         [all @ .., last] => format!(": did you mean {} or {last}?", all.join(", ")),
     }
 }
 
 impl Catalogue {
-    /// Reads every `<language>/<name>/` under `root`. Names that begin with a dot or an underscore
-    /// are none.
+    /// Reads every `<language>/<name>/` under `root`, except names that begin with a dot or an
+    /// underscore.
     ///
     /// # Errors
-    /// When `root` cannot be read.
+    /// `root` cannot be read.
     pub fn open(root: &Path) -> Result<Self, CatalogueError> {
         let no_root = |error: std::io::Error| CatalogueError::NoRoot {
             root: root.to_owned(),
@@ -75,18 +75,18 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// The server of exactly this id.
+    /// The server with exactly this id.
     #[must_use]
     pub fn find(&self, id: &str) -> Option<&Server> {
         self.servers.iter().find(|server| server.id == id)
     }
 
-    /// The servers that a pattern selects. It is an id, a language, or a glob, in which `*` stands
-    /// for any characters and `?` for one. An id without a colon does not select its variants; a
+    /// The servers that a pattern selects. The pattern is an id, a language, or a glob in which `*`
+    /// matches any characters and `?` one. An id without a colon does not select its variants; a
     /// language or a glob does.
     ///
     /// # Errors
-    /// Nothing matches: with the nearest names, or with what is wrong with the folder it names.
+    /// Nothing matches; has the nearest names, or the error of the manifest that it names.
     pub fn select(&self, pattern: &str) -> Result<Vec<&Server>, CatalogueError> {
         let pattern = pattern.trim_end_matches('/');
         if let Some(server) = self.find(pattern) {
@@ -108,16 +108,16 @@ impl Catalogue {
         ))
     }
 
-    /// Up to three ids that `name` may have meant.
+    /// Up to three ids similar to `name`.
     #[must_use]
     pub fn nearest(&self, name: &str) -> Vec<String> {
         nearest_of(name, self.servers.iter().map(|server| server.id.as_str()))
     }
 }
 
-/// Up to three of `ids` that `name` may have meant: first those that contain it, then those at a
-/// distance of at most a third of its length (at least 1). The distance counts insertions,
-/// deletions, replacements and swaps of neighbours.
+/// Up to three of `ids` similar to `name`: first those that contain it, then those at an edit
+/// distance of at most a third of its length (at least 1). Insertions, deletions, replacements and
+/// swaps of neighbours count as one edit each.
 pub fn nearest_of<'a>(name: &str, ids: impl Iterator<Item = &'a str>) -> Vec<String> {
     let limit = (name.chars().count() / 3).max(1);
     let mut near: Vec<(usize, usize, &str)> = ids
@@ -207,19 +207,19 @@ variants.fast = {}
     }
 
     #[test]
-    fn broken_folders_are_kept_as_what_is_wrong_and_hide_nothing() {
+    fn errors_of_broken_manifests_are_kept_and_hide_no_server() {
         let (_root, catalogue) = catalogue();
         let broken: Vec<_> = catalogue.broken.iter().map(ToString::to_string).collect();
         assert_eq!(broken.len(), 2);
         assert!(broken[0].ends_with(
-            "go/empty/server.toml: no server.toml in this folder: every server needs one"
+            "go/empty/server.toml: no server.toml in this folder; every server needs one"
         ));
         assert!(broken[1].contains("nim/broken/server.toml:1: "));
         assert!(matches!(catalogue.select("nim/broken"), Err(CatalogueError::Broken(_))));
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_the_nearest() {
+    fn an_unknown_name_suggests_similar_ones() {
         let (_root, catalogue) = catalogue();
         let words = |name: &str| catalogue.select(name).unwrap_err().to_string();
         assert_eq!(
@@ -233,12 +233,12 @@ variants.fast = {}
         );
         assert_eq!(
             words("cobol/cics"),
-            "no server \"cobol/cics\" in the catalogue: hotlap list shows what is there"
+            "no server \"cobol/cics\" in the catalogue; `hotlap list` shows all servers"
         );
     }
 
     #[test]
-    fn a_missing_catalogue_says_what_belongs_there() {
+    fn a_missing_catalogue_is_an_error_that_names_its_folder() {
         let error = Catalogue::open(Path::new("/nonexistent/servers")).unwrap_err().to_string();
         assert!(error.starts_with("catalogue /nonexistent/servers: No such file"), "{error}");
     }
@@ -260,7 +260,7 @@ variants.fast = {}
     #[test]
     fn a_swap_of_two_letters_is_one_edit() {
         let (_root, catalogue) = catalogue();
-        // A third of five letters is one edit.
+        // A third of five letters allows one edit.
         assert_eq!(catalogue.nearest("hypre"), ["rust/hyper"]);
     }
 }

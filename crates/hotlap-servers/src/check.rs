@@ -1,7 +1,8 @@
-//! A server checked: built, started, held against each of its contracts, stopped; a line a server.
+//! Checks servers: builds each, starts it, verifies it against each of its contracts, and stops it;
+//! one row per server.
 //!
-//! This is the catalogue's test, and what a contributor runs first. Nothing here is an error: what
-//! goes wrong is the row's own state, so one server never keeps the others from being checked.
+//! This is the catalogue's test, and the first command that a contributor runs. Failures are states
+//! of a row rather than errors, so one server never keeps the others from being checked.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -24,55 +25,55 @@ use crate::toolchain::{BuildError, Builder, MissingToolchain, Unready};
 use crate::verify::client::Wire;
 use crate::verify::{Check, Findings, LIMIT, PAUSE, Requirements, Verifier, verify};
 
-/// How long a server may take to end in peace.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Requests whose side effects are counted.
+/// Number of requests whose side effects are counted.
 const COUNTED: u32 = 50;
 
-/// A log that has not grown for this long has caught up.
+/// A log that has not grown for this long is complete.
 const SETTLED: Duration = Duration::from_millis(200);
 
 /// Checks servers.
 #[derive(Clone, Copy)]
 pub struct Checker<'a> {
-    /// Builds what is to be checked.
+    /// Builds the servers.
     pub builder: Builder<'a>,
-    /// How long a server may take from its start to its first answer.
+    /// Time limit from a server's start to its first response.
     pub start_limit: Duration,
 }
 
-/// What was found of one server.
+/// The result for one server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedServer {
     /// Its id, or the command.
     pub id: String,
-    /// How it stands.
+    /// The outcome.
     pub outcome: CheckOutcome,
-    /// What really runs: the version receipt; empty when unknown.
+    /// Its version, as it reports it; empty if unknown.
     pub version: String,
-    /// From its start to its first answer; 0 when there was none.
+    /// Time from its start to its first response; 0 if there was none.
     pub ready: Duration,
-    /// Resident memory of its whole tree before any load, in bytes; 0 when unknown.
+    /// Resident memory of its whole tree before any load, in bytes; 0 if unknown.
     pub rss_bytes: u64,
-    /// A report for each contract (`None`: its own first answer), as far as they came.
+    /// The findings for each contract (`None`: an inferred one), as far as they came.
     pub reports: Vec<(Option<Name>, Findings)>,
-    /// What should be told.
+    /// What the user should know.
     pub notes: Vec<String>,
 }
 
-/// How a server stands after its check.
+/// The outcome of a check.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CheckOutcome {
-    /// It may be raced.
+    /// The server may be measured.
     Passed,
-    /// Its toolchain is not here.
+    /// Its toolchain is missing.
     Skipped(MissingToolchain),
     /// It could not be built.
     Unbuilt(BuildError),
-    /// It did not start, or stay.
+    /// It did not start, or did not keep running.
     ServerFailure(ServerFailure),
-    /// It answers wrongly: its reports say where.
+    /// It gave wrong responses; see its findings.
     Failed,
 }
 
@@ -89,7 +90,7 @@ impl CheckedServer {
         }
     }
 
-    /// Conformance checks of the first contract: passed, and made.
+    /// Conformance checks of the first contract: passed, and total.
     #[must_use]
     pub fn conformance(&self) -> (u32, u32) {
         self.reports.first().map_or((0, 0), |(_, report)| report.conformance_count())
@@ -104,8 +105,9 @@ impl CheckedServer {
 }
 
 impl Checker<'_> {
-    /// Checks many, `at_a_time` of them at a time, and calls `on` with each row as it comes, from
-    /// any thread. The rows are in the order of the servers; after an interrupt, some are missing.
+    /// Checks many servers, `at_a_time` of them at a time, and calls `on` with each row as it
+    /// comes, from any thread. Rows are in the order of the servers; after an interrupt, some are
+    /// missing.
     #[must_use]
     pub fn check_all(
         &self,
@@ -113,7 +115,8 @@ impl Checker<'_> {
         at_a_time: usize,
         on: &(dyn Fn(&CheckedServer) + Sync),
     ) -> Vec<CheckedServer> {
-        // Variants of one build run in one folder: those whose lines are counted take turns.
+        // Variants of one build run in one folder, so those whose lines are counted are checked in
+        // turn.
         let counted = Mutex::new(());
         let rows = pool::map(servers, at_a_time, |server| {
             if self.stop().load(Ordering::Relaxed) {
@@ -147,19 +150,25 @@ impl Checker<'_> {
         let requirements =
             Requirements::Catalogue { kind: server.kind, keep_alive: server.keep_alive };
         let launch = built.launch(server);
-        self.on_stage(&mut row, &launch, contracts, requirements, server.counts.as_ref());
+        self.start_and_verify(&mut row, &launch, contracts, requirements, server.counts.as_ref());
         row
     }
 
-    /// Checks somebody's command against its own first answer.
+    /// Checks a user's command against its own first response.
     #[must_use]
     pub fn check_command(&self, name: &str, launch: &Launch, ask: &Ask) -> CheckedServer {
         let mut row = CheckedServer::new(name);
-        self.on_stage(&mut row, launch, vec![Contract::custom(ask)], Requirements::Custom, None);
+        self.start_and_verify(
+            &mut row,
+            launch,
+            vec![Contract::custom(ask)],
+            Requirements::Custom,
+            None,
+        );
         row
     }
 
-    /// Checks what runs already; `rude` only where it is one's own.
+    /// Checks a server that is already running. Set `rude` only if it is the user's own.
     #[must_use]
     pub fn check_running(
         &self,
@@ -170,7 +179,14 @@ impl Checker<'_> {
         rude: bool,
     ) -> CheckedServer {
         let mut row = CheckedServer::new(name);
-        hold(&mut row, target, host, vec![Contract::custom(ask)], Requirements::Custom, rude);
+        verify_contracts(
+            &mut row,
+            target,
+            host,
+            vec![Contract::custom(ask)],
+            Requirements::Custom,
+            rude,
+        );
         row
     }
 
@@ -178,7 +194,7 @@ impl Checker<'_> {
         self.builder.stop
     }
 
-    fn on_stage(
+    fn start_and_verify(
         &self,
         row: &mut CheckedServer,
         launch: &Launch,
@@ -199,14 +215,14 @@ impl Checker<'_> {
         let memory = started.sampler.as_mut().and_then(|sampler| sampler.resident().ok());
         row.rss_bytes = memory.map_or(0, |memory| memory.rss_bytes);
         let main = contracts[0].clone();
-        hold(row, &started.target, HOST, contracts, requirements, true);
+        verify_contracts(row, &started.target, HOST, contracts, requirements, true);
         if let (Some(counts), Some(lines), CheckOutcome::Passed) =
             (counts, &mut lines, &row.outcome)
         {
             let outcome = side_effect(&started.target, &main.exchanges[0], lines, counts);
             let check = Check {
                 name: "side effect".to_owned(),
-                expected: format!("{} lines a request in {}", counts.per_request, counts.file),
+                expected: format!("{} lines per request in {}", counts.per_request, counts.file),
                 pass: outcome.is_ok(),
                 got: outcome.err().unwrap_or_default(),
             };
@@ -215,7 +231,7 @@ impl Checker<'_> {
             }
             row.reports[0].1.required.push(check);
         }
-        self.off_stage(row, started);
+        self.stop_server(row, started);
         lines.inspect(LogLines::remove);
     }
 
@@ -232,7 +248,7 @@ impl Checker<'_> {
             phase: "start".to_owned(),
             cause: format!("{}: {error}", logs.display()),
             log_tail: Vec::new(),
-            remedy: "name a folder that you may write to in HOTLAP_CACHE".to_owned(),
+            remedy: "set HOTLAP_CACHE to a writable folder".to_owned(),
         })?;
         let startup = Startup {
             launch,
@@ -251,8 +267,8 @@ impl Checker<'_> {
         startup.run()
     }
 
-    /// Stops it, and tells how it went.
-    fn off_stage(&self, row: &mut CheckedServer, mut started: Started) {
+    /// Stops the server and records how that went.
+    fn stop_server(&self, row: &mut CheckedServer, mut started: Started) {
         let exit = started.process.exited();
         if let (Some(exit), false) = (exit, row.outcome == CheckOutcome::Passed) {
             row.notes.push(format!("it {} during the check", crate::start::ending(exit)));
@@ -266,16 +282,16 @@ impl Checker<'_> {
             row.notes.push(format!("it ignored SIGTERM for {} s and was killed", GRACE.as_secs()));
         }
         if !left_behind.is_empty() {
-            row.notes.push(format!("it left children behind: {}", left_behind.join(", ")));
+            row.notes.push(format!("it left child processes behind: {}", left_behind.join(", ")));
         }
         if !survivors.is_empty() {
-            row.notes.push(format!("cannot be ended, even by SIGKILL: {}", survivors.join(", ")));
+            row.notes.push(format!("these processes survived SIGKILL: {}", survivors.join(", ")));
         }
     }
 }
 
-/// Holds a running server against its contracts, one after the other.
-fn hold(
+/// Verifies a running server against its contracts, one after the other.
+fn verify_contracts(
     row: &mut CheckedServer,
     target: &Target,
     host: &str,
@@ -295,7 +311,7 @@ fn hold(
                         phase: "verify".to_owned(),
                         cause,
                         log_tail: Vec::new(),
-                        remedy: "start it by hand and ask it with curl".to_owned(),
+                        remedy: "start it by hand and try it with curl".to_owned(),
                     });
                     return;
                 }
@@ -312,7 +328,7 @@ fn hold(
     }
 }
 
-/// Sends a known number of requests and counts the lines that they leave in a file.
+/// Sends a known number of requests and counts the lines that they add to a file.
 fn side_effect(
     target: &Target,
     exchange: &Exchange,
@@ -331,7 +347,7 @@ fn side_effect(
     }
 }
 
-/// An id or a command as the name of a file.
+/// Turns an id or a command into a file name.
 fn file_name(id: &str) -> PathBuf {
     let safe = |c: char| if c.is_ascii_alphanumeric() || "-._".contains(c) { c } else { '-' };
     id.chars().take(80).map(safe).collect::<String>().into()

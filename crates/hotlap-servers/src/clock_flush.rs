@@ -1,12 +1,12 @@
-//! A moment on each of a server's cores, after which its CPU clock is exact.
+//! Brings the CPU clock of a running server up to date, by a short visit to each of its cores.
 //!
 //! The kernel adds to a thread's CPU time when its core switches threads, when another thread
-//! becomes ready there, and else at the next clock tick. So the CPU clock of a process that runs
-//! right now, read from another core, is behind by up to a tick for each of its running threads:
-//! 4 ms at 250 Hz, a third of a slice of 12 ms. Ticks come on all cores at the same time, so these
-//! errors do not average out over many cores.
+//! becomes ready there, or at the next clock tick. So the CPU clock of a process that is running,
+//! read from another core, is up to one tick behind for each running thread: 4 ms at 250 Hz, a
+//! third of a 12 ms slice. All cores tick at the same time, so these errors do not average out over
+//! many cores.
 //!
-//! `benches/clock_read.rs` measures what a visit costs and how exact the clock is then.
+//! `benches/clock_read.rs` measures what a visit costs and how exact the clock is afterwards.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,32 +15,32 @@ use std::time::{Duration, Instant};
 
 use crate::cpus::{allowed, pin};
 
-/// How long a visit waits for the other cores. Most helpers have run after some microseconds. On a
-/// core whose thread is not preempted at once, the kernel has added to the clock when the helper
-/// became ready, if both are of one control group and session.
+/// How long a visit waits for the other cores. Most helpers run within some microseconds. On a core
+/// whose thread is not preempted at once, the kernel brought the clock up to date when the helper
+/// became ready, if both are in one control group and session.
 const LIMIT: Duration = Duration::from_micros(300);
 
-/// A visit to some cores. The calling thread moves to the last of them, takes the place of what
-/// runs there, and stays until this is dropped; a thread of its own, parked in between, runs for a
-/// moment on each of the others, all at the same time.
+/// A visit to some cores. The calling thread moves to the last of them and stays there, in place of
+/// what was running, until this is dropped. On each of the other cores, a parked helper thread runs
+/// for a moment, all at the same time.
 ///
-/// One move costs the same for any number of cores. Moving to one core after the other takes as
-/// many times as long, and by then the clocks of the first are behind again.
+/// This way the cost is that of one move for any number of cores. Moving to one core after the
+/// other costs one move each, and by the end the clocks of the first cores are behind again.
 #[derive(Debug)]
 pub struct ClockFlush {
     home: Option<Vec<usize>>,
 }
 
 impl ClockFlush {
-    /// To these cores; to all that this thread may use where none are named. Where the system pins
-    /// no threads, nothing happens.
+    /// Visits these cores, or all that this thread may use if the list is empty. Does nothing on
+    /// systems that cannot pin threads.
     #[must_use]
     pub fn to(cpus: &[usize]) -> Self {
         let Ok(home) = allowed() else { return Self { home: None } };
         let cpus = if cpus.is_empty() { &home } else { cpus };
         if let Some((last, others)) = cpus.split_last() {
-            // The move first: on a busy core it may wait for a tick, in which the clocks of the
-            // others would fall behind again.
+            // Move first: on a busy core this may wait for a tick, during which the clocks of the
+            // other cores would fall behind again.
             if pin(&[*last]).is_ok() && !others.is_empty() {
                 let helpers = Helpers::on(others);
                 let answers = helpers.call();
@@ -59,14 +59,14 @@ impl Drop for ClockFlush {
     }
 }
 
-/// Threads that are parked, each pinned to a core. They end with the process.
+/// Parked threads, each pinned to a core. They live as long as the process.
 #[derive(Debug)]
 struct Helpers {
     threads: Vec<Thread>,
     state: Arc<State>,
 }
 
-/// The number of the last call, and how often helpers have answered in all.
+/// The number of calls so far, and the number of answers from all helpers together.
 #[derive(Debug, Default)]
 struct State {
     calls: AtomicU32,
@@ -74,7 +74,7 @@ struct State {
 }
 
 impl Helpers {
-    /// Those of a list of cores, started when they are first needed.
+    /// The helpers for a list of cores, started on first use.
     fn on(cpus: &[usize]) -> Arc<Self> {
         type Known = Vec<(Vec<usize>, Arc<Helpers>)>;
         static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
@@ -96,7 +96,7 @@ impl Helpers {
                 let _ = pin(&[cpu]);
                 let mut answered = 0;
                 loop {
-                    // A call that was missed is answered once, with the next.
+                    // A missed call is answered together with the next one.
                     while state.calls.load(Ordering::Acquire) == answered {
                         thread::park();
                     }
@@ -104,13 +104,13 @@ impl Helpers {
                     state.answers.fetch_add(1, Ordering::Release);
                 }
             });
-            // Without a thread there, that core's clock is read as it is.
+            // Without a helper there, that core's clock is read as it is.
             Some(thread.ok()?.thread().clone())
         };
         Self { threads: cpus.iter().filter_map(start).collect(), state }
     }
 
-    /// Wakes all of them. Returns how many answers there will be once all have run.
+    /// Wakes all helpers. Returns the number of answers once all have run.
     fn call(&self) -> u32 {
         let before = self.state.answers.load(Ordering::Acquire);
         self.state.calls.fetch_add(1, Ordering::Release);
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_visitor_is_on_the_last_core_and_goes_home() {
+    fn a_visit_moves_to_the_last_core_and_back() {
         let home = allowed().unwrap();
         for cpu in &home {
             let visit = ClockFlush::to(&[home[0], *cpu]);

@@ -1,8 +1,9 @@
-//! The requests that a server must answer, and the exact answers: data, without a socket.
+//! Contracts: the requests that a server must answer, and the exact responses, as data without a
+//! socket.
 //!
 //! Each contract has a few requests that are also sent under load ([`Contract::exchanges`]) and
-//! some that only verification sends ([`Contract::extras`]). What is right is said once, here: the
-//! checks of [`crate::verify`] and the comparison under load both come from it.
+//! some that only verification sends ([`Contract::extras`]). Both the checks of [`crate::verify`]
+//! and the comparison under load are derived from it.
 
 use std::fmt;
 
@@ -16,25 +17,25 @@ mod exchange;
 use exchange::essence;
 pub use exchange::{Content, Exchange, described, quoted};
 
-/// The contracts by name.
+/// The names of the contracts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Name {
-    /// `GET /` is answered with `Hello, World!`.
+    /// `GET /` returns `Hello, World!`.
     Hello,
-    /// `GET /` is answered with `Hello World ` and the Unix time in milliseconds.
+    /// `GET /` returns `Hello World ` and the Unix time in milliseconds.
     Clock,
-    /// `GET /api/hello` is answered with what the server's manifest says.
+    /// `GET /api/hello` returns what the server's manifest says.
     Api,
-    /// A small JSON program: `GET /bla`, `POST /bla`, and what is no JSON refused.
+    /// A small JSON application: `GET /bla`, `POST /bla`, and refusal of invalid JSON.
     JsonApi,
 }
 
 impl Name {
-    /// All of them.
+    /// All contracts.
     pub const ALL: [Self; 4] = [Self::Hello, Self::Clock, Self::Api, Self::JsonApi];
 
-    /// As manifests and flags write it.
+    /// The name in manifests and flags.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -58,30 +59,31 @@ impl fmt::Display for Name {
     }
 }
 
-/// The exact answer to `GET /api/hello`.
+/// The exact response to `GET /api/hello`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Api {
-    /// Byte for byte.
+    /// The body, byte for byte.
     pub body: String,
     /// Its media type; parameters may follow.
     pub content_type: String,
 }
 
-/// What a server is held to.
+/// What a server must answer, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Contract {
-    /// Which one; `None` for a command or a URL, whose own first answer is the measure.
+    /// Its name; `None` for a command or a URL, whose first responses are the reference.
     pub name: Option<Name>,
-    /// What is asked under load and before it. The first is what every check of manners asks.
+    /// Requests sent under load and before it. The first is the main request, which most checks
+    /// send.
     pub exchanges: Vec<Exchange>,
-    /// What is asked before load only.
+    /// Requests sent before the load only.
     pub extras: Vec<Exchange>,
-    /// Whether an unknown path must be a 404 whatever kind of server it is.
+    /// Whether an unknown path must be a 404, whatever kind of server it is.
     pub knows_paths: bool,
 }
 
-/// What somebody's command or URL is asked, and as much of the right answer as is known.
+/// A request to a user's command or URL, and as much of the expected response as is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
     /// Its method.
@@ -92,9 +94,9 @@ pub struct Ask {
     pub headers: Vec<(String, String)>,
     /// Its body.
     pub body: Vec<u8>,
-    /// The right status; `None`: 2xx, and then the first.
+    /// The expected status; `None`: any 2xx, then the same as the first.
     pub status: Option<u16>,
-    /// The right body; `None`: the first.
+    /// The expected body; `None`: the same as the first.
     pub answer: Option<Vec<u8>>,
 }
 
@@ -112,7 +114,7 @@ impl Default for Ask {
 }
 
 impl Contract {
-    /// The contract of that name; `api` is its answer where it is the server's own.
+    /// The contract of that name; `api` is the response, if it is one of the server's own.
     #[must_use]
     pub fn of(name: Name, api: Option<&Api>) -> Self {
         let (exchanges, extras) = match name {
@@ -132,15 +134,15 @@ impl Contract {
         Self { name: Some(name), exchanges, extras, knows_paths }
     }
 
-    /// What somebody's command or URL is held to, before [`crate::infer`] knows more.
+    /// The contract of a user's command or URL, before [`crate::infer`] completes it.
     #[must_use]
     pub fn custom(ask: &Ask) -> Self {
-        Self::strangers([ask])
+        Self::custom_requests([ask])
     }
 
     /// The same for several requests.
     #[must_use]
-    pub fn strangers<'a>(asks: impl IntoIterator<Item = &'a Ask>) -> Self {
+    pub fn custom_requests<'a>(asks: impl IntoIterator<Item = &'a Ask>) -> Self {
         let exchange = |ask: &Ask| Exchange {
             name: format!("{} {}", ask.method, ask.path),
             method: ask.method.clone(),
@@ -155,8 +157,8 @@ impl Contract {
         Self { name: None, exchanges, extras: Vec::new(), knows_paths: false }
     }
 
-    /// The requests to be sent under load, held against the answers that were verified.
-    /// `answers` has one for each exchange; the server's own way to write JSON is thereby kept to.
+    /// The requests to send under load, compared with the verified responses. `answers` has one for
+    /// each exchange, so that the server's own formatting of JSON is compared byte by byte.
     #[must_use]
     pub fn requests(&self, host: &str, answers: &[Response]) -> Vec<Request> {
         let both = self.exchanges.iter().zip(answers);
@@ -178,7 +180,7 @@ fn json_api() -> Vec<Exchange> {
 
 fn json_api_refusals() -> Vec<Exchange> {
     vec![
-        // Another name: a server that has learned the first one by heart is found out.
+        // Another name, to catch a server that hard-codes the first one.
         post_bla("POST /bla with another name", "application/json", br#"{"name":"y z"}"#, 200)
             .answered(Content::Json(json!({ "name": "y z" }))),
         post_bla("POST /bla as text/plain", "text/plain", br#"{"name":"x"}"#, 406),
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn hello_is_held_to_status_type_and_every_byte() {
+    fn hello_needs_status_type_and_every_byte() {
         assert_eq!(hello("200 OK\r\nContent-Type: text/plain", "Hello, World!"), Ok(()));
         let charset = "200 OK\r\nContent-Type: Text/Plain;charset=utf-8";
         assert_eq!(hello(charset, "Hello, World!"), Ok(()));
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn json_may_be_written_in_its_own_way_and_is_kept_to_it_under_load() {
+    fn json_may_have_any_formatting_and_keeps_it_under_load() {
         let contract = Contract::of(Name::JsonApi, None);
         let said = answer("200 OK\r\nContent-Type: application/json", "{ \"results\": [1, 2, 3] }");
         assert_eq!(contract.exchanges[0].check(&said, now()), Ok(()));
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_of_api_is_what_the_manifest_says() {
+    fn the_response_of_api_comes_from_the_manifest() {
         let api = Api {
             body: r#"{"hello":"World!"}"#.to_owned(),
             content_type: "application/json; charset=utf-8".to_owned(),

@@ -1,16 +1,16 @@
-//! What the hardware counts of a server: instructions and cycles, where the kernel permits it.
+//! Hardware counters of a server: instructions and cycles, where the kernel permits it.
 //!
 //! The counters are attached to a supervisor before it starts its server, and inherited by every
-//! process and thread that comes of it; what ended ones counted is kept. They are off until they
-//! are enabled, since a counter that is on is loaded and stored at every context switch, at the
-//! server's expense.
+//! process and thread of the server; counts of ended ones are kept. They are off until enabled,
+//! because a counter that is on is saved and restored at every context switch, which costs the
+//! server time.
 
 use crate::process::Standby;
 use serde::{Deserialize, Serialize};
 
 pub use platform::{Counters, Enabled, Tally};
 
-/// What the hardware counted.
+/// Counts of one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counted {
     /// Instructions in user mode.
@@ -21,29 +21,29 @@ pub struct Counted {
     pub cycles: u64,
 }
 
-/// Why there are no counters.
+/// Why hardware counters are unavailable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no hardware counters: {why}; {remedy}")]
+#[error("hardware counters are unavailable: {why}; {remedy}")]
 pub struct CountersRefused {
     /// The cause.
     pub why: String,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
 }
 
-/// A counter as it was read.
+/// One reading of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Reading {
     count: u64,
-    /// How long it should have counted, and how long it did: there are fewer counters than
-    /// askers, and then the kernel lets them take turns.
+    /// How long the counter was enabled, and how long it actually ran: if there are more counters
+    /// than hardware registers, the kernel multiplexes them.
     enabled_ns: u64,
     running_ns: u64,
 }
 
 impl Reading {
-    /// What was counted since an earlier reading, scaled up to the time in which it should have
-    /// been: perf_event_open(2), "Reading results". `None` if it never got its turn.
+    /// The count since an earlier reading, scaled up for multiplexing: perf_event_open(2), "Reading
+    /// results". `None` if the counter never ran.
     fn since(self, earlier: Self) -> Option<u64> {
         let count = self.count.saturating_sub(earlier.count);
         let enabled = self.enabled_ns.saturating_sub(earlier.enabled_ns);
@@ -68,7 +68,7 @@ mod platform {
 
     use super::{Counted, CountersRefused, Reading, Standby};
 
-    /// Counters of one server.
+    /// The counters of one server.
     #[derive(Debug)]
     pub struct Counters {
         user: Counter,
@@ -76,7 +76,7 @@ mod platform {
         cycles: Counter,
     }
 
-    /// All counters, as they were read.
+    /// One reading of all counters.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Tally {
         user: Reading,
@@ -85,17 +85,17 @@ mod platform {
     }
 
     impl Counters {
-        /// Attaches counters, off, to all that a supervisor will start.
+        /// Attaches counters, switched off, to everything that a supervisor will start.
         ///
-        /// Where the kernel permits counting in user mode only, that is what is counted.
+        /// If the kernel permits counting in user mode only, user mode alone is counted.
         ///
         /// # Errors
-        /// Why there are none, and the remedy.
+        /// Counters are unavailable.
         pub fn open(standby: &Standby) -> Result<Self, CountersRefused> {
             Self::of(standby.supervisor_pid(), Hardware::INSTRUCTIONS, Hardware::CPU_CYCLES)
         }
 
-        /// Of a process that has one thread so far, and all that comes of it.
+        /// Attaches to a process that has one thread so far, and to everything that it will start.
         pub(super) fn of<E: Event + Copy>(
             pid: u32,
             instructions: E,
@@ -107,18 +107,17 @@ mod platform {
             Ok(Self { user, kernel, cycles: both.map_err(|error| refused(&error))? })
         }
 
-        /// Switches them on in every process of the server, now and to come, until what is returned
-        /// is dropped.
+        /// Switches the counters on in every present and future process of the server, until the
+        /// returned value is dropped.
         ///
         /// # Errors
-        /// The kernel's. They are off then.
+        /// The kernel's. The counters are off then.
         pub fn enable(&mut self) -> io::Result<Enabled<'_>> {
             let enabled = Enabled(self);
             enabled.0.each(Counter::enable)?;
             Ok(enabled)
         }
 
-        /// Reads them.
         ///
         /// # Errors
         /// The kernel's.
@@ -137,7 +136,7 @@ mod platform {
         }
     }
 
-    /// Counters that are on. They are switched off when this is dropped, on whatever path.
+    /// Counters that are on. Dropping this switches them off.
     #[derive(Debug)]
     pub struct Enabled<'a>(&'a mut Counters);
 
@@ -153,7 +152,7 @@ mod platform {
 
     impl Drop for Enabled<'_> {
         fn drop(&mut self) {
-            // One that cannot be switched off does not keep the others on.
+            // If one cannot be switched off, still switch off the others.
             let _ = self.0.user.disable();
             let _ = self.0.kernel.as_mut().map(Counter::disable);
             let _ = self.0.cycles.disable();
@@ -161,7 +160,7 @@ mod platform {
     }
 
     impl Tally {
-        /// What was counted since an earlier reading; `None` if a counter never got its turn.
+        /// The counts since an earlier reading; `None` if a counter never ran.
         #[must_use]
         pub fn since(&self, earlier: &Self) -> Option<Counted> {
             let kernel = match (self.kernel, earlier.kernel) {
@@ -200,28 +199,28 @@ mod platform {
     }
 }
 
-/// Tells the errors of perf_event_open(2) apart by what can be done about them.
+/// Maps the errors of perf_event_open(2) to causes and remedies.
 #[cfg(target_os = "linux")]
 fn refusal(error: &std::io::Error, paranoid: Option<i32>) -> CountersRefused {
     let (why, remedy) = match (error.raw_os_error(), paranoid) {
         (Some(libc::EACCES | libc::EPERM), Some(level)) if level > 2 => (
-            format!("the kernel keeps them for the administrator (perf_event_paranoid is {level})"),
-            "permit them with: sudo sysctl kernel.perf_event_paranoid=1",
+            format!("the kernel reserves them for root (perf_event_paranoid is {level})"),
+            "allow them with: sudo sysctl kernel.perf_event_paranoid=1",
         ),
         (Some(libc::EACCES | libc::EPERM), _) => (
-            "a container or a security policy forbids them".to_owned(),
+            "a container or security policy forbids them".to_owned(),
             "run outside of the container, or start it with --cap-add PERFMON and a seccomp profile \
              that permits perf_event_open",
         ),
         (Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV), _) => (
-            "the processor shows none here, as in most virtual machines".to_owned(),
-            "run on the machine itself, or give the virtual machine a PMU (KVM: -cpu host,pmu=on)",
+            "this machine has no PMU, like most virtual machines".to_owned(),
+            "run on bare metal, or give the virtual machine a PMU (KVM: -cpu host,pmu=on)",
         ),
         (Some(libc::ENOSYS), _) => (
             "this kernel is built without perf events".to_owned(),
-            "use a kernel with CONFIG_PERF_EVENTS",
+            "use a kernel built with CONFIG_PERF_EVENTS",
         ),
-        _ => (error.to_string(), "CPU time per request does without them"),
+        _ => (error.to_string(), "CPU time per request is measured without them"),
     };
     CountersRefused { why, remedy: remedy.to_owned() }
 }
@@ -232,23 +231,23 @@ mod platform {
 
     use super::{Counted, CountersRefused, Reading, Standby};
 
-    /// Counters of one server: none here.
+    /// The counters of one server: unavailable on this system.
     #[derive(Debug)]
     pub enum Counters {}
 
-    /// All counters, as they were read.
+    /// One reading of all counters.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Tally(Reading);
 
     impl Counters {
-        /// Attaches counters to all that a supervisor will start.
+        /// Attaches counters to everything that a supervisor will start.
         ///
         /// # Errors
         /// Always.
         pub fn open(_standby: &Standby) -> Result<Self, CountersRefused> {
             Err(CountersRefused {
-                why: "they are read on Linux only".to_owned(),
-                remedy: "CPU time per request does without them".to_owned(),
+                why: "they are supported on Linux only".to_owned(),
+                remedy: "CPU time per request is measured without them".to_owned(),
             })
         }
 
@@ -269,7 +268,6 @@ mod platform {
         }
     }
 
-    /// Counters that are on.
     #[derive(Debug)]
     pub struct Enabled<'a>(&'a mut Counters);
 
@@ -284,7 +282,7 @@ mod platform {
     }
 
     impl Tally {
-        /// What was counted since an earlier reading.
+        /// The counts since an earlier reading.
         #[must_use]
         pub fn since(&self, earlier: &Self) -> Option<Counted> {
             self.0.since(earlier.0).map(|_| Counted::default())
@@ -301,7 +299,7 @@ mod tests {
 
     use super::*;
 
-    /// A test that is skipped must say so, past the capture of its output.
+    /// Says that a test was skipped, past the test harness's capture of output.
     fn skipped(refused: &CountersRefused) {
         let line = format!("skipped: nothing was counted: {refused}\n");
         std::io::stderr().write_all(line.as_bytes()).unwrap();
@@ -312,36 +310,36 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_took_turns_is_scaled_up() {
+    fn a_multiplexed_counter_is_scaled_up() {
         let before = reading(1_000, 100, 100);
         assert_eq!(reading(1_500, 300, 300).since(before), Some(500));
         assert_eq!(reading(1_500, 300, 200).since(before), Some(1_000));
     }
 
     #[test]
-    fn a_counter_that_never_got_its_turn_tells_nothing_rather_than_nought() {
+    fn a_counter_that_never_ran_is_unknown_rather_than_zero() {
         assert_eq!(reading(0, 300, 0).since(reading(0, 100, 0)), None);
-        // The server did not run at all: nought is true.
+        // The server did not run at all: zero is right.
         assert_eq!(reading(7, 100, 100).since(reading(7, 100, 100)), Some(0));
     }
 
     #[test]
-    fn each_refusal_names_its_cause_and_its_cure() {
+    fn each_refusal_names_its_cause_and_a_remedy() {
         let told =
             |errno, paranoid| refusal(&Error::from_raw_os_error(errno), paranoid).to_string();
         assert_eq!(
             told(libc::EACCES, Some(3)),
-            "no hardware counters: the kernel keeps them for the administrator \
-             (perf_event_paranoid is 3); permit them with: sudo sysctl kernel.perf_event_paranoid=1"
+            "hardware counters are unavailable: the kernel reserves them for root \
+             (perf_event_paranoid is 3); allow them with: sudo sysctl kernel.perf_event_paranoid=1"
         );
         assert!(told(libc::EPERM, Some(1)).contains("container"));
         assert!(told(libc::ENOENT, Some(1)).contains("virtual machine"));
         assert!(told(libc::ENOSYS, None).contains("CONFIG_PERF_EVENTS"));
     }
 
-    /// The kernel's own clock in place of the hardware's counters, which not every machine has.
+    /// Uses the kernel's software clock event, because not every machine has hardware counters.
     #[test]
-    fn what_a_child_that_ended_used_is_counted_and_only_while_enabled() {
+    fn ended_children_are_counted_but_only_while_enabled() {
         let script = "
             burn() { i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; }
             echo; read go; (burn); echo; read go; (burn); echo; read go; (burn); echo; read go";
@@ -356,7 +354,7 @@ mod tests {
         told.next();
         let counters = Counters::of(child.id(), Software::TASK_CLOCK, Software::TASK_CLOCK);
         if let Err(refused) = &counters {
-            // The script ends with its input.
+            // The script ends when its input is closed.
             skipped(refused);
         }
         if let Ok(mut counters) = counters {

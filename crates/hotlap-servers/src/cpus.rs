@@ -1,9 +1,9 @@
-//! Hardware threads, by the numbers that the system gives them: those that this process may use,
-//! pinning to them, and which of them share a physical core.
+//! Hardware threads by the system's numbers: which ones this process may use, pinning to them, and
+//! which of them share a physical core.
 
 use std::path::Path;
 
-/// Names cores for people: `0-3,6`.
+/// Formats a list of cores: `0-3,6`.
 #[must_use]
 pub fn list(cpus: &[usize]) -> String {
     let mut runs: Vec<(usize, usize)> = Vec::new();
@@ -20,7 +20,7 @@ pub fn list(cpus: &[usize]) -> String {
     runs.collect::<Vec<_>>().join(",")
 }
 
-/// Reads such a list; `None` if it is none.
+/// Parses such a list; `None` if it is malformed.
 #[must_use]
 pub fn parse(list: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
@@ -31,8 +31,8 @@ pub fn parse(list: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// Groups hardware threads by physical core, in order of the first of each; a thread of which
-/// nothing is known is a core of its own. `root` is where `/sys` is.
+/// Groups hardware threads by physical core, ordered by the first thread of each. A thread without
+/// known siblings is a core of its own. `root` is the folder that contains `/sys`.
 pub(crate) fn physical_in(root: &Path, cpus: &[usize]) -> Vec<Vec<usize>> {
     group(cpus, |cpu| {
         let path = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
@@ -65,16 +65,16 @@ mod platform {
     /// The cores that this thread may use.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system does not report them.
     pub fn allowed() -> io::Result<Vec<usize>> {
         let set = sched_getaffinity(None)?;
         Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
     }
 
-    /// Pins this thread, and those that it starts from now on, to cores.
+    /// Pins this thread, and threads that it starts from now on, to cores.
     ///
     /// # Errors
-    /// Not permitted, or no such core: a thing to be noted, not to fail of.
+    /// Not permitted, or no such core. Callers report this and go on.
     pub fn pin(cpus: &[usize]) -> io::Result<()> {
         let mut set = CpuSet::new();
         for &cpu in cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU) {
@@ -88,10 +88,10 @@ mod platform {
 mod platform {
     use std::io;
 
-    /// The cores that this thread may use: all of them.
+    /// All cores: this system does not report which ones a thread may use.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The number of cores is unknown.
     pub fn allowed() -> io::Result<Vec<usize>> {
         std::thread::available_parallelism().map(|count| (0..count.get()).collect())
     }
@@ -99,9 +99,9 @@ mod platform {
     /// Pins this thread to cores.
     ///
     /// # Errors
-    /// Always: it cannot be done here.
+    /// Always: not supported on this system.
     pub fn pin(_cpus: &[usize]) -> io::Result<()> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "this system pins no threads to cores"))
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this system cannot pin threads to cores"))
     }
 }
 
@@ -110,14 +110,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn siblings_that_may_not_be_used_are_left_out() {
+    fn siblings_outside_of_the_allowed_cores_are_left_out() {
         let siblings = |cpu: usize| Some(vec![cpu % 4, cpu % 4 + 4]);
         assert_eq!(group(&[1, 2, 5], siblings), vec![vec![1, 5], vec![2]]);
         assert_eq!(group(&[1, 2], |_| None), vec![vec![1], vec![2]]);
     }
 
     #[test]
-    fn lists_of_cores_are_read_as_they_are_written() {
+    fn a_formatted_list_of_cores_parses_back() {
         assert_eq!(parse("0-2,5\n"), Some(vec![0, 1, 2, 5]));
         assert_eq!(list(&[0, 1, 2, 5]), "0-2,5");
         assert_eq!(parse(""), Some(vec![]));
@@ -126,7 +126,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_thread_is_where_it_was_pinned() {
+    fn a_pinned_thread_reports_its_core() {
         let thread = std::thread::spawn(|| {
             let cpus = allowed().unwrap();
             let last = cpus[cpus.len() - 1];

@@ -2,17 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Why a server is out of the experiment: the phase, the cause, its last lines and the remedy.
+/// Why a server was dropped from the experiment: phase, cause, its last log lines and a remedy.
 #[derive(
     Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema, thiserror::Error,
 )]
 #[error("{phase}: {cause}")]
 pub struct ServerFailure {
-    /// What was being done (`start`, `verify`, `warm-up`, `lap`).
+    /// The phase: `toolchain`, `build`, `start`, `verify`, `warm-up`, `lap` or `stress`.
     pub phase: String,
     /// What happened.
     pub cause: String,
-    /// The last lines that it printed.
+    /// The last lines that the server printed.
     pub log_tail: Vec<String>,
     /// What to do about it.
     pub remedy: String,

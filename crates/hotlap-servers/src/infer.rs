@@ -1,8 +1,10 @@
-//! Commands and URLs have no contract: later responses are compared with their first ones.
+//! Infers a contract for commands and URLs, which have none: later responses are compared with the
+//! first ones.
 //!
-//! A few probes show which parts of a response vary (a clock, a counter, an id). Those are left out
-//! of the comparison under load, and a note says so. Where probes disagree on the status, only the
-//! status is checked: a server that fails now and then is measured, and its errors are counted.
+//! A few probes show which parts of a response vary (a clock, a counter, an id). Those parts are
+//! left out of the comparison under load, and a note says so. If probes disagree on the status,
+//! only the status is checked: a server that fails now and then is measured, and its errors are
+//! counted.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,37 +16,38 @@ use hotlap_load::plan::{ExpectedStatus, Target};
 use crate::contract::{Content, Contract, Exchange, described, quoted};
 use crate::verify::client::Wire;
 
-/// How long before each further round of probes, in milliseconds; the last begins over a second
-/// after the first, so that a clock in whole seconds is seen to move.
+/// Pause before each further round of probes, in milliseconds. The last round begins over a second
+/// after the first, so that a clock in whole seconds is seen to change.
 const PAUSES_MS: [u64; 5] = [0, 5, 20, 100, 1_050];
 
-/// No further request is probed again after this time, however many there are.
+/// No request is probed again after this time, however many requests there are.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// A number of so many digits that varies does not grow by one while it is watched: Unix time in
-/// seconds has ten until the year 2286. A shorter one is a counter, and may.
+/// From this many digits on, a varying number keeps its length while it is observed: Unix time in
+/// seconds has ten digits until the year 2286. A shorter number is taken for a counter, which may
+/// gain a digit.
 const DIGITS_THAT_STAY: usize = 10;
 
-/// A contract, learned.
+/// An inferred contract.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inferred {
-    /// The same exchanges, now with the responses that are right.
+    /// The same exchanges, now with the expected responses.
     pub contract: Contract,
-    /// A right response to each.
+    /// A right response to each exchange.
     pub answers: Vec<Response>,
     /// What the user should know.
     pub notes: Vec<String>,
 }
 
-/// Sends each request of a contract a few times and fills in what the contract leaves open. All
-/// requests are sent in each round of probes, so that many take little longer than one.
+/// Sends each request of a contract a few times and fills in what the contract leaves open. Each
+/// round of probes sends all requests, so that many take little longer than one.
 ///
 /// A request with an unsafe method (RFC 9110 section 9.2.1), such as POST, is sent once.
 ///
-/// `limit` is how long one response may take.
+/// `limit` is the time limit for one response.
 ///
 /// # Errors
-/// When no probe of a request gets a response that can be right.
+/// No probe of some request got an acceptable response.
 pub fn infer(
     target: &Target,
     host: &str,
@@ -68,7 +71,7 @@ pub fn infer(
     Ok(inferred)
 }
 
-/// The first names, and how many more there are.
+/// The first names, and the number of further ones.
 fn list(names: &[String]) -> String {
     const SHOWN: usize = 3;
     match names.len() {
@@ -77,7 +80,7 @@ fn list(names: &[String]) -> String {
     }
 }
 
-/// A response, or why there was none.
+/// A response, or why there is none.
 type Probe = Result<Response, String>;
 
 struct Prober<'a> {
@@ -89,7 +92,7 @@ struct Prober<'a> {
 }
 
 impl Prober<'_> {
-    /// The probes of each request.
+    /// Probes all requests. Returns the probes of each.
     fn probe(mut self, exchanges: &[Exchange]) -> Vec<Vec<Probe>> {
         let mut probes: Vec<Vec<Probe>> = exchanges.iter().map(|e| vec![self.ask(e)]).collect();
         let began = Instant::now();
@@ -101,13 +104,13 @@ impl Prober<'_> {
                     probes.push(self.ask(exchange));
                 }
             }
-            // The next round is sent over another connection.
+            // Send the next round over another connection.
             self.wire = None;
         }
         probes
     }
 
-    /// Sends a request, over the connection of the last one where that is kept open. A request that
+    /// Sends a request, over the last connection if it is kept open. If that fails, a request that
     /// may be repeated is, since an idle connection may be closed at any time.
     fn ask(&mut self, exchange: &Exchange) -> Probe {
         if exchange.is_safe()
@@ -126,8 +129,8 @@ impl Prober<'_> {
     }
 }
 
-/// Fills in what is right from the probes of a request; returns a right response, and what should
-/// be said.
+/// Derives the expected response from the probes of a request. Returns an acceptable response and
+/// what the user should know.
 fn settle(exchange: &mut Exchange, probes: &[Probe]) -> Result<(Response, Option<String>), String> {
     let is_right = |answer: &&Response| match exchange.status {
         ExpectedStatus::Success => (200..300).contains(&answer.status),
@@ -143,8 +146,8 @@ fn settle(exchange: &mut Exchange, probes: &[Probe]) -> Result<(Response, Option
     let learns_content = exchange.content == Content::Any;
     let note = if right.len() < probes.len() || !same_status {
         Some(format!(
-            "its first {} requests were answered differently ({}), so only the status is checked; \
-             wrong answers are counted as errors",
+            "its first {} responses differ ({}), so only the status is checked; \
+             wrong responses count as errors",
             probes.len(),
             tally(probes)
         ))
@@ -172,22 +175,22 @@ fn refused(exchange: &Exchange, probes: &[Probe]) -> String {
     let name = &exchange.name;
     match (probes.iter().flatten().next(), exchange.status) {
         (Some(answer), ExpectedStatus::Exactly(status)) => {
-            format!("{name} is answered {}, not with status {status}", described(answer))
+            format!("{name}: expected status {status}, got {}", described(answer))
         }
         (Some(answer), _) => format!(
-            "{name} is answered {}: name the right path with --path, or this status with \
+            "{name}: got {}; set the right path with --path, or accept this status with \
              --expect-status {}",
             described(answer),
             answer.status
         ),
         (None, _) => {
             let why = probes.iter().find_map(|probe| probe.as_ref().err());
-            format!("{name}: {}", why.map_or("no answer", String::as_str))
+            format!("{name}: {}", why.map_or("no response", String::as_str))
         }
     }
 }
 
-/// How often each status came, and how often none did.
+/// Counts probes by status, and those without a response.
 fn tally(probes: &[Probe]) -> String {
     let mut statuses: BTreeMap<u16, usize> = BTreeMap::new();
     for answer in probes.iter().flatten() {
@@ -200,13 +203,13 @@ fn tally(probes: &[Probe]) -> String {
     parts.join(", ")
 }
 
-/// What all of these are, and what should be told about it.
+/// The expected content given these bodies, and what the user should know about it.
 fn content(bodies: &[&[u8]]) -> (Content, Option<String>) {
     let lengths = || bodies.iter().map(|body| body.len());
     let (least, most) = (lengths().min().unwrap_or(0), lengths().max().unwrap_or(0));
     if least != most {
         let note = format!(
-            "the length of its answer varies ({least} to {most} bytes), so only status and framing \
+            "its response varies in length ({least} to {most} bytes), so only status and framing \
              are checked"
         );
         return (Content::Any, Some(note));
@@ -222,7 +225,7 @@ fn content(bodies: &[&[u8]]) -> (Content, Option<String>) {
     };
     if let Some(counter) = varies.iter().find(is_counter) {
         let note = format!(
-            "a number in its answer varies ({}) and may grow, so only status and framing are \
+            "a number in its response varies ({}) and may grow, so only status and framing are \
              checked",
             part(counter)
         );
@@ -231,12 +234,12 @@ fn content(bodies: &[&[u8]]) -> (Content, Option<String>) {
     let parts: Vec<String> = varies.iter().take(3).map(part).collect();
     let more = if varies.len() > 3 { ", …" } else { "" };
     let note =
-        format!("parts of its answer vary ({}{more}) and are not compared", parts.join(", "));
+        format!("parts of its response vary ({}{more}) and are not compared", parts.join(", "));
     (Content::Bytes { bytes: first.to_vec(), varies }, Some(note))
 }
 
-/// The ranges in which bodies of one length differ, each grown to the whole number, time or word
-/// that it is a part of: of a clock only the last digits move while it is watched.
+/// The ranges in which bodies of equal length differ, each extended to the whole number, time or
+/// word that it is part of: of a clock, only the last digits change while it is observed.
 fn varying(bodies: &[&[u8]]) -> Vec<Range<usize>> {
     let first = bodies[0];
     let differs = |at: &usize| bodies.iter().any(|body| body[*at] != first[*at]);
@@ -261,8 +264,8 @@ fn varying(bodies: &[&[u8]]) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Says when another server of the run gives a different answer to the first exchange: their
-/// figures then compare different work. What varies in either is not compared.
+/// A note if another server of the run gives a different response to the first exchange, because
+/// the figures then compare different work. Parts that vary in either response are ignored.
 #[must_use]
 pub fn difference(own: &Contract, (name, other): (&str, &Contract)) -> Option<String> {
     let body = |contract: &Contract| match contract.exchanges.first().map(|e| e.content.clone()) {
@@ -275,7 +278,7 @@ pub fn difference(own: &Contract, (name, other): (&str, &Contract)) -> Option<St
         own.len() == other.len() && (0..own.len()).filter(fixed).all(|at| own[at] == other[at]);
     (!same).then(|| {
         format!(
-            "it answers {}, and {name} answers {}: they do not do the same work",
+            "its response is {}, that of {name} is {}: they do not do the same work",
             quoted(&own),
             quoted(&other)
         )
@@ -300,12 +303,12 @@ mod tests {
     }
 
     #[test]
-    fn what_never_varies_is_compared_byte_for_byte() {
+    fn a_fixed_body_is_compared_byte_for_byte() {
         assert_eq!(inferred(&["ab", "ab"]), (Content::exactly(b"ab"), String::new()));
     }
 
     #[test]
-    fn a_clock_is_masked_whole_though_only_its_last_digits_move() {
+    fn a_clock_is_masked_as_a_whole_though_only_its_last_digits_change() {
         assert_eq!(
             masked(&["Hello World 1700000000123", "Hello World 1700000001456"]),
             ["1700000000123"]
@@ -317,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_masked_whole() {
+    fn an_id_is_masked_as_a_whole() {
         assert_eq!(masked(&["id 3f2a-99-x1 ok", "id 7bc0-99-y2 ok"]), ["3f2a-99-x1"]);
     }
 
@@ -327,20 +330,20 @@ mod tests {
         assert_eq!(content, Content::Any);
         assert_eq!(
             note,
-            "a number in its answer varies (\"7\") and may grow, so only status and framing are \
+            "a number in its response varies (\"7\") and may grow, so only status and framing are \
              checked"
         );
     }
 
     #[test]
-    fn a_length_that_varies_is_told() {
+    fn a_varying_length_is_reported() {
         let (content, note) = inferred(&["a", "abc"]);
         assert_eq!(content, Content::Any);
-        assert!(note.starts_with("the length of its answer varies (1 to 3 bytes)"));
+        assert!(note.starts_with("its response varies in length (1 to 3 bytes)"));
     }
 
     #[test]
-    fn servers_that_answer_otherwise_are_told() {
+    fn servers_with_different_responses_are_reported() {
         let hello = Contract::of(Name::Hello, None);
         let custom = |content: Content| {
             let mut contract = Contract::custom(&Ask::default());
@@ -350,8 +353,8 @@ mod tests {
         let told = |content| difference(&custom(content), ("go/net-http", &hello));
         assert_eq!(
             told(Content::exactly(b"Hi")).unwrap(),
-            "it answers \"Hi\", and go/net-http answers \"Hello, World!\": they do not do the same \
-             work"
+            "its response is \"Hi\", that of go/net-http is \"Hello, World!\": they do not do the \
+             same work"
         );
         assert_eq!(told(Content::exactly(b"Hello, World!")), None);
         assert_eq!(told(Content::Any), None);

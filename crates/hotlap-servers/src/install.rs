@@ -1,6 +1,6 @@
-//! What is missing, by the package manager that brings it, and the command that installs it.
+//! Missing toolchains: the system packages that provide them, and the commands that install those.
 //!
-//! Only system packages are installed here; what a language's own package manager brings is a step
+//! Only system packages are installed here; packages of a language's own package manager are part
 //! of the server's build.
 
 mod command;
@@ -16,33 +16,33 @@ use crate::toolchain::{MissingKind, MissingToolchain};
 
 pub use command::{InstallError, Progress};
 
-/// What some servers lack.
+/// What some servers are missing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Missing {
-    /// Whose packages these are; `None` where this machine has no package manager that is known.
+    /// The package manager; `None` if this machine has none that hotlap knows.
     pub manager: Option<PackageManager>,
-    /// To be installed; sorted, each once.
+    /// Packages to install, sorted, each once.
     pub packages: Vec<String>,
-    /// Ids of the servers that they bring.
+    /// Ids of the servers that these packages make buildable.
     pub servers: Vec<String>,
-    /// Ids of servers that no package of this manager brings, each with what does.
+    /// Ids of servers that no package of this manager makes buildable, each with its remedy.
     pub other: Vec<(String, MissingToolchain)>,
-    /// Packages that the manager does not know; found by [`Missing::measure`].
+    /// Packages that the manager does not know, found by [`Missing::measure`].
     pub unknown: Vec<String>,
 }
 
-/// What an installation takes.
+/// The size of an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Size {
-    /// To be fetched, in bytes.
+    /// Download size, in bytes.
     pub download_bytes: u64,
-    /// On the disk, in bytes.
+    /// Disk usage, in bytes.
     pub disk_bytes: u64,
 }
 
 impl Size {
-    /// About how long it takes, in seconds: 551 MB of small packages took 59 s on two cores, 876 MB
-    /// of larger ones 46 s, so some 13 MB are unpacked a second.
+    /// Estimated duration, in seconds: 551 MB of small packages took 59 s on two cores, 876 MB of
+    /// larger ones 46 s, so about 13 MB are unpacked per second.
     #[must_use]
     pub fn about_s(self) -> u64 {
         5 + self.disk_bytes / 13_000_000
@@ -50,7 +50,7 @@ impl Size {
 }
 
 impl Missing {
-    /// Groups what is absent of these servers by what brings it here.
+    /// Groups what these servers are missing by how it can be installed here.
     #[must_use]
     pub fn of<'a>(
         manager: Option<PackageManager>,
@@ -72,7 +72,7 @@ impl Missing {
         missing
     }
 
-    /// The commands that install it all, in order; empty when there is nothing to install.
+    /// The commands that install the packages, in order; empty if there is nothing to install.
     #[must_use]
     pub fn commands(&self, ask: bool) -> Vec<Vec<String>> {
         match self.manager {
@@ -83,16 +83,15 @@ impl Missing {
         }
     }
 
-    /// Asks the package manager what it would take, and moves packages that it does not know to
-    /// [`Missing::unknown`]. `None` where it doesn't say.
+    /// Asks the package manager for the size, and moves packages that it does not know to
+    /// [`Missing::unknown`]. `None` if it does not report a size.
     pub fn measure(&mut self) -> Option<Size> {
         if self.manager != Some(PackageManager::Apt) {
             return None;
         }
-        // Each round names the unknown packages that it met, at least one; so this ends.
+        // Each pass names at least one unknown package, so this ends.
         while !self.packages.is_empty() {
-            // Nothing is changed: it is asked, and the answer is no. Without the lock, so that any
-            // user may ask.
+            // A dry run: the confirmation is declined. It takes no lock, so any user may run it.
             let output = Command::new("apt-get")
                 .args(["install", "--no-install-recommends", "--assume-no"])
                 .args(["-o", "Debug::NoLocking=1"])
@@ -119,12 +118,12 @@ impl Missing {
         Some(Size::default())
     }
 
-    /// Installs it all. Output is appended to `log`, and each line of it told; questions (a
-    /// password) go to the terminal. What is begun goes on to its end, also if hotlap is killed;
-    /// after `stop` no further command is begun.
+    /// Installs the packages. Output is appended to `log` and reported line by line; questions (a
+    /// password) go to the terminal. A command that has begun runs to its end, even if hotlap is
+    /// killed; after `stop` no further command begins.
     ///
     /// # Errors
-    /// The command that failed, and its last lines.
+    /// The command that failed, with its last lines.
     pub fn run(
         &self,
         log: &Path,
@@ -140,7 +139,7 @@ impl Missing {
     }
 }
 
-/// Packages that apt says it does not know.
+/// Packages that apt reports as unknown.
 fn unknown_packages(said: &str) -> Vec<String> {
     let named = |line: &str| {
         let line = line.strip_prefix("E: ")?;
@@ -153,7 +152,7 @@ fn unknown_packages(said: &str) -> Vec<String> {
     said.lines().filter_map(named).collect()
 }
 
-/// What apt says that it takes: `Need to get 131 MB/140 MB of archives.` and `After this operation,
+/// The size that apt reports: `Need to get 131 MB/140 MB of archives.` and `After this operation,
 /// 551 MB of additional disk space will be used.`
 fn size(said: &str) -> Option<Size> {
     let after = |words: &str| said.lines().find_map(|line| line.strip_prefix(words));
@@ -165,7 +164,7 @@ fn size(said: &str) -> Option<Size> {
     }
 }
 
-/// `1,234 kB of …` or `131 MB/140 MB of …` in bytes; apt's units are powers of 1000.
+/// Parses `1,234 kB of …` or `131 MB/140 MB of …` into bytes; apt's units are powers of 1000.
 fn amount(words: &str) -> Option<u64> {
     let (number, rest) = words.split_once(' ')?;
     let number: f64 = number.replace(',', "").parse().ok()?;
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_are_named_once_and_what_no_package_brings_is_told() {
+    fn packages_are_listed_once_and_servers_without_a_package_are_reported() {
         let servers = [
             server("go/a", "[\"golang-go\", \"gcc\"]"),
             server("go/b", "[\"golang-go\"]"),
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_is_what_apt_says() {
+    fn the_size_is_read_from_apts_output() {
         let said = "The following NEW packages will be installed:\n  nim\n\
                     0 upgraded, 1 newly installed, 0 to remove and 3 not upgraded.\n\
                     Need to get 2,950 kB/8,421 kB of archives.\n\
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_that_apt_does_not_know_are_picked_out() {
+    fn packages_unknown_to_apt_are_recognised() {
         let said = "Reading package lists...\nE: Unable to locate package crystal\n\
                     E: Package 'temurin-25-jdk' has no installation candidate\n";
         assert_eq!(unknown_packages(said), ["crystal", "temurin-25-jdk"]);

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two looks at the flag: an interrupt is answered within this time.
+/// Interval between checks of the flag: an interrupt takes effect within this time.
 pub const LOOK: Duration = Duration::from_millis(50);
 
-/// Sleeps for this time, or until `stop` is set. Returns whether the whole time has passed.
+/// Sleeps for this time, or until `stop` is set. Returns whether the whole time passed.
 pub fn sleep(time: Duration, stop: &AtomicBool) -> bool {
     let until = Instant::now() + time;
     loop {
@@ -35,6 +35,6 @@ mod tests {
             stop.store(true, Ordering::Relaxed);
             assert!(!sleeper.join().unwrap());
         });
-        assert!(sleep(Duration::ZERO, &stop), "nothing was left to wait for");
+        assert!(sleep(Duration::ZERO, &stop), "a wait of zero is complete");
     }
 }

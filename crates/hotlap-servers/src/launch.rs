@@ -5,24 +5,26 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// A command to start.
+/// A command that starts a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
-    /// Program and arguments. `$PORT`, `${PORT}` and `{port}` are replaced as whole words when it
-    /// starts, as are `$CPUS`, `${CPUS}` and `{cpus}`.
+    /// Program and arguments. At the start, `$PORT`, `${PORT}` and `{port}` are replaced as whole
+    /// words, as are `$CPUS`, `${CPUS}` and `{cpus}`.
     pub argv: Vec<String>,
-    /// Added to the environment, replaced likewise. `PORT` and `CPUS` are always added.
+    /// Environment variables to add, with the same replacements. `PORT` and `CPUS` are always
+    /// added.
     pub env: BTreeMap<String, String>,
-    /// Where it runs.
+    /// The working directory.
     pub cwd: PathBuf,
 }
 
-/// A side effect that must happen a known number of times a request.
+/// A side effect that must happen a known number of times per request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {
-    /// The file whose lines are counted, in the server's folder. Lines from before do not count.
+    /// The file whose lines are counted, in the server's folder. Lines from before the start do not
+    /// count.
     pub file: String,
-    /// Lines a request.
+    /// Lines per request.
     pub per_request: u32,
 }

@@ -1,30 +1,31 @@
-//! A server as a thing: what it is, how it is built and started, what it answers, what it uses.
+//! Servers: finding them in the catalogue, building and starting them, checking their responses,
+//! and reading their CPU time and memory.
 //!
-//! In the order in which a run meets them:
+//! This crate knows nothing of experiments and prints nothing. Its main types, in the order in
+//! which a run meets them:
 //!
-//! 1. **What it is.** A [`Catalogue`](catalogue::Catalogue) is a folder of servers; the manifest of
-//!    each is a [`Server`](manifest::Server).
-//! 2. **Building.** [`probe`](toolchain::probe) asks for its toolchain, which
-//!    [`Missing`](install::Missing) installs. A [`Builder`](toolchain::Builder) makes it
-//!    [`Built`](toolchain::Built), once, in the cache.
-//! 3. **Starting.** A [`Launch`](launch::Launch) is the command that comes of it. A
-//!    [`Startup`](start::Startup) runs it until it answers: a [`Process`](process::Process) under a
-//!    [`Supervisor`](process::Supervisor), which ends it whatever happens to hotlap.
-//! 4. **What it answers.** A [`Contract`](contract::Contract) has
-//!    [`Exchange`](contract::Exchange)s; for a command or a URL it is
-//!    [inferred](infer::infer) from its first responses. [`verify`](verify::verify) compares, and
-//!    its [`Findings`](verify::Findings) say whether the server may be measured.
-//! 5. **What it uses.** [`Owner`](owner::Owner) says whose processes answer. A
+//! 1. **Catalogue.** A [`Catalogue`](catalogue::Catalogue) is a folder of servers; each has a
+//!    manifest, read into a [`Server`](manifest::Server).
+//! 2. **Building.** [`probe`](toolchain::probe) looks for its toolchain;
+//!    [`Missing`](install::Missing) installs what is missing. A [`Builder`](toolchain::Builder)
+//!    builds it once, in the cache, into a [`Built`](toolchain::Built).
+//! 3. **Starting.** A [`Launch`](launch::Launch) is the resulting command. A
+//!    [`Startup`](start::Startup) runs it until it answers, as a [`Process`](process::Process)
+//!    under a [`Supervisor`](process::Supervisor), which ends it whatever happens to hotlap.
+//! 4. **Responses.** A [`Contract`](contract::Contract) consists of
+//!    [`Exchange`](contract::Exchange)s; for a command or a URL it is [inferred](infer::infer) from
+//!    the first responses. [`verify`](verify::verify) compares responses with it, and its
+//!    [`Findings`](verify::Findings) say whether the server may be measured.
+//! 5. **Usage.** An [`Owner`](owner::Owner) says whose processes answer. A
 //!    [`Sampler`](sample::Sampler) reads their CPU time and memory,
-//!    [`Counters`](counters::Counters) count their instructions, and
-//!    [`LogLines`](lines::LogLines) the lines that they log.
-//! 6. **Where it runs.** A [`Machine`](machine::Machine) is described, with what makes its figures
-//!    doubtful. Its [`Topology`](topology::Topology) decides the
-//!    [`CpuAllocation`](allocation::CpuAllocation) to server and generator.
+//!    [`Counters`](counters::Counters) count their instructions, and [`LogLines`](lines::LogLines)
+//!    the lines that they log.
+//! 6. **Machine.** A [`Machine`](machine::Machine) describes the hardware, and lists reasons why
+//!    figures may be unreliable. From its [`Topology`](topology::Topology) comes the
+//!    [`CpuAllocation`](allocation::CpuAllocation) for server and generator.
 //!
-//! What fails on the way is a [`ServerFailure`](failure::ServerFailure). A
-//! [`Checker`](check::Checker) does all of that once, for `hotlap check`. This crate knows nothing
-//! of experiments, and prints nothing.
+//! A server that fails on the way is a [`ServerFailure`](failure::ServerFailure). A
+//! [`Checker`](check::Checker) runs all of these steps once, for `hotlap check`.
 
 pub mod allocation;
 pub mod catalogue;

@@ -1,4 +1,4 @@
-//! The lines that a server appends to a log, counted as the log grows.
+//! Counts the lines that a server appends to a log as the log grows.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -10,25 +10,25 @@ use std::time::{Duration, Instant};
 use crate::launch::{Counts, Launch};
 use crate::verify::Requirements;
 
-/// How long lines may lag behind the responses.
+/// How long lines may lag behind responses.
 pub const LIMIT: Duration = Duration::from_secs(5);
 
-/// Between two looks whether lines that are missing have come.
+/// Interval between checks for missing lines.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The lines that are appended to a file from now on, each counted once.
 ///
-/// A log in the folder of a command belongs to the user: it is only read, from its present end.
-/// If it is rotated or truncated, counting continues with the new file, or from the start.
+/// A log in a command's own folder belongs to the user: it is only read, from its present end. If
+/// it is rotated or truncated, counting continues with the new file, or from the start.
 ///
-/// A log in a build folder belongs to hotlap, and is removed before and after. Variants of one
-/// build, and a reference and its control, run in one folder and write files of the same name
-/// there. Each has its own file, because an older one is removed before a server starts; so each
-/// keeps its file open and does not look at the path again.
+/// A log in a build folder belongs to hotlap, and is removed before and after each start. Variants
+/// of one build, and a reference and its control, run in one folder and write files of the same
+/// name there. Because the older file is removed before a server starts, each server has its own
+/// file; so its counter keeps that file open and does not look at the path again.
 #[derive(Debug)]
 pub struct LogLines {
     path: PathBuf,
-    /// It is in a build folder.
+    /// The log is in a build folder.
     is_ours: bool,
     file: Option<File>,
     /// How far the file has been read, in bytes.
@@ -37,9 +37,9 @@ pub struct LogLines {
 }
 
 impl LogLines {
-    /// The lines of the file that a server will write to. Call this before the server starts, and
-    /// [`count`](Self::count) before another server of the same folder starts, which replaces the
-    /// file.
+    /// The lines of the file that a server is going to write. Call this before the server starts,
+    /// and [`count`](Self::count) before another server of the same folder starts, because that
+    /// replaces the file.
     #[must_use]
     pub fn of(counts: &Counts, launch: &Launch, requirements: Requirements) -> Self {
         let is_within = Path::new(&counts.file).components().all(|c| {
@@ -62,21 +62,21 @@ impl LogLines {
         own
     }
 
-    /// Removes a log of hotlap's own once its server has ended, for it may be large.
+    /// Removes a log in a build folder after its server has ended, since it may be large.
     pub fn remove(&self) {
         if self.is_ours {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 
-    /// All lines so far. A file that does not exist yet has none.
+    /// All lines so far; 0 if the file does not exist yet.
     pub fn count(&mut self) -> u64 {
         let _ = self.read_on();
         self.lines
     }
 
-    /// All lines, once none has come for `quiet` (or after [`LIMIT`]): the server may still have to
-    /// write those of earlier requests.
+    /// All lines, once none has been added for `quiet` (or after [`LIMIT`]): the server may still
+    /// be writing those of earlier requests.
     pub fn settled(&mut self, quiet: Duration) -> u64 {
         let until = Instant::now() + LIMIT;
         let mut lines = self.count();
@@ -89,7 +89,7 @@ impl LogLines {
         }
     }
 
-    /// All lines, once there are at least `goal`, or none has come for `quiet` (or after
+    /// All lines, once there are at least `goal`, or none has been added for `quiet` (or after
     /// [`LIMIT`]).
     pub fn reach(&mut self, goal: u64, quiet: Duration) -> u64 {
         let began = Instant::now();
@@ -113,8 +113,8 @@ impl LogLines {
         if self.is_ours {
             return Ok(());
         }
-        // Rotated: another file has the name now. What the server wrote to the old one before it
-        // changed over is read first.
+        // Rotated: the path names another file now. First read what the server still wrote to the
+        // old one.
         if let Ok(new) = open(&self.path)
             && !self.file.as_ref().is_some_and(|old| is_same(old, &new))
         {
@@ -128,7 +128,7 @@ impl LogLines {
     fn read_to_end(&mut self) -> io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
         if file.metadata()?.len() < self.position {
-            // Truncated: what it holds now was written since.
+            // Truncated: everything in it is new.
             self.position = file.seek(SeekFrom::Start(0))?;
         }
         let mut bytes = vec![0; 1 << 18];
@@ -145,7 +145,7 @@ impl LogLines {
     }
 }
 
-/// Opens a regular file. Reading from a pipe would take the lines from their reader.
+/// Opens a regular file only, because reading from a pipe would steal lines from its reader.
 fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     match file.metadata()?.is_file() {
@@ -172,9 +172,9 @@ mod tests {
         file.write_all(text.as_bytes()).unwrap();
     }
 
-    /// The log of a user's own server was removed before it was started, and after.
+    /// Regression: the log of a user's own server was removed before it started, and after.
     #[test]
-    fn a_log_of_the_users_is_kept_and_only_what_is_appended_counts() {
+    fn a_users_log_is_kept_and_only_new_lines_count() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
         append(&path, "old\nold\n");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_not_there_yet_is_counted_from_its_start() {
+    fn a_log_that_does_not_exist_yet_is_counted_from_its_start() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
         let mut lines = LogLines::at(path.clone(), false);
@@ -197,14 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_truncated_or_rotated_is_counted_on() {
+    fn counting_continues_after_truncation_and_rotation() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
         append(&path, "a long line from before\n");
         let mut lines = LogLines::at(path.clone(), false);
         append(&path, "a\n");
         assert_eq!(lines.count(), 1);
-        // As `copytruncate` does, and a server that opens its log afresh when it starts.
+        // As `copytruncate` does, and as a server that truncates its log when it starts.
         fs::write(&path, "b\n").unwrap();
         assert_eq!(lines.count(), 2);
         let rotated = folder.path().join("access.log.1");
@@ -218,9 +218,9 @@ mod tests {
         assert_eq!(lines.count(), 7);
     }
 
-    /// Two steps that log were counted in one file: the later one's.
+    /// Regression: the lines of two logging steps were both counted in the later one's file.
     #[test]
-    fn two_that_write_files_of_one_name_in_a_build_folder_are_told_apart() {
+    fn two_servers_with_the_same_log_name_in_a_build_folder_are_counted_apart() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
         let mut first = LogLines::at(path.clone(), true);

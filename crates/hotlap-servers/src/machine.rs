@@ -1,4 +1,4 @@
-//! Where figures come from: the machine, and what on it makes them doubtful.
+//! The machine, and reasons why figures measured on it may be unreliable.
 
 mod arm;
 mod doubt;

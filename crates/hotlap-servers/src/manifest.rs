@@ -1,9 +1,9 @@
-//! `server.toml`, read strictly into [`Server`]s.
+//! Reads `server.toml` strictly into [`Server`]s.
 //!
-//! What is written and what is meant are two types: the keys of the file stay private to this room,
-//! and what leaves it has every variant resolved. An unknown key, a wrong type or an empty command
-//! is an error with file and line, because a key that is silently ignored would let a server run
-//! otherwise than its folder says.
+//! The file's keys and the resulting servers are separate types: the keys are private to this
+//! module, and a [`Server`] has its variants resolved. An unknown key, a wrong type or an empty
+//! command is an error with file and line, because a key that is silently ignored would let a
+//! server run in another way than its manifest says.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,46 +20,47 @@ use crate::launch::Counts;
 /// The name of the file in each server's folder.
 pub const FILE_NAME: &str = "server.toml";
 
-/// A server of the catalogue, or a variant of one: everything that its folder says about it.
+/// A server of the catalogue, or a variant of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
     /// `go/net-http`; a variant is `go/net-http:name`.
     pub id: String,
-    /// What it is, in a sentence.
+    /// A one-sentence description.
     pub about: String,
-    /// Where its documentation is.
+    /// The URL of its documentation.
     pub url: String,
-    /// What sort of server it is.
+    /// Its kind.
     pub kind: ServerKind,
-    /// What it answers.
+    /// The contracts that it implements.
     pub contracts: Vec<contract::Name>,
-    /// What it is built with.
+    /// How it is built.
     pub toolchain: Toolchain,
-    /// What starts it, in the folder that it was built in.
+    /// The command that starts it, in the folder that it was built in.
     pub command: Vec<String>,
-    /// Added to its environment.
+    /// Environment variables to add.
     pub env: BTreeMap<String, String>,
-    /// The exact answer to `GET /api/hello`, for those of the contract `api`.
+    /// The exact response to `GET /api/hello`, for the contract `api`.
     pub api: Option<Api>,
-    /// A side effect that must happen once a request.
+    /// A side effect that must happen for each request.
     pub counts: Option<Counts>,
-    /// Whether it keeps connections. One that by design does not says so with each answer.
+    /// Whether it keeps connections open. One that closes them by design announces it in each
+    /// response.
     pub keep_alive: bool,
     /// Its folder in the catalogue.
     pub folder: PathBuf,
-    /// The line of `server.toml` that holds its command.
+    /// The line of `server.toml` with its command.
     pub command_line: usize,
 }
 
-/// What sort of server it is: it decides what is required of it.
+/// What kind of server it is; this decides which checks are required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServerKind {
-    /// It routes, so it must know an unknown path.
+    /// A framework with routing, so it must reject unknown paths.
     Framework,
-    /// What a language brings along.
+    /// The standard library's own server.
     StandardLibrary,
-    /// Written on bare sockets.
+    /// Hand-written on bare sockets.
     HandWritten,
 }
 
@@ -73,19 +74,18 @@ impl fmt::Display for ServerKind {
     }
 }
 
-/// What a server is built with.
+/// How a server is built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Toolchain {
-    /// Commands that succeed where it is installed.
+    /// Commands that succeed if the toolchain is installed.
     pub probe: Vec<Vec<String>>,
-    /// System packages that bring it.
+    /// System packages that provide it.
     pub install: Install,
-    /// Commands that build it, in its folder's copy.
+    /// Commands that build the server, in a copy of its folder.
     pub build: Vec<Vec<String>>,
-    /// The command whose first line of output says what really runs; empty: the probe's output
-    /// does.
+    /// The command whose first line of output is the version; empty: the probe's output is used.
     pub version: Vec<String>,
-    /// Where the original comes from when no common registry has it.
+    /// Where to get it if no common registry has it.
     pub upstream: Option<Upstream>,
 }
 
@@ -93,7 +93,7 @@ pub struct Toolchain {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Install {
-    /// Debian and its like.
+    /// Debian and derivatives.
     #[serde(default)]
     pub apt: Vec<String>,
     /// Homebrew.
@@ -101,50 +101,50 @@ pub struct Install {
     pub brew: Vec<String>,
 }
 
-/// The true source of something that no common registry carries.
+/// The source of something that no common registry has.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Upstream {
-    /// The command that installs it for whoever reaches the source.
+    /// The command that installs it, given access to the source.
     pub install: String,
-    /// Why it cannot be had otherwise.
+    /// Why it is not available elsewhere.
     pub why: String,
 }
 
-/// Why a manifest cannot be used: which, where in it, and what to do.
+/// Why a manifest cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}: {what}", file.display(), line.map(|l| format!(":{l}")).unwrap_or_default())]
 pub struct ManifestError {
-    /// The file (or the folder that lacks one).
+    /// The file, or the folder without one.
     pub file: PathBuf,
-    /// Where in it, from 1.
+    /// The line, from 1.
     pub line: Option<usize>,
-    /// What is wrong.
+    /// What is wrong, and the remedy.
     pub what: String,
 }
 
-/// Reads the manifest in `folder`: the server itself first, then its variants by name.
+/// Reads the manifest in `folder`: the server first, then its variants by name.
 ///
 /// # Errors
-/// When the file is missing, unreadable, or says something that is not understood.
+/// The file is missing, unreadable or invalid.
 pub fn read(folder: &Path, id: &str) -> Result<Vec<Server>, ManifestError> {
     let file = folder.join(FILE_NAME);
     let text = std::fs::read_to_string(&file).map_err(|error| {
         let what = match error.kind() {
             std::io::ErrorKind::NotFound => {
-                format!("no {FILE_NAME} in this folder: every server needs one")
+                format!("no {FILE_NAME} in this folder; every server needs one")
             }
-            _ => format!("cannot be read: {error}"),
+            _ => format!("cannot read it: {error}"),
         };
         ManifestError { file: file.clone(), line: None, what }
     })?;
     parse(&text, folder, id)
 }
 
-/// Reads a manifest's text, as [`read`] does.
+/// Parses the text of a manifest.
 ///
 /// # Errors
-/// As [`read`].
+/// The manifest is invalid.
 pub fn parse(text: &str, folder: &Path, id: &str) -> Result<Vec<Server>, ManifestError> {
     let file = folder.join(FILE_NAME);
     let keys: Keys = toml::from_str(text).map_err(|error| ManifestError {
@@ -170,7 +170,7 @@ pub fn parse(text: &str, folder: &Path, id: &str) -> Result<Vec<Server>, Manifes
     Ok(servers)
 }
 
-/// The line that holds a byte, from 1.
+/// The line of a byte offset, from 1.
 fn line_of(text: &str, offset: usize) -> usize {
     1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|&&b| b == b'\n').count()
 }
@@ -234,7 +234,7 @@ struct VariantKeys {
 /// One command, or a list of them.
 struct Probes(Vec<Vec<String>>);
 
-/// What stands in a probe's list: a word of its only command, or a whole command.
+/// An item of a probe's list: a word of its only command, or a whole command.
 enum Item {
     Word(String),
     Command(Vec<String>),
@@ -276,17 +276,17 @@ impl<'de> Deserialize<'de> for Probes {
         match (words.is_empty(), commands.is_empty()) {
             (_, true) => Ok(Self(vec![words])),
             (true, false) => Ok(Self(commands)),
-            (false, false) => Err(D::Error::custom(
-                "a probe is one command or a list of commands, not a mixture of both",
-            )),
+            (false, false) => {
+                Err(D::Error::custom("a probe is one command or a list of commands, not a mixture"))
+            }
         }
     }
 }
 
 type Complaint = (Range<usize>, String);
 
-/// A variant over its base. `env` is merged key by key, as are the keys of the toolchain; the rest
-/// replaces the base's.
+/// Merges a variant into its base. `env` is merged key by key, as are the toolchain's keys;
+/// everything else replaces the base's value.
 fn resolve(
     keys: &Keys,
     variant: &VariantKeys,
@@ -312,13 +312,13 @@ fn resolve(
     let contracts = variant.contracts.as_ref().unwrap_or(&keys.contracts);
     if contracts.get_ref().is_empty() {
         let known = contract::Name::ALL.map(|name| format!("\"{name}\"")).join(", ");
-        return Err((contracts.span(), format!("no contract: name at least one of {known}")));
+        return Err((contracts.span(), format!("no contract: list at least one of {known}")));
     }
     let api = variant.api.as_ref().or(keys.api.as_ref());
     if api.is_none() && contracts.get_ref().contains(&contract::Name::Api) {
         return Err((
             contracts.span(),
-            "the contract \"api\" needs its answer: add [api] with body and content_type"
+            "the contract \"api\" needs its response: add [api] with body and content_type"
                 .to_owned(),
         ));
     }
@@ -350,18 +350,18 @@ fn resolve(
 fn filled(span: Range<usize>, command: &[String], key: &str) -> Result<(), Complaint> {
     match command.first() {
         Some(program) if !program.trim().is_empty() => Ok(()),
-        _ => Err((span, format!("{key} is empty: it needs a program and its arguments"))),
+        _ => Err((span, format!("{key} is empty: give a program and its arguments"))),
     }
 }
 
 impl Server {
-    /// The id without its variant: the folder's path.
+    /// The id without its variant, which is the folder's path.
     #[must_use]
     pub fn base_id(&self) -> &str {
         self.id.split_once(':').map_or(&self.id, |(base, _)| base)
     }
 
-    /// The first part of the id.
+    /// The language: the first part of the id.
     #[must_use]
     pub fn language(&self) -> &str {
         self.id.split_once('/').map_or(&self.id, |(language, _)| language)
@@ -405,7 +405,7 @@ contracts = ["hello"]
     }
 
     #[test]
-    fn a_variant_replaces_what_it_names_and_keeps_the_rest() {
+    fn a_variant_overrides_its_own_keys_and_keeps_the_rest() {
         let servers = parsed(WHOLE).unwrap();
         let ids: Vec<_> = servers.iter().map(|s| s.id.as_str()).collect();
         assert_eq!(ids, ["go/x", "go/x:nogc", "go/x:two-probes"]);
@@ -443,17 +443,17 @@ contracts = ["hello"]
         let text = WHOLE.replace("command = [\"./server\"]", "command = []");
         assert_eq!(
             complaint(&text),
-            "servers/go/x/server.toml:14: command is empty: it needs a program and its arguments"
+            "servers/go/x/server.toml:14: command is empty: give a program and its arguments"
         );
         let text = WHOLE.replace("probe   = [\"go\", \"version\"]", "probe = []");
         assert_eq!(
             complaint(&text),
-            "servers/go/x/server.toml:8: probe is empty: it needs a program and its arguments"
+            "servers/go/x/server.toml:8: probe is empty: give a program and its arguments"
         );
     }
 
     #[test]
-    fn an_unknown_contract_is_answered_with_the_known_ones() {
+    fn an_unknown_contract_lists_the_known_ones() {
         let text = WHOLE.replace("\"json-api\"", "\"jsonapi\"");
         assert_eq!(
             complaint(&text),
@@ -463,31 +463,31 @@ contracts = ["hello"]
     }
 
     #[test]
-    fn the_contract_api_needs_its_answer() {
+    fn the_contract_api_needs_its_response() {
         let text = WHOLE.replace("\"json-api\"", "\"api\"");
-        assert!(complaint(&text).contains(":5: the contract \"api\" needs its answer"));
+        assert!(complaint(&text).contains(":5: the contract \"api\" needs its response"));
         let text = text + "[api]\nbody = '{}'\ncontent_type = \"application/json\"\n";
         assert_eq!(parsed(&text).unwrap()[0].api.as_ref().unwrap().body, "{}");
     }
 
     #[test]
-    fn a_mixed_probe_is_refused() {
+    fn a_mixed_probe_is_an_error() {
         let text = WHOLE.replace("[\"go\", \"version\"]\n", "[\"go\", [\"gcc\"]]\n");
         assert!(complaint(&text).contains(":8: a probe is one command or a list of commands"));
     }
 
     #[test]
-    fn a_broken_file_is_named_with_its_line() {
+    fn a_syntax_error_is_reported_with_its_line() {
         let text = WHOLE.replace("[run]", "[run");
         assert!(complaint(&text).starts_with("servers/go/x/server.toml:13: "));
     }
 
     #[test]
-    fn a_missing_manifest_is_an_error_that_names_it() {
+    fn a_missing_manifest_is_an_error_with_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let error = read(folder.path(), "go/x").unwrap_err().to_string();
         assert!(
-            error.ends_with("server.toml: no server.toml in this folder: every server needs one")
+            error.ends_with("server.toml: no server.toml in this folder; every server needs one")
         );
     }
 }

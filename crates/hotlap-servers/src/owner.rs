@@ -1,10 +1,10 @@
-//! The processes that answer at an address: the owners of its listening socket.
+//! Finds the processes that answer at an address: the owners of its listening socket.
 //!
 //! A command need not be the server: `docker run`, `systemd-run` and `ssh` ask a daemon to start
-//! it, outside of the tree of processes that hotlap started. CPU time of that tree is then the
-//! client's, close to nothing. So once a server answers, the owner of the socket is looked up. If
-//! it is not in the tree, it is measured where it can be found, and else CPU time is unknown. The
-//! same finds the server behind a URL on this machine.
+//! it, outside of the process tree that hotlap started. CPU time of that tree is the client's,
+//! close to nothing. So once a server answers, hotlap looks up the owner of the socket. An owner
+//! outside of the tree is measured if it can be found; otherwise CPU time is unknown. The same
+//! lookup finds the server behind a URL on this machine.
 
 use std::net::UdpSocket;
 
@@ -15,20 +15,20 @@ use crate::tree::Member;
 #[cfg(target_os = "linux")]
 mod sockets;
 
-/// Whose process answers.
+/// Whose processes answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Owner {
-    /// A process of the tree that hotlap started.
+    /// Processes of the tree that hotlap started.
     Started,
-    /// Processes that hotlap did not start, the topmost of each tree. They may be measured, but
+    /// Processes that hotlap did not start: the topmost of each tree. They may be measured but
     /// never stopped.
     Others(Vec<Member>),
-    /// It could not be found: why, and what to do about it, in one or two sentences.
+    /// Not found: the cause and a remedy, in one or two sentences.
     Unknown(String),
 }
 
 impl Owner {
-    /// What a reader of the figures must know; nothing for a server that hotlap started.
+    /// What the user must know; `None` for a server that hotlap started.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         match self {
@@ -43,12 +43,12 @@ impl Owner {
     }
 }
 
-/// Whether an address is one of this machine's own.
+/// Whether an address belongs to this machine.
 #[must_use]
 pub fn is_here(endpoint: &Endpoint) -> bool {
     match endpoint {
         Endpoint::Unix(_) => true,
-        // Only an address of its own can be bound to, and binding a UDP socket sends nothing.
+        // Only a local address can be bound to, and binding a UDP socket sends nothing.
         Endpoint::Tcp(address) => {
             address.ip().is_loopback() || UdpSocket::bind((address.ip(), 0)).is_ok()
         }
@@ -56,7 +56,7 @@ pub fn is_here(endpoint: &Endpoint) -> bool {
 }
 
 /// Programs that listen on behalf of a server in another network namespace or on another machine.
-/// Names as the kernel cuts them, at 15 bytes.
+/// The kernel truncates names to 15 bytes.
 #[cfg(target_os = "linux")]
 const FORWARDERS: [&str; 11] = [
     "docker-proxy",
@@ -72,7 +72,7 @@ const FORWARDERS: [&str; 11] = [
     "systemd-socket-",
 ];
 
-/// Without process ids, which change at every start: the same note is told only once.
+/// Without process ids, which change at every start, so that the same note is printed only once.
 fn names(members: &[Member]) -> String {
     let mut names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
     names.dedup();
@@ -91,14 +91,14 @@ mod linux {
     use super::sockets::{Holders, Tables};
     use super::{Endpoint, FORWARDERS, Member, Owner};
 
-    /// Who answers at an address, where `tree` is what hotlap started for it.
+    /// The owner of an address. `tree` is what hotlap started for it.
     #[must_use]
     pub fn owner(endpoint: &Endpoint, tree: &[Member]) -> Owner {
         let myself = Myself { pid: std::process::id(), uid: rustix::process::geteuid().as_raw() };
         Search { tables: Tables(Path::new("/proc")), myself }.run(endpoint, tree)
     }
 
-    /// The process that searches.
+    /// hotlap's own process, which searches.
     #[derive(Debug, Clone, Copy)]
     pub(super) struct Myself {
         pub(super) pid: u32,
@@ -115,15 +115,15 @@ mod linux {
             let sockets = match self.tables.listening(endpoint) {
                 Ok(sockets) if sockets.is_empty() => {
                     return Owner::Unknown(
-                        "no socket of this machine listens there, so connections are forwarded, \
-                         for instance to a container. Name the server's own address instead"
+                        "no process on this machine listens there, so connections are forwarded, \
+                         for instance to a container. Use the server's own address instead"
                             .to_owned(),
                     );
                 }
                 Ok(sockets) => sockets,
                 Err(error) => {
                     return Owner::Unknown(format!(
-                        "the kernel's tables of sockets cannot be read ({error})"
+                        "cannot read the kernel's socket tables ({error})"
                     ));
                 }
             };
@@ -140,7 +140,7 @@ mod linux {
             if found(&started) == wanted {
                 return Owner::Started;
             }
-            // A program with capabilities of its own does not show its files even to its user.
+            // A program with extra capabilities hides its open files even from its own user.
             let uid = sockets.iter().find_map(|(_, uid)| *uid);
             let is_hidden = tree.iter().any(|member| started.hidden.contains(&member.pid));
             if is_hidden
@@ -160,7 +160,7 @@ mod linux {
 
         /// The topmost processes that hold the socket and that hotlap did not start.
         fn judge(&self, table: &BTreeMap<u32, Member>, all: &Holders, tree: &[Member]) -> Owner {
-            // A service manager opens sockets for its services and keeps them.
+            // A service manager opens sockets for its services and keeps them open.
             let is_manager = |pid: &u32| {
                 *pid == 1 || table.get(pid).is_some_and(|member| member.name == "systemd")
             };
@@ -170,7 +170,7 @@ mod linux {
             }
             let ancestors = |pid: u32| {
                 let parent = |pid: &u32| table.get(pid).map(|member| member.parent);
-                // A table that changed while it was read may show a circle.
+                // A table that changed while being read may contain a cycle.
                 std::iter::successors(parent(&pid), parent).take(table.len())
             };
             let is_ours = |pid: &u32| tree.iter().any(|member| member.pid == *pid);
@@ -186,7 +186,7 @@ mod linux {
             let has_me = |top: &Member| top.pid == me || ancestors(me).any(|pid| pid == top.pid);
             if let Some(top) = tops.iter().find(|top| has_me(top)) {
                 return Owner::Unknown(format!(
-                    "the server is {} ({}), which hotlap is a part of or was started by. Start \
+                    "the server is {} ({}), which hotlap is part of or was started by. Start \
                      hotlap from another shell",
                     top.name, top.pid
                 ));
@@ -211,12 +211,12 @@ mod linux {
             }
             let user = uid.map_or_else(|| "another user".to_owned(), |uid| self.user(uid));
             Owner::Unknown(format!(
-                "the socket belongs to a process of {user}, which hotlap may not look into. Run \
+                "the socket belongs to a process of {user}, which hotlap may not inspect. Run \
                  hotlap as root or as that user to measure it"
             ))
         }
 
-        /// A user's name and number.
+        /// A user's name and id.
         fn user(&self, uid: u32) -> String {
             let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
             let name = passwd.lines().find_map(|line| {
@@ -234,20 +234,21 @@ mod linux {
 
     fn forwarded(forwarder: &Member) -> Owner {
         Owner::Unknown(format!(
-            "{} only forwards connections to a server in a container or on another machine. Name \
-             the address of the server itself, or run it without the forwarding (docker run \
+            "{} only forwards connections to a server in a container or on another machine. Use \
+             the address of the server itself, or run it without forwarding (docker run \
              --network host)",
             forwarder.name
         ))
     }
 }
 
-/// Who answers at an address: not known here, where a command is taken to be the server itself.
+/// The owner of an address: not looked up on this system, where a command is taken to be the
+/// server.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
 pub fn owner(_endpoint: &Endpoint, tree: &[Member]) -> Owner {
     match tree {
-        [] => Owner::Unknown("owners of sockets are found on Linux only".to_owned()),
+        [] => Owner::Unknown("socket owners can be looked up on Linux only".to_owned()),
         _ => Owner::Started,
     }
 }
@@ -262,10 +263,10 @@ mod tests {
     use super::sockets::Tables;
     use super::*;
 
-    /// hotlap, in the made-up process tables below.
+    /// hotlap's own process in the process tables below.
     const ME: Myself = Myself { pid: 50, uid: 1000 };
 
-    /// A line of /proc/net/tcp: where it is bound, its user and inode.
+    /// A line of /proc/net/tcp: bound address, user and inode.
     fn tcp(bound: &str, uid: u32, inode: u64) -> String {
         format!(
             "   0: {bound} 00000000:0000 0A 00000000:00000000 00:00000000 00000000 {uid:5} 0 {inode}\n"
@@ -297,7 +298,7 @@ mod tests {
         Member { pid, parent, group: 1, name, started, zombie: false, reaped_ticks }
     }
 
-    /// Who answers on 127.0.0.1:8080.
+    /// The owner of 127.0.0.1:8080.
     fn found(proc: &Path, tree: &[Member]) -> Owner {
         let endpoint = Endpoint::Tcp("127.0.0.1:8080".parse().unwrap());
         Search { tables: Tables(proc), myself: ME }.run(&endpoint, tree)
@@ -306,13 +307,13 @@ mod tests {
     const ANY_8080: &str = "00000000:1F90";
 
     #[test]
-    fn a_server_in_the_tree_is_the_one_that_was_started() {
+    fn a_server_in_the_tree_was_started_by_hotlap() {
         let proc = proc(&[tcp(ANY_8080, 0, 77)], &[(60, 50, "sh", &[]), (61, 60, "app", &[3, 77])]);
         let tree = [member(60, 50, "sh"), member(61, 60, "app")];
         assert_eq!(found(proc.path(), &tree), Owner::Started);
     }
 
-    /// `systemd-run`: the command is a client, and a master with its workers answers.
+    /// `systemd-run`: the command is a client, and a daemon with its workers answers.
     #[test]
     fn a_delegated_server_is_the_topmost_process_with_the_socket() {
         let proc = proc(
@@ -335,7 +336,7 @@ mod tests {
         assert_eq!(found(proc.path(), &[]), Owner::Others(vec![member(1, 0, "node")]));
     }
 
-    /// Two servers share a port, one of which somebody else started.
+    /// Two servers share a port, one of them not started by hotlap.
     #[test]
     fn of_several_sockets_on_one_port_all_owners_count() {
         let proc = proc(
@@ -371,22 +372,22 @@ mod tests {
             &[(40, 1, "runner", &[77]), (45, 40, "sh", &[]), (50, 45, "hotlap", &[])],
         );
         let told = found(proc.path(), &[]).note().unwrap();
-        assert!(told.contains("runner (40), which hotlap is a part of"), "{told}");
+        assert!(told.contains("runner (40), which hotlap is part of"), "{told}");
     }
 
     #[test]
-    fn what_cannot_be_seen_is_unknown_and_never_free() {
+    fn an_invisible_owner_makes_cpu_time_unknown_and_never_zero() {
         let nowhere = proc(&[], &[]);
         let told = found(nowhere.path(), &[]).note().unwrap();
-        assert!(told.contains("no socket of this machine listens there"), "{told}");
+        assert!(told.contains("no process on this machine listens there"), "{told}");
         let outside = proc(&[tcp(ANY_8080, 0, 77)], &[(60, 50, "docker", &[])]);
         let told = found(outside.path(), &[member(60, 50, "docker")]).note().unwrap();
         assert!(told.contains("is not visible here"), "{told}");
     }
 
-    /// Root sees all files, so this needs another user to mean something.
+    /// Root may read all files, so this tests nothing when run as root.
     #[test]
-    fn the_user_to_run_as_is_named() {
+    fn the_note_names_the_user_to_run_as() {
         let proc = proc(&[tcp(ANY_8080, 0, 77)], &[(60, 50, "sudo", &[]), (70, 1, "app", &[77])]);
         let hidden = proc.path().join("70/fd");
         fs::set_permissions(&hidden, fs::Permissions::from_mode(0o0)).unwrap();
@@ -394,6 +395,6 @@ mod tests {
             return;
         }
         let told = found(proc.path(), &[member(60, 50, "sudo")]).note().unwrap();
-        assert!(told.contains("user root (0), which hotlap may not look into"), "{told}");
+        assert!(told.contains("user root (0), which hotlap may not inspect"), "{told}");
     }
 }

@@ -1,18 +1,18 @@
-//! The system's package manager, and the commands that it is used by.
+//! The system's package manager and its commands.
 
 use crate::manifest::Install;
 
 /// A system's package manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PackageManager {
-    /// Debian and its like.
+    /// Debian and derivatives.
     Apt,
     /// Homebrew.
     Brew,
 }
 
 impl PackageManager {
-    /// The one that this machine has.
+    /// The package manager of this machine.
     #[must_use]
     pub fn here() -> Option<Self> {
         [(Self::Apt, "apt-get"), (Self::Brew, "brew")]
@@ -21,7 +21,7 @@ impl PackageManager {
             .map(|(manager, _)| manager)
     }
 
-    /// Its share of what a server needs.
+    /// The packages that a server needs from it.
     #[must_use]
     pub fn packages(self, install: &Install) -> &[String] {
         match self {
@@ -30,7 +30,7 @@ impl PackageManager {
         }
     }
 
-    /// The command that learns what can be installed.
+    /// The command that updates the list of packages.
     #[must_use]
     pub fn update(self) -> Vec<String> {
         match self {
@@ -39,7 +39,7 @@ impl PackageManager {
         }
     }
 
-    /// The command that installs packages; `ask`: it asks before it does.
+    /// The command that installs packages; with `ask` it asks for confirmation.
     #[must_use]
     pub fn command(self, packages: &[String], ask: bool) -> Vec<String> {
         let mut words = match self {

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Does a job for each item, on at most `threads` threads. The results are in the order of the
-/// items.
+/// Runs a job for each item on at most `threads` threads. Results are in the order of the items.
 ///
 /// # Panics
 /// If a job does.
@@ -35,7 +34,7 @@ pub(crate) fn map<T: Sync, R: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The same with one job for all items of a key, which returns a result for each of them in order.
+/// The same with one job for all items that share a key, which returns a result for each of them.
 ///
 /// # Panics
 /// If a job does.
@@ -59,7 +58,7 @@ pub(crate) fn map_groups<T: Sync, K: Ord, R: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The number of threads that this process can run at the same time.
+/// The number of threads that can run at the same time in this process.
 pub(crate) fn threads() -> usize {
     thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

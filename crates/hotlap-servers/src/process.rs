@@ -1,9 +1,9 @@
-//! Servers as processes: started, frozen, thawed and stopped, with nothing left behind.
+//! Servers as processes: started, frozen, thawed and stopped, leaving nothing behind.
 //!
-//! Each server runs under a [`supervisor`], a small process that outlives hotlap for just as long
-//! as it takes to end the server. A [`Standby`] is a supervisor whose server has yet to start. When
-//! a [`Process`] is gone, by [`Process::stop`], by being dropped in a panic, or because hotlap was
-//! killed, so is every process that its server ever started.
+//! Each server runs under a [`supervisor`], a small process that outlives hotlap just long enough
+//! to end the server. A [`Standby`] is a supervisor whose server has not started yet. When a
+//! [`Process`] ends, by [`Process::stop`], by a drop during a panic, or because hotlap was killed,
+//! every process that its server started ends too.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::tree::{self, Member, ProcessTree};
-use channel::{Heard, Order, Report};
+use channel::{Order, Received, Report};
 use signal::{FREEZE_LIMIT, has_stopped, signal_one};
 
 mod channel;
@@ -30,11 +30,11 @@ pub use setting::{ProcessExit, ProcessSetting, Stopped};
 pub use standby::{Standby, Supervisor};
 pub use supervisor::is_ignored;
 
-/// Whether a freeze looks for further processes until there are none, and a thaw looks again: on
-/// Linux that takes microseconds, and elsewhere each look runs `ps`.
+/// Whether a freeze repeats its search until no new process turns up, and a thaw searches again. On
+/// Linux a search takes microseconds; elsewhere each one runs `ps`.
 const LOOKS_AGAIN: bool = cfg!(target_os = "linux");
 
-/// A server that was started. Dropping it kills it.
+/// A running server. Dropping it kills it.
 #[derive(Debug)]
 pub struct Process {
     standby: Standby,
@@ -42,7 +42,7 @@ pub struct Process {
     census: ProcessTree,
     exit: Option<ProcessExit>,
     stopped: Option<Stopped>,
-    /// The supervisor was told to end it.
+    /// The supervisor has been told to end it.
     is_ending: bool,
     frozen: bool,
 }
@@ -51,7 +51,7 @@ impl Standby {
     /// Starts the server.
     ///
     /// # Errors
-    /// The program, or the supervisor.
+    /// The program or the supervisor failed.
     pub fn go(mut self) -> Result<Process, StartError> {
         Ok(Process {
             server: self.start_server()?,
@@ -69,15 +69,15 @@ impl Process {
     /// Starts a server under a supervisor.
     ///
     /// # Errors
-    /// The folder, the log, the program or the supervisor.
+    /// The folder, the log, the program or the supervisor failed.
     pub fn start(setting: &ProcessSetting, supervisor: &Supervisor) -> Result<Self, StartError> {
         Standby::new(setting, supervisor)?.go()
     }
 
-    /// Starts a program that writes to the end of an open log.
+    /// Starts a program that appends to an open log.
     ///
     /// # Errors
-    /// The folder, the program or the supervisor.
+    /// The folder, the program or the supervisor failed.
     pub(crate) fn start_with_log(
         setting: &ProcessSetting,
         supervisor: &Supervisor,
@@ -86,26 +86,26 @@ impl Process {
         Standby::with_log(setting, supervisor, log)?.go()
     }
 
-    /// The process id of the server's first process, which is its process group's too.
+    /// The process id of the server's first process, which is also its process group id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.server.as_raw_pid() as u32
     }
 
-    /// The supervisor's process id: the root of the tree, not itself a part of the server.
+    /// The supervisor's process id: the root of the tree, but not part of the server.
     #[must_use]
     pub fn supervisor_pid(&self) -> u32 {
         self.standby.supervisor_pid()
     }
 
-    /// What could not be had when it was started: sentences.
+    /// Problems with its setup that did not prevent the start.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.standby.notes
     }
 
-    /// How the server's first process ended, if it did. Its children may still run, as those of a
-    /// program do that makes itself a daemon.
+    /// How the server's first process ended, if it did. Its children may still run, as they do for
+    /// a program that daemonizes.
     pub fn exited(&mut self) -> Option<ProcessExit> {
         self.listen(Duration::ZERO);
         self.exit
@@ -123,7 +123,7 @@ impl Process {
         self.exit
     }
 
-    /// Every process of the server that there is: its first, and all that came of it.
+    /// All processes of the server: the first one and its descendants.
     ///
     /// # Errors
     /// The process table cannot be read.
@@ -131,11 +131,11 @@ impl Process {
         tree::descendants(self.supervisor_pid())
     }
 
-    /// Stops the server's whole tree (SIGSTOP), so that it uses no CPU time while other servers are
-    /// measured. Returns once each of its processes is seen to have stopped.
+    /// Freezes the server (SIGSTOP to its whole tree), so that it uses no CPU time while other
+    /// servers are measured. Returns once every process has been seen to stop.
     ///
     /// # Errors
-    /// A process may not be stopped, or does not stop. Then none of them stays stopped.
+    /// A process cannot be stopped or does not stop in time. All of them are resumed then.
     pub fn freeze(&mut self) -> Result<(), FreezeError> {
         let stopped = self.stop_all();
         self.frozen = stopped.is_ok();
@@ -147,11 +147,12 @@ impl Process {
 
     fn stop_all(&mut self) -> Result<(), FreezeError> {
         if !LOOKS_AGAIN {
-            // In one go, against which a fork cannot race; processes outside of the group follow.
+            // Signals the group atomically, so no fork can escape. Processes outside of the group
+            // follow.
             let _ = kill_process_group(self.server, Signal::STOP);
         }
         // A stopped process does not fork. Children of a process that forked before its signal
-        // arrived are found in the next round.
+        // arrived are found in the next pass.
         let mut stopped = HashSet::new();
         let until = Instant::now() + FREEZE_LIMIT;
         loop {
@@ -186,44 +187,44 @@ impl Process {
         }
     }
 
-    /// Lets a frozen server go on (SIGCONT).
+    /// Resumes a frozen server (SIGCONT).
     ///
     /// # Errors
     /// The process table cannot be read.
     pub fn thaw(&mut self) -> io::Result<()> {
-        // Nothing new comes of a server that is frozen.
+        // A frozen server has created no new processes.
         if LOOKS_AGAIN || !self.frozen {
             self.census.refresh()?;
         }
         for member in self.census.members() {
-            // What may not be continued could not be stopped either.
+            // A process that cannot be resumed could not have been stopped either.
             let _ = signal_one(member, Signal::CONT);
         }
         self.frozen = false;
         Ok(())
     }
 
-    /// Whether it is frozen.
+    /// Whether the server is frozen.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         self.frozen
     }
 
-    /// The last lines that it printed, stdout and stderr as they came; fewer if there are not so
-    /// many, none if the log cannot be read.
+    /// The last lines of its output, stdout and stderr interleaved. Empty if the log cannot be
+    /// read.
     #[must_use]
     pub fn tail(&self, lines: usize) -> Vec<String> {
         log::tail(&self.standby.setting.log, lines).unwrap_or_default()
     }
 
-    /// Ends the server and all that it started: SIGTERM, and SIGKILL when the grace is over. No
-    /// grace is SIGKILL at once.
+    /// Ends the server and everything that it started: SIGTERM, then SIGKILL after the grace
+    /// period. With a grace of zero, SIGKILL at once.
     pub fn stop(mut self, grace: Duration) -> Stopped {
         self.end(grace)
     }
 
-    /// Begins to end the server without waiting for it, so that several end at the same time. What
-    /// is to come after is [`Process::stop`].
+    /// Starts ending the server without waiting for it, so that several can end at the same time.
+    /// Call [`Process::stop`] afterwards.
     pub fn begin_stop(&mut self, grace: Duration) {
         if !std::mem::replace(&mut self.is_ending, true) {
             let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
@@ -246,20 +247,20 @@ impl Process {
         self.stopped.get_or_insert_with(silent).clone()
     }
 
-    /// Takes what the supervisor says. Whether something was heard.
+    /// Reads messages from the supervisor. Returns whether one came.
     fn listen(&mut self, limit: Duration) -> bool {
         let mut limit = limit;
         let mut heard = false;
         while self.stopped.is_none() {
-            match self.standby.wire.hear(Some(limit)) {
-                Heard::Message(Report::Exited(exit)) => self.exit = Some(exit),
-                Heard::Message(Report::Stopped(stopped)) => {
+            match self.standby.wire.receive(Some(limit)) {
+                Received::Message(Report::Exited(exit)) => self.exit = Some(exit),
+                Received::Message(Report::Stopped(stopped)) => {
                     self.exit = self.exit.or(stopped.exit);
                     self.stopped = Some(stopped);
                 }
-                Heard::Message(_) => {}
-                Heard::Silence => return heard,
-                Heard::Closed => self.lose(),
+                Received::Message(_) => {}
+                Received::Silence => return heard,
+                Received::Closed => self.lose(),
             }
             heard = true;
             limit = Duration::ZERO;
@@ -267,9 +268,8 @@ impl Process {
         heard
     }
 
-    /// The supervisor is gone, and with it, by the kernel's doing, the server's first process. What
-    /// is left in the server's group is killed; a daemon that left the group cannot be found any
-    /// more.
+    /// The supervisor is gone, and the kernel has killed the server's first process with it. Kills
+    /// what is left in the server's group; a daemon that left the group can no longer be found.
     fn lose(&mut self) {
         let left: Vec<Member> = tree::all().unwrap_or_default();
         if left.iter().any(|member| member.group == self.pid()) {
@@ -296,13 +296,13 @@ mod tests {
 
     use super::*;
 
-    /// Says that a server was started, and nothing after that.
+    /// Reports that a server was started, then stays silent.
     const SILENT: &str = r#"
         read order; echo '{"ready":{"notes":[]}}' >&0
         read order; echo '{"started":{"pid":'$$'}}' >&0
         exec sleep 600"#;
 
-    /// A supervisor that says nothing was waited for twice: by the stop, and by the drop after it.
+    /// Regression: a silent supervisor was waited for twice, by the stop and by the drop after it.
     #[test]
     fn a_silent_supervisor_is_waited_for_once() {
         let folder = tempfile::tempdir().unwrap();
@@ -317,7 +317,7 @@ mod tests {
             Process::start(&setting, &Supervisor::new("sh", &["-c", SILENT])).unwrap();
         process.standby.limit = Duration::from_millis(1);
         assert_eq!(process.end(Duration::ZERO).survivors.len(), 1);
-        // A second wait would not end.
+        // A second wait would never end.
         process.standby.limit = Duration::from_secs(24 * 3_600);
         let supervisor = process.server;
         let (sender, dropped) = std::sync::mpsc::channel();
@@ -327,6 +327,6 @@ mod tests {
         });
         let dropped = dropped.recv_timeout(Duration::from_secs(60));
         let _ = kill_process(supervisor, Signal::KILL);
-        dropped.expect("the drop waits for the supervisor again");
+        dropped.expect("the drop should not wait for the supervisor again");
     }
 }

@@ -1,12 +1,12 @@
-//! What a server's whole tree uses: CPU time, context switches, memory.
+//! Samples what a server's whole process tree uses: CPU time, context switches, memory.
 //!
-//! CPU time is read from each process's own CPU clock, which the scheduler keeps in nanoseconds,
-//! ended threads included. Processes that ended are counted too: a process that is waited for hands
-//! its CPU time to its parent, up to the supervisor. The kernel tells that share in clock ticks
-//! only (10 ms), rounded down, so a server that starts a process for each request is known to a
-//! tick or two a parent; one whose processes stay is known exactly. Where parents don't wait for
-//! their children, what was last seen of each counts. Either way a sample is a lower bound that
-//! never falls.
+//! CPU time comes from each process's own CPU clock, which the scheduler keeps in nanoseconds and
+//! which includes ended threads. Ended processes are counted too: a process that is waited for
+//! hands its CPU time to its parent, up to the supervisor. The kernel reports that share in clock
+//! ticks only (10 ms), rounded down, so for a server that starts a process per request the total is
+//! accurate to a tick or two per parent; for one whose processes stay, it is exact. If parents do
+//! not wait for their children, the last known value of each child counts. Either way a sample is a
+//! lower bound and never decreases.
 
 use std::io;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::owner::Owner;
 use crate::process::Process;
 
-/// CPU time of a tree, since the server was started.
+/// CPU time of a tree since the server was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cpu {
     /// When it was read.
@@ -25,22 +25,22 @@ pub struct Cpu {
     pub cpu_ns: u64,
 }
 
-/// Context switches of a tree, since it was first sampled or started, whichever is later.
+/// Context switches of a tree since it was started or first sampled, whichever is later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Switches {
-    /// A thread waited for something.
+    /// A thread blocked.
     pub voluntary: u64,
-    /// A thread was made to leave its core.
+    /// A thread was preempted.
     pub involuntary: u64,
 }
 
 /// Memory of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Memory {
-    /// Resident set sizes, summed, in bytes: shared pages count once a process.
+    /// Sum of resident set sizes, in bytes: a shared page counts once per process.
     pub rss_bytes: u64,
-    /// Proportional set sizes, summed, in bytes: shared pages count once. `None` where it was not
-    /// asked for or not permitted.
+    /// Sum of proportional set sizes, in bytes: a shared page counts once in all. `None` if not
+    /// requested or not permitted.
     pub pss_bytes: Option<u64>,
     /// Threads.
     pub threads: u32,
@@ -48,7 +48,8 @@ pub struct Memory {
     pub processes: u32,
 }
 
-/// Samples one server. One is kept for as long as the server runs, since it remembers what ended.
+/// Samples one server. Keep one sampler for as long as the server runs, because it remembers ended
+/// processes.
 #[derive(Debug)]
 pub struct Sampler {
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing to sample with"))]
@@ -56,14 +57,14 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Of a server.
+    /// A sampler for a server.
     #[must_use]
     pub fn new(process: &Process) -> Self {
         Self { tree: platform::Tree::new(Some(process.supervisor_pid()), Vec::new()) }
     }
 
-    /// Of the processes that answer: those that hotlap started, if any, and the trees of others.
-    /// `None` where it is not known which processes answer.
+    /// A sampler for the processes that answer: those that hotlap started, if any, and others'
+    /// trees. `None` if the processes that answer are unknown.
     #[must_use]
     pub fn of(owner: &Owner, started: Option<&Process>) -> Option<Self> {
         let tops = match owner {
@@ -77,17 +78,17 @@ impl Sampler {
 
 #[cfg(target_os = "linux")]
 impl Sampler {
-    /// CPU time. Meant for both edges of a lap: about as many microseconds as there are processes
-    /// while no process or thread is created on the machine, some tens a process when one was.
+    /// CPU time. Cheap enough for both edges of a lap: about 1 µs per process while no process or
+    /// thread is created on the machine, some tens of µs per process otherwise.
     ///
     /// # Errors
-    /// The process table cannot be read, or a process that hotlap did not start has ended: what
-    /// answers in its place is not known.
+    /// The process table cannot be read, or a process that hotlap did not start has ended, so that
+    /// it is unknown what answers in its place.
     pub fn cpu(&mut self) -> io::Result<Cpu> {
         self.tree.cpu()
     }
 
-    /// Context switches: some tens of microseconds a thread.
+    /// Context switches. Takes some tens of µs per thread.
     ///
     /// # Errors
     /// The process table cannot be read.
@@ -95,7 +96,7 @@ impl Sampler {
         self.tree.switches()
     }
 
-    /// Memory without proportional set sizes: some tens of microseconds a process.
+    /// Memory without proportional set sizes. Takes some tens of µs per process.
     ///
     /// # Errors
     /// The process table cannot be read.
@@ -103,8 +104,8 @@ impl Sampler {
         self.tree.memory(false)
     }
 
-    /// Memory. The kernel walks all pages of each process for it, holding up the process itself:
-    /// not for laps.
+    /// Memory. The kernel walks all pages of each process and holds up the process meanwhile, so do
+    /// not call this during laps.
     ///
     /// # Errors
     /// The process table cannot be read.
@@ -115,7 +116,7 @@ impl Sampler {
 
 #[cfg(not(target_os = "linux"))]
 impl Sampler {
-    /// CPU time: not known here.
+    /// CPU time: unknown on this system.
     ///
     /// # Errors
     /// Always.
@@ -123,7 +124,7 @@ impl Sampler {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Context switches: not known here.
+    /// Context switches: unknown on this system.
     ///
     /// # Errors
     /// Always.
@@ -131,7 +132,7 @@ impl Sampler {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Memory: not known here.
+    /// Memory: unknown on this system.
     ///
     /// # Errors
     /// Always.
@@ -139,7 +140,7 @@ impl Sampler {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Memory: not known here.
+    /// Memory: unknown on this system.
     ///
     /// # Errors
     /// Always.
@@ -150,7 +151,7 @@ impl Sampler {
 
 #[cfg(not(target_os = "linux"))]
 mod platform {
-    /// Nothing is known of it here.
+    /// Nothing is known on this system.
     #[derive(Debug)]
     pub(super) struct Tree;
 
@@ -171,29 +172,29 @@ mod platform {
     use super::{Cpu, Memory, Switches};
     use crate::tree::{Member, ProcessTree, member};
 
-    /// A tree and what was seen of it.
+    /// A tree and its last known figures.
     #[derive(Debug)]
     pub(super) struct Tree {
         root: Option<u32>,
         census: ProcessTree,
         ledger: CpuAccounting,
-        /// Of each thread: its process, and what was last seen.
+        /// Of each thread: its process, and the last known value.
         switches: HashMap<u32, Switches>,
-        /// Of threads that ended, as last seen.
+        /// Of ended threads: the sum of last known values.
         switches_gone: Switches,
         ns_per_tick: u64,
     }
 
-    /// CPU time of the living and of the ended: the arithmetic, without the process table.
+    /// CPU time of living and ended processes: the arithmetic, without the process table.
     #[derive(Debug, Default)]
     pub(super) struct CpuAccounting {
-        /// Each living process by id and start, and its CPU time as last seen.
+        /// The last known CPU time of each living process, by id and start time.
         pub(super) living: HashMap<(u32, u64), u64>,
-        /// Of processes that ended while watched, as last seen.
+        /// Of processes that ended while watched: the sum of last known values.
         gone_ns: u64,
-        /// Handed to parents before the first sample.
+        /// CPU time that parents had received before the first sample.
         reaped_first_ns: Option<u64>,
-        /// Handed to parents so far, rounded down.
+        /// CPU time that parents have received so far, rounded down.
         reaped_ns: u64,
         total_ns: u64,
     }
@@ -208,8 +209,8 @@ mod platform {
             self.reaped_ns = ns;
         }
 
-        /// Both the sum last seen of the ended and the sum handed to parents are lower bounds of
-        /// what the ended used; so the larger is the better one.
+        /// The last known times of ended processes and the times that parents received are both
+        /// lower bounds of what ended processes used, so the larger one is closer.
         pub(super) fn total(&mut self) -> u64 {
             let living: u64 = self.living.values().sum();
             let seen = self.gone_ns + self.reaped_first_ns.unwrap_or(0);
@@ -245,10 +246,10 @@ mod platform {
             Ok(Cpu { at, cpu_ns: self.ledger.total() })
         }
 
-        /// Reads each member's clock. Whether all of them are still there.
+        /// Reads each member's clock. Returns whether all of them still exist.
         ///
-        /// What parents were handed is read before, never after: a process that ends in between is
-        /// then missed for one sample, and not counted twice.
+        /// The times that parents received are read before, never after: a process that ends in
+        /// between is then missed by one sample rather than counted twice.
         fn read_clocks(&mut self) -> bool {
             let mut all = true;
             for member in self.census.members() {
@@ -264,8 +265,9 @@ mod platform {
             all
         }
 
-        /// Moves those from the living to the ended who are no longer in the census, and sums what
-        /// parents, the supervisor among them, were handed by children that they waited for.
+        /// Moves processes that left the process table from the living to the ended, and sums the
+        /// times that parents, including the supervisor, received from children that they waited
+        /// for.
         fn sum_reaped(&mut self) {
             let here: HashSet<(u32, u64)> =
                 self.census.members().map(|member| (member.pid, member.started)).collect();
@@ -301,7 +303,7 @@ mod platform {
                 }
             }
             for (id, last) in &self.switches {
-                // A thread that ended, or whose id is another's now.
+                // The thread ended, or its id was reused.
                 if now.get(id).is_none_or(|now| now.voluntary < last.voluntary) {
                     self.switches_gone.voluntary += last.voluntary;
                     self.switches_gone.involuntary += last.involuntary;
@@ -323,7 +325,7 @@ mod platform {
                 };
                 let threads = u32::try_from(field(&status, "Threads:")).unwrap_or(0);
                 let mut rss = field(&status, "VmRSS:");
-                // A zombie has no memory any more.
+                // A zombie has no memory.
                 if rss == 0 {
                     continue;
                 }
@@ -348,26 +350,25 @@ mod platform {
         }
     }
 
-    /// The number after a name at the start of a line; 0 if there is none.
+    /// The number after a name at the start of a line; 0 if missing.
     pub(super) fn field(text: &str, name: &str) -> u64 {
         let value = text.lines().find_map(|line| line.strip_prefix(name));
         value.and_then(|value| value.split_whitespace().next()?.parse().ok()).unwrap_or(0)
     }
 
-    /// The CPU clock of another process, which no safe library reads.
+    /// Reads the CPU clock of another process, for which there is no safe library.
     pub(super) mod clock {
         #![expect(unsafe_code, reason = "the CPU clock of another process")]
 
-        /// CPU time of all threads that a process ever had, in nanoseconds; `None` if it is gone.
+        /// CPU time of all threads that a process ever had, in nanoseconds; `None` if it has ended.
         pub(in super::super) fn process_ns(pid: u32) -> Option<u64> {
             let mut id: libc::clockid_t = 0;
-            // SAFETY: `id` is valid for writes; a process that does not exist is an error returned.
+            // SAFETY: `id` is valid for writes; a missing process returns an error.
             if unsafe { libc::clock_getcpuclockid(pid.cast_signed(), &raw mut id) } != 0 {
                 return None;
             }
             let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-            // SAFETY: `time` is valid for writes; a clock whose process is gone is an error
-            // returned.
+            // SAFETY: `time` is valid for writes; the clock of a missing process returns an error.
             if unsafe { libc::clock_gettime(id, &raw mut time) } != 0 {
                 return None;
             }
@@ -382,23 +383,23 @@ mod tests {
     use super::platform::{CpuAccounting, clock, field};
 
     #[test]
-    fn what_an_ended_process_used_is_never_lost_and_never_counted_twice() {
+    fn an_ended_process_is_counted_exactly_once() {
         let mut ledger = CpuAccounting::default();
         ledger.reaped(500);
         ledger.living.insert((1, 1), 1_000);
         ledger.living.insert((2, 1), 70);
         assert_eq!(ledger.total(), 1_570);
-        // It ends having used 75; its parent is handed that, rounded down.
+        // It ends after using 75; its parent receives that, rounded down.
         ledger.end((2, 1));
         ledger.reaped(560);
         assert_eq!(ledger.total(), 1_570);
-        // The next one was never seen alive.
+        // The next process was never seen alive.
         ledger.reaped(700);
         assert_eq!(ledger.total(), 1_700);
     }
 
     #[test]
-    fn children_that_nobody_waits_for_count_as_last_seen() {
+    fn children_without_a_wait_count_as_last_seen() {
         let mut ledger = CpuAccounting::default();
         ledger.reaped(0);
         ledger.living.insert((2, 1), 70);
@@ -409,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_of_this_process_never_stands_still_nor_goes_back() {
+    fn the_clock_of_this_process_always_advances() {
         let first = clock::process_ns(std::process::id()).unwrap();
         let mut sum = 0_u64;
         while clock::process_ns(std::process::id()).unwrap() < first + 2_000_000 {
@@ -419,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_found_by_its_whole_name_at_the_start_of_a_line() {
+    fn a_field_needs_its_full_name_at_the_start_of_a_line() {
         let status = "nonvoluntary_ctxt_switches:\t3\nvoluntary_ctxt_switches:\t7\nVmRSS:\t12 kB\n";
         assert_eq!(field(status, "voluntary_ctxt_switches:"), 7);
         assert_eq!(field(status, "VmRSS:"), 12);

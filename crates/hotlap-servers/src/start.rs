@@ -1,7 +1,7 @@
-//! From a command to a server that answers.
+//! Starts a command and waits until it answers.
 //!
-//! A port is chosen, the command is started with it, and its tree is watched until the first
-//! answer: a server may die meanwhile, never listen, or listen somewhere else.
+//! A port is chosen, the command is started with it, and its process tree is watched until the
+//! first response. Meanwhile the server may die, never listen, or listen somewhere else.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,29 +25,29 @@ use crate::tree::{self, Listening};
 use crate::verify::LIMIT;
 use crate::verify::client::Wire;
 
-/// How a server is to be started.
+/// What is started, and how.
 #[derive(Debug)]
 pub struct Startup<'a> {
     /// Its command.
     pub launch: &'a Launch,
-    /// The request that it must answer ([`Exchange::readiness`]).
+    /// The request that shows whether it is up ([`Exchange::readiness`]).
     pub first: &'a Exchange,
-    /// Whether a wrong response is accepted after half of the time that it may take to become
-    /// right: the verifier describes it better.
+    /// Whether to accept a wrong response after half of the time that it may take to become right,
+    /// because the verifier describes the fault better.
     pub accepts_wrong: bool,
-    /// How many cores are its own, for `CPUS`.
+    /// The number of cores that it gets, for `CPUS`.
     pub cpus: usize,
-    /// The cores that it is pinned to; none: not pinned.
+    /// The cores that it is pinned to; empty: not pinned.
     pub cores: &'a [usize],
     /// How its supervisor is started.
     pub supervisor: &'a Supervisor,
-    /// Where what it prints goes.
+    /// Receives its output.
     pub log: PathBuf,
-    /// How long it may take until it answers ([`UNREADY`]).
+    /// How long it may take to answer; see also [`UNREADY`].
     pub limit: Duration,
     /// Whether hardware counters are attached.
     pub counters: bool,
-    /// Whether it may listen elsewhere than on `PORT`: a command of the user's.
+    /// Whether it may listen on another port than `PORT`, as a user's command may.
     pub elsewhere: bool,
     /// Set when the user interrupts.
     pub stop: &'a AtomicBool,
@@ -58,34 +58,33 @@ pub struct Startup<'a> {
 pub struct Started {
     /// Its process.
     pub process: Process,
-    /// Its hardware counters, off; or why there are none.
+    /// Its hardware counters, switched off; or why there are none.
     pub counters: Result<Counters, String>,
-    /// Where it answers.
+    /// The address where it answers.
     pub target: Target,
-    /// Whose process answers there.
+    /// The owner of the processes that answer there.
     pub owner: Owner,
-    /// What samples it; none where it is not known which processes answer.
+    /// Samples it; `None` if the processes that answer are unknown.
     pub sampler: Option<Sampler>,
-    /// From its start to its first answer.
+    /// Time from its start to its first response.
     pub ready: Duration,
-    /// What should be told.
+    /// What the user should know.
     pub notes: Vec<String>,
 }
 
-/// Between two tries to reach a server that starts.
+/// Interval between attempts to reach a starting server.
 const TRY_AGAIN: Duration = Duration::from_millis(2);
 
-/// Between two looks at where a server listens, which cost more.
+/// Interval between lookups of the port that it listens on, which cost more.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Some servers accept connections before they are ready and answer wrongly at first, or listen on
-/// another port first. They have this fraction of the start limit for it: 6 s of two minutes. A
-/// server that does not answer at all has the whole limit.
+/// Some servers accept connections before they are ready and give wrong responses at first, or
+/// listen on another port first. They may do so for the start limit divided by this: 6 s of two
+/// minutes. A server that does not answer at all has the whole limit.
 pub const UNREADY: u32 = 20;
 
-/// How long the first answer is waited for, before the server is asked again over a new connection.
-/// Each further wait is twice as long: the first connection may have been lost, or the server may
-/// be slow.
+/// How long to wait for the first response before trying again over a new connection. The wait
+/// doubles each time: the first connection may have been lost, or the server may be slow.
 const FIRST_WAIT: Duration = LIMIT;
 
 /// Why a server is not up yet.
@@ -96,17 +95,17 @@ enum NotYet {
     Wrong(String),
 }
 
-/// How many of a server's last lines are worth showing.
+/// How many of a server's last log lines to show.
 pub const LAST_LINES: usize = 12;
 
-/// Where a server may listen that was told a port, in the order in which it is tried.
+/// Addresses on which a server may use its port, in the order in which they are tried.
 const LOOPBACKS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 impl Startup<'_> {
-    /// Starts it and waits until it answers where it listens.
+    /// Starts the server and waits until it answers.
     ///
     /// # Errors
-    /// What went wrong, the last lines that the server printed, and the remedy.
+    /// The cause, the last lines of its log, and a remedy.
     pub fn run(&self) -> Result<Started, ServerFailure> {
         let port = free_port().map_err(|e| self.failed(&format!("no free port: {e}"), ""))?;
         let (argv, env) = self.filled(port);
@@ -131,7 +130,10 @@ impl Startup<'_> {
         if let Endpoint::Tcp(address) = &target.endpoint
             && address.port() != port
         {
-            notes.push(format!("it listens on port {}, not on PORT", address.port()));
+            notes.push(format!(
+                "it ignores $PORT and listens on {}; pass the port to it to silence this",
+                address.port()
+            ));
         }
         let owner = owner(&target.endpoint, &process.members().unwrap_or_default());
         notes.extend(owner.note());
@@ -172,11 +174,12 @@ impl Startup<'_> {
                     }
                 }
             }
-            // A daemon leaves its first process; as long as something of it runs, it may answer.
+            // A program that daemonizes ends its first process; a process that is left may still
+            // answer.
             if let Some(exit) = process.exited()
                 && (exit != ProcessExit::Code(0) || process.members().is_ok_and(|m| m.is_empty()))
             {
-                let cause = format!("the server {} before it answered", ending(exit));
+                let cause = format!("the server {} before its first response", ending(exit));
                 return Err(self.out(process, &cause, "run its command by hand to see why"));
             }
             let is_accepted = silence.is_some() || wrong.is_some();
@@ -188,7 +191,7 @@ impl Startup<'_> {
                         continue;
                     }
                     if began.elapsed() > unready {
-                        let cause = format!("it listens on {elsewhere}, not on PORT ({port})");
+                        let cause = format!("it listens on {elsewhere}, not on $PORT ({port})");
                         return Err(self.out(process, &cause, "read PORT from the environment"));
                     }
                 }
@@ -196,20 +199,20 @@ impl Startup<'_> {
             if let Some((since, what)) = &wrong
                 && since.elapsed() > unready
             {
-                let cause = format!("it does not answer as it must: {what}");
-                return Err(self.out(process, &cause, "hotlap check shows what it answers"));
+                let cause = format!("wrong response: {what}");
+                return Err(self.out(process, &cause, "`hotlap check` shows its responses"));
             }
             if began.elapsed() > self.limit {
                 let limit = self.limit.as_secs_f64();
                 let (cause, remedy) = match wrong.map(|(_, what)| what).or(silence) {
                     Some(what) => (
-                        format!("it accepts connections, but does not answer in {limit} s: {what}"),
-                        "--start-timeout gives it more time",
+                        format!("it accepts connections but sent no response in {limit} s: {what}"),
+                        "--start-timeout allows more time",
                     ),
                     None => (
-                        format!("it does not listen after {limit} s"),
-                        "it must listen on the port that PORT names, on loopback; --start-timeout \
-                         gives it more time",
+                        format!("it does not listen on its port after {limit} s"),
+                        "make it listen on $PORT on the loopback interface; --start-timeout allows \
+                         more time",
                     ),
                 };
                 return Err(self.out(process, &cause, remedy));
@@ -220,7 +223,7 @@ impl Startup<'_> {
         }
     }
 
-    /// Whether it answers within `limit`.
+    /// Checks that the server gives the right response within `limit`.
     fn is_up(&self, target: &Target, limit: Duration) -> Result<(), NotYet> {
         let exchange = self.first.readiness();
         let response = || {
@@ -232,7 +235,7 @@ impl Startup<'_> {
         exchange.check(&answer, SystemTime::now()).map_err(NotYet::Wrong)
     }
 
-    /// Command and environment, with the port and the number of cores put in.
+    /// Command and environment, with the port and the number of cores filled in.
     fn filled(&self, port: u16) -> (Vec<String>, BTreeMap<String, String>) {
         let (port, cpus) = (port.to_string(), self.cpus.to_string());
         let argv = self.launch.argv.iter().map(|w| fill(w, &port, &cpus)).collect();
@@ -255,11 +258,12 @@ impl Startup<'_> {
     }
 }
 
-/// The `Host` header of requests to servers that are started here, whatever their port: the same
-/// bytes after every start.
+/// The `Host` header of requests to servers that hotlap starts. It has no port, so requests are the
+/// same bytes after every start.
 pub const HOST: &str = "localhost";
 
-/// Sends a request, which must be answered within `limit`; returns the response if it is right.
+/// Sends a request and returns the response, or an error if it is wrong or takes longer than
+/// `limit`.
 pub fn ask(
     target: &Target,
     host: &str,
@@ -271,22 +275,22 @@ pub fn ask(
     Ok(answer)
 }
 
-/// How a process ended, as a verb.
+/// How a process ended, as a verb phrase.
 #[must_use]
 pub fn ending(exit: ProcessExit) -> String {
     match exit {
         ProcessExit::Code(code) => format!("exited with code {code}"),
-        ProcessExit::Signal(signal) => format!("was ended by signal {signal}"),
-        ProcessExit::Lost => "was lost together with its supervisor".to_owned(),
+        ProcessExit::Signal(signal) => format!("was killed by signal {signal}"),
+        ProcessExit::Lost => "ended when its supervisor was killed".to_owned(),
     }
 }
 
-/// A port of loopback that is free now.
+/// A free loopback port.
 fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Where the server's tree listens, if not on `port`.
+/// The address where the server's process tree listens, if not on `port`.
 fn listening_elsewhere(process: &Process, port: u16) -> Option<SocketAddr> {
     let pids: Vec<u32> = process.members().ok()?.iter().map(|m| m.pid).collect();
     let sockets = tree::listening(&pids).ok()?;
@@ -297,7 +301,7 @@ fn listening_elsewhere(process: &Process, port: u16) -> Option<SocketAddr> {
     addresses.find(|a| a.port() != port)
 }
 
-/// The addresses by which a listening socket is reached from here.
+/// The addresses at which this machine reaches a listening socket.
 fn reachable(listening: SocketAddr) -> Vec<SocketAddr> {
     if listening.ip().is_unspecified() {
         LOOPBACKS.iter().map(|ip| SocketAddr::new(*ip, listening.port())).collect()
@@ -306,8 +310,8 @@ fn reachable(listening: SocketAddr) -> Vec<SocketAddr> {
     }
 }
 
-/// A word of a command with the port and the number of cores put in, where they stand as whole
-/// words: `$PORT_HTTP` and `${port}` are variables of the command's own.
+/// Fills in the port and the number of cores where a word of a command names them as whole words:
+/// `$PORT_HTTP` and `${port}` are the command's own variables.
 fn fill(word: &str, port: &str, cpus: &str) -> String {
     let forms = [
         ("${PORT}", port),
@@ -346,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn port_and_cpus_are_put_in_in_every_form() {
+    fn port_and_cpus_are_filled_in_in_every_form() {
         for word in ["--port=$PORT", "--port=${PORT}", "--port={port}"] {
             assert_eq!(fill(word, "8080", "2"), "--port=8080");
         }
@@ -354,7 +358,7 @@ mod tests {
         assert_eq!(fill("$HOME {x}", "1", "2"), "$HOME {x}");
     }
 
-    /// `$PORT_HTTP` became `8080_HTTP`.
+    /// Regression: `$PORT_HTTP` became `8080_HTTP`.
     #[test]
     fn only_whole_words_are_replaced() {
         let filled = |word| fill(word, "8080", "2");

@@ -1,8 +1,8 @@
-//! From a server in the catalogue to something that runs.
+//! Turns a catalogue entry into something that runs.
 //!
-//! A missing toolchain is a state of the machine and not an error: [`probe`] reports it with the
-//! command that installs it, and the server is skipped. What is there builds the server: a
-//! [`Builder`] makes a [`Built`] of it, in the cache.
+//! A missing toolchain is a state of the machine, not an error: [`probe`] reports it together with
+//! the command that installs it, and the server is skipped. With its toolchain present, a
+//! [`Builder`] builds the server in the cache and returns a [`Built`].
 
 pub mod build;
 mod probe;

@@ -1,10 +1,10 @@
-//! Which cores there are for server and generator, in the order in which they are allotted.
+//! The cores available to server and generator, in the order in which they are allotted.
 //!
-//! Hardware threads of one physical core belong together. Performance cores come before efficiency
-//! cores. On a machine with several memory nodes only one is used, since a server and a generator
-//! on different nodes would measure the interconnect. And a control group's quota of CPU time
-//! limits how many cores can be busy at all: what is beyond it is halted for the rest of each
-//! period, which would be measured as the server's latency.
+//! Hardware threads of one physical core stay together. Performance cores come before efficiency
+//! cores. On a machine with several NUMA nodes only one is used, because a server and a generator
+//! on different nodes would measure the interconnect. A control group's CPU quota limits how many
+//! cores can be busy at all: beyond it, processes are throttled for the rest of each period, which
+//! would be measured as the server's latency.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -20,14 +20,14 @@ pub struct Topology {
     pub cores: Vec<Vec<usize>>,
     /// How many of them, from the first, are of the fastest kind.
     pub fast: usize,
-    /// Whether there are more, which the quota of CPU time does not cover.
+    /// Whether the CPU quota leaves cores unused.
     pub limited: bool,
-    /// What was left out, and why: sentences.
+    /// What was left out and why: sentences.
     pub notes: Vec<String>,
 }
 
-/// The topology of the hardware threads that this process may use. `asked` is how many the server
-/// is to have, if that was said; `root` is where `/sys` and `/proc` are.
+/// The topology of the hardware threads that this process may use. `asked` is the number that the
+/// user wants for the server; `root` is the folder that contains `/sys` and `/proc`.
 #[must_use]
 pub fn read(root: &Path, cpus: &[usize], asked: Option<usize>) -> Topology {
     let mut cores = physical_in(root, cpus);
@@ -36,7 +36,7 @@ pub fn read(root: &Path, cpus: &[usize], asked: Option<usize>) -> Topology {
     let speed = |core: &Vec<usize>| {
         core.first().and_then(|cpu| speeds.get(cpu)).copied().unwrap_or_default()
     };
-    // Cores of one speed stay in their order.
+    // The sort is stable: cores of equal speed stay in order.
     cores.sort_by_key(|core| Reverse(speed(core)));
     let note = quota(root).and_then(|quota| within(quota, &mut cores));
     let limited = note.is_some();
@@ -46,23 +46,23 @@ pub fn read(root: &Path, cpus: &[usize], asked: Option<usize>) -> Topology {
     Topology { cores, fast, limited, notes }
 }
 
-/// How many hardware threads can be busy all the time under a quota of so many cores' time: one at
-/// least.
+/// How many hardware threads can be busy all the time under a CPU quota in cores: at least one.
 #[must_use]
 pub fn threads_within(quota: f64) -> usize {
-    // A quota is granted for each 100 ms, so a part of a core is used up in a part of them.
+    // The quota is granted per 100 ms period, so a fraction of a core is used up within each
+    // period.
     (quota.max(1.0) + 1e-9).floor() as usize
 }
 
-/// Drops the cores that a quota cannot keep busy.
+/// Drops cores that the quota cannot keep busy.
 fn within(quota: f64, cores: &mut Vec<Vec<usize>>) -> Option<String> {
     let all: usize = cores.iter().map(Vec::len).sum();
     let most = threads_within(quota);
     if quota < 1.0 {
         let note = format!(
-            "the CPU quota grants {quota:.2} of a core to server and generator together, and both \
-             are halted for the rest of each period: requests/s and latency are the quota's, and \
-             only CPU time per request is the server's own"
+            "the CPU quota is {quota:.2} of a core for server and generator together, and both are \
+             throttled for the rest of each period: compare CPU time per request only, since \
+             requests/s and latency depend on the quota"
         );
         keep(cores, most);
         return Some(note);
@@ -70,14 +70,13 @@ fn within(quota: f64, cores: &mut Vec<Vec<usize>>) -> Option<String> {
     (most < all).then(|| {
         keep(cores, most);
         format!(
-            "the CPU quota grants {quota:.1} cores' time, so {most} of {all} hardware threads are \
-             used"
+            "the CPU quota is {quota:.1} cores, so only {most} of {all} hardware threads are used"
         )
     })
 }
 
-/// Keeps so many hardware threads: one of each core where there are cores enough, since two of one
-/// core slow each other down, and else whole cores.
+/// Keeps this many hardware threads: one per core if there are enough cores, since two threads of
+/// one core slow each other down; otherwise whole cores.
 fn keep(cores: &mut Vec<Vec<usize>>, most: usize) {
     let singles = cores.len() >= most;
     cores.truncate(most);
@@ -93,7 +92,7 @@ fn keep(cores: &mut Vec<Vec<usize>>, most: usize) {
     });
 }
 
-/// Keeps the cores of the largest memory node, if the server's share is at most half of them.
+/// Keeps the cores of the largest NUMA node, if the server's share is at most half of them.
 fn one_node(root: &Path, cores: &mut Vec<Vec<usize>>, asked: Option<usize>) -> Vec<String> {
     let base = root.join("sys/devices/system/node");
     let online = fs::read_to_string(base.join("online")).ok().and_then(|list| parse(&list));
@@ -114,17 +113,17 @@ fn one_node(root: &Path, cores: &mut Vec<Vec<usize>>, asked: Option<usize>) -> V
     };
     let threads: usize = own.iter().map(Vec::len).sum();
     if asked.is_some_and(|asked| asked > threads / 2) {
-        // The server's cores are of as few nodes as can be. A core of no node is left out.
+        // The server's cores come from as few nodes as possible. A core of no node is left out.
         *cores = nodes.iter().flat_map(|(_, own)| own.iter().cloned()).collect();
         return vec![format!(
-            "server and generator run on several of {} memory nodes, for one has only {threads} \
+            "server and generator run on several of {} NUMA nodes, because one has only {threads} \
              hardware threads; memory of another node is slower",
             nodes.len()
         )];
     }
     let note = format!(
-        "server and generator run on memory node {node}, one of {}; --server-cpus {} or more uses others \
-         as well",
+        "server and generator run on NUMA node {node}, one of {}; --server-cpus {} or more uses \
+         others as well",
         nodes.len(),
         threads / 2 + 1
     );
@@ -132,10 +131,9 @@ fn one_node(root: &Path, cores: &mut Vec<Vec<usize>>, asked: Option<usize>) -> V
     vec![note]
 }
 
-/// How fast each hardware thread is, in some unit that is the same for all; nothing where all are
-/// alike.
+/// Relative speed of each hardware thread; empty if all are alike.
 fn speeds(root: &Path, cpus: &[usize]) -> BTreeMap<usize, u64> {
-    // x86 with two kinds of cores: the kernel has a PMU for each.
+    // x86 with two kinds of cores: the kernel has a PMU for each kind.
     let kind = |name: &str| {
         let list = fs::read_to_string(root.join(format!("sys/devices/{name}/cpus"))).ok()?;
         parse(&list)
@@ -143,7 +141,7 @@ fn speeds(root: &Path, cpus: &[usize]) -> BTreeMap<usize, u64> {
     if let (Some(fast), Some(_)) = (kind("cpu_core"), kind("cpu_atom")) {
         return cpus.iter().map(|cpu| (*cpu, u64::from(fast.contains(cpu)))).collect();
     }
-    // ARM: 1024 for the fastest core.
+    // ARM: 1024 is the fastest core.
     let capacity = |cpu: &usize| {
         let path = format!("sys/devices/system/cpu/cpu{cpu}/cpu_capacity");
         Some((*cpu, fs::read_to_string(root.join(path)).ok()?.trim().parse().ok()?))
@@ -151,14 +149,13 @@ fn speeds(root: &Path, cpus: &[usize]) -> BTreeMap<usize, u64> {
     cpus.iter().filter_map(capacity).collect()
 }
 
-/// The cores' worth of time that control groups grant to this process: the least that any of them
-/// grants, from its own up to the root.
+/// The CPU quota in cores: the smallest of this process's control group and all groups above it.
 #[must_use]
 pub fn quota(root: &Path) -> Option<f64> {
     let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let base = root.join("sys/fs/cgroup");
     let least = |base: &Path, own: &str, read: &dyn Fn(&Path) -> Option<f64>| {
-        // In a container the path may be the host's, and only the root of it is to be seen.
+        // In a container the path may be the host's, of which only the root is visible.
         let groups = Path::new(own).ancestors().map(|group| base.join(group));
         groups.filter_map(|group| read(&group)).min_by(f64::total_cmp)
     };
@@ -169,7 +166,7 @@ pub fn quota(root: &Path) -> Option<f64> {
         Some(granted.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
     };
     let first = |group: &Path| {
-        // -1: no limit.
+        // -1: unlimited.
         let granted = word(&group.join("cpu.cfs_quota_us"))?.parse::<f64>().ok()?;
         let period = word(&group.join("cpu.cfs_period_us"))?.parse::<f64>().ok()?;
         (granted > 0.0).then(|| granted / period)
@@ -194,7 +191,8 @@ mod tests {
     use super::*;
     use crate::cpus::list;
 
-    /// A machine of so many hardware threads, two a core if `smt` (0 and 0 + half), and files.
+    /// A machine with this many hardware threads, two per core if `smt` (0 and 0 + half), and
+    /// files.
     fn machine(threads: usize, smt: bool, files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
@@ -215,7 +213,7 @@ mod tests {
         root
     }
 
-    /// The server's cores, the generator's, and how many notes there are.
+    /// The server's cores, the generator's, and the number of notes.
     fn split(root: &Path, threads: usize, asked: Option<usize>) -> (String, String, usize) {
         let cpus: Vec<usize> = (0..threads).collect();
         let split = crate::allocation::split(&read(root, &cpus, asked), asked);
@@ -265,7 +263,7 @@ mod tests {
         assert_eq!(split(root.path(), 16, None), told("0-3", "4-7", 1));
         assert_eq!(split(root.path(), 16, Some(4)), told("0-3", "4-7", 1));
         assert_eq!(split(root.path(), 16, Some(8)), told("0-7", "8-15", 1));
-        // Cores are numbered in turn.
+        // Cores are numbered alternately.
         let turns = [
             ("sys/devices/system/node/online", "0-1\n"),
             ("sys/devices/system/node/node0/cpulist", "0,2,4,6\n"),
@@ -285,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_cores_are_used_than_the_quota_keeps_busy() {
+    fn cores_beyond_the_quota_are_not_used() {
         let second = |max: &'static str| {
             machine(
                 64,
@@ -297,7 +295,7 @@ mod tests {
         assert_eq!(of("max 100000\n"), told("0-31", "32-63", 0));
         assert_eq!(of("400000 100000\n"), told("0-1", "2-3", 1));
         assert_eq!(of("200000 100000\n"), told("0", "1", 1));
-        // One core's time: both run on the same core rather than be halted.
+        // A quota of one core: both run on the same core rather than be throttled.
         assert_eq!(of("150000 100000\n"), told("0", "0", 2));
         assert_eq!(of("50000 100000\n"), told("0", "0", 2));
         let root = machine(

@@ -1,8 +1,8 @@
-//! Which processes a server consists of, and where they listen.
+//! Finds the processes of a server and where they listen.
 //!
-//! A tree is everything below a supervisor, found by parents' ids in the process table. A process
-//! whose parent died becomes the supervisor's child (it is a subreaper), so whoever was once in a
-//! tree stays in it; that is what makes a [`ProcessTree`] cheap.
+//! A tree is everything below a supervisor, found by parent ids in the process table. The
+//! supervisor is a subreaper, so a process whose parent dies becomes its child: once in a tree, a
+//! process stays in it. That makes a [`ProcessTree`] cheap.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,22 +14,22 @@ use std::path::PathBuf;
 pub struct Member {
     /// Its process id.
     pub pid: u32,
-    /// Its parent's.
+    /// Its parent's process id.
     pub parent: u32,
-    /// Its process group's.
+    /// Its process group id.
     pub group: u32,
-    /// Its name, as the kernel cuts it.
+    /// Its name, truncated by the kernel.
     pub name: String,
-    /// When it started, in the kernel's own unit: tells it from an earlier one with the same id. 0
-    /// where that is not known.
+    /// When it started, in the kernel's unit; tells it from an earlier process with the same id. 0
+    /// if unknown.
     pub started: u64,
-    /// It ended, and its parent has not taken notice yet.
+    /// It has ended, but its parent has not waited for it yet.
     pub zombie: bool,
-    /// CPU time of its children that ended and were waited for, and of theirs, in clock ticks.
+    /// CPU time of its ended children that were waited for, including theirs, in clock ticks.
     pub reaped_ticks: u64,
 }
 
-/// A place where a process listens.
+/// Where a process listens.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Listening {
     /// A TCP socket.
@@ -38,7 +38,7 @@ pub enum Listening {
     Unix(PathBuf),
 }
 
-/// Every process below one, itself not among them; in no order.
+/// Every process below `root`, without `root` itself, in no particular order.
 ///
 /// # Errors
 /// The process table cannot be read.
@@ -46,7 +46,7 @@ pub fn descendants(root: u32) -> io::Result<Vec<Member>> {
     Ok(below(root, all()?))
 }
 
-/// Those of a process table that are below one.
+/// The members of a process table that are below `root`.
 fn below(root: u32, table: Vec<Member>) -> Vec<Member> {
     let mut children: HashMap<u32, Vec<Member>> = HashMap::new();
     for member in table {
@@ -82,11 +82,11 @@ mod platform {
         Ok(super::census::pids()?.into_iter().filter_map(super::census::member).collect())
     }
 
-    /// Where these processes listen, in order: TCP by address, then unix sockets.
+    /// Where these processes listen, in order: TCP by address, then unix sockets. Processes that
+    /// have ended or belong to another user are skipped.
     ///
     /// # Errors
-    /// The kernel's tables of sockets cannot be read. A process that is gone or another user's is
-    /// passed over.
+    /// The kernel's socket tables cannot be read.
     pub fn listening(pids: &[u32]) -> io::Result<Vec<Listening>> {
         let mut found = Vec::new();
         for &pid in pids {
@@ -101,8 +101,8 @@ mod platform {
             if sockets.is_empty() {
                 continue;
             }
-            // The process's own tables, for it may live in a network namespace of its own. A kernel
-            // without IPv6 has no tcp6.
+            // Read the process's own tables, because it may be in another network namespace. A
+            // kernel without IPv6 has no tcp6.
             let mut tcp = process.tcp().map_err(io::Error::other)?;
             tcp.extend(process.tcp6().unwrap_or_default());
             for entry in tcp {
@@ -111,7 +111,7 @@ mod platform {
                 }
             }
             for entry in process.unix().unwrap_or_default() {
-                // A stream that has a name and no peer is there to be connected to.
+                // A stream socket with a name and no peer is a listening one.
                 if sockets.contains(&entry.inode)
                     && i32::from(entry.socket_type) == libc::SOCK_STREAM
                     && entry.state == procfs::net::UnixState::UNCONNECTED
@@ -133,7 +133,7 @@ mod platform {
 
     use super::{Listening, Member, io};
 
-    /// The whole process table, as POSIX `ps` tells it.
+    /// The whole process table, from POSIX `ps`.
     ///
     /// # Errors
     /// `ps` cannot be run.
@@ -152,13 +152,14 @@ mod platform {
     }
 
     impl ProcessTree {
-        /// Of the tree below one process. Other trees are not known here.
+        /// The tree below one process. Other trees are not supported on this system.
         #[must_use]
         pub fn new(root: Option<u32>, _tops: Vec<Member>) -> Self {
             Self { root, found: Vec::new() }
         }
 
-        /// Looks whether somebody came. Whether it had to, which here is always.
+        /// Looks for new processes. Returns whether the process table had to be read, which here is
+        /// always.
         ///
         /// # Errors
         /// The process table cannot be read.
@@ -167,7 +168,7 @@ mod platform {
             Ok(true)
         }
 
-        /// Those that were there when it last looked.
+        /// The members at the last look.
         pub fn members(&self) -> impl Iterator<Item = &Member> {
             self.found.iter()
         }
@@ -182,14 +183,14 @@ mod platform {
         Some(Member { pid, parent, group, name, started: 0, zombie, reaped_ticks: 0 })
     }
 
-    /// Where these processes listen: not known here.
+    /// Where these processes listen: unknown on this system.
     ///
     /// # Errors
-    /// Always: give the port to the command instead.
+    /// Always. The remedy is to pass the port to the command.
     pub fn listening(_pids: &[u32]) -> io::Result<Vec<Listening>> {
         Err(io::Error::new(
             io::ErrorKind::Unsupported,
-            "listening sockets of a process are only found on Linux; use $PORT in the command",
+            "listening sockets of a process can be found on Linux only; use $PORT in the command",
         ))
     }
 }
@@ -206,29 +207,29 @@ mod census {
 
     use super::Member;
 
-    /// The processes of a tree, kept up to date with little work.
+    /// The processes of a tree, kept up to date cheaply.
     ///
-    /// The kernel says which process or thread was created last (`/proc/loadavg`): while that does
-    /// not change, nobody new can have come. When it does, only processes never seen before are
-    /// looked at, since a custom server does not become a member.
+    /// The kernel reports which process or thread was created last (`/proc/loadavg`). While that
+    /// does not change, there are no new processes. When it does, only processes not seen before
+    /// are examined, because a process outside of the tree never becomes a member.
     #[derive(Debug)]
     pub struct ProcessTree {
         root: Option<u32>,
         tops: Vec<Member>,
         newest: Option<u32>,
-        /// Whether a process is a member, for all that are settled.
+        /// Whether a process is a member, for all processes that are settled.
         known: HashMap<u32, Option<Member>>,
     }
 
     impl ProcessTree {
-        /// Of the tree below one process, which is not a member itself, and of the trees of
-        /// others, which are.
+        /// The tree below one process, which is not a member itself, and the trees of other
+        /// processes, which are.
         #[must_use]
         pub fn new(root: Option<u32>, tops: Vec<Member>) -> Self {
             Self { root, tops, newest: None, known: HashMap::new() }
         }
 
-        /// Looks for new processes. Returns whether the process table had to be read for it.
+        /// Looks for new processes. Returns whether the process table had to be read.
         ///
         /// # Errors
         /// The process table cannot be read.
@@ -236,7 +237,7 @@ mod census {
             self.refresh_by(if tells_newest() { newest() } else { None })
         }
 
-        /// The same, given the process or thread that was created last, if that is known.
+        /// The same, given the process or thread that was created last, if known.
         pub(super) fn refresh_by(&mut self, newest: Option<u32>) -> io::Result<bool> {
             if newest.is_some() && newest == self.newest {
                 return Ok(false);
@@ -245,8 +246,8 @@ mod census {
             Ok(true)
         }
 
-        /// Looks for new members, forgets the gone, and reads again what the kernel says of the
-        /// others. Whether everybody could be told to be a member or a custom server.
+        /// Looks for new members, forgets ended ones, and rereads the others. Returns whether every
+        /// process could be classified.
         ///
         /// # Errors
         /// The process table cannot be read.
@@ -262,14 +263,15 @@ mod census {
                         Some(now) if now.started == then.started => {
                             self.known.insert(pid, Some(now));
                         }
-                        // The id is another's now.
+                        // The id was reused.
                         other => unsettled.extend(other),
                     },
                     None => unsettled.extend(member(pid)),
                 }
             }
-            // A child may have a lower id than its parent, hence as many rounds as generations.
-            // Whoever's parent is not settled after that is looked at again next time.
+            // A child may have a lower id than its parent, so this takes as many passes as there
+            // are generations. A process whose parent is still not settled is examined again next
+            // time.
             loop {
                 let before = unsettled.len();
                 unsettled.retain(|new| !self.settle(new));
@@ -279,12 +281,12 @@ mod census {
             }
         }
 
-        /// Those that were there when it last looked.
+        /// The members at the last look.
         pub fn members(&self) -> impl Iterator<Item = &Member> {
             self.known.values().flatten()
         }
 
-        /// Whether one of the processes at the top of their trees has ended since it was found.
+        /// Whether a process at the top of one of the trees has ended since it was found.
         pub fn has_lost_a_top(&self) -> bool {
             let runs = |top: &Member| {
                 let now = self.known.get(&top.pid).and_then(Option::as_ref);
@@ -298,7 +300,7 @@ mod census {
                 _ if Some(new.parent) == self.root => true,
                 _ if self.tops.iter().any(|top| is_same(top, new)) => true,
                 Some(parent) => parent.is_some(),
-                // Parents of all: init, and whoever the process table does not show.
+                // Parents of all: init, and processes that the process table does not show.
                 None if new.parent <= 1 => false,
                 None => return false,
             };
@@ -311,13 +313,13 @@ mod census {
         one.pid == other.pid && one.started == other.started
     }
 
-    /// Whether the system tells which process or thread was created last.
+    /// Whether the system reports which process or thread was created last.
     fn tells_newest() -> bool {
         static TELLS: OnceLock<bool> = OnceLock::new();
         *TELLS.get_or_init(|| changes(newest))
     }
 
-    /// Whether this answer changes when a thread is started. gVisor's never does.
+    /// Whether the reported id changes when a thread is started. On gVisor it never does.
     pub(super) fn changes(newest: impl Fn() -> Option<u32>) -> bool {
         let before = newest();
         let _ = std::thread::spawn(|| {}).join();
@@ -336,7 +338,7 @@ mod census {
         Ok(names.filter_map(|name| name.parse().ok()).collect())
     }
 
-    /// A process as the kernel describes it; `None` if it is gone.
+    /// A process as the kernel describes it; `None` if it has ended.
     pub(crate) fn member(pid: u32) -> Option<Member> {
         read(fs::File::open(format!("/proc/{pid}/stat")).ok()?)
     }
@@ -355,10 +357,10 @@ mod census {
         })
     }
 
-    /// The state of a process, as one letter; `None` if it is gone. It is read in a loop until a
+    /// The state of a process, as one letter; `None` if it has ended. It is read in a loop until a
     /// freeze holds, so the rest of the line is not parsed.
     pub(crate) fn state(pid: u32) -> Option<char> {
-        // The name, in parentheses before it, has at most 15 bytes, or 63 of a kernel thread.
+        // The name, in parentheses before it, has at most 15 bytes, or 63 for a kernel thread.
         let mut line = [0; 128];
         let length = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
         let line = line.get(..length)?;
@@ -394,11 +396,11 @@ mod tests {
         assert_eq!(pids, [2, 3]);
     }
 
-    /// Where `/proc/loadavg` never changes, workers that were forked later stayed unseen.
+    /// Regression: where `/proc/loadavg` never changes, workers forked later were not found.
     #[cfg(target_os = "linux")]
     #[test]
-    fn without_the_newest_process_every_look_finds_new_ones() {
-        assert!(!census::changes(|| Some(7)), "gVisor's answer");
+    fn without_the_newest_process_id_every_look_finds_new_ones() {
+        assert!(!census::changes(|| Some(7)), "as on gVisor");
         assert!(!census::changes(|| None));
         let mut census = ProcessTree::new(Some(std::process::id()), Vec::new());
         assert!(census.refresh_by(None).unwrap());

@@ -1,13 +1,14 @@
-//! Whether a server is one: its answers held against its contract, and its manners against HTTP.
+//! Verifies a server before it is measured: its responses against its contract, and its behaviour
+//! against HTTP/1.1.
 //!
-//! A server that answers wrongly, or without being asked, is fast for the wrong reason. So before
-//! it is raced, each request of its contract is held against the exact answer, and some twenty
-//! checks say whether it speaks HTTP/1.1 with clients that are slow, impatient, old or rude. What a
-//! server cannot be raced without is [`Findings::required`]; the rest is told as conformance
-//! checks.
+//! A server that sends wrong responses, or sends them before the request, is fast for the wrong
+//! reason. So each request of the contract is sent and the response compared with the exact one,
+//! and some twenty checks cover clients that are slow, impatient, outdated or hostile. Checks in
+//! [`Findings::required`] must pass before a server is measured; the others are reported as
+//! conformance checks.
 //!
-//! One connection at a time, closed before the next is opened, because a server that serves one at
-//! a time is slow and not wrong; every wait is bounded.
+//! Connections are opened one at a time, each after the last was closed, because a server that
+//! handles one connection at a time is slow but not wrong. Every wait is bounded.
 
 mod checks;
 pub(crate) mod client;
@@ -18,7 +19,7 @@ mod verifier;
 pub use findings::{Check, Findings};
 pub use verifier::{LIMIT, PAUSE, Requirements, Verifier};
 
-/// Makes all checks.
+/// Runs all checks.
 #[must_use]
 pub fn verify(verifier: &Verifier<'_>) -> Findings {
     let mut bench = checks::Bench::new(verifier);

@@ -1,4 +1,4 @@
-//! Builds of real folders with a shell as their only toolchain.
+//! Builds real folders with a shell as the only toolchain.
 
 use std::fs;
 use std::path::Path;
@@ -89,7 +89,7 @@ fn a_build_is_done_once_in_the_cache_and_leaves_the_tree_alone() {
 }
 
 #[test]
-fn another_source_another_command_and_another_probe_are_other_builds() {
+fn a_change_of_source_command_or_probe_is_another_build() {
     let bench = Bench::new();
     let first = bench.build(&bench.servers(COPIES)[0]).unwrap();
     let mut probed = bench.servers(COPIES)[0].clone();
@@ -104,7 +104,7 @@ fn another_source_another_command_and_another_probe_are_other_builds() {
 }
 
 #[test]
-fn variants_that_only_run_otherwise_share_a_build() {
+fn variants_that_differ_only_at_run_time_share_a_build() {
     let bench = Bench::new();
     let servers = bench.servers(&format!("{COPIES}\n[variants.fast]\nenv = {{ A = \"1\" }}"));
     let first = bench.build(&servers[0]).unwrap();
@@ -114,7 +114,7 @@ fn variants_that_only_run_otherwise_share_a_build() {
 }
 
 #[test]
-fn a_failed_build_tells_command_last_words_and_log_and_is_tried_again() {
+fn a_failed_build_reports_command_last_lines_and_log_and_is_retried() {
     let bench = Bench::new();
     let error = bench.fails(
         "build = [[\"echo\", \"fine\"], [\"sh\", \"-c\", \
@@ -142,24 +142,24 @@ fn no_network_a_full_disk_and_a_stale_lockfile_are_told_apart() {
         );
         bench.fails(&toolchain).remedy
     };
-    assert!(says("npm error code EAI_AGAIN").starts_with("it could not fetch something"));
-    assert!(says("x.o: No space left on device").starts_with("the disk is full: make room in "));
-    assert!(says("npm ci: package.json is not in sync with your lock").starts_with("its lockfile"));
+    assert!(says("npm error code EAI_AGAIN").starts_with("a download failed"));
+    assert!(says("x.o: No space left on device").starts_with("the disk is full: free space in "));
+    assert!(says("npm ci: package.json is not in sync with your lock").starts_with("the lockfile"));
     assert!(says("oops").starts_with("run it by hand"));
 }
 
 #[test]
-fn a_program_that_is_not_there_after_the_build_is_named_with_its_line() {
+fn a_program_missing_after_the_build_is_reported_with_its_line() {
     let bench = Bench::new();
     let error = bench.fails("build = [[\"true\"]]\n[run]\ncommand = [\"./server\"]").to_string();
     assert!(
-        error.ends_with("sh/x/server.toml:9: command ./server: no such file after the build"),
+        error.ends_with("sh/x/server.toml:9: command ./server: missing after the build"),
         "{error}"
     );
 }
 
 #[test]
-fn a_receipt_that_fails_is_a_build_that_failed() {
+fn a_failing_version_command_fails_the_build() {
     let bench = Bench::new();
     let error = bench.fails(
         "version = [\"sh\", \"-c\", \"echo needs a library; exit 127\"]\n\
@@ -179,7 +179,7 @@ fn a_cache_that_cannot_be_written_says_what_to_do() {
 #[test]
 fn two_builds_of_one_server_at_once_run_its_commands_once() {
     let bench = Bench::new();
-    // The build fails if it is run twice at the same time, or twice in all.
+    // The build fails if it runs twice at the same time, or twice in all.
     let toolchain = "build = [[\"sh\", \"-c\", \"echo ran >> $OUTSIDE/ran; cp source server\"]]\n\
                      [run]\ncommand = [\"./server\"]"
         .replace("$OUTSIDE", bench.root.path().to_str().unwrap());
@@ -194,7 +194,7 @@ fn two_builds_of_one_server_at_once_run_its_commands_once() {
 }
 
 #[test]
-fn many_are_built_in_the_order_asked() {
+fn results_are_in_the_order_of_the_servers() {
     let bench = Bench::new();
     let mut servers = bench.servers(COPIES);
     servers.extend(bench.servers("build = [[\"false\"]]\n[run]\ncommand = [\"true\"]"));

@@ -1,4 +1,4 @@
-//! Whole checks of whole servers: built, started, verified, stopped.
+//! Complete checks of complete servers: built, started, verified, stopped.
 
 use std::fs;
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ impl Bench {
 }
 
 #[test]
-fn an_honest_server_passes_with_all_conformance_checks() {
+fn a_correct_server_passes_with_all_conformance_checks() {
     let bench = Bench::new();
     let row = bench.check(&bench.faulty("faulty/honest", "[\"hello\"]", "", "none"));
     assert_eq!(row.outcome, CheckOutcome::Passed, "{row:#?}");
@@ -87,7 +87,7 @@ fn each_contract_is_reported() {
 }
 
 #[test]
-fn a_wrong_answer_is_a_failed_row_and_no_failed_start() {
+fn a_wrong_response_is_a_failed_row_rather_than_a_failed_start() {
     let bench = Bench::new();
     let row = bench.check(&bench.faulty("faulty/wrong", "[\"hello\"]", "", "wrong-body"));
     assert_eq!(row.outcome, CheckOutcome::Failed, "{row:#?}");
@@ -110,12 +110,12 @@ fn side_effects_are_counted() {
     let (_, check) = row.failures().next().unwrap();
     assert_eq!(
         check.to_string(),
-        "side effect: expected 1 lines a request in access.log; got 25 lines for 50 requests"
+        "side effect: expected 1 lines per request in access.log; got 25 lines for 50 requests"
     );
 }
 
 #[test]
-fn what_is_absent_or_does_not_start_is_a_row_too() {
+fn a_missing_toolchain_or_failed_start_is_a_row_too() {
     let bench = Bench::new();
     let absent = bench.server(
         "x/absent",
@@ -146,12 +146,12 @@ fn what_is_absent_or_does_not_start_is_a_row_too() {
     );
     assert!(matches!(&rows[1].outcome, CheckOutcome::Unbuilt(e) if e.what == "false"), "{rows:#?}");
     let CheckOutcome::ServerFailure(failure) = &rows[2].outcome else { panic!("{rows:#?}") };
-    assert_eq!(failure.cause, "the server exited with code 3 before it answered");
+    assert_eq!(failure.cause, "the server exited with code 3 before its first response");
     assert_eq!(failure.log_tail, ["no such port"]);
 }
 
 #[test]
-fn a_command_is_held_against_its_own_first_answer() {
+fn a_command_is_compared_with_its_own_first_response() {
     let bench = Bench::new();
     let argv = [program().to_str().unwrap(), "hello", "wrong-body"].map(str::to_owned).into();
     let launch = Launch { argv, env: [].into(), cwd: bench.root.path().to_owned() };

@@ -1,4 +1,4 @@
-//! What is learned of servers that bring no contract.
+//! What is inferred about servers without a contract.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use hotlap_servers::infer::{Inferred, infer};
 use hotlap_servers::verify::{self, PAUSE, Requirements, Verifier};
 use hotlap_testbed::{Fault, Site, TestServer};
 
-/// How long an answer may take: a hang is an error, a busy machine is not.
+/// Time limit for a response: a hang is an error, a busy machine is not.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn target(server: &TestServer) -> Target {
@@ -22,7 +22,7 @@ fn inferred(site: Site, fault: Fault, ask: &Ask) -> Result<Inferred, String> {
 }
 
 #[test]
-fn a_fixed_answer_is_the_measure_of_the_next() {
+fn later_responses_are_compared_with_a_fixed_one() {
     let inferred = inferred(Site::Hello, Fault::None, &Ask::default()).unwrap();
     assert_eq!(inferred.notes, [""; 0]);
     let exchange = &inferred.contract.exchanges[0];
@@ -31,27 +31,27 @@ fn a_fixed_answer_is_the_measure_of_the_next() {
 }
 
 #[test]
-fn a_clock_is_left_out_of_the_comparison_and_told() {
+fn a_clock_is_left_out_of_the_comparison_with_a_note() {
     let inferred = inferred(Site::Clock, Fault::None, &Ask::default()).unwrap();
     let Content::Bytes { varies, .. } = &inferred.contract.exchanges[0].content else { panic!() };
     assert_eq!(varies.len(), 1);
     assert_eq!((varies[0].start, varies[0].end), (12, 25));
-    assert!(inferred.notes[0].starts_with("GET /: parts of its answer vary (\"17"));
+    assert!(inferred.notes[0].starts_with("GET /: parts of its response vary (\"17"));
 }
 
 #[test]
-fn a_counter_is_told() {
+fn a_counter_is_reported() {
     let inferred = inferred(Site::Hello, Fault::CountsRequests, &Ask::default()).unwrap();
     assert_eq!(inferred.contract.exchanges[0].content, Content::Any);
     assert_eq!(inferred.notes.len(), 1);
 }
 
 #[test]
-fn a_refusal_is_an_error_unless_it_was_asked_for() {
+fn an_error_status_is_an_error_unless_expected() {
     let ask = Ask { path: "/nowhere".to_owned(), ..Ask::default() };
     assert_eq!(
         inferred(Site::Hello, Fault::None, &ask).unwrap_err(),
-        "GET /nowhere is answered 404 \"Not Found\": name the right path with --path, or this \
+        "GET /nowhere: got 404 \"Not Found\"; set the right path with --path, or accept this \
          status with --expect-status 404"
     );
     let ask = Ask { status: Some(404), ..ask };
@@ -59,14 +59,14 @@ fn a_refusal_is_an_error_unless_it_was_asked_for() {
 }
 
 #[test]
-fn an_answer_that_was_named_is_not_learned() {
+fn an_expected_body_is_not_inferred() {
     let ask = Ask { answer: Some(b"Hi".to_vec()), ..Ask::default() };
     let inferred = inferred(Site::Hello, Fault::None, &ask).unwrap();
     assert_eq!(inferred.contract.exchanges[0].content, Content::exactly(b"Hi"));
 }
 
 #[test]
-fn what_was_learned_verifies_and_loads() {
+fn an_inferred_contract_verifies_and_loads() {
     let server = TestServer::faulty(Site::Clock, Fault::ClosesUnannounced);
     let target = target(&server);
     let inferred = infer(&target, "localhost", LIMIT, &Contract::custom(&Ask::default())).unwrap();
@@ -85,9 +85,9 @@ fn what_was_learned_verifies_and_loads() {
     assert!(matches!(requests[0].expect.body, ExpectedBody::Bytes { .. }));
 }
 
-/// A server that gives the nth connection a response with the nth status, the last one again and
-/// again, closes each connection, and keeps the first lines of the requests, in order. Status 0
-/// closes the connection without a response.
+/// A server that gives the nth connection a response with the nth status, then the last one again
+/// and again. It closes each connection and keeps the first lines of the requests, in order. Status
+/// 0 closes the connection without a response.
 fn unsteady(statuses: &'static [u16]) -> (Target, Arc<Mutex<Vec<String>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&asked);
@@ -104,13 +104,13 @@ fn unsteady(statuses: &'static [u16]) -> (Target, Arc<Mutex<Vec<String>>>) {
     (target(&server), asked)
 }
 
-/// A 500 among the first responses refused the server: "is answered 200 and then 500". Six probes
-/// are sent, or fewer where they take too long; the first four within 25 ms.
+/// Regression: a 500 among the first responses was an error: "is answered 200 and then 500". Six
+/// probes are sent, or fewer if they take too long; the first four within 25 ms.
 #[test]
-fn probes_that_disagree_leave_the_status_to_be_checked() {
-    /// Statuses, which of them is checked, and how so many probes are described.
+fn if_probes_disagree_only_the_status_is_checked() {
+    /// Statuses, the status that is then checked, and the description of the probes.
     type Case = (&'static [u16], ExpectedStatus, fn(usize) -> String);
-    let closed = "the connection closed without an answer";
+    let closed = "the connection closed without a response";
     let ok = ExpectedStatus::Exactly(200);
     let told: [Case; 4] = [
         (&[200, 500, 200], ok, |n| format!("{} × 200, 1 × 500", n - 1)),
@@ -127,8 +127,8 @@ fn probes_that_disagree_leave_the_status_to_be_checked() {
         let probes = asked.lock().unwrap().len();
         let closed = if statuses.contains(&0) { closed } else { "" };
         let expected = format!(
-            "GET /: its first {probes} requests were answered differently ({}{closed}), so only \
-             the status is checked; wrong answers are counted as errors",
+            "GET /: its first {probes} responses differ ({}{closed}), so only \
+             the status is checked; wrong responses count as errors",
             tally(probes)
         );
         assert_eq!(inferred.notes, [expected]);
@@ -136,19 +136,19 @@ fn probes_that_disagree_leave_the_status_to_be_checked() {
 }
 
 #[test]
-fn a_server_that_never_gives_a_right_response_is_refused() {
+fn a_server_without_any_right_response_is_an_error() {
     let (target, _) = unsteady(&[500]);
     let refused =
         |ask: &Ask| infer(&target, "localhost", LIMIT, &Contract::custom(ask)).unwrap_err();
-    assert!(refused(&Ask::default()).starts_with("GET / is answered 500 \"ok\": name the right"));
+    assert!(refused(&Ask::default()).starts_with("GET /: got 500 \"ok\"; set the right"));
     let ask = Ask { status: Some(200), ..Ask::default() };
-    assert_eq!(refused(&ask), "GET / is answered 500 \"ok\", not with status 200");
+    assert_eq!(refused(&ask), "GET /: expected status 200, got 500 \"ok\"");
     let (target, _) = unsteady(&[0]);
     let silent = infer(&target, "localhost", LIMIT, &Contract::custom(&ask)).unwrap_err();
-    assert_eq!(silent, "GET /: the connection closed without an answer");
+    assert_eq!(silent, "GET /: the connection closed without a response");
 }
 
-/// It was sent six times.
+/// Regression: it was sent six times.
 #[test]
 fn a_post_is_sent_once() {
     let (target, asked) = unsteady(&[201]);
@@ -164,28 +164,28 @@ fn a_post_is_sent_once() {
     );
 }
 
-/// Each line of a requests file took over a second: a request was probed again and again, with
-/// pauses, before the next one was sent at all.
+/// Regression: probing took over a second for each line of a requests file, because the probes of
+/// one request, with their pauses, were all sent before the next request.
 #[test]
-fn many_requests_are_learned_in_the_time_of_one() {
+fn many_requests_are_probed_in_the_time_of_one() {
     let (target, asked) = unsteady(&[200]);
     let ask = |n| Ask { path: format!("/{n}"), ..Ask::default() };
     let asks: Vec<Ask> = (0..50).map(ask).collect();
-    let inferred = infer(&target, "localhost", LIMIT, &Contract::strangers(&asks)).unwrap();
+    let inferred = infer(&target, "localhost", LIMIT, &Contract::custom_requests(&asks)).unwrap();
     assert_eq!(inferred.answers.len(), 50);
     let asked = asked.lock().unwrap();
     let lines: Vec<String> = (0..50).map(|n| format!("GET /{n} HTTP/1.1")).collect();
-    // Each round of probes has all requests; the last one may be cut short.
+    // Each round of probes sends all requests; the last round may be cut short.
     assert!(asked.len() <= 6 * 50);
     for round in asked.chunks(50) {
         assert_eq!(round, &lines[..round.len()]);
     }
 }
 
-/// `run` refused a server that gave one wrong response to its checks.
+/// Regression: `run` rejected a server that gave one wrong response to its checks.
 #[test]
 fn a_server_that_fails_now_and_then_passes_verification() {
-    // Six probes, a look whether it is silent, and the first check.
+    // Six probes, the silence check, and the first check of the response.
     let (target, _) = unsteady(&[200, 200, 200, 200, 200, 200, 200, 500, 200]);
     let contract = Contract::custom(&Ask::default());
     let inferred = infer(&target, "localhost", LIMIT, &contract).unwrap();

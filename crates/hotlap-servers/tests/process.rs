@@ -1,4 +1,4 @@
-//! Servers are started as asked, and nothing of them stays behind, whatever happens.
+//! Servers start as configured, and leave nothing behind, whatever happens.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -14,7 +14,7 @@ mod stand_in;
 use stand_in::{LIMIT, gone, program, setting, shell, still_there, supervisor, until};
 
 /// A server with a child, a grandchild, and two daemons that left its session, of which one ignores
-/// SIGTERM; says that it is ready in `$FOLDER/ready`.
+/// SIGTERM. It creates `$FOLDER/ready` once all are up.
 const FAMILY: &str = "
     sleep 1000 & (sleep 1000 & sleep 1000) &
     (setsid sleep 1000 &)
@@ -23,8 +23,8 @@ const FAMILY: &str = "
     touch $FOLDER/ready
     wait";
 
-/// How long the processes of a server have to end after SIGTERM where one of them ignores it, so
-/// that this time passes: long enough for the others on a busy machine.
+/// Grace period when one process ignores SIGTERM, so that all of it passes: long enough for the
+/// others to end on a busy machine.
 const GRACE: Duration = Duration::from_secs(3);
 
 fn ready(folder: &Path) {
@@ -41,7 +41,7 @@ fn family(server: &Process) -> Vec<Member> {
     members
 }
 
-/// Whether all programs of a [`FAMILY`] run. Each daemon has left its group by then.
+/// Whether all programs of a [`FAMILY`] run. Each daemon has left the group by then.
 fn is_whole(members: &[Member]) -> bool {
     members.iter().filter(|member| member.name == "sleep").count() == 5
 }
@@ -67,7 +67,7 @@ fn a_server_runs_with_its_arguments_environment_and_folder() {
 #[test]
 fn a_server_inherits_no_descriptors_no_ignored_signals_and_no_terminal_input() {
     let folder = tempfile::tempdir().unwrap();
-    // This one is not closed on exec: a careless parent's.
+    // This descriptor is not close-on-exec, as if left by a careless parent.
     let careless = fs::File::create(folder.path().join("careless")).unwrap();
     let inherited = rustix::io::dup(&careless).unwrap();
     let script = "ls /proc/self/fd | tr '\\n' ' '; echo; grep -E 'Sig(Blk|Ign)' /proc/self/status; \
@@ -80,7 +80,7 @@ fn a_server_inherits_no_descriptors_no_ignored_signals_and_no_terminal_input() {
         // 3 is the folder that `ls` reads.
         assert_eq!(lines[0].trim(), "0 1 2 3");
         assert_eq!(lines[1], "SigBlk:\t0000000000000000");
-        // 32 and 33 are the C library's own, which it lets nobody set.
+        // 32 and 33 are reserved by the C library.
         let ignored = u64::from_str_radix(lines[2].trim_start_matches("SigIgn:\t"), 16).unwrap();
         assert_eq!(ignored & !0x1_8000_0000, 0);
         assert_eq!(lines[3], "/dev/null");
@@ -88,7 +88,7 @@ fn a_server_inherits_no_descriptors_no_ignored_signals_and_no_terminal_input() {
 }
 
 #[test]
-fn server_and_supervisor_stand_in_groups_of_their_own_where_no_ctrl_c_reaches_them() {
+fn ctrl_c_reaches_neither_server_nor_supervisor() {
     let folder = tempfile::tempdir().unwrap();
     let server = shell(folder.path(), "touch $FOLDER/ready; sleep 1000");
     ready(folder.path());
@@ -99,14 +99,14 @@ fn server_and_supervisor_stand_in_groups_of_their_own_where_no_ctrl_c_reaches_th
     let supervisor = table.iter().find(|member| member.pid == server.supervisor_pid()).unwrap();
     assert_eq!(supervisor.group, supervisor.pid);
     assert_ne!(own, server.pid());
-    // Even a signal meant for everybody does not end the supervisor, only its server.
+    // Even a signal sent to every process does not end the supervisor, only its server.
     kill_process(pid(server.supervisor_pid()), Signal::TERM).unwrap();
     let stopped = server.stop(LIMIT);
     assert_eq!(stopped.exit, Some(ProcessExit::Signal(Signal::TERM.as_raw())));
 }
 
 #[test]
-fn a_server_that_stops_when_asked_is_not_blamed() {
+fn a_server_that_stops_on_sigterm_is_not_reported() {
     let folder = tempfile::tempdir().unwrap();
     let script = "trap 'exit 7' TERM; touch $FOLDER/ready; while :; do sleep 0.01; done";
     let server = shell(folder.path(), script);
@@ -120,7 +120,7 @@ fn a_server_that_stops_when_asked_is_not_blamed() {
 }
 
 #[test]
-fn a_server_that_ignores_sigterm_is_killed_and_told_of() {
+fn a_server_that_ignores_sigterm_is_killed_and_reported() {
     let folder = tempfile::tempdir().unwrap();
     let server = shell(folder.path(), "trap '' TERM; touch $FOLDER/ready; sleep 1000; sleep 1000");
     ready(folder.path());
@@ -130,7 +130,7 @@ fn a_server_that_ignores_sigterm_is_killed_and_told_of() {
 }
 
 #[test]
-fn children_and_daemons_end_with_the_server_and_the_deaf_one_is_named() {
+fn children_and_daemons_end_with_the_server_and_stubborn_ones_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let server = shell(folder.path(), FAMILY);
     ready(folder.path());
@@ -143,7 +143,7 @@ fn children_and_daemons_end_with_the_server_and_the_deaf_one_is_named() {
 }
 
 #[test]
-fn a_program_that_makes_itself_a_daemon_is_still_the_supervisors() {
+fn a_program_that_daemonizes_stays_under_the_supervisor() {
     let folder = tempfile::tempdir().unwrap();
     let script = "(setsid sh -c 'touch $FOLDER/ready; exec sleep 1000' &) ; exit 0";
     let mut server = shell(folder.path(), script);
@@ -157,7 +157,7 @@ fn a_program_that_makes_itself_a_daemon_is_still_the_supervisors() {
 }
 
 #[test]
-fn a_server_that_dies_at_start_tells_its_code_and_its_last_lines() {
+fn a_server_that_dies_at_start_is_reported_with_exit_code_and_last_lines() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = shell(folder.path(), "echo one; echo two >&2; echo three; exit 3");
     assert_eq!(server.wait(LIMIT), Some(ProcessExit::Code(3)));
@@ -168,23 +168,23 @@ fn a_server_that_dies_at_start_tells_its_code_and_its_last_lines() {
 }
 
 #[test]
-fn what_cannot_be_executed_is_named_with_its_cause_and_its_cure() {
+fn a_program_that_cannot_be_executed_is_reported_with_cause_and_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let start = |argv: &[&str]| {
         Process::start(&setting(folder.path(), argv), &supervisor()).unwrap_err().to_string()
     };
     assert_eq!(
         start(&["no-such-program-here"]),
-        "no-such-program-here cannot be executed: No such file or directory (os error 2); \
-         install it, or give its path"
+        "cannot execute no-such-program-here: No such file or directory (os error 2); \
+         install it or give its full path"
     );
-    assert!(start(&["./server"]).contains("whether it was built"));
+    assert!(start(&["./server"]).contains("that it has been built"));
     fs::write(folder.path().join("plain"), "text").unwrap();
     assert!(start(&["./plain"]).contains("chmod +x"));
     let script = folder.path().join("script");
     fs::write(&script, "#!/no/such/interpreter\n").unwrap();
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    assert!(start(&["./script"]).contains("interpreter that its first line names"));
+    assert!(start(&["./script"]).contains("interpreter named in its first line"));
     assert!(matches!(
         Process::start(&setting(folder.path(), &[]), &supervisor()),
         Err(StartError::Empty)
@@ -233,7 +233,8 @@ fn a_dropped_server_is_dead_when_the_drop_returns() {
     assert_eq!(still_there(&members), [], "of {members:?}");
 }
 
-/// Survivors were looked for with their old parent, so that one that init had adopted was not seen.
+/// Regression: survivors were looked up by their old parent, so one that init had adopted was
+/// missed.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_survivor_with_another_parent_is_seen() {
@@ -257,7 +258,7 @@ fn a_survivor_with_another_parent_is_seen() {
     assert_eq!(found.len(), 1, "{before:?}");
 }
 
-/// That the drop after it does not wait once more is tested in `process`.
+/// A test in `process` covers that the drop after it does not wait again.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_server_whose_supervisor_is_silent_is_a_survivor() {
@@ -300,7 +301,7 @@ fn nothing_stays_behind_when_hotlap_is_killed_while_its_server_is_frozen() {
 fn nothing_stays_behind_when_ctrl_c_ends_hotlap() {
     let folder = tempfile::tempdir().unwrap();
     let (mut hotlap, members) = held(folder.path(), "hold");
-    // What a terminal does: the signal goes to the whole group in the foreground.
+    // As a terminal does: the signal goes to the whole foreground group.
     kill_process_group(pid(hotlap.id()), Signal::INT).unwrap();
     hotlap.wait().unwrap();
     gone(&members);
@@ -327,8 +328,8 @@ fn a_server_whose_supervisor_is_killed_dies_and_is_reported_lost() {
     gone(&members);
 }
 
-/// A process that started a family under a supervisor, in a group of its own, and what there is
-/// below.
+/// A process that started a family under a supervisor, in its own group, and the processes below
+/// it.
 fn held(folder: &Path, how: &str) -> (Child, Vec<Member>) {
     let mut command = Command::new(program());
     command.arg(how).arg(folder).arg(FAMILY).process_group(0);

@@ -1,4 +1,4 @@
-//! What a server uses is seen whole: threads and children that ended included.
+//! Samples cover everything that a server uses, including threads and children that have ended.
 #![cfg(target_os = "linux")]
 
 use std::net::SocketAddr;
@@ -14,8 +14,7 @@ use tempfile::TempDir;
 
 const MS: u64 = 1_000_000;
 
-/// Two ticks of the clock in which the kernel tells of children: user and system time, each rounded
-/// down to 10 ms.
+/// Two clock ticks: the kernel rounds user and system time of children down to 10 ms each.
 const TICKS: u64 = 20 * MS;
 
 /// A server that used 40 ms in a thread that ended, and had children use as much each.
@@ -42,14 +41,14 @@ impl Burnt {
         Self { folder, server, sampler }
     }
 
-    /// What it said last: its own CPU time, and that of its children in whole ticks.
+    /// What it printed last: its own CPU time, and its children's in whole ticks.
     fn told(&self) -> (u64, u64) {
         let line = self.server.tail(1)[0].clone();
         let (own, children) = line.split_once(' ').unwrap();
         (own.parse().unwrap(), children.parse().unwrap())
     }
 
-    /// What it says now.
+    /// What it prints now.
     fn again(&self) -> (u64, u64) {
         std::fs::write(self.folder.path().join("again"), "").unwrap();
         until("it says so again", || self.server.tail(2).len() == 2);
@@ -74,14 +73,14 @@ fn children_that_ended_are_counted_once_and_cpu_time_never_falls() {
     let seen = burnt.sampler.cpu().unwrap().cpu_ns;
     let (after, _) = burnt.again();
     assert!(children >= 3 * 40 * MS - TICKS, "{children}");
-    // Each child may be known to the nanosecond, or in ticks.
+    // Each child may be known to the nanosecond or in ticks.
     let range = before + children..=after + children + 3 * TICKS;
     assert!(range.contains(&seen), "{seen} instead of {range:?}");
     burnt.server.stop(LIMIT);
 }
 
 #[test]
-fn a_sampler_that_comes_late_still_knows_what_ended_before() {
+fn a_late_sampler_includes_processes_that_ended_before() {
     let burnt = Burnt::with("3");
     let (before, children) = burnt.told();
     let seen = Sampler::new(&burnt.server).cpu().unwrap().cpu_ns;
@@ -90,7 +89,7 @@ fn a_sampler_that_comes_late_still_knows_what_ended_before() {
 }
 
 #[test]
-fn nothing_is_lost_when_the_server_ends_under_the_sampler() {
+fn nothing_is_lost_when_the_server_ends_while_sampled() {
     let Burnt { mut server, mut sampler, .. } = Burnt::with("0");
     let before = sampler.cpu().unwrap().cpu_ns;
     rustix::process::kill_process(
@@ -105,7 +104,7 @@ fn nothing_is_lost_when_the_server_ends_under_the_sampler() {
 }
 
 #[test]
-fn memory_threads_and_processes_are_the_whole_trees() {
+fn memory_threads_and_processes_cover_the_whole_tree() {
     let folder = tempfile::tempdir().unwrap();
     let server = shell(folder.path(), "sleep 1000 & (setsid sleep 1000 &) ; touch ready; wait");
     until("it is ready", || folder.path().join("ready").exists());
@@ -114,7 +113,7 @@ fn memory_threads_and_processes_are_the_whole_trees() {
     let memory = sampler.memory().unwrap();
     assert_eq!(memory.threads, 3);
     assert!(memory.rss_bytes > 100 * 1024, "{memory:?}");
-    let pss = memory.pss_bytes.expect("the memory maps of a user's own processes can be read");
+    let pss = memory.pss_bytes.expect("memory maps of own processes");
     assert!(pss > 0 && pss <= memory.rss_bytes, "{memory:?}");
     assert_eq!(sampler.resident().unwrap().pss_bytes, None);
     server.stop(LIMIT);
@@ -124,7 +123,8 @@ fn memory_threads_and_processes_are_the_whole_trees() {
 fn context_switches_of_ended_threads_and_processes_stay_counted() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
-    // A process that says how often it was switched, ends once that was seen, and is outlived.
+    // A process that prints its context switches, ends once they have been sampled, and is outlived
+    // by its parent.
     let script = "sh -c 'sleep 0.01; sleep 0.01; grep ctxt /proc/$$/status > told; touch done;
         while [ ! -e seen ]; do sleep 0.01; done' & wait; touch over; sleep 1000";
     let server = shell(folder.path(), script);
@@ -162,14 +162,14 @@ fn the_port_of_a_plain_command_is_found_even_if_a_child_listens() {
     server.stop(LIMIT);
 }
 
-/// A test that is skipped must say so, past the capture of its output.
+/// Says that a test was skipped, past the test harness's capture of output.
 fn skipped(why: &str) {
     let line = format!("skipped: nothing was counted: {why}\n");
     std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()).unwrap();
 }
 
 #[test]
-fn counters_count_the_server_or_say_why_they_cannot() {
+fn counters_work_or_give_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = program().display().to_string();
     let standby = Standby::new(&setting(folder.path(), &[&path, "burn", "20", "2"]), &supervisor());
@@ -185,7 +185,7 @@ fn counters_count_the_server_or_say_why_they_cannot() {
             let server = standby.go().unwrap();
             until("all is burnt", || !server.tail(1).is_empty());
             let counted = counters.read().unwrap().since(&before).unwrap();
-            // 60 ms of burning at any clock rate.
+            // 60 ms of work at any clock rate.
             assert!(counted.instructions_user > 1_000_000, "{counted:?}");
             server.stop(LIMIT);
         }
@@ -203,9 +203,9 @@ fn a_server_runs_on_the_cores_it_was_given() {
     server.wait(LIMIT);
     assert!(server.notes().is_empty(), "{:?}", server.notes());
     assert_eq!(server.tail(1)[0], format!("Cpus_allowed_list:\t{}", asked.cpus[0]));
-    // A core that is not there is a note, not a failure.
+    // A core that does not exist is a note, not a failure.
     asked.cpus = vec![1023];
     let mut server = Process::start(&asked, &supervisor()).unwrap();
-    assert!(server.notes()[0].contains("not pinned"), "{:?}", server.notes());
+    assert!(server.notes()[0].contains("cannot pin"), "{:?}", server.notes());
     assert!(server.wait(LIMIT).is_some());
 }

@@ -1,4 +1,4 @@
-//! Servers behind TLS, as they are probed and verified before they are loaded.
+//! Probing and verification of servers behind TLS.
 
 #[path = "../../hotlap-load/tests/support/certificate.rs"]
 #[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
@@ -14,7 +14,7 @@ use hotlap_servers::infer::{Inferred, infer};
 use hotlap_testbed::{Client, TestServer};
 use rustls::{ServerConnection, StreamOwned};
 
-/// How long an answer may take: a hang is an error, a busy machine is not.
+/// Time limit for a response: a hang is an error, a busy machine is not.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// How a server ends a connection after one response.
@@ -67,17 +67,17 @@ fn inferred(response: &'static [u8], end: End) -> Result<Inferred, String> {
 
 const UNTIL_CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nHello, World!";
 
-/// Anyone on the way can end a TCP connection: such a response was taken for a whole one, and under
-/// load each was then counted as truncated.
+/// Anyone on the path can end a TCP connection. Regression: such a response passed for a whole one,
+/// and then each one under load counted as truncated.
 #[test]
 fn a_body_that_only_tcp_ends_is_truncated() {
     let why = inferred(UNTIL_CLOSE, End::Tcp).unwrap_err();
     assert_eq!(
         why,
-        "GET /: the connection ended without TLS's close_notify, so the response may be cut: \
+        "GET /: the connection ended without TLS's close_notify, so the response may be truncated: \
          \"HTTP/1.1 200 OK\\r\\n\\r\\nHello, World!\""
     );
-    // With its length, or by its last chunk, a response is whole without any end.
+    // With its length, or with its last chunk, a response is complete whatever happens next.
     let whole: [&[u8]; 2] = [
         b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 13\r\n\r\nHello, World!",
         b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n\
@@ -94,7 +94,7 @@ fn a_body_that_a_reset_ends_is_truncated() {
     assert!(why.starts_with("GET /: the connection "), "{why}");
 }
 
-/// TCP may stay open after `close_notify`: the response was waited for until its time was up.
+/// TCP may stay open after `close_notify`. Regression: verification waited for the full time limit.
 #[test]
 fn a_body_that_close_notify_ends_is_whole() {
     for end in [End::Both, End::TlsAlone] {

@@ -1,4 +1,4 @@
-//! The verifier on servers with exactly one fault: the right check finds each.
+//! The verifier on servers with exactly one fault each: the right check finds it.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use hotlap_testbed::{Fault, Site, TestServer, unused_address};
 const FRAMEWORK: Requirements =
     Requirements::Catalogue { kind: ServerKind::Framework, keep_alive: true };
 
-/// How long an answer may take that must come: a hang is an error, a busy machine is not.
+/// Time limit for a response that must come: a hang is an error, a busy machine is not.
 const HANG: Duration = Duration::from_secs(60);
 
 fn verified(site: Site, fault: Fault, requirements: Requirements) -> Findings {
-    // A fault that a missing answer shows is waited out; one that bytes show which should not come
-    // is seen as soon as they are there, however late that is.
+    // A fault that shows as a missing response takes the whole time limit; one that shows as
+    // unexpected bytes is seen as soon as they arrive, however late.
     let (limit, pause, rude) = match fault {
         Fault::Silent | Fault::DropsPipelined => (verify::LIMIT, verify::PAUSE, true),
         Fault::RespondsBeforeRequest => (HANG, HANG / 8, true),
@@ -52,7 +52,7 @@ fn missed(report: &Findings) -> Vec<&str> {
     report.conformance.iter().filter(|check| !check.pass).map(|check| check.name.as_str()).collect()
 }
 
-/// Exactly this required check fails, and sees this.
+/// Exactly this required check fails, with this text.
 fn finds(site: Site, fault: Fault, name: &str, got: &str) {
     let report = verified(site, fault, FRAMEWORK);
     assert_eq!(failed(&report), [name], "{fault:?}: {:#?}", report.required);
@@ -61,7 +61,7 @@ fn finds(site: Site, fault: Fault, name: &str, got: &str) {
 }
 
 #[test]
-fn an_honest_server_passes_everything() {
+fn a_correct_server_passes_all_checks() {
     for site in [Site::Hello, Site::Clock, Site::JsonApi] {
         let report = verified(site, Fault::None, FRAMEWORK);
         assert_eq!(failed(&report), [""; 0], "{site:?}: {:#?}", report.required);
@@ -72,48 +72,48 @@ fn an_honest_server_passes_everything() {
 }
 
 #[test]
-fn a_server_of_one_connection_at_a_time_is_slow_and_not_wrong() {
+fn a_server_with_one_connection_at_a_time_is_slow_but_not_wrong() {
     let report = verified(Site::Hello, Fault::OneConnectionAtATime, FRAMEWORK);
     assert!(report.passed(), "{:#?}", report.required);
 }
 
 #[test]
-fn an_answer_before_the_request_ends_the_verification() {
+fn a_response_before_the_request_ends_the_verification() {
     finds(Site::Hello, Fault::RespondsBeforeRequest, "silence", "bytes: \"HTTP/1.1 200");
 }
 
 #[test]
-fn a_wrong_answer_is_found_and_shown() {
+fn a_wrong_response_is_found_and_shown() {
     finds(Site::Hello, Fault::WrongBody, "GET /", "body \"Hello, world!\"");
     finds(Site::Hello, Fault::WrongContentType, "GET /", "Content-Type text/html");
-    finds(Site::Hello, Fault::Silent, "GET /", "no answer within 2 s");
+    finds(Site::Hello, Fault::Silent, "GET /", "no response within 2 s");
 }
 
 #[test]
-fn a_clock_that_stands_or_is_off_is_found() {
-    finds(Site::Clock, Fault::StaleClock, "GET /", "the same moment for 1.5 s");
+fn a_clock_that_is_stopped_or_off_is_found() {
+    finds(Site::Clock, Fault::StaleClock, "GET /", "the same time for 1.5 s");
     finds(Site::Clock, Fault::WrongClock, "GET /", "ms off");
 }
 
 #[test]
-fn a_json_program_that_takes_anything_is_found() {
+fn a_json_application_that_accepts_anything_is_found() {
     finds(Site::JsonApi, Fault::AcceptsAnyMediaType, "POST /bla as text/plain", "200 \"{");
 }
 
 #[test]
-fn framing_that_is_none_is_found() {
+fn missing_framing_is_found() {
     finds(Site::Hello, Fault::BareLineFeeds, "line ends", "a bare LF");
     let report = verified(Site::Hello, Fault::NoContentLength, FRAMEWORK);
     assert_eq!(failed(&report), ["framing", "keep-alive", "pipelining"]);
 }
 
 #[test]
-fn a_server_that_counts_reads_and_not_requests_is_found() {
-    finds_among(Fault::RespondsToEachRead, "split request", "an answer to the first piece alone");
-    finds_among(Fault::RespondsTwice, "split request", "after the answer, ");
+fn a_server_that_answers_reads_instead_of_requests_is_found() {
+    finds_among(Fault::RespondsToEachRead, "split request", "a response to the first piece alone");
+    finds_among(Fault::RespondsTwice, "split request", "after the response, ");
 }
 
-/// This check fails and sees this. Others may fail as well, because the fault affects them too.
+/// This check fails with this text. Others may fail as well, because the fault affects them too.
 fn finds_among(fault: Fault, name: &str, got: &str) {
     let report = verified(Site::Hello, fault, FRAMEWORK);
     let check = report.failures().find(|check| check.name == name);
@@ -122,32 +122,33 @@ fn finds_among(fault: Fault, name: &str, got: &str) {
 }
 
 #[test]
-fn dropped_and_swapped_answers_are_found() {
-    finds(Site::Hello, Fault::DropsPipelined, "pipelining", "to the second, no answer");
-    finds(Site::Hello, Fault::SwapsPipelined, "pipelining", "to the first, 404");
-    finds(Site::JsonApi, Fault::SwapsPipelined, "pipelining", "to the first, body");
+fn dropped_and_swapped_responses_are_found() {
+    finds(Site::Hello, Fault::DropsPipelined, "pipelining", "second response: no response");
+    finds(Site::Hello, Fault::SwapsPipelined, "pipelining", "first response: 404");
+    finds(Site::JsonApi, Fault::SwapsPipelined, "pipelining", "first response: body");
 }
 
 #[test]
-fn connections_that_are_not_kept_or_kept_too_long_are_found() {
+fn connections_closed_too_early_or_too_late_are_found() {
     finds(Site::Hello, Fault::IgnoresConnectionClose, "close", "still open after 2 s");
     finds(Site::Hello, Fault::KeepsHttp10Open, "HTTP/1.0", "still open after 2 s");
-    finds(Site::Hello, Fault::ChunksToHttp10, "HTTP/1.0", "chunks");
+    finds(Site::Hello, Fault::ChunksToHttp10, "HTTP/1.0", "chunked");
     let report = verified(Site::Hello, Fault::ClosesUnannounced, FRAMEWORK);
     assert_eq!(failed(&report), ["keep-alive", "pipelining"]);
 }
 
-/// Helidon 4 answers HTTP/1.0 with a 505 by design: no wrong answer, so it is shown and may race.
+/// Helidon 4 answers HTTP/1.0 with a 505 by design: not a wrong response, so it is reported and the
+/// server may be measured.
 #[test]
-fn a_server_that_refuses_old_clients_in_words_misses_one_conformance_check() {
+fn a_server_that_answers_http_1_0_with_505_fails_one_conformance_check() {
     let report = verified(Site::Hello, Fault::RefusesHttp10, FRAMEWORK);
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.required);
     let refused = report.conformance.iter().find(|check| check.name == "HTTP/1.0");
-    assert_eq!(refused.unwrap().got, "505, and a close");
+    assert_eq!(refused.unwrap().got, "505 and a close");
 }
 
 #[test]
-fn a_server_that_closes_by_design_must_say_so() {
+fn a_server_that_closes_by_design_must_announce_it() {
     let by_design = Requirements::Catalogue { kind: ServerKind::HandWritten, keep_alive: false };
     let report = verified(Site::Hello, Fault::ClosesAnnounced, by_design);
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.required);
@@ -157,12 +158,12 @@ fn a_server_that_closes_by_design_must_say_so() {
 }
 
 #[test]
-fn a_server_that_rude_clients_can_end_is_found() {
-    finds(Site::Hello, Fault::DiesOnGarbage, "garbage", "closed without an answer");
+fn a_server_that_bad_clients_can_crash_is_found() {
+    finds(Site::Hello, Fault::DiesOnGarbage, "garbage", "closed without a response");
     finds(Site::Hello, Fault::DiesOnReset, "reset", "");
     finds(Site::Hello, Fault::DiesOnHalfARequest, "gone halfway", "");
     let report = verified(Site::Hello, Fault::DiesOnGarbage, FRAMEWORK);
-    assert_eq!(report.ended.unwrap(), "it is not well since the check \"garbage\"");
+    assert_eq!(report.ended.unwrap(), "it no longer responds after the check \"garbage\"");
 }
 
 #[test]
@@ -175,7 +176,7 @@ fn an_unknown_path_is_required_of_frameworks_and_reported_of_the_others() {
 }
 
 #[test]
-fn each_conformance_check_is_missed_by_the_server_that_misses_it_and_by_no_other() {
+fn each_conformance_fault_fails_its_own_check_only() {
     let faults = [
         (Fault::BodyToHead, "HEAD"),
         (Fault::AcceptsAnyMethod, "unknown method"),
@@ -205,7 +206,7 @@ fn each_conformance_check_is_missed_by_the_server_that_misses_it_and_by_no_other
 }
 
 #[test]
-fn of_a_stranger_only_silence_and_an_answer_are_required() {
+fn a_custom_server_needs_only_silence_and_a_response() {
     let report = verified(Site::Hello, Fault::ClosesUnannounced, Requirements::Custom);
     assert!(report.passed());
     let names: Vec<_> = report.required.iter().map(|check| check.name.as_str()).collect();
@@ -214,7 +215,7 @@ fn of_a_stranger_only_silence_and_an_answer_are_required() {
 }
 
 #[test]
-fn nobody_there_is_told_and_not_waited_for() {
+fn a_refused_connection_is_reported_at_once() {
     let target = Target { endpoint: Endpoint::Tcp(unused_address()), tls: None };
     let contract = Contract::of(Name::Hello, None);
     let report = verify::verify(&Verifier {

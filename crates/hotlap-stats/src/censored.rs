@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::histogram::MAX_NS;
 
 /// A histogram of ages in nanoseconds, with the buckets of [`crate::Histogram`]. A lap has few
-/// ages, so only buckets that are not empty take memory.
+/// ages, so only non-empty buckets take memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Ages(BTreeMap<u64, u64>);
@@ -15,8 +15,8 @@ pub struct Ages(BTreeMap<u64, u64>);
 impl Ages {
     /// Adds one age.
     pub fn record(&mut self, ns: u64) {
-        // From 2,048 on, 1,024 buckets to each power of two, as HdrHistogram has them at three
-        // digits. The key of a bucket is its highest value.
+        // From 2,048 on, 1,024 buckets per power of two, as in HdrHistogram at three digits. The
+        // key of a bucket is its highest value.
         let ns = ns.min(MAX_NS);
         let shift = (u64::BITS - ns.leading_zeros()).saturating_sub(11);
         let bucket = (((ns >> shift) + 1) << shift) - 1;
@@ -28,13 +28,13 @@ impl Ages {
         other.counts().for_each(|(ns, count)| *self.0.entry(ns).or_default() += count);
     }
 
-    /// How many ages it holds.
+    /// The number of ages.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.0.values().sum()
     }
 
-    /// Whether it holds none.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -46,7 +46,7 @@ impl Ages {
         self.0.last_key_value().map_or(0, |(ns, _)| *ns)
     }
 
-    /// Every bucket that is not empty, as (highest age in nanoseconds, count), from the lowest up.
+    /// All non-empty buckets as (highest age in nanoseconds, count), in increasing order.
     pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.iter().map(|(ns, count)| (*ns, *count))
     }
@@ -64,7 +64,7 @@ impl FromIterator<u64> for Ages {
 ///
 /// In the terms of survival analysis, `open` and `waiting` are right-censored observations, and
 /// `entered` are delayed entries (left truncation). Every request that was sent, or was in flight
-/// when a window opened, ends up either with a correct response or open. So over any set of
+/// when a window opened, ends either with a correct response or in `open`. So over any set of
 /// windows: sent + entered = correct responses + open.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -76,7 +76,7 @@ pub struct Censored {
     /// Ages of the requests under way when a window opened, sent or not.
     #[serde(skip_serializing_if = "Ages::is_empty")]
     pub entered: Ages,
-    /// Time since they were due of the requests that were not sent when the window closed, because
+    /// Time since they were due of requests that had not been sent when the window closed, because
     /// no connection was free. Empty in a closed loop.
     #[serde(skip_serializing_if = "Ages::is_empty")]
     pub waiting: Ages,
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_entered_late_was_observed_to_its_end() {
+    fn a_delayed_entry_counts_as_observed_to_its_end() {
         assert!(Censored::default().is_empty());
         assert!(Censored { entered: ages([1]), ..Censored::default() }.is_empty());
         assert!(!Censored { open: ages([1]), ..Censored::default() }.is_empty());

@@ -2,15 +2,15 @@
 
 use crate::robust::{MAD_TO_SD, median};
 
-/// The shortest segment. Two runs that are off are not a new level: three are the fewest whose
+/// The shortest segment. Two outlying runs are not a new level; three is the smallest number whose
 /// median a single outlier does not move. A convention.
 const MIN_SEGMENT: usize = 3;
 
-/// What a further change point must save, in standard deviations of the noise, in a history of `n`
+/// What another change point must save, in standard deviations of the noise, in a history of `n`
 /// values. Like Schwarz's criterion it grows with ln n (Yao, "Estimating the number of
 /// change-points via Schwarz' criterion", Statistics & Probability Letters 6, 1988). Factor and
-/// summand were chosen by simulation, which no machine enters: false alarms stay under 5 of 100 in
-/// histories of 6 to 100 normal values without a change (the tests below repeat some of it).
+/// constant were chosen by simulation, independent of any machine: false alarms stay under 5 of 100
+/// in histories of 6 to 100 normal values without a change (the tests below repeat some of it).
 fn penalty(n: usize) -> f64 {
     3.0 + 2.0 * (n as f64).ln()
 }
@@ -31,11 +31,11 @@ pub fn change_points(values: &[f64]) -> Vec<usize> {
     let steps: Vec<f64> = values.windows(2).map(|w| (w[1] - w[0]).abs()).collect();
     // A difference of two values has √2 times their standard deviation.
     let noise = MAD_TO_SD * median(&steps).unwrap_or(0.0) / std::f64::consts::SQRT_2;
-    // Without noise every step counts, but rounding of the values must not.
+    // Without noise every step counts, except rounding of the values.
     let rounding = 1e-9 * values.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
     let penalty = penalty(n) * noise.max(rounding);
 
-    // best[end]: the least cost of the values before `end`, and where their last segment begins.
+    // best[end]: the lowest cost of the values before `end`, and where their last segment begins.
     let mut best = vec![(0.0, 0); n + 1];
     for end in MIN_SEGMENT..=n {
         best[end] = (0..=end - MIN_SEGMENT)
@@ -63,7 +63,7 @@ fn distance(values: &[f64]) -> f64 {
     values.iter().map(|v| (v - centre).abs()).sum()
 }
 
-/// The values, with each that is not finite replaced by the one before it; at the beginning, by the
+/// The values, with each non-finite one replaced by the one before it, or, at the beginning, by the
 /// first finite one.
 fn filled(values: &[f64]) -> Vec<f64> {
     let mut last = values.iter().copied().find(|v| v.is_finite()).unwrap_or(0.0);
@@ -154,7 +154,7 @@ mod tests {
     fn a_segment_has_at_least_three_values() {
         assert_eq!(change_points(&[5.0, 5.0, 5.0, 6.0, 6.0, 6.0]), [3]);
         assert_eq!(change_points(&[5.0, 5.0, 5.0, 6.0, 6.0]), [0; 0]);
-        // A value at either end is no segment of its own.
+        // A value at either end is not a segment of its own.
         assert_eq!(change_points(&[9.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0]), [0; 0]);
         assert_eq!(change_points(&[5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 9.0]), [0; 0]);
         let levels = [[5.0; 3], [6.0; 3], [7.0; 3], [5.0; 3]].concat();

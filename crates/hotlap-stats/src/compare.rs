@@ -2,10 +2,10 @@
 //!
 //! Rounds lie within restarts, and restarts differ. So each restart is reduced to one robust
 //! location of its rounds (Tukey's biweight, with one scale for all restarts), and the interval is
-//! Student's over the restarts, with one degree of freedom less than restarts: an interval may rest
-//! only on the highest level that was repeated (Kalibera and Jones, "Rigorous benchmarking in
-//! reasonable time", ISMM 2013, section 6). From a single restart it rests on the rounds, holds for
-//! that restart alone, and gets no verdict ([`crate::MIN_RESTARTS`]).
+//! Student's over the restarts, with one degree of freedom less than restarts: an interval must be
+//! based on the highest level that was repeated (Kalibera and Jones, "Rigorous benchmarking in
+//! reasonable time", ISMM 2013, section 6). From a single restart it is based on the rounds, holds
+//! for that restart alone, and gets no verdict ([`crate::MIN_RESTARTS`]).
 //!
 //! All of it is computed on logarithms: ratios and levels are positive, and noise multiplies them.
 
@@ -19,7 +19,7 @@ use nested::Restarts;
 pub use nested::Spread;
 pub use reading::{Pair, Reading, pairs, pooled};
 
-/// What one server's figure is relative to another's.
+/// One server's figure relative to another's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effect {
     /// server / reference, with its interval.
@@ -28,9 +28,9 @@ pub struct Effect {
     pub p: f64,
     /// How much restarts, and rounds of one restart, differ in the ratio.
     pub spread: Spread,
-    /// How many restarts it rests on.
+    /// The number of restarts.
     pub restarts: u32,
-    /// How many rounds, of all restarts.
+    /// The number of rounds in all restarts.
     pub rounds: u32,
 }
 
@@ -45,8 +45,8 @@ impl Effect {
         }
     }
 
-    /// The far end of the interval: its larger distance from a ratio of 1, in log units. Of the A/A
-    /// control against the reference, this is the noise floor.
+    /// The far end of the interval: its larger distance from a ratio of 1, in log units. For the
+    /// A/A control against the reference, this is the noise floor.
     #[must_use]
     pub fn far_end(&self) -> f64 {
         self.ratio.low.ln().abs().max(self.ratio.high.ln().abs())
@@ -60,8 +60,8 @@ pub fn level(readings: &[Reading], confidence: f64) -> Option<Estimate> {
     Some(restarts(readings)?.location().exp(confidence))
 }
 
-/// The ratio that the pairs show, with its interval at `confidence` (0.95). Pairs that are not
-/// finite are left out; `None` if there are no others.
+/// The ratio from the pairs, with its interval at `confidence` (0.95). Pairs that are not finite
+/// are left out; `None` if there are no others.
 ///
 /// In a simulation (`tests/coverage`) 95 % intervals contained the true ratio in 93 to 98 of 100
 /// runs; nine estimators were compared there.
@@ -72,13 +72,13 @@ pub fn effect(pairs: &[Pair], confidence: f64) -> Option<Effect> {
     Some(Effect::new(&restarts.location(), &restarts, confidence))
 }
 
-/// The ratio of two levels that were measured in two separate runs, with its interval at
-/// `confidence` (0.95). `None` if one of them has no reading.
+/// The ratio of two levels measured in separate runs, with its interval at `confidence` (0.95).
+/// `None` if one of them has no reading.
 ///
-/// Nothing is paired, so whatever changed on the machine between the runs counts as an effect, and
-/// the interval is wider than [`effect`]'s for as many laps. Each side is reduced as by [`level`],
-/// and the interval is Welch's. Spread and counts are those of the side with fewer restarts, on
-/// which the interval rests most.
+/// Nothing is paired, so any change on the machine between the runs counts as an effect, and the
+/// interval is wider than [`effect`]'s with as many laps. Each side is reduced as in [`level`], and
+/// the interval is Welch's. Spread and counts are those of the side with fewer restarts, which
+/// affects the interval most.
 #[must_use]
 pub fn unpaired(server: &[Reading], reference: &[Reading], confidence: f64) -> Option<Effect> {
     let (server, reference) = (restarts(server)?, restarts(reference)?);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_leaves_out_what_is_not_positive_and_finite() {
+    fn a_level_ignores_values_that_are_not_positive_and_finite() {
         let reading = |restart, value| Reading { restart, round: 0, value };
         let some = [reading(0, 100.0), reading(1, 0.0), reading(1, 100.0), reading(2, f64::NAN)];
         assert!((level(&some, 0.95).unwrap().value - 100.0).abs() < 1e-9);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_effect_counts_restarts_and_rounds_and_leaves_out_what_is_not_finite() {
+    fn an_effect_counts_restarts_and_rounds_of_finite_pairs() {
         let pair = |restart, round, log_ratio| Pair { restart, round, log_ratio };
         let pairs = [
             pair(0, 0, 0.1),

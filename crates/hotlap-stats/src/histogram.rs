@@ -8,12 +8,12 @@ use hdrhistogram::Histogram as Hdr;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 
-/// The longest time that is distinguished from longer ones: one hour, in nanoseconds.
+/// The longest time that can be distinguished: one hour, in nanoseconds.
 pub(crate) const MAX_NS: u64 = 3_600_000_000_000;
 
 /// A histogram of times in nanoseconds with three significant digits (an error of 0.1 %), from 1 ns
-/// to one hour. Longer times count as one hour. It takes 32 buckets × 1,024 counts × 8 bytes =
-/// 256 KiB, however many times it holds.
+/// to one hour; longer times count as one hour. Takes 32 buckets × 1,024 counts × 8 bytes = 256
+/// KiB, however many times it holds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Histogram(Hdr<u64>);
 
@@ -42,18 +42,18 @@ impl Histogram {
         self.0.add(&other.0).expect("all histograms share their bounds");
     }
 
-    /// Removes all times and keeps the memory.
+    /// Removes all times but keeps the memory.
     pub fn clear(&mut self) {
         self.0.reset();
     }
 
-    /// How many times it holds.
+    /// The number of times.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.0.len()
     }
 
-    /// Whether it holds none.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -72,8 +72,7 @@ impl Histogram {
         if self.is_empty() { 0.0 } else { self.0.quantile_below(ns) }
     }
 
-    /// Every bucket that is not empty, as (highest time in nanoseconds, count), from the shortest
-    /// up.
+    /// All non-empty buckets as (highest time in nanoseconds, count), in increasing order.
     pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value()))
     }
@@ -115,7 +114,7 @@ impl Histogram {
     /// Reads what [`Histogram::to_bytes`] wrote.
     ///
     /// # Errors
-    /// If the bytes are not such an encoding, or of times beyond this histogram's range.
+    /// The bytes are not such an encoding, or contain times beyond this histogram's range.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadHistogram> {
         let read: Hdr<u64> = Deserializer::new()
             .deserialize(&mut &bytes[..])

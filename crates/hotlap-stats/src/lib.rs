@@ -1,19 +1,19 @@
 //! The statistics of hotlap: numbers in, numbers out.
 //!
-//! There is no I/O here, no clock, no thread, no randomness and no unsafe code: the same figures
-//! always give the same answer. In the order in which a run meets them:
+//! There is no I/O here, no clock, no thread, no randomness and no unsafe code, so the same figures
+//! always give the same result. The main types, in the order in which a run meets them:
 //!
 //! 1. **Times.** The load generator records the time of each response in a [`Histogram`], and the
 //!    age of each request without one in [`Censored`]. Both together give a [`Survival`] curve,
 //!    from which each [`Percentile`] is read; it may be a lower bound. [`samples_suffice`] says
 //!    whether there are enough samples for it.
-//! 2. **Warm-up.** A [`SteadyDetector`] takes the speed of one window after another. It says when
-//!    the server has reached its [`SteadyState`], and which [`Class`] its warm-up belongs to.
+//! 2. **Warm-up.** A [`SteadyDetector`] takes the speed of one window after another. It reports
+//!    when the server has reached its [`SteadyState`], and the [`Class`] of its warm-up.
 //! 3. **One server.** The figure of one round is a [`Reading`]. [`level`] turns the readings of all
 //!    restarts into an [`Estimate`] with a confidence interval.
 //! 4. **Two servers.** [`pairs`] pairs their readings by round, and [`effect`] turns the pairs into
 //!    an [`Effect`]: a ratio with its interval and p-value. [`unpaired`] compares two stored runs.
-//! 5. **When to stop.** After each round, a [`StoppingRule`] turns the [`RunProgress`] into a
+//! 5. **Stopping.** After each round, a [`StoppingRule`] turns the [`RunProgress`] into a
 //!    [`Decision`]: another round, another restart, or the end.
 //! 6. **Verdicts.** [`verdicts`] compares each effect with a [`Criterion`], which contains the
 //!    [`NoiseFloor`] from the A/A control, and returns a [`Verdict`]. [`ranks`] orders the servers

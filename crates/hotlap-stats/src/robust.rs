@@ -1,4 +1,4 @@
-//! Location and scale that a few wild values do not move.
+//! Location and scale that a few outliers do not affect.
 
 /// The median; for an even count the mean of the middle two. `None` without values.
 #[must_use]

@@ -1,7 +1,6 @@
-//! How many samples a percentile takes.
+//! How many samples a percentile needs.
 
-/// The probability that all samples lie below the quantile must not exceed this: one side of a 95 %
-/// interval.
+/// Maximum probability that all samples lie below the quantile: one side of a 95 % interval.
 const MAX_MISS: f64 = 0.025;
 
 /// Whether `samples` suffice to estimate the quantile `q`, if one stall of the server delays
@@ -12,18 +11,18 @@ const MAX_MISS: f64 = 0.025;
 /// samples for p90, 368 for p99 and 3,688 for p99.9.
 ///
 /// But response times are not independent. A server that stalls delays every request in flight. One
-/// stall yields that many slow samples at once, and they say no more about how often it stalls than
-/// one of them would. So requests that are in flight together count as one observation:
-/// n = samples ÷ `together` ([`Concurrency::delayed_by`]). With 64 connections p99 takes 368 × 64 =
-/// 23,552 samples, 1.2 s at 20,000 requests/s; p99.9 takes 236,032.
+/// stall yields that many slow samples at once, which say no more about how often it stalls than a
+/// single one. So requests in flight together count as one observation: n = samples ÷ `together`
+/// ([`Concurrency::delayed_by`]). With 64 connections p99 takes 368 × 64 = 23,552 samples, 1.2 s at
+/// 20,000 requests/s; p99.9 takes 236,032.
 #[must_use]
 pub fn samples_suffice(samples: u64, q: f64, together: u64) -> bool {
     let observations = samples as f64 / together.max(1) as f64;
     q.powf(observations) <= MAX_MISS
 }
 
-/// How many requests a server may have in flight, and how fast new ones become due: what bounds the
-/// number of requests that one stall delays together.
+/// How many requests a server may have in flight, and how fast new ones become due. This limits how
+/// many requests one stall delays together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Concurrency {
     /// Requests that can be in flight: connections × pipeline.
@@ -33,8 +32,7 @@ pub struct Concurrency {
 }
 
 impl Concurrency {
-    /// For samples that do not depend on each other, or whose dependence is accounted for
-    /// elsewhere.
+    /// For independent samples, or if their dependence is accounted for elsewhere.
     pub const ONE: Self = Self { in_flight: 1, rate: None };
 
     /// How many requests a stall of `ns` nanoseconds delays; at least 1.
@@ -85,13 +83,13 @@ mod tests {
         assert_eq!(Concurrency::ONE.delayed_by(u64::MAX), 1);
     }
 
-    /// The rule by samples alone missed the stalls in nine of ten runs.
+    /// Regression: the rule by samples alone missed the stalls in nine of ten runs.
     #[test]
     fn stalls_that_delay_all_connections_are_missed_as_rarely_as_stated() {
         const CONNECTIONS: u64 = 64;
         const RUNS: u32 = 4_000;
         let mut random = Pcg64Mcg::seed_from_u64(1);
-        // Generations of requests, each of all connections. A little over one in a hundred is
+        // Generations of requests, each of all connections. Slightly more than one in a hundred is
         // stalled, so the true p99 is the stall.
         let mut missed = |generations: u64| {
             let mut stalls = || (0..generations).any(|_| random.random::<f64>() < 0.0101);

@@ -1,10 +1,9 @@
-//! When is a server warm? A test on windows of equal length while they come in.
+//! Detects when a server is warm, by a test on windows of equal length as they come in.
 //!
 //! A virtual machine that compiles while it runs becomes faster for a while, and some programs
 //! never settle (Barrett and others, "Virtual machine warmup blows hot and cold", OOPSLA 2017).
-//! Their method examines a finished run. This one has to say *when to begin*: it tests the last
-//! windows for a trend and, once there is none to speak of, looks back for where the steady part
-//! began.
+//! Their method examines a finished run. This one must decide *when to begin*: it tests the last
+//! windows for a trend, and once there is none, looks back for where the steady part began.
 
 mod curve;
 mod settings;
@@ -15,7 +14,7 @@ use curve::Curve;
 pub use settings::{DetectorSettings, PreviousWarmup};
 use trend::{Line, climbs};
 
-/// What the windows so far show.
+/// The state according to the windows so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SteadyState {
     /// Go on warming up.
@@ -29,23 +28,23 @@ pub enum SteadyState {
     },
 }
 
-/// A line is fitted to at least this many windows: through two, it has no error.
+/// A line is fitted to at least this many windows: with two, it has no error.
 const MIN_FOR_LINE: usize = 3;
 
-/// Noise hides a trend that is known only to this many times the tolerance over a stretch: by
-/// default 10 % per second. A convention (METHODOLOGY, appendix C, *Warm-up*).
+/// Noise hides a trend if the trend is known only to within this many times the tolerance over a
+/// stretch: by default 10 % per second. A convention (METHODOLOGY, appendix C, *Warm-up*).
 const HIDDEN: f64 = 5.0;
 
-/// Detects the steady state of a server that warms up. The windows go in one by one.
+/// Detects the steady state of a server that warms up, from one window after another.
 ///
 /// A line is fitted to the logarithms of the last n windows by Theil and Sen's method, which
 /// outliers in up to 29 % of them do not move. The server is steady if two things hold over a
 /// stretch ([`DetectorSettings::stretch`]): the line rises or falls by at most the tolerance, and
 /// its standard error is at most half the tolerance. n is the smallest number, from one stretch up,
 /// with such a small error. So on a noisy machine the detector waits instead of guessing; and since
-/// a noisy stretch of a curve that still bends is steeper at its older end, it rather waits too
-/// long than too short. If noise keeps the error larger than that, an error of five times the
-/// tolerance suffices, provided that the slope lies within two standard errors of 0.
+/// a noisy stretch of a curve that still bends is steeper at its older end, it waits too long
+/// rather than too short. If noise keeps the error larger than that, an error of five times the
+/// tolerance suffices, provided that the slope is within two standard errors of 0.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SteadyDetector {
     settings: DetectorSettings,
@@ -53,20 +52,20 @@ pub struct SteadyDetector {
 }
 
 impl SteadyDetector {
-    /// A detector that has seen no window yet.
+    /// A detector without windows.
     #[must_use]
     pub fn new(settings: DetectorSettings) -> Self {
         Self { settings, curve: Curve::default() }
     }
 
-    /// Adds the speed of the next window: responses, or responses per CPU second. No number of
-    /// windows without a response leads to a decision; the caller has to give up at some time.
+    /// Adds the speed of the next window: responses, or responses per CPU second. Windows without a
+    /// response never lead to a decision; the caller has to give up at some point.
     pub fn push(&mut self, speed: f64) -> SteadyState {
         self.curve.0.push(speed);
         self.state()
     }
 
-    /// What a warm-up of this outcome says about the next one of the same program.
+    /// What this warm-up, with this class, says about the next one of the same program.
     #[must_use]
     pub fn summary(&self, class: Class) -> PreviousWarmup {
         let windows = self.curve.len();
@@ -76,14 +75,14 @@ impl SteadyDetector {
     }
 
     fn state(&self) -> SteadyState {
-        // A server without a response yet is slow, not steady.
+        // A server without any response yet is slow, not steady.
         if self.curve.len() < self.settings.min_windows || self.curve.is_silent() {
             return SteadyState::NotYet;
         }
         let has_time = self.curve.len() < self.settings.max_windows;
         let (since, class) = match self.settled_over().or_else(|| self.hidden_over()) {
-            // A compiler rests between its tiers, and queues for the core if it has none of its
-            // own, so a level is no sign of its end.
+            // A compiler pauses between its tiers, and waits for the core if it has none to itself,
+            // so a level part does not mean that it is done.
             Some(n) if !(has_time && self.curve.compiles(n)) => self.look_back(n),
             _ if has_time => return SteadyState::NotYet,
             _ => self.at_limit(),
@@ -99,10 +98,10 @@ impl SteadyDetector {
     }
 
     /// The number of last windows whose noise hides any trend, if it does: their line is known to
-    /// five times the tolerance, and level as far as it is known. To wait longer would be to
-    /// wait for the noise to end, and the laps are as noisy. A server that is as fast as at first
-    /// needs one stretch of such windows. One that is not needs two: a neighbour's burst makes a
-    /// level too, but a shorter one.
+    /// within five times the tolerance, and level within that. Waiting longer would mean waiting
+    /// for the noise to end, and the laps will be as noisy. A server that is as fast as at the
+    /// start needs one stretch of such windows. Otherwise it needs two: a neighbour's burst also
+    /// makes a level part, but a shorter one.
     fn hidden_over(&self) -> Option<usize> {
         let (n, _) = self.known_to(HIDDEN * self.settings.tolerance)?;
         let stretches = if self.look_back(n).1 == Class::Flat { 1 } else { 2 };
@@ -113,9 +112,9 @@ impl SteadyDetector {
 
     /// The decision at the limit if no line is known well enough. There is a trend if the slope is
     /// beyond two standard errors, and if each third of the windows is beyond the one before it: a
-    /// neighbour's burst lasts for several windows and bends a line as independent noise would not,
-    /// but it makes a step and not a climb. Without a trend the machine is noisy, not the server
-    /// unsteady.
+    /// neighbour's burst lasts for several windows and bends a line more than independent noise
+    /// would, but as a step rather than a climb. Without a trend the machine is noisy, not the
+    /// server unsteady.
     fn at_limit(&self) -> (usize, Class) {
         let len = self.curve.len();
         let n = (len / 2).max(self.shortest_line()).min(len);
@@ -127,7 +126,7 @@ impl SteadyDetector {
     }
 
     /// The smallest number of last windows, from one stretch up, whose line has at most this error
-    /// over a stretch, and the line.
+    /// over a stretch; and that line.
     fn known_to(&self, error: f64) -> Option<(usize, Line)> {
         let mut n = self.shortest_line();
         while n <= self.curve.len() {
@@ -135,7 +134,7 @@ impl SteadyDetector {
             if line.error * self.settings.stretch as f64 <= error {
                 return Some((n, line));
             }
-            // In steps of a tenth, since a line through n values takes n² / 2 slopes.
+            // In steps of a tenth, because a line through n values takes n² / 2 slopes.
             n += 1 + n / 10;
         }
         None
@@ -145,7 +144,7 @@ impl SteadyDetector {
         self.curve.look_back(n, self.settings.tolerance)
     }
 
-    /// The smallest number of windows that a line is fitted to.
+    /// The smallest number of windows for a line.
     fn shortest_line(&self) -> usize {
         self.settings.stretch.max(MIN_FOR_LINE)
     }
@@ -165,7 +164,7 @@ mod tests {
         SteadyDetector::new(settings)
     }
 
-    /// After how many windows the detector decides, and what.
+    /// After how many windows the detector decides, and the decision.
     fn decided(
         detector: &mut SteadyDetector,
         speeds: impl Iterator<Item = f64>,
@@ -180,7 +179,7 @@ mod tests {
         decided(&mut limited(100), curve).expect("a decision at the limit")
     }
 
-    /// Noise of ± `share`, the same each time.
+    /// Noise of ± `share`, always the same.
     fn wobble(i: usize, share: f64) -> f64 {
         1.0 + share * ((i * 7919 % 101) as f64 / 50.0 - 1.0)
     }
@@ -212,7 +211,8 @@ mod tests {
         assert_eq!((at, since, class), (100, 100, Class::NeverSteady));
     }
 
-    /// On a busy machine every server was "never steady", after the longest possible warm-up.
+    /// Regression: on a busy machine every server was "never steady", after the longest possible
+    /// warm-up.
     #[test]
     fn noise_that_hides_any_trend_is_no_trend() {
         let noisy = (0..).map(|i| 1000.0 * wobble(i, 0.5));
@@ -221,8 +221,8 @@ mod tests {
         assert_eq!(settle(climbing), (100, 100, Class::NeverSteady));
     }
 
-    /// A neighbour that takes most of a core for a second now and then made flat servers "never
-    /// steady" in one warm-up of three.
+    /// Regression: a neighbour that takes most of a core for a second now and then made flat
+    /// servers "never steady" in one warm-up of three.
     #[test]
     fn bursts_that_last_for_several_windows_are_no_trend() {
         let burst = |i: usize| if (i / 9 * 7919 % 13) < 5 { 0.6 } else { 1.0 };
@@ -235,8 +235,8 @@ mod tests {
         assert!(never <= 10, "{never} of 100");
     }
 
-    /// A Java server that climbed from 1,000 to 30,000 responses/s was so noisy at the end that it
-    /// counted as flat, and later warm-ups of it took half a second.
+    /// Regression: a Java server that climbed from 1,000 to 30,000 responses/s was so noisy at the
+    /// end that it counted as flat, and its later warm-ups took half a second.
     #[test]
     fn a_server_that_began_at_a_tenth_of_its_speed_is_not_flat_however_noisy_the_end() {
         let climb = |i: usize| 1.0 + 29.0 * (1.0 - (-(i as f64) / 20.0).exp());
@@ -257,14 +257,15 @@ mod tests {
     fn a_burst_after_a_level_start_is_not_a_warm_up() {
         let burst = |i: usize| if (8..16).contains(&i) { 600.0 } else { 1000.0 };
         let (_, since, class) = settle((0..).map(|i| {
-            // Too noisy at first to be settled before the burst.
+            // Too noisy at first to settle before the burst.
             burst(i) * wobble(i, if i < 8 { 0.4 } else { 0.01 })
         }));
         assert_eq!((since, class), (0, Class::Flat));
     }
 
-    /// In two runs of five, a neighbour made flat servers look as if they had warmed up, and each
-    /// later warm-up took as long: a quarter of the run was measured instead of a half.
+    /// Regression: in two runs of five, a neighbour made flat servers look as if they had warmed
+    /// up, and each later warm-up took as long: a quarter of the run was spent on laps instead of
+    /// half.
     #[test]
     fn a_disturbed_warm_up_does_not_lengthen_the_next() {
         let mut first = limited(100);
@@ -285,8 +286,8 @@ mod tests {
         assert_eq!((once, each_third), ((10, 0, Class::Flat), (10, 0, Class::Flat)));
     }
 
-    /// Of twelve virtual machines on one core, four counted as steady after some four seconds, at
-    /// twice the cost that they had ten seconds later.
+    /// Regression: of twelve virtual machines on one core, four counted as steady after some four
+    /// seconds, at twice the cost that they had ten seconds later.
     #[test]
     fn a_level_between_two_tiers_of_a_compiler_is_not_the_end() {
         let tiers = |i: usize| match i {
@@ -299,10 +300,10 @@ mod tests {
         assert!(since >= 40, "{since}");
     }
 
-    /// Node compiles itself within three windows and is flat then; its later warm-ups ended within
-    /// these three.
+    /// Regression: Node compiles within three windows and is flat then; its later warm-ups ended
+    /// within these three.
     #[test]
-    fn another_restart_of_a_flat_server_gets_the_windows_that_filling_took() {
+    fn a_later_warm_up_of_a_flat_server_lasts_as_long_as_filling_its_caches_took() {
         let mut detector = limited(100);
         let speeds = [9.0, 14.0, 65.0, 96.0, 96.0, 90.0, 100.0, 94.0, 99.0, 97.0, 92.0, 98.0];
         speeds.iter().for_each(|speed| _ = detector.push(*speed));
@@ -311,8 +312,8 @@ mod tests {
         assert_eq!(DetectorSettings::default().for_restart(&flat).max_windows, 4);
     }
 
-    /// A server with responses of over a second counted as steady before its first one, and was
-    /// left out because it had none.
+    /// Regression: a server whose responses take over a second counted as steady before its first
+    /// one, and was dropped because it had none.
     #[test]
     fn nothing_is_decided_before_the_first_response() {
         let flat = PreviousWarmup { class: Class::Flat, windows: 10, compiles: false, filling: 0 };
@@ -357,11 +358,11 @@ mod tests {
         };
         let climb = (0..30).map(|i| 0.01 * f64::from(i)).collect();
         assert_eq!(class(climb), Class::NeverSteady);
-        // Each third is beyond the one before it, and the line is level within its error.
+        // Each third is beyond the one before it, but the line is level within its error.
         let noisy = zigzag(30, 0.3, 0.005);
         assert!(climbs(&noisy) && Line::through(&noisy).is_level());
         assert_ne!(class(noisy), Class::NeverSteady);
-        // The line rises, and the last third is where the one before it was.
+        // The line rises, but the last third is where the one before it was.
         let saw: Vec<f64> =
             (0..30).map(|i| 0.01 * f64::from(if i < 20 { i } else { i - 10 })).collect();
         assert!(!climbs(&saw) && !Line::through(&saw).is_level());

@@ -1,10 +1,10 @@
 //! The stopping rule: another round, another restart, or the end.
 //!
-//! The time to spend is planned before anything is known, and again at the beginning of each
-//! restart from what the restarts so far have shown. Only the *widths* of intervals decide, never
-//! which way a difference points: a rule that stops because a difference looks significant finds
-//! one between identical servers sooner or later (Armitage, McPherson and Rowe, "Repeated
-//! significance tests on accumulating data", JRSS A 132, 1969).
+//! The time is planned before anything is known, and again at the beginning of each restart from
+//! the results so far. Only the *widths* of intervals decide, never the direction of a difference:
+//! a rule that stops because a difference looks significant finds one between identical servers
+//! sooner or later (Armitage, McPherson and Rowe, "Repeated significance tests on accumulating
+//! data", JRSS A 132, 1969).
 
 mod plan;
 
@@ -18,20 +18,20 @@ use plan::{Plan, RESTARTS_MAX, ROUNDING, ROUNDS_MAX};
 /// (simulated in `tests/coverage/stopping.rs`).
 const RESTARTS_BEFORE_LOOK: u32 = 5;
 
-/// What is planned with before anything is known, and the least ratio of the two afterwards: that
-/// restarts differ half as much as rounds. A convention; the false alarms of METHODOLOGY,
-/// appendix A.15, were counted with it.
+/// The spread assumed before anything is known, and the smallest ratio of the two afterwards:
+/// restarts differ half as much as rounds. A convention; the false alarms in METHODOLOGY, appendix
+/// A.15, were counted with it.
 const ASSUMED: Spread = Spread { sd_restart: 0.5, sd_round: 1.0 };
 
-/// What a run is to reach.
+/// The goal of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Goal {
-    /// Seconds that may be spent, restarts and warm-up included (`--budget`).
+    /// Budget in seconds, including restarts and warm-up (`--budget`).
     pub budget_s: f64,
-    /// The run may end once the relative half width of every interval is at most this
+    /// The run may end once the relative half-width of every interval is at most this
     /// (`--precision`, 0.01 for 1 %); `None` spends the budget.
     pub precision: Option<f64>,
-    /// The share of intervals that are to contain the true ratio (0.95).
+    /// The share of intervals that should contain the true ratio (0.95).
     pub confidence: f64,
 }
 
@@ -42,7 +42,7 @@ impl Goal {
     /// If the budget alone ends the run, it is `confidence` itself. A run that ends when it looks
     /// precise ends too often when the restarts agree by chance: at 95 % it finds a difference
     /// between identical servers in up to 10 of 100 runs. With half the alpha, and no look before
-    /// the fifth restart, these are fewer than 5, however many looks there are (simulated in
+    /// the fifth restart, it does so in fewer than 5, however many looks there are (simulated in
     /// `tests/coverage/stopping.rs`).
     #[must_use]
     pub fn confidence_of_run(&self) -> f64 {
@@ -59,18 +59,18 @@ impl Default for Goal {
     }
 }
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RunProgress<'a> {
-    /// Seconds spent so far, of the goal's budget.
+    /// Seconds of the budget spent so far.
     pub spent_s: f64,
-    /// What a restart and a round have cost so far; before the first, what they should cost.
+    /// Average cost of a restart and a round so far; before the first, estimates.
     pub costs: Costs,
-    /// Restarts begun, the present one included.
+    /// Restarts begun, including the present one.
     pub restarts: u32,
-    /// Rounds of the present restart that are done.
+    /// Completed rounds of the present restart.
     pub rounds: u32,
-    /// The pairs so far, of each server that is compared under each load.
+    /// The pairs so far, for each compared server and load.
     pub comparisons: &'a [Vec<Pair>],
 }
 
@@ -94,13 +94,13 @@ pub enum StopReason {
     Budget,
 }
 
-/// The stopping rule of one run, asked after each round, and once before the first restart.
+/// The stopping rule of one run, consulted after each round and once before the first restart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoppingRule {
     goal: Goal,
-    /// How many rounds the present restart is to have.
+    /// Planned number of rounds of the present restart.
     rounds: u32,
-    /// The restart that `rounds` was planned for.
+    /// The restart that `rounds` is planned for.
     planned: u32,
 }
 
@@ -155,8 +155,8 @@ impl StoppingRule {
     }
 }
 
-/// How many rounds the present restart is to have: those of the best plan for the time that was
-/// left at its beginning.
+/// The number of rounds of the present restart, by the best plan for the time that was left at its
+/// beginning.
 fn planned_rounds(progress: &RunProgress<'_>, left_s: f64) -> u32 {
     let before = progress.restarts - 1;
     let done_s = f64::from(progress.rounds) * progress.costs.round_s;
@@ -164,8 +164,8 @@ fn planned_rounds(progress: &RunProgress<'_>, left_s: f64) -> u32 {
     Plan::within(at_start_s, &progress.costs, &spread(progress.comparisons), before).rounds
 }
 
-/// The spread to plan with: the median over all comparisons that rest on enough restarts for a
-/// verdict. That of two restarts has one degree of freedom.
+/// The spread to plan with: the median over all comparisons with enough restarts for a verdict.
+/// With two restarts the spread has one degree of freedom.
 fn spread(comparisons: &[Vec<Pair>]) -> Spread {
     let known: Vec<Spread> = comparisons
         .iter()
@@ -175,8 +175,8 @@ fn spread(comparisons: &[Vec<Pair>]) -> Spread {
         .collect();
     let of = |sd: fn(&Spread) -> f64| median(&known.iter().map(sd).collect::<Vec<_>>());
     match (of(|s| s.sd_restart), of(|s| s.sd_round)) {
-        // Never fewer restarts than before anything was known. Restarts that agree by chance would
-        // otherwise end the run while they do: one or two more false alarms in 100 runs.
+        // Never plan fewer restarts than before anything was known. Otherwise restarts that agree
+        // by chance would end the run: one or two more false alarms in 100 runs.
         (Some(sd_restart), Some(sd_round)) if sd_round > 0.0 => {
             Spread { sd_restart: sd_restart.max(ASSUMED.sd_restart * sd_round), sd_round }
         }
@@ -233,8 +233,8 @@ mod tests {
         }
     }
 
-    /// Sixteen virtual machines that take three minutes to start had two restarts in five minutes,
-    /// and no interval said anything.
+    /// Regression: sixteen virtual machines that take three minutes to start had two restarts in
+    /// five minutes, and no interval said anything.
     #[test]
     fn if_three_restarts_are_too_expensive_there_is_one() {
         let goal = Goal { budget_s: 300.0, ..Goal::default() };
@@ -328,7 +328,7 @@ mod tests {
         // Restarts that agree by chance count as half as different as rounds.
         let found = spread(&[pairs(4, 0.0, 0.2)]);
         assert!(found.sd_round > 0.1 && found.sd_restart == 0.5 * found.sd_round, "{found:?}");
-        // Two restarts, or rounds without noise, tell nothing.
+        // Two restarts, or rounds without noise, say nothing.
         assert_eq!(spread(&[pairs(2, 0.3, 0.1)]), ASSUMED);
         assert_eq!(spread(&[pairs(4, 0.3, 0.0)]), ASSUMED);
         assert_ne!(spread(&[pairs(3, 0.3, 0.1)]), ASSUMED);
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!((next(2, 20, 4.0), next(2, 20, 3.9)), (Decision::Restart, Decision::Round));
         let stop = Decision::Stop(StopReason::Budget);
         assert_eq!((next(2, 20, 3.0), next(2, 20, 2.9)), (Decision::Round, stop));
-        // There are no more than 20 restarts and 50 rounds.
+        // The maximum is 20 restarts and 50 rounds.
         assert_eq!((next(19, 50, 4.0), next(20, 50, 4.0)), (Decision::Restart, stop));
         assert_eq!((next(20, 49, 4.0), next(2, 50, 3.9)), (Decision::Round, stop));
     }

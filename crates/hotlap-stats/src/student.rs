@@ -1,8 +1,8 @@
 //! Student's t distribution: p-values and quantiles at any degrees of freedom.
 //!
 //! Written here because a table of quantiles ends at some degrees of freedom and some level, and a
-//! statistics library would bring thirty packages for two functions. The tests compare both with
-//! SciPy. Formulas are those of the NIST Digital Library of Mathematical Functions (DLMF) and of
+//! statistics library would add thirty packages for two functions. The tests compare both with
+//! SciPy. Formulas are from the NIST Digital Library of Mathematical Functions (DLMF) and from
 //! Abramowitz and Stegun, "Handbook of Mathematical Functions", 1964.
 
 /// ln Γ(x) for x > 0, by Stirling's series after shifting x to 10 or above (DLMF 5.11.1, 5.5.1).
@@ -23,7 +23,7 @@ fn nonzero(v: f64) -> f64 {
     if v.abs() < 1e-300 { 1e-300 } else { v }
 }
 
-/// Whether a factor is so near to 1 that the product no longer changes.
+/// Whether a factor is so close to 1 that the product no longer changes.
 fn has_converged(factor: f64) -> bool {
     (factor - 1.0).abs() < 4.0 * f64::EPSILON
 }
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!((incomplete_beta(0.0, 2.0, 3.0), incomplete_beta(1.0, 2.0, 3.0)), (0.0, 1.0));
     }
 
-    /// The number of iterations shows in no result, only in the time that they take.
+    /// The number of iterations shows in no result, only in the time taken.
     #[test]
     fn iterations_end_when_nothing_changes_any_more() {
         let [three, four] = [3.0, 4.0].map(|n| n * f64::EPSILON);

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use crate::censored::Censored;
 use crate::histogram::Histogram;
 
-/// How far requests that were never sent may move a percentile, as a share of its value, before it
-/// counts as a lower bound: ten times the histogram's error. A convention (METHODOLOGY, appendix C,
-/// *Latency*).
+/// By how much requests that were never sent may move a percentile, as a share of its value, before
+/// it counts as a lower bound: ten times the histogram's error. A convention (METHODOLOGY, appendix
+/// C, *Latency*).
 const TOLERANCE: f64 = 0.01;
 
 /// A percentile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Percentile {
-    /// Nanoseconds.
+    /// In nanoseconds.
     pub ns: u64,
     /// Whether the true value may be larger, because it depends on requests without a response in
     /// the window. Printed as `≥`.
@@ -23,38 +23,37 @@ pub struct Percentile {
 /// The distribution of times, some of which are censored: a survival curve.
 ///
 /// **Requests in flight when a window closes.** A closed loop has a request in flight on every
-/// connection at any moment, most of them young. They are no evidence of a slow tail: the window
-/// closes at a moment that has nothing to do with them. This is random right-censoring, for which
+/// connection at any moment, most of them young. They are no evidence of a slow tail, because the
+/// time at which the window closes is unrelated to them. This is random right-censoring, for which
 /// there is the product-limit estimator (Kaplan and Meier, "Nonparametric estimation from
 /// incomplete observations", JASA 53, 1958). If d responses have age t, out of r requests that were
 /// observed at that age, survival falls by the factor 1 − d/r; the q quantile is the first t with a
-/// survival of at most 1 − q. A request that was under way when a window opened is among the r only
-/// from its age at that moment on (delayed entry: Klein and Moeschberger, "Survival Analysis", 2nd
-/// edition, section 4.6). So a request that spans several windows of a held load counts once at
-/// each age. If every request has a response, the result is the ordinary quantile. If requests are
-/// open at ages that no response reached, the curve ends above 1 − q, and the quantile is a lower
-/// bound.
+/// survival of at most 1 − q. A request in flight when a window opened is among the r only from its
+/// age at that moment on (delayed entry: Klein and Moeschberger, "Survival Analysis", 2nd edition,
+/// section 4.6). So a request that spans several windows of a held load counts once at each age. If
+/// every request has a response, the result is the ordinary quantile. If requests are open at ages
+/// that no response reached, the curve ends above 1 − q, and the quantile is a lower bound.
 ///
 /// **Requests that were due and never sent.** They wait because the server is behind, so their
 /// censoring is not random: under overload, those that become due last wait longest. Nothing is
-/// assumed about them. The quantile is computed twice: as if they waited for ever, and as the
+/// assumed about them. The quantile is computed twice: as if they waited forever, and as the
 /// ordinary quantile in which every request without a response ends at its present age. If the two
 /// differ by more than 1 %, the quantile is a lower bound.
 ///
 /// The value of a lower bound is always the latter: the quantile of all ages seen.
 #[derive(Debug, Clone)]
 pub struct Survival {
-    /// (age, survival after it), by age; survival falls.
+    /// (age, survival after it), by increasing age.
     steps: Vec<(u64, f64)>,
     /// (age, requests that were not seen beyond it), by age.
     last_seen: Vec<(u64, u64)>,
-    /// Requests in all.
+    /// Number of requests.
     len: u64,
     longest: Percentile,
     has_waiting: bool,
 }
 
-/// What happened to requests at one age.
+/// The events at one age.
 #[derive(Debug, Clone, Copy, Default)]
 struct Events {
     answered: u64,
@@ -86,7 +85,7 @@ impl Survival {
         }
     }
 
-    /// How many requests there are, with a response or still open at the end, each counted once.
+    /// The number of requests, with a response or still open at the end, each counted once.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.len
@@ -107,7 +106,7 @@ impl Survival {
     /// The quantile `q`, 0 to 1; 0 ns if there are no requests.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Percentile {
-        // Products of many factors are off by some 10⁻¹³.
+        // Products of many factors are off by about 10⁻¹³.
         let left = 1.0 - q + 1e-12;
         let place = self.steps.partition_point(|(_, survival)| *survival > left);
         let exact = self.steps.get(place).map(|(ns, _)| *ns);
@@ -139,9 +138,8 @@ impl Survival {
 /// The product-limit curve as (age, survival after it); `waiting` requests are at risk at every
 /// age.
 fn product_limit(ages: &BTreeMap<u64, Events>, waiting: u64) -> Vec<(u64, f64)> {
-    // How many requests were observed at each age, from the highest age down. Their number cannot
-    // grow with age: if more are observed at a higher one, the others passed unobserved between two
-    // windows.
+    // How many requests were observed at each age, from the highest age down. This cannot grow with
+    // age: if more are observed at a higher age, the others passed unobserved between two windows.
     let (mut left, mut entered, mut most) = (0, 0, 0);
     let mut at_risk: Vec<u64> = Vec::with_capacity(ages.len());
     for at in ages.values().rev() {
@@ -161,9 +159,9 @@ fn product_limit(ages: &BTreeMap<u64, Events>, waiting: u64) -> Vec<(u64, f64)> 
         .collect()
 }
 
-/// How many requests were last seen at each age, with a response or without. A request that was
-/// open when a window closed and entered the next one is removed where it was open: of those at
-/// most as old as the one that entered, the oldest.
+/// How many requests were last seen at each age, with or without a response. A request that was
+/// open when a window closed and entered the next one is removed from where it was open: of those
+/// at most as old as the one that entered, the oldest.
 fn last_seen(ages: &BTreeMap<u64, Events>) -> Vec<(u64, u64)> {
     let mut seen = Vec::with_capacity(ages.len());
     let mut open: Vec<(usize, u64)> = Vec::new();
@@ -356,7 +354,7 @@ mod tests {
         assert!(near(survival.quantile(0.99), answered.quantile(0.99), 0.001));
         let p999 = survival.quantile(0.999);
         assert!(p999.is_lower_bound && p999.ns >= last, "{p999:?}");
-        // Once the last ones have their responses, nothing is a lower bound.
+        // Once the last ones have responses, nothing is a lower bound.
         others.entered.merge(&ages([last; 64]));
         let mut ended = answered.clone();
         ended.merge(&of([1_500 * MS; 64]));

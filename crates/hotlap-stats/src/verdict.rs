@@ -1,9 +1,9 @@
 //! Verdicts and ranks: which differences between servers count.
 //!
-//! A verdict needs three things: at least [`MIN_RESTARTS`] restarts, a p-value that holds although
-//! several comparisons are made ([`holm`]), and a difference larger than what separates two copies
-//! of one program ([`NoiseFloor`]) and what the method itself may have added (bias). With too few
-//! restarts, or an unknown noise floor, a comparison is inconclusive.
+//! A verdict needs three things: at least [`MIN_RESTARTS`] restarts, a p-value that accounts for
+//! the number of comparisons ([`holm`]), and a difference larger than the noise floor
+//! ([`NoiseFloor`]) plus the bias that the method may have added. With too few restarts, or an
+//! unknown noise floor, a comparison is inconclusive.
 
 mod holm;
 mod inconclusive;
@@ -51,18 +51,18 @@ pub enum Better {
 pub struct Criterion {
     /// The largest p-value that counts (0.05), after correction for the number of comparisons.
     pub alpha: f64,
-    /// What separates two copies of one program.
+    /// The noise floor.
     pub floor: NoiseFloor,
-    /// By how much the way of measuring may have shifted the ratio, in log units, at least 0. It
-    /// adds to the noise floor: the A/A control cannot show it, because it shifts both copies of
-    /// one program alike.
+    /// By how much the measuring method may have shifted the ratio, in log units, at least 0. Added
+    /// to the noise floor: the A/A control cannot show it, because it shifts both copies of one
+    /// program alike.
     pub bias: f64,
     /// Which values are better.
     pub better: Better,
 }
 
 impl Criterion {
-    /// The verdict on one comparison with a p-value that is already corrected.
+    /// The verdict on one comparison, given a corrected p-value.
     fn verdict(&self, effect: &Effect, p: f64) -> Verdict {
         if effect.restarts < MIN_RESTARTS {
             return Verdict::Inconclusive(Inconclusive::TooFewRestarts);
@@ -93,12 +93,12 @@ impl Criterion {
 /// requests/s. They are one family: if nothing differs, at most 5 % of tables may have a false
 /// sentence. Holm's method ensures this within each measure. Across the two, p-values are not
 /// corrected, which keeps the full power for CPU time per request (one server against the
-/// reference: p ≤ 0.05). There the family is bounded by the noise floor, a second condition that
-/// rests on other data than the p-value: without a real difference, both hold in 0.3 to 2.5 % of
-/// tables in one measure, and in at most 5 % in two (simulated in `tests/coverage/family.rs`).
-/// Without a control there is no second condition, and the two measures must be passed in together.
+/// reference: p ≤ 0.05). There the noise floor limits the family: a second condition, based on
+/// other data than the p-value. Without a real difference, both hold in 0.3 to 2.5 % of tables in
+/// one measure, and in at most 5 % in two (simulated in `tests/coverage/family.rs`). Without a
+/// control there is no second condition, and the two measures must be passed in together.
 ///
-/// Further measures (latency, memory) are a family of their own, and are passed in together.
+/// Further measures (latency, memory) are a separate family, and are passed in together.
 #[must_use]
 pub fn verdicts(comparisons: &[(Criterion, Effect)]) -> Vec<Verdict> {
     let p = holm(&comparisons.iter().map(|(_, effect)| effect.p).collect::<Vec<_>>());
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(of(0.002, 0.03), Verdict::NoDifference);
     }
 
-    /// Verdicts were issued from the rounds of a single restart.
+    /// Regression: verdicts were issued from the rounds of a single restart.
     #[test]
     fn fewer_than_three_restarts_are_inconclusive() {
         for count in 1..=4 {

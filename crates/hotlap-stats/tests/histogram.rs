@@ -36,7 +36,7 @@ proptest! {
         let ours = of(&times).quantile(q) as f64;
         times.sort_unstable();
         let rank = ((q * times.len() as f64).ceil() as usize).clamp(1, times.len());
-        // The library rounds the product of q and the count where it is nearly whole.
+        // The library rounds the product of q and the count if it is nearly whole.
         let near = (q * times.len() as f64 - (q * times.len() as f64).round()).abs() < 1e-9;
         let true_ns = times[rank - 1] as f64;
         prop_assume!(!near);

@@ -36,10 +36,10 @@ fn the_longest_time_is_a_bound_if_a_request_without_a_response_is_as_old() {
     assert_eq!(Survival::new(&Histogram::new(), &Censored::default()).longest(), exact(0));
 }
 
-/// 98 responses, and one request that waits. The quantile as if it waited for ever and the one as
-/// if it ended now may differ by 1 %.
+/// 98 responses, and one waiting request. The quantile as if it waited forever and the one as if it
+/// ended now may differ by 1 %.
 #[test]
-fn requests_that_wait_make_a_bound_where_they_matter_by_more_than_one_percent() {
+fn waiting_requests_make_a_bound_if_they_matter_by_more_than_one_percent() {
     // Responses of 1,000 to 1,097 ns, and one request that waits at age 1. If it ended now, the
     // median is the 50th of 99 times, 1,048 ns; if it never ends, the 50th response, 1,049 ns.
     let answered = of((0..98).map(|i| 1_000 + i));

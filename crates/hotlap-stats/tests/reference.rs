@@ -1,5 +1,5 @@
 //! Comparison with other tools: each value was computed by the expression above it, in SciPy 1.17.1
-//! with NumPy 2.4.6 unless it says otherwise.
+//! with NumPy 2.4.6 unless stated otherwise.
 
 use hotlap_stats::{Pair, Reading, effect, holm, mad, samples_suffice, student, unpaired};
 

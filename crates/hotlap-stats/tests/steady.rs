@@ -4,8 +4,8 @@ use hotlap_stats::{Class, DetectorSettings, SteadyDetector, SteadyState};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// A machine whose windows vary by `noise` (standard deviation), with bursts of load that slow a
-/// share of them down.
+/// A machine whose windows vary by `noise` (standard deviation), with bursts of load that slow down
+/// a share of them.
 struct Machine {
     random: Pcg64Mcg,
     noise: f64,
@@ -19,7 +19,7 @@ impl Machine {
         Self { random: Pcg64Mcg::seed_from_u64(seed), noise, bursts, left: 0 }
     }
 
-    /// The speed that a window shows of a server's true speed.
+    /// The observed speed of a window, given the server's true speed.
     fn window(&mut self, speed: f64) -> f64 {
         let normal = (0..12).map(|_| self.random.random::<f64>()).sum::<f64>() - 6.0;
         if self.left == 0 && self.random.random::<f64>() < self.bursts / 2.0 {
@@ -31,7 +31,7 @@ impl Machine {
     }
 }
 
-/// After how many windows the detector decides, and what.
+/// After how many windows the detector decides, and the decision.
 fn settle(machine: &mut Machine, curve: impl Fn(usize) -> f64) -> (usize, Class) {
     let mut detector = SteadyDetector::new(DetectorSettings::default());
     for i in 0.. {
@@ -62,8 +62,8 @@ fn flat_servers_settle_soon_also_on_a_noisy_machine() {
 
 #[test]
 fn a_server_that_still_climbs_is_not_steady() {
-    // A server that compiles itself: a third of its speed at first; the difference falls by a
-    // factor of e every second or two.
+    // A server with a compiler: a third of its speed at first; the difference falls by a factor of
+    // e every second or two.
     for (noise, bursts) in [(0.01, 0.0), (0.03, 0.0), (0.03, 0.05)] {
         for constant in [10.0, 20.0] {
             let curve = |i: usize| 1000.0 * (1.0 - 0.67 * (-(i as f64) / constant).exp());

@@ -1,7 +1,7 @@
 //! Servers of known latency and cost.
 //!
-//! Each is the event loop of the ceiling with one stated property. The self-test measures them and
-//! compares what it finds with what is true.
+//! Each is the ceiling's event loop with one specified property. The self-test measures them and
+//! compares its results with the true values.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,54 +13,54 @@ use crate::event_loop::Behaviour;
 use crate::request::Request;
 use crate::serve::{ServeError, serve};
 
-/// What is known about a server. Written `name:number[:number[:number]]`, as the variants say.
+/// A server with a known property. Written `name:number[:number[:number]]`, as the variants show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Calibrated {
-    /// `fixed:US`: every response is delayed by so many microseconds.
+    /// `fixed:US`: every response is delayed by this many microseconds.
     Fixed {
         /// Microseconds.
         us: u64,
     },
     /// `bimodal:US:SLOW_US:ONE_IN`: every response is delayed, one in `one_in` for longer.
     Bimodal {
-        /// Microseconds, usually.
+        /// Usual delay, in microseconds.
         us: u64,
-        /// Microseconds, of the slow ones.
+        /// Delay of the slow ones, in microseconds.
         slow_us: u64,
-        /// Every so many responses, one is slow.
+        /// One response in this many is slow.
         one_in: u64,
     },
-    /// `pausing:EVERY_MS:PAUSE_MS`: it stalls again and again.
+    /// `pausing:EVERY_MS:PAUSE_MS`: it stalls repeatedly.
     Pausing {
         /// From the end of one pause to the beginning of the next, in milliseconds.
         every_ms: u64,
-        /// The length of each, in milliseconds.
+        /// Length of a pause, in milliseconds.
         pause_ms: u64,
     },
     /// `erring:ONE_IN`: one response in `one_in` has the wrong body, of the right length.
     Erring {
-        /// Every so many responses, one is wrong.
+        /// One response in this many is wrong.
         one_in: u64,
     },
-    /// `costing:NS`: every request takes so much CPU time, the kernel's part included.
+    /// `costing:NS`: every request takes this much CPU time, including the kernel's part.
     Costing {
         /// Nanoseconds of the thread's CPU time.
         ns: u64,
     },
-    /// `working:ROUNDS`: every request takes so many rounds of arithmetic more than the ceiling.
+    /// `working:ROUNDS`: every request takes this many rounds of arithmetic more than the ceiling.
     Working {
         /// Rounds of a few cycles each.
         rounds: u64,
     },
-    /// `walking:STEPS`: every request reads so many places of 10 MB of memory, one after another,
-    /// in an order that no prefetcher can guess.
+    /// `walking:STEPS`: every request reads this many places in 10 MB of memory, one after another,
+    /// in an order that no prefetcher can predict.
     Walking {
-        /// Reads; each waits for the one before it.
+        /// Number of reads; each waits for the one before it.
         steps: u64,
     },
 }
 
-/// A text that names no [`Calibrated`] server.
+/// A text that is not a [`Calibrated`] server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a calibrated server; use fixed:US, bimodal:US:SLOW_US:ONE_IN, \
@@ -110,7 +110,7 @@ impl Calibrated {
     /// thread.
     ///
     /// # Errors
-    /// If the port cannot be had or the system refuses an event loop.
+    /// The port is unavailable, or the system refuses an event loop.
     pub fn serve(self, port: u16, threads: usize) -> Result<(), ServeError> {
         serve(port, threads, || Server::new(self))
     }
@@ -126,7 +126,7 @@ struct Server {
     /// The thread's CPU time at the first request, in nanoseconds.
     cpu_began_ns: Option<u64>,
     /// The memory that a walking server walks through: each place holds the index of the next one.
-    /// Empty in all others.
+    /// Empty for all others.
     places: Vec<u32>,
     /// Where the last walk ended.
     place: usize,
@@ -169,10 +169,10 @@ impl Behaviour for Server {
                 }
                 std::hint::black_box(self.place);
             }
-            // CPU time is spent before each response, up to what all responses together are to have
-            // cost, so what sending one takes is a part of the next. If it were spent at once for
-            // all responses to one set of events, a sample of the CPU clock in between would depend
-            // on the size of the set.
+            // CPU time is spent before each response, up to the total that all responses so far
+            // should have cost, so the cost of sending one counts towards the next. If it were
+            // spent at once for all responses to one set of events, a sample of the CPU clock in
+            // between would depend on the size of the set.
             Calibrated::Costing { ns } => {
                 let began_ns = *self.cpu_began_ns.get_or_insert_with(thread_cpu_ns);
                 while thread_cpu_ns() < began_ns + ns * self.responses {}
@@ -191,7 +191,7 @@ impl Behaviour for Server {
         }
     }
 
-    /// If its latency is what is known.
+    /// True if its latency is the known property.
     fn busy_polls(&self) -> bool {
         matches!(self.kind, Calibrated::Fixed { .. } | Calibrated::Bimodal { .. })
     }
@@ -202,8 +202,8 @@ fn thread_cpu_ns() -> u64 {
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0)
 }
 
-/// Arithmetic that takes the same time each round, however many there are: each round waits for the
-/// one before it, and none touches memory, which some processors learn to skip after a while.
+/// Arithmetic that takes the same time each round: each round waits for the one before it, and none
+/// touches memory, which some processors learn to skip after a while.
 fn work(rounds: u64) {
     let mut x = std::hint::black_box(rounds);
     for _ in 0..rounds {

@@ -1,4 +1,4 @@
-//! The ceiling: the least work that a correct response takes on this machine.
+//! The ceiling: the least work with which a correct response can be sent on this machine.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::serve::{ServeError, serve};
 /// Serves the contract `hello` on loopback until the process ends, with one event loop per thread.
 ///
 /// # Errors
-/// If the port cannot be had or the system refuses an event loop.
+/// The port is unavailable, or the system refuses an event loop.
 pub fn serve_ceiling(port: u16, threads: usize) -> Result<(), ServeError> {
     serve(port, threads, || Ceiling)
 }

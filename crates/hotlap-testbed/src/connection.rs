@@ -10,7 +10,7 @@ pub(crate) struct Connection {
     pub stream: TcpStream,
     /// Bytes of a request that is incomplete, or that waits for a delayed response.
     pub input: Vec<u8>,
-    /// What the request in `input` lacks.
+    /// What is missing from the request in `input`.
     pub missing: Option<Missing>,
     /// Bytes of responses that the socket has not taken yet, or that are delayed.
     pub output: Vec<u8>,
@@ -24,13 +24,13 @@ pub(crate) struct Connection {
     pub serial: u64,
 }
 
-/// What became of bytes to send.
+/// The result of sending bytes.
 pub(crate) enum Sent {
     /// The socket took all.
     All,
     /// The rest is kept until the socket takes more.
     Part,
-    /// The connection is broken.
+    /// The connection has failed.
     Broken,
 }
 

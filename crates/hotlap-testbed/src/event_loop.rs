@@ -1,7 +1,7 @@
-//! An edge-triggered event loop: accept, read, respond, and nothing that is not needed for it.
+//! An edge-triggered event loop: accept, read, respond, and nothing else.
 //!
 //! Sockets are registered once. A read that does not fill the buffer is the last one until the next
-//! event; all responses to what one read brought leave in one write.
+//! event; all responses to the requests of one read are sent in one write.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,12 +16,12 @@ use crate::request::{self, Missing, Parsed, Request};
 use crate::response::refuse;
 use crate::timer::Timer;
 
-/// What is sent in response, and when.
+/// Which responses are sent, and when.
 pub(crate) trait Behaviour {
-    /// Appends the response to one request; returns by how long it is delayed.
+    /// Appends the response to one request. Returns its delay.
     fn respond(&mut self, request: &Request, out: &mut Vec<u8>) -> Duration;
 
-    /// Called after each set of events: the place to stall on purpose.
+    /// Called after each set of events; a server may stall here on purpose.
     fn after_events(&mut self) {}
 
     /// Whether the loop polls without sleeping while it has a connection, so that no wake-up adds
@@ -31,10 +31,10 @@ pub(crate) trait Behaviour {
     }
 }
 
-/// How long before a delayed response is due the loop polls without sleeping: a little more than a
-/// wake-up takes (30 to 40 µs on the virtual machines of METHODOLOGY; timers of other systems are
-/// coarser). Longer would do harm: on a busy core, a thread that polls uses up its share, and then
-/// has to wait when the response is due.
+/// How long before a delayed response is due the loop polls without sleeping: slightly longer than
+/// a wake-up takes (30 to 40 µs on the virtual machines of METHODOLOGY; timers of other systems are
+/// coarser). Longer would do harm: on a busy core, a polling thread uses up its share and then has
+/// to wait when the response is due.
 const BUSY: Duration = Duration::from_micros(if cfg!(target_os = "linux") { 60 } else { 2_000 });
 
 /// How long to sleep if a response is due in `left`.
@@ -42,11 +42,11 @@ fn sleep_before(left: Duration) -> Duration {
     left.saturating_sub(BUSY)
 }
 
-/// How soon accepting is retried after it failed: soon enough for clients not to notice, and at
-/// most 100 system calls per second.
+/// How soon to retry after accepting failed: soon enough that clients do not notice, with at most
+/// 100 system calls per second.
 const RETRY_ACCEPT: Duration = Duration::from_millis(10);
 
-/// Whether accepting failed for one client only, so that the next one in the queue may be accepted
+/// Whether accepting failed for one client only, so that the next one in the queue can be accepted
 /// (accept(2), *Error handling*).
 fn concerns_one_client(kind: ErrorKind) -> bool {
     use ErrorKind::{
@@ -68,7 +68,7 @@ fn concerns_one_client(kind: ErrorKind) -> bool {
 const LISTENER: Token = Token(usize::MAX);
 const TIMER: Token = Token(usize::MAX - 1);
 
-/// The most that one read brings, in bytes.
+/// Maximum size of one read, in bytes.
 const READ_BYTES: usize = 64 * 1024;
 
 pub(crate) struct EventLoop<B> {
@@ -76,15 +76,15 @@ pub(crate) struct EventLoop<B> {
     listener: TcpListener,
     behaviour: B,
     connections: Vec<Option<Connection>>,
-    /// Indices of `connections` that are free.
+    /// Free indices of `connections`.
     free: Vec<usize>,
     buffer: Vec<u8>,
     out: Vec<u8>,
-    /// When a delayed response is due, with the index and serial number of its connection.
+    /// When each delayed response is due, with the index and serial number of its connection.
     delayed: BinaryHeap<Reverse<(Instant, usize, u64)>>,
     serial: u64,
     timer: Timer,
-    /// Whether clients may still be in the listener's queue although no event will come for them:
+    /// Whether clients may still be in the listener's queue without an event to come, because
     /// accepting failed before the queue was empty.
     unaccepted: bool,
 }
@@ -131,7 +131,7 @@ impl<B: Behaviour> EventLoop<B> {
         }
     }
 
-    /// How long to wait for events at most; `None` without limit, or until the timer that was set.
+    /// Maximum time to wait for events; `None` if unlimited or if the timer was armed.
     fn wait(&mut self) -> Option<Duration> {
         let wait = self.wait_for_responses();
         match self.unaccepted {
@@ -151,8 +151,8 @@ impl<B: Behaviour> EventLoop<B> {
         }
     }
 
-    /// Accepts every client in the queue. Events are edge-triggered, so no further one comes for
-    /// clients that are left there; the loop tries again later.
+    /// Accepts every client in the queue. Events are edge-triggered, so there will be none for
+    /// clients left in the queue; the loop retries later.
     fn accept(&mut self) {
         loop {
             match self.listener.accept() {
@@ -162,7 +162,7 @@ impl<B: Behaviour> EventLoop<B> {
                     return;
                 }
                 Err(e) if concerns_one_client(e.kind()) => {}
-                // Out of file descriptors or memory, until a connection closes.
+                // Out of file descriptors or memory until a connection closes.
                 Err(_) => return,
             }
         }
@@ -208,7 +208,7 @@ impl<B: Behaviour> EventLoop<B> {
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 Err(_) => return self.remove(index),
             };
-            // A read that leaves room in the buffer took all that there was.
+            // A read that leaves room in the buffer took everything.
             let drained = n < self.buffer.len();
             let more = if connection.input.is_empty() {
                 let buffer = std::mem::take(&mut self.buffer);
@@ -283,7 +283,7 @@ impl<B: Behaviour> EventLoop<B> {
         }
     }
 
-    /// Sends the delayed responses that are due, and reads on.
+    /// Sends the delayed responses that are due, and continues reading.
     fn send_due(&mut self) {
         let now = Instant::now();
         while let Some(&Reverse((due, index, serial))) = self.delayed.peek() {
@@ -322,7 +322,7 @@ impl<B: Behaviour> EventLoop<B> {
 mod tests {
     use super::*;
 
-    /// A delayed response was sent one or two milliseconds late.
+    /// Regression: a delayed response was sent one or two milliseconds late.
     #[test]
     fn the_loop_does_not_sleep_when_a_response_is_due() {
         assert_eq!(sleep_before(BUSY), Duration::ZERO);

@@ -1,4 +1,4 @@
-//! A server that keeps its contract and HTTP's rules, or breaks exactly one of them.
+//! A server that follows its contract and HTTP's rules, or breaks exactly one of them.
 
 mod fault;
 mod request;
@@ -18,7 +18,7 @@ use response::Responder;
 /// A client that sends nothing for this long is disconnected.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// What [`crate::TestServer::start`] calls for each connection.
+/// The handler of each connection for [`crate::TestServer::start`].
 pub(crate) fn serve(site: Site, fault: Fault) -> impl Fn(Client) + Send + Sync + 'static {
     let server = Server {
         responder: Responder::new(site, fault),
@@ -30,15 +30,15 @@ pub(crate) fn serve(site: Site, fault: Fault) -> impl Fn(Client) + Send + Sync +
 
 struct Server {
     responder: Responder,
-    /// Whether it died of a client's bytes.
+    /// Whether a client's bytes have crashed it.
     is_dead: AtomicBool,
-    /// Held by the connection that is being served, if only one is at a time.
+    /// Held by the connection being served, if only one is served at a time.
     turn: Mutex<()>,
 }
 
 impl Server {
     fn serve(&self, mut client: Client) {
-        // A server that may die must be dead before it serves the next connection.
+        // A server that may crash must have crashed before it serves the next connection.
         let is_sequential = matches!(
             self.responder.fault,
             Fault::OneConnectionAtATime
@@ -70,7 +70,7 @@ struct Connection<'a> {
 }
 
 impl Connection<'_> {
-    /// Reads what there is; false if the connection is over.
+    /// Reads available bytes; false if the connection has ended.
     fn read(&mut self) -> bool {
         let fault = self.server.responder.fault;
         let mut buffer = [0; 1 << 17];
@@ -91,7 +91,7 @@ impl Connection<'_> {
         length > 0 && !dies
     }
 
-    /// Responds to what was read; false if the connection is over.
+    /// Responds to the requests read; false if the connection has ended.
     fn respond(&mut self) -> bool {
         let responder = &self.server.responder;
         match responder.fault {

@@ -1,15 +1,14 @@
-//! Servers to measure with and to test with.
+//! Servers to measure with and to test with. This crate knows nothing of the load generator; the
+//! two meet only on a socket.
 //!
-//! - **The ceiling** ([`serve_ceiling`]) does the least work that a correct response takes: one
-//!   edge-triggered event loop per core, each with a listening socket of its own. Every table shows
-//!   each server's share of it, so that figures can be compared between machines.
+//! - **The ceiling** ([`serve_ceiling`]) does the least work with which a correct response can be
+//!   sent: one edge-triggered event loop per core, each with its own listening socket. Every table
+//!   compares servers with it, so that figures can be compared between machines.
 //! - **Calibrated servers** ([`Calibrated`]) are the same loop with a known latency, error rate or
-//!   cost. The self-test measures them and compares what it finds with what is true.
+//!   cost. The self-test measures them and compares its results with the true values.
 //! - **Test servers** ([`TestServer`]) run in a test's own process, one blocking thread per
-//!   connection. They do what the test scripts, or misbehave in a named way: hang, reset, never
+//!   connection. They follow the test's script, or misbehave in a named way: hang, reset, never
 //!   respond, or break one rule of HTTP or of their contract ([`Fault`]).
-//!
-//! This crate knows nothing of the load generator; the two meet only on a socket.
 //!
 //! # Modules
 //!

@@ -1,4 +1,4 @@
-//! Servers that misbehave, or behave well, in one named way.
+//! Servers that behave or misbehave in one named way.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,13 +26,13 @@ impl TestServer {
         })
     }
 
-    /// Reads and never responds.
+    /// Reads requests and never responds.
     #[must_use]
     pub fn silent() -> Self {
         Self::start(|mut client| client.drain())
     }
 
-    /// Responds to `after` requests. At the next one it hangs on all connections, once for
+    /// Responds to `after` requests. On the next one it hangs on all connections, once, for
     /// `length`.
     pub fn hanging(after: usize, length: Duration, response: &'static [u8]) -> Self {
         let count = AtomicUsize::new(0);
@@ -48,7 +48,7 @@ impl TestServer {
         })
     }
 
-    /// Has a single worker, which takes `time` for each request.
+    /// Has a single worker, which takes `time` per request.
     pub fn one_at_a_time(time: Duration, response: &'static [u8]) -> Self {
         let worker = Mutex::new(());
         Self::start(move |mut client| {

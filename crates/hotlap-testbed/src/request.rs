@@ -2,41 +2,39 @@
 
 use crate::response::Reply;
 
-/// The largest request, head and body together, in bytes. A bound on the memory of a
-/// connection.
+/// Maximum size of a request, head and body together, in bytes. Bounds the memory of a connection.
 const LIMIT: usize = 1 << 20;
 
-/// The largest head, in bytes: twice the 64 KiB that the conformance checks and stress send.
+/// Maximum size of a head, in bytes: twice the 64 KiB that the conformance checks and stress send.
 const HEAD_LIMIT: usize = 128 << 10;
 
-/// The most header lines; a request with more is refused. A bound on resources: their places are on
-/// the stack.
+/// Maximum number of header lines; a request with more is rejected. Bounds stack usage.
 const HEADERS: usize = 100;
 
 /// A complete request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// What it is to be answered with.
+    /// The response.
     pub reply: Reply,
-    /// Whether the connection ends after the response.
+    /// Whether the connection closes after the response.
     pub close: bool,
-    /// Its length in bytes, body included.
+    /// Its length in bytes, including the body.
     pub len: usize,
 }
 
-/// What bytes are.
+/// The result of parsing bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parsed {
     /// A complete request.
     Complete(Request),
     /// The beginning of one.
     Incomplete(Missing),
-    /// Not a request: the status to refuse it with.
+    /// Not a valid request; has the status to reject it with.
     Invalid(u16),
 }
 
-/// What a request lacks. It need not be parsed again before that may have come, so a request that
-/// comes a byte at a time costs little more than one that comes at once.
+/// What is missing from a request. The request is not parsed again before that may have come, so
+/// one that comes byte by byte costs little more than one that comes at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
     /// The end of its head, which is a line end.
@@ -51,7 +49,7 @@ pub(crate) enum Missing {
 }
 
 impl Missing {
-    /// Whether `new`, the last bytes of a request that now has `len`, may be what it lacked.
+    /// Whether `new`, the last bytes of a request of length `len`, may contain what was missing.
     pub fn may_be_in(self, new: &[u8], len: usize) -> bool {
         match self {
             Self::Head => new.contains(&b'\n') || len > HEAD_LIMIT,
@@ -99,7 +97,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed {
     Parsed::Complete(Request { reply, close, len: head_len + body_len })
 }
 
-/// The header fields that matter.
+/// The relevant header fields.
 #[derive(Default)]
 struct Fields {
     length: Option<usize>,
@@ -119,7 +117,7 @@ impl Fields {
                     .split(|b| *b == b',')
                     .any(|t| t.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
             };
-            // The names that matter have 4, 6, 10, 14 or 17 letters: the length excludes most
+            // The relevant names have 4, 6, 10, 14 or 17 letters, so the length excludes most
             // others.
             match h.name.len() {
                 4 if h.name.eq_ignore_ascii_case("host") => hosts += 1,
@@ -226,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_parsed_again_only_when_what_it_lacks_may_have_come() {
+    fn a_request_is_parsed_again_only_when_the_missing_part_may_have_come() {
         let request = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
         let (mut missing, mut parses) = (None::<Missing>, 0);
         for end in 1..=request.len() {
@@ -245,7 +243,8 @@ mod tests {
         assert_eq!(parse(&request[..len - 1]), Parsed::Incomplete(body));
     }
 
-    /// A head of a mebibyte was parsed anew with each piece of it, while all other clients waited.
+    /// Regression: a head of a mebibyte was parsed again with each piece, while all other clients
+    /// waited.
     #[test]
     fn a_head_that_is_too_large_is_refused_before_its_end() {
         let mut bytes = b"GET / HTTP/1.1\r\nHost: a\r\nX: ".to_vec();
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_requests_are_refused_with_the_status_that_says_why() {
+    fn invalid_requests_are_rejected_with_the_right_status() {
         for (bytes, status) in [
             ("\x16\x03\x01\x02\x00\x01\r\n\r\n", 400),
             ("GET / HTTP/1.1\r\n\r\n", 400),

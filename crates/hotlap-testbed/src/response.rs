@@ -1,6 +1,6 @@
 //! The responses of the contract `hello`, as bytes.
 
-/// What a request is answered with.
+/// The response to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// To `GET /`.
@@ -14,7 +14,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// Appends the response; with `close`, one that announces the end of the connection.
+    /// Appends the response; with `close`, it announces the end of the connection.
     #[inline]
     pub fn write(self, close: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(match (self, close) {
@@ -41,7 +41,7 @@ impl Reply {
     }
 }
 
-/// Appends the response to bytes that are not a request.
+/// Appends the response to an invalid request.
 pub(crate) fn refuse(status: u16, out: &mut Vec<u8>) {
     let reason = match status {
         413 => "Content Too Large",

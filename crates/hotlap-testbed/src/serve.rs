@@ -12,29 +12,29 @@ use crate::event_loop::{Behaviour, EventLoop};
 /// resources: Linux caps it at net.core.somaxconn, whose default is the same.
 const BACKLOG: i32 = 4096;
 
-/// Why a server cannot serve.
+/// Why a server cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The port is taken or not permitted.
-    #[error("cannot listen on port {port}: {source}; choose another with PORT")]
+    #[error("cannot listen on port {port}: {source}; set PORT to another one")]
     Listen {
         /// The port.
         port: u16,
         /// The system's error.
         source: io::Error,
     },
-    /// The system refused what an event loop needs.
-    #[error("event loop: {0}")]
+    /// The system refused a resource that an event loop needs.
+    #[error("cannot create an event loop: {0}")]
     Loop(#[from] io::Error),
 }
 
-/// Serves until the process ends, with `threads` threads, each with a behaviour of its own.
+/// Serves until the process ends, with `threads` threads, each with its own behaviour.
 ///
-/// Each thread has a listening socket of its own on the same port (`SO_REUSEPORT`), so the threads
-/// share nothing.
+/// Each thread has its own listening socket on the same port (`SO_REUSEPORT`), so the threads share
+/// nothing.
 ///
 /// # Errors
-/// If the port cannot be had or the system refuses an event loop.
+/// The port is unavailable, or the system refuses an event loop.
 pub(crate) fn serve<B: Behaviour>(
     port: u16,
     threads: usize,

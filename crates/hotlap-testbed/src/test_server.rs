@@ -12,9 +12,9 @@ use socket2::Socket;
 pub const HELLO: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!";
 
-/// A running server. Its threads end with the process of the test.
+/// A running server. Its threads end with the test's process.
 ///
-/// Methods panic where the system refuses a socket: a test can go no further then.
+/// Methods panic if the system refuses a socket, since a test cannot continue then.
 #[derive(Debug)]
 pub struct TestServer {
     address: Option<SocketAddr>,
@@ -53,7 +53,7 @@ impl TestServer {
         server
     }
 
-    /// Where it listens.
+    /// Its address.
     ///
     /// # Panics
     /// On a Unix socket, which has no such address.
@@ -62,31 +62,31 @@ impl TestServer {
         self.address.expect("a TCP socket")
     }
 
-    /// `http://` and its address.
+    /// `http://` and the address.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/", self.address())
     }
 
-    /// How many connections it has accepted.
+    /// The number of accepted connections.
     #[must_use]
     pub fn accepted(&self) -> usize {
         self.counts.accepted.load(Ordering::SeqCst)
     }
 
-    /// How many requests [`Client::request`] has returned.
+    /// The number of requests that [`Client::request`] has returned.
     #[must_use]
     pub fn requests(&self) -> usize {
         self.counts.requests.load(Ordering::SeqCst)
     }
 }
 
-/// A client, as the server sees it: one accepted connection.
+/// One accepted connection, as the server sees it.
 #[derive(Debug)]
 pub struct Client {
-    /// The connection. Bytes that [`Client::request`] has read ahead are not in it any more.
+    /// The connection. Bytes that [`Client::request`] has read ahead are no longer in it.
     pub stream: Socket,
-    /// How many connections the server accepted before this one.
+    /// The number of connections that the server accepted before this one.
     pub number: usize,
     counts: Arc<Counts>,
     rest: Vec<u8>,

@@ -1,5 +1,5 @@
-//! A timer with a resolution of nanoseconds, where the system has one: the timeout of a wait for
-//! events is in milliseconds.
+//! A timer with nanosecond resolution, if the system has one: the timeout of a wait for events is
+//! in milliseconds.
 
 use std::io;
 use std::time::Duration;
@@ -23,7 +23,7 @@ impl Timer {
         Ok(Self(fd))
     }
 
-    /// Sets it to `left` from now; returns the timeout that the wait for events needs beside it.
+    /// Arms it for `left` from now. Returns the timeout that the wait for events needs in addition.
     pub(crate) fn set(&self, left: Duration) -> Option<Duration> {
         use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
         // 0 would disarm it.

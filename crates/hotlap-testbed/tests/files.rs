@@ -1,4 +1,4 @@
-//! The ceiling when the system refuses it further file descriptors.
+//! The ceiling when it runs out of file descriptors.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,15 +8,15 @@ use std::time::Duration;
 use hotlap_testbed::{serve_ceiling, unused_address};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// In the environment of the child: the port on which it serves.
+/// Environment variable of the child: the port on which it serves.
 const PORT: &str = "CEILING_PORT";
 
-/// File descriptors of the child, those of the test harness included.
+/// The child's file descriptors, including those of the test harness.
 const FILES: u64 = 24;
 
 const CLIENTS: usize = 40;
 
-/// Not a test: what the child process runs.
+/// Not a test: the child process runs this.
 #[test]
 fn child() {
     let Ok(port) = std::env::var(PORT) else { return };
@@ -40,7 +40,7 @@ fn is_answered(mut client: &TcpStream, limit: Duration) -> bool {
     client.read(&mut [0; 4096]).is_ok_and(|count| count > 0)
 }
 
-/// Clients that were in the queue when file descriptors ran out waited there until another client
+/// Regression: clients in the queue when file descriptors ran out waited there until another client
 /// came.
 #[test]
 fn clients_that_wait_for_a_file_descriptor_are_served_when_one_is_free() {

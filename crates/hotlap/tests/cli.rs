@@ -95,7 +95,7 @@ fn a_load_that_makes_no_sense_says_what_does() {
         (vec!["run", "--duration", "0s", url], "too short"),
         (vec!["run", "--contract", "helo", "go/net-http"], "hello"),
         (vec!["run", "--fail-if", "cost 3%", url], "cost +3%"),
-        (vec!["run", "http://"], "names no host"),
+        (vec!["run", "http://"], "has no host"),
         (vec!["run", "--name", "a", "--name", "b", url], "2 names for 1 server"),
         (vec!["run", "http://192.0.2.1/"], "--allow-remote"),
         (vec!["run", "echo 'open"], "cannot be split"),

@@ -4,17 +4,17 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::participant::Load;
 
-/// What hotlap has open besides connections: queues of events, logs, the store, supervisors.
+/// Open files besides connections: event queues, logs, the store, supervisors.
 const BESIDES: usize = 128;
 
-/// What a generator thread has open: its queue of events, a waker, a timer.
+/// Open files of a generator thread: its event queue, a waker, a timer.
 const A_THREAD: usize = 3;
 
-/// Raises the limit of open files as far as so many servers under these loads need it: all of them
-/// keep their connections between slices.
+/// Raises the limit of open files to what this many servers need under these loads, since all of
+/// them keep their connections between slices.
 ///
 /// # Errors
-/// The hard limit is lower: which one, and which load fits.
+/// The hard limit is lower; says which load fits.
 pub fn allow_files(servers: usize, loads: &[Load]) -> Result<(), String> {
     let limit = getrlimit(Resource::Nofile);
     let needed = needed(servers, loads);
@@ -24,7 +24,7 @@ pub fn allow_files(servers: usize, loads: &[Load]) -> Result<(), String> {
     let maximum = Some(limit.maximum.map_or(needed, |hard| hard.max(needed)));
     let wanted = match limit.maximum.is_none_or(|hard| hard >= needed) {
         true => Rlimit { current: Some(needed), maximum: limit.maximum },
-        // An administrator may.
+        // An administrator may raise it.
         false => Rlimit { current: Some(needed), maximum },
     };
     setrlimit(Resource::Nofile, wanted)
@@ -46,7 +46,7 @@ fn refusal(servers: usize, loads: &[Load], needed: u64, hard: u64) -> String {
     };
     format!(
         "{servers} servers (with the control and the ceiling) under this load need {needed} open \
-         files, and {hard} are allowed: raise the limit (ulimit -Hn {needed}){remedy}"
+         files, but only {hard} are allowed: raise the limit (ulimit -Hn {needed}){remedy}"
     )
 }
 
@@ -56,9 +56,9 @@ mod tests {
 
     use super::*;
 
-    /// With 256 open files, a run failed in its first lap, server after server.
+    /// Regression: with 256 open files, a run failed in its first lap, server after server.
     #[test]
-    fn a_limit_that_is_too_low_is_told_with_a_load_that_fits() {
+    fn a_limit_that_is_too_low_is_reported_with_a_load_that_fits() {
         let load = |connections| Load {
             name: String::new(),
             connections,
@@ -72,8 +72,8 @@ mod tests {
         assert_eq!(needed(4, &loads), 396);
         assert_eq!(
             refusal(4, &loads, 396, 256),
-            "4 servers (with the control and the ceiling) under this load need 396 open files, and \
-             256 are allowed: raise the limit (ulimit -Hn 396), or use --connections 29"
+            "4 servers (with the control and the ceiling) under this load need 396 open files, but \
+             only 256 are allowed: raise the limit (ulimit -Hn 396), or use --connections 29"
         );
         assert_eq!(needed(4, &[load(29)]), 256);
         assert!(refusal(4, &loads, 396, 128).ends_with("(ulimit -Hn 396)"));

@@ -1,4 +1,4 @@
-//! One server at the runner: its process, where it answers, and what it uses.
+//! A running server during a run: its process, its address, its CPU and memory usage.
 
 use hotlap_servers::lines::LogLines;
 use hotlap_servers::start::ask;
@@ -21,63 +21,60 @@ use hotlap_servers::process::{FreezeError, Process, Stopped};
 use hotlap_servers::sample::{Cpu, Memory, Sampler, Switches};
 use hotlap_servers::start::{LAST_LINES, ending};
 
-/// How long what a server has in memory is taken to be so. A bound on the time spent reading.
+/// How long a reading of a server's memory is reused. Bounds the time spent reading.
 const MEMORY_EVERY: Duration = Duration::from_millis(300);
 
-/// Laps that are driven over the same connections: those of a round. The cost per request depends
-/// on the set of connections by one per cent (standard deviation, 64 of them), for as long as it
-/// is held; a set that is held for a whole restart makes restarts look as different as that
-/// (METHODOLOGY, appendix A.10).
+/// Laps over the same connections: those of a round. The cost per request depends on the set of
+/// connections (standard deviation 1 % with 64 of them) for as long as it is kept; with one set per
+/// restart, restarts would differ by as much (METHODOLOGY, appendix A.10).
 const LAPS_A_SET: u32 = 2;
 
-/// Connections that were idle for longer are replaced before the next slice: many servers close
-/// such connections after a few seconds.
+/// Connections that were idle for longer are replaced before the next slice, because many servers
+/// close them after a few seconds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A log that has not grown for this long has caught up.
+/// A log that has not grown for this long is complete.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// A log that lacks lines and has not grown for this long is not waited for: a server that drops
-/// lines must not hold up every lap.
+/// How long to wait for missing lines of a log that does not grow: a server that drops lines must
+/// not hold up every lap.
 const GIVEN_UP: Duration = Duration::from_secs(1);
 
-/// One server.
 pub(super) struct Instance {
     pub(super) participant: Participant,
     pub(super) process: Option<Process>,
     pub(super) sampler: Option<Sampler>,
     pub(super) counters: Option<Counters>,
     pub(super) target: Option<Target>,
-    /// What the `Host` header says to it.
+    /// The value of its `Host` header.
     pub(super) host: String,
-    /// What may be asked of it, with the right answers; settled when it was verified first.
+    /// Its requests with the right responses, set when it was verified first.
     pub(super) requests: Vec<Request>,
-    /// What its warm-ups so far tell of it, by load.
+    /// What its warm-ups have shown so far, by load.
     pub(super) known: Vec<Option<WarmupProfile>>,
     /// The load whose connections are kept until its next slice.
     pub(super) held: Option<Held>,
-    /// Slices that it has driven.
+    /// The number of its slices so far.
     slices: u32,
-    /// Its context switches, and the lines of its side effect, before the first slice of the lap
-    /// under way.
+    /// Its context switches and the lines of its side effect before the lap under way.
     before_lap: Option<(Option<Switches>, u64)>,
-    /// The cores that it runs on; none: not pinned.
+    /// The cores that it runs on; empty: not pinned.
     pub(super) cores: Vec<usize>,
-    /// Its memory, and when that was looked at.
+    /// Its memory, and when that was read.
     memory: Option<(Instant, Memory)>,
-    /// What it took from its start to its first right answer, where hotlap started it.
+    /// Time from its start to its first right response, if hotlap started it.
     pub(super) ready: Option<Duration>,
-    /// What the user should know of its start.
+    /// What the user should know about its start.
     pub(super) notes: Vec<String>,
     /// Why instructions are not counted.
     pub(super) uncounted: Option<String>,
-    /// Whether it was held against its whole contract already.
+    /// Whether it has been verified against its whole contract.
     pub(super) verified: bool,
-    /// Its side effect, where it has one that counts.
+    /// Its side effect, if one is counted.
     pub(super) lines: Option<LogLines>,
 }
 
-/// What a warm-up tells of a server under a load.
+/// What a warm-up showed of a server under a load.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WarmupProfile {
     /// How it becomes steady.
@@ -86,7 +83,7 @@ pub(super) struct WarmupProfile {
     pub(super) service: Duration,
 }
 
-/// What is known of server and generator at one moment.
+/// The state of server and generator at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
     requests: u64,
@@ -98,14 +95,14 @@ pub(super) struct Sample {
 pub(super) struct Held {
     load: usize,
     pub(super) session: Session,
-    /// Laps that it may still drive.
+    /// Laps that it may still be used for.
     laps: u32,
     /// Requests when the lap under way began.
     requests: u64,
-    /// When its last slice was over, and whether all requests were answered by then.
+    /// When its last slice ended, and whether all requests were answered by then.
     since: Instant,
     is_idle: bool,
-    /// What the slices of the lap under way were so far.
+    /// The slices of the lap under way so far.
     driven: Option<Driven>,
 }
 
@@ -123,21 +120,21 @@ impl Held {
         Self { load, session, laps: LAPS_A_SET, requests: 0, since, is_idle: true, driven: None }
     }
 
-    /// Whether the next slice of a load may use these connections. Requests that the server still
-    /// owes an answer are kept until they are answered or time out.
+    /// Whether the next slice of a load may use these connections. Unanswered requests are kept
+    /// until they are answered or time out.
     pub(super) fn goes_on(&self, load: usize) -> bool {
         let is_fresh = self.laps > 0 && self.since.elapsed() < LONGEST_PAUSE;
         self.load == load && (self.driven.is_some() || is_fresh || !self.is_idle)
     }
 
-    /// Sends nothing more until the next slice, and gives the server this long to answer what it
-    /// has, before it is frozen.
+    /// Sends nothing more until the next slice, and gives the server this long to finish requests
+    /// in flight before it is frozen.
     pub(super) fn pause(&mut self, limit: Duration) {
         self.is_idle = self.session.pause(limit);
         self.since = Instant::now();
     }
 
-    /// One more slice is driven, whose window opened at that moment.
+    /// Adds a slice whose window opened at that time.
     pub(super) fn add(&mut self, opened: Instant, slice: &Between) {
         match &mut self.driven {
             Some(driven) => driven.between.add(slice),
@@ -145,7 +142,7 @@ impl Held {
         }
     }
 
-    /// The lap ends: what it was, and how many requests were answered in and between its slices.
+    /// Ends the lap. Returns its slices, and the number of requests answered in and between them.
     pub(super) fn end_lap(&mut self) -> Option<(Driven, u64)> {
         let progress = self.session.progress();
         let before = std::mem::replace(&mut self.requests, progress.responses + progress.failures);
@@ -154,12 +151,12 @@ impl Held {
     }
 }
 
-/// What happened between two samples, or more pairs of them.
+/// What happened between two samples, or several pairs of them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Between {
     pub(super) requests: u64,
     pub(super) wall_ns: u64,
-    /// CPU time; unknown where the server's processes cannot be seen.
+    /// CPU time; `None` if the server's processes are unknown.
     pub(super) cpu_ns: Option<u64>,
     pub(super) slices: u32,
 }
@@ -172,7 +169,7 @@ impl Between {
         self.slices += other.slices;
     }
 
-    /// CPU time per request in nanoseconds, where both are known and not 0.
+    /// CPU time per request in nanoseconds, if both are known and not 0.
     pub(super) fn cost_ns(&self) -> Option<f64> {
         let cpu_ns = self.cpu_ns.filter(|cpu_ns| *cpu_ns > 0 && self.requests > 0)?;
         Some(cpu_ns as f64 / self.requests as f64)
@@ -220,9 +217,9 @@ impl Instance {
         self.requests[load.request.min(self.requests.len().saturating_sub(1))].clone()
     }
 
-    /// What is known now. The count and the CPU time are read one right after the other, so that
-    /// cost a request is the ratio of two differences over the same time, whenever this is called;
-    /// and they are read where the server runs, since its clock is behind anywhere else.
+    /// Samples server and generator. The request count and the CPU time are read back to back, so
+    /// that cost per request is a ratio of two differences over the same time; they are read on the
+    /// server's cores, since its clock lags when read from elsewhere.
     pub(super) fn sample(&mut self, session: &Session) -> Sample {
         let _visit = self.sampler.is_some().then(|| ClockFlush::to(&self.cores));
         let progress = session.progress();
@@ -230,15 +227,15 @@ impl Instance {
         Sample { requests: progress.responses + progress.failures, at: Instant::now(), cpu }
     }
 
-    /// Context switches so far. They are read thread by thread, which takes a while where there
-    /// are many; so they are read before a lap's first sample and after its last, never between
-    /// the two.
+    /// Context switches so far. They are read thread by thread, which takes a while if there are
+    /// many; so they are read before a lap's first sample and after its last, never between the
+    /// two.
     pub(super) fn switches(&mut self) -> Option<Switches> {
         self.sampler.as_mut()?.switches().ok()
     }
 
-    /// What the hardware counts of it while `act` lasts, and the requests meanwhile. The counters
-    /// are on for so long only: a counter that is on costs the server something at each switch.
+    /// Hardware counts while `act` runs, with the requests meanwhile. The counters are on only for
+    /// that time, because they cost the server something at each context switch.
     pub(super) fn counted(&mut self, session: &Session, act: impl FnOnce()) -> Option<Count> {
         let mut counters = self.counters.as_mut()?.enable().ok()?;
         let (then, before) = (counters.read(), session.progress());
@@ -255,14 +252,14 @@ impl Instance {
         self.slices
     }
 
-    /// The switches before and after the lap that ends.
+    /// The context switches before and after the lap that ends.
     pub(super) fn switches_of_lap(&mut self) -> Option<(Switches, Switches)> {
         let (first, _) = self.before_lap?;
         first.zip(self.switches())
     }
 
-    /// A lap begins with the next slice, unless one is under way. One whose side effect is counted
-    /// has a load of its own, and the log has to be written up to there.
+    /// Begins a lap with the next slice, unless one is under way. If a side effect is counted, the
+    /// lap gets its own load, and the log must be complete up to here.
     pub(super) fn begin_lap(&mut self) {
         if self.before_lap.is_none() {
             if self.lines.is_some() {
@@ -273,14 +270,14 @@ impl Instance {
         }
     }
 
-    /// Drops the lap under way: the next slice begins one, on new connections.
+    /// Drops the lap under way: the next slice begins another, on new connections.
     pub(super) fn forget_lap(&mut self) {
         self.held = None;
         self.before_lap = None;
     }
 
-    /// What the server used between two samples, or more of them, and what it has in memory now.
-    /// Switches were counted around them, while `requests` were answered.
+    /// What the server used between two samples, or several pairs of them, and its present memory.
+    /// Context switches were counted around them, while `requests` were answered.
     pub(super) fn usage(
         &mut self,
         between: &Between,
@@ -288,7 +285,7 @@ impl Instance {
         requests: u64,
     ) -> Option<Usage> {
         let memory = self.memory()?;
-        // As many as belong to what was answered between the samples.
+        // The share that belongs to the requests answered between the samples.
         let share = between.requests as f64 / requests.max(1) as f64;
         let count = |last: u64, first: u64| (last.saturating_sub(first) as f64 * share) as u64;
         let (first, last) = switches.unzip();
@@ -296,7 +293,7 @@ impl Instance {
         Some(Usage {
             wall_ns: between.wall_ns,
             requests: between.requests,
-            // A server that answered used some: 0 is what a clock that cannot be read adds.
+            // A server that answered used some CPU time: 0 means that its clock cannot be read.
             cpu_ns: between.cpu_ns.filter(|ns| *ns > 0),
             switches: counted(|switches| switches.voluntary),
             preemptions: counted(|switches| switches.involuntary),
@@ -308,7 +305,7 @@ impl Instance {
         })
     }
 
-    /// What it has in memory, looked at not long ago: the kernel walks all of its pages for that.
+    /// Its memory, from a recent reading: the kernel walks all of its pages for one.
     fn memory(&mut self) -> Option<Memory> {
         if self.memory.is_none_or(|(at, _)| at.elapsed() >= MEMORY_EVERY) {
             let memory = self.sampler.as_mut()?.memory().ok()?;
@@ -317,10 +314,10 @@ impl Instance {
         self.memory.map(|(_, memory)| memory)
     }
 
-    /// Stops it where it stands. A server that runs elsewhere goes on.
+    /// Freezes it. Does nothing for a server that is not a child of hotlap.
     ///
     /// # Errors
-    /// It goes on, and why.
+    /// It could not be frozen and keeps running.
     pub(super) fn freeze(&mut self) -> Result<(), FreezeError> {
         match &mut self.process {
             Some(process) if !process.is_frozen() => process.freeze(),
@@ -328,14 +325,14 @@ impl Instance {
         }
     }
 
-    /// Lets it go on.
+    /// Thaws it.
     pub(super) fn thaw(&mut self) {
         if let Some(process) = &mut self.process {
             let _ = process.thaw();
         }
     }
 
-    /// Begins to end it, without waiting.
+    /// Begins to stop it, without waiting.
     pub(super) fn begin_stop(&mut self, grace: Duration) {
         self.forget_lap();
         if let Some(process) = &mut self.process {
@@ -343,7 +340,7 @@ impl Instance {
         }
     }
 
-    /// Ends it. What was wrong with that, if anything.
+    /// Stops it. Returns a description of any problem.
     pub(super) fn stop(&mut self, grace: Duration) -> Option<String> {
         self.forget_lap();
         self.sampler = None;
@@ -356,10 +353,10 @@ impl Instance {
         (!grace.is_zero()).then(|| complaint(&stopped)).flatten()
     }
 
-    /// Whether it still runs.
+    /// Checks that it is still running.
     ///
     /// # Errors
-    /// How it ended, and its last lines.
+    /// How it ended, with its last log lines.
     pub(super) fn still_there(&mut self, phase: &str) -> Result<(), ServerFailure> {
         match self.process.as_mut().and_then(Process::exited) {
             None => Ok(()),
@@ -370,21 +367,21 @@ impl Instance {
         }
     }
 
-    /// Whether it answers one more request within `limit`.
+    /// Sends one more request and waits up to `limit` for the response.
     pub(super) fn ask_again(&self, limit: Duration) -> Result<Response, String> {
-        let target = self.target.as_ref().ok_or("it is not started")?;
+        let target = self.target.as_ref().ok_or("it is not running")?;
         ask(target, &self.host, limit, &self.participant.contract.exchanges[0])
     }
 
-    /// Out, because of an error.
+    /// A failure because of an error.
     pub(super) fn failed(&mut self, phase: &str, error: impl Display) -> ServerFailure {
         match self.still_there(phase) {
             Err(failure) => failure,
-            Ok(()) => self.out(phase, error.to_string(), "see its last lines"),
+            Ok(()) => self.out(phase, error.to_string(), "see its last log lines"),
         }
     }
 
-    /// Out, because not one request was answered.
+    /// A failure because not one request was answered.
     pub(super) fn unanswered(
         &mut self,
         phase: &str,
@@ -397,19 +394,19 @@ impl Instance {
             Err(e) => e.to_string(),
             Ok(outcome) => match outcome.failures.0.iter().max_by_key(|f| f.count) {
                 Some(f) => format!(
-                    "no right answer, but {} × {:?} in phase {:?}{}",
+                    "no correct response, but {} × {:?} in phase {:?}{}",
                     f.count,
                     f.failure,
                     f.phase,
                     outcome.first_wrong.map(|w| format!(" ({})", w.why)).unwrap_or_default()
                 ),
-                None => "it stopped answering".to_owned(),
+                None => "it stopped responding".to_owned(),
             },
         };
-        self.out(phase, cause, "hotlap check shows what it answers")
+        self.out(phase, cause, "`hotlap check` shows its responses")
     }
 
-    /// Out.
+    /// A failure with the server's last log lines.
     pub(super) fn out(&self, phase: &str, cause: String, remedy: &str) -> ServerFailure {
         let log_tail = self.process.as_ref().map(|p| p.tail(LAST_LINES)).unwrap_or_default();
         ServerFailure { phase: phase.to_owned(), cause, log_tail, remedy: remedy.to_owned() }
@@ -425,24 +422,24 @@ fn complaint(stopped: &Stopped) -> Option<String> {
         complaints.push(format!("left processes behind: {}", stopped.left_behind.join(", ")));
     }
     if !stopped.survivors.is_empty() {
-        complaints.push(format!("could not be killed: {}", stopped.survivors.join(", ")));
+        complaints.push(format!("processes survived SIGKILL: {}", stopped.survivors.join(", ")));
     }
     (!complaints.is_empty()).then(|| complaints.join("; "))
 }
 
 impl Instance {
-    /// Lines that its side effect has written so far.
+    /// The lines that its side effect has written so far.
     pub(super) fn lines(&mut self) -> u64 {
         self.lines.as_mut().map_or(0, LogLines::count)
     }
 
-    /// The same, once no more come: requests from before it was frozen may still be in its queue.
+    /// The same, once no more come: requests from before the freeze may still be in its queue.
     pub(super) fn settled_lines(&mut self) -> u64 {
         self.lines.as_mut().map_or(0, |lines| lines.settled(SETTLED))
     }
 
-    /// Ends the lap. Whether as many lines came in it as requests were answered, or sent, for some
-    /// may be under way at the end. Waits a while, since a log may lag behind.
+    /// Ends the lap and checks that it has one line for each request answered, or sent, since some
+    /// may be in flight at the end. Waits a while, because a log may lag behind.
     pub(super) fn side_effect(&mut self, whole: &Totals) -> Option<Violation> {
         let (_, before) = self.before_lap.take()?;
         let (least, most) = (whole.responses, whole.sent);

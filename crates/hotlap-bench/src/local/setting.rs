@@ -1,4 +1,4 @@
-//! What a run on this machine is told.
+//! The settings of a local runner.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,34 +7,34 @@ use std::time::Duration;
 use hotlap_servers::allocation::CpuAllocation;
 use hotlap_servers::process::Supervisor;
 
-/// How servers are run and laps are measured.
+/// How servers are run and laps are measured on this machine.
 #[derive(Debug, Clone)]
 pub struct Setting {
-    /// How long the window of a slice is; none: the shortest at which every server has recovered
-    /// from being frozen.
+    /// Length of a slice's window; `None`: the shortest at which every server recovers from being
+    /// frozen.
     pub slice: Option<Duration>,
-    /// How long servers may be probed for it, at each length that is tried.
+    /// How long servers may be probed at each length that is tried.
     pub probe_limit: Duration,
-    /// How long one request may take; in verification at least [`hotlap_servers::verify::LIMIT`].
+    /// Timeout of a request; at least [`hotlap_servers::verify::LIMIT`] during verification.
     pub timeout: Duration,
-    /// How long a server may take from its start to its first correct answer, and wrong answers in
+    /// Time limit from a server's start to its first correct response; wrong ones are allowed for
     /// part of that ([`hotlap_servers::start::UNREADY`]).
     pub start_limit: Duration,
-    /// How long a server may take to become steady.
+    /// Time limit for a server to become steady.
     pub warm_limit: Duration,
-    /// How long a server may take to end in peace.
+    /// Time between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// Freeze the servers that are not in their slice.
+    /// Freezes servers outside of their slices.
     pub freeze: bool,
-    /// Count instructions where the kernel permits it.
+    /// Counts instructions if the kernel permits it.
     pub counters: bool,
-    /// Who runs on which cores.
+    /// Which cores servers and generator use.
     pub cores: CpuAllocation,
-    /// How a supervisor is started.
+    /// The command that starts a supervisor.
     pub supervisor: Supervisor,
-    /// Where what servers print is kept.
+    /// Folder for the servers' logs.
     pub logs: PathBuf,
-    /// Whom each server is held against, and is to do the same work as; those that are not named
-    /// here, against the reference.
+    /// Which participant each one is compared with and must do the same work as; by default the
+    /// reference.
     pub against: BTreeMap<usize, usize>,
 }

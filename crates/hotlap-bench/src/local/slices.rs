@@ -1,16 +1,15 @@
-//! The slice length of a run: settled once, before the first lap that counts, and the same for
+//! Chooses the slice length of a run: once, before the first lap that counts, and the same for
 //! every server.
 //!
-//! A server that was frozen while others ran finds its code and data gone from the caches. A small
-//! server recovers within a few milliseconds; a runtime with a collector or a compiler may take
-//! half a second. In slices that end before it has recovered, a server costs more than it does
-//! alone. Short slices, on the other hand, are what makes a noisy machine usable. So a run uses
-//! the shortest of [`LENGTHS`] at which every server has recovered.
+//! After other servers have run, a server's caches are cold. A small server recovers within a few
+//! milliseconds; a runtime with a collector or a compiler may take half a second. If slices end
+//! before that, a server costs more than it does alone. But short slices are what makes a noisy
+//! machine usable. So a run uses the shortest of [`LENGTHS`] at which every server recovers.
 //!
-//! Whether it has is seen in *probes*: a server is thawed as for a slice, but runs on for three
-//! more windows. A probe compares the cost per request in the slice's window with the cost in the
-//! time after it. Both lie within one stretch, so most of the machine's noise cancels: comparing
-//! with the end of the warm-up, seconds earlier, does not work on a machine whose speed varies.
+//! *Probes* show whether it does: a server is thawed as for a slice but runs on for three more
+//! windows. A probe compares the cost per request in the slice's window with the cost in the time
+//! after it. The two are adjacent, so most of the machine's noise cancels; a comparison with the
+//! end of the warm-up, seconds earlier, fails on a machine whose speed varies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,8 +18,8 @@ use hotlap_stats::{Estimate, Reading, level};
 
 use super::instance::Between;
 
-/// The windows that a slice may have, shortest first (METHODOLOGY, *One slice length*, and
-/// appendices A.1 to A.6).
+/// The possible windows of a slice, shortest first (METHODOLOGY, *One slice length*, and appendices
+/// A.1 to A.6).
 pub const LENGTHS: [Duration; 4] = [
     Duration::from_millis(12),
     Duration::from_millis(48),
@@ -28,54 +27,52 @@ pub const LENGTHS: [Duration; 4] = [
     Duration::from_secs(1),
 ];
 
-/// How often every server is probed at each length at most, there and back; the last length needs
-/// no probe. That is at most 3.3, 3.3 and 5.2 s a server (METHODOLOGY, *Probes*, as the limits
-/// below).
+/// Maximum number of probes of every server at each length, there and back; the last length needs
+/// none. At most 3.3, 3.3 and 5.2 s per server (METHODOLOGY, *Probes*, as for the limits below).
 const PROBES: [u32; LENGTHS.len() - 1] = [32, 8, 2];
 
-/// How long a probe takes, in windows of a slice: the lead-in, one within the slice, three after.
+/// Length of a probe in windows: the lead-in, one within the slice, three after it.
 const PROBE_WINDOWS: f64 = 13.0 / 3.0;
 
-/// Probes of a server, there and back, before it is judged early.
+/// Probes of a server, there and back, before an early decision.
 const PROBES_BEFORE_LOOK: u32 = 4;
 
-/// A server may cost so many times as much in the window of a slice as after it. A convention: the
-/// goal for the bias.
+/// How much more a server may cost in the window of a slice than after it. A convention: the goal
+/// for the bias.
 const TOLERANCE: f64 = 1.03;
 
-/// Confidence of the interval by which a server is judged early: each end is wrong in 1 of 100
-/// cases.
+/// Confidence of the interval for an early decision: each end is wrong in 1 of 100 cases.
 const CONFIDENCE: f64 = 0.98;
 
 /// Confidence of an interval that reaches one standard error from its estimate.
 const ONE_STANDARD_ERROR: f64 = 0.683;
 
-/// The shortest window of a slice in which a load is not only continued but begun and ended: at a
-/// rate, and where a side effect is counted, for which the server's log has to settle first (50 ms
-/// or more).
+/// The shortest slice in which a load is begun and ended rather than continued: needed for loads at
+/// a rate, and for counted side effects, for which the server's log has to settle first (50 ms or
+/// more).
 pub(super) const WHOLE: Duration = LENGTHS[2];
 
-/// A slice has at least so many mean service times in it, or the requests under way at its edges
-/// would decide what it says.
+/// Minimum length of a slice in mean service times, or requests in flight at its edges would
+/// dominate.
 const SERVICE_TIMES: u32 = 4;
 
-/// No slice is longer, however slowly a server answers. A bound on the time of a round.
+/// Maximum length of a slice, however slow a server is. Bounds the time of a round.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// What is sent before a window opens, on average: a third of the window. In windows of 12 ms that
+/// Mean length of the load before a window opens: a third of the window. For windows of 12 ms that
 /// is 4 ms, the time that small servers take to recover.
 pub fn lead_in(window: Duration) -> Duration {
     window / 3
 }
 
-/// The lead-in of the slice with this number. A server that answers all its connections at a time
-/// answers in steps, each one or two service times long. Every slice begins with all connections
-/// idle, so with lead-ins of one length all windows would open at the same moment of a step and
-/// count the same part of one too many or too few. So lead-ins are spread over their mean and two
-/// service times. Spread evenly they would still favour some moments, unless they cover a whole
-/// number of steps; the mean of two even spreads has no edges for that. The spreads are multiples
-/// of two numbers that never fall into step with each other (Roberts, "The unreasonable
-/// effectiveness of quasirandom sequences", 2018: powers of the plastic ratio).
+/// The lead-in of the slice with this number. A server that answers all of its connections at once
+/// does so in steps, each one or two service times long. Every slice begins with all connections
+/// idle, so with equal lead-ins all windows would open in the same phase of a step and count the
+/// same part of a step too many or too few. So lead-ins are spread around their mean by two service
+/// times. An even spread would still favour some phases unless it covered a whole number of steps;
+/// the mean of two even spreads has no such edges. The spreads are multiples of two numbers that
+/// never fall into step (Roberts, "The unreasonable effectiveness of quasirandom sequences", 2018:
+/// powers of the plastic ratio).
 pub fn spread_lead_in(window: Duration, slice: u32, service: Duration) -> Duration {
     const STEPS: [f64; 2] = [0.754_877_666_246_692_8, 0.569_840_290_998_053_3];
     let place: f64 = STEPS.iter().map(|step| (f64::from(slice) * step).fract() / 2.0).sum();
@@ -83,33 +80,33 @@ pub fn spread_lead_in(window: Duration, slice: u32, service: Duration) -> Durati
     mean / 2 + (mean + service * 2).mul_f64(place)
 }
 
-/// How the slice length of a run is settled. Servers are told apart by program: the reference and
-/// its control are one.
+/// Chooses the slice length of a run. Servers are identified by program: the reference and its
+/// control are one.
 #[derive(Debug)]
 pub(super) struct Slices {
     length: Duration,
-    /// How long all servers may be probed at one length.
+    /// Time limit for probing all servers at one length.
     limit: Duration,
     stage: Stage,
-    /// What the probes found, at the length at which each server was probed last.
+    /// The results, at the length at which each server was probed last.
     found: BTreeMap<(usize, usize), Found>,
 }
 
-/// What the probes of a server found.
+/// The result of probing a server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Found {
-    /// The length of the slices.
+    /// The slice length.
     pub(super) slice: Duration,
-    /// Cost per request in their windows over the cost after them, with its interval at 95 %.
+    /// Cost per request in the slices' windows over the cost after them, with its 95 % interval.
     pub(super) ratio: Estimate,
 }
 
-/// How far it is settled.
+/// The progress of the choice.
 #[derive(Debug)]
 enum Stage {
-    /// Nothing was probed yet.
+    /// No probes yet.
     Open,
-    /// Servers are probed at the present length: those named, so often already.
+    /// Probing these servers at the present length, with the number of probes so far.
     Probing {
         probes: u32,
         servers: BTreeMap<(usize, usize), Vec<f64>>,
@@ -118,17 +115,17 @@ enum Stage {
     Settled,
 }
 
-/// Programs that have recovered within the present length, or a shorter one, by load.
+/// Programs that recover within the present length or a shorter one, by load.
 type Passed = BTreeSet<(usize, usize)>;
 
-/// What a server needs of a slice.
+/// A server's requirements of a slice.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Needs {
     /// Its mean service time.
     pub(super) service: Duration,
     /// It needs slices that begin and end with the load.
     pub(super) whole: bool,
-    /// Its CPU time is known, so probes can tell whether it has recovered.
+    /// Its CPU time is known, so probes can show whether it recovers.
     pub(super) known: bool,
 }
 
@@ -139,38 +136,38 @@ impl Needs {
     }
 }
 
-/// What is to be probed next.
+/// What to do next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// These programs, by load, there and back; each probe lasts until the moments returned by
+    /// Probe these programs, by load, there and back; each probe lasts until the times returned by
     /// [`Slices::probe_edges`].
     Probe(Vec<(usize, usize)>),
-    /// The length is settled.
+    /// The length has been chosen.
     Settled,
 }
 
 impl Slices {
-    /// Of the length that a user chose, or that an interrupted run had; else to be settled.
-    /// All servers together are probed at one length for no longer than `limit`, but often enough
-    /// to be judged.
+    /// With the length that the user set or an interrupted run had, or with none yet. All servers
+    /// together are probed at one length for at most `limit`, but often enough for a decision.
     pub(super) fn new(chosen: Option<Duration>, limit: Duration) -> Self {
         let stage = if chosen.is_some() { Stage::Settled } else { Stage::Open };
         Self { length: chosen.unwrap_or(LENGTHS[0]), limit, stage, found: BTreeMap::new() }
     }
 
-    /// How long the window of a slice is.
+    /// Length of a slice's window.
     pub(super) fn length(&self) -> Duration {
         self.length
     }
 
-    /// The moments of a probe after the server was thawed: the window of a slice opens, it closes,
-    /// and three times its length later the probe ends.
+    /// The times of a probe, counted from the thaw: the window of a slice opens, closes, and three
+    /// window lengths later the probe ends.
     pub(super) fn probe_edges(&self) -> [Duration; 3] {
         let opens = lead_in(self.length);
         [opens, opens + self.length, opens + self.length * 4]
     }
 
-    /// What is to be probed next of these servers (by program and load). Judges what was probed.
+    /// Judges the probes so far and returns what to do next for these servers (by program and
+    /// load).
     pub(super) fn next(&mut self, servers: &BTreeMap<(usize, usize), Needs>) -> Next {
         if let Stage::Open = self.stage {
             let least = servers.values().map(Needs::least).max().unwrap_or_default();
@@ -224,12 +221,12 @@ impl Slices {
         };
     }
 
-    /// What the probes of a program found, under a load; none where it was not probed.
+    /// The result of probing a program under a load; `None` if it was not probed.
     pub(super) fn found(&self, server: (usize, usize)) -> Option<Found> {
         self.found.get(&server).copied()
     }
 
-    /// A program was probed under a load: within the window of a slice, and after it.
+    /// Records a probe of a program under a load: within the window of a slice, and after it.
     pub(super) fn probed(&mut self, server: (usize, usize), within: &Between, after: &Between) {
         let (Some(within), Some(after)) = (within.cost_ns(), after.cost_ns()) else { return };
         if let Stage::Probing { servers, passed, .. } = &mut self.stage
@@ -240,24 +237,24 @@ impl Slices {
     }
 }
 
-/// Probes of one start, for an estimate.
+/// The probes of one start, as readings for an estimate.
 fn readings(ratios: &[f64]) -> Vec<Reading> {
     let probe = |(round, value): (u32, &f64)| Reading { restart: 0, round, value: *value };
     (0..).zip(ratios).map(probe).collect()
 }
 
-/// How often servers are probed at a length, there and back, if each has that much time for it.
+/// How often to probe servers at a length, there and back, given this much time for each.
 fn most_probes(length: Duration, limit: Duration) -> u32 {
     let most = LENGTHS.iter().zip(PROBES).find(|(own, _)| **own == length);
     let fit = limit.as_secs_f64() / (2.0 * length.as_secs_f64() * PROBE_WINDOWS);
     most.map_or(0, |(_, most)| (fit as u32).clamp(PROBES_BEFORE_LOOK.min(most), most))
 }
 
-/// Whether a server has recovered, by the costs in slices over those after them; not known yet
-/// where its interval includes the limit and there are probes left. After the last one a slice is
-/// too short for a server whose estimate is beyond the limit by more than its standard error. So a
-/// small server, which probes agree about, keeps short slices beside a noisy neighbour, and a
-/// runtime that they show to be slow to recover gets longer ones although they scatter.
+/// Whether a server recovers, given its cost ratios; `None` if the interval includes the limit and
+/// probes are left. After the last probe, a slice counts as too short if the estimate exceeds the
+/// limit by more than its standard error. So a small server with consistent probes keeps short
+/// slices beside a noisy neighbour, and a runtime that is slow to recover gets longer ones even if
+/// its probes scatter.
 fn judge(ratios: &[f64], is_last: bool) -> Option<bool> {
     if ratios.len() < 2 * PROBES_BEFORE_LOOK as usize && !is_last {
         return None;
@@ -282,10 +279,10 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(3_600);
     const NONE: Needs = Needs { service: Duration::ZERO, whole: false, known: true };
 
-    /// All windows of a lap opened at the same moment of a server's step, or most did.
+    /// Regression: all or most windows of a lap opened in the same phase of a server's step.
     #[test]
-    fn windows_open_at_all_moments_of_a_step() {
-        // How much the moments favour one side of the step, 0 to 1.
+    fn windows_open_in_all_phases_of_a_step() {
+        // How much the windows favour one phase of the step, 0 to 1.
         let favour = |service_us: u64, step_us: f64| {
             let service = Duration::from_micros(service_us);
             let angle = |slice| {
@@ -315,8 +312,8 @@ mod tests {
         }
     }
 
-    /// The length that is settled, in milliseconds, for servers whose cost in the window of a
-    /// slice of a length is so many times that after it, and how many probes each took.
+    /// The chosen length in milliseconds, and the number of probes of each server, for servers with
+    /// these cost ratios at each length.
     fn settled(needs: &[Needs], ratio: impl Fn(usize, u128) -> f64) -> (u128, Vec<u32>) {
         let mut slices = Slices::new(None, LIMIT);
         let servers: BTreeMap<_, _> = needs.iter().enumerate().map(|(n, s)| ((n, 0), *s)).collect();
@@ -328,7 +325,7 @@ mod tests {
             for n in [0, 1] {
                 for &server in &next {
                     probes[server.0] += 1;
-                    // Noise of ± 2 %,  that is the same for none of them.
+                    // Noise of ± 2 % that differs between servers.
                     let noise =
                         1.0 + 0.01 * f64::from((step * 7 + n * 3 + server.0 as i32) % 5 - 2);
                     let cost = 5_000.0 * ratio(server.0, slices.length().as_millis()) * noise;
@@ -341,13 +338,13 @@ mod tests {
                 }
             }
         }
-        panic!("it never ends");
+        panic!("no length was chosen");
     }
 
     /// In slices of 10 ms for all, Go's net/http was measured 30 % too expensive and Node 50 %; in
-    /// slices of 48 ms and laps of 0.3 s, Jetty 12 %.
+    /// slices of 48 ms with laps of 0.3 s, Jetty 12 %.
     #[test]
-    fn slices_are_as_long_as_the_slowest_server_takes_to_recover() {
+    fn slices_are_as_long_as_the_slowest_server_needs_to_recover() {
         let recovers = |ms: [u128; 2]| {
             settled(&[NONE; 2], move |server, length| if length < ms[server] { 1.1 } else { 1.01 })
         };
@@ -355,7 +352,7 @@ mod tests {
         assert_eq!(recovers([0, 48]).0, 48);
         assert_eq!(recovers([0, 300]).0, 300);
         assert_eq!(recovers([1_000, 0]).0, 1_000);
-        assert_eq!(recovers([5_000, 0]).0, 1_000, "there is no longer slice");
+        assert_eq!(recovers([5_000, 0]).0, 1_000, "this is the longest slice");
     }
 
     #[test]
@@ -370,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_that_hides_the_answer_is_probed_to_the_limit_and_makes_no_slice_longer() {
+    fn noise_is_probed_to_the_limit_and_does_not_lengthen_slices() {
         let noisy = |mean: f64| {
             let mut n = 0;
             let mut slices = Slices::new(None, LIMIT);

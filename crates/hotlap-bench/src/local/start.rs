@@ -1,4 +1,4 @@
-//! A server brought up: started, waited for, and held against its contract.
+//! Starts a server, waits until it answers, and verifies it against its contract.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -21,12 +21,12 @@ use hotlap_servers::sample::Sampler;
 use hotlap_servers::start::{HOST, Startup, ask};
 use hotlap_servers::verify::{LIMIT, PAUSE, Requirements, Verifier, verify};
 
-/// Verification that takes longer is noted, since the budget does not include it. A convention.
+/// Longer verifications are reported, since the budget does not include them. A convention.
 const LONG_VERIFICATION: Duration = Duration::from_secs(20);
 
 impl Instance {
-    /// The control is the reference's own program, which is verified whole: only its answers to
-    /// what is asked under load are looked at.
+    /// Verifies the control. It is the reference's program, which is verified in full, so only the
+    /// responses to the load's requests are checked.
     fn as_the_reference(
         &mut self,
         target: &Target,
@@ -35,13 +35,13 @@ impl Instance {
         let exchanges = &self.participant.contract.exchanges;
         let ask = |exchange| ask(target, &self.host, limit, exchange);
         let answers: Result<Vec<Response>, String> = exchanges.iter().map(ask).collect();
-        let answers = answers.map_err(|what| self.out("verify", what, "see its last lines"))?;
+        let answers = answers.map_err(|what| self.out("verify", what, "see its last log lines"))?;
         self.requests = self.participant.contract.requests(&self.host, &answers);
         Ok(Examined::default())
     }
 
-    /// After a later start: it answers as it did after the first. A request that is not safe to
-    /// repeat is not sent again.
+    /// Verifies a server after a later start: its responses must still be right. A request that is
+    /// not safe to repeat is not sent again.
     fn examine_again(&self, target: &Target, limit: Duration) -> Result<Examined, ServerFailure> {
         let is_custom = self.participant.contract.name.is_none();
         let tries = self.participant.requirements.tries();
@@ -56,20 +56,20 @@ impl Instance {
                 return Err(self.out(
                     "verify",
                     cause,
-                    "it answered correctly after an earlier start",
+                    "its response was correct after an earlier start; see its last log lines",
                 ));
             }
         }
         Ok(Examined::default())
     }
 
-    /// Holds it against its contract: the first time against all of it, later against what is asked
-    /// under load. `limit` is how long one response may take.
+    /// Verifies a server against its contract: in full the first time, later only the requests of
+    /// the load. `limit` is the time limit for one response.
     fn examine(&mut self, limit: Duration) -> Result<Examined, ServerFailure> {
         let began = Instant::now();
         let target = self.target.clone();
         let target =
-            target.ok_or_else(|| self.out("verify", "it is not started".to_owned(), ""))?;
+            target.ok_or_else(|| self.out("verify", "it is not running".to_owned(), ""))?;
         if self.verified {
             return self.examine_again(&target, limit);
         }
@@ -79,7 +79,7 @@ impl Instance {
         let mut notes = Vec::new();
         if self.participant.contract.name.is_none() {
             let inferred = infer::infer(&target, &self.host, limit, &self.participant.contract)
-                .map_err(|what| self.out("verify", what, "ask it with curl to see why"))?;
+                .map_err(|what| self.out("verify", what, "try it with curl"))?;
             notes.extend(inferred.notes);
             self.participant.contract = inferred.contract;
             if !self.participant.contract.exchanges.iter().all(Exchange::is_safe) {
@@ -100,17 +100,17 @@ impl Instance {
         if !report.passed() {
             let failures: Vec<String> = report.failures().map(ToString::to_string).collect();
             let cause = failures.join("; ");
-            return Err(self.out("verify", cause, "a server that answers wrongly is not measured"));
+            return Err(self.out("verify", cause, "`hotlap check` shows its responses"));
         }
         self.requests = report.requests(&self.participant.contract, &self.host);
         if began.elapsed() > LONG_VERIFICATION {
-            notes.push(format!("verifying it took {:.0} s", began.elapsed().as_secs_f64()));
+            notes.push(format!("verification took {:.0} s", began.elapsed().as_secs_f64()));
         }
         Ok(Examined { conformance: report.conformance_count(), notes })
     }
 }
 
-/// What was found of a server that keeps its contract.
+/// The result for a server that fulfils its contract.
 #[derive(Debug, Default)]
 struct Examined {
     conformance: (u32, u32),
@@ -118,8 +118,8 @@ struct Examined {
 }
 
 impl LocalRunner {
-    /// Starts a server and waits until it answers. One that runs already is looked up: if it is on
-    /// this machine, its process is measured.
+    /// Starts a server and waits until it answers. For one that is already running on this machine,
+    /// finds its process, which is measured.
     pub(super) fn boot(&mut self, participant: usize) -> Result<(), ServerFailure> {
         match self.instances[participant].participant.start.clone() {
             Origin::Running { target, host, .. } => {
@@ -161,7 +161,7 @@ impl LocalRunner {
         let started = startup.run()?;
         instance.cores = cores.to_vec();
         instance.lines = lines;
-        // The file is opened before another server of this folder starts and puts its own there.
+        // Open the file before another server of this folder starts and replaces it.
         instance.lines();
         instance.host = HOST.to_owned();
         instance.sampler = started.sampler;
@@ -179,8 +179,8 @@ impl LocalRunner {
         Ok(())
     }
 
-    /// Verifies servers that were started, all at the same time. One that fails beside others is
-    /// looked at once more alone: it may only have had too little of its core.
+    /// Verifies started servers, all at the same time. One that fails is verified again alone: it
+    /// may only have had too little CPU time.
     pub(super) fn verify_some(
         &mut self,
         participants: &[usize],
@@ -220,8 +220,8 @@ impl LocalRunner {
         ready
     }
 
-    /// What is told of a server that is ready. Each pair that answers differently is told of once,
-    /// when the later of the two is verified.
+    /// What to report of a verified server. A pair with different responses is reported once, when
+    /// the later of the two is verified.
     fn ready(&mut self, participant: usize, examined: Examined) -> Ready {
         let instance = &mut self.instances[participant];
         let mut notes = std::mem::take(&mut instance.notes);
@@ -236,7 +236,7 @@ impl LocalRunner {
         Ready { ready_ms, conformance: examined.conformance, notes, rss_bytes }
     }
 
-    /// Where its answer is not that of whom it is held against, or of those held against it.
+    /// Notes on responses that differ from those of the servers that it is compared with.
     fn differences(&self, participant: usize) -> Vec<String> {
         let is_reference = |instance: &Instance| instance.participant.role == Role::Reference;
         let reference = self.instances.iter().position(is_reference);
@@ -274,7 +274,8 @@ mod tests {
     use hotlap_servers::process::Supervisor;
     use hotlap_servers::verify::Requirements;
 
-    /// A step that answers like the one below it was told not to do the same work as the first.
+    /// Regression: a step with the same response as the one below was said to do different work
+    /// than the first.
     #[test]
     fn the_work_of_a_step_is_compared_with_the_step_below() {
         let participant = |name: &str, body: &[u8]| {

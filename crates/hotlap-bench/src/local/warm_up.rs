@@ -1,4 +1,4 @@
-//! A server warmed up: loaded until what it does per CPU time is steady.
+//! Warms up a server: loads it until its cost is steady.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,23 +14,24 @@ use crate::participant::Role;
 use crate::runner::Warmup;
 use hotlap_servers::failure::ServerFailure;
 
-/// How long one window of a warm-up is (METHODOLOGY, appendix C, *Warm-up*).
+/// Length of one window of a warm-up (METHODOLOGY, appendix C, *Warm-up*).
 const WARM_WINDOW: Duration = Duration::from_millis(100);
 
-/// A server's cost alone is that of the later half of its warm-up, at most so many windows, if the
-/// warm-up had at least as many: the first windows after a start cost more (METHODOLOGY, *Bias*).
+/// A server's cost alone is taken from the later half of its warm-up, at most this many windows, if
+/// the warm-up had at least as many: the first windows after a start cost more (METHODOLOGY,
+/// *Bias*).
 const ALONE_WINDOWS: usize = 10;
 
-/// How long the hardware counts after a warm-up, where it can (METHODOLOGY, *The method*).
+/// How long hardware counters run after a warm-up (METHODOLOGY, *The method*).
 const COUNTED: Duration = Duration::from_millis(250);
 
 impl LocalRunner {
-    /// How long a server is warmed up at most: as long as its first answer may take, at least.
+    /// Maximum length of a warm-up: at least the start limit.
     pub(super) fn longest_warm_up(&self) -> Duration {
         self.setting.warm_limit.max(self.setting.timeout) + WARM_WINDOW
     }
 
-    /// What earlier warm-ups tell of a server; the reference and its control are one program.
+    /// What earlier warm-ups showed of a server; the reference and its control are one program.
     fn known(&self, participant: usize, load: usize) -> Option<WarmupProfile> {
         let is_reference = |role| matches!(role, Role::Reference | Role::Control);
         let role = self.instances[participant].participant.role;
@@ -40,7 +41,7 @@ impl LocalRunner {
         of(&self.instances[participant]).or_else(|| self.instances.iter().filter(same).find_map(of))
     }
 
-    /// Loads a server until its windows are steady; the windows are answers per second.
+    /// Loads a server until its windows are steady. The windows are responses per second.
     pub(super) fn warm_up(
         &mut self,
         participant: usize,
@@ -68,14 +69,14 @@ impl LocalRunner {
         while edge < patience {
             edge += WARM_WINDOW;
             if !self.wait(&session, edge) {
-                // What an interrupted warm-up looked like says nothing of the server.
+                // An interrupted warm-up says nothing about the server.
                 return Err(self.cut_short(participant, "warm-up", session));
             }
             let after = self.instances[participant].sample(&session);
             let window = after.since(&before);
             before = after;
             windows.push(window);
-            // Answers per CPU time where it is known: a neighbour's bursts don't bend that.
+            // Responses per CPU time, if known: a neighbour's bursts do not distort that.
             let spent_ns = window.cpu_ns.filter(|ns| *ns > 0).unwrap_or(window.wall_ns);
             let speed = window.requests as f64 / spent_ns.max(1) as f64;
             if let SteadyState::Settled { since: from, class: how } = detector.push(speed) {
@@ -98,9 +99,10 @@ impl LocalRunner {
             service: Duration::from_secs_f64(outcome.service_time.mean() / 1e9),
         };
         let now = match known {
-            // One window is no judge.
+            // A single window is too noisy to reclassify a server.
             Some(before) if before.steady.class == Class::Flat => before,
-            // What compiles does so at every start, wherever this one's noise says that it began.
+            // A server that compiles does so at every start, wherever the noise of this one puts
+            // the beginning.
             Some(before) if before.steady.compiles && before.steady.class != Class::NeverSteady => {
                 WarmupProfile { steady: before.steady, ..found }
             }
@@ -121,8 +123,8 @@ impl LocalRunner {
     }
 }
 
-/// CPU time per request of a server that runs alone and is warm, in nanoseconds: that of the last
-/// windows of its warm-up. `None` where it is not known, or the warm-up was short.
+/// CPU time per request of a warm server that runs alone, in nanoseconds, from the last windows of
+/// its warm-up. `None` if unknown or the warm-up was short.
 fn alone(windows: &[Between]) -> Option<f64> {
     let count = (windows.len() / 2).min(ALONE_WINDOWS);
     let last = &windows[windows.len() - count..];

@@ -1,5 +1,5 @@
-//! What comes before the first round of a restart: all servers are started, verified and warmed up,
-//! and in the first one it is settled how long slices are.
+//! The beginning of a restart: all servers are started, verified and warmed up; in the first
+//! restart, the slice length is chosen too.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use hotlap_stats::Class;
 use super::Schedule;
 use crate::experiment::{Event, Over, Place, order, shuffled};
 
-/// What the warm-up of a server that was flat takes after a later start, for most of them: a window
-/// and what surrounds it. An estimate, until the second restart has been timed.
+/// Typical warm-up time after a later start of a server whose first warm-up was flat: one window
+/// plus overhead. An estimate until the second restart has been timed.
 const FLAT_AGAIN: Duration = Duration::from_millis(150);
 
 impl Schedule<'_> {
-    /// Starts and warms all that are still in, in random order.
+    /// Starts and warms up all remaining servers, in random order.
     pub(super) fn start_restart(&mut self, restart: u32) -> Result<(), Over> {
         (self.watch)(Event::Restart { restart });
         let began = self.elapsed();
@@ -44,8 +44,7 @@ impl Schedule<'_> {
         self.go_on()
     }
 
-    /// Probes servers as long as the runner needs it to settle how long slices are. In later
-    /// restarts it is settled.
+    /// Probes servers until the runner has chosen the slice length. Does nothing in later restarts.
     fn settle_slices(&mut self, restart: u32) -> Result<(), Over> {
         let place = Place { restart, round: 0 };
         let mut probes = self.runner.probes();
@@ -72,7 +71,8 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Starts all that are still in, in this order, and verifies them. What their starts took.
+    /// Starts and verifies all remaining servers in this order. Returns the time that the starts
+    /// took.
     fn bring_up(&mut self, restart: u32, order: &[usize]) -> Result<Duration, Over> {
         let participants: Vec<usize> = order.iter().copied().filter(|e| !self.out[*e]).collect();
         for &participant in &participants {

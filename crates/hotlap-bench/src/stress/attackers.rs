@@ -1,7 +1,7 @@
-//! Attackers, clients that violate or abuse HTTP: one thread, one event loop, a bounded number of
-//! sockets.
+//! Attackers: clients that violate or abuse HTTP, on one thread with one event loop and a bounded
+//! number of sockets.
 //!
-//! The load generator cannot send what they send, and verification opens one connection at a time.
+//! The load generator cannot send such requests, and the verifier opens one connection at a time.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::scenario::{Message, Rude};
 use hotlap_servers::cpus;
 
-/// How the connections of attackers ended. Each counts once in `answered`, `closed`, `silent` or
+/// How the attackers' connections ended. Each counts once in `answered`, `closed`, `silent` or
 /// `refused`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Fate {
@@ -37,14 +37,14 @@ pub struct Fate {
     pub open: u64,
 }
 
-/// How often the loop looks for clients that have something to do.
+/// Interval at which the loop looks for clients with something to do.
 const TICK: Duration = Duration::from_millis(10);
 
-/// New connections per tick, so that 2,000 clients connect within a fifth of a second and do not
-/// overflow the queue of a listening socket in one millisecond.
+/// New connections per tick: 2,000 clients connect within 0.2 s, without overflowing the accept
+/// queue in one millisecond.
 const NEW_PER_TICK: usize = 100;
 
-/// Attackers that are running. Dropping this stops them.
+/// Running attackers. Dropping this stops them.
 #[derive(Debug)]
 pub(super) struct Attackers {
     over: Arc<AtomicBool>,
@@ -74,7 +74,7 @@ impl Attackers {
         let (flag, cpus) = (over.clone(), cpus.to_vec());
         let work = move || {
             if !cpus.is_empty() {
-                // Where that is not permitted, the thread runs on any core.
+                // If pinning is not permitted, the thread runs on any core.
                 let _ = cpus::pin(&cpus);
             }
             attack.run(&flag);
@@ -105,7 +105,7 @@ impl Drop for Attackers {
     }
 }
 
-/// What the thread of the attackers works with.
+/// The state of the attackers' thread.
 struct AttackLoop {
     poll: Poll,
     rude: Rude,
@@ -119,9 +119,9 @@ struct AttackLoop {
 struct Client {
     stream: Option<TcpStream>,
     is_established: bool,
-    /// Bytes sent of what is sent at once, and of what is sent slowly.
+    /// Bytes sent so far: of the part sent at once, and of the part sent slowly.
     sent: (usize, usize),
-    /// When the next byte or the next connection is due.
+    /// When to send the next byte or open the next connection.
     due: Option<Instant>,
     /// When it began to connect.
     since: Option<Instant>,
@@ -130,10 +130,10 @@ struct Client {
     is_done: bool,
 }
 
-/// What the events of a socket call for.
+/// What to do after the events of a socket.
 enum Next {
     Wait,
-    /// The server closed it, or it was never established.
+    /// The server closed the connection, or it was never established.
     Close,
     Reset,
 }
@@ -166,7 +166,7 @@ impl AttackLoop {
         }
     }
 
-    /// Does what is due.
+    /// Does everything that is due.
     fn tick(&mut self) {
         let now = Instant::now();
         let mut new = 0;
@@ -213,19 +213,19 @@ impl AttackLoop {
         }
     }
 
-    /// The next byte of a slow client.
+    /// Sends the next byte of a slow client.
     fn send_byte(&mut self, number: usize, byte: &[u8], now: Instant) {
         let pause = self.rude.pause();
         let client = &mut self.clients[number];
         let Some(stream) = &mut client.stream else { return };
         client.due = Some(now + pause);
-        // If the connection has failed, the next event says so.
+        // If the connection has failed, the next event reports it.
         if let Ok(1) = stream.write(byte) {
             client.sent.1 += 1;
         }
     }
 
-    /// A client's socket is ready.
+    /// Handles a client's socket being ready.
     fn ready(&mut self, number: usize, buffer: &mut [u8]) -> Next {
         let message = &self.messages[number % self.messages.len()];
         let client = &mut self.clients[number];
@@ -247,7 +247,7 @@ impl AttackLoop {
             match stream.write(&message.at_once[client.sent.0..]) {
                 Ok(sent) => client.sent.0 += sent,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // There may be a response even so.
+                // There may still be a response.
                 Err(_) => break,
             }
         }
@@ -270,7 +270,7 @@ impl AttackLoop {
         }
     }
 
-    /// Resets the connection, as the system does for a client that is killed with bytes unread.
+    /// Resets the connection, as happens to a client that is killed with unread bytes.
     fn reset(&mut self, number: usize) {
         if let Some(stream) = &self.clients[number].stream {
             // Closing with a linger time of 0 aborts the connection (RFC 9293 section 3.10.5).
@@ -293,7 +293,7 @@ impl AttackLoop {
         self.reconnect_later(number);
     }
 
-    /// Connects again after a pause, if this kind of client does.
+    /// Schedules a reconnection if this kind of client reconnects.
     fn reconnect_later(&mut self, number: usize) {
         let client = &mut self.clients[number];
         client.is_done = self.rude.patience_ms.is_none();
@@ -301,7 +301,7 @@ impl AttackLoop {
     }
 }
 
-/// The status of a response, by its first bytes; 0 if they are not HTTP.
+/// The status of a response from its first bytes; 0 if they are not HTTP.
 fn status(bytes: &[u8]) -> u16 {
     let is_http = bytes.starts_with(b"HTTP/1.");
     let digits = bytes.get(9..12).filter(|_| is_http);
@@ -309,7 +309,7 @@ fn status(bytes: &[u8]) -> u16 {
 }
 
 impl Fate {
-    /// All connections whose end is known.
+    /// All connections that have ended.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.answered.values().sum::<u64>() + self.closed + self.silent + self.refused
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_by_their_hundred() {
+    fn responses_are_counted_by_class() {
         let answered = BTreeMap::from([(200, 3), (400, 5), (431, 2), (0, 1)]);
         let fate = Fate { answered, closed: 4, ..Fate::default() };
         assert_eq!((fate.of_class(4), fate.of_class(2), fate.of_class(0)), (7, 3, 1));

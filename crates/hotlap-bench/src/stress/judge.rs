@@ -1,8 +1,8 @@
-//! From what was observed to its impact: rules with thresholds, and nothing else.
+//! Derives the impact of a scenario from what was observed: rules with thresholds.
 //!
-//! The thresholds are conventions, which the report states, and wide on purpose. On a busy machine
-//! of two cores the same server differs from itself by tens of per cent within a second; what is
-//! found here is to be found there as well.
+//! The thresholds are conventions, stated in the report, and deliberately wide. On a busy machine
+//! with two cores, the same server varies by tens of per cent within a second; what is found here
+//! should be found there as well.
 
 use std::fmt;
 
@@ -12,104 +12,105 @@ use serde::{Deserialize, Serialize};
 
 use super::attackers::Fate;
 
-/// What a scenario does to a server, from the best to the worst. The worst that holds counts.
+/// The impact of a scenario on a server, from best to worst. The worst that applies counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Impact {
-    /// None of what follows.
+    /// None of the following.
     Well,
-    /// The good clients had less than [`PACE`] of their fair share of the throughput of before, or
-    /// a p99 of over [`P99_TIMES`] times the fair one and [`P99_LEAST_NS`] more than before.
+    /// The normal clients had less than [`PACE`] of their fair share of the previous throughput, or
+    /// a p99 that was more than [`P99_TIMES`] times the fair one and [`P99_LEAST_NS`] longer.
     Suffered,
-    /// It serves again, but at less than [`PACE_AFTER`] of its throughput of before in each of a
-    /// few looks, or has not given back what the attack took: more than
-    /// [`MEMORY_TIMES`] times the memory of before and [`MEMORY_LEAST_BYTES`] more, more than
-    /// [`THREADS_TIMES`] times the threads and [`THREADS_LEAST`] more, or it uses over
-    /// [`BUSY`] of a core more than before while nothing is asked.
+    /// The server recovered only in part: less than [`PACE_AFTER`] of its previous throughput in
+    /// each of several measurements, or it kept resources: more than [`MEMORY_TIMES`] times its
+    /// previous memory and [`MEMORY_LEAST_BYTES`] more, more than [`THREADS_TIMES`] times its
+    /// previous threads and [`THREADS_LEAST`] more, or more than [`BUSY`] of a core of additional
+    /// CPU use without requests.
     Scarred,
-    /// More than [`ERRORS`] of the good clients' requests failed, beyond the share that failed
-    /// before.
+    /// More than [`ERRORS`] of the normal clients' requests failed, not counting the share that
+    /// failed before.
     Hurt,
-    /// Not well afterwards: it ended, gives no right answer within the limit, or the good clients
-    /// meet with errors still.
+    /// Not working afterwards: it ended, sends no right response within the limit, or the normal
+    /// clients still get errors.
     Down,
 }
 
-/// The least share of its fair throughput that does not count as suffering.
+/// The smallest share of its fair throughput that does not count as suffering.
 pub const PACE: f64 = 0.5;
 
-/// The least share of its throughput of before at which a server counts as well again: a third,
+/// The smallest share of its previous throughput at which a server counts as recovered: a third,
 /// since a machine that slows down for seconds looks the same.
 pub const PACE_AFTER: f64 = 1.0 / 3.0;
 
-/// A p99 so many times the fair one counts as suffering, if it is also [`P99_LEAST_NS`] longer.
+/// A p99 this many times the fair one counts as suffering, if it is also [`P99_LEAST_NS`] longer.
 pub const P99_TIMES: f64 = 10.0;
 
-/// Shorter delays are those of a busy machine: a tenth of a second.
+/// Shorter delays are normal on a busy machine: a tenth of a second.
 pub const P99_LEAST_NS: u64 = 100_000_000;
 
-/// The share of requests that may fail: one in a thousand.
+/// The share of requests that may fail.
 pub const ERRORS: f64 = 0.001;
 
-/// Memory that may be kept, relative to that of before.
+/// Memory that may be kept, relative to the previous amount.
 pub const MEMORY_TIMES: f64 = 2.0;
 
-/// Memory that may be kept in any case, in bytes: what a collector of garbage has not got to yet.
+/// Memory that may be kept in any case, in bytes: garbage that has not been collected yet.
 pub const MEMORY_LEAST_BYTES: u64 = 64_000_000;
 
-/// Threads that may be kept, relative to those of before.
+/// Threads that may be kept, relative to the previous number.
 pub const THREADS_TIMES: f64 = 2.0;
 
 /// Threads that may be kept in any case.
 pub const THREADS_LEAST: u32 = 16;
 
-/// The share of a core that may be used more than before while nothing is asked.
+/// The additional share of a core that may be used without requests.
 pub const BUSY: f64 = 0.5;
 
-/// What was seen of one scenario.
+/// What was observed in one scenario.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Observed {
-    /// The good clients before anybody came.
+    /// The normal clients before the attack.
     pub before: Service,
-    /// The good clients while the others were there.
+    /// The normal clients during the attack.
     pub during: Service,
-    /// The good clients when they were gone.
+    /// The normal clients after the attack.
     pub after: Service,
-    /// The others, where they are good clients too.
+    /// The attackers, if the attack is a load.
     pub others: Option<Service>,
-    /// Good connections during over those before: to have so many times less is fair.
+    /// Client connections during the attack over those before: the factor by which throughput may
+    /// fairly drop.
     pub crowding: f64,
-    /// What became of the others, where they are rude.
+    /// How the attackers' connections ended, unless the attack is a load.
     pub fate: Option<Fate>,
-    /// What the server held before, during and after; `None` where it cannot be seen.
+    /// The server's memory and threads before, during and after; `None` if unknown.
     pub held: Option<[Held; 3]>,
-    /// Share of a core that it used while nothing was asked, at first and at last.
+    /// Share of a core that it used without requests, before and after.
     pub idle: Option<[f64; 2]>,
     /// How the server's process ended, if it did.
     pub ended: Option<String>,
-    /// From the end of the attack to the first right answer on a new connection, in milliseconds;
-    /// `None`: none came within the limit.
+    /// Time from the end of the attack to the first right response on a new connection, in
+    /// milliseconds; `None`: none within the limit.
     pub recovered_ms: Option<f64>,
 }
 
-/// How the good clients fared in one phase.
+/// How the normal clients fared in one phase.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Service {
-    /// Right answers per second.
+    /// Right responses per second.
     pub requests_per_s: f64,
-    /// Right answers.
+    /// Right responses.
     pub answers: u64,
-    /// 99 of 100 answers came within this, in nanoseconds; 0 without answers.
+    /// 99th percentile of the response time, in nanoseconds; 0 without responses.
     pub p99_ns: u64,
     /// Failures by kind and phase.
     pub failures: Vec<FailureCount>,
-    /// Asked, and silent for longer than half of the time limit when the window closed.
+    /// Requests still unanswered when the window closed, after more than half of the time limit.
     pub unanswered: u64,
-    /// Why no connection came up, if none did.
+    /// Why no connection was established, if none was.
     pub unreachable: Option<String>,
 }
 
-/// What a server holds.
+/// Resources that a server holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Held {
     /// Resident memory of its tree, in bytes.
@@ -118,37 +119,37 @@ pub struct Held {
     pub threads: u32,
 }
 
-/// The impact of a scenario and everything that speaks for it.
+/// The impact of a scenario and the reasons for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// The worst. Stored runs call it a verdict.
+    /// The worst impact. Stored runs call it a verdict.
     #[serde(rename = "verdict")]
     pub impact: Impact,
-    /// Why, the worst first; empty if it is well.
+    /// The reasons, worst first; empty if there was no impact.
     pub reasons: Vec<Reason>,
 }
 
-/// What speaks against a server.
+/// A reason for an impact.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
     /// Its process ended.
     Ended(String),
-    /// No right answer came on a new connection once all was over.
+    /// No right response on a new connection after the attack.
     Mute,
-    /// Requests failed once all was over: how many of how many.
+    /// Failed requests after the attack: failed, total.
     ErrorsAfter(u64, u64),
-    /// Its throughput once all was over, relative to before.
+    /// Throughput after the attack, relative to before.
     SlowAfter(f64),
-    /// Requests of good clients failed: how many of how many, and how most of them did.
+    /// Failed requests of normal clients: failed, total, and the most frequent failure.
     Errors(u64, u64, Option<Failure>),
     /// Memory before and after, in bytes.
     Memory(u64, u64),
     /// Threads before and after.
     Threads(u32, u32),
-    /// The share of a core that it uses while nothing is asked.
+    /// Share of a core used without requests.
     Busy(f64),
-    /// Throughput of good clients relative to their fair share of before.
+    /// Throughput of normal clients, relative to their fair share of the previous throughput.
     Pace(f64),
     /// p99 before and during, in nanoseconds.
     P99(u64, u64),
@@ -172,7 +173,7 @@ pub fn judge(observed: &Observed) -> Judgement {
         let most = during.failures.iter().max_by_key(|f| f.count).map(|f| f.failure);
         reasons.push(Reason::Errors(during.failed(), during.asked(), most));
     }
-    // What an ended server keeps is nothing.
+    // An ended server keeps nothing.
     if observed.ended.is_none() {
         reasons.extend(observed.kept());
     }
@@ -190,7 +191,7 @@ pub fn judge(observed: &Observed) -> Judgement {
     Judgement { impact, reasons }
 }
 
-/// A ratio whose divisor may be nothing: then there was nothing to lose.
+/// A ratio; 1 if the divisor is 0, since there was nothing to lose.
 fn ratio(now: f64, then: f64) -> f64 {
     if then > 0.0 { now / then } else { 1.0 }
 }
@@ -218,14 +219,14 @@ impl Observed {
 }
 
 impl Service {
-    /// Requests that failed, or hung when the window closed.
+    /// Requests that failed, or that hung when the window closed.
     #[must_use]
     pub fn failed(&self) -> u64 {
         let failures: u64 = self.failures.iter().map(|f| f.count).sum();
         (failures + self.unanswered).max(u64::from(self.unreachable.is_some()))
     }
 
-    /// Requests of which it is known how they went.
+    /// Requests with a known result.
     #[must_use]
     pub fn asked(&self) -> u64 {
         self.answers + self.failed()
@@ -235,14 +236,15 @@ impl Service {
         self.failed() as f64 / self.asked().max(1) as f64
     }
 
-    /// Whether more fails than before. Where neither an answer nor a failure came, all does.
+    /// Whether more requests fail than before. Without any response or failure, all count as
+    /// failed.
     fn errs(&self, before: &Self) -> bool {
         self.asked() == 0 || self.error_share() > before.error_share() + ERRORS
     }
 }
 
 impl Reason {
-    /// What it makes of a server.
+    /// The impact that this reason stands for.
     #[must_use]
     pub fn impact(&self) -> Impact {
         match self {
@@ -257,14 +259,14 @@ impl Reason {
 }
 
 impl Impact {
-    /// As reports write it.
+    /// The word in reports.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Well => "well",
-            Self::Suffered => "suffered",
-            Self::Scarred => "scarred",
-            Self::Hurt => "hurt",
+            Self::Well => "unaffected",
+            Self::Suffered => "slowed",
+            Self::Scarred => "degraded",
+            Self::Hurt => "failing",
             Self::Down => "down",
         }
     }
@@ -276,28 +278,28 @@ impl fmt::Display for Reason {
         let ms = |ns: u64| ns as f64 / 1e6;
         match self {
             Self::Ended(how) => write!(f, "the server {how}"),
-            Self::Mute => write!(f, "no right answer once all was over"),
+            Self::Mute => write!(f, "no correct response after the attack"),
             Self::ErrorsAfter(failed, asked) => {
-                write!(f, "{failed} of {asked} requests failed once all was over")
+                write!(f, "{failed} of {asked} requests failed after the attack")
             }
             Self::SlowAfter(share) => {
-                write!(f, "{:.0} % of its throughput once all was over", share * 100.0)
+                write!(f, "{:.0} % of its throughput after the attack", share * 100.0)
             }
             Self::Errors(failed, asked, most) => {
-                write!(f, "{failed} of {asked} requests of good clients failed")?;
+                write!(f, "{failed} of {asked} requests of normal clients failed")?;
                 most.map_or(Ok(()), |most| write!(f, ", mostly: {}", words(most)))
             }
             Self::Memory(before, after) => {
-                write!(f, "it keeps {:.0} MB, after {:.0} MB before", mb(*after), mb(*before))
+                write!(f, "it keeps {:.0} MB of memory, up from {:.0} MB", mb(*after), mb(*before))
             }
             Self::Threads(before, after) => {
-                write!(f, "it keeps {after} threads, after {before} before")
+                write!(f, "it keeps {after} threads, up from {before}")
             }
             Self::Busy(share) => {
-                write!(f, "it uses {:.0} % of a core while nothing is asked", share * 100.0)
+                write!(f, "it uses {:.0} % of a core without requests", share * 100.0)
             }
             Self::Pace(share) => {
-                write!(f, "good clients had {:.0} % of their fair throughput", share * 100.0)
+                write!(f, "normal clients had {:.0} % of their fair throughput", share * 100.0)
             }
             Self::P99(before, during) => {
                 write!(f, "p99 went from {:.1} ms to {:.0} ms", ms(*before), ms(*during))
@@ -306,20 +308,20 @@ impl fmt::Display for Reason {
     }
 }
 
-/// How a request failed, in words.
+/// A failure kind in words.
 #[must_use]
 pub fn words(failure: Failure) -> &'static str {
     match failure {
         Failure::Refused => "connection refused",
         Failure::Reset => "connection reset",
         Failure::ClosedEarly => "closed early",
-        Failure::Timeout => "no answer in time",
-        Failure::BadFraming => "no HTTP answer",
-        Failure::WrongBody => "wrong answer",
+        Failure::Timeout => "timeout",
+        Failure::BadFraming => "invalid HTTP",
+        Failure::WrongBody => "wrong body",
         Failure::WrongStatus => "wrong status",
         Failure::Tls => "TLS",
         Failure::Truncated => "closed without TLS close_notify",
-        Failure::Other => "the system refused",
+        Failure::Other => "system error",
     }
 }
 
@@ -345,7 +347,7 @@ mod tests {
         Held { rss_bytes: rss_mib << 20, threads }
     }
 
-    /// A server that nothing troubles.
+    /// A server without any impact.
     fn calm() -> Observed {
         Observed {
             before: pace(10_000, 2_000_000, 0),
@@ -365,9 +367,9 @@ mod tests {
     }
 
     #[test]
-    fn a_server_whose_good_clients_notice_nothing_is_well() {
+    fn a_server_whose_normal_clients_notice_nothing_is_well() {
         assert_eq!(judged(calm()), (Impact::Well, vec![]));
-        // What a busy machine does to anybody is no impact: nearly half, ninefold, 99 ms more.
+        // What a busy machine does to any server is no impact: nearly half, ninefold, 99 ms more.
         let noisy = Observed {
             during: pace(5_001, 18_000_000, 5),
             after: pace(3_334, 101_000_000, 0),
@@ -381,7 +383,7 @@ mod tests {
     #[test]
     fn less_than_half_of_the_throughput_is_suffering() {
         let slow = Observed { during: pace(4_999, 2_000_000, 0), ..calm() };
-        let why = "good clients had 50 % of their fair throughput".to_owned();
+        let why = "normal clients had 50 % of their fair throughput".to_owned();
         assert_eq!(judged(slow), (Impact::Suffered, vec![why]));
     }
 
@@ -399,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn who_shares_with_26_times_as_many_may_have_a_26th() {
+    fn with_26_times_the_connections_a_26th_of_the_throughput_is_fair() {
         let shared = |answers, p99| {
             judge(&Observed { during: pace(answers, p99, 0), crowding: 26.0, ..calm() }).impact
         };
@@ -408,9 +410,9 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_good_clients_are_hurt_and_what_failed_before_does_not_count() {
+    fn errors_of_normal_clients_are_hurt_beyond_the_share_that_failed_before() {
         let hurt = Observed { during: pace(9_000, 2_000_000, 10), ..calm() };
-        let why = "10 of 9010 requests of good clients failed, mostly: no answer in time";
+        let why = "10 of 9010 requests of normal clients failed, mostly: timeout";
         assert_eq!(judged(hurt), (Impact::Hurt, vec![why.to_owned()]));
         let as_ever = Observed {
             before: pace(9_000, 2_000_000, 10),
@@ -421,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_hurt_even_if_no_request_had_the_time_to_fail() {
+    fn silence_is_hurt_even_if_no_request_has_timed_out_yet() {
         let silent = Observed { during: Service::default(), ..calm() };
         assert_eq!(judge(&silent).impact, Impact::Hurt);
         let unreachable = Service { unreachable: Some("refused".to_owned()), ..Service::default() };
@@ -429,25 +431,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_back_is_a_scar() {
+    fn kept_resources_are_a_scar() {
         let scarred = Observed {
             held: Some([held(20, 4), held(300, 204), held(200, 204)]),
             idle: Some([0.0, 0.99]),
             ..calm()
         };
         let why = [
-            "it keeps 210 MB, after 21 MB before",
-            "it keeps 204 threads, after 4 before",
-            "it uses 99 % of a core while nothing is asked",
+            "it keeps 210 MB of memory, up from 21 MB",
+            "it keeps 204 threads, up from 4",
+            "it uses 99 % of a core without requests",
         ];
         assert_eq!(judged(scarred), (Impact::Scarred, why.map(str::to_owned).to_vec()));
         let slower = Observed { after: pace(3_000, 2_000_000, 0), ..calm() };
-        let why = "30 % of its throughput once all was over".to_owned();
+        let why = "30 % of its throughput after the attack".to_owned();
         assert_eq!(judged(slower), (Impact::Scarred, vec![why]));
     }
 
     #[test]
-    fn a_server_that_is_not_well_afterwards_is_down_whatever_else_holds() {
+    fn a_server_that_does_not_work_afterwards_is_down_whatever_else_holds() {
         let ended = Observed {
             ended: Some("exited with code 1".to_owned()),
             recovered_ms: None,

@@ -1,7 +1,7 @@
 //! Scenarios: attacks on a server, as data.
 //!
-//! Each is bounded in count, and attackers send at a steady, modest rate: what the normal clients
-//! lose then, they lose by the server's design and not because the machine is overloaded.
+//! Each is bounded in number, and attackers send at a steady, modest rate, so the normal clients
+//! lose throughput because of the server's design and not because the machine is overloaded.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use hotlap_servers::contract::Exchange;
 /// One scenario.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scenario {
-    /// One word or two, for tables and `--scenario`.
+    /// A short name, for tables and `--scenario`.
     pub name: String,
-    /// What the attackers do, in a line.
+    /// What the attackers do, in one line.
     pub about: String,
     /// The same, as data.
     pub attack: Attack,
 }
 
-/// What the server gets beside the normal clients.
+/// The load that the server gets besides the normal clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Attack {
     /// More normal clients, in a closed loop.
     Load {
-        /// Connections at the same time.
+        /// Concurrent connections.
         connections: usize,
         /// Generator threads.
         threads: usize,
@@ -41,14 +41,14 @@ pub enum Attack {
 /// Clients that violate or abuse HTTP, all in the same way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rude {
-    /// Connected at the same time.
+    /// Concurrent connections.
     pub clients: usize,
     /// What each client sends.
     pub says: Says,
-    /// Between two bytes of a slow client, and between two connections of one that connects again.
+    /// Time between two bytes of a slow client, and between two connections of one that reconnects.
     pub pause_ms: u64,
-    /// How long a client waits for the server to answer and close before it closes and connects
-    /// again; `None`: until the scenario ends.
+    /// How long a client waits for a response and a close before it closes and reconnects; `None`:
+    /// until the scenario ends.
     pub patience_ms: Option<u64>,
     /// Whether the client resets the connection at the first byte of a response.
     pub resets: bool,
@@ -58,7 +58,7 @@ pub struct Rude {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Says {
-    /// Not a byte.
+    /// Nothing.
     Nothing,
     /// This many correct requests at once.
     Requests(usize),
@@ -66,7 +66,7 @@ pub enum Says {
     Half,
     /// A correct request, one byte at a time.
     SlowHead,
-    /// The head of a POST at once, and its body one byte at a time.
+    /// The head of a POST at once, then its body one byte at a time.
     SlowBody,
     /// Not HTTP: a TLS client hello, zeros, a word, a malformed header, in turn.
     Garbage,
@@ -74,18 +74,18 @@ pub enum Says {
     Header(usize),
 }
 
-/// The bytes of an attacker: those sent at once, and those sent one by one.
+/// The bytes of an attacker: those sent at once, then those sent one by one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Message {
     pub(super) at_once: Vec<u8>,
     pub(super) slowly: Vec<u8>,
 }
 
-/// The body that a slow client announces, in bytes: more than it ever sends.
+/// The Content-Length that a slow client announces: more than it ever sends.
 const SLOW_BODY: usize = 1_000;
 
 impl Scenario {
-    /// All of them, in the order in which they run: those that most servers survive come first.
+    /// All scenarios in the order in which they run: those that most servers survive come first.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let load = |connections, threads, reuse| Attack::Load { connections, threads, reuse };
@@ -108,12 +108,12 @@ impl Scenario {
             ("churn", "32 clients with a new connection each time", load(32, 1, Reuse::Close)),
             (
                 "slow headers",
-                "100 clients that send a request a byte at a time",
+                "100 clients that send a request one byte at a time",
                 rude(100, Says::SlowHead, 100, None),
             ),
             (
                 "slow bodies",
-                "100 clients that send a body a byte at a time",
+                "100 clients that send a body one byte at a time",
                 rude(100, Says::SlowBody, 100, None),
             ),
             (
@@ -123,27 +123,27 @@ impl Scenario {
             ),
             (
                 "resets",
-                "10 clients that ask ten times at once and reset the answers, again and again",
+                "10 clients that send ten requests at once, then reset the connection, repeatedly",
                 resets,
             ),
             (
                 "garbage",
-                "40 clients that send what is no HTTP, again and again",
+                "40 clients that send invalid HTTP, repeatedly",
                 rude(40, Says::Garbage, 100, Some(500)),
             ),
             (
                 "64 KiB header",
-                "10 clients with a header of 64 KiB, again and again",
+                "10 clients that send a 64 KiB header, repeatedly",
                 rude(10, Says::Header(64 << 10), 200, Some(500)),
             ),
             (
                 "1 MiB header",
-                "10 clients with a header of 1 MiB, again and again",
+                "10 clients that send a 1 MiB header, repeatedly",
                 rude(10, Says::Header(1 << 20), 200, Some(500)),
             ),
             (
                 "2,000 idle",
-                "2,000 connections on which nothing is asked",
+                "2,000 connections that send nothing",
                 rude(2_000, Says::Nothing, 0, None),
             ),
         ];
@@ -155,7 +155,7 @@ impl Scenario {
         all.into_iter().map(scenario).collect()
     }
 
-    /// Sockets that it takes on the side of the clients.
+    /// The number of sockets that it takes on the clients' side.
     #[must_use]
     pub fn connections(&self) -> usize {
         match &self.attack {
@@ -166,7 +166,7 @@ impl Scenario {
 }
 
 impl Says {
-    /// What the clients send, each of them the next in turn.
+    /// What the clients send; clients use these in turn.
     pub(super) fn messages(self, exchange: &Exchange, host: &str) -> Vec<Message> {
         let right = exchange.bytes(host);
         let at_once = |at_once: Vec<u8>| Message { at_once, slowly: Vec::new() };
@@ -216,19 +216,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_scenario_is_bounded_and_has_a_name_of_its_own() {
+    fn every_scenario_is_bounded_and_has_a_unique_name() {
         let all = Scenario::all();
         for scenario in &all {
             assert!(scenario.connections() <= 2_000, "{}", scenario.name);
             assert_eq!(all.iter().filter(|s| s.name == scenario.name).count(), 1);
             let Attack::Rude(rude) = &scenario.attack else { continue };
-            // Nobody comes again without a pause: that would be a flood and not a bad client.
+            // Clients reconnect only after a pause; without one this would be a flood.
             assert!(rude.patience_ms.is_none() || rude.pause_ms >= 100, "{}", scenario.name);
         }
     }
 
     #[test]
-    fn what_rude_clients_send_is_a_request_only_where_it_is_meant_to_be() {
+    fn attackers_send_valid_requests_only_on_purpose() {
         let exchange = &Contract::of(Name::Hello, None).exchanges[0];
         let of = |says: Says| says.messages(exchange, "test");
         let right = exchange.bytes("test");
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(of(Says::SlowHead)[0].slowly, right);
         assert_eq!(of(Says::Requests(3))[0].at_once.len(), 3 * right.len());
         assert!(of(Says::Header(64 << 10))[0].at_once.len() > 64 << 10);
-        // One byte short of what was announced, so that it is never whole.
+        // One byte less than announced, so that it is never complete.
         assert_eq!(of(Says::SlowBody)[0].slowly.len(), 999);
         assert!(of(Says::Garbage).iter().all(|m| !m.at_once.starts_with(b"GET / HTTP/1.1\r\n\r")));
     }

@@ -1,4 +1,4 @@
-//! One trial: one scenario on one server, from the load before it to the load after it.
+//! One trial: one scenario on one server, including the loads before and after it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,31 +16,31 @@ use hotlap_servers::interrupt;
 use hotlap_servers::start::ask;
 use hotlap_servers::verify::LIMIT;
 
-/// How often the CPU time of a server that should be idle is read: a collector or compiler may
-/// still be at work at first.
+/// How often to read the CPU time of a server without requests: at first, a collector or compiler
+/// may still be at work.
 const IDLE_LOOKS: usize = 5;
 
-/// How often the load after a scenario is measured, as long as the server is slow.
+/// How often to measure the load after a scenario while the server is slow.
 const AFTER_LOOKS: usize = 4;
 
-/// A server without requests that uses less than this share of a core is idle.
+/// A server that uses less than this share of a core counts as idle.
 const IS_IDLE: f64 = 0.1;
 
-/// Between two attempts to get a response after the scenario.
+/// Interval between attempts to get a response after the scenario.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// The length of an attack that is a load. It is stopped when the normal clients' window has
-/// closed, and must not end before.
+/// Maximum length of an attack that is a load. It is stopped once the normal clients' window has
+/// closed, and must not end earlier.
 const LINGER: Duration = Duration::from_secs(60);
 
-/// The attack, while it lasts.
+/// A running attack.
 enum RunningAttack {
     Load(Session),
     Attackers(Attackers),
 }
 
 impl StressedServer {
-    /// Runs one scenario; `None` if it was interrupted.
+    /// Runs one scenario; `None` if interrupted.
     pub(super) fn run_scenario(
         &mut self,
         scenario: &Scenario,
@@ -90,13 +90,13 @@ impl StressedServer {
         }))
     }
 
-    /// The load of the normal clients, for this long.
+    /// Measures the load of the normal clients for this long.
     pub(super) fn measure(&self, setting: &StressSetting, window: Duration) -> Service {
         pace(hotlap_load::run(&self.normal_plan(setting, window)))
     }
 
-    /// The same after the scenario: the best of a few, since one that is slow may be the doing of
-    /// other work on this machine.
+    /// The same after the scenario: the best of several measurements, because a slow one may be due
+    /// to other work on this machine.
     fn measure_after(
         &self,
         before: &Service,
@@ -117,7 +117,7 @@ impl StressedServer {
         best
     }
 
-    /// The same during the attack, and the memory and threads that the server has towards its end.
+    /// The same during the attack, with the server's memory and threads towards its end.
     fn measure_under_attack(
         &mut self,
         scenario: &Scenario,
@@ -158,10 +158,10 @@ impl StressedServer {
         setting: &StressSetting,
     ) -> Result<RunningAttack, ServerFailure> {
         let Endpoint::Tcp(address) = self.target.endpoint else {
-            return Err(failure("stress", "attackers connect over TCP only".to_owned(), ""));
+            return Err(failure("stress", "a stress needs TCP".to_owned(), ""));
         };
         let cpus = &setting.cores.generator;
-        let refused = |what: String| failure("stress", what, "raise the limits that it names");
+        let refused = |what: String| failure("stress", what, "raise that limit");
         match &scenario.attack {
             Attack::Load { connections, threads, reuse } => {
                 let mut plan = self.normal_plan(setting, LINGER);
@@ -175,13 +175,13 @@ impl StressedServer {
                 let messages = rude.says.messages(&self.exchange, &self.host);
                 let attackers = Attackers::start(rude, messages, address, cpus);
                 Ok(RunningAttack::Attackers(
-                    attackers.map_err(|e| refused(format!("an event loop: {e}")))?,
+                    attackers.map_err(|e| refused(format!("cannot create an event loop: {e}")))?,
                 ))
             }
         }
     }
 
-    /// How long it takes until a new connection gets a correct response, in milliseconds.
+    /// Waits until a new connection gets a correct response. Returns the time in milliseconds.
     pub(super) fn recover(&mut self, limit: Duration, stop: &AtomicBool) -> Option<f64> {
         let began = Instant::now();
         loop {
@@ -195,7 +195,7 @@ impl StressedServer {
         }
     }
 
-    /// Waits until it is idle, but not for ever; the share of a core that it used at last.
+    /// Waits until it is idle, within limits. Returns the share of a core that it used last.
     fn wait_until_idle(&mut self, look: Duration, stop: &AtomicBool) -> Option<f64> {
         let mut share = None;
         for _ in 0..IDLE_LOOKS {
@@ -249,7 +249,7 @@ fn pace(outcome: Result<Outcome, Error>) -> Service {
     }
 }
 
-/// Raises the limit on open files for the attackers and the normal clients.
+/// Raises the limit of open files for the attackers and the normal clients.
 fn allow_files(clients: usize) -> Result<(), String> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let needed = clients as u64 + 512;
@@ -259,7 +259,7 @@ fn allow_files(clients: usize) -> Result<(), String> {
     }
     let refused = || {
         format!(
-            "{clients} connections take {needed} open files, and {} are allowed (ulimit -Hn)",
+            "{clients} connections need {needed} open files, but only {} are allowed (ulimit -Hn)",
             limit.maximum.unwrap_or_default()
         )
     };

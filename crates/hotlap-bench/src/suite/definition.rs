@@ -1,4 +1,4 @@
-//! A suite as it is meant: every list of values is crossed, and every name is resolved.
+//! A resolved suite: lists of values are expanded, and names are resolved.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::published::{Absent, Publication};
 use crate::stress::Scenario;
 use hotlap_servers::contract;
 
-/// What a suite, and a run, asks.
+/// The question that a suite or a run answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Question {
@@ -26,46 +26,46 @@ pub enum Question {
 /// A suite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Suite {
-    /// Its file's name without the ending.
+    /// The file's name without its extension.
     pub name: String,
-    /// Its file.
+    /// The file.
     pub file: PathBuf,
-    /// What it asks.
+    /// The question.
     pub question: Question,
-    /// What its report says of it.
+    /// A description for the report.
     pub about: String,
-    /// What servers of the catalogue are held to; `None`: each to its usual one.
+    /// The contract for servers of the catalogue; `None`: each its usual one.
     pub contract: Option<contract::Name>,
-    /// The entry that the others are compared with; the first, where it says nothing.
+    /// The entry that the others are compared with; the first by default.
     pub reference: usize,
-    /// Time to spend, as it is written: `4m`.
+    /// Time budget, as written: `4m`.
     pub budget: Option<Written>,
-    /// The relative half width of the intervals at which it stops early, as written: `1%`.
+    /// Relative half-width of the intervals at which to stop early, as written: `1%`.
     pub precision: Option<Written>,
     /// Length of a slice, as written: `48ms`.
     pub slice: Option<Written>,
-    /// Cores for the servers that don't say how many.
+    /// Cores for servers that do not set a number.
     pub cpus: Option<usize>,
-    /// Whether servers whose toolchain is missing are left out, instead of shown as failed.
+    /// Whether servers with a missing toolchain are left out instead of shown as failed.
     pub leave_out_missing: bool,
-    /// What each server meets alone once all is measured; for a stress, what it meets at all.
+    /// Stress scenarios to run on each server after the laps, or instead of laps in a stress.
     pub stress: Vec<Scenario>,
-    /// Who takes part.
+    /// The servers.
     pub servers: Vec<Entry>,
-    /// How each is loaded; empty: as usual.
+    /// The loads; empty: the default load.
     pub loads: Vec<Loading>,
-    /// What commands and URLs are asked.
+    /// The request to commands and URLs.
     pub request: Option<CustomRequest>,
-    /// What was published for them.
+    /// Published figures for the servers.
     pub published: Vec<Publication>,
-    /// Who was published and takes no part, and why.
+    /// Servers that were published but are not part of the suite, and why.
     pub absent: Vec<Absent>,
 }
 
-/// A text of the file that the reader of the suite has to make sense of.
+/// A value that is parsed by the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// As it is written.
+    /// The text, as written.
     pub text: String,
     /// The line, from 1.
     pub line: usize,
@@ -74,22 +74,22 @@ pub struct Written {
 /// Why a suite cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SuiteError {
-    /// What the file says makes no sense.
+    /// The file is invalid.
     #[error("{}{}: {what}", file.display(), line.map(|l| format!(":{l}")).unwrap_or_default())]
     Wrong {
         /// The file.
         file: PathBuf,
-        /// Where in it, from 1.
+        /// The line, from 1.
         line: Option<usize>,
         /// What is wrong.
         what: String,
     },
-    /// No suite has this name.
-    #[error("no suite is called {name:?}: {there}")]
+    /// There is no suite with this name.
+    #[error("there is no suite {name:?}: {there}")]
     Unknown {
-        /// As typed.
+        /// The name as typed.
         name: String,
-        /// What there is instead.
+        /// The alternatives.
         there: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Which servers take part in a suite, and how they are loaded.
+//! The servers of a suite, and their loads.
 
 use std::collections::BTreeMap;
 
@@ -6,65 +6,65 @@ use serde::Deserialize;
 
 use hotlap_servers::launch::Counts;
 
-/// One who takes part, with one number of cores.
+/// A server of a suite, with one number of cores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// A server of the catalogue, a command, or a URL.
     pub run: String,
-    /// What tables call it, if it says so; without the number of cores.
+    /// Its name in tables, if given; without the number of cores.
     pub name: Option<String>,
-    /// The entry that it stands on; in a suite about layers by default the one before.
+    /// The entry that this one builds on; in a suite about layers, by default the one before.
     pub on: Option<usize>,
-    /// How many cores it is to use.
+    /// The number of cores that it uses.
     pub cpus: Option<usize>,
-    /// A side effect that must happen once a request; a catalogue server's own by default.
+    /// A side effect that must happen for each request; by default that of the catalogue server.
     pub counts: Option<Counts>,
-    /// The line that names it.
+    /// The line of the file.
     pub line: usize,
 }
 
-/// A load, one value each.
+/// A load with a single value for each parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loading {
-    /// For tables; empty where it has none.
+    /// Its name in tables; empty if it has none.
     pub name: String,
-    /// Open at the same time; 64 where it is not said.
+    /// Concurrent connections; 64 by default.
     pub connections: usize,
     /// Generator threads.
     pub threads: Option<usize>,
-    /// A new connection for each request.
+    /// Opens a new connection for each request.
     pub close: bool,
-    /// Requests in flight a connection.
+    /// Requests in flight per connection.
     pub pipeline: usize,
-    /// Which of the contract's requests: by its name, or counted from 0.
+    /// Which of the contract's requests: by name, or by index from 0.
     pub request: Option<String>,
-    /// Requests/s that are due; `None`: as fast as can be.
+    /// The offered rate in requests/s; `None`: a closed loop.
     pub rate: Option<f64>,
     /// The line where it begins.
     pub line: usize,
 }
 
-/// What commands and URLs are asked.
+/// The request to commands and URLs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CustomRequest {
-    /// `GET`, or `POST` where there is a body.
+    /// `GET`, or `POST` with a body.
     pub method: Option<String>,
-    /// `/` where it is not said.
+    /// `/` by default.
     pub path: Option<String>,
-    /// By name.
+    /// Headers by name.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// What is sent.
+    /// The body to send.
     pub body: Option<String>,
-    /// The right status.
+    /// The expected status.
     pub expect_status: Option<u16>,
-    /// The right body.
+    /// The expected body.
     pub expect_body: Option<String>,
 }
 
 impl Entry {
-    /// What tables call it: `nim/epoll-parallel (4 threads)`.
+    /// Its name in tables: `nim/epoll-parallel (4 threads)`.
     #[must_use]
     pub fn title(&self) -> String {
         let base = self.name.as_ref().unwrap_or(&self.run);

@@ -1,4 +1,4 @@
-//! The keys of a suite's file, as they are written.
+//! The keys of a suite file.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -45,7 +45,7 @@ const fn compare() -> Question {
     Question::Compare
 }
 
-/// A server: its name alone, or more.
+/// A server: its name alone, or a table.
 pub(super) struct Item(pub(super) ServerKeys);
 
 #[derive(Deserialize)]

@@ -1,5 +1,5 @@
-//! What the keys of a suite's file mean together: lists of values are crossed, and names become the
-//! entries and loads that they stand for.
+//! Turns the keys of a suite file into a suite: lists of values are expanded, and names are
+//! resolved to entries and loads.
 
 use std::ops::Range;
 use std::path::Path;
@@ -12,12 +12,12 @@ use super::keys::{Item, Keys, List, SourceKeys};
 use super::published::{Publication, PublishedFigure};
 use crate::stress::Scenario;
 
-/// Connections, where a load does not say how many.
+/// Default number of connections.
 const CONNECTIONS: usize = 64;
 
 type Complaint = (Range<usize>, String);
 
-/// Makes sense of a file's text.
+/// Parses a suite file.
 pub(super) fn parse(text: &str, file: &Path) -> Result<Suite, SuiteError> {
     let line = |offset: usize| {
         1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|&&b| b == b'\n').count()
@@ -39,7 +39,7 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
             .ok_or_else(|| (named.span(), custom("reference", named.get_ref())))?,
     };
     if let Some(cpus) = keys.cpus.as_ref().filter(|c| *c.get_ref() == 0) {
-        return Err((cpus.span(), "a server needs a core".to_owned()));
+        return Err((cpus.span(), "a server needs at least one core".to_owned()));
     }
     let stress = keys.stress.iter().map(scenario).collect::<Result<_, _>>()?;
     let published = keys
@@ -71,7 +71,7 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
 }
 
 fn custom(key: &str, name: &str) -> String {
-    format!("{key} names {name:?}, which is none of the servers of this suite")
+    format!("{key} names {name:?}, which is not a server of this suite")
 }
 
 fn scenario(named: &Spanned<String>) -> Result<Scenario, Complaint> {
@@ -81,7 +81,7 @@ fn scenario(named: &Spanned<String>) -> Result<Scenario, Complaint> {
         None => {
             let there: Vec<&str> = all.iter().map(|s| s.name.as_str()).collect();
             let what = format!(
-                "no scenario is called {:?}: there are {}",
+                "there is no scenario {:?}; choose from {}",
                 named.get_ref(),
                 there.join(", ")
             );
@@ -90,7 +90,7 @@ fn scenario(named: &Spanned<String>) -> Result<Scenario, Complaint> {
     }
 }
 
-/// The entry of that name; with a number of cores, the one that has it.
+/// The entry of that name; if a number of cores is given, the one with that number.
 fn find(entries: &[Entry], name: &str, cpus: Option<usize>) -> Option<usize> {
     entries.iter().position(|e| {
         let named = e.name.as_ref().unwrap_or(&e.run) == name || e.run == name || e.title() == name;
@@ -101,16 +101,16 @@ fn find(entries: &[Entry], name: &str, cpus: Option<usize>) -> Option<usize> {
 fn entries(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Entry>, Complaint> {
     let items = keys.servers.get_ref();
     if items.is_empty() {
-        return Err((keys.servers.span(), "no servers: name at least one".to_owned()));
+        return Err((keys.servers.span(), "no servers: list at least one".to_owned()));
     }
     let mut entries: Vec<Entry> = Vec::new();
     for item in items {
         let Item(server) = item.get_ref();
         if server.run.trim().is_empty() {
-            return Err((item.span(), "a server without a name or command".to_owned()));
+            return Err((item.span(), "a server needs a name or a command".to_owned()));
         }
         if server.cpus.0.contains(&0) {
-            return Err((item.span(), "a server needs a core".to_owned()));
+            return Err((item.span(), "a server needs at least one core".to_owned()));
         }
         let cpus: Vec<Option<usize>> = match server.cpus.0.as_slice() {
             [] => vec![None],
@@ -126,7 +126,7 @@ fn entries(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Entry>, Com
                 line: line(item.span().start),
             };
             if entries.iter().any(|e| e.title() == entry.title()) {
-                let what = format!("{} is named twice: give one another `name`", entry.title());
+                let what = format!("{} is listed twice: give one another `name`", entry.title());
                 return Err((item.span(), what));
             }
             entries.push(entry);
@@ -136,7 +136,8 @@ fn entries(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Entry>, Com
     Ok(entries)
 }
 
-/// Settles who stands on whom: who is named by `on`, or, in a suite about layers, the one before.
+/// Resolves which entry each one builds on: the one named by `on`, or, in a suite about layers, the
+/// one before.
 fn stand(keys: &Keys, entries: &mut [Entry]) -> Result<(), Complaint> {
     let mut own = 0;
     for item in keys.servers.get_ref() {
@@ -172,11 +173,11 @@ fn loads(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Loading>, Com
         let (span, keys) = (load.span(), load.get_ref());
         let nothing = [&keys.connections, &keys.threads, &keys.pipeline];
         if nothing.iter().any(|list| list.0.contains(&0)) {
-            let what = "0 connections, threads or requests in flight send nothing".to_owned();
+            let what = "connections, threads and requests in flight must be at least 1".to_owned();
             return Err((span, what));
         }
         if keys.rate.0.iter().any(|rate| !(rate.is_finite() && *rate > 0.0)) {
-            return Err((span, "a rate is a positive number of requests/s".to_owned()));
+            return Err((span, "a rate must be a positive number of requests/s".to_owned()));
         }
         for request in values(&keys.request) {
             for close in values(&keys.close) {
@@ -204,7 +205,7 @@ fn loads(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Loading>, Com
     for load in &loads {
         if let Some(threads) = load.threads.filter(|t| *t > load.connections) {
             let what = format!(
-                "{threads} threads for {} connections: a thread needs one of its own",
+                "{threads} threads for {} connections: each thread needs at least one",
                 load.connections
             );
             let at = keys.load.iter().find(|l| line(l.span().start) == load.line);
@@ -234,7 +235,7 @@ fn sourced(
         };
         let Some(load) = load else {
             let name = row.load.unwrap_or_default();
-            return Err((span, format!("no load is called {name:?}: give one that `name`")));
+            return Err((span, format!("there is no load {name:?}: set the `name` of one")));
         };
         rows.push(PublishedFigure {
             entry,
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_crossed() {
+    fn lists_are_expanded_to_all_combinations() {
         let suite = read(
             "servers = ['b', { run = 'a', cpus = [1, 4] }]\nreference = 'a'\n\
              [[load]]\nconnections = [10, 100]\nclose = [false, true]\n\
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_stands_on_the_one_before_or_on_the_one_it_names() {
+    fn a_step_builds_on_the_one_before_or_the_one_it_names() {
         let suite = read(
             "question = 'layers'\n\
              servers = ['plain', 'json', { run = 'bidi', on = 'plain' },\
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn published_figures_find_their_server_load_and_reference() {
+    fn published_figures_are_resolved_to_server_load_and_reference() {
         let suite = read(
             "servers = ['a', { run = 'b', name = 'old b', cpus = [1, 2] }]\n\
              [[load]]\nname = 'kept'\n[[load]]\nname = 'new'\nclose = true\n\
@@ -338,22 +339,22 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told_with_file_and_line() {
-        let none = "which is none of the servers of this suite";
+    fn an_invalid_suite_is_an_error_with_file_and_line() {
+        let none = "which is not a server of this suite";
         for (text, told) in [
             ("servers = ['a']\nserver = 1", "mine.toml:2: unknown field `server`, expected"),
             ("\nservers = ['a', { run = 'b', cpu = 1 }]", "mine.toml:2: unknown field `cpu`"),
             ("servers = 'a'", "mine.toml:1: invalid type: string \"a\""),
-            ("servers = []", "mine.toml:1: no servers: name at least one"),
+            ("servers = []", "mine.toml:1: no servers: list at least one"),
             ("servers = ['a']\nquestion = 'why'", "mine.toml:2: unknown variant `why`"),
             (
                 "servers = ['a']\nstress = ['x']",
-                "2: no scenario is called \"x\": there are overload",
+                "2: there is no scenario \"x\"; choose from overload",
             ),
-            ("servers = ['a',\n'a']", "mine.toml:2: a is named twice: give one another `name`"),
+            ("servers = ['a',\n'a']", "mine.toml:2: a is listed twice: give one another `name`"),
             ("servers = ['a']\nreference = 'b'", &format!("2: reference names \"b\", {none}")),
             ("servers = ['a',\n{ run = 'b', on = 'x' }]", &format!("2: on names \"x\", {none}")),
-            ("servers = ['a']\n[[load]]\nconnections = 0", "mine.toml:2: 0 connections"),
+            ("servers = ['a']\n[[load]]\nconnections = 0", "mine.toml:2: connections, threads"),
             ("servers = ['a']\n[[load]]\nconnections = 'x'", "mine.toml:3: invalid type: string"),
             ("servers = ['a']\n[[load]]\nconnections = 2\nthreads = 4", "2: 4 threads for 2"),
             (

@@ -1,39 +1,39 @@
-//! What somebody published for the servers of a suite, elsewhere.
+//! Figures published elsewhere for the servers of a suite.
 
 use serde::{Deserialize, Serialize};
 
-/// Somebody's figures.
+/// One publication.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Publication {
-    /// Where they stand.
+    /// Its source.
     pub source: String,
     /// The year.
     pub year: u32,
     /// The machine.
     pub machine: String,
-    /// How they were measured.
+    /// The measuring command.
     pub command: String,
-    /// What speaks against all of them.
+    /// What speaks against all of its figures.
     pub doubt: String,
-    /// The entry that the others are set against; `None`: it has no figure for the suite's
-    /// reference, and names no other.
+    /// The entry that the others are compared with; `None` if it has no figure for the suite's
+    /// reference and names no other.
     pub reference: Option<usize>,
-    /// A figure each.
+    /// Its figures.
     pub rows: Vec<PublishedFigure>,
 }
 
-/// What was published for one server.
+/// A figure published for one server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PublishedFigure {
-    /// Whose, as an index of the suite's entries.
+    /// The server, as an index of the suite's entries.
     pub entry: usize,
-    /// Under which load, as an index of the suite's loads.
+    /// The load, as an index of the suite's loads.
     pub load: usize,
-    /// What it was called there.
+    /// The server's name in the publication.
     pub called: String,
     /// Requests/s.
     pub requests_per_s: f64,
-    /// Average, standard deviation and longest, in milliseconds.
+    /// Mean, standard deviation and maximum, in milliseconds.
     pub latency_ms: Option<[f64; 3]>,
     /// Memory, in MB.
     pub memory_mb: Option<f64>,
@@ -41,18 +41,18 @@ pub struct PublishedFigure {
     pub cpu_percent: Option<f64>,
     /// Socket errors under overload: connect, read, write, timeout.
     pub socket_errors: Option<[u64; 4]>,
-    /// What speaks against this one.
+    /// What speaks against this figure.
     pub doubt: String,
 }
 
-/// Somebody who was published and takes no part.
+/// A server that was published but is not part of the suite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Absent {
-    /// What it was called.
+    /// Its name in the publication.
     pub name: String,
-    /// Requests/s that were published for it.
+    /// Its published requests/s.
     pub requests_per_s: Option<f64>,
-    /// Why it takes no part.
+    /// Why it is not part of the suite.
     pub why: String,
 }

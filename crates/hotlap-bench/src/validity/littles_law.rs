@@ -6,18 +6,18 @@ use hotlap_load::plan::Reuse;
 use crate::lap::{Kind, Lap, Violation};
 use crate::participant::Load;
 
-/// How far Little's law may be off, as a share. A convention (METHODOLOGY, *Validity checks*).
+/// Allowed deviation from Little's law, as a share. A convention (METHODOLOGY, *Validity checks*).
 pub const LITTLE: f64 = 0.03;
 
-/// Whether the server ends its connections, so that most requests came on a new one.
+/// Whether the server closes connections itself, so that most requests came on a new one.
 #[must_use]
 pub fn is_reopened(outcome: &Outcome) -> bool {
     outcome.connections.reopened > outcome.responses / 2
 }
 
-/// Little's law (Little 1961): in a closed loop, requests in flight × the window = the times in the
-/// system that lie within it. What was under way at an edge is counted for as long as it was so
-/// within the window, so a server that stood still at an edge breaks no law.
+/// Little's law (Little 1961): in a closed loop, requests in flight × window length = total time in
+/// the system within the window. A request in flight at an edge counts for its time within the
+/// window only, so a server that stalls at an edge does not violate the law.
 #[must_use]
 pub fn littles_law(lap: &Lap, load: &Load) -> Option<Violation> {
     let o = &lap.outcome;
@@ -26,7 +26,7 @@ pub fn littles_law(lap: &Lap, load: &Load) -> Option<Violation> {
     }
     let asked_ns = (load.connections * load.pipeline) as f64 * o.window_ns.max(1) as f64;
     let served_ns = o.service_time.mean() * o.service_time.len() as f64;
-    // A connection that its server has ended is in no system until the next one is up.
+    // After its server closed it, a connection is in no system until the next one is up.
     let connecting_ns = match is_reopened(o) {
         true => o.connect_time.mean() * o.connections.reopened as f64,
         false => 0.0,
@@ -34,7 +34,7 @@ pub fn littles_law(lap: &Lap, load: &Load) -> Option<Violation> {
     let by_law_ns =
         served_ns + connecting_ns + o.edge_ages.at_close_ns as f64 - o.edge_ages.at_open_ns as f64;
     let off = (asked_ns - by_law_ns).abs() / asked_ns;
-    // With a new connection each, closing the old one is outside of what is timed.
+    // With a new connection for each request, closing the old one is not timed.
     let is_new = load.reuse == Reuse::Close || is_reopened(o);
     let between = if is_new { 0.10 } else { 0.0 };
     (off > LITTLE + between).then_some(Violation::LittlesLaw { off: off * 100.0 })
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn a_mean_that_rate_and_connections_contradict_fails_littles_law() {
         let violations = judged(|lap| {
-            // As if a twentieth of the time in the system had not been seen.
+            // As if a twentieth of the time in the system had been missed.
             let mut seen = hotlap_stats::Histogram::new();
             (0..10_000).for_each(|_| seen.record(3_040_000));
             lap.outcome.service_time = seen;
@@ -61,10 +61,10 @@ mod tests {
         assert!((4.5..5.5).contains(&off), "{off} %");
     }
 
-    /// A server that takes one connection after the other leaves others in its queue: half
-    /// of the time goes by in connecting, and no lap counted.
+    /// Regression: a server that accepts one connection after another keeps others queued, so half
+    /// of the time was spent connecting, and no lap counted.
     #[test]
-    fn what_connecting_again_takes_is_in_littles_law() {
+    fn the_time_to_reconnect_is_part_of_littles_law() {
         let halved = |connect_ns: u64| {
             judged(|lap| {
                 let mut seen = hotlap_stats::Histogram::new();
@@ -79,10 +79,10 @@ mod tests {
         assert!(matches!(halved(800_000)[..], [Violation::LittlesLaw { .. }]));
     }
 
-    /// Half a lap of standing still at its end used to break Little's law, and the lap was left
-    /// out: whoever collected garbage for long enough was not charged for it.
+    /// Regression: half a lap of stalling at its end violated Little's law and the lap was left
+    /// out, so a long garbage collection went uncounted.
     #[test]
-    fn a_server_that_stood_still_at_an_edge_is_not_left_out() {
+    fn a_server_that_stalls_at_an_edge_is_not_left_out() {
         let violations = judged(|lap| {
             let mut seen = hotlap_stats::Histogram::new();
             (0..5_000).for_each(|_| seen.record(3_200_000));
@@ -116,7 +116,7 @@ mod tests {
         }
     }
 
-    /// What was under way when the window opened was counted in full.
+    /// Regression: requests in flight when the window opened counted in full.
     #[test]
     fn time_before_the_window_is_not_in_littles_law() {
         let opened = |opens_ns| {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_connection_a_request_is_allowed_ten_percent_more_in_littles_law() {
+    fn with_a_connection_per_request_littles_law_allows_ten_percent_more() {
         for (by_law_ns, fails) in [
             (ALL_NS / 1_000 * 871, false),
             (ALL_NS / 1_000 * 869, true),
@@ -141,10 +141,10 @@ mod tests {
             in_system(&mut lap, by_law_ns);
             let violations = judge(&lap, &Load { reuse: Reuse::Close, ..load() });
             let failed = matches!(violations[..], [Violation::LittlesLaw { .. }]);
-            assert_eq!(failed, fails, "new by the load: {by_law_ns}: {violations:?}");
-            // Or where the server ends each connection; connecting took no time.
+            assert_eq!(failed, fails, "closed by the client: {by_law_ns}: {violations:?}");
+            // Or because the server closes each connection; connecting took no time.
             lap.outcome.connections.reopened = 10_000;
-            assert_eq!(judge(&lap, &load()), violations, "new by the server: {by_law_ns}");
+            assert_eq!(judge(&lap, &load()), violations, "closed by the server: {by_law_ns}");
         }
     }
 
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn littles_law_does_not_hold_at_a_rate_or_where_requests_failed() {
+    fn littles_law_is_not_checked_at_a_rate_or_with_failures() {
         let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Paced { rate: 4_000.0 });
         in_system(&mut lap, 0);
         assert_eq!(judge(&lap, &load()), []);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_answers_on_new_connections_are_not_yet_a_server_that_ends_them() {
+    fn with_half_of_the_responses_on_new_connections_a_server_does_not_count_as_closing_them() {
         let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
         assert_eq!(lap.outcome.responses, 10_000);
         for (reopened, expected) in [(0, false), (5_000, false), (5_001, true), (10_000, true)] {

@@ -1,5 +1,3 @@
-//! How tests run servers that are real processes.
-
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,7 +8,7 @@ use hotlap_servers::allocation::CpuAllocation;
 
 use crate::stand_in::{LIMIT, supervisor};
 
-/// How real runners are set up in tests: one slice length, no pinning, nothing probed.
+/// Settings of real runners in tests: one slice length, no pinning, no probes.
 pub fn setting(slice: Duration, logs: &Path) -> local::Setting {
     local::Setting {
         slice: Some(slice),
@@ -28,7 +26,7 @@ pub fn setting(slice: Duration, logs: &Path) -> local::Setting {
     }
 }
 
-/// A load of two connections that are kept alive.
+/// A load of two keep-alive connections.
 pub fn load() -> Load {
     Load {
         name: String::new(),

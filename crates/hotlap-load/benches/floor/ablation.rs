@@ -1,4 +1,4 @@
-//! The same load over 10, 100 and 1,000 connections: what a request costs as more responses arrive
+//! The same load over 10, 100 and 1,000 connections: the cost of a request as more responses arrive
 //! per wake-up.
 
 use super::generators::{self, Load};
@@ -37,7 +37,7 @@ pub fn run(options: &Options) {
                 counter.per_request(generator.name, window, connections, &server)
             });
             let waits = counts.as_ref().map(|c| of_kind(c, WAITS)).filter(|waits| *waits > 0.0);
-            // What the generator itself printed, undisturbed, is preferred to counts from outside.
+            // The generator's own figures, undisturbed, are preferred to counts from outside.
             let batch = match batches[at].as_slice() {
                 [] => figure(waits.map(|waits| 1.0 / waits), 1),
                 printed => shown(printed, 1),

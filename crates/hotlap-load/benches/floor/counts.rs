@@ -46,7 +46,7 @@ pub fn run(options: &Options) {
         });
     }
     println!(
-        "Per request, {connections} connections; a run of {short} s taken from one twice as long.\n"
+        "Per request, {connections} connections: a {short} s run taken from one twice as long.\n"
     );
     instructions(&all, connections);
     println!();
@@ -114,11 +114,11 @@ fn system_calls(all: &[Counted]) {
 
 fn explain(all: &[Counted], user: Option<Counter>, total: Option<Counter>, calls: Option<Counter>) {
     let by =
-        |counter: Option<Counter>| counter.map_or("nothing: not available here", Counter::name);
+        |counter: Option<Counter>| counter.map_or("nothing (not available here)", Counter::name);
     println!("User instructions by {}; all by {}; calls by {}.", by(user), by(total), by(calls));
     println!(
         "Callgrind sees neither the kernel nor the vDSO: reading the clock takes about {CLOCK:.0} \
-         instructions more, and hotlap reads it once a request and once a wake-up. If a generator \
+         instructions more, and hotlap reads it once per request and per wake-up. If a generator \
          is slowed down, more responses arrive per wake-up. The column of 1 connection is the \
          other extreme, a wake-up for each request; the truth is between."
     );
@@ -126,7 +126,7 @@ fn explain(all: &[Counted], user: Option<Counter>, total: Option<Counter>, calls
     if let (None, Some(own), Some(bare)) = (total, of("hotlap"), of("bare loop")) {
         println!(
             "Kernel instructions are not counted here, so there is no total. hotlap makes the \
-             system calls of the bare loop, so with as many requests a wake-up both cost the \
+             system calls of the bare loop, so with as many requests per wake-up both cost the \
              kernel the same, and the total of hotlap, two clock reads included, is at most 1.06 × \
              that of the bare loop if the kernel's share is {:.0} instructions or more. Nothing \
              follows for wrk, gcannon and the others, which make other system calls.",

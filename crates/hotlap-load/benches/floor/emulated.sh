@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# User and kernel instructions per request, on a machine whose processor shows no counters:
+# User and kernel instructions per request, on a machine without hardware counters:
 #
 #     emulated.sh [MODE [OPTION...]]      a mode and options of the bench, "instructions" by default
 #
 # It runs the bench in an emulated machine of one processor whose clock is the count of its
 # instructions: 1 ns is 1 instruction (QEMU, -icount shift=0). CPU time, as the kernel of that
-# machine accounts for it, is then the number of instructions, whatever runs beside it here.
+# machine accounts for it, is then the number of instructions, regardless of other load on the host.
 #
-# Debian packages that it needs: qemu-system-x86 busybox-static cpio, and a kernel that is not
-# installed but only looked into:
+# Required Debian packages: qemu-system-x86 busybox-static cpio, and a kernel, which is only unpacked,
+# not installed:
 #
 #     apt-get download linux-image-6.1.0-56-amd64 && dpkg -x linux-image-*.deb kernel
 #     KERNEL=kernel/boot/vmlinuz-* crates/hotlap-load/benches/floor/emulated.sh
 #
 # KERNEL        the kernel; by default the newest in /boot
-# APPEND        more words for it, such as mitigations=off
+# APPEND        further kernel parameters, such as mitigations=off
 # MEMORY        2G by default
-# RUN           a line for its shell, in place of the bench
-# TAKE          programs to take along, beside wrk, gcannon, h2load, oha and perf where they are;
+# RUN           a line for its shell, instead of the bench
+# TAKE          further programs to copy, besides wrk, gcannon, h2load, oha and perf if installed;
 #               they may use AVX2, but not AVX-512, which QEMU lacks (so no -march=native)
 set -euo pipefail
 cd "$(dirname "$0")/../../../.."
@@ -30,14 +30,14 @@ done
 [ -r "$kernel" ] || { echo "no kernel: set KERNEL, see the head of $0" >&2; exit 1; }
 bench=$(cargo bench -p hotlap-load --bench floor --no-run 2>&1 |
     sed -n 's/.*Executable.*(\(.*\)).*/\1/p')
-[ -n "$bench" ] || { echo "the bench does not build: cargo bench --no-run says why" >&2; exit 1; }
+[ -n "$bench" ] || { echo "the bench does not build: see cargo bench --no-run" >&2; exit 1; }
 
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 mkdir -p "$root"/{bin,proc,sys,tmp,dev}
 cp "$(command -v busybox)" "$root/bin/busybox"
 
-# A program, and the libraries that it is linked with, where it looks for them.
+# Copies a program, and the libraries that it is linked with to where it looks for them.
 take() {
     cp -L "$1" "$root/bin/"
     { ldd "$1" 2>/dev/null || true; } | sed -n 's|^[^/]*\(/[^ ]*\) (.*|\1|p' |
@@ -72,8 +72,8 @@ chmod +x "$root/init"
 (cd "$root" && find . | cpio --quiet -o -H newc) | gzip -1 > "$root.cpio.gz"
 trap 'rm -rf "$root" "$root.cpio.gz"' EXIT
 
-# A string instruction (rep movsb) is one to a processor and one for each step here. Without erms
-# the kernel copies by steps of 8 bytes.
+# A string instruction (rep movsb) counts once on a processor but once per step here. Without erms the
+# kernel copies in steps of 8 bytes.
 qemu-system-x86_64 -machine pc -cpu max,-erms,-fsrm -smp 1 -m "${MEMORY:-2G}" \
     -accel tcg -icount shift=0,sleep=off -nodefaults -nographic -serial stdio -monitor none \
     -no-reboot -kernel "$kernel" -initrd "$root.cpio.gz" -append "console=ttyS0 quiet panic=-1 \

@@ -95,7 +95,7 @@ fn resident_kib() -> u64 {
     peak.and_then(|p| p.trim().trim_end_matches(" kB").parse().ok()).unwrap_or_default()
 }
 
-/// The bare loop, the least that a load generator must do: ADDRESS CONNECTIONS SECONDS
+/// The bare loop, the minimum that a load generator must do: ADDRESS CONNECTIONS SECONDS
 pub fn as_bare(words: &[&str]) {
     let [address, connections, seconds, ..] = words else { panic!("{words:?}") };
     let length = Duration::from_secs(number(seconds) as u64);

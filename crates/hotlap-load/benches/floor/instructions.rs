@@ -33,7 +33,7 @@ pub fn run(options: &Options) {
     let ran = |generator: &Generator| {
         let ran = measure::run(&[], generator, measure::limit_s(seconds * 3), &server);
         if !ran.is_ok {
-            eprintln!("{} fails: {}", generator.name, ran.stderr.trim());
+            eprintln!("{} failed: {}", generator.name, ran.stderr.trim());
         }
         ran.is_ok.then_some(ran)
     };
@@ -48,7 +48,7 @@ pub fn run(options: &Options) {
     println!(
         "User and kernel instructions per request: {connections} connections, {} bytes, {rounds} \
          rounds, median (lowest–highest); a run of {seconds}·10⁹ instructions of all programs \
-         together taken from one of {}·10⁹. An instruction takes {clock:.4} ns, says a loop of \
+         together subtracted from one of {}·10⁹. An instruction takes {clock:.4} ns, by a loop of \
          known length.\n",
         options.body,
         seconds * 3,
@@ -57,7 +57,7 @@ pub fn run(options: &Options) {
     print(&names, &known);
 }
 
-/// CPU time of an instruction, by a loop of two instructions; includes the work of the kernel
+/// CPU time of an instruction, measured with a loop of two instructions; includes the kernel's work
 /// meanwhile.
 fn clock_ns() -> f64 {
     const TURNS: u64 = 100_000_000;

@@ -11,7 +11,7 @@ const BODIES: [(&str, usize); 2] = [("64 KiB", 64 << 10), ("1 MiB", 1 << 20)];
 pub fn run(options: &Options) {
     let seconds = options.seconds.unwrap_or(1);
     let rounds = options.rounds.unwrap_or(7);
-    // With more connections, this would measure the buffers of the sockets.
+    // With more connections, this would measure the sockets' buffers.
     let connections = options.connections.min(32);
     pin(1);
     let mut rows = Vec::new();
@@ -32,7 +32,7 @@ pub fn run(options: &Options) {
         }
         let wrk = all.iter().position(|g| g.name == "wrk").map(|at| speeds[at].clone());
         for (generator, speeds) in all.iter().zip(&speeds) {
-            // Within each round, so that a slow machine slows down both.
+            // Ratios are taken within each round, so that a slow machine slows down both sides.
             let ratios: Vec<f64> = match &wrk {
                 Some(wrk) => speeds.iter().zip(wrk).map(|(own, wrk)| own / wrk).collect(),
                 None => Vec::new(),

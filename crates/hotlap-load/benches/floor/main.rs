@@ -1,5 +1,5 @@
-//! What a request costs a load generator: hotlap, a bare loop that only receives, finds the blank
-//! line and sends, and those of wrk, h2load, oha and gcannon that are on the `PATH`.
+//! What a request costs a load generator: hotlap; a bare loop that only receives, finds the blank
+//! line and sends; and those of wrk, h2load, oha and gcannon that are on the `PATH`.
 //!
 //!     cargo bench -p hotlap-load --bench floor             CPU time per request, 100 connections
 //!     … -- counts       instructions and system calls per request, also on a busy machine
@@ -80,8 +80,8 @@ fn number(text: &str) -> usize {
     text.parse().expect("a number")
 }
 
-/// Allows as many open files as possible: the server needs one for each connection. Only an
-/// administrator may exceed the hard limit.
+/// Raises the limit of open files as far as possible: the server needs one for each connection.
+/// Only root may exceed the hard limit.
 fn allow_files() {
     let mut limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.map(|hard| hard.max(scale::FILES));

@@ -1,5 +1,5 @@
-//! Runs a load generator once: the requests that the server saw, CPU time, instructions, system
-//! calls.
+//! Runs a load generator once and counts the requests that the server saw, CPU time, instructions
+//! and system calls.
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -32,7 +32,7 @@ impl Run {
     }
 }
 
-/// Runs a generator, under another program if `under` is not empty. Some generators wait for ever
+/// Runs a generator, under another program if `under` is not empty. Some generators wait forever
 /// for a connection that found the accept queue full, so `limit_s` ends them.
 pub fn run(under: &[&str], generator: &Generator, limit_s: u64, server: &Server) -> Run {
     let limit = limit_s.to_string();
@@ -52,12 +52,12 @@ pub fn run(under: &[&str], generator: &Generator, limit_s: u64, server: &Server)
     }
 }
 
-/// How long a run of this many seconds may take, if a counter slows it down twentyfold.
+/// Time limit for a run of this many seconds, if a counter slows it down twentyfold.
 pub fn limit_s(seconds: u64) -> u64 {
     seconds * 5 + 30
 }
 
-/// What all generators that have ended used.
+/// The usage of all generators that have ended.
 struct ChildUsage {
     cpu_us: f64,
     sleeps: f64,
@@ -67,7 +67,7 @@ impl ChildUsage {
     fn by_children() -> Self {
         let mut usage = MaybeUninit::<libc::rusage>::zeroed();
         #[expect(unsafe_code, reason = "no safe crate in use offers this call")]
-        // SAFETY: `usage` is writable and of the right type; zeroes are a valid value of it.
+        // SAFETY: `usage` is writable and of the right type; all zeroes are a valid value.
         let usage = unsafe {
             libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
             usage.assume_init()
@@ -90,7 +90,7 @@ pub enum Counter {
     PerfCalls,
     /// Stops at every system call: slow, so that more responses arrive per wake-up.
     StraceCalls,
-    /// Interprets the program: user instructions only, and as slow.
+    /// Interprets the program: counts user instructions only, and is as slow.
     Callgrind,
 }
 
@@ -129,8 +129,8 @@ impl Counter {
         match self {
             Self::PerfInstructions => "perf's instruction counters",
             Self::PerfCalls => "perf's tracepoints",
-            Self::StraceCalls => "strace, which slows down",
-            Self::Callgrind => "callgrind, which slows down",
+            Self::StraceCalls => "strace, which slows the generator down",
+            Self::Callgrind => "callgrind, which slows the generator down",
         }
     }
 

@@ -1,5 +1,5 @@
-//! Many connections of one process: the memory of each beyond its socket, and more connections than
-//! one loopback address has ports.
+//! Many connections in one process: the memory of each besides its socket, and more connections
+//! than one loopback address has ports.
 
 use super::Options;
 use super::generators::own;
@@ -16,8 +16,8 @@ pub fn run(options: &Options) {
     let address = server.address;
     let mut rows = Vec::new();
     let mut base: Option<(f64, f64)> = None;
-    // Linux tries the odd ports of a source address only once its 14,116 even ones are taken, and
-    // then tries all of these first for each connection: three addresses have 40,000 even ones.
+    // For a source address, Linux tries the odd ports only once the 14,116 even ones are taken, and
+    // then it retries all of these for each connection. Three addresses have 40,000 even ports.
     let many = (40_000, " 127.0.0.2 127.0.0.3 127.0.0.4");
     for (connections, sources) in [(100, ""), (10_000, ""), many] {
         let line = format!("as-hotlap {address} {connections} {seconds} 13 1 1{sources}");
@@ -26,7 +26,7 @@ pub fn run(options: &Options) {
         let (Some(up), Some(kib)) = (up, ran.printed("resident")) else {
             let why = ran.stderr.lines().find(|line| line.starts_with("open "));
             println!(
-                "{connections} connections cannot be opened: {}\n",
+                "cannot open {connections} connections: {}\n",
                 why.unwrap_or("no reason given")
             );
             continue;
@@ -43,9 +43,9 @@ pub fn run(options: &Options) {
     }
     println!(
         "One process, one thread, {seconds} s of closed loop, so that every connection was used. \
-         Memory is the most that was ever resident; a connection's share is what it has beyond 100 \
-         connections'. Sockets are the kernel's and not in it.\n"
+         Memory is the resident peak; a connection's share is the increase over that with 100 \
+         connections. Sockets belong to the kernel and are not included.\n"
     );
-    let head = ["connections", "up", "correct responses", "resident, KiB", "bytes a connection"];
+    let head = ["connections", "up", "correct responses", "resident, KiB", "bytes per connection"];
     table::print(&head, &rows);
 }

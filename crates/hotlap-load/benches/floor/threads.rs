@@ -44,7 +44,7 @@ pub fn run(options: &Options) {
         ]);
     }
     println!(
-        "CPU µs per request, 50 connections a thread, a server of as many threads beside it on \
+        "CPU µs per request, 50 connections per thread, a server of as many threads beside it on \
          {cores} cores; {rounds} rounds of {seconds} s, interleaved: median (lowest–highest).\n"
     );
     table::print(&["N", "N threads", "N processes", "threads ÷ processes"], &rows);

@@ -3,7 +3,7 @@
 use super::error::ResponseError;
 use super::head::{Framing, HEAD_LIMIT};
 
-/// A body that is being read.
+/// The decoder of a body that is being read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum BodyReader {
     /// This many bytes are still to come.
@@ -14,7 +14,7 @@ pub(super) enum BodyReader {
     UntilClose,
 }
 
-/// What the next bytes of a body are.
+/// The result of decoding the next bytes of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
     /// Decoded bytes.
@@ -31,7 +31,8 @@ pub(super) struct Chunks {
     position: Position,
     /// While the size line is read, the size so far; then, how many bytes of the chunk are left.
     size: u64,
-    /// Bytes of sizes, extensions and trailers since the last data: limited, so that they end.
+    /// Bytes of sizes, extensions and trailers since the last data: limited, so that they cannot go
+    /// on forever.
     overhead: usize,
 }
 
@@ -125,7 +126,7 @@ impl Chunks {
             (Position::Size | Position::Digits, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 let digit = u64::from((byte as char).to_digit(16).unwrap_or_default());
                 if self.size > i64::MAX as u64 / 16 {
-                    return error("a chunk size that overflows");
+                    return error("a chunk size overflows");
                 }
                 self.size = self.size * 16 + digit;
                 Position::Digits
@@ -147,7 +148,7 @@ impl Chunks {
             (Position::TrailerLf, b'\n') => Position::Trailer,
             (Position::LastLf, b'\n') => return Ok(true),
             (Position::Size | Position::Digits | Position::SizeLf, _) => {
-                return error("a chunk size that is not a number");
+                return error("a chunk size is not a number");
             }
             (Position::DataCr | Position::DataLf, _) => {
                 return error("a chunk is longer than its size");
@@ -206,13 +207,12 @@ mod tests {
         let found = chunks(&format!("1a\r\n{letters}\r\n0\r\n\r\nx"));
         assert_eq!(found, Ok((letters.as_bytes().to_vec(), Some(1))));
         assert_eq!(chunks("7fffffffffffffff\r\nHello"), Ok((b"Hello".to_vec(), None)));
-        assert_eq!(chunks("8000000000000000\r\n"), Err("a chunk size that overflows"));
+        assert_eq!(chunks("8000000000000000\r\n"), Err("a chunk size overflows"));
     }
 
     #[test]
     fn each_error_in_chunks_has_its_message() {
-        let (number, longer) =
-            ("a chunk size that is not a number", "a chunk is longer than its size");
+        let (number, longer) = ("a chunk size is not a number", "a chunk is longer than its size");
         let trailers = "malformed trailers";
         let bare = "a trailer line ends in a bare LF";
         for (input, why) in [

@@ -1,4 +1,5 @@
-//! The head of a response: where it ends, and what it says about the body and the connection.
+//! Parses the head of a response: where it ends, and what it says about the body and the
+//! connection.
 
 use super::error::ResponseError;
 
@@ -12,7 +13,7 @@ const START: &[u8] = b"HTTP/1.";
 /// The most header lines that are accepted.
 const HEADERS_LIMIT: usize = 256;
 
-/// What a head says about its response.
+/// The contents of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     /// The status code.
@@ -51,14 +52,14 @@ pub enum Framing {
     UntilClose,
 }
 
-/// Finds the end of the head at the start of `buf`, blank line included; `None` if it is
-/// incomplete. The search starts at `from`: the head is known not to end before.
+/// Finds the end of the head at the start of `buf`, including its blank line; `None` if it is
+/// incomplete. The search starts at `from`: the head is known not to end before that.
 ///
 /// # Errors
-/// If `buf` does not start with a status line, a line ends in a bare LF, or the head is too long.
+/// `buf` does not start with a status line, a line ends in a bare LF, or the head is too long.
 pub(crate) fn head_end(buf: &[u8], from: usize) -> Result<Option<usize>, ResponseError> {
-    // Bytes that cannot become a response are refused as soon as they arrive. This also guarantees
-    // that the first LF has a byte before it.
+    // Bytes that cannot become a response are rejected as soon as they arrive. This also guarantees
+    // that there is a byte before the first LF.
     let known = buf.len().min(START.len());
     if buf[..known] != START[..known] {
         return Err(ResponseError::Framing("not an HTTP/1.x status line"));
@@ -89,7 +90,7 @@ pub(crate) fn head_end(buf: &[u8], from: usize) -> Result<Option<usize>, Respons
 /// Parses a complete head.
 ///
 /// # Errors
-/// If the head is malformed, states conflicting lengths, or switches protocols.
+/// The head is malformed, states conflicting lengths, or switches protocols.
 pub(crate) fn parse_head(bytes: &[u8], is_head: bool) -> Result<Head, ResponseError> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_LIMIT];
     let (status, minor) = parse(bytes, &mut headers)?;
@@ -99,7 +100,7 @@ pub(crate) fn parse_head(bytes: &[u8], is_head: bool) -> Result<Head, ResponseEr
     }
     if status == 101 {
         return Err(ResponseError::Framing(
-            "the server switched protocols (101) without being asked",
+            "the server switched protocols (101) without a request to",
         ));
     }
     let bodiless = is_head || (100..200).contains(&status) || status == 204 || status == 304;
@@ -178,7 +179,7 @@ impl Headers {
             // A list of equal lengths is one length (RFC 9112 section 6.3, rule 5).
             for item in value.split(|&b| b == b',') {
                 let length = decimal(item.trim_ascii())
-                    .ok_or(ResponseError::Framing("a Content-Length that is not a number"))?;
+                    .ok_or(ResponseError::Framing("Content-Length is not a number"))?;
                 if self.length.is_some_and(|other| other != length) {
                     return Err(ResponseError::Framing("conflicting Content-Length values"));
                 }
@@ -329,7 +330,7 @@ mod tests {
         let most = 9_223_372_036_854_775_807;
         assert_eq!(of("9223372036854775807").unwrap().framing, Framing::Length(most));
         for wrong in ["9223372036854775808", "", "5,", "+5", "5x", "0x5"] {
-            assert_eq!(why(of(wrong)), "a Content-Length that is not a number", "{wrong:?}");
+            assert_eq!(why(of(wrong)), "Content-Length is not a number", "{wrong:?}");
         }
         assert_eq!(why(of("5, 6")), "conflicting Content-Length values");
     }

@@ -4,7 +4,7 @@ use super::body::{BodyReader, Piece};
 use super::error::ResponseError;
 use super::head::{HEAD_LIMIT, Head, head_end, parse_head};
 
-/// What a [`ResponseReader`] found.
+/// An event of a [`ResponseReader`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum ResponseEvent<'a> {
     /// All bytes are consumed, and the response is not complete.
@@ -20,8 +20,8 @@ pub enum ResponseEvent<'a> {
 /// Reads responses from pieces of any size.
 #[derive(Debug, Default)]
 pub struct ResponseReader {
-    /// The part of a head that has arrived, if the head is incomplete. Empty and without an
-    /// allocation at all other times.
+    /// The part of a head that has arrived, if the head is incomplete. Otherwise empty and without
+    /// an allocation.
     partial: Vec<u8>,
     state: State,
 }
@@ -44,7 +44,7 @@ impl ResponseReader {
     /// Consumes bytes from the front of `input` up to the next event.
     ///
     /// # Errors
-    /// If the bytes violate RFC 9112; the reader cannot be used any more then.
+    /// The bytes violate RFC 9112; the reader cannot be used any more then.
     pub fn next<'a>(
         &mut self,
         input: &mut &'a [u8],
@@ -99,10 +99,10 @@ impl ResponseReader {
         }
     }
 
-    /// The connection has closed.
+    /// Tells the reader that the connection has closed.
     ///
     /// # Errors
-    /// If that does not complete the response.
+    /// This does not complete the response.
     pub fn close(&mut self) -> Result<(), ResponseError> {
         match self.state {
             State::Body(BodyReader::UntilClose) => {

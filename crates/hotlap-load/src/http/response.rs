@@ -34,11 +34,11 @@ impl Response {
     }
 }
 
-/// Reads one response from the start of `buf`; `None` if more bytes are needed. `is_head` says that
-/// the request was a HEAD, `at_eof` that no more bytes will come.
+/// Reads one response from the start of `buf`; `None` if more bytes are needed. `is_head` means
+/// that the request was a HEAD, `at_eof` that no more bytes will come.
 ///
 /// # Errors
-/// If the bytes violate RFC 9112, or end before the response does.
+/// The bytes violate RFC 9112, or end before the response does.
 pub fn read_response(
     buf: &[u8],
     is_head: bool,

@@ -31,7 +31,7 @@ impl Socket {
         Self(socket.into())
     }
 
-    /// Whether connecting succeeded; to be called when the socket first becomes writable.
+    /// Whether connecting succeeded. Call this when the socket first becomes writable.
     pub(crate) fn finish_connect(&self) -> Result<(), (Failure, io::Error)> {
         match rustix::net::sockopt::socket_error(self.0.as_fd()) {
             Ok(Ok(())) => Ok(()),
@@ -82,8 +82,8 @@ impl Socket {
     }
 }
 
-/// Opens a socket and starts to connect. The outer error is one of this machine, the inner one that
-/// of connecting.
+/// Opens a socket and starts connecting. The outer error is a local one; the inner one is that of
+/// connecting.
 pub(super) fn connect(
     endpoint: &Endpoint,
     source: Option<IpAddr>,
@@ -110,14 +110,14 @@ pub(super) fn connect(
 }
 
 /// Leaves the choice of the port to `connect`, which knows the peer, so that one port can serve
-/// several (ip(7), `IP_BIND_ADDRESS_NO_PORT`).
+/// several peers (ip(7), `IP_BIND_ADDRESS_NO_PORT`).
 #[cfg(target_os = "linux")]
 fn bind_address_no_port(socket: &socket2::Socket) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let on: libc::c_int = 1;
     #[expect(unsafe_code, reason = "no safe crate in use offers this option")]
-    // SAFETY: the descriptor is open for as long as `socket` lives; the option's value is an int,
-    // its pointer and size are those of `on`, which the kernel only reads.
+    // SAFETY: the descriptor is open as long as `socket` lives; the option's value is an int, and
+    // pointer and size are those of `on`, which the kernel only reads.
     let code = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -135,7 +135,7 @@ fn bind_address_no_port(_socket: &socket2::Socket) -> io::Result<()> {
     Ok(())
 }
 
-/// The kind of failure that an error of a socket is.
+/// Maps a socket error to a kind of failure.
 #[cold]
 pub(super) fn failure(error: &io::Error) -> Failure {
     match error.kind() {

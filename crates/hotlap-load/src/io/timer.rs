@@ -1,5 +1,5 @@
-//! Wakes a worker at a given time, to the nanosecond where the system can: the timeout of epoll
-//! itself counts milliseconds.
+//! Wakes a worker at a given time, to the nanosecond if the system can: epoll's own timeout is in
+//! milliseconds.
 
 use std::io;
 use std::time::Duration;
@@ -31,14 +31,14 @@ impl Timer {
     }
 
     /// Arms the timer, unless it is armed for that time already. Returns the timeout for the wait
-    /// itself: none.
+    /// itself, which is none.
     pub(super) fn arm(&mut self, at_ns: u64) -> Option<Duration> {
         use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
         if self.armed_ns != at_ns {
             self.armed_ns = at_ns;
             let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
             let spec = Itimerspec { it_interval: zero, it_value: timespec(at_ns) };
-            // This fails only for times out of range, which are never reached.
+            // This fails only for times out of range, which never come.
             let _ = timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &spec);
         }
         None
@@ -55,7 +55,7 @@ fn timespec(at_ns: u64) -> rustix::time::Timespec {
     }
 }
 
-/// Elsewhere, the timeout of the wait itself.
+/// On other systems, the timeout of the wait itself.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
 pub(super) struct Timer;

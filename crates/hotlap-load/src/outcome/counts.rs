@@ -1,9 +1,9 @@
-//! The counts that an outcome is made of.
+//! The counts in an outcome.
 
 use serde::{Deserialize, Serialize};
 
-/// A whole load, from its first request to its last: side effects of requests, such as rows in a
-/// database, are compared with it.
+/// Counts over a whole load, from its first request to its last. Side effects of requests, such as
+/// rows in a database, are compared with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Totals {
     /// Correct responses.
@@ -19,10 +19,10 @@ impl Totals {
     }
 }
 
-/// The ages of all requests in flight at the two edges of the window, summed up.
+/// The sum of the ages of all requests in flight at the two edges of the window.
 ///
 /// They make Little's law exact: the time that requests spent in the system within the window is
-/// the sum of the service times, less the ages at the opening edge, plus the ages at the closing
+/// the sum of the service times, minus the ages at the opening edge, plus the ages at the closing
 /// edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct EdgeAges {
@@ -73,7 +73,7 @@ pub struct WrongResponse {
 /// Counts of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ConnectionCounts {
-    /// The number that the plan asks for.
+    /// Connections that the plan requests.
     pub requested: u64,
     /// Open when the window opened; with [`crate::plan::Reuse::Close`], before the first request.
     pub established: u64,
@@ -111,7 +111,7 @@ impl ByteCounts {
     }
 }
 
-/// What one worker thread used within the window.
+/// Usage of one worker thread within the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ThreadUsage {
     /// CPU time, in nanoseconds.

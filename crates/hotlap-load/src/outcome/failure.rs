@@ -14,7 +14,7 @@ pub enum Failure {
     ClosedEarly,
     /// No complete response within the timeout.
     Timeout,
-    /// Not an HTTP response, or more bytes than were asked for.
+    /// Not an HTTP response, or more bytes than requested.
     BadFraming,
     /// A well-formed response with the expected status, and an unexpected body or length.
     WrongBody,
@@ -22,9 +22,8 @@ pub enum Failure {
     WrongStatus,
     /// The TLS handshake or a TLS record failed.
     Tls,
-    /// A TLS connection ended without `close_notify` within a response that is delimited by the end
-    /// of the connection, so that it may be incomplete (RFC 8446 section 6.1, RFC 9112 section
-    /// 9.8).
+    /// A TLS connection ended without `close_notify` within a response that the end of the
+    /// connection delimits, so it may be incomplete (RFC 8446 section 6.1, RFC 9112 section 9.8).
     Truncated,
     /// Any other error of the system (no free port, too many open files, no route).
     Other,
@@ -46,7 +45,7 @@ impl Failure {
     ];
 }
 
-/// When in the life of a request it failed.
+/// The phase of a request in which it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
@@ -75,11 +74,11 @@ pub struct Failures(pub Vec<FailureCount>);
 /// The failures of one kind in one phase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureCount {
-    /// How they failed.
+    /// The kind.
     pub failure: Failure,
-    /// When they failed.
+    /// The phase.
     pub phase: Phase,
-    /// How many.
+    /// Their number.
     pub count: u64,
 }
 

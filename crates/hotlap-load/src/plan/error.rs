@@ -4,14 +4,14 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// A load needs at least one connection.
-    #[error("0 connections send nothing: use at least 1")]
+    #[error("a load needs at least 1 connection")]
     NoConnections,
     /// A load needs at least one thread.
-    #[error("0 threads send nothing: use at least 1")]
+    #[error("a load needs at least 1 thread")]
     NoThreads,
     /// A thread without a connection would be idle.
     #[error(
-        "{threads} threads for {connections} connections: a thread needs a connection of its own, \
+        "{threads} threads for {connections} connections: each thread needs a connection, \
          so use at most {connections} threads"
     )]
     MoreThreadsThanConnections {
@@ -24,9 +24,9 @@ pub enum PlanError {
     #[error("no request to send")]
     NoRequests,
     /// A rate must be positive and finite.
-    #[error("a rate of {0} requests/s cannot be kept: use a positive number")]
+    #[error("{0} requests/s is not a valid rate: use a positive number")]
     BadRate(String),
-    /// Another value is out of range; the text says which.
+    /// Another value is out of range; the text says which one.
     #[error("{0}")]
     OutOfRange(String),
 }

@@ -1,4 +1,4 @@
-//! One request, and the response that is expected to it.
+//! One request, and the expected response.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::error::PlanError;
 use crate::http;
 
-/// A request, built once, and the response that is correct.
+/// A request, built once, and the expected response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// The bytes on the wire: request line, headers, blank line, body.
@@ -17,7 +17,7 @@ pub struct Request {
     pub is_head: bool,
     /// How often it is sent, relative to the other requests; at least 1.
     pub weight: u32,
-    /// The response that is correct.
+    /// The expected response.
     pub expect: ExpectedResponse,
 }
 
@@ -99,7 +99,7 @@ impl Request {
         let mut end = 0;
         for range in varies {
             if range.start < end || range.end < range.start || range.end > bytes.len() {
-                let why = "the ranges of a body that vary must be in order, must not overlap, and \
+                let why = "the varying ranges of a body must be in order, must not overlap, and \
                            must lie within the body";
                 return Err(PlanError::OutOfRange(why.to_owned()));
             }
@@ -110,7 +110,7 @@ impl Request {
 }
 
 impl ExpectedBody {
-    /// The length in bytes that is expected; `None` if any length is.
+    /// The expected length in bytes; `None` if any length is accepted.
     pub(crate) fn length(&self) -> Option<usize> {
         match self {
             Self::Any => None,

@@ -1,11 +1,11 @@
-//! Where the server is.
+//! The server's address.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Where the server is, and whether it speaks TLS.
+/// The server's address, and whether it uses TLS.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     /// The socket to connect to.
@@ -24,7 +24,7 @@ pub enum Endpoint {
     Unix(PathBuf),
 }
 
-/// How to speak TLS.
+/// TLS settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tls {
     /// The name that the certificate must be valid for.

@@ -1,4 +1,4 @@
-//! How a worker opens its connections, and opens them again.
+//! Opening and reopening connections.
 
 use super::slot::State;
 use super::{Stage, Worker};
@@ -73,13 +73,13 @@ impl Worker {
             None => None,
             Some(config) => match config.connect() {
                 Some(tls) => Some(tls),
-                None => return self.fail(number, Failure::Tls, now, "TLS cannot be started"),
+                None => return self.fail(number, Failure::Tls, now, "cannot start TLS"),
             },
         };
         let slot = &mut self.slots[number];
         match self.io.connect(&self.plan.target.endpoint, slot.source, slot.key(number)) {
             Connect::Started(socket) => {
-                // Not the time of the wake-up, since many are opened in a row.
+                // Not the time of the wake-up, because many connections are opened in a row.
                 self.slots.started(number, socket, tls, clock::now());
             }
             Connect::QueueFull => {
@@ -97,7 +97,7 @@ impl Worker {
         }
     }
 
-    /// The socket of a slot has connected, or has failed to.
+    /// Handles a slot's socket that has connected or failed to.
     #[cold]
     pub(super) fn finish_connect(&mut self, number: usize) {
         let now = clock::now();
@@ -113,11 +113,11 @@ impl Worker {
         slot.state = State::Handshaking;
         slot.since_ns = now;
         if let Err(failure) = slot.flush() {
-            self.fail(number, failure, now, "the TLS handshake broke off");
+            self.fail(number, failure, now, "the TLS handshake was interrupted");
         }
     }
 
-    /// A slot is open: sends the request that it was opened for, or whatever may be sent.
+    /// Handles an open slot: sends the request that it was opened for, or any that may be sent.
     pub(super) fn opened(&mut self, number: usize, now: u64) {
         self.slots.opened(number);
         match self.slots[number].conn.in_flight() {

@@ -1,11 +1,11 @@
-//! How a worker counts failures, and recovers from them.
+//! Counting failures, and recovering from them.
 
 use super::slot::State;
 use super::{Stage, Worker};
 use crate::outcome::{Failure, Phase};
 
 impl Worker {
-    /// A connection failed, in the phase that it is in.
+    /// Fails a connection in its present phase.
     #[cold]
     pub(super) fn fail(&mut self, number: usize, failure: Failure, now: u64, why: &str) {
         let slot = &self.slots[number];
@@ -16,7 +16,7 @@ impl Worker {
         self.fail_in(number, failure, phase, now, why);
     }
 
-    /// A connection failed in this phase: counts a failure for each request in flight, or one for
+    /// Fails a connection in this phase: counts a failure for each request in flight, or one for
     /// the connection if there is none, and reopens it.
     #[cold]
     pub(super) fn fail_in(
@@ -33,7 +33,7 @@ impl Worker {
         let is_sending = phase == Phase::FirstByte && slot.has_unsent();
         let phase = if is_sending { Phase::Send } else { phase };
         let is_open = slot.state == State::Open;
-        // Also slows down requests to a server that accepts connections and never responds.
+        // This also slows down requests to a server that accepts connections but never responds.
         if !is_open || matches!(phase, Phase::FirstByte | Phase::Send) {
             slot.failed += 1;
         }

@@ -1,7 +1,7 @@
-//! What a worker measures: the counts inside and outside of windows, and the requests that are in
-//! flight at a window's edges.
+//! What a worker measures: counts inside and outside of windows, and the requests in flight at a
+//! window's edges.
 //!
-//! Censored latency costs nothing per request: only a look at each connection when a window opens
+//! Censored latency costs nothing per request: connections are only inspected when a window opens
 //! or closes.
 
 use super::requests::Requests;
@@ -14,12 +14,12 @@ use crate::tally::Tally;
 
 /// The measurement of one worker.
 pub(super) struct Measurement {
-    /// What is counted now.
+    /// The present counts.
     pub(super) tally: Tally,
-    /// Of a held load, the other tally: the counts of its windows while none is open, the counts
-    /// between windows while one is.
+    /// Of a held load, the other tally: while no window is open, the counts of its windows; while
+    /// one is open, the counts between windows.
     other: Option<Tally>,
-    /// What was counted before the window, and in windows that were collected.
+    /// The counts before the window and in collected windows.
     before: Counts,
     ages: EdgeAges,
     /// Age of the oldest request when the last window closed.
@@ -28,8 +28,8 @@ pub(super) struct Measurement {
     cpu_ns: u64,
     /// CPU time of the thread when the window opened.
     cpu_at_open_ns: u64,
-    /// Connections that were open when a window opened, or before the first request if each has its
-    /// own.
+    /// Connections that were open when a window opened, or before the first request if each request
+    /// has its own connection.
     established: u64,
 }
 
@@ -49,7 +49,7 @@ impl Counts {
     }
 }
 
-/// A worker at one moment.
+/// The state of a worker at one moment.
 #[derive(Clone, Copy)]
 pub(super) struct Snapshot<'a> {
     pub(super) now: u64,
@@ -73,12 +73,12 @@ impl Measurement {
         }
     }
 
-    /// The load starts, with this many connections.
+    /// Starts the load with this many open connections.
     pub(super) fn start(&mut self, open: u64) {
         self.established = open;
     }
 
-    /// A window opens that should have opened at `opens_ns`.
+    /// Opens a window that should have opened at `opens_ns`.
     pub(super) fn open(&mut self, at: Snapshot, opens_ns: u64) {
         let is_kept = at.plan.reuse == Reuse::KeepAlive;
         if is_kept {
@@ -100,7 +100,7 @@ impl Measurement {
         self.cpu_at_open_ns = clock::thread_cpu();
     }
 
-    /// A window of a held load closes. Nothing counts until the next one opens.
+    /// Closes a window of a held load. Nothing counts until the next one opens.
     pub(super) fn close(&mut self, at: Snapshot) {
         self.record_close(at);
         self.tally.pause(at.now);
@@ -154,7 +154,8 @@ impl Measurement {
             self.ages.at_open_ns += now.saturating_sub(request.sent_ns);
             self.tally.in_flight_at_open(request, now, requests.is_open_loop);
         }
-        // The worker wakes up some microseconds late; what became due since is due in the window.
+        // The worker wakes up some microseconds late; requests that became due since count as due
+        // in the window.
         let ages = &mut self.tally.response_time_censored.entered;
         requests.queued(opens_ns.min(now)).for_each(|due| ages.record(now - due));
     }
@@ -171,7 +172,7 @@ impl Measurement {
             self.tally.unfinished(request, now, requests.is_open_loop);
         }
         // If a connection is free, a request did not wait for the server, but for a worker that
-        // woke up and found the window closed.
+        // woke up to find the window closed.
         let censored = &mut self.tally.response_time_censored;
         let has_free = slots.listed().any(|slot| slot.can_send(plan));
         let ages = if has_free { &mut censored.open } else { &mut censored.waiting };
@@ -182,7 +183,7 @@ impl Measurement {
         self.oldest_ns = now - oldest_due_ns;
     }
 
-    /// The outcome of counts that are in `before` already.
+    /// The outcome from counts that are already in `before`.
     fn outcome(&self, counted: Tally, at: Snapshot) -> Outcome {
         let mut outcome = counted.into_outcome(at.now);
         outcome.edge_ages = self.ages;

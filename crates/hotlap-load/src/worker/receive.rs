@@ -1,4 +1,4 @@
-//! How a worker receives responses.
+//! Receiving responses.
 
 use super::Worker;
 use super::slot::{Slot, State};
@@ -59,8 +59,8 @@ impl Worker {
                     } else {
                         self.decode(number, &buffer[..count], now);
                     }
-                    // Bytes that arrive after a short read, or after the end of the only response
-                    // that is expected, cause another event.
+                    // Bytes that arrive after a short read, or after the end of the only expected
+                    // response, cause another event.
                     let is_short = if skips {
                         count < size || (count as u64 == skippable && self.plan.pipeline == 1)
                     } else {
@@ -149,9 +149,9 @@ impl Worker {
                 Step::Completed(response) => {
                     let is_last = self.slots[number].conn.in_flight() == 0;
                     if is_last && !rest.is_empty() {
-                        // More bytes than were asked for: the response cannot be trusted.
+                        // More bytes than requested: the response cannot be trusted.
                         self.slots[number].conn.send(response.request);
-                        let why = "a response is longer than it says";
+                        let why = "more bytes than the response announced";
                         let first_bytes = bytes[..bytes.len().min(EVIDENCE)].to_vec();
                         self.measurement.tally.evidence(|| why.to_owned(), first_bytes);
                         return self.fail_in(number, Failure::BadFraming, Phase::Body, now, why);
@@ -178,8 +178,7 @@ impl Worker {
             return false;
         }
         if self.slots[number].conn.in_flight() > 0 {
-            // The server announced the end: requests that were sent after this one are not
-            // answered.
+            // The server announced the close, so requests sent after this one get no response.
             let (failure, phase) = (Failure::ClosedEarly, Phase::FirstByte);
             self.fail_in(number, failure, phase, now, "the server closed the connection");
         } else {
@@ -195,19 +194,19 @@ impl Worker {
         self.measurement.tally.completed(response, now, self.requests.is_open_loop);
     }
 
-    /// The server has closed its side of a connection.
+    /// Handles the server closing its side of a connection.
     #[cold]
     fn peer_closed(&mut self, number: usize, now: u64) {
         let slot = &mut self.slots[number];
         match slot.state {
             State::Open => {}
             State::Handshaking => {
-                return self.fail(number, Failure::Tls, now, "closed within the TLS handshake");
+                return self.fail(number, Failure::Tls, now, "closed during the TLS handshake");
             }
             _ => return self.fail(number, Failure::Reset, now, "closed while connecting"),
         }
         if slot.is_truncated() {
-            let why = "the connection ended without a TLS close_notify: the response may be cut";
+            let why = "no TLS close_notify at the end: the response may be truncated";
             return self.fail_in(number, Failure::Truncated, Phase::Body, now, why);
         }
         match slot.conn.close(&mut self.requests.mix) {

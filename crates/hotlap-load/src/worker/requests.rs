@@ -1,4 +1,4 @@
-//! What a worker sends: which request is next, when it is due, and how many may still be sent.
+//! The requests of a worker: which one is next, when it is due, and how many may still be sent.
 
 use crate::connection::InFlight;
 use crate::plan::{Plan, Stop};
@@ -35,7 +35,7 @@ impl Requests {
         }
     }
 
-    /// The load starts, with this schedule if it is an open loop.
+    /// Starts the load, with this schedule if it is an open loop.
     pub(super) fn start(&mut self, schedule: Option<Schedule>) {
         self.schedule = schedule;
     }
@@ -64,8 +64,7 @@ impl Requests {
         self.schedule.as_ref().is_some_and(|schedule| schedule.next_ns() <= now)
     }
 
-    /// Takes the request that is to be sent now, and returns when it was due: now, in a closed
-    /// loop.
+    /// Takes the request to send now and returns when it was due, which in a closed loop is now.
     /// `None` if none is due.
     #[inline]
     pub(super) fn take_due(&mut self, now: u64) -> Option<u64> {
@@ -75,7 +74,7 @@ impl Requests {
         }
     }
 
-    /// A request is sent.
+    /// Records a request that is sent.
     #[inline(always)]
     pub(super) fn send(&mut self, due_ns: u64, sent_ns: u64) -> InFlight {
         self.left -= 1;
@@ -89,8 +88,8 @@ impl Requests {
         (self.in_flight > 0).then_some(self.last_sent_ns)
     }
 
-    /// A connection failed with this many requests in flight. Without any, its failure takes the
-    /// place of a request, so that a limited load ends.
+    /// Records a failed connection with this many requests in flight. Without any, the failure
+    /// takes the place of a request, so that a limited load ends.
     pub(super) fn failed(&mut self, in_flight: u64, is_started: bool) {
         self.in_flight -= in_flight;
         if in_flight == 0 && is_started {
@@ -98,13 +97,13 @@ impl Requests {
         }
     }
 
-    /// The due times of requests that were due before `end_ns` and are not sent.
+    /// The due times of requests that were due before `end_ns` but not sent.
     pub(super) fn queued(&self, end_ns: u64) -> impl Iterator<Item = u64> {
         let limit = usize::try_from(self.left).unwrap_or(usize::MAX);
         self.schedule.iter().flat_map(move |s| s.due_before(end_ns)).take(limit)
     }
 
-    /// How many requests became due in a window; `sent` is the number that was sent in it.
+    /// How many requests became due in a window; `sent` were sent in it.
     pub(super) fn due_between(&self, opens_ns: u64, closes_ns: u64, sent: u64) -> u64 {
         let Some(mut schedule) = self.schedule.as_ref().map(Schedule::restarted) else { return 0 };
         schedule.take_until(opens_ns.min(closes_ns));

@@ -1,4 +1,4 @@
-//! How a worker sends requests.
+//! Sending requests.
 
 use super::Worker;
 use super::slot::State;
@@ -6,8 +6,8 @@ use crate::clock;
 use crate::outcome::{Failure, Phase};
 
 impl Worker {
-    /// Sends what may be sent on a slot that is open, or is opened for it. Inlined into the path of
-    /// a response: calls would cost a tenth of a request.
+    /// Sends what may be sent on a slot that is open or has just opened. Inlined into the response
+    /// path, because calls would cost a tenth of a request.
     #[inline(always)]
     pub(super) fn refill(&mut self, number: usize, now: u64) {
         let mut begun = 0;
@@ -38,7 +38,7 @@ impl Worker {
             }
             let Some(due_ns) = self.requests.take_due(now) else { return };
             let sent_ns = clock::now();
-            // The slot was free when the request was due, so the generator caused the delay.
+            // The slot was free when the request was due, so the delay is the generator's.
             self.measurement.tally.lag.record(sent_ns - due_ns);
             self.requests.last_sent_ns = sent_ns;
             self.begin(number, due_ns, sent_ns);
@@ -61,7 +61,7 @@ impl Worker {
         self.slots[number].conn.send(request);
     }
 
-    /// Sends the bytes of the `count` requests that were added last.
+    /// Sends the bytes of the last `count` requests.
     #[inline(always)]
     pub(super) fn send(&mut self, number: usize, count: usize, now: u64) {
         let (slot, mix) = (&mut self.slots[number], &mut self.requests.mix);
@@ -79,7 +79,7 @@ impl Worker {
         self.sent(number, sent, now);
     }
 
-    /// Counts the bytes that were sent, or the failure to send.
+    /// Counts the bytes sent, or the failure to send.
     #[inline(always)]
     pub(super) fn sent(&mut self, number: usize, sent: Result<u64, Failure>, now: u64) {
         match sent {

@@ -1,11 +1,11 @@
-//! How long a worker sleeps whose plan allows busy polling.
+//! How long a worker sleeps if its plan allows busy polling.
 
 /// A worker does not sleep for this long before a request is due and after it was sent: longer than
-/// waking up takes.
+/// a wake-up takes.
 const AWAKE_NS: u64 = 100_000;
 
-/// When to wake up at the latest, if a request was sent at `sent_ns` and is not answered, and there
-/// is something to do at `next_ns`; `None` to poll without sleeping.
+/// The latest time to wake up, if a request sent at `sent_ns` is unanswered and the next task is
+/// due at `next_ns`; `None` to poll without sleeping.
 #[inline]
 pub(super) fn until(sent_ns: Option<u64>, now: u64, next_ns: u64) -> Option<u64> {
     let expects_response = sent_ns.is_some_and(|sent_ns| now < sent_ns + AWAKE_NS);

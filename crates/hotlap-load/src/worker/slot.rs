@@ -1,4 +1,4 @@
-//! A slot: one of the load's connections over its whole life, through all sockets that carry it.
+//! A slot: one of the load's connections throughout the load, over all sockets that it uses.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use crate::outcome::{Failure, Phase};
 use crate::plan::{Plan, Reuse};
 use crate::tls::TlsConnection;
 
-/// What the socket of a slot is doing.
+/// The state of a slot's socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     /// There is no socket.
@@ -31,9 +31,9 @@ pub(super) struct Slot {
     unsent: Vec<u8>,
     /// The local address to connect from.
     pub(super) source: Option<IpAddr>,
-    /// When connecting, or the TLS handshake, began.
+    /// When connecting or the TLS handshake began.
     pub(super) since_ns: u64,
-    /// Counts the sockets, so that an event of an earlier one is recognised.
+    /// Counts the sockets, so that events of earlier ones are recognised.
     pub(super) generation: u32,
     /// Failures in a row, without a response in between.
     pub(super) failed: u32,
@@ -75,7 +75,7 @@ impl Slot {
         (key & 0xff_ffff, (key >> 24) as u32)
     }
 
-    /// Takes a socket that has begun to connect.
+    /// Assigns a socket that is connecting.
     pub(super) fn connect(&mut self, socket: Socket, tls: Option<Box<TlsConnection>>, now: u64) {
         self.socket = Some(socket);
         self.tls = tls;
@@ -83,7 +83,7 @@ impl Slot {
         self.state = State::Connecting;
     }
 
-    /// Closes the socket and forgets everything that was on it.
+    /// Closes the socket and discards all of its state.
     pub(super) fn drop_socket(&mut self) {
         self.socket = None;
         self.tls = None;

@@ -1,4 +1,4 @@
-//! The slots of one worker: which of them are open, which are free, and which are to be opened.
+//! The slots of one worker: which ones are open, which are free, and which to open next.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -9,9 +9,9 @@ use super::slot::{Slot, State};
 use crate::io::Socket;
 use crate::tls::TlsConnection;
 
-/// At the start, a worker opens this many connections at once, and waits this long before the next:
-/// the accept queue of a server may hold only 50 connections, for instance, and a connection that
-/// finds it full is retried by the system after a second (tcp(7), RFC 6298 section 2).
+/// At the start, a worker opens this many connections at once and waits this long before the next
+/// batch. A server's accept queue may hold only 50 connections, and a connection that finds it full
+/// is retried by the system only after a second (tcp(7), RFC 6298 section 2).
 const BATCH: usize = 16;
 const BATCH_INTERVAL_NS: u64 = 1_000_000;
 
@@ -26,15 +26,15 @@ const MAX_DOUBLINGS: u32 = 7;
 /// The slots of one worker.
 pub(super) struct Slots {
     slots: Vec<Slot>,
-    /// Slots that wait for a request to be due, the one that has waited longest first.
+    /// Slots that wait for a request to be due, longest wait first.
     free: VecDeque<u32>,
     /// Slots to be reopened, as (time, slot), earliest on top.
     reopen: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The next slot to be opened for the first time, and when.
+    /// The next slot to open for the first time, and when.
     next_new: usize,
     next_new_ns: u64,
-    /// When to look for connections that found the accept queue full; never if the server is not on
-    /// this machine, where connecting may take its time.
+    /// When to check for connections that found the accept queue full; never if the server is on
+    /// another machine, where connecting may take longer.
     retry_ns: u64,
     /// Slots that are connecting, TLS handshake included.
     connecting: usize,
@@ -102,7 +102,7 @@ impl Slots {
         self.unsettled == 0
     }
 
-    /// When a slot is next to be opened.
+    /// When to open a slot next.
     #[inline]
     pub(super) fn next_ns(&self) -> u64 {
         let new = if self.next_new < self.slots.len() { self.next_new_ns } else { u64::MAX };
@@ -111,13 +111,13 @@ impl Slots {
         new.min(retry).min(reopen)
     }
 
-    /// Whether slots are to be opened for the first time now.
+    /// Whether there are slots to open for the first time now.
     #[inline]
     pub(super) fn has_new(&self, now: u64) -> bool {
         self.next_new < self.slots.len() && now >= self.next_new_ns
     }
 
-    /// The slots to be opened for the first time now.
+    /// The slots to open for the first time now.
     pub(super) fn take_new(&mut self, now: u64) -> Range<usize> {
         self.next_new_ns = now + BATCH_INTERVAL_NS;
         let room = BATCH.saturating_sub(self.connecting);
@@ -125,7 +125,7 @@ impl Slots {
         std::mem::replace(&mut self.next_new, end)..end
     }
 
-    /// Queues a slot that is down to be reopened, later the more often it has failed.
+    /// Queues a slot for reopening; the pause grows with its failures.
     pub(super) fn reopen_later(&mut self, number: usize, now: u64) {
         let slot = &mut self.slots[number];
         slot.state = State::Reopening;
@@ -136,7 +136,7 @@ impl Slots {
         self.reopen.push(Reverse((now + pause, number as u32)));
     }
 
-    /// A slot to be reopened now.
+    /// A slot to reopen now.
     pub(super) fn take_reopen(&mut self, now: u64) -> Option<usize> {
         let Reverse((at, number)) = *self.reopen.peek()?;
         if at > now {
@@ -149,7 +149,7 @@ impl Slots {
         Some(number as usize)
     }
 
-    /// The slots to be looked through for connections that found the accept queue full.
+    /// The slots to check for connections that found the accept queue full.
     pub(super) fn take_retry(&mut self, now: u64) -> Range<usize> {
         if self.are_settled() || now < self.retry_ns {
             return 0..0;
@@ -164,7 +164,7 @@ impl Slots {
         slot.state == State::Connecting && now >= slot.since_ns + QUEUE_FULL_NS
     }
 
-    /// A slot starts to connect.
+    /// Records that a slot starts connecting.
     pub(super) fn started(
         &mut self,
         number: usize,
@@ -177,7 +177,7 @@ impl Slots {
         self.slots[number].connect(socket, tls, now);
     }
 
-    /// A slot is open.
+    /// Records that a slot is open.
     pub(super) fn opened(&mut self, number: usize) {
         let slot = &mut self.slots[number];
         slot.state = State::Open;
@@ -197,7 +197,7 @@ impl Slots {
         self.slots[number].drop_socket();
     }
 
-    /// A slot has been open, or has failed.
+    /// Records that a slot has been open or has failed.
     pub(super) fn settle(&mut self, number: usize) {
         if !self.slots[number].is_settled {
             self.slots[number].is_settled = true;
@@ -214,7 +214,7 @@ impl Slots {
         }
     }
 
-    /// Takes the slot from the list that has been free for longest. It may have been closed since.
+    /// Takes the slot that has been free for longest. It may have been closed since.
     pub(super) fn take_listed(&mut self) -> Option<usize> {
         let number = self.free.pop_front()? as usize;
         self.slots[number].is_listed = false;

@@ -1,12 +1,12 @@
-//! Moves a worker through its stages, as time passes and the session commands.
+//! Moves a worker through its stages, according to time and the session's commands.
 
 use super::{Stage, Worker};
 use crate::clock;
 use crate::schedule::Schedule;
 
 impl Worker {
-    /// Does what is to be done by now: the edges of the window, timeouts, connections to be opened,
-    /// and commands of the session.
+    /// Does everything that is due: edges of the window, timeouts, connections to open, and
+    /// commands of the session.
     #[cold]
     pub(super) fn keep_time(&mut self, now: u64) {
         if self.shared.is_stopped() {
@@ -21,14 +21,15 @@ impl Worker {
             self.start(now);
         }
         if self.stage == Stage::Measured && now >= self.times.closes_ns {
-            // The only look for timeouts, if windows are shorter than the interval between two.
+            // If windows are shorter than the interval between checks, this is the only check for
+            // timeouts.
             self.find_timeouts(now);
             if !self.shared.is_held() {
                 return self.end(now);
             }
             self.close_window(now);
         }
-        // Commands may have come while the window was open, so after closing it.
+        // Commands may have come while the window was open, so handle them after closing it.
         if self.stage == Stage::Unmeasured && self.shared.is_held() {
             self.carry_out_commands(now);
         }
@@ -43,8 +44,8 @@ impl Worker {
         }
     }
 
-    /// Reports once that all slots have been open or have failed. The last worker to do so sets the
-    /// times.
+    /// Reports, once, that all slots have been open or have failed. The last worker to do so sets
+    /// the times.
     pub(super) fn report_ready(&mut self) {
         if self.stage == Stage::Connecting && self.slots.are_settled() {
             self.stage = Stage::Ready;
@@ -65,7 +66,7 @@ impl Worker {
         self.activate_all(now);
     }
 
-    /// All requests that may be sent were answered or have failed: the end of the load, or a pause.
+    /// Handles all permitted requests being answered or failed: the end of the load, or a pause.
     #[cold]
     pub(super) fn requests_done(&mut self) {
         if !self.shared.is_held() {
@@ -75,13 +76,13 @@ impl Worker {
         }
     }
 
-    /// Carries out the commands of the session of a held load, between two windows.
+    /// Carries out the session's commands to a held load, between two windows.
     fn carry_out_commands(&mut self, now: u64) {
         let commands = self.shared.commands();
         #[cfg(test)]
         if (self.done.collects, self.done.pauses) != (commands.collects, commands.pauses) {
             let planted = self.shared.panics.load(std::sync::atomic::Ordering::Relaxed);
-            assert_ne!(planted, self.number, "a planted panic");
+            assert_ne!(planted, self.number, "a deliberate panic");
         }
         let done = std::mem::replace(&mut self.done, commands);
         if done.pauses != commands.pauses {
@@ -105,12 +106,12 @@ impl Worker {
             (self.times.opens_ns, self.times.closes_ns) = (times.opens_ns, times.closes_ns);
         }
         if self.closed_ns > 0 {
-            // No time has passed for the requests in flight.
+            // No time passed for requests in flight.
             let since_ns = std::mem::take(&mut self.closed_ns).max(self.shared.paused_ns());
             let pause_ns = now.saturating_sub(since_ns);
             self.slots.iter_mut().for_each(|slot| slot.shift(pause_ns, now));
         }
-        // Timeouts before the window opens should count in it.
+        // A timeout before the window opens should count in it.
         self.scan_ns = self.times.opens_ns.saturating_add(self.scan_every_ns);
         if self.requests.left == 0 {
             self.requests.left = u64::MAX;
@@ -139,7 +140,7 @@ impl Worker {
     /// Ends the load.
     fn end(&mut self, now: u64) {
         if self.stage < Stage::Measured {
-            // It was stopped early: nothing is counted.
+            // It was stopped early, so nothing is counted.
             self.open_window(now);
         }
         self.stage = Stage::Done;

@@ -1,4 +1,4 @@
-//! Plans for the load of a test server, and what came of it.
+//! Plans for the load of a test server, and their results.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use hotlap_testbed::TestServer;
 /// A hang is an error; a busy machine is not.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[allow(dead_code, reason = "not each test needs it")]
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let since = Instant::now();

@@ -1,4 +1,4 @@
-//! A request with its right answer, and the comparison of an answer with it.
+//! A request with its expected response, and the comparison of a response with it.
 
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,10 +8,10 @@ use hotlap_load::plan::{ExpectedBody, ExpectedResponse, ExpectedStatus, Request}
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A request and its right answer.
+/// A request and its expected response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Exchange {
-    /// For tables: `GET /bla`, `POST /bla with broken JSON`.
+    /// Its name in tables: `GET /bla`, `POST /bla with broken JSON`.
     pub name: String,
     /// Its method.
     pub method: String,
@@ -21,37 +21,37 @@ pub struct Exchange {
     pub headers: Vec<(String, String)>,
     /// Its body.
     pub body: Vec<u8>,
-    /// The right status.
+    /// The expected status.
     pub status: ExpectedStatus,
-    /// The right media type, parameters aside; `None`: any, or none.
+    /// The expected media type, without parameters; `None`: any, or none.
     pub media_type: Option<String>,
-    /// The right body.
+    /// The expected body.
     pub content: Content,
 }
 
-/// Which body is right.
+/// Which bodies are right.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Content {
-    /// Any.
+    /// Any body.
     Any,
-    /// These bytes, but for the ranges that vary.
+    /// These bytes, except for the ranges that vary.
     Bytes {
-        /// All of them.
+        /// The bytes.
         bytes: Vec<u8>,
-        /// Ranges that may differ; in order, not overlapping.
+        /// Ranges that may differ: in order, without overlap.
         varies: Vec<Range<usize>>,
     },
-    /// `Hello World ` and the Unix time in milliseconds, right to the second.
+    /// `Hello World ` and the Unix time in milliseconds, accurate to 1 s.
     Clock,
-    /// JSON of this value, written in whatever way.
+    /// JSON of this value, in any formatting.
     Json(Value),
 }
 
-/// What stands before the clock.
+/// The text before the time.
 const CLOCK_PREFIX: &[u8] = b"Hello World ";
 
-/// How far a clock may be off, in milliseconds: it must be right to the second.
+/// How far a clock may be off, in milliseconds.
 const CLOCK_SLACK_MS: i128 = 1_000;
 
 impl Exchange {
@@ -72,20 +72,21 @@ impl Exchange {
         Self { content, ..self }
     }
 
-    /// Whether its answer has no body whatever its headers say (RFC 9110 section 9.3.2).
+    /// Whether its response has no body, whatever its headers say (RFC 9110 section 9.3.2).
     #[must_use]
     pub fn is_head(&self) -> bool {
         self.method == "HEAD"
     }
 
-    /// Whether it only reads (RFC 9110 section 9.2.1), so that it may be sent any number of times.
+    /// Whether the method is safe (RFC 9110 section 9.2.1), so that it may be sent any number of
+    /// times.
     #[must_use]
     pub fn is_safe(&self) -> bool {
         matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "TRACE")
     }
 
-    /// What a server is asked to see whether it is up: the request itself, or a GET of its path
-    /// where the request is not safe to repeat. Then any response will do.
+    /// The request that tests whether a server is up: this one, or, if this one is unsafe, a GET of
+    /// its path, for which any response counts.
     #[must_use]
     pub fn readiness(&self) -> Self {
         if self.is_safe() {
@@ -104,7 +105,7 @@ impl Exchange {
         self.bytes_with(host, &[])
     }
 
-    /// The bytes of the request with more headers.
+    /// The bytes of the request with additional headers.
     #[must_use]
     pub fn bytes_with(&self, host: &str, more: &[(&str, &str)]) -> Vec<u8> {
         let mut headers = self.headers.clone();
@@ -112,7 +113,7 @@ impl Exchange {
         http::request(&self.method, &self.path, host, &headers, &self.body)
     }
 
-    /// The request as it is sent under load, held against an answer that was found right.
+    /// The request to send under load, compared with a verified response.
     #[must_use]
     pub fn request(&self, host: &str, verified: &Response) -> Request {
         let body = match &self.content {
@@ -139,7 +140,7 @@ impl Exchange {
         }
     }
 
-    /// What a right answer is, in words.
+    /// The expected response, in words.
     #[must_use]
     pub fn expected(&self) -> String {
         let status = match self.status {
@@ -160,7 +161,7 @@ impl Exchange {
         format!("{status}{media_type}{body}")
     }
 
-    /// Holds an answer against what is right, at this moment.
+    /// Compares a response with the expected one, at this time.
     ///
     /// # Errors
     /// What is wrong with it, in words.
@@ -186,7 +187,7 @@ impl Exchange {
 }
 
 impl Content {
-    /// Just these bytes.
+    /// Exactly these bytes.
     #[must_use]
     pub fn exactly(bytes: &[u8]) -> Self {
         Self::Bytes { bytes: bytes.to_vec(), varies: Vec::new() }
@@ -203,7 +204,7 @@ impl Content {
             Self::Clock => return check_clock(body, now),
             Self::Json(value) => match serde_json::from_slice::<Value>(body) {
                 Ok(got) => got == *value,
-                Err(error) => return Err(format!("body {} is no JSON: {error}", quoted(body))),
+                Err(error) => return Err(format!("body {} is not JSON: {error}", quoted(body))),
             },
         };
         if right { Ok(()) } else { Err(format!("body {}", quoted(body))) }
@@ -228,7 +229,7 @@ pub(super) fn essence(content_type: &str) -> String {
     content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// An answer in a few words.
+/// A short description of a response.
 #[must_use]
 pub fn described(answer: &Response) -> String {
     match answer.body.len() {
@@ -237,7 +238,7 @@ pub fn described(answer: &Response) -> String {
     }
 }
 
-/// Bytes as they can be shown in a line: at most 60 of them.
+/// Bytes quoted for display: at most 60 of them.
 #[must_use]
 pub fn quoted(bytes: &[u8]) -> String {
     const SHOWN: usize = 60;

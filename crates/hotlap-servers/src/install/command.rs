@@ -1,8 +1,8 @@
-//! One command of a package manager, which outlives hotlap: an installation that is ended half-way
-//! leaves the system's packages broken.
+//! Runs one command of a package manager, which outlives hotlap: an installation that is killed
+//! half-way leaves the system's packages broken.
 //!
-//! So it runs in a session of its own, which neither Ctrl-C nor the end of a terminal reaches, and
-//! writes to a log file: the end of a pipe would end it too.
+//! The command runs in its own session, so neither Ctrl-C nor a closed terminal reaches it, and
+//! writes to a log file, since a closed pipe would kill it too.
 #![expect(unsafe_code, reason = "the moment between fork and exec")]
 
 use std::fs::File;
@@ -17,16 +17,16 @@ use crate::interrupt::LOOK;
 /// Why an installation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// The command cannot be started.
-    #[error("{command}: {source}: run it by hand, as a user who may install packages")]
+    /// The command could not be started.
+    #[error("{command}: {source}: run it by hand, as a user with permission to install packages")]
     Start {
         /// The command.
         command: String,
-        /// The system's word.
+        /// The system's error.
         source: io::Error,
     },
-    /// It ended with an error.
-    #[error("{command}: {ending}: its last lines say why")]
+    /// It exited with an error.
+    #[error("{command}: {ending}: see its last lines of output")]
     Ended {
         /// The command.
         command: String,
@@ -37,16 +37,16 @@ pub enum InstallError {
     },
 }
 
-/// What is told while a package manager is at work.
+/// What a package manager is doing.
 #[derive(Debug, Clone, Copy)]
 pub enum Progress<'a> {
-    /// It wrote this line.
+    /// It printed this line.
     Line(&'a str),
-    /// The user wants to stop, and it is waited for; told once.
+    /// The user interrupted, but the command is allowed to finish. Reported once.
     Waiting,
 }
 
-/// Runs a command that appends to the log, and follows it there; `stop` does not end it.
+/// Runs a command that appends to the log, and follows that log. `stop` does not end the command.
 pub(super) fn run(
     argv: &[String],
     log: &Path,
@@ -73,7 +73,7 @@ pub(super) fn run(
     Err(InstallError::Ended { command, ending, log_tail })
 }
 
-/// Starts it. Returns the log too, to be read from where its own lines begin.
+/// Starts it. Also returns the log, positioned where the command's own output begins.
 fn start(argv: &[String], command: &str, log: &Path) -> io::Result<(Child, File)> {
     let mut output = File::options().append(true).create(true).open(log)?;
     writeln!(output, "$ {command}")?;
@@ -100,14 +100,14 @@ fn start(argv: &[String], command: &str, log: &Path) -> io::Result<(Child, File)
     Ok((starter.spawn()?, lines))
 }
 
-/// A command of sudo's that has a session of its own. sudo itself stays in that of the terminal,
-/// where it asks for the password.
+/// Gives a sudo command its own session. sudo itself stays in the terminal's session, where it asks
+/// for the password.
 fn in_a_session(argv: &[String]) -> Vec<String> {
     let apart = ["sudo", "setsid", "--fork", "--wait"].map(str::to_owned);
     apart.into_iter().chain(argv[1..].iter().cloned()).collect()
 }
 
-/// Passes on each line until the command has ended.
+/// Reports each line until the command has ended.
 fn follow(
     mut child: Child,
     mut lines: File,
@@ -117,7 +117,7 @@ fn follow(
     let mut unread = Vec::new();
     let mut is_told = false;
     loop {
-        // Asked first: what it wrote before it ended is in the log then.
+        // Check before reading: what it wrote before it ended is in the log then.
         let ended = child.try_wait()?;
         lines.read_to_end(&mut unread)?;
         let whole = match ended {
@@ -149,12 +149,12 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_installation_tells_its_last_lines() {
+    fn a_failed_installation_reports_its_last_lines() {
         let log = tempfile::NamedTempFile::new().unwrap();
         let mut lines = Vec::new();
         let mut on = |progress: Progress| match progress {
             Progress::Line(line) => lines.push(line.to_owned()),
-            Progress::Waiting => panic!("nobody has interrupted it"),
+            Progress::Waiting => panic!("no interrupt was sent"),
         };
         let argv = words(&["sh", "-c", "echo one; printf two >&2; exit 100"]);
         let error = run(&argv, log.path(), &AtomicBool::new(false), &mut on).unwrap_err();
@@ -166,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_is_told_once_and_does_not_end_the_command() {
+    fn an_interrupt_is_reported_once_and_does_not_end_the_command() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("setup.log");
         File::create(&log).unwrap();
         let mut told = Vec::new();
         let mut on = |progress: Progress| match progress {
             Progress::Line(line) => told.push(line.to_owned()),
-            // It ends only once this was told.
+            // It ends only after this was reported.
             Progress::Waiting => {
                 told.push("waits".to_owned());
                 fs::write(folder.path().join("go"), "").unwrap();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn sudo_asks_in_the_terminals_session_and_what_it_starts_has_its_own() {
+    fn sudo_asks_in_the_terminals_session_and_its_command_has_another() {
         assert_eq!(
             in_a_session(&words(&["sudo", "apt-get", "update"])).join(" "),
             "sudo setsid --fork --wait apt-get update"

@@ -1,8 +1,8 @@
-//! Names of ARM processors, of which `/proc/cpuinfo` only gives numbers.
+//! Names of ARM processors, for which `/proc/cpuinfo` only has numbers.
 
 use super::field::named;
 
-/// Implementer, part and name: from util-linux's `lscpu-arm.c`, those that servers run on.
+/// Implementer, part and name, from util-linux's `lscpu-arm.c`: those used in servers.
 const PARTS: [(u32, u32, &str); 32] = [
     (0x41, 0xd03, "Cortex-A53"),
     (0x41, 0xd05, "Cortex-A55"),
@@ -38,7 +38,7 @@ const PARTS: [(u32, u32, &str); 32] = [
     (0xc0, 0xac4, "Ampere-1a"),
 ];
 
-/// The kinds of cores of a machine, each once, in the order of the first of each.
+/// The names of a machine's kinds of cores, each once, in order of appearance.
 pub(super) fn name(info: &str) -> Option<String> {
     let mut kinds: Vec<String> = Vec::new();
     for processor in info.split("\n\n") {

@@ -1,4 +1,4 @@
-//! What about a machine makes its figures doubtful.
+//! Reasons why a machine's figures may be unreliable.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use super::host::Machine;
 
-/// CPU time of others, in per cent of the machine, from which it is worth a word. Laps are paired,
-/// which cancels a steady tenth; half a core of two is a quarter.
+/// CPU time of other processes from which to warn, in per cent of the machine. Laps are paired,
+/// which cancels a steady 10 %; one process that keeps half of a core busy on two cores is 25 %.
 const BUSY_LIMIT: f64 = 10.0;
 
-/// Time taken by the hypervisor, in per cent, from which it is worth a word.
+/// Steal from which to warn, in per cent.
 const STEAL_LIMIT: f64 = 1.0;
 
-/// What makes figures doubtful, and the remedy.
+/// A reason why figures may be unreliable, with a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubt {
-    /// A sentence without its full stop.
+    /// The reason: a sentence without its full stop.
     pub what: String,
     /// What to do.
     pub remedy: String,
@@ -29,7 +29,7 @@ impl fmt::Display for Doubt {
 }
 
 impl Machine {
-    /// What makes figures from this machine doubtful just now, most weighty first.
+    /// Reasons why figures from this machine may be unreliable now, the most serious first.
     #[must_use]
     pub fn doubts(&self) -> Vec<Doubt> {
         let mut doubts = Vec::new();
@@ -37,40 +37,40 @@ impl Machine {
             |what: String, remedy: &str| doubts.push(Doubt { what, remedy: remedy.to_owned() });
         if self.allowed == 1 {
             doubt(
-                "server and generator share the only core".to_owned(),
-                "compare by CPU time per request, or use a machine with two cores",
+                "server and load generator share the only core".to_owned(),
+                "compare CPU time per request, or use a machine with two cores",
             );
         }
         if let Some(quota) = self.quota.filter(|&quota| quota < self.allowed as f64) {
             doubt(
-                format!("the container may use {quota:.1} cores' time and is halted beyond it"),
-                "lift the CPU limit, and pin the container to whole cores instead (--cpuset-cpus)",
+                format!("the CPU quota is {quota:.1} cores; throttling distorts results"),
+                "lift it, and pin the container to whole cores instead (--cpuset-cpus)",
             );
         }
         if let Some(steal) = self.steal.filter(|&steal| steal >= STEAL_LIMIT) {
             doubt(
                 format!("the hypervisor gave {steal:.0} % of the CPU time to other machines"),
-                "use a machine with cores of its own, or go by CPU time per request",
+                "use a machine with dedicated cores, or compare CPU time per request",
             );
         }
         match (self.busy, self.pressure) {
             (Some(busy), _) if busy >= BUSY_LIMIT => doubt(
-                format!("other programs use {busy:.0} % of the CPU time"),
-                "end them (top shows them), or go by CPU time per request",
+                format!("other processes use {busy:.0} % of the CPU"),
+                "stop them (see top), or compare CPU time per request, which still holds",
             ),
             (_, Some(pressure)) if pressure >= BUSY_LIMIT => doubt(
-                format!("somebody waited for a core in {pressure:.0} % of the last 10 s"),
-                "let other programs finish, or go by CPU time per request",
+                format!("CPU contention: tasks waited for a core {pressure:.0} % of the last 10 s"),
+                "let other programs finish, or compare CPU time per request, which still holds",
             ),
             _ => {}
         }
         if self.battery == Some(true) {
-            doubt("the machine runs from its battery and saves power".to_owned(), "plug it in");
+            doubt("the machine runs on battery and saves power".to_owned(), "plug it in");
         }
         if let Some(governor) = self.governor.as_ref().filter(|name| *name != "performance") {
             doubt(
-                format!("the frequency governor is {governor}, so that speed follows the load"),
-                "sudo cpupower frequency-set -g performance",
+                format!("the frequency governor is {governor}, so clock speed follows load"),
+                "set it with: sudo cpupower frequency-set -g performance",
             );
         }
         doubts
@@ -97,12 +97,12 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_machine_raises_no_doubt() {
+    fn a_quiet_machine_gives_no_warning() {
         assert_eq!(quiet().doubts(), []);
     }
 
     #[test]
-    fn each_doubt_comes_with_its_cure() {
+    fn each_warning_has_a_remedy() {
         let host = Machine {
             allowed: 1,
             quota: Some(0.5),
@@ -116,17 +116,17 @@ mod tests {
         assert_eq!(
             told,
             [
-                "server and generator share the only core; compare by CPU time per request, or use \
-                 a machine with two cores",
-                "the container may use 0.5 cores' time and is halted beyond it; lift the CPU limit, \
+                "server and load generator share the only core; compare CPU time per request, or \
+                 use a machine with two cores",
+                "the CPU quota is 0.5 cores; throttling distorts results; lift it, \
                  and pin the container to whole cores instead (--cpuset-cpus)",
                 "the hypervisor gave 4 % of the CPU time to other machines; use a machine with \
-                 cores of its own, or go by CPU time per request",
-                "other programs use 31 % of the CPU time; end them (top shows them), or go by CPU \
-                 time per request",
-                "the machine runs from its battery and saves power; plug it in",
-                "the frequency governor is powersave, so that speed follows the load; sudo cpupower \
-                 frequency-set -g performance",
+                 dedicated cores, or compare CPU time per request",
+                "other processes use 31 % of the CPU; stop them (see top), or compare CPU time per \
+                 request, which still holds",
+                "the machine runs on battery and saves power; plug it in",
+                "the frequency governor is powersave, so clock speed follows load; set it \
+                 with: sudo cpupower frequency-set -g performance",
             ]
         );
     }

@@ -1,4 +1,4 @@
-//! Files of names and values, such as `/proc/cpuinfo` and `/etc/os-release`.
+//! Parses files of names and values, such as `/proc/cpuinfo` and `/etc/os-release`.
 
 /// The value after a name and a separator, without quotes.
 pub(super) fn named(text: &str, name: &str, separator: char) -> Option<String> {

@@ -1,4 +1,4 @@
-//! What the machine is, and what happens on it.
+//! Describes the machine and its present state.
 
 use std::fs;
 use std::hash::Hasher;
@@ -13,10 +13,10 @@ use super::field::named;
 use super::times::CpuTimes;
 use crate::{cpus, topology};
 
-/// How long the machine is watched to see what others do on it.
+/// How long to sample the machine's load before a run.
 const WATCH: Duration = Duration::from_millis(200);
 
-/// A machine. What is not known is `None`.
+/// A machine. `None` means unknown.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's name.
@@ -29,13 +29,13 @@ pub struct Machine {
     pub threads: usize,
     /// Hardware threads that this process may use.
     pub allowed: usize,
-    /// Cores' worth of time that a container's quota grants.
+    /// The container's CPU quota, in cores.
     pub quota: Option<f64>,
-    /// Who chooses the frequency.
+    /// The frequency governor.
     pub governor: Option<String>,
-    /// Whether frequencies above the nominal are permitted.
+    /// Whether frequencies above nominal are permitted.
     pub turbo: Option<bool>,
-    /// Whether cores run two threads each.
+    /// Whether cores run two hardware threads each (SMT).
     pub smt: Option<bool>,
     /// Memory, in bytes.
     pub memory_bytes: u64,
@@ -43,28 +43,27 @@ pub struct Machine {
     pub kernel: String,
     /// The distribution.
     pub os: String,
-    /// Runs on a hypervisor.
+    /// Runs under a hypervisor.
     pub virtual_machine: bool,
-    /// Runs in a container, of this kind.
+    /// The kind of container that this runs in.
     pub container: Option<String>,
-    /// Runs from a battery.
+    /// Runs on battery.
     pub battery: Option<bool>,
     /// Load average of the last minute.
     pub load: Option<f64>,
-    /// CPU time used just now, hotlap idle, in per cent of the machine.
+    /// CPU usage just now, with hotlap idle, in per cent of the machine.
     pub busy: Option<f64>,
-    /// CPU time that the hypervisor gave to others just now, in per cent of the machine.
+    /// CPU time taken by the hypervisor just now, in per cent of the machine.
     pub steal: Option<f64>,
-    /// Time in which somebody waited for a core, over the last 10 s, in per cent.
+    /// Time in which some task waited for a core over the last 10 s, in per cent (PSI).
     pub pressure: Option<f64>,
-    /// The same for machines on which the same figures can be expected: hardware, kernel and
-    /// distribution, not what happens on them.
+    /// A hash of hardware, kernel and distribution. Machines with the same hash can be expected to
+    /// give the same results.
     pub fingerprint: String,
 }
 
 impl Machine {
-    /// Describes this machine. Watches it for a fifth of a second: call it while hotlap does
-    /// nothing else.
+    /// Describes this machine. Samples it for 0.2 s: call this while hotlap is idle.
     #[must_use]
     pub fn describe() -> Self {
         let before = CpuTimes::now();
@@ -88,7 +87,7 @@ impl Machine {
         host
     }
 
-    /// What files under `/proc` and `/sys` say; `root` is where those are.
+    /// Reads the files under `/proc` and `/sys`; `root` is their parent folder.
     fn read(root: &Path) -> Self {
         let text = |path: &str| fs::read_to_string(root.join(path)).ok();
         let word = |path: &str| text(path).map(|text| text.trim().to_owned());
@@ -123,8 +122,8 @@ impl Machine {
         }
     }
 
-    /// FNV-1a of what makes machines alike. It is stored, and the standard library's hash may
-    /// differ between releases.
+    /// FNV-1a over the properties that make machines comparable. The hash is stored, and the
+    /// standard library's may change between releases.
     fn hash(&self) -> String {
         let alike = format!(
             "{}\n{}\n{} {}\n{}\n{}\n{}\n{}",
@@ -132,7 +131,7 @@ impl Machine {
             self.architecture,
             self.cores,
             self.threads,
-            // Firmware takes a varying part of the last gigabyte.
+            // Firmware reserves a varying part of the last gigabyte.
             self.memory_bytes >> 30,
             self.kernel,
             self.os,
@@ -170,17 +169,17 @@ fn container(root: &Path) -> Option<String> {
     named.or_else(|| marked.map(|(_, kind)| (*kind).to_owned()))
 }
 
-/// A property of the root of the device tree, which machines without firmware tables have.
+/// A property of the root of the device tree, on machines without firmware tables.
 fn device_tree(root: &Path, property: &str) -> Option<String> {
     let path = root.join("sys/firmware/devicetree/base").join(property);
     let text = fs::read(path).ok()?;
-    // A list of strings, each ended by a zero.
+    // A list of strings, each terminated by a zero byte.
     let words = text.split(|&byte| byte == 0).filter(|word| !word.is_empty());
     let words: Vec<_> = words.map(String::from_utf8_lossy).collect();
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// What a hypervisor calls itself in the firmware's tables: some that systemd-detect-virt knows.
+/// Names that hypervisors use in the firmware's tables: a subset of what systemd-detect-virt knows.
 const HYPERVISORS: [&str; 13] = [
     "QEMU",
     "KVM",
@@ -197,14 +196,14 @@ const HYPERVISORS: [&str; 13] = [
     "Apple Virtualization",
 ];
 
-/// Whether a hypervisor shows itself: x86 has a flag for it, and elsewhere the firmware tells.
+/// Whether this is a virtual machine: x86 has a CPU flag for it, elsewhere the firmware tells.
 fn is_virtual(root: &Path, info: &str) -> bool {
     let flags = named(info, "flags", ':').unwrap_or_default();
     let dmi = |name: &str| fs::read_to_string(root.join("sys/class/dmi/id").join(name)).ok();
     let product = dmi("product_name").unwrap_or_default();
     let vendor = dmi("sys_vendor").unwrap_or_default();
     let is_told = |text: &str| HYPERVISORS.iter().any(|name| text.contains(name));
-    // Amazon's machines are virtual unless the product is a whole one: `c7g.metal`.
+    // Amazon's machines are virtual unless the product is a bare-metal one, such as `c7g.metal`.
     let is_amazons = vendor.trim() == "Amazon EC2" && !product.contains(".metal");
     flags.split(' ').any(|flag| flag == "hypervisor")
         || root.join("sys/hypervisor/type").exists()
@@ -215,7 +214,7 @@ fn is_virtual(root: &Path, info: &str) -> bool {
         || is_told(&vendor)
 }
 
-/// `None` on a machine that has no supply to tell of.
+/// Whether the machine runs on battery; `None` without a known power supply.
 fn battery(root: &Path) -> Option<bool> {
     let supplies = fs::read_dir(root.join("sys/class/power_supply")).ok()?;
     let mains = supplies.filter_map(|supply| {
@@ -279,7 +278,7 @@ mod tests {
         assert_eq!(Machine::read(root.path()), expected);
     }
 
-    /// What processors of ARM tell, as the kernel prints it.
+    /// What the kernel prints about ARM processors.
     fn arm(parts: &[(&str, &str)]) -> String {
         let processor = |(implementer, part): &(&str, &str)| {
             format!(
@@ -291,11 +290,11 @@ mod tests {
         parts.iter().map(processor).collect()
     }
 
-    /// A machine of ARM had no name, and a virtual one passed for a real one.
+    /// Regression: ARM machines had no processor name, and virtual ones passed for physical ones.
     #[test]
-    fn processors_of_arm_have_names() {
+    fn arm_processors_have_names() {
         let name = |parts: &[(&str, &str)]| arm::name(&arm(parts)).unwrap_or_default();
-        // AWS Graviton2, and an Ampere Altra; a Raspberry Pi 5; a phone; one that is unknown.
+        // AWS Graviton2 and an Ampere Altra; a Raspberry Pi 5; a phone; an unknown one.
         assert_eq!(name(&[("0x41", "0xd0c"), ("0x41", "0xd0c")]), "Neoverse-N1");
         assert_eq!(name(&[("0x41", "0xd0b")]), "Cortex-A76");
         let both = [("0x41", "0xd05"), ("0x41", "0xd05"), ("0x41", "0xd0b")];
@@ -333,19 +332,19 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_tells_nothing_is_still_described() {
+    fn a_machine_without_readable_files_is_still_described() {
         let root = tempfile::tempdir().unwrap();
         assert_eq!(Machine::read(root.path()), Machine::default());
     }
 
     #[test]
-    fn the_fingerprint_stays_while_the_machine_does_other_things() {
+    fn the_fingerprint_does_not_depend_on_the_load() {
         let quiet = Machine { cpu: "A".to_owned(), cores: 4, threads: 8, ..Machine::default() };
         let busy =
             Machine { busy: Some(90.0), load: Some(7.0), battery: Some(true), ..quiet.clone() };
         assert_eq!(busy.hash(), quiet.hash());
         assert_ne!(Machine { cores: 5, ..quiet.clone() }.hash(), quiet.hash());
-        // Stored runs have it: another hash would make each machine a new one.
+        // The hash is part of stored runs: a different one would make each machine a new one.
         assert_eq!(Machine::default().hash(), "14d5d75fc729a120");
     }
 

@@ -1,11 +1,10 @@
-//! How long the machine's cores were busy.
+//! How busy the machine's cores are.
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// How long all cores together were busy, stolen and either, in clock ticks since the machine was
-/// started.
+/// Busy, stolen and total time of all cores together, in clock ticks since boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTimes {
     busy: u64,
@@ -13,17 +12,17 @@ pub struct CpuTimes {
     all: u64,
 }
 
-/// What cores did between two moments, in per cent of all of them.
+/// How the cores spent the time between two readings, in per cent of all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct CpuShare {
-    /// They worked.
+    /// Working.
     pub busy: f64,
-    /// The hypervisor gave them to others while there was work.
+    /// Given to other machines by the hypervisor while there was work (steal).
     pub steal: f64,
 }
 
 impl CpuTimes {
-    /// So far; `None` where the system does not say.
+    /// Reads the counters; `None` where the system does not provide them.
     #[must_use]
     pub fn now() -> Option<Self> {
         Self::parse(&fs::read_to_string("/proc/stat").ok()?)
@@ -33,7 +32,7 @@ impl CpuTimes {
     fn parse(text: &str) -> Option<Self> {
         let line = text.lines().next()?.strip_prefix("cpu ")?;
         let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
-        // user nice system idle iowait irq softirq steal; guests' time is in user's already.
+        // user nice system idle iowait irq softirq steal; guest time is already part of user.
         let [user, nice, system, idle, iowait, irq, softirq, steal] = *ticks.get(..8)? else {
             return None;
         };
@@ -41,7 +40,7 @@ impl CpuTimes {
         Some(Self { busy, steal, all: busy + idle + iowait + steal })
     }
 
-    /// What the cores did since; nothing, if no tick passed.
+    /// The shares since an earlier reading; zero if no tick has passed.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> CpuShare {
         let all = self.all.saturating_sub(earlier.all).max(1) as f64;
@@ -58,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_of_what_passed_between_two_moments() {
+    fn shares_cover_the_time_between_two_readings() {
         let parse = |text| CpuTimes::parse(text).unwrap();
         let before = parse("cpu  100 0 50 800 0 0 0 50 7 0\ncpu0 1");
         let after = parse("cpu  150 0 60 830 0 0 0 60 9 0\ncpu0 1");

@@ -1,4 +1,5 @@
-//! The kernel's tables of sockets and processes: which sockets listen, and who holds them.
+//! Reads the kernel's tables of sockets and processes: which sockets listen, and which processes
+//! hold them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -12,15 +13,15 @@ use procfs::{FromRead, FromReadSI, current_system_info};
 
 use crate::tree::{self, Member};
 
-/// The kernel's tables, under `/proc`.
+/// The kernel's tables under `/proc`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tables<'a>(pub(super) &'a Path);
 
-/// A socket that listens: its inode, and its user where the kernel tells it.
+/// A listening socket: its inode, and its user if the kernel reports it.
 pub(super) type Socket = (u64, Option<u32>);
 
 impl Tables<'_> {
-    /// The sockets that accept connections to an address: those that fit it best. There are
+    /// The listening sockets that accept connections to an address, by best match. There are
     /// several if they share a port (`SO_REUSEPORT`).
     pub(super) fn listening(&self, endpoint: &Endpoint) -> io::Result<Vec<Socket>> {
         let net = self.0.join("self/net");
@@ -108,16 +109,16 @@ impl Tables<'_> {
     }
 }
 
-/// Who holds sockets.
+/// The processes that hold sockets.
 #[derive(Debug, Default)]
 pub(super) struct Holders {
     pub(super) by_pid: HashMap<u32, Vec<u64>>,
-    /// Processes whose files may not be seen.
+    /// Processes whose open files hotlap may not read.
     pub(super) hidden: HashSet<u32>,
 }
 
-/// Whether a socket that listens on `bound` accepts connections to `asked`, and how well it fits:
-/// an exact address is preferred to a wildcard, and IPv4's wildcard to IPv6's, as the kernel does
+/// Whether a socket bound to `bound` accepts connections to `asked`, and how well it matches: an
+/// exact address is preferred to a wildcard, and IPv4's wildcard to IPv6's, as in the kernel
 /// (`compute_score` in net/ipv4/inet_hashtables.c).
 fn fit(bound: IpAddr, asked: IpAddr) -> Option<u8> {
     let bound = match bound {
@@ -137,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wildcard_accepts_addresses_of_its_own_family_and_that_of_ipv6_both() {
+    fn a_wildcard_accepts_its_own_family_and_that_of_ipv6_both() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         assert_eq!(fit(ip("::"), ip("127.0.0.1")), Some(2));
         assert_eq!(fit(ip("::ffff:127.0.0.1"), ip("127.0.0.1")), Some(0));

@@ -1,7 +1,7 @@
-//! What hotlap and a supervisor say to each other: one JSON object a line over a pair of sockets.
+//! The protocol between hotlap and a supervisor: one JSON object per line over a socket pair.
 //!
-//! The line that matters most is the one that is never sent: when hotlap dies, the kernel closes
-//! its end, and that tells the supervisor to end the server.
+//! There is no message for hotlap's death: the kernel then closes its end, and the supervisor ends
+//! the server.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -19,13 +19,13 @@ use super::setting::{ProcessExit, ProcessSetting, Stopped};
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Order {
-    /// Make ready to start this, and wait.
+    /// Prepare to start this, then wait.
     Prepare(ProcessSetting),
     /// Start it.
     Go,
-    /// End it: SIGTERM, then SIGKILL after so many milliseconds.
+    /// End it: SIGTERM, then SIGKILL.
     Stop {
-        /// Time to go in peace.
+        /// Milliseconds between SIGTERM and SIGKILL.
         grace_ms: u64,
     },
 }
@@ -34,9 +34,9 @@ pub(super) enum Order {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Report {
-    /// Ready to start; what could not be had is said.
+    /// Ready to start.
     Ready {
-        /// Sentences.
+        /// Parts of the setup that failed, as sentences.
         notes: Vec<String>,
     },
     /// The server runs.
@@ -55,21 +55,21 @@ pub(super) enum Report {
     Stopped(Stopped),
 }
 
-/// One end of the line, for reading.
+/// One end of the channel, for reading.
 #[derive(Debug)]
 pub(super) struct Wire {
     stream: UnixStream,
     held: Vec<u8>,
 }
 
-/// What came over the line.
+/// The result of a read.
 #[derive(Debug)]
-pub(super) enum Heard<T> {
+pub(super) enum Received<T> {
     /// A message.
     Message(T),
-    /// Nothing, in the time given.
+    /// No message within the time limit.
     Silence,
-    /// The other end is closed, or speaks nonsense.
+    /// The other end is closed or sent something invalid.
     Closed,
 }
 
@@ -78,36 +78,36 @@ impl Wire {
         Self { stream, held: Vec::new() }
     }
 
-    /// Sends a message. A closed end is the reader's business, so it is an error to be ignored.
+    /// Sends a message. A closed end shows when reading, so callers may ignore the error.
     pub(super) fn send<T: Serialize>(&self, message: &T) -> io::Result<()> {
         send(&self.stream, message)
     }
 
-    /// Waits for a message: for ever without a limit, not at all with a limit of zero.
-    pub(super) fn hear<T: DeserializeOwned>(&mut self, limit: Option<Duration>) -> Heard<T> {
+    /// Waits for a message: indefinitely without a limit, not at all with a limit of zero.
+    pub(super) fn receive<T: DeserializeOwned>(&mut self, limit: Option<Duration>) -> Received<T> {
         let until = limit.map(|limit| Instant::now() + limit);
         loop {
             if let Some(end) = self.held.iter().position(|&byte| byte == b'\n') {
                 let line: Vec<u8> = self.held.drain(..=end).collect();
-                return serde_json::from_slice(&line).map_or(Heard::Closed, Heard::Message);
+                return serde_json::from_slice(&line).map_or(Received::Closed, Received::Message);
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             match self.readable(left) {
                 Ok(true) => {}
-                Ok(false) => return Heard::Silence,
-                Err(_) => return Heard::Closed,
+                Ok(false) => return Received::Silence,
+                Err(_) => return Received::Closed,
             }
             let mut bytes = [0; 4096];
             match self.stream.read(&mut bytes) {
-                Ok(0) => return Heard::Closed,
+                Ok(0) => return Received::Closed,
                 Ok(count) => self.held.extend_from_slice(&bytes[..count]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Heard::Closed,
+                Err(_) => return Received::Closed,
             }
         }
     }
 
-    /// Closes the line in both directions.
+    /// Closes the channel in both directions.
     pub(super) fn close(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use super::signal::FREEZE_LIMIT;
 
-/// Why a server could not be frozen. It goes on as before.
+/// Why a server could not be frozen. It keeps running.
 #[derive(Debug, thiserror::Error)]
 pub enum FreezeError {
     /// Another user's process, or one that a security policy protects.
-    #[error("{name} ({pid}) may not be stopped: {cause}; run hotlap as root or as its user")]
+    #[error("cannot stop {name} ({pid}): {cause}; run hotlap as root or as that process's user")]
     Refused {
         /// Its name.
         name: String,
@@ -18,8 +18,9 @@ pub enum FreezeError {
         /// The system's error.
         cause: io::Error,
     },
-    /// It was sent SIGSTOP and did not stop in time, as in an uninterruptible wait.
-    #[error("{name} ({pid}) has not stopped {} s after SIGSTOP", FREEZE_LIMIT.as_secs())]
+    /// The process was sent SIGSTOP but did not stop in time, for instance in an uninterruptible
+    /// wait.
+    #[error("{name} ({pid}) was still running {} s after SIGSTOP", FREEZE_LIMIT.as_secs())]
     StillRuns {
         /// Its name.
         name: String,
@@ -27,19 +28,19 @@ pub enum FreezeError {
         pid: u32,
     },
     /// The process table cannot be read.
-    #[error("the process table cannot be read: {0}")]
+    #[error("cannot read the process table: {0}")]
     Table(io::Error),
 }
 
 /// Why a server could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// There is no program.
-    #[error("the command is empty; name a program")]
+    /// The command is empty.
+    #[error("the command is empty; give a program to start")]
     Empty,
-    /// The folder to run in is not there.
+    /// The working directory cannot be entered.
     #[error(
-        "the folder {} cannot be entered: {cause}; create it, or correct `cwd`",
+        "cannot enter the folder {}: {cause}; create it, or correct `cwd`",
         path.display()
     )]
     Folder {
@@ -49,7 +50,7 @@ pub enum StartError {
         cause: io::Error,
     },
     /// The log cannot be written.
-    #[error("the log {} cannot be written: {cause}; free or permit the place", path.display())]
+    #[error("cannot write the log {}: {cause}; check permissions and disk space", path.display())]
     Log {
         /// The log.
         path: PathBuf,
@@ -57,18 +58,18 @@ pub enum StartError {
         cause: io::Error,
     },
     /// The program cannot be executed.
-    #[error("{program} cannot be executed: {cause}; {remedy}")]
+    #[error("cannot execute {program}: {cause}; {remedy}")]
     Program {
-        /// The program, as it was named.
+        /// The program, as given.
         program: String,
         /// The system's error.
         cause: io::Error,
         /// What to do.
         remedy: &'static str,
     },
-    /// The supervisor did not do its job.
+    /// The supervisor did not start or did not answer.
     #[error(
-        "the supervisor {} did not start: {cause}; see whether it can be executed",
+        "the supervisor {} did not start: {cause}; check that this program can be executed",
         program.display()
     )]
     Supervisor {
@@ -79,17 +80,17 @@ pub enum StartError {
     },
 }
 
-/// What to do about a program that cannot be executed.
+/// The remedy for a program that cannot be executed.
 pub(super) fn remedy(errno: i32, program: &str, cwd: &Path) -> &'static str {
     let local = program.contains('/');
     match errno {
         libc::ENOENT if local && cwd.join(program).exists() => {
-            "the interpreter that its first line names is missing: install it"
+            "install the interpreter named in its first line, which is missing"
         }
-        libc::ENOENT if local => "see whether the path is right, and whether it was built",
-        libc::ENOENT => "install it, or give its path",
-        libc::EACCES => "permit its execution with chmod +x",
-        libc::ENOEXEC => "it is no program of this machine: build it here, or name its interpreter",
-        _ => "start it by hand in its folder to see what is wrong",
+        libc::ENOENT if local => "check the path, and that it has been built",
+        libc::ENOENT => "install it or give its full path",
+        libc::EACCES => "make it executable with chmod +x",
+        libc::ENOEXEC => "it is no program for this machine: build it here or name its interpreter",
+        _ => "run it by hand in its folder to see what is wrong",
     }
 }

@@ -1,13 +1,13 @@
-//! The file that a server prints to.
+//! The file that receives a server's output.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// What [`tail`] reads at most: the last lines of a log, however long it grew.
+/// The most that [`tail`] reads, however long the log is.
 const TAIL_BYTES: u64 = 64 * 1024;
 
-/// An empty log; an older file is replaced.
+/// Opens an empty log, replacing an older file.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

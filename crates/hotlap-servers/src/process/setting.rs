@@ -1,4 +1,4 @@
-//! What a process is started with, and how it came to its end.
+//! What a process is started with, and how it ended.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 /// What a server is started with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessSetting {
-    /// Program and arguments; no shell in between. A program with a slash is relative to `cwd`.
+    /// Program and arguments, without a shell. A program with a slash is relative to `cwd`.
     pub argv: Vec<String>,
-    /// Added to hotlap's own environment.
+    /// Added to hotlap's environment.
     pub env: BTreeMap<String, String>,
-    /// Where it runs.
+    /// The working directory.
     pub cwd: PathBuf,
-    /// The cores that it may use; none: not pinned.
+    /// The cores that it may use; empty: not pinned.
     pub cpus: Vec<usize>,
-    /// Where stdout and stderr go; an older file is replaced.
+    /// Receives stdout and stderr; an older file is replaced.
     pub log: PathBuf,
 }
 
@@ -24,11 +24,11 @@ pub struct ProcessSetting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProcessExit {
-    /// By itself, with this code.
+    /// It exited with this code.
     Code(i32),
-    /// By this signal.
+    /// It was ended by this signal.
     Signal(i32),
-    /// Together with its supervisor, which somebody killed: how is not known.
+    /// Its supervisor was killed and took it along, so its own status is unknown.
     Lost,
 }
 
@@ -37,10 +37,10 @@ pub enum ProcessExit {
 pub struct Stopped {
     /// How the server's first process ended.
     pub exit: Option<ProcessExit>,
-    /// It was still there when its time to go in peace was over, and had to be killed.
+    /// It ignored SIGTERM until the grace period was over and had to be killed.
     pub ignored_sigterm: bool,
     /// Processes that outlived the server's first process and had to be ended: `name (pid)`.
     pub left_behind: Vec<String>,
-    /// Processes that not even SIGKILL ended: `name (pid)`. The supervisor goes on trying.
+    /// Processes that survived even SIGKILL: `name (pid)`. The supervisor keeps trying.
     pub survivors: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! A supervisor that was started, and has yet to start its server.
+//! A supervisor that has started but has not started its server yet.
 
 use std::fs::File;
 use std::io;
@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use super::channel::{Heard, Order, Report, Wire};
+use super::channel::{Order, Received, Report, Wire};
 use super::error::{StartError, remedy};
 use super::log;
 use super::setting::ProcessSetting;
 use super::signal::raw;
 
-/// How long a supervisor may take to answer. It only waits for a core, so this is long.
+/// How long a supervisor may take to answer. It only needs a core, so this is generous.
 const SUPERVISOR_LIMIT: Duration = Duration::from_secs(30);
 
-/// The command that starts a supervisor: a program whose given arguments run
+/// The command that starts a supervisor: a program and the arguments that make it run
 /// [`super::supervisor::main`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Supervisor {
@@ -29,7 +29,7 @@ pub struct Supervisor {
     limit: Duration,
 }
 
-/// A supervisor that is ready to start its server, and waits: the moment to attach counters.
+/// A supervisor that is ready to start its server. Hardware counters are attached at this point.
 #[derive(Debug)]
 pub struct Standby {
     supervisor: Child,
@@ -52,27 +52,27 @@ impl Supervisor {
         }
     }
 
-    /// One whose server does not inherit these environment variables.
+    /// Removes these environment variables from the server's environment.
     #[must_use]
     pub fn without(mut self, variables: &[&str]) -> Self {
         self.without.extend(variables.iter().map(ToString::to_string));
         self
     }
 
-    /// One that is given up when it has not answered for this long.
+    /// Sets how long to wait for an answer before giving up.
     #[must_use]
     pub fn answers_within(self, limit: Duration) -> Self {
         Self { limit, ..self }
     }
 
-    /// This very program with a hidden command: `Supervisor::this_program("__supervisor")`.
+    /// This program with a hidden command: `Supervisor::this_program("__supervisor")`.
     ///
     /// # Errors
-    /// The system does not say what this program is.
+    /// The path of the running program is unknown.
     pub fn this_program(command: &str) -> io::Result<Self> {
         let mut program = std::env::current_exe()?;
         if cfg!(target_os = "linux") && !program.exists() {
-            // Built again or removed meanwhile; what runs is still to be had under this name.
+            // The file was rebuilt or removed meanwhile; this still names the running program.
             program = PathBuf::from("/proc/self/exe");
         }
         Ok(Self::new(program, &[command]))
@@ -89,10 +89,10 @@ impl Supervisor {
 }
 
 impl Standby {
-    /// Starts a supervisor that makes everything ready but does not start the server yet.
+    /// Starts a supervisor, which prepares everything but does not start the server yet.
     ///
     /// # Errors
-    /// The folder, the log or the supervisor.
+    /// The folder, the log or the supervisor failed.
     pub fn new(setting: &ProcessSetting, supervisor: &Supervisor) -> Result<Self, StartError> {
         if setting.argv.first().is_none_or(String::is_empty) {
             return Err(StartError::Empty);
@@ -102,7 +102,7 @@ impl Standby {
         Self::with_log(setting, supervisor, log)
     }
 
-    /// The same with a log that is open already.
+    /// The same with a log that is already open.
     pub(super) fn with_log(
         setting: &ProcessSetting,
         supervisor: &Supervisor,
@@ -124,27 +124,27 @@ impl Standby {
             setting: setting.clone(),
         };
         standby.wire.send(&Order::Prepare(setting.clone())).map_err(failed)?;
-        match standby.wire.hear(Some(supervisor.limit)) {
-            Heard::Message(Report::Ready { notes }) => standby.notes = notes,
+        match standby.wire.receive(Some(supervisor.limit)) {
+            Received::Message(Report::Ready { notes }) => standby.notes = notes,
             _ => return Err(failed(io::ErrorKind::UnexpectedEof.into())),
         }
         Ok(standby)
     }
 
-    /// The supervisor's process id: what is attached to it now, the server and all that it starts
-    /// inherit.
+    /// The supervisor's process id. Counters attached to it now are inherited by the server and all
+    /// of its processes.
     #[must_use]
     pub fn supervisor_pid(&self) -> u32 {
         self.supervisor.id()
     }
 
-    /// Has the supervisor start the server: the server's process id.
+    /// Tells the supervisor to start the server. Returns the server's process id.
     pub(super) fn start_server(&mut self) -> Result<Pid, StartError> {
         let program = self.setting.argv[0].clone();
         let sent = self.wire.send(&Order::Go);
-        match self.wire.hear(Some(self.limit)) {
-            Heard::Message(Report::Started { pid }) => raw(pid).ok_or(StartError::Empty),
-            Heard::Message(Report::Failed { errno }) => Err(StartError::Program {
+        match self.wire.receive(Some(self.limit)) {
+            Received::Message(Report::Started { pid }) => raw(pid).ok_or(StartError::Empty),
+            Received::Message(Report::Failed { errno }) => Err(StartError::Program {
                 remedy: remedy(errno, &program, &self.setting.cwd),
                 cause: io::Error::from_raw_os_error(errno),
                 program,
@@ -159,9 +159,8 @@ impl Standby {
 
 impl Drop for Standby {
     fn drop(&mut self) {
-        // Its end of the line closes after this; a supervisor with no server then ends by itself,
-        // and one that was stopped is ending. Whoever waits longer finds its process in a bad
-        // state.
+        // Once its end of the channel closes, a supervisor without a server exits by itself, and
+        // one that was told to stop is already exiting.
         self.wire.close();
         for _ in 0..200 {
             if !matches!(self.supervisor.try_wait(), Ok(None)) {

@@ -1,14 +1,14 @@
-//! The supervisor: a process between hotlap and a server, whose one job is that nothing stays
-//! behind.
+//! The supervisor: a small process between hotlap and a server that ends the server's whole process
+//! tree, whatever happens to hotlap.
 //!
-//! Code that runs when hotlap ends cannot be relied upon to run: `kill -9` runs none. A process of
-//! its own can. The supervisor is the subreaper of all that the server starts, so that daemons
-//! which left their parent become its children instead of init's, and it reads from a socket that
-//! the kernel closes when hotlap dies. It stands in a process group of its own and ignores the
-//! terminal's signals, so Ctrl-C reaches hotlap alone.
+//! hotlap cannot clean up in its own exit path: after `kill -9` none runs. A separate process can.
+//! The supervisor is the subreaper of everything that the server starts, so daemons that leave
+//! their parent become its children instead of init's. It reads from a socket that the kernel
+//! closes when hotlap dies. It runs in its own process group and ignores the terminal's signals, so
+//! Ctrl-C reaches hotlap alone.
 //!
-//! It is hotlap's own binary, started with a hidden command: a fresh process has one thread and no
-//! state, which a fork of a program with threads has not.
+//! It is hotlap's own binary, started with a hidden command, because a fresh process has one thread
+//! and no state; a fork of a multi-threaded program does not.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -21,26 +21,26 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, setrlimit, wait};
 
-use super::channel::{Heard, Order, Report, Wire, send};
+use super::channel::{Order, Received, Report, Wire, send};
 use super::setting::{ProcessExit, ProcessSetting, Stopped};
 use super::signal::signal_tree;
 use crate::tree::{self, Member};
 
 pub use signals::is_ignored;
 
-/// What a server gets to go in peace when hotlap died and cannot say.
+/// Time between SIGTERM and SIGKILL when hotlap has died and cannot set one.
 const ORPHAN_GRACE: Duration = Duration::from_secs(2);
 
-/// How long SIGKILL may take before the tree is reported as not to be ended: a process in an
-/// uninterruptible wait, or one of another user.
+/// How long to wait after SIGKILL before the tree is reported as surviving: a process may be in an
+/// uninterruptible wait, or belong to another user.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 
-/// Open files that a server may have, where the machine permits: 64 Ki. More than any load here
-/// opens, and little enough for programs that walk over all possible descriptors when they start.
+/// The server's limit of open files, if the machine permits it: 64 Ki. More than any load here
+/// opens, and low enough for programs that loop over all possible descriptors when they start.
 const OPEN_FILES: u64 = 65_536;
 
-/// What the hidden command runs: expects one end of a pair of sockets on stdin, and a log on stdout
-/// and stderr.
+/// Entry point of the hidden command. Expects one end of a socket pair on stdin, and a log on
+/// stdout and stderr.
 #[must_use]
 pub fn main() -> ExitCode {
     let Ok(stdin) = io::stdin().as_fd().try_clone_to_owned() else {
@@ -55,11 +55,11 @@ pub fn main() -> ExitCode {
 
 fn watch(mut inbox: Wire, outbox: UnixStream) -> ExitCode {
     signals::ignore();
-    let Heard::Message(Order::Prepare(setting)) = inbox.hear(None) else {
+    let Received::Message(Order::Prepare(setting)) = inbox.receive(None) else {
         return ExitCode::from(2);
     };
     let _ = send(&outbox, &Report::Ready { notes: prepare(&setting) });
-    let Heard::Message(Order::Go) = inbox.hear(None) else {
+    let Received::Message(Order::Go) = inbox.receive(None) else {
         return ExitCode::SUCCESS;
     };
     let server = match spawn(&setting) {
@@ -71,36 +71,37 @@ fn watch(mut inbox: Wire, outbox: UnixStream) -> ExitCode {
         }
     };
     let _ = send(&outbox, &Report::Started { pid: server.as_raw_pid() as u32 });
-    let ward = Arc::new(Ward { server, outbox, state: Mutex::default(), changed: Condvar::new() });
+    let supervised =
+        Arc::new(Supervised { server, outbox, state: Mutex::default(), changed: Condvar::new() });
     let listener = {
-        let ward = Arc::clone(&ward);
-        std::thread::spawn(move || ward.obey(inbox))
+        let supervised = Arc::clone(&supervised);
+        std::thread::spawn(move || supervised.wait_for_order(inbox))
     };
-    // The first thread stays with the children: the kernel ends the server when the thread that
-    // started it dies, and inherits hardware counters from it.
-    ward.reap();
+    // The main thread stays with the children: the kernel kills the server when the thread that
+    // started it dies, and the server inherits hardware counters from that thread.
+    supervised.reap();
     let _ = listener.join();
     ExitCode::SUCCESS
 }
 
-/// Makes this process what the server inherits: cores, limits.
+/// Sets up what the server inherits from this process: cores and limits.
 fn prepare(setting: &ProcessSetting) -> Vec<String> {
     let mut notes = Vec::new();
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
-        notes.push(format!("daemons of the server may stay behind: {error}"));
+        notes.push(format!("daemons that the server starts may outlive the run: {error}"));
     }
     if !setting.cpus.is_empty()
         && let Err(error) = crate::cpus::pin(&setting.cpus)
     {
-        notes.push(format!("the server is not pinned to its cores: {error}"));
+        notes.push(format!("cannot pin the server to its cores: {error}"));
     }
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.map_or(OPEN_FILES, |hard| hard.min(OPEN_FILES));
     if limit.current.is_some_and(|soft| soft < wanted) {
         let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
         if let Err(error) = setrlimit(Resource::Nofile, raised) {
-            notes.push(format!("the limit of open files is not raised: {error}"));
+            notes.push(format!("cannot raise the server's limit of open files: {error}"));
         }
     }
     notes
@@ -118,8 +119,8 @@ fn spawn(setting: &ProcessSetting) -> io::Result<Pid> {
     Ok(Pid::from_child(&child))
 }
 
-/// The server and what is known of it.
-struct Ward {
+/// The server under supervision.
+struct Supervised {
     server: Pid,
     outbox: UnixStream,
     state: Mutex<State>,
@@ -134,8 +135,8 @@ struct State {
     childless: bool,
 }
 
-impl Ward {
-    /// Waits for children until there are none, which is for ever if the server is well.
+impl Supervised {
+    /// Reaps children until none are left. Blocks while the server runs.
     fn reap(&self) {
         loop {
             match wait(WaitOptions::empty()) {
@@ -159,10 +160,10 @@ impl Ward {
         }
     }
 
-    /// Waits for the order to stop, or for the silence that follows hotlap's death.
-    fn obey(&self, mut inbox: Wire) {
-        match inbox.hear(None) {
-            Heard::Message(Order::Stop { grace_ms }) => {
+    /// Waits for the order to stop, or for the closed socket that means hotlap died.
+    fn wait_for_order(&self, mut inbox: Wire) {
+        match inbox.receive(None) {
+            Received::Message(Order::Stop { grace_ms }) => {
                 let stopped = self.end(Duration::from_millis(grace_ms));
                 let _ = send(&self.outbox, &Report::Stopped(stopped));
             }
@@ -183,7 +184,7 @@ impl Ward {
         }
         if !grace.is_zero() {
             self.signal(Signal::TERM);
-            // A frozen process acts on SIGTERM only when it is thawed.
+            // A frozen process handles SIGTERM only after it is thawed.
             self.signal(Signal::CONT);
             self.childless_within(grace);
         }
@@ -226,13 +227,13 @@ impl Ward {
     }
 }
 
-/// The members that still run, for people.
+/// The members that still run, as `name (pid)`.
 fn names(members: &[Member]) -> Vec<String> {
     let running = members.iter().filter(|member| !member.zombie);
     running.map(|member| format!("{} ({})", member.name, member.pid)).collect()
 }
 
-/// Signal dispositions, which the standard library has no words for.
+/// Signal dispositions, which the standard library does not cover.
 mod signals {
     #![expect(unsafe_code, reason = "signal dispositions and the moment between fork and exec")]
 
@@ -240,8 +241,8 @@ mod signals {
     use std::os::unix::process::CommandExt;
     use std::process::Command;
 
-    /// What a terminal, a shell or a service manager may send to a whole session. hotlap decides
-    /// what they mean for the server.
+    /// Signals that a terminal, a shell or a service manager may send to a whole session. hotlap
+    /// decides what to do with the server.
     const IGNORED: [i32; 8] = [
         libc::SIGINT,
         libc::SIGTERM,
@@ -256,8 +257,8 @@ mod signals {
     /// Whether this process ignores a signal, as it does under `nohup`.
     #[must_use]
     pub fn is_ignored(signal: i32) -> bool {
-        // SAFETY: an all-zero sigaction is only storage here, which the call fills in; without a
-        // new action it changes nothing, and a signal that does not exist is an error returned.
+        // SAFETY: the all-zero sigaction is only storage that the call fills in; without a new
+        // action nothing changes, and an unknown signal returns an error.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
@@ -276,17 +277,17 @@ mod signals {
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     }
 
-    /// Gives the server what a login shell would: default dispositions, an empty mask, no inherited
-    /// descriptors; and has the kernel kill it if its supervisor is killed.
+    /// Gives the server what a login shell would: default dispositions, an empty mask and no
+    /// inherited descriptors. The kernel also kills it if its supervisor is killed.
     pub(super) fn restore_in(command: &mut Command) {
         let supervisor = rustix::process::getpid();
         let restore = move || {
             for signal in 1..=64 {
-                // SAFETY: SIG_DFL is valid for every signal, and one that cannot be set is an error
-                // returned; the call is async-signal-safe.
+                // SAFETY: SIG_DFL is valid for every signal, and a signal that cannot be set
+                // returns an error; the call is async-signal-safe.
                 unsafe { libc::signal(signal, libc::SIG_DFL) };
             }
-            // SAFETY: an all-zero sigset_t is only storage here, sigemptyset initialises it; both
+            // SAFETY: the all-zero sigset_t is only storage that sigemptyset initialises; both
             // calls are async-signal-safe.
             unsafe {
                 let mut none: libc::sigset_t = std::mem::zeroed();
@@ -299,7 +300,7 @@ mod signals {
             if rustix::process::getppid() == Some(supervisor) {
                 Ok(())
             } else {
-                // The supervisor died in between: nobody would end this server.
+                // The supervisor died in between, so nothing would end this server.
                 Err(io::Error::from_raw_os_error(libc::ESRCH))
             }
         };
@@ -308,7 +309,7 @@ mod signals {
         unsafe { command.pre_exec(restore) };
     }
 
-    /// Marks everything above stderr, so that it is closed when the server's program starts.
+    /// Marks all descriptors above stderr as close-on-exec.
     fn close_on_exec() {
         #[cfg(target_os = "linux")]
         // SAFETY: close_range with CLOSE_RANGE_CLOEXEC only sets a flag on descriptors.
@@ -319,7 +320,7 @@ mod signals {
             return;
         }
         for fd in 3..1024 {
-            // SAFETY: F_SETFD on a descriptor that may not be open fails with EBADF, no more.
+            // SAFETY: F_SETFD on a descriptor that is not open only fails with EBADF.
             unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
         }
     }

@@ -1,8 +1,8 @@
-//! From a folder of the catalogue to something that runs, in the cache, once.
+//! Builds servers of the catalogue in the cache, each once.
 //!
-//! A build is named after all that goes into it (sources, commands, what the toolchain says of
-//! itself), so that nothing is built twice and nothing stale is ever run. Two builds of one server
-//! at the same time are safe: the second waits for the first and takes what it made.
+//! The name of a build comes from everything that goes into it (sources, commands, the toolchain's
+//! version output), so nothing is built twice and nothing stale is run. Two builds of one server at
+//! the same time are safe: the second waits and uses the first one's result.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -19,49 +19,49 @@ use crate::manifest::{FILE_NAME, Server};
 use crate::pool;
 use crate::process::Supervisor;
 
-/// Written into a build's folder when all of it succeeded; holds the receipt.
+/// Marks a complete build; contains the version.
 const DONE: &str = ".hotlap-built";
 
-/// How long one command of a build may take. The slowest known (a whole-program compiler on two
-/// busy cores) takes three minutes.
+/// Time limit for one build command. The slowest known, a whole-program compiler on two busy cores,
+/// takes three minutes.
 const STEP_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// How long the receipt may take.
+/// Time limit for the version command.
 const RECEIPT_LIMIT: Duration = Duration::from_secs(60);
 
-/// Lines of a failed command's output that are told.
+/// Lines of a failed command's output to show.
 const LOG_TAIL: usize = 12;
 
-/// Memory that one build may want, in bytes: release builds with whole-program optimization stay
-/// under 1 GiB (620 MB for Crystal's, the largest known), and package managers with a JVM under
-/// 1.5.
+/// Memory allowed for one build, in bytes. Release builds with whole-program optimization stay
+/// under 1 GiB (the largest known, Crystal's, takes 620 MB), and package managers on a JVM under
+/// 1.5 GiB.
 const MEMORY_PER_BUILD: u64 = 3 << 29;
 
-/// A server that can be started.
+/// A server that is ready to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Built {
-    /// Where it was built and runs.
+    /// The folder that it was built in and runs in.
     pub folder: PathBuf,
-    /// What really runs: the first line that it says of itself.
+    /// Its version: the first line that the version command prints.
     pub version: String,
-    /// Whether it was built just now, and not found done.
+    /// Whether it was built just now rather than found in the cache.
     pub fresh: bool,
-    /// How long that took.
+    /// How long the build took.
     pub took: Duration,
 }
 
 impl Built {
-    /// What starts it.
+    /// The command that starts it.
     #[must_use]
     pub fn launch(&self, server: &Server) -> Launch {
         Launch { argv: server.command.clone(), env: server.env.clone(), cwd: self.folder.clone() }
     }
 }
 
-/// Why there is nothing to start.
+/// Why a server cannot be started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unready {
-    /// The toolchain is not here.
+    /// The toolchain is missing.
     #[error(transparent)]
     Absent(#[from] MissingToolchain),
     /// The build failed.
@@ -73,71 +73,71 @@ pub enum Unready {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{server}: {what}: {cause}")]
 pub struct BuildError {
-    /// Its id.
+    /// The server's id.
     pub server: String,
-    /// The command, or what was being done.
+    /// The command, or the step.
     pub what: String,
-    /// What came of it.
+    /// How it failed.
     pub cause: String,
-    /// The last lines that the command printed.
+    /// The last lines of the command's output.
     pub log_tail: Vec<String>,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
 }
 
-/// What a build is doing.
+/// Progress of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BuildEvent<'a> {
-    /// Another process builds the same; this one waits for it.
+    /// Another process is building the same server; this one waits for it.
     Waiting {
-        /// Its id.
+        /// The server's id.
         server: &'a str,
     },
     /// A command starts.
     Step {
-        /// Its id.
+        /// The server's id.
         server: &'a str,
         /// The command.
         command: String,
-        /// Which one, from 1.
+        /// Its number, from 1.
         number: usize,
-        /// Of so many.
+        /// The number of commands.
         of: usize,
     },
-    /// It can be started.
+    /// The server is ready to start.
     Built {
-        /// Its id.
+        /// The server's id.
         server: &'a str,
-        /// What there is now.
+        /// The result.
         built: &'a Built,
     },
-    /// There is nothing to start.
+    /// The server cannot be started.
     Unready {
-        /// Its id.
+        /// The server's id.
         server: &'a str,
         /// Why.
         why: &'a Unready,
     },
 }
 
-/// Builds servers into a cache.
+/// Builds servers in a cache.
 #[derive(Clone, Copy)]
 pub struct Builder<'a> {
-    /// The cache's folder; builds are in `builds/` under it.
+    /// The cache folder; builds are in `builds/` under it.
     pub cache: &'a Path,
     /// How the supervisor of a build is started.
     pub supervisor: &'a Supervisor,
-    /// Set to end what is under way.
+    /// Set this to end the build under way.
     pub stop: &'a AtomicBool,
-    /// Told what happens, from any thread.
+    /// Called on progress, from any thread.
     pub on: &'a (dyn Fn(BuildEvent<'_>) + Sync),
 }
 
 impl Builder<'_> {
-    /// Probes a server's toolchain and builds it, unless that was done before.
+    /// Probes a server's toolchain and builds the server, unless the cache has it.
     ///
     /// # Errors
-    /// What is absent, or which command failed.
+    /// The missing toolchain, or the command that failed.
     pub fn build(&self, server: &Server) -> Result<Built, Unready> {
         let result = self.build_quietly(server);
         match &result {
@@ -147,11 +147,12 @@ impl Builder<'_> {
         result
     }
 
-    /// Builds many, as many at a time as cores and memory allow. The results are in the order of
-    /// the servers.
+    /// Builds many servers, as many at a time as cores and memory allow. Results are in the order
+    /// of the servers.
     #[must_use]
     pub fn build_all(&self, servers: &[&Server]) -> Vec<Result<Built, Unready>> {
-        // Variants that share a build would only wait for each other: one thread builds them all.
+        // Variants that share a build would only wait for each other, so one thread builds all of
+        // them.
         let key = |server: &&Server| (server.folder.clone(), server.toolchain.build.clone());
         pool::map_groups(servers, key, at_a_time(), |group| {
             group.iter().map(|server| self.build(server)).collect()
@@ -173,7 +174,7 @@ impl Builder<'_> {
         }
         let log = builds.join(format!("{key}.log"));
         let version = self.make(server, &folder, &log, &receipt).inspect_err(|_| {
-            // What is half made takes space and helps nobody; the log stays.
+            // Remove an incomplete build but keep its log.
             let _ = fs::remove_dir_all(&folder);
         })?;
         fs::write(&done, &version).map_err(|e| refused(&done, e))?;
@@ -182,7 +183,7 @@ impl Builder<'_> {
         Ok(Built { folder, version, fresh: true, took: started.elapsed() })
     }
 
-    /// Copies, builds, and asks for the receipt.
+    /// Copies the sources, runs the build commands, and asks for the version.
     fn make(
         &self,
         server: &Server,
@@ -222,7 +223,7 @@ impl Builder<'_> {
         self.receipt(server, folder, receipt)
     }
 
-    /// What the server says of itself, or what its toolchain said.
+    /// The version as the server reports it, or else its toolchain.
     fn receipt(&self, server: &Server, folder: &Path, probed: &str) -> Result<String, BuildError> {
         let argv = &server.toolchain.version;
         if argv.is_empty() {
@@ -243,7 +244,7 @@ impl Builder<'_> {
         }
     }
 
-    /// A command that names a file of the folder must find it there.
+    /// If the command names a file in the folder, that file must exist after the build.
     fn starts(&self, server: &Server, folder: &Path) -> Result<(), BuildError> {
         let program = Path::new(&server.command[0]);
         if !server.command[0].contains('/')
@@ -260,9 +261,9 @@ impl Builder<'_> {
                 server.command_line,
                 server.command[0]
             ),
-            cause: "no such file after the build".to_owned(),
+            cause: "missing after the build".to_owned(),
             log_tail: Vec::new(),
-            remedy: "name the file that the last build command makes".to_owned(),
+            remedy: "set it to the file that the build produces".to_owned(),
         })
     }
 
@@ -277,7 +278,7 @@ impl Builder<'_> {
         let cause = match ended {
             Ok(ended) if ended.success() => return Ok(()),
             Ok(ended) => ended.to_string(),
-            Err(error) => format!("cannot be started: {error}"),
+            Err(error) => format!("cannot start: {error}"),
         };
         log_tail.retain(|line| !line.trim().is_empty());
         log_tail.drain(..log_tail.len().saturating_sub(LOG_TAIL));
@@ -291,20 +292,20 @@ impl Builder<'_> {
         if said(&["No space left on device", "ENOSPC", "os error 28"]) {
             return self.space();
         }
-        let whole = log.map(|log| format!("; all of its output is in {}", log.display()));
+        let whole = log.map(|log| format!("; full output: {}", log.display()));
         let whole = whole.unwrap_or_default();
         if said(&NO_NETWORK) {
-            return format!("it could not fetch something: look at the network, then again{whole}");
+            return format!("a download failed: check the network, then try again{whole}");
         }
         if said(&LOCKFILE) {
-            return format!("its lockfile does not match its manifest: lock it again{whole}");
+            return format!("the lockfile does not match its manifest: update the lockfile{whole}");
         }
         format!("run it by hand in a copy of the server's folder{whole}")
     }
 
     fn space(&self) -> String {
         format!(
-            "the disk is full: make room in {}, or name another folder in HOTLAP_CACHE",
+            "the disk is full: free space in {}, or set HOTLAP_CACHE to another folder",
             self.cache.display()
         )
     }
@@ -313,9 +314,9 @@ impl Builder<'_> {
         let remedy = match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => self.space(),
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                "name a folder that you may write to in HOTLAP_CACHE".to_owned()
+                "set HOTLAP_CACHE to a writable folder".to_owned()
             }
-            _ => format!("look at {}", what.display()),
+            _ => format!("check {}", what.display()),
         };
         BuildError {
             server: server.id.clone(),
@@ -326,7 +327,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Held until dropped; the system lets go of it when a process dies.
+    /// Takes the lock, which is held until dropped. The system releases it when the process dies.
     fn lock(&self, server: &Server, path: &Path) -> Result<Lock, BuildError> {
         let refused = |error: io::Error| self.refused(server, path, &error);
         let file = File::options().create(true).append(true).open(path).map_err(refused)?;
@@ -347,8 +348,8 @@ impl Builder<'_> {
     }
 }
 
-/// A locked file. It is unlocked rather than only closed: a process that another thread starts at
-/// this moment has the file open too, until it executes its program, and would hold the lock.
+/// A locked file. It is unlocked explicitly: a process that another thread starts at this moment
+/// inherits the file until it executes its program, and would keep the lock.
 struct Lock(File);
 
 impl Drop for Lock {
@@ -357,7 +358,7 @@ impl Drop for Lock {
     }
 }
 
-/// What package managers say when they reach nobody.
+/// Messages of package managers without a network.
 const NO_NETWORK: [&str; 14] = [
     "Could not resolve",
     "Couldn't resolve",
@@ -375,7 +376,7 @@ const NO_NETWORK: [&str; 14] = [
     "Failed to establish a new connection",
 ];
 
-/// What they say when the lockfile belongs to another manifest.
+/// Messages of package managers about an outdated lockfile.
 const LOCKFILE: [&str; 5] = [
     "--locked was passed",
     "lock file needs to be updated",
@@ -417,16 +418,16 @@ fn memory_available() -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// The lock was held by whatever another thread started just then, so the next build of the
-    /// same server reported that it waited for another one.
+    /// Regression: a process that another thread was starting held the lock, so the next build of
+    /// the same server claimed to wait for another process.
     #[test]
-    fn a_lock_ends_with_its_owner_though_a_child_has_inherited_the_file() {
+    fn a_lock_ends_with_its_owner_even_if_a_child_inherited_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
         let open = || File::options().create(true).append(true).open(&path).unwrap();
         let lock = Lock(open());
         lock.0.try_lock().unwrap();
-        // What a fork does.
+        // As a fork does.
         let inherited = lock.0.try_clone().unwrap();
         assert!(open().try_lock().is_err());
         drop(lock);

@@ -1,4 +1,4 @@
-//! Whether a server's toolchain is here, and what to do where it isn't.
+//! Finds out whether a server's toolchain is installed, and how to install it if not.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -9,38 +9,38 @@ use crate::manifest::Server;
 use crate::package_manager::PackageManager;
 use crate::pool;
 
-/// How long one probe may take; a JVM language's takes a second or two on a busy machine.
+/// Time limit for one probe; a JVM language's takes a second or two on a busy machine.
 const PROBE_LIMIT: Duration = Duration::from_secs(30);
 
-/// Why a server's toolchain cannot be used here.
+/// Why a server's toolchain cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{command}: {why}: {remedy}")]
 pub struct MissingToolchain {
-    /// Which way it is absent.
+    /// How it is missing.
     pub kind: MissingKind,
-    /// The probe's command that failed.
+    /// The probe command that failed.
     pub command: String,
-    /// What came of it.
+    /// How the probe failed.
     pub why: String,
-    /// What makes it present.
+    /// How to install it.
     pub remedy: String,
 }
 
-/// Which way a toolchain is absent.
+/// How a toolchain is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissingKind {
-    /// The program is not there.
+    /// The program is not installed.
     Missing,
-    /// It is there, and the probe says no: another version, or half installed.
+    /// It is installed, but the probe rejects it: wrong version, or incomplete.
     Unfit,
-    /// No common registry has it; its true source is named.
+    /// No common registry has it; the remedy names where it comes from.
     Unreachable,
 }
 
-/// Asks whether the toolchain of one server is here; its probes' output where it is.
+/// Probes the toolchain of one server. Returns the output of the probes.
 ///
 /// # Errors
-/// What is absent, and what installs it.
+/// What is missing and how to install it.
 pub fn probe(server: &Server, stop: &AtomicBool) -> Result<String, MissingToolchain> {
     let mut receipt = String::new();
     for command in &server.toolchain.probe {
@@ -52,14 +52,14 @@ pub fn probe(server: &Server, stop: &AtomicBool) -> Result<String, MissingToolch
     Ok(receipt)
 }
 
-/// Probes many servers, a few at a time. The same probe of one folder is run once. The results are
+/// Probes many servers, a few at a time. Identical probes of one folder are run once. Results are
 /// in the order of the servers.
 #[must_use]
 pub fn probe_all(servers: &[&Server], stop: &AtomicBool) -> Vec<Result<String, MissingToolchain>> {
     let key = |server: &&'_ Server| (server.folder.clone(), server.toolchain.probe.clone());
     pool::map_groups(servers, key, pool::threads(), |group| {
         let output = probe(group[0], stop);
-        // The remedy differs between variants of one folder, the output does not.
+        // Variants of one folder share the output but not the remedy.
         let of = |server: &&&Server| match &output {
             Ok(receipt) => Ok(receipt.clone()),
             Err(a) => Err(absence(server, &words(&a.command), a.kind, a.why.clone())),
@@ -80,9 +80,9 @@ fn run_probe(
     let captured =
         step::capture(command, folder, PROBE_LIMIT, stop).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => {
-                (MissingKind::Missing, format!("no program {:?} here", command[0]))
+                (MissingKind::Missing, format!("{:?} is not installed", command[0]))
             }
-            _ => (MissingKind::Unfit, format!("cannot be started: {error}")),
+            _ => (MissingKind::Unfit, format!("cannot start: {error}")),
         })?;
     let output = format!("{}{}", captured.stdout, captured.stderr);
     if captured.ended.success() {
@@ -104,7 +104,7 @@ fn absence(
             kind: MissingKind::Unreachable,
             command,
             why: format!("{why}; {}", upstream.why),
-            remedy: format!("its true source: {}", upstream.install),
+            remedy: format!("install with: {}", upstream.install),
         },
         None => {
             MissingToolchain { kind, command, why, remedy: remedy(server, PackageManager::here()) }
@@ -112,8 +112,8 @@ fn absence(
     }
 }
 
-/// What installs a server's toolchain: the command of the machine's package manager, or, without
-/// one that is known, the names that the packages have in Debian.
+/// How to install a server's toolchain: with the machine's package manager, or, if none is known,
+/// the package names in Debian.
 fn remedy(server: &Server, manager: Option<PackageManager>) -> String {
     let install = &server.toolchain.install;
     let packages = manager.unwrap_or(PackageManager::Apt).packages(install);
@@ -122,10 +122,10 @@ fn remedy(server: &Server, manager: Option<PackageManager>) -> String {
     }
     match manager {
         Some(manager) => {
-            format!("install it: {}", shell_words::join(manager.command(packages, true)))
+            format!("install with: {}", shell_words::join(manager.command(packages, true)))
         }
         None => format!(
-            "this system has neither apt-get nor brew; install what Debian calls {}, or see {}",
+            "no apt-get or brew here; install these packages, named as in Debian: {}; or see {}",
             packages.join(", "),
             server.url
         ),
@@ -150,17 +150,17 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_succeeds_hands_back_what_it_said() {
+    fn a_probe_that_succeeds_returns_its_output() {
         assert_eq!(probed("probe = [[\"echo\", \"a\"], [\"echo\", \"b\"]]").unwrap(), "a\nb\n");
     }
 
     #[test]
-    fn without_a_package_manager_the_packages_are_named() {
+    fn without_a_package_manager_the_remedy_names_the_packages() {
         let server = server("probe = [\"x\"]\ninstall = { apt = [\"gcc\", \"make\"], brew = [] }");
         assert_eq!(
             remedy(&server, None),
-            "this system has neither apt-get nor brew; install what Debian calls gcc, make, or see \
-             https://example.org"
+            "no apt-get or brew here; install these packages, named as in Debian: gcc, make; or \
+             see https://example.org"
         );
         assert!(
             remedy(&server, Some(PackageManager::Apt))
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_is_told_with_what_installs_it() {
+    fn a_missing_program_is_reported_with_how_to_install_it() {
         let absence = probed(
             "probe = [\"no-such-compiler\", \"-v\"]\n\
              install = { apt = [\"gcc\"], brew = [\"gcc\"] }",
@@ -178,13 +178,13 @@ mod tests {
         .unwrap_err();
         assert_eq!(absence.kind, MissingKind::Missing);
         assert!(absence.to_string().starts_with(
-            "no-such-compiler -v: no program \"no-such-compiler\" here: install it: "
+            "no-such-compiler -v: \"no-such-compiler\" is not installed: install with: "
         ));
         assert!(absence.remedy.ends_with(" gcc"), "{}", absence.remedy);
     }
 
     #[test]
-    fn another_version_is_told_in_the_probes_own_words() {
+    fn a_wrong_version_is_reported_in_the_probes_own_words() {
         let absence =
             probed("probe = [\"sh\", \"-c\", \"echo needs Java 25, found 17 >&2; exit 3\"]")
                 .unwrap_err();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_registry_has_names_its_true_source() {
+    fn a_toolchain_that_no_registry_has_names_its_source() {
         let absence = probed(
             "probe = [\"false\"]\nupstream = { install = \"nimble install jester\", \
              why = \"only nimble has it\" }",
@@ -202,13 +202,13 @@ mod tests {
         .unwrap_err();
         assert_eq!(
             absence.to_string(),
-            "false: exit code 1: no output; only nimble has it: its true source: nimble install \
+            "false: exit code 1: no output; only nimble has it: install with: nimble install \
              jester"
         );
     }
 
     #[test]
-    fn many_probes_answer_in_the_order_asked() {
+    fn results_of_many_probes_are_in_the_order_of_the_servers() {
         let servers = [
             server("probe = [\"echo\", \"a\"]"),
             server("probe = [\"false\"]"),

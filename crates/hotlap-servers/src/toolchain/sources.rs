@@ -1,4 +1,4 @@
-//! The sources of a server: what its build is named after, and what is copied to be built.
+//! The sources of a server: they determine the name of its build, and are copied to be built.
 
 use std::fs;
 use std::hash::Hasher;
@@ -10,10 +10,10 @@ use fnv::FnvHasher;
 
 use crate::manifest::{FILE_NAME, Server};
 
-/// What a working copy may hold that is no source.
+/// Folders of a working copy that are not sources.
 const LEFTOVERS: [&str; 4] = [".git", "target", "node_modules", "__pycache__"];
 
-/// The files of a folder, sorted, relative to it; symbolic links are not followed.
+/// The files of a folder, sorted, relative to it. Symbolic links are not followed.
 fn files(root: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![PathBuf::new()];
@@ -50,15 +50,16 @@ pub(super) fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The name of a build: the server's, and a hash of all that goes into it. What only matters at run
-/// time (the command, its environment, the description) is left out, so that variants share a
+/// The name of a build: the server's name and a hash of everything that the build depends on. What
+/// matters only at run time (command, environment, description) is left out, so variants share a
 /// build.
 ///
-/// The hash is FNV-1a of 64 bits, as builds outlive a hotlap and the standard library's hash may
-/// differ between releases. By chance, two of a million builds share a name once in 4 × 10⁷ times.
+/// The hash is 64-bit FNV-1a: builds outlive a hotlap release, and the standard library's hash may
+/// change between releases. With a million builds, the chance that two of them share a name is 1 in
+/// 4 × 10⁷.
 pub(super) fn key(server: &Server, receipt: &str) -> io::Result<String> {
     let mut hasher = FnvHasher::default();
-    // The length of each part goes in too, so that parts cannot run into each other.
+    // Hash the length of each part too, so that parts cannot run into each other.
     let mut add = |part: &[u8]| {
         hasher.write(part);
         hasher.write(&(part.len() as u64).to_le_bytes());

@@ -1,4 +1,5 @@
-//! One command of a probe or a build; when the user wants to stop, all that it started ends.
+//! Runs one command of a probe or a build. When the user interrupts, everything that it started
+//! ends.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::interrupt;
 use crate::process::{Process, ProcessExit, ProcessSetting, StartError, Supervisor};
 
-/// Where an outer build puts what it makes: the server's program would go there too.
+/// Variables by which an outer cargo build would redirect the server's build output.
 const OUTER: [&str; 2] = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR"];
 
 /// How a command ended.
@@ -24,9 +25,9 @@ const OUTER: [&str; 2] = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR"];
 pub(crate) enum Ended {
     /// By itself.
     Exited(ExitStatus),
-    /// It was ended because it took longer than this.
+    /// Killed because it took longer than this.
     TooLong(Duration),
-    /// It was ended because the user wants to stop.
+    /// Killed because the user interrupted.
     Stopped,
 }
 
@@ -43,20 +44,20 @@ impl fmt::Display for Ended {
                 Some(code) => write!(f, "exit code {code}"),
                 None => write!(f, "{status}"),
             },
-            Self::TooLong(limit) => write!(f, "not done after {} s", limit.as_secs()),
+            Self::TooLong(limit) => write!(f, "killed after {} s", limit.as_secs()),
             Self::Stopped => f.write_str("interrupted"),
         }
     }
 }
 
-/// What a short command said.
+/// The output of a short command.
 pub(crate) struct Captured {
     pub(crate) ended: Ended,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-/// The command as a process would be started for it: paths are meant relative to its folder.
+/// The command as a process would be started for it: paths are relative to its folder.
 fn command(argv: &[String], cwd: &Path) -> Command {
     let program = Path::new(&argv[0]);
     let mut command = if argv[0].contains('/') && program.is_relative() {
@@ -69,7 +70,7 @@ fn command(argv: &[String], cwd: &Path) -> Command {
     command
 }
 
-/// Runs a command that says little.
+/// Runs a command with little output.
 pub(crate) fn capture(
     argv: &[String],
     cwd: &Path,
@@ -80,16 +81,15 @@ pub(crate) fn capture(
     let stdout = child.stdout.take().map(reader);
     let stderr = child.stderr.take().map(reader);
     let ended = wait(&mut child, limit, stop)?;
-    // Whoever inherited the pipe and lives on must not keep us.
+    // A process that inherited the pipe and is still running must not block this.
     let said = |reader: Option<mpsc::Receiver<String>>| {
         reader.and_then(|r| r.recv_timeout(Duration::from_secs(2)).ok()).unwrap_or_default()
     };
     Ok(Captured { ended, stdout: said(stdout), stderr: said(stderr) })
 }
 
-/// Runs a command whose output is appended to a log, in the order in which it was written. A
-/// supervisor ends it with all that it started when it is over, when the user wants to stop, and
-/// when hotlap is killed.
+/// Runs a command and appends its output to a log, in the order written. A supervisor ends it with
+/// everything that it started: when it exits, when the user interrupts, and when hotlap is killed.
 pub(crate) fn logged(
     argv: &[String],
     cwd: &Path,

@@ -1,4 +1,4 @@
-//! What a server cannot be raced without.
+//! The checks that a server must pass before it is measured.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -9,19 +9,19 @@ use super::{Check, Findings, Requirements, Verifier};
 use crate::contract::{Content, Exchange, described};
 use crate::manifest::ServerKind;
 
-/// How long a server is watched before it is asked anything, in pauses.
+/// How long to wait for unsolicited bytes before the first request, in pauses.
 const SILENCE: u32 = 8;
 
-/// A path that no server has.
+/// A path that no server knows.
 pub(super) const UNKNOWN_PATH: &str = "/hotlap-no-such-path";
 
 /// The checks under way.
 pub(super) struct Bench<'a> {
     verifier: &'a Verifier<'a>,
     pub(super) report: Findings,
-    /// The first answer, when it came, and whether it was right.
+    /// The first response, when it came, and whether it was right.
     pub(super) first: Option<(Response, SystemTime, bool)>,
-    /// The answer to a path that it cannot know.
+    /// The response to a path that no server knows.
     pub(super) unknown: Option<Response>,
 }
 
@@ -29,8 +29,8 @@ type Outcome = Result<(), String>;
 
 type Trial<'a> = fn(&Bench<'a>) -> Outcome;
 
-/// What becomes of a client that speaks HTTP/1.0.
-enum Old {
+/// How a server treats an HTTP/1.0 client.
+enum Http10 {
     Served,
     Refused,
 }
@@ -43,29 +43,31 @@ impl<'a> Bench<'a> {
     pub(super) fn run(&mut self) {
         let silent = self.silence();
         let silent_enough = silent.is_ok();
-        self.require("silence", "no byte before a request", silent);
+        self.require("silence", "nothing sent before a request", silent);
         if !silent_enough {
-            self.report.ended = Some("what it sends unasked could pass for any answer".to_owned());
+            self.report.ended =
+                Some("bytes sent before a request could pass for a response".to_owned());
             return;
         }
         self.contract();
         if self.first.is_none() {
             self.report.ended =
-                Some("without a first answer nothing else can be checked".to_owned());
+                Some("nothing else can be checked without a first response".to_owned());
             return;
         }
-        self.manners();
+        self.connection_handling();
         if self.verifier.rude {
             self.survival();
         }
     }
 
-    /// A check of whatever is asked of every server, custom servers too.
+    /// Records a check that is required of every server, custom ones included.
     fn require(&mut self, name: &str, expected: &str, outcome: Outcome) {
         self.report.required.push(check(name, expected, outcome));
     }
 
-    /// A check that is required of the catalogue and a conformance check of a custom server.
+    /// Records a check that is required of the catalogue, and a conformance check for custom
+    /// servers.
     fn expect(&mut self, name: &str, expected: &str, outcome: Outcome) {
         let list = match self.verifier.requirements {
             Requirements::Catalogue { .. } => &mut self.report.required,
@@ -86,13 +88,13 @@ impl<'a> Bench<'a> {
         exchange.bytes(self.verifier.host)
     }
 
-    /// One exchange on a connection of its own.
+    /// One exchange on its own connection.
     fn ask(&self, exchange: &Exchange) -> Result<Response, String> {
         self.open()?.ask(exchange, self.verifier.host)
     }
 
-    /// Holds another answer to the main exchange against the first: if that was right, against the
-    /// contract; if it was wrong, that has been told, and now it is only asked for the same again.
+    /// Checks another response to the main request: against the contract, or, if the first response
+    /// was wrong, against that one, since the error has been reported already.
     pub(super) fn same(&self, answer: &Response) -> Outcome {
         match &self.first {
             Some((first, _, false)) => {
@@ -107,7 +109,7 @@ impl<'a> Bench<'a> {
         self.open()?.quiet(self.verifier.pause * SILENCE)
     }
 
-    /// Every exchange of the contract; the first also shows line ends and framing.
+    /// Every exchange of the contract. The first one also shows line ends and framing.
     fn contract(&mut self) {
         let contract = self.verifier.contract;
         for exchange in contract.exchanges.iter().chain(&contract.extras) {
@@ -134,7 +136,7 @@ impl<'a> Bench<'a> {
             }
             let (answer, now, mut outcome) = asked;
             if exchange.content == Content::Clock && outcome.is_ok() {
-                outcome = self.moves(exchange);
+                outcome = self.advances(exchange);
             }
             let right = outcome.is_ok();
             self.require(&exchange.name, &exchange.expected(), outcome);
@@ -155,8 +157,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// A clock that is right to the second has moved within a second and a half.
-    fn moves(&self, exchange: &Exchange) -> Outcome {
+    /// Checks that a clock advances within a second and a half.
+    fn advances(&self, exchange: &Exchange) -> Outcome {
         let first = self.ask(exchange)?.body;
         let until = Instant::now() + Duration::from_millis(1_500);
         while Instant::now() < until {
@@ -166,7 +168,7 @@ impl<'a> Bench<'a> {
                 return exchange.check(&next, SystemTime::now());
             }
         }
-        Err("the same moment for 1.5 s".to_owned())
+        Err("the same time for 1.5 s".to_owned())
     }
 
     fn line_ends(&mut self, bare_lf: bool) {
@@ -179,30 +181,30 @@ impl<'a> Bench<'a> {
             Framing::UntilClose => Err("a body that ends with the connection".to_owned()),
             _ => Ok(()),
         };
-        let expected = "a length or chunks (RFC 9112 section 6.3)";
+        let expected = "Content-Length or chunked (RFC 9112 section 6.3)";
         self.expect("framing", expected, outcome);
     }
 
-    fn manners(&mut self) {
+    fn connection_handling(&mut self) {
         let keeps = !matches!(
             self.verifier.requirements,
             Requirements::Catalogue { keep_alive: false, .. }
         );
         let outcome = self.keep_alive();
         if keeps {
-            self.expect("keep-alive", "the connection is kept (RFC 9112 section 9.3)", outcome);
+            self.expect("keep-alive", "the connection stays open (RFC 9112 section 9.3)", outcome);
         } else {
             let says = self.first.as_ref().is_some_and(|(first, ..)| !first.keep_alive);
             let says = if says { Ok(()) } else { Err("no Connection: close".to_owned()) };
-            self.expect("says close", "Connection: close with each (RFC 9112 section 9.6)", says);
-            let kept = "the connection is kept (RFC 9112 section 9.3)";
+            self.expect("says close", "a Connection: close header (RFC 9112 section 9.6)", says);
+            let kept = "the connection stays open (RFC 9112 section 9.3)";
             self.report.conformance.push(check("keep-alive", kept, outcome));
         }
         let outcome = self.split();
-        self.expect("split request", "one answer to one request in two pieces", outcome);
+        self.expect("split request", "one response to one request in two pieces", outcome);
         self.unknown = self.ask(&unknown_path(self.main())).ok();
         let outcome = self.pipelined();
-        let expected = "two answers, in order, to two requests (RFC 9112 section 9.3.2)";
+        let expected = "two responses, in order, to two requests (RFC 9112 section 9.3.2)";
         if keeps {
             self.expect("pipelining", expected, outcome);
         } else {
@@ -210,11 +212,11 @@ impl<'a> Bench<'a> {
         }
         let outcome = self.close();
         self.expect("close", "Connection: close obeyed (RFC 9112 section 9.6)", outcome);
-        let expected = "an answer, unchunked, and a close (RFC 9112 section 9.3)";
-        match self.old_client() {
-            // A refusal that says what it is misleads nobody (RFC 9110 section 15.6.6).
-            Ok(Old::Refused) => {
-                let refused = Err("505, and a close".to_owned());
+        let expected = "an unchunked response and a close (RFC 9112 section 9.3)";
+        match self.http_1_0() {
+            // A proper 505 cannot be mistaken for a response (RFC 9110 section 15.6.6).
+            Ok(Http10::Refused) => {
+                let refused = Err("505 and a close".to_owned());
                 self.report.conformance.push(check("HTTP/1.0", expected, refused));
             }
             outcome => self.expect("HTTP/1.0", expected, outcome.map(drop)),
@@ -239,17 +241,17 @@ impl<'a> Bench<'a> {
                     if answer.keep_alive {
                         Ok(())
                     } else {
-                        Err("it says that it closes".to_owned())
+                        Err("it announces Connection: close".to_owned())
                     }
                 })
-                .map_err(|why| format!("request {number} of a connection: {why}"))?;
+                .map_err(|why| format!("request {number} on the connection: {why}"))?;
         }
         wire.quiet(self.verifier.pause)?;
         if wire.over { Err("closed after 3 requests".to_owned()) } else { Ok(()) }
     }
 
-    /// The request in two pieces, cut where servers that look only at what one read brings go
-    /// wrong: after a byte, between CR and LF, within a header, within the blank line, within a
+    /// Sends the request in two pieces, cut where servers go wrong that take one read for one
+    /// request: after a byte, between CR and LF, within a header, within the blank line, within a
     /// body.
     fn split(&self) -> Outcome {
         for exchange in &self.verifier.contract.exchanges {
@@ -272,7 +274,7 @@ impl<'a> Bench<'a> {
         let mut wire = self.open()?;
         wire.send(&bytes[..cut])?;
         wire.quiet(self.verifier.pause)
-            .map_err(|why| format!("an answer to the first piece alone, {why}"))?;
+            .map_err(|why| format!("a response to the first piece alone: {why}"))?;
         wire.send(&bytes[cut..])?;
         let answer = wire.answer(exchange.is_head())?;
         if std::ptr::eq(exchange, self.main()) {
@@ -280,10 +282,10 @@ impl<'a> Bench<'a> {
         } else if !answered(&answer) {
             return Err(described(&answer));
         }
-        wire.quiet(self.verifier.pause).map_err(|why| format!("after the answer, {why}"))
+        wire.quiet(self.verifier.pause).map_err(|why| format!("after the response, {why}"))
     }
 
-    /// Two requests in one piece. The second is another one where that tells the order apart.
+    /// Sends two requests in one piece. The second one differs if that reveals their order.
     fn pipelined(&self) -> Outcome {
         let main = self.main();
         let (first, _, _) = self.first.as_ref().ok_or("no first answer")?;
@@ -296,18 +298,18 @@ impl<'a> Bench<'a> {
         let mut wire = self.open()?;
         wire.send(&[self.bytes(main), self.bytes(&second)].concat())?;
         let answer = wire.answer(main.is_head())?;
-        self.same(&answer).map_err(|why| format!("to the first, {why}"))?;
+        self.same(&answer).map_err(|why| format!("first response: {why}"))?;
         let answer =
-            wire.answer(second.is_head()).map_err(|why| format!("to the second, {why}"))?;
+            wire.answer(second.is_head()).map_err(|why| format!("second response: {why}"))?;
         let right = match (self.report.answers.get(1), unknown) {
             (Some(known), _) => known.status == answer.status && known.body == answer.body,
             (None, Some(unknown)) => unknown.status == answer.status,
             (None, None) => self.same(&answer).is_ok(),
         };
         if !right {
-            return Err(format!("to the second, {}", described(&answer)));
+            return Err(format!("second response: {}", described(&answer)));
         }
-        wire.quiet(self.verifier.pause).map_err(|why| format!("after both answers, {why}"))
+        wire.quiet(self.verifier.pause).map_err(|why| format!("after both responses, {why}"))
     }
 
     fn close(&self) -> Outcome {
@@ -318,18 +320,18 @@ impl<'a> Bench<'a> {
         wire.closed()
     }
 
-    fn old_client(&self) -> Result<Old, String> {
+    fn http_1_0(&self) -> Result<Http10, String> {
         let mut wire = self.open()?;
         wire.send(&with_version(self.bytes(self.main()), "HTTP/1.0"))?;
         let answer = wire.answer(self.main().is_head())?;
         if answer.framing == Framing::Chunked {
-            return Err("chunks, which HTTP/1.0 does not know".to_owned());
+            return Err("chunked, which HTTP/1.0 does not have".to_owned());
         }
         let old = if answer.status == 505 {
-            Old::Refused
+            Http10::Refused
         } else {
             self.same(&answer)?;
-            Old::Served
+            Http10::Served
         };
         wire.closed()?;
         Ok(old)
@@ -339,36 +341,37 @@ impl<'a> Bench<'a> {
         match &self.unknown {
             Some(answer) if answer.status == 404 => Ok(()),
             Some(answer) => Err(described(answer)),
-            None => Err("no answer".to_owned()),
+            None => Err("no response".to_owned()),
         }
     }
 
-    /// Still there after clients that misbehave. Where it is not, nothing further can be asked.
+    /// Checks that the server survives clients that misbehave. If not, nothing further can be
+    /// checked.
     fn survival(&mut self) {
         let trials: [(&str, &str, Trial<'a>); 3] = [
-            ("garbage", "well after a client that sends garbage", Bench::after_garbage),
-            ("reset", "well after a client that resets", Bench::after_reset),
-            ("gone halfway", "well after a client that goes away halfway", Bench::after_half),
+            ("garbage", "responds after a client that sent garbage", Bench::after_garbage),
+            ("reset", "responds after a client that reset the connection", Bench::after_reset),
+            ("gone halfway", "responds after a client that left mid-request", Bench::after_half),
         ];
         for (name, expected, trial) in trials {
             let outcome = trial(self);
             let survived = outcome.is_ok();
             self.expect(name, expected, outcome);
             if !survived {
-                self.report.ended = Some(format!("it is not well since the check {name:?}"));
+                self.report.ended = Some(format!("it no longer responds after the check {name:?}"));
                 return;
             }
         }
     }
 
-    /// Asked after a moment, in which a server that is about to fall does.
-    fn well(&self) -> Outcome {
+    /// Sends the main request, after a pause in which a failing server would fall over.
+    fn responds(&self) -> Outcome {
         std::thread::sleep(self.verifier.pause);
         self.ask(self.main()).and_then(|answer| self.same(&answer))
     }
 
     fn after_garbage(&self) -> Outcome {
-        // A TLS greeting sent to a plain port, bytes that are no text, a line that never ends.
+        // A TLS handshake sent to a plain port, bytes that are not text, a line that never ends.
         let line = [b'A'; 4096];
         for garbage in
             [&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..], b"\x00\xff\r\n\r\n", &line]
@@ -377,7 +380,7 @@ impl<'a> Bench<'a> {
             let _ = wire.send(garbage);
             let _ = wire.first_bytes(self.verifier.pause);
             drop(wire);
-            self.well()?;
+            self.responds()?;
         }
         Ok(())
     }
@@ -388,7 +391,7 @@ impl<'a> Bench<'a> {
             let mut wire = self.open()?;
             wire.send(part)?;
             wire.reset();
-            self.well()?;
+            self.responds()?;
         }
         Ok(())
     }
@@ -405,13 +408,13 @@ impl<'a> Bench<'a> {
             let mut wire = self.open()?;
             wire.send(part)?;
             drop(wire);
-            self.well()?;
+            self.responds()?;
         }
         Ok(())
     }
 }
 
-/// A check's entry in the report.
+/// A check's entry in the findings.
 pub(super) fn check(name: &str, expected: &str, outcome: Outcome) -> Check {
     let pass = outcome.is_ok();
     let got = outcome.err().unwrap_or_default();
@@ -422,7 +425,7 @@ fn answered(answer: &Response) -> bool {
     (200..300).contains(&answer.status)
 }
 
-/// The main request, but for a path that no server has.
+/// The main request for a path that no server knows.
 fn unknown_path(main: &Exchange) -> Exchange {
     Exchange {
         name: format!("GET {UNKNOWN_PATH}"),
@@ -434,7 +437,7 @@ fn unknown_path(main: &Exchange) -> Exchange {
     }
 }
 
-/// The request as a client of another version would send it.
+/// The request as a client of another HTTP version would send it.
 pub(super) fn with_version(bytes: Vec<u8>, version: &str) -> Vec<u8> {
     let line = bytes.iter().position(|&b| b == b'\r').unwrap_or(bytes.len());
     let start = line.saturating_sub("HTTP/1.1".len());

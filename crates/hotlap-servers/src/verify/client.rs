@@ -1,7 +1,7 @@
-//! One connection of the verifier: plain, blocking, every wait bounded.
+//! One connection of the verifier: blocking, with every wait bounded.
 //!
-//! It is separate from the generator's connections on purpose: those are built to be fast and give
-//! up at the first wrong byte, this one looks closely and says in words what it saw.
+//! It is deliberately separate from the generator's connections: those are built for speed and give
+//! up at the first wrong byte; this one describes in words what it received.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -17,22 +17,22 @@ use hotlap_load::tls::{TlsConfig, TlsConnection};
 use crate::contract::{Exchange, quoted};
 use crate::interrupt;
 
-/// An answer of the verifier's requests is small; what is over this is a flood.
+/// The largest response accepted by the verifier.
 const ANSWER_LIMIT: usize = 64 << 20;
 
 pub struct Wire {
     stream: Stream,
     channel: Option<Box<TlsConnection>>,
     limit: Duration,
-    /// What is wrong with the TLS that came.
+    /// What is wrong with the TLS data received.
     fault: Option<String>,
-    /// Received and not yet taken.
+    /// Received but not consumed.
     buf: Vec<u8>,
-    /// The server sends no more: it closed the connection or reset it, or TLS says so.
+    /// The server sends no more: it closed or reset the connection, or ended the TLS session.
     pub over: bool,
-    /// Why a response that ends with the connection may have been cut, where it may.
+    /// Why a response delimited by the end of the connection may be truncated, if it may.
     cut: Option<&'static str>,
-    /// A head had lines that end in a bare LF; they were read as if they ended in CRLF.
+    /// A head had lines that end in a bare LF; they were accepted like CRLF.
     pub bare_lf: bool,
 }
 
@@ -57,7 +57,7 @@ impl Stream {
     }
 
     fn wait_at_most(&self, limit: Duration) -> io::Result<()> {
-        // A limit of zero would mean none.
+        // A timeout of zero would mean none.
         let limit = Some(limit.max(Duration::from_millis(1)));
         match self {
             Self::Tcp(stream) => stream.set_read_timeout(limit),
@@ -67,7 +67,7 @@ impl Stream {
 }
 
 impl Wire {
-    /// Connects; each later wait takes at most `limit`.
+    /// Connects. Each later wait takes at most `limit`.
     pub fn open(target: &Target, limit: Duration) -> Result<Self, String> {
         let failed = |error: io::Error| format!("no connection: {error}");
         let stream = match &target.endpoint {
@@ -97,16 +97,16 @@ impl Wire {
             cut: None,
             bare_lf: false,
         };
-        wire.shake_hands()?;
+        wire.handshake()?;
         Ok(wire)
     }
 
-    fn shake_hands(&mut self) -> Result<(), String> {
+    fn handshake(&mut self) -> Result<(), String> {
         let until = Instant::now() + self.limit;
         while self.channel.as_ref().is_some_and(|channel| channel.is_handshaking()) {
             self.flush()?;
             if !self.fill(until) || self.over {
-                let why = self.fault.take().unwrap_or_else(|| "no greeting came".to_owned());
+                let why = self.fault.take().unwrap_or_else(|| "no handshake data came".to_owned());
                 return Err(format!(
                     "the TLS handshake failed: {why}: does this port speak https, and does this \
                      system trust its certificate (else --insecure)?"
@@ -124,7 +124,7 @@ impl Wire {
         self.flush()
     }
 
-    /// Sends what TLS wants to be sent.
+    /// Sends pending TLS data.
     fn flush(&mut self) -> Result<(), String> {
         let mut sealed = Vec::new();
         if let Some(channel) = &mut self.channel {
@@ -142,7 +142,7 @@ impl Wire {
         })
     }
 
-    /// Reads once, until `until` at the latest; whether something changed.
+    /// Reads once, waiting until `until` at most. Returns whether something changed.
     fn fill(&mut self, until: Instant) -> bool {
         let mut piece = [0; 16 << 10];
         loop {
@@ -158,10 +158,10 @@ impl Wire {
                 Ok(length) => match &mut self.channel {
                     Some(channel) => {
                         let read = channel.receive(&piece[..length], &mut self.buf);
-                        // After close_notify the server sends no more, whether or not it closes
-                        // the TCP connection (RFC 8446 section 6.1).
+                        // After close_notify the server sends no more, whether or not it closes the
+                        // TCP connection (RFC 8446 section 6.1).
                         self.over = read.is_err() || channel.peer_has_closed();
-                        self.cut = read.is_err().then_some("ended with a fault in its TLS");
+                        self.cut = read.is_err().then_some("ended with a TLS error");
                         self.fault = read.err();
                     }
                     None => self.buf.extend_from_slice(&piece[..length]),
@@ -186,34 +186,34 @@ impl Wire {
         self.answer(exchange.is_head())
     }
 
-    /// One answer.
+    /// Receives one response.
     pub fn answer(&mut self, is_head: bool) -> Result<Response, String> {
         self.answer_unless(is_head, &AtomicBool::new(false))
     }
 
-    /// One answer, unless `stop` is set before it has come.
+    /// Receives one response, or stops waiting once `stop` is set.
     pub fn answer_unless(&mut self, is_head: bool, stop: &AtomicBool) -> Result<Response, String> {
         let until = Instant::now() + self.limit;
         loop {
-            self.mend();
+            self.fix_line_ends();
             match http::read_response(&self.buf, is_head, self.over) {
                 Ok(Some(answer)) => {
-                    // Anyone on the way can end a TCP connection (RFC 9112 section 9.8).
+                    // Anyone on the path can end a TCP connection (RFC 9112 section 9.8).
                     let cut = self.cut.filter(|_| answer.framing == Framing::UntilClose);
                     if let Some(how) = cut {
                         let got = quoted(&self.buf);
-                        let why = "so the response may be cut";
+                        let why = "so the response may be truncated";
                         return Err(format!("the connection {how}, {why}: {got}"));
                     }
                     self.buf.drain(..answer.consumed);
                     return Ok(answer);
                 }
                 Ok(None) if self.buf.len() > ANSWER_LIMIT => {
-                    return Err(format!("an answer of over {} MiB", ANSWER_LIMIT >> 20));
+                    return Err(format!("a response of over {} MiB", ANSWER_LIMIT >> 20));
                 }
                 Ok(None) => {}
                 Err(_) if self.buf.is_empty() => {
-                    return Err("the connection closed without an answer".to_owned());
+                    return Err("the connection closed without a response".to_owned());
                 }
                 Err(broken) => return Err(format!("{broken}: {}", quoted(&self.buf))),
             }
@@ -224,32 +224,32 @@ impl Wire {
             if !is_changed && !self.over && Instant::now() >= until {
                 let waited = self.limit.as_secs_f64();
                 return Err(match self.buf.len() {
-                    0 => format!("no answer within {waited} s"),
-                    _ => format!("no whole answer within {waited} s: {}", quoted(&self.buf)),
+                    0 => format!("no response within {waited} s"),
+                    _ => format!("incomplete response after {waited} s: {}", quoted(&self.buf)),
                 });
             }
         }
     }
 
-    /// Waits for this long; not a byte may come.
+    /// Waits for this long. Any byte received is an error.
     pub fn quiet(&mut self, wait: Duration) -> Result<(), String> {
         let until = Instant::now() + wait;
         while self.buf.is_empty() && self.fill(until) {}
         match self.buf.len() {
             0 => Ok(()),
-            length => Err(format!("{length} bytes: {}", quoted(&self.buf))),
+            length => Err(format!("{length} unexpected bytes: {}", quoted(&self.buf))),
         }
     }
 
-    /// What comes first within this time; `None`: nothing.
+    /// The first bytes received within this time; `None` if there are none.
     pub fn first_bytes(&mut self, wait: Duration) -> Option<&[u8]> {
         let until = Instant::now() + wait;
         while self.buf.is_empty() && self.fill(until) {}
         (!self.buf.is_empty()).then_some(&self.buf)
     }
 
-    /// Waits until the server closes; not a byte may come before. However long an answer may take,
-    /// a close follows it at once.
+    /// Waits until the server closes the connection. Any byte before that is an error. Even for
+    /// slow responses, the close must follow at once.
     pub fn closed(&mut self) -> Result<(), String> {
         let limit = self.limit.min(super::verifier::LIMIT);
         self.quiet(limit)?;
@@ -259,19 +259,19 @@ impl Wire {
         }
     }
 
-    /// Goes away with a reset, as a client does whose process was killed with bytes unread.
+    /// Closes with a reset, as happens to a client that is killed with unread bytes.
     pub fn reset(self) {
         let socket = match &self.stream {
             Stream::Tcp(stream) => stream.as_fd(),
             Stream::Unix(stream) => stream.as_fd(),
         };
-        // RFC 9293 section 3.10.4 lets a close be an abort; lingering for no time asks for that.
+        // RFC 9293 section 3.10.4 lets a close be an abort; a linger time of zero requests that.
         let _ = rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO));
     }
 
-    /// Turns a head with bare LFs into one that can be read, and takes note: one wrong byte should
-    /// fail the check of line ends and no other.
-    fn mend(&mut self) {
+    /// Rewrites bare LFs in a head as CRLF, and remembers that: one wrong byte should fail the
+    /// check of line ends and no other.
+    fn fix_line_ends(&mut self) {
         let Some(end) = head_end(&self.buf) else { return };
         let is_bare = |at: usize| self.buf[at] == b'\n' && (at == 0 || self.buf[at - 1] != b'\r');
         if !(0..end).any(is_bare) {
@@ -290,7 +290,7 @@ impl Wire {
     }
 }
 
-/// Where a head ends, its blank line included, whatever its line ends are.
+/// Where a head ends, including its blank line, whatever its line ends are.
 fn head_end(buf: &[u8]) -> Option<usize> {
     let feeds = buf.iter().enumerate().filter(|&(_, &b)| b == b'\n').map(|(at, _)| at);
     for feed in feeds {

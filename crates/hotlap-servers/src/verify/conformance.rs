@@ -1,4 +1,4 @@
-//! What is told and not required: sane behaviour beyond what an experiment needs, each by its rule.
+//! Conformance checks: HTTP behaviour that is reported but not required, each with its rule.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,12 +9,11 @@ use super::client::Wire;
 use super::{Check, Verifier};
 use crate::contract::{Exchange, described};
 
-/// How far a `Date` may be off, in seconds: it counts whole ones, and servers write it once a
+/// How far a `Date` may be off, in seconds: it has whole seconds, and servers update it once a
 /// second.
 const DATE_SLACK_S: i64 = 2;
 
-/// How long a conformance check waits for an answer; a server that has none is told from a slow one
-/// elsewhere.
+/// Time limit for one response. Slow servers are detected by other checks.
 const LIMIT: Duration = Duration::from_secs(1);
 
 type Outcome = Result<(), String>;
@@ -26,30 +25,30 @@ struct Conformance<'a> {
     path: &'a str,
 }
 
-/// Makes all fourteen, or those of them that may be made of a server that is not one's own.
+/// Runs all fourteen checks, or those that are acceptable for a server that is not the user's own.
 pub(super) fn run(verifier: &Verifier<'_>, bench: &Bench<'_>) -> Vec<Check> {
     let main = &verifier.contract.exchanges[0];
     let b = Conformance { verifier, bench, host: verifier.host, path: &main.path };
     let mut conformance = vec![
-        check("HEAD", "as GET, without the body (RFC 9110 section 9.3.2)", b.head()),
+        check("HEAD", "same as GET, without the body (RFC 9110 section 9.3.2)", b.head()),
         check("unknown method", "4xx or 501 (RFC 9110 section 9.1)", b.unknown_method()),
         check("unknown path", "404 (RFC 9110 section 15.5.5)", bench.unknown_path()),
-        check("chunked body", "taken (RFC 9112 section 7.1)", b.chunked_body()),
+        check("chunked body", "accepted (RFC 9112 section 7.1)", b.chunked_body()),
         check("Server", "a Server header (RFC 9110 section 10.2.4)", b.server_header()),
-        check("100-continue", "100 or a final answer (RFC 9110 section 10.1.1)", b.continues()),
-        check("folded header", "4xx or read as one (RFC 9112 section 5.2)", b.folded_header()),
+        check("100-continue", "100 or a final response (RFC 9110 section 10.1.1)", b.continues()),
+        check("folded header", "4xx or unfolded (RFC 9112 section 5.2)", b.folded_header()),
         check("bad version", "505 or 4xx (RFC 9110 section 15.6.6)", b.bad_version()),
         check("no Host", "4xx (RFC 9112 section 3.2)", b.no_host()),
         check("space before colon", "4xx (RFC 9112 section 5.1)", b.space_before_colon()),
         check("two lengths", "4xx (RFC 9112 section 6.3)", b.two_lengths()),
-        check("absolute target", "answered (RFC 9112 section 3.2.2)", b.absolute_target()),
+        check("absolute target", "accepted (RFC 9112 section 3.2.2)", b.absolute_target()),
     ];
     if verifier.rude {
         let outcome = b.large_header();
-        conformance.push(check("64 KiB header", "answered, or 4xx (RFC 6585 section 5)", outcome));
+        conformance.push(check("64 KiB header", "accepted, or 4xx (RFC 6585 section 5)", outcome));
     }
-    // Last, because by now most of the second is over in which it has to move.
-    conformance.push(check("Date", "right, and moving (RFC 9110 section 6.6.1)", b.date()));
+    // Last: most of the second in which the date must change has passed by now.
+    conformance.push(check("Date", "right, and advancing (RFC 9110 section 6.6.1)", b.date()));
     conformance
 }
 
@@ -65,11 +64,11 @@ impl Conformance<'_> {
     fn ask(&self, bytes: &[u8], is_head: bool) -> Result<Response, String> {
         let mut wire = self.open()?;
         let sent = wire.send(bytes);
-        // Who refuses a request while it is still being sent may have answered all the same.
+        // A server that rejects a request before all of it was sent may still have responded.
         wire.answer(is_head).map_err(|why| sent.err().unwrap_or(why))
     }
 
-    /// The main request with more header lines as they are.
+    /// The main request with additional header lines, verbatim.
     fn with_lines(&self, lines: &str) -> Vec<u8> {
         let bytes = self.main().bytes(self.host);
         let at = bytes.iter().position(|&b| b == b'\n').map_or(0, |at| at + 1);
@@ -85,20 +84,21 @@ impl Conformance<'_> {
         }
     }
 
-    /// The next request on this connection is answered as ever, unless the server has closed it.
+    /// The next request on this connection gets its usual response, unless the server has closed
+    /// it.
     fn goes_on(&self, wire: &mut Wire, kept: bool) -> Outcome {
-        wire.quiet(self.verifier.pause).map_err(|why| format!("after its answer, {why}"))?;
+        wire.quiet(self.verifier.pause).map_err(|why| format!("after its response, {why}"))?;
         if !kept || wire.over {
             return Ok(());
         }
         wire.send(&self.main().bytes(self.host))
             .and_then(|()| wire.answer(self.main().is_head()))
             .and_then(|answer| self.bench.same(&answer))
-            .map_err(|why| format!("to the request after it, {why}"))
+            .map_err(|why| format!("response to the next request: {why}"))
     }
 
     fn head(&self) -> Outcome {
-        let (first, ..) = self.bench.first.as_ref().ok_or("no first answer")?;
+        let (first, ..) = self.bench.first.as_ref().ok_or("no first response")?;
         let exchange = Exchange { method: "HEAD".to_owned(), ..self.main().clone() };
         let mut wire = self.open()?;
         wire.send(&exchange.bytes(self.host))?;
@@ -106,7 +106,7 @@ impl Conformance<'_> {
         if answer.status != first.status {
             return Err(described(&answer));
         }
-        wire.quiet(self.verifier.pause).map_err(|why| format!("a body, {why}"))?;
+        wire.quiet(self.verifier.pause).map_err(|why| format!("has a body: {why}"))?;
         if let (Some(got), Some(own)) =
             (answer.header("content-length"), first.header("content-length"))
             && got != own
@@ -142,7 +142,7 @@ impl Conformance<'_> {
     }
 
     fn server_header(&self) -> Outcome {
-        let (first, ..) = self.bench.first.as_ref().ok_or("no first answer")?;
+        let (first, ..) = self.bench.first.as_ref().ok_or("no first response")?;
         first.header("server").map(|_| ()).ok_or_else(|| "none".to_owned())
     }
 
@@ -154,7 +154,7 @@ impl Conformance<'_> {
         );
         let mut wire = self.open()?;
         wire.send(head.as_bytes())?;
-        let waits = wire.first_bytes(LIMIT).ok_or("nothing while the body is held back")?;
+        let waits = wire.first_bytes(LIMIT).ok_or("no response while the body is withheld")?;
         if waits.starts_with(b"HTTP/1.1 100") {
             wire.send(b"{}")?;
         }
@@ -206,7 +206,7 @@ impl Conformance<'_> {
     }
 
     fn date(&self) -> Outcome {
-        let (first, at, _) = self.bench.first.as_ref().ok_or("no first answer")?;
+        let (first, at, _) = self.bench.first.as_ref().ok_or("no first response")?;
         let early = right_date(first, *at)?;
         let moved = *at + Duration::from_millis(1_100);
         if let Ok(left) = moved.duration_since(SystemTime::now()) {
@@ -218,7 +218,7 @@ impl Conformance<'_> {
     }
 }
 
-/// The time in a response's `Date`, if it is right.
+/// Parses a response's `Date` and checks it against the time.
 fn right_date(answer: &Response, now: SystemTime) -> Result<SystemTime, String> {
     let value = answer.header("date").ok_or("none")?;
     let text = String::from_utf8_lossy(value);
@@ -230,8 +230,8 @@ fn right_date(answer: &Response, now: SystemTime) -> Result<SystemTime, String> 
     }
 }
 
-/// The only form in which a server may send a date: `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110
-/// section 5.6.7). A recipient also accepts the two obsolete ones.
+/// Parses the only date format that a server may send: `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110
+/// section 5.6.7). The two obsolete formats are only accepted, never sent.
 fn imf_fixdate(text: &str) -> Option<SystemTime> {
     let date = httpdate::parse_http_date(text).ok()?;
     (httpdate::fmt_http_date(date) == text).then_some(date)
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_form_of_the_standard_is_a_date() {
+    fn only_the_standard_format_is_a_date() {
         let seconds = |text: &str| {
             imf_fixdate(text).map(|date| date.duration_since(UNIX_EPOCH).unwrap().as_secs())
         };

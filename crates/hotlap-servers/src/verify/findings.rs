@@ -1,38 +1,36 @@
-//! What verification found.
-
 use hotlap_load::http::Response;
 use hotlap_load::plan::Request;
 
 use crate::contract::Contract;
 
-/// What was found.
+/// The results of verification.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Findings {
-    /// What it cannot be raced without.
+    /// Checks that must pass before the server is measured.
     pub required: Vec<Check>,
-    /// What is told.
+    /// Checks that are only reported.
     pub conformance: Vec<Check>,
-    /// Its answers to the contract's exchanges, in order, as far as they came.
+    /// Its responses to the contract's exchanges, in order, as far as they came.
     pub answers: Vec<Response>,
-    /// Why no further check was made: the server is gone, or nothing can be relied on.
+    /// Why no further checks were made: the server is gone, or its responses cannot be trusted.
     pub ended: Option<String>,
 }
 
 /// One check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// Which one: `pipelining`, `GET /`.
+    /// Its name: `pipelining`, `GET /`.
     pub name: String,
-    /// What is right, and by which rule.
+    /// The expected behaviour, and the rule that demands it.
     pub expected: String,
-    /// What came instead; empty when it passed.
+    /// What was observed instead; empty if it passed.
     pub got: String,
     /// Whether it passed.
     pub pass: bool,
 }
 
 impl Findings {
-    /// Whether it may be raced.
+    /// Whether the server may be measured.
     #[must_use]
     pub fn passed(&self) -> bool {
         self.required.iter().all(|check| check.pass)
@@ -43,15 +41,15 @@ impl Findings {
         self.required.iter().filter(|check| !check.pass)
     }
 
-    /// Conformance checks: passed, and made.
+    /// Conformance checks: passed, and total.
     #[must_use]
     pub fn conformance_count(&self) -> (u32, u32) {
         let passed = self.conformance.iter().filter(|check| check.pass).count();
         (u32::try_from(passed).unwrap_or(0), u32::try_from(self.conformance.len()).unwrap_or(0))
     }
 
-    /// The contract's requests as they are sent under load, held against the answers found here.
-    /// Empty unless all of them were answered.
+    /// The contract's requests as sent under load, to be compared with the responses found here.
+    /// Empty unless all of them got one.
     #[must_use]
     pub fn requests(&self, contract: &Contract, host: &str) -> Vec<Request> {
         if self.answers.len() < contract.exchanges.len() {

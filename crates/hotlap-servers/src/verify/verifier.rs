@@ -1,4 +1,4 @@
-//! Which server is verified, and what is required of it.
+//! What is verified, and which requirements apply.
 
 use std::time::Duration;
 
@@ -7,50 +7,51 @@ use hotlap_load::plan::Target;
 use crate::contract::Contract;
 use crate::manifest::ServerKind;
 
-/// Whom to verify, and how.
+/// A server to verify.
 #[derive(Debug, Clone)]
 pub struct Verifier<'a> {
     /// Where it listens.
     pub target: &'a Target,
-    /// What the `Host` header says.
+    /// The value of the `Host` header.
     pub host: &'a str,
-    /// What it is held to.
+    /// The contract to verify.
     pub contract: &'a Contract,
-    /// What is required of it.
+    /// Which checks are required.
     pub requirements: Requirements,
-    /// Whether clients that send garbage, reset or go away halfway are tried: with servers of one's
-    /// own.
+    /// Whether to send garbage, reset connections and leave mid-request: only for the user's own
+    /// servers.
     pub rude: bool,
-    /// How long one answer may take.
+    /// Time limit for one response.
     pub limit: Duration,
-    /// How long a server is watched between two pieces of a request and after an answer, for what
-    /// should not come; before the first request, eight times as long. Usually [`PAUSE`].
+    /// How long to wait between two pieces of a request and after a response for bytes that should
+    /// not come; before the first request, eight times as long. Usually [`PAUSE`].
     pub pause: Duration,
 }
 
-/// How long one answer may take at least. A longer time limit for requests applies to verification
-/// too; a shorter one does not, since first answers are slower.
+/// Minimum time limit for one response. A longer time limit for requests applies to verification
+/// too; a shorter one does not, because first responses are slower.
 pub const LIMIT: Duration = Duration::from_secs(2);
 
-/// Long enough for a server on this machine to show that it answers what is not whole, or twice.
+/// Long enough for a server on this machine to answer an incomplete request, or to answer twice.
 pub const PAUSE: Duration = Duration::from_millis(25);
 
-/// What is required; what is not becomes a conformance check.
+/// Which checks are required; the others become conformance checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requirements {
-    /// All of it: a server of the catalogue.
+    /// All of them: a server of the catalogue.
     Catalogue {
-        /// A framework must know an unknown path.
+        /// A framework must reject unknown paths.
         kind: ServerKind,
-        /// Whether it keeps connections; one that does not by design must say so with each answer.
+        /// Whether it keeps connections open; one that closes by design must announce it in each
+        /// response.
         keep_alive: bool,
     },
-    /// Silence before it is asked, and a framed answer: somebody's command or URL.
+    /// Silence before the first request, and a framed response: a user's command or URL.
     Custom,
 }
 
 impl Requirements {
-    /// How often a request is sent before its answer counts as wrong: somebody's server that fails
+    /// How often to send a request before its response counts as wrong: a user's server that fails
     /// now and then is measured, and its errors are counted.
     pub fn tries(self) -> usize {
         match self {

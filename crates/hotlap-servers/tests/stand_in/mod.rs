@@ -1,4 +1,4 @@
-//! What tests of processes share: the stand-in program, and waiting with a bound.
+//! Shared by the tests of processes: the stand-in program, and waiting with a time limit.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ pub fn shell(folder: &Path, script: &str) -> Process {
     Standby::new(&setting(folder, &["sh", "-c", script]), &supervisor()).unwrap().go().unwrap()
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let since = Instant::now();
     while !so() {
@@ -49,13 +49,13 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until none of these processes runs any more.
+/// Waits until none of these processes runs.
 #[allow(dead_code, reason = "not each test needs it")]
 pub fn gone(members: &[Member]) {
     until("the whole tree is gone", || still_there(members).is_empty());
 }
 
-/// Those of these processes that still run, whatever their parents are now.
+/// The processes of these that still run, whatever their parents are now.
 #[allow(dead_code, reason = "not each test needs it")]
 pub fn still_there(members: &[Member]) -> Vec<Member> {
     let is = |now: &Member, then: &Member| now.pid == then.pid && now.started == then.started;

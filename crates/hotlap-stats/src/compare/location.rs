@@ -1,10 +1,10 @@
-//! A location with its standard error: what a confidence interval and a p-value are computed from.
+//! A location with its standard error, from which confidence intervals and p-values are computed.
 
 use crate::estimate::Estimate;
 use crate::robust::{biweight, biweight_u2, median};
 use crate::student;
 
-/// An estimated location, on the scale of the values (natural logarithms, where ratios are meant).
+/// An estimated location, on the scale of the values (natural logarithms for ratios).
 #[derive(Debug)]
 pub(super) struct Location {
     pub value: f64,
@@ -55,13 +55,13 @@ impl Location {
 
     /// Two-sided p-value of the hypothesis that the location is 0.
     pub fn p(&self) -> f64 {
-        // Without an error the quotient is infinite, or NaN if the value is 0: p is 0, or 1.
+        // Without an error the quotient is infinite, or NaN if the value is 0: p is then 0 or 1.
         student::two_sided_p(self.value / self.standard_error, self.df)
     }
 
-    /// The difference of two locations that were measured independently. The squared errors add
-    /// up, with the degrees of freedom of Welch ("The generalization of 'Student's' problem when
-    /// several different population variances are involved", Biometrika 34, 1947).
+    /// The difference of two locations that were measured independently. The squared errors add up,
+    /// with Welch's degrees of freedom ("The generalization of 'Student's' problem when several
+    /// different population variances are involved", Biometrika 34, 1947).
     pub fn minus(&self, other: &Self) -> Self {
         let (a, b) = (self.standard_error.powi(2), other.standard_error.powi(2));
         let df = match a + b {
@@ -73,7 +73,7 @@ impl Location {
         Self { value: self.value - other.value, standard_error: (a + b).sqrt(), df }
     }
 
-    /// Takes the exponential: an estimate in log units becomes one of a ratio or of a level.
+    /// Takes the exponential: turns an estimate in log units into one of a ratio or a level.
     pub fn exp(&self, confidence: f64) -> Estimate {
         let half = self.half_width(confidence);
         let [value, low, high] = [self.value, self.value - half, self.value + half].map(f64::exp);

@@ -1,6 +1,6 @@
-//! Rounds nested in restarts: the one place where an interval is made of them.
+//! Rounds nested in restarts: the only place where intervals are computed from them.
 //!
-//! The estimator was chosen among nine by simulation (`tests/coverage`): a robust location for each
+//! The estimator was chosen from nine by simulation (`tests/coverage`): a robust location for each
 //! restart, and Student's interval over the restarts.
 
 use std::collections::BTreeMap;
@@ -19,8 +19,8 @@ const SCALE_QUANTILE: f64 = 0.33;
 /// Φ⁻¹((1 + 0.33) / 2).
 const NORMAL_AT_SCALE_QUANTILE: f64 = 0.426_148;
 
-/// The number of rounds from which on the biweight is used for a single restart. Of four it cannot
-/// tell which one is disturbed. No verdict depends on it: a single restart gets none.
+/// The number of rounds from which the biweight is used for a single restart. With four it cannot
+/// tell which one is disturbed. No verdict depends on this: a single restart gets none.
 const MIN_FOR_BIWEIGHT: usize = 5;
 
 /// How much restarts, and rounds of one restart, differ: the variance components of a nested
@@ -33,7 +33,7 @@ pub struct Spread {
     pub sd_round: f64,
 }
 
-/// Values by the restart that they belong to.
+/// Values grouped by restart.
 pub(super) struct Restarts(Vec<Vec<f64>>);
 
 impl Restarts {
@@ -64,7 +64,7 @@ impl Restarts {
         }
     }
 
-    /// The variance components: that between restarts is the variance of their locations less what
+    /// The variance components. That between restarts is the variance of their locations minus what
     /// the rounds alone explain, and at least 0.
     pub fn spread(&self) -> Spread {
         let sd_round = self.round_scale();
@@ -97,9 +97,9 @@ impl Restarts {
 
     /// The location of each restart: Tukey's biweight, with the scale of all restarts.
     ///
-    /// It starts from the restart's median; for an even number of rounds, from that one of the
-    /// middle two that is nearer to the median of all rounds. So the disturbed one loses even if
-    /// there are only two.
+    /// It starts from the restart's median; for an even number of rounds, from the one of the
+    /// middle two that is nearer to the median of all rounds. So even of two rounds, the disturbed
+    /// one loses.
     fn locations(&self, scale: f64) -> Vec<f64> {
         let all = median(&self.0.concat()).unwrap_or(0.0);
         let start = |restart: &[f64]| {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn restarts_that_differ_much_are_not_taken_for_disturbed_rounds() {
+    fn restarts_that_differ_much_do_not_count_as_disturbed_rounds() {
         let apart = restarts(&[&[1.00, 1.01, 0.99], &[1.00, 1.01, 0.99], &[2.00, 2.01, 1.99]]);
         let location = apart.location();
         assert!((location.value - 4.0 / 3.0).abs() < 1e-3);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_rounds_explain_does_not_count_as_spread_of_the_restarts() {
+    fn variance_explained_by_rounds_is_not_spread_between_restarts() {
         // Locations 0 and 2 have a variance of 2; rounds without noise explain none of it.
         let found = restarts(&[&[0.0; 2], &[2.0; 4]]);
         assert_eq!(found.spread(), Spread { sd_restart: f64::sqrt(2.0), sd_round: 0.0 });
@@ -247,8 +247,8 @@ mod tests {
         assert!(same.sd_restart == 0.0 && same.sd_round > 0.1, "{same:?}");
     }
 
-    /// The median of two groups is in neither, and the biweight gave it an error of 0: a ratio
-    /// known exactly.
+    /// Regression: the median of two groups is in neither, and the biweight gave it an error of 0,
+    /// so the ratio seemed to be known exactly.
     #[test]
     fn two_groups_of_rounds_have_students_interval() {
         let groups = [0.0, 0.001, 0.002, 1.0, 1.001, 1.002];

@@ -1,4 +1,4 @@
-//! Readings of servers, and the pairs that are made of them.
+//! Readings of servers, and their pairs.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ pub struct Reading {
     pub restart: u32,
     /// The round within the restart.
     pub round: u32,
-    /// The figure of the server's laps in this round together.
+    /// The figure for the server's laps in this round together.
     pub value: f64,
 }
 
@@ -20,8 +20,8 @@ impl Reading {
     }
 }
 
-/// A paired observation: one round of a server against the same round of the reference. What the
-/// machine did to both cancels.
+/// A paired observation: one round of a server against the same round of the reference.
+/// Disturbances that affect both cancel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pair {
     /// The restart that the round belongs to.
@@ -45,12 +45,13 @@ pub fn pairs(server: &[Reading], reference: &[Reading]) -> Vec<Pair> {
     server.iter().filter_map(pair).collect()
 }
 
-/// Combines the readings of two copies of one program: the geometric mean of the two in each
-/// round, or the only one there is.
+/// Combines the readings of two copies of one program: the geometric mean of the two in each round,
+/// or the only one there is.
 ///
 /// The interval of a comparison with both is 13 % narrower than with one of them. If every reading
 /// has the variance σ², the mean of two has σ²/2, so the comparison has 1½ σ² instead of 2 σ², and
-/// √(1½ ÷ 2) = 0.87. The noise floor shrinks alike ([`crate::NoiseFloor::against_pooled`]).
+/// √(1½ ÷ 2) = 0.87. The noise floor shrinks in the same way
+/// ([`crate::NoiseFloor::against_pooled`]).
 #[must_use]
 pub fn pooled(one: &[Reading], other: &[Reading]) -> Vec<Reading> {
     let mut rounds = BTreeMap::<(u32, u32), Vec<f64>>::new();

@@ -1,4 +1,4 @@
-//! HdrHistogram's text formats, for its own tools and those of others.
+//! HdrHistogram's text formats, for its own tools and others.
 
 use std::time::{Duration, SystemTime};
 
@@ -47,7 +47,7 @@ impl Histogram {
 /// HdrHistogram's compressed interval log (`.hlog`), which its log processor and analyzer read: one
 /// line per histogram, all of the interval that began at `opened`. The first has no tag. Values are
 /// in nanoseconds; the maximum beside each histogram, for human readers, is in milliseconds. A tag
-/// with a comma, a space or a line break, which the format cannot hold, is left out.
+/// that the format cannot hold (with a comma, a space or a line break) is left out.
 #[must_use]
 pub fn interval_log(
     opened: SystemTime,

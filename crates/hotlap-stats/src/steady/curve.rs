@@ -1,4 +1,4 @@
-//! The curve of a warm-up: the speed of each window so far, and what it shows.
+//! The curve of a warm-up: the speed of each window so far, and what can be derived from it.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,16 +19,16 @@ pub enum Class {
     NeverSteady,
 }
 
-/// A window of at least this share of the final level is near the final speed. A convention
+/// A window with at least this share of the final level is near the final speed. A convention
 /// (METHODOLOGY, appendix C, *Warm-up*: "within a tenth of its speed").
 const NEAR: f64 = 0.9;
 
-/// A server whose first windows reach less than this share of the steady level (or whose steady
-/// level is less than this share of them) was not flat, however noisy the steady part is. A
-/// convention: a server that is not flat is only warmed up for longer.
+/// A server whose first windows reach less than this share of the steady level (or the reverse) was
+/// not flat, however noisy the steady part is. A convention: a server that is not flat is merely
+/// warmed up for longer.
 const FLAT_FROM: f64 = 0.7;
 
-/// A server whose first windows reach less than this share of its level compiles itself. A
+/// A server whose first windows reach less than this share of its level has a compiler at work. A
 /// convention (METHODOLOGY, appendix C, *Warm-up*), between caches that fill and the factors of ten
 /// and more by which Java and Node become faster.
 const COMPILES_BELOW: f64 = 1.0 / 3.0;
@@ -76,8 +76,8 @@ impl Curve {
         first.is_some_and(|first| first < COMPILES_BELOW * self.level(n))
     }
 
-    /// How many windows came before the first one that was near the level of the last `n`. A single
-    /// fast window does not count: the median of it and the next two must be near as well.
+    /// How many windows came before the first one near the level of the last `n`. A single fast
+    /// window does not count: its median with the next two must be near as well.
     pub fn filling(&self, n: usize) -> usize {
         let level = self.level(n);
         let is_near = |speed: f64| speed >= NEAR * level;
@@ -90,16 +90,16 @@ impl Curve {
     pub fn look_back(&self, n: usize, tolerance: f64) -> (usize, Class) {
         let level = self.level(n);
         let noise = mad(self.last(n)).unwrap_or(0.0);
-        // Five standard errors, since every window is tested, and since a burst of load on the
-        // machine moves the medians beside it.
+        // Five standard errors, because every window is tested, and a burst of load on the machine
+        // also moves the medians beside it.
         let band = (2.0 * tolerance * level).max(5.0 * SMOOTHED_ERROR * noise);
         let smooth = |i: usize| {
             let from = i.saturating_sub(SMOOTHING / 2).min(self.len().saturating_sub(SMOOTHING));
             let to = (from + SMOOTHING).min(self.len());
             median(&self.0[from..to]).unwrap_or(0.0)
         };
-        // The trend tolerates a few windows that are off in the older half of the steady part. They
-        // are not steady all the same.
+        // The trend tolerates a few outlying windows in the older half of the steady part, but they
+        // are not steady.
         let last_off = (0..self.len() - n / 2).rev().find(|&i| (smooth(i) - level).abs() > band);
         let first = median(&self.0[..self.len().min(5)]).unwrap_or(0.0);
         match last_off {
@@ -107,7 +107,7 @@ impl Curve {
             None if first * FLAT_FROM > level => (self.len() - n, Class::SlowingDown),
             Some(i) if level - first > band => (i + 1, Class::WarmedUp),
             Some(i) if first - level > band => (i + 1, Class::SlowingDown),
-            // It began at the level and came back to it: something disturbed it.
+            // It began at the level and returned to it: a disturbance.
             _ => (0, Class::Flat),
         }
     }

@@ -5,13 +5,13 @@ use super::curve::Class;
 /// The settings of [`crate::SteadyDetector`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DetectorSettings {
-    /// The number of windows over which the trend must be small: a second of 100 ms windows.
+    /// The number of windows over which the trend must be small: one second, with 100 ms windows.
     pub stretch: usize,
     /// The largest trend over a stretch that counts as steady, as a share of the level.
     pub tolerance: f64,
     /// No decision before this many windows.
     pub min_windows: usize,
-    /// A decision after this many windows at the latest.
+    /// A decision is made after this many windows at the latest.
     pub max_windows: usize,
 }
 
@@ -24,32 +24,32 @@ impl Default for DetectorSettings {
     }
 }
 
-/// What an earlier warm-up of the same program showed.
+/// The result of an earlier warm-up of the same program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PreviousWarmup {
     /// How the program became steady.
     pub class: Class,
-    /// How many windows that took.
+    /// Its number of windows.
     pub windows: usize,
     /// Whether it became so much faster that a compiler must have been at work.
     pub compiles: bool,
-    /// How many windows came before the first one near the final speed, single exceptions aside.
+    /// How many windows came before the first one near the final speed, ignoring single outliers.
     pub filling: usize,
 }
 
-/// How many times its earlier `filling` a program that compiles itself is warmed up. Its compiler
-/// depends on what it has seen run, so restarts differ: java/jetty was near its speed after 5 to
-/// 11 s, node/http:cluster after half a second each time (2026-11-22).
+/// A program with a compiler is warmed up for this many times its earlier `filling`. Its compiler
+/// depends on what it has seen run, so restarts differ: java/jetty was near its speed after 5 to 11
+/// s, node/http:cluster after half a second each time (2026-11-22).
 const FILLINGS: usize = 3;
 
 impl DetectorSettings {
     /// The settings for another restart of a program:
     ///
     /// - A flat server only has to fill its caches. It gets the windows that this took.
-    /// - A server that compiles itself does so at every start. It gets three times the
-    ///   windows that it took to come near its speed.
-    /// - All others are judged anew, within the time that they took: what looked like a warm-up may
-    ///   have been a neighbour on the machine, which need not be there at every start.
+    /// - A server with a compiler compiles at every start. It gets three times the windows that it
+    ///   took to come near its speed.
+    /// - All others are judged again, within the time that they took: an apparent warm-up may have
+    ///   been a neighbour on the machine, which need not be there at every start.
     #[must_use]
     pub fn for_restart(&self, previous: &PreviousWarmup) -> Self {
         let windows = previous.windows.min(self.max_windows);
@@ -85,8 +85,9 @@ mod tests {
         assert_eq!(again(Class::Flat, 30, true, 5), (0, 6));
         assert_eq!(again(Class::Flat, 30, false, 100), (0, 100));
         for class in [Class::WarmedUp, Class::SlowingDown] {
-            // Three times the filling, at least a stretch, at most what it took, and the limit.
-            // Node runs at full speed after half a second, and got the twelve seconds of a JVM.
+            // Three times the filling, at least a stretch, at most the earlier windows and the
+            // limit. Node runs at full speed after half a second; it used to get the twelve seconds
+            // of a JVM.
             assert_eq!(again(class, 100, true, 6), (18, 18));
             assert_eq!(again(class, 30, true, 2), (10, 10));
             assert_eq!(again(class, 30, true, 20), (30, 30));

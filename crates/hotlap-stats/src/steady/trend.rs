@@ -47,7 +47,7 @@ impl Line {
 pub(super) fn climbs(values: &[f64]) -> bool {
     let third = (values.len() / 3).max(1);
     let [first, middle, last] = [0, (values.len() - third) / 2, values.len() - third];
-    // The share of pairs that rise, less the share of those that fall.
+    // The share of pairs that rise minus the share of those that fall.
     let rising = |from: usize, to: usize| {
         let later = &values[to..to + third];
         let pairs = values[from..from + third]
@@ -105,7 +105,7 @@ mod tests {
         // Up and down again.
         assert!(!thirds([1.0; 4], [2.0; 4], [1.0; 4]));
         assert!(!climbs(&[1.0; 12]));
-        // A number of values that three does not divide.
+        // A number of values that is not divisible by three.
         assert!(climbs(&[1.0, 1.0, 9.0, 2.0, 2.0, 0.0, 3.0, 3.0]));
         assert!(climbs(&[1.0, 2.0, 3.0]) && climbs(&[3.0, 2.0, 1.0]));
     }

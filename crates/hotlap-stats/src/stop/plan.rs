@@ -1,34 +1,34 @@
-//! The plan: how many restarts of how many rounds make the best use of the time that is left.
+//! Plans how many restarts of how many rounds make the best use of the remaining time.
 
 use crate::compare::Spread;
 use crate::student;
 
-/// More restarts add little: Student's quantile has come down to 2.1 at 20, and each costs a start
-/// of every server.
+/// More restarts add little: Student's quantile is down to 2.1 at 20, and each restart costs a
+/// start of every server.
 pub(super) const RESTARTS_MAX: u32 = 20;
 
-/// A bound on the plan. Restarts are taken to differ at least half as much as rounds, so the width
-/// falls with √(1/4 + 1/rounds), and beyond 50 by another 4 % at most.
+/// A bound on the plan. Restarts are assumed to differ at least half as much as rounds, so the
+/// width falls with √(1/4 + 1/rounds); beyond 50 rounds, by at most another 4 %.
 pub(super) const ROUNDS_MAX: u32 = 50;
 
-/// A single round in a restart counts as if it had this many times its standard deviation: no other
+/// A single round in a restart counts with this many times its standard deviation, because no other
 /// round shows whether it was disturbed. With 5 % of laps disturbed, the interval from five
 /// restarts of one round is three times as wide as from five of two (`tests/coverage`).
 const SINGLE_ROUND: f64 = 3.0;
 
-/// Rounding must not make a plan too expensive.
+/// Tolerance for rounding, so that it cannot make a plan too expensive.
 pub(super) const ROUNDING: f64 = 1e-9;
 
-/// What time buys.
+/// The costs of restarts and rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
     /// Seconds that a restart costs before its first round: starting and warming up every server.
     pub restart_s: f64,
-    /// Seconds that one round costs: every server twice, with all that lies between the laps.
+    /// Seconds that one round costs: every server twice, including the time between laps.
     pub round_s: f64,
 }
 
-/// Some restarts of as many rounds each.
+/// A number of restarts, with the same number of rounds each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Plan {
     pub restarts: u32,
@@ -36,15 +36,14 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The plan with the narrowest expected interval that `budget_s` pays for, if `before` restarts
-    /// have been made; at least one restart of one round, even if that exceeds the budget.
+    /// The plan with the narrowest expected interval that `budget_s` pays for, after `before`
+    /// restarts; at least one restart of one round, even if that exceeds the budget.
     ///
     /// Kalibera and Jones (ISMM 2013, section 6.3) give the number of rounds that makes the best
     /// use of time, √(restart cost / round cost × round variance / restart variance), and leave the
-    /// number of restarts to the precision that is wanted. With few restarts, Student's quantile
-    /// matters as much as the variances (12.7 at two restarts, 4.3 at three, 2.8 at five). So the
-    /// best plan is searched for: the least
-    /// t(restarts − 1) × √((sd_restart² + sd_round² / rounds) / restarts).
+    /// number of restarts to the desired precision. With few restarts, Student's quantile matters
+    /// as much as the variances (12.7 at two restarts, 4.3 at three, 2.8 at five). So this searches
+    /// for the minimum of t(restarts − 1) × √((sd_restart² + sd_round² / rounds) / restarts).
     pub fn within(budget_s: f64, costs: &Costs, spread: &Spread, before: u32) -> Self {
         let affordable = (1..=RESTARTS_MAX).filter_map(|restarts| {
             let rounds = (budget_s / f64::from(restarts) - costs.restart_s) / costs.round_s;
@@ -57,11 +56,11 @@ impl Plan {
             .map_or(Self { restarts: 1, rounds: 1 }, |(_, plan)| plan)
     }
 
-    /// Half of the 95 % interval to be expected, in log units.
+    /// Half of the expected 95 % interval, in log units.
     fn half_width(&self, spread: &Spread, before: u32) -> f64 {
         let restarts = f64::from(self.restarts + before);
-        // One restart rests on its rounds, which say nothing about the next one. Two say next to
-        // nothing at all (12.7). Of these two last resorts, one restart is the better.
+        // One restart relies on its rounds, which say nothing about the next restart. Two say next
+        // to nothing (12.7), so of these last resorts, one restart is better.
         if restarts < 3.0 {
             return if restarts < 2.0 { f64::MAX / 2.0 } else { f64::MAX };
         }
@@ -117,7 +116,7 @@ mod tests {
         assert_eq!(plan(0.5, 120.0, 2.0, 1.0, 0), (20, 4));
         assert_eq!(plan(0.1, 300.0, 30.0, 2.0, 0), (5, 15));
         assert_eq!(plan(0.5, 6_000.0, 1.0, 3.0, 0), (20, 50));
-        // Not even one round is affordable, and just one is.
+        // Not even one round is affordable; exactly one is.
         assert_eq!(plan(0.5, 3.9, 1.0, 3.0, 0), (1, 1));
         assert_eq!(plan(0.5, 4.0, 1.0, 3.0, 0), (1, 1));
     }

@@ -1,9 +1,9 @@
-//! What forbids a verdict.
+//! Why a comparison may get no verdict.
 
-/// Fewer restarts than this give no verdict. An interval has to know how much restarts differ. From
-/// a single restart it says nothing about the next one: 72 % of such 95 % intervals contain the
-/// true ratio (simulated in `tests/coverage`). From two it rests on one degree of freedom, and is
-/// 12.7 standard errors wide on either side.
+/// Fewer restarts than this give no verdict, because an interval must know how much restarts
+/// differ. From a single restart it says nothing about the next one: 72 % of such 95 % intervals
+/// contain the true ratio (simulated in `tests/coverage`). From two restarts it has one degree of
+/// freedom and is 12.7 standard errors wide on either side.
 pub const MIN_RESTARTS: u32 = 3;
 
 /// The A/A control counts as different from the reference if even the near end of its interval is
@@ -14,7 +14,7 @@ pub const MAX_CONTROL_DIFFERENCE: f64 = 0.05;
 /// Why a comparison is inconclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Inconclusive {
-    /// It rests on fewer than [`MIN_RESTARTS`] restarts.
+    /// It has fewer than [`MIN_RESTARTS`] restarts.
     TooFewRestarts,
     /// The A/A control has no interval from [`MIN_RESTARTS`] restarts, so the noise is unknown.
     NoiseUnknown,

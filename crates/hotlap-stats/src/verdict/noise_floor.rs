@@ -1,10 +1,10 @@
-//! The noise floor: what separates two copies of one program.
+//! The noise floor: the difference between two copies of one program.
 
 use super::inconclusive::{Inconclusive, MAX_CONTROL_DIFFERENCE, MIN_RESTARTS};
 use crate::compare::Effect;
 
-/// The noise floor: what separates two copies of one program in this run. The A/A control is the
-/// second copy of the reference.
+/// The noise floor: the difference between two copies of one program in this run. The A/A control
+/// is the second copy of the reference.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum NoiseFloor {
     /// The run has no control; the p-value decides alone.
@@ -16,8 +16,8 @@ pub enum NoiseFloor {
 }
 
 impl NoiseFloor {
-    /// The noise floor that the control against the reference shows; `None` if the two have no
-    /// round in common.
+    /// The noise floor from the control against the reference; `None` if the two have no round in
+    /// common.
     ///
     /// It is the far end of the control's interval. So a control that differs by chance, as one in
     /// twenty does, raises the floor by its difference. If even the near end is further than
@@ -34,7 +34,7 @@ impl NoiseFloor {
         }
     }
 
-    /// The higher of two floors: of two runs that are compared, or of two sources of noise.
+    /// The higher of two floors: of two compared runs, or of two sources of noise.
     #[must_use]
     pub fn or_higher(self, other: Self) -> Self {
         match (self, other) {
@@ -74,7 +74,7 @@ mod tests {
 
     const DIFFERS: NoiseFloor = NoiseFloor::Unusable(Inconclusive::ControlDiffers);
 
-    /// A noise floor that was unknown counted as 0, so that knowing less made a verdict easier.
+    /// Regression: an unknown noise floor counted as 0, so that knowing less made a verdict easier.
     #[test]
     fn without_an_interval_from_three_restarts_the_noise_is_unknown() {
         let unbounded = control(3, f64::NEG_INFINITY, f64::INFINITY);

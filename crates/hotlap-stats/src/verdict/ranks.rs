@@ -3,11 +3,11 @@
 /// The ranks of `count` servers, given the pairs that differ as (better, worse) indices: 1 + the
 /// number of servers that are better, directly or through others.
 ///
-/// A rank is thus the best place that a server may have, and servers that do not differ may share
-/// one. The worse of a pair inherits every server that is better than the better one, so its rank
-/// is always larger, even if a third server differs from only one of the two (of a, b and c only b
-/// and c differ: 1, 1, 2). Pairs that contradict each other in a circle say nothing about the order
-/// within the circle: its servers share a rank.
+/// A rank is thus the best position that a server may have, and servers that do not differ may
+/// share one. The worse server of a pair inherits every server that is better than the better one,
+/// so its rank is always larger, even if a third server differs from only one of the two (if of a,
+/// b and c only b and c differ: 1, 1, 2). Pairs that form a cycle say nothing about the order
+/// within the cycle: its servers share a rank.
 #[must_use]
 pub fn ranks(count: usize, pairs: &[(usize, usize)]) -> Vec<u32> {
     let mut beats = vec![vec![false; count]; count];
@@ -38,7 +38,7 @@ mod tests {
         assert_eq!(ranks(0, &[]), [0; 0]);
     }
 
-    /// Two servers that differed shared a rank if neither differed from the leader.
+    /// Regression: two servers that differed shared a rank if neither differed from the leader.
     #[test]
     fn servers_that_differ_share_no_rank_whatever_the_leader() {
         assert_eq!(ranks(3, &[(1, 2)]), [1, 1, 2]);
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_in_a_circle_share_a_rank() {
+    fn pairs_in_a_cycle_share_a_rank() {
         assert_eq!(ranks(4, &[(0, 1), (1, 2), (2, 0), (2, 3)]), [1, 1, 1, 4]);
     }
 

@@ -1,5 +1,5 @@
-//! The estimators among which the crate's was chosen (the last one). The others are kept so that
-//! the choice can be repeated.
+//! The estimators from which the crate's was chosen (the last one). The others are kept so that the
+//! choice can be repeated.
 
 use hotlap_stats::{Pair, effect, median, student};
 use rand::{RngExt, SeedableRng};

@@ -4,8 +4,8 @@ use hotlap_stats::Pair;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// What the simulated machine does, in log units. The noise of a lap is 1 %, so that of a round
-/// (two laps against two) is 1 % too.
+/// A simulated machine, in log units. The noise of a lap is 1 %, and so is that of a round (two
+/// laps against two).
 #[derive(Debug, Clone, Copy)]
 pub struct World {
     pub name: &'static str,
@@ -13,7 +13,7 @@ pub struct World {
     pub restart_variance: f64,
     /// Standard deviation of the slope within a restart (first to last round), and across restarts.
     pub drift: f64,
-    /// Share of laps that something else on the machine makes 10 to 50 % longer.
+    /// Share of laps that a disturbance makes 10 to 50 % longer.
     pub outliers: f64,
 }
 

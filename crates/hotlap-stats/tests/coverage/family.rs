@@ -1,4 +1,4 @@
-//! How often does a table with copies of one program give a false verdict?
+//! How often a table with copies of one program has a false verdict.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -71,7 +71,7 @@ fn at_most_5_percent_of_tables_have_a_false_sentence() {
             let (with, without) = count(world, servers, restarts, 600);
             let at = format!("{}, {servers} servers, {restarts} restarts", world.name);
             assert!(with <= 5.0, "{at}: {with} %");
-            // Otherwise the noise floor would not be what bounds it.
+            // Otherwise the noise floor would not be what limits it.
             assert!(without > 5.0, "{at}: {without} % by p-values alone");
         }
     }

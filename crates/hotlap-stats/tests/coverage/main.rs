@@ -1,4 +1,4 @@
-//! Coverage: do 95 % intervals contain the true ratio in 95 of 100 runs?
+//! Coverage: whether 95 % intervals contain the true ratio in 95 of 100 runs.
 //!
 //! Runs are simulated with a true ratio of 1, as on a busy machine. The seeds are fixed, so a test
 //! that passes once always passes.

@@ -1,4 +1,4 @@
-//! Does a run that stops once it is precise give more false alarms?
+//! Whether a run that stops once it is precise gives more false alarms.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use crate::data::{Machine, WORLDS, World};
 
 const COSTS: Costs = Costs { restart_s: 2.0, round_s: 2.5 };
 
-/// One whole run under the rule, with one server that equals the reference.
+/// One whole run under the rule, with one server that is identical to the reference.
 fn run(machine: &mut Machine, goal: Goal) -> (Effect, StopReason, u32) {
     let mut rule = StoppingRule::new(goal);
     let mut comparisons = vec![Vec::<Pair>::new()];
@@ -75,7 +75,7 @@ fn stopping_when_precise_makes_no_more_false_alarms() {
     }
 }
 
-/// The table of METHODOLOGY, as that of the candidates.
+/// The table in METHODOLOGY, like that of the candidates.
 #[test]
 #[ignore = "writes a table, takes a minute"]
 fn table_of_stopping() {

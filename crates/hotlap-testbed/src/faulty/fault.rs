@@ -1,6 +1,6 @@
 //! The faults that a server may have.
 
-/// What a faulty server serves.
+/// The contract that a faulty server implements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Site {
     /// The contract `hello`.
@@ -11,7 +11,7 @@ pub enum Site {
     JsonApi,
 }
 
-/// What is wrong with a server that serves its contract otherwise.
+/// The fault of a server that otherwise fulfils its contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.

@@ -1,4 +1,4 @@
-//! What a faulty server understands of a request.
+//! How a faulty server parses a request.
 
 use super::fault::Fault;
 
@@ -13,7 +13,7 @@ pub(super) struct Request {
     pub problem: Option<Problem>,
 }
 
-/// What a server does about an invalid request.
+/// What a server does with an invalid request.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Problem {
     /// It sends this status and closes the connection.
@@ -22,7 +22,7 @@ pub(super) enum Problem {
     Close,
 }
 
-/// What bytes are.
+/// The result of parsing bytes.
 #[derive(Debug)]
 pub(super) enum Parsed {
     /// The beginning of a request; its head may expect `100 (Continue)`.

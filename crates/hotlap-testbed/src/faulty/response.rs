@@ -1,4 +1,4 @@
-//! What a faulty server sends in response.
+//! The responses of a faulty server.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -9,14 +9,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::fault::{Fault, Site};
 use super::request::{Problem, Request};
 
-/// What the responses of a server depend on.
+/// The state that a server's responses depend on.
 #[derive(Debug)]
 pub(super) struct Responder {
     pub site: Site,
     pub fault: Fault,
-    /// Starts at 7, so that the number has another length within the first six requests.
+    /// Starts at 7, so that the number changes its length within the first six requests.
     count: AtomicU64,
-    /// The first time that was asked for.
+    /// The first time that was returned.
     first: OnceLock<u64>,
 }
 
@@ -77,7 +77,7 @@ impl Responder {
         Response { bytes: [head.into_bytes(), payload].concat(), closes }
     }
 
-    /// Writes the line that [`Fault::LogsRequests`] promises.
+    /// Writes the line for [`Fault::LogsRequests`].
     fn log(&self) {
         let logs = match self.fault {
             Fault::LogsRequests => true,

@@ -62,7 +62,7 @@ impl Asked {
     /// # Errors
     /// When the server does not answer, or not as it must.
     pub fn requests(&self, args: &LoadArgs) -> anyhow::Result<(Vec<Request>, Vec<String>)> {
-        let mut contract = Contract::strangers(self.asks.iter().map(|(_, ask)| ask));
+        let mut contract = Contract::custom_requests(self.asks.iter().map(|(_, ask)| ask));
         let mut notes = Vec::new();
         if !args.no_check {
             let inferred = infer(&self.target, &self.host, args.timeout.max(LIMIT), &contract)

@@ -50,17 +50,17 @@ pub struct StressedServer {
 pub struct ScenarioResult {
     /// Its name.
     pub scenario: String,
-    /// `well`, `suffered`, `scarred`, `hurt` or `down`.
+    /// `unaffected`, `slowed`, `degraded`, `failing` or `down`.
     pub verdict: &'static str,
-    /// Good clients' throughput during, of their fair share of that of before: `93 %`.
+    /// Throughput of normal clients during the scenario, relative to their fair share: `93 %`.
     pub of_fair_share: String,
     /// Their p99 before and during: `1.2 → 3.1 ms`.
     pub p99: String,
     /// Their requests that failed.
     pub errors: String,
-    /// What became of the others: `40 × 4xx, 20 closed`, or their throughput.
+    /// Outcomes of the other clients: `40 × 4xx, 20 closed`, or their throughput.
     pub others: String,
-    /// The errors of the others, where they are good clients too: `38 × connection reset`, `none`.
+    /// Errors of the other clients, if they behave normally: `38 × connection reset`, `none`.
     pub others_errors: String,
     /// Memory before, during and after: `7 → 31 → 12 MB`.
     pub memory: String,
@@ -197,7 +197,7 @@ impl ScenarioResult {
     }
 }
 
-/// What became of attacking clients: `240 × 4xx, 20 closed`.
+/// Outcomes of attacking clients: `240 × 4xx, 20 closed`.
 fn outcomes(fate: &Fate) -> String {
     let classes = [(2, "2xx"), (3, "3xx"), (4, "4xx"), (5, "5xx"), (0, "no HTTP")];
     let answered = classes.map(|(class, name)| (fate.of_class(class), format!("× {name}")));

@@ -67,7 +67,7 @@ fn table(rows: &[(&StressedServer, &ScenarioResult)], subject: Subject) -> Table
     let cells = |of: fn(&ScenarioResult) -> &str| rows.iter().map(move |(_, r)| of(r));
     let of_each_server = subject == Subject::Server;
     // Of several servers under overload, errors by kind matter most; of several scenarios, what
-    // they do to the good clients.
+    // they do to normal clients.
     let unless_server = |column: Column, order| match of_each_server {
         true => column.drop_order(order),
         false => column,
@@ -89,11 +89,11 @@ fn table(rows: &[(&StressedServer, &ScenarioResult)], subject: Subject) -> Table
         unless_server(Column::right("of fair\nshare", cells(|r| &r.of_fair_share)), 2),
         unless_server(Column::right("p99", cells(|r| &r.p99)), 4),
         unless_server(Column::right("errors", cells(|r| &r.errors)), 2),
-        Column::left("the others", cells(|r| &r.others)).drop_order(5),
+        Column::left("other clients", cells(|r| &r.others)).drop_order(5),
         unless_scenario(Column::left("their errors", cells(|r| &r.others_errors)), 4),
         Column::right("memory", cells(|r| &r.memory)).drop_order(2),
         Column::right("threads", cells(|r| &r.threads)).drop_order(1),
-        unless_scenario(Column::right("well\nagain", cells(|r| &r.recovered)), 1),
+        unless_scenario(Column::right("recovery", cells(|r| &r.recovered)), 1),
         Column::left("published\nerrors", published).drop_order(3),
     ])
     .with_tones(rows.iter().map(|(_, result)| tone(result)).collect())
@@ -101,8 +101,8 @@ fn table(rows: &[(&StressedServer, &ScenarioResult)], subject: Subject) -> Table
 
 fn tone(result: &ScenarioResult) -> Tone {
     match result.verdict {
-        "well" => Tone::Good,
-        "down" | "hurt" => Tone::Bad,
+        "unaffected" => Tone::Good,
+        "down" | "failing" => Tone::Bad,
         _ => Tone::Warning,
     }
 }
