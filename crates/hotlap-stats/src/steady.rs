@@ -33,7 +33,7 @@ pub enum SteadyState {
 const MIN_FOR_LINE: usize = 3;
 
 /// Noise hides a trend that is known only to this many times the tolerance over a stretch: by
-/// default 10 % per second. A convention (METHODOLOGY, appendix B, *Warm-up*).
+/// default 10 % per second. A convention (METHODOLOGY, appendix C, *Warm-up*).
 const HIDDEN: f64 = 5.0;
 
 /// Detects the steady state of a server that warms up. The windows go in one by one.

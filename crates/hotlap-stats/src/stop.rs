@@ -20,7 +20,7 @@ const RESTARTS_BEFORE_LOOK: u32 = 5;
 
 /// What is planned with before anything is known, and the least ratio of the two afterwards: that
 /// restarts differ half as much as rounds. A convention; the false alarms of METHODOLOGY,
-/// *Validation*, were counted with it.
+/// appendix A.15, were counted with it.
 const ASSUMED: Spread = Spread { sd_restart: 0.5, sd_round: 1.0 };
 
 /// What a run is to reach.

@@ -6,7 +6,7 @@ use crate::censored::Censored;
 use crate::histogram::Histogram;
 
 /// How far requests that were never sent may move a percentile, as a share of its value, before it
-/// counts as a lower bound: ten times the histogram's error. A convention (METHODOLOGY, appendix B,
+/// counts as a lower bound: ten times the histogram's error. A convention (METHODOLOGY, appendix C,
 /// *Latency*).
 const TOLERANCE: f64 = 0.01;
 

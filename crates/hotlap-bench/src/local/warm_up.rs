@@ -14,14 +14,14 @@ use crate::participant::Role;
 use crate::runner::Warmup;
 use hotlap_servers::failure::ServerFailure;
 
-/// How long one window of a warm-up is (METHODOLOGY, appendix B, *Warm-up*).
+/// How long one window of a warm-up is (METHODOLOGY, appendix C, *Warm-up*).
 const WARM_WINDOW: Duration = Duration::from_millis(100);
 
 /// A server's cost alone is that of the later half of its warm-up, at most so many windows, if the
 /// warm-up had at least as many: the first windows after a start cost more (METHODOLOGY, *Bias*).
 const ALONE_WINDOWS: usize = 10;
 
-/// How long the hardware counts after a warm-up, where it can (METHODOLOGY, *Definitions*).
+/// How long the hardware counts after a warm-up, where it can (METHODOLOGY, *The method*).
 const COUNTED: Duration = Duration::from_millis(250);
 
 impl LocalRunner {

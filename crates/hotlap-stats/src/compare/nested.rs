@@ -12,7 +12,7 @@ use crate::robust::{biweight, median};
 /// restart. It must be low to be robust: a round has four laps, so if something disturbs 10 % of
 /// the laps, only 0.9⁸ = 43 % of all pairs of rounds are undisturbed. The idea is that of Rousseeuw
 /// and Croux's Qn ("Alternatives to the median absolute deviation", JASA 88, 1993), which takes
-/// about the first quartile. Its coverage is in METHODOLOGY, *Validation*.
+/// about the first quartile. Its coverage is in METHODOLOGY, appendix A.13.
 const SCALE_QUANTILE: f64 = 0.33;
 
 /// The quantile of the absolute standard normal distribution at [`SCALE_QUANTILE`]:

@@ -20,7 +20,7 @@ pub enum Class {
 }
 
 /// A window of at least this share of the final level is near the final speed. A convention
-/// (METHODOLOGY, appendix B, *Warm-up*: "within a tenth of its speed").
+/// (METHODOLOGY, appendix C, *Warm-up*: "within a tenth of its speed").
 const NEAR: f64 = 0.9;
 
 /// A server whose first windows reach less than this share of the steady level (or whose steady
@@ -29,7 +29,7 @@ const NEAR: f64 = 0.9;
 const FLAT_FROM: f64 = 0.7;
 
 /// A server whose first windows reach less than this share of its level compiles itself. A
-/// convention (METHODOLOGY, appendix B, *Warm-up*), between caches that fill and the factors of ten
+/// convention (METHODOLOGY, appendix C, *Warm-up*), between caches that fill and the factors of ten
 /// and more by which Java and Node become faster.
 const COMPILES_BELOW: f64 = 1.0 / 3.0;
 

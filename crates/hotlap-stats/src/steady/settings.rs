@@ -16,7 +16,7 @@ pub struct DetectorSettings {
 }
 
 impl Default for DetectorSettings {
-    /// At most 2 % in 10 windows, decided after at most 100. A convention (METHODOLOGY, appendix B,
+    /// At most 2 % in 10 windows, decided after at most 100. A convention (METHODOLOGY, appendix C,
     /// *Warm-up*); `tests/steady.rs` shows on simulated machines how soon flat servers settle with
     /// it, and how rarely a climbing one does.
     fn default() -> Self {
