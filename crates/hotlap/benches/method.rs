@@ -87,7 +87,7 @@ struct Found {
     measured: f64,
     restarts: u32,
     rounds: u32,
-    /// Restart, round and value of each round, by server, to try another estimator on the same runs.
+    /// Restart, round and value of each round, by server: another estimator can be tried on them.
     #[serde(default)]
     cost_readings: Vec<Vec<(u32, u32, f64)>>,
     #[serde(default)]
