@@ -1,9 +1,9 @@
-//! What the user looks at: standard output for results, standard error for all else.
+//! The terminal: standard output for results, standard error for everything else.
 //!
-//! Knows whether there is a terminal, how wide it is, and whether colours are wanted, so that
-//! nobody else has to ask. A closed pipe (`hotlap list | head -1`) is an end, not an error. Nothing
-//! leaves through here with a secret in it ([`crate::redact`]), or with characters that a terminal
-//! obeys ([`crate::text`]), hotlap's own colours excepted.
+//! Knows whether there is a terminal, how wide it is, and whether to use colours. A closed pipe
+//! (`hotlap list | head -1`) ends hotlap without an error. Everything that is printed passes here:
+//! secrets are redacted ([`crate::redact`]), and control characters other than hotlap's own colours
+//! are escaped ([`crate::text`]).
 
 use std::io::ErrorKind::BrokenPipe;
 use std::io::{self, IsTerminal, Write};
@@ -67,9 +67,9 @@ impl Console {
         write(io::stdout().lock(), &self.shown(text, self.color))
     }
 
-    /// Prints a result for people: to standard output, or to standard error while standard output
-    /// carries an export. `render` is told whether to colour. Quiet leaves out what would go to
-    /// standard error.
+    /// Prints a result to standard output, or to standard error if an export goes to standard
+    /// output. `render` gets whether to use colours. Quiet suppresses what would go to standard
+    /// error.
     ///
     /// # Errors
     /// When standard output cannot be written, for instance to a closed pipe.
@@ -83,7 +83,7 @@ impl Console {
         }
         if !self.quiet {
             let text = self.shown(&render(self.color_err), self.color_err);
-            // Nobody reading it must not keep the export from being written.
+            // The export is written even if nothing reads standard error.
             let _ = write(io::stderr().lock(), &text);
         }
         Ok(())
@@ -111,7 +111,7 @@ impl Console {
         if color { text::visible_ink(&text) } else { text::visible_lines(&text) }
     }
 
-    /// A warning or a remedy, on standard error; nothing when quiet. Nobody reading it is no error.
+    /// Prints a warning or a remedy to standard error, unless quiet. A closed pipe is not an error.
     pub fn note(&self, text: &str) {
         if !self.quiet {
             let _ = write(io::stderr().lock(), &format!("{}\n", self.shown(text, false)));

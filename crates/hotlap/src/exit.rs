@@ -57,7 +57,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error of the one who typed: reported as usage, exit code 2.
+/// A usage error: exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(pub String);

@@ -1,10 +1,10 @@
 //! hotlap: hyperfine for HTTP servers.
 //!
-//! [`cli`] is what can be typed, and [`config`] the user's defaults; [`cmd`] has one command a
-//! file. [`recorder`] makes a [`model::Run`] of the events of a run; [`store`] keeps it (the only
-//! SQL). [`analysis`] makes every number and verdict of it, [`report`] puts these into words, and
-//! [`render`] lays them out. [`console`] and [`live`] are what the user looks at. This is the only
-//! crate that prints.
+//! [`cli`] defines the command line, [`config`] reads the user's defaults, and [`cmd`] has one file
+//! per command. [`recorder`] turns the events of a run into a [`model::Run`], and [`store`] keeps
+//! it (the only SQL). [`analysis`] computes every number and verdict, [`report`] puts them into
+//! words, and [`render`] lays them out. [`console`] and [`live`] talk to the terminal. This is the
+//! only crate that prints.
 
 pub mod analysis;
 pub mod assets;

@@ -1,8 +1,8 @@
-//! What is under way: restart, phase, time left, and in an experiment the servers with what is
-//! known of them so far; gone when done.
+//! The live view: restart, phase, time left, and the servers with their estimates so far. It is
+//! cleared at the end.
 //!
-//! Drawn from a thread of its own, ten times a second at most, so that nobody who measures ever
-//! waits for a terminal. Without a terminal there are plain lines instead, one a restart.
+//! A thread of its own draws it, at most ten times a second, so that measuring never waits for the
+//! terminal. Without a terminal, it prints a plain line per restart instead.
 
 mod board;
 #[cfg(unix)]

@@ -51,11 +51,11 @@ pub struct Run {
     pub baseline: Option<String>,
     /// The suite, if it was one.
     pub suite: Option<String>,
-    /// What was asked.
+    /// The question.
     pub question: Question,
-    /// What the suite says of itself; empty when it was none.
+    /// The suite's description; empty without a suite.
     pub about: String,
-    /// What the requests are: a contract's name, or `GET /path`.
+    /// The requests: a contract's name, or `GET /path`.
     pub contract: String,
     /// The seed of the order.
     pub seed: u64,
@@ -65,15 +65,15 @@ pub struct Run {
     pub host: Host,
     /// How servers were loaded.
     pub loads: Vec<Load>,
-    /// Who took part, in the order of the command line.
+    /// The servers, in the order of the command line.
     pub servers: Vec<Server>,
     /// The fresh starts.
     pub starts: Vec<Start>,
     /// The laps, in the order in which they were run.
     pub laps: Vec<Lap>,
-    /// Whom the suite's sources published, and who takes no part.
+    /// Servers with published figures that are not part of the run.
     pub absent: Vec<Absent>,
-    /// What became of servers when others misbehaved, in the order in which they were tried.
+    /// Stress results, in the order in which servers were stressed.
     pub stress: Vec<Subject>,
 }
 

@@ -36,7 +36,7 @@ pub struct Recorder<'a> {
     rewriting_failed: bool,
     /// The store that failed, while nothing is stored.
     failed: Option<PathBuf>,
-    /// What was said of servers that did not stop as they should have, without its numbers.
+    /// Notes about servers that did not stop in time, without their numbers: each is printed once.
     told: Vec<(usize, String)>,
 }
 
@@ -104,7 +104,7 @@ impl<'a> Recorder<'a> {
         &self.run
     }
 
-    /// Records what became of a server under stress so far.
+    /// Records the results of a server under stress so far.
     pub fn stressed(&mut self, subject: Subject) {
         let stress = &self.run.stress;
         let known = stress.iter().position(|s| s.name == subject.name);
@@ -258,7 +258,7 @@ impl<'a> Recorder<'a> {
         let beside = store.parent().unwrap_or(Path::new("")).to_owned();
         for folder in [beside, PathBuf::new(), std::env::temp_dir()] {
             let path = folder.join(&name);
-            // Nobody else's file, and nothing that a link in a shared folder points to.
+            // Never an existing file, nor the target of a link in a shared folder.
             let fresh = OpenOptions::new().write(true).create_new(true).open(&path);
             if fresh.is_ok() && saved(&path, &mut self.run).is_ok() {
                 return Some(path);
@@ -307,7 +307,7 @@ fn saved(path: &Path, run: &mut Run) -> Result<Store, StoreError> {
     Ok(store)
 }
 
-/// What a lap says to the one who looks on.
+/// What the live view shows of a lap.
 fn seen(lap: &Lap) -> Seen {
     Seen {
         server: lap.server,

@@ -50,7 +50,7 @@ pub use row::{ErrorCount, Row};
 pub use scaling::{ScalePoint, Scaling};
 pub use sources::Source;
 
-/// Everything that is said of a run.
+/// The report on a run.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Report {
     /// Version of the form of this document: 1.

@@ -58,7 +58,7 @@ pub struct Line {
     pub suite: Option<String>,
     /// What was asked for.
     pub contract: String,
-    /// Who took part, hidden ones left out.
+    /// Its servers, without the hidden ones.
     pub servers: Vec<String>,
     /// Laps that are stored.
     pub laps: u64,
@@ -200,7 +200,7 @@ impl Store {
         self.write(|tx| put_lap(tx, run, sequence, lap))
     }
 
-    /// Stores what became of a server under stress so far, as the `sequence`-th of its run.
+    /// Stores the stress results of a server so far, as the `sequence`-th of its run.
     ///
     /// # Errors
     /// Names the file, the cause and the remedy.
@@ -436,7 +436,7 @@ fn has_log(path: &Path) -> bool {
     std::fs::metadata(log).is_ok_and(|log| log.len() > 0)
 }
 
-/// A file that nobody changes while it is read, as SQLite wants to be told (sqlite.org/uri.html).
+/// The URI of a file that does not change while it is read (`immutable`, sqlite.org/uri.html).
 fn unchanging(path: &Path) -> String {
     let path = path.display().to_string();
     let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");

@@ -1,10 +1,10 @@
-//! What a comparison of two servers says, and which comparisons are judged together.
+//! The comparison of two servers, and which comparisons are judged together.
 
 use hotlap_stats::{Criterion, Effect, Estimate, NoiseFloor, Verdict, verdicts};
 
 use super::{Measure, PerMeasure};
 
-/// What one measure says of a server against another; `None` where it says nothing.
+/// The effect and verdict of one measure; `None` without a comparison.
 pub type Found = Option<(Effect, Verdict)>;
 
 /// Two servers, as indices: the first is compared with the second.

@@ -77,7 +77,7 @@ fn both(args: &CompareArgs) -> anyhow::Result<(Named, Named)> {
     }
 }
 
-/// What a baseline is called, and whether it is in the same store as the run held against it.
+/// The name of a baseline, and whether it is in the same store as the run compared with it.
 struct Called {
     name: String,
     is_here: bool,

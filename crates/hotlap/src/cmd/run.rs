@@ -1,6 +1,6 @@
-//! `hotlap run`: what was typed becomes a [`RunSpec`]; its servers are built and become
-//! [`Participants`]; they are measured or stressed, and the result is printed, exported and stored.
-//! With `--dry-run` it ends with what would be run.
+//! `hotlap run`: the command line becomes a [`RunSpec`], its servers are built and become
+//! [`Participants`], they are measured or stressed, and the result is printed, exported and stored.
+//! `--dry-run` prints the plan instead.
 
 pub mod announcement;
 pub mod dry_run;
@@ -26,7 +26,7 @@ use crate::store::Store;
 use participants::{Participants, build};
 use spec::{RunSpec, Storage};
 
-/// Runs what was typed.
+/// Runs the command.
 ///
 /// # Errors
 /// When the command line makes no sense, a file or the store cannot be written, or the system

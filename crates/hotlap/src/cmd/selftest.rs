@@ -1,7 +1,5 @@
-//! `hotlap selftest`: the instrument, held against servers whose true figures are known.
-//!
-//! The servers are the tool's own, the runner is the one that `run` uses: what is judged here is
-//! what measures there.
+//! `hotlap selftest`: measures test servers of known latency and cost, with the runner that `run`
+//! uses, and checks the figures.
 
 pub mod arena;
 mod bare;

@@ -54,7 +54,7 @@ pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// What these servers are missing: told, or with `yes` installed.
+/// Prints what these servers are missing or, with `yes`, installs it.
 ///
 /// # Errors
 /// When a command cannot be started, or fails.

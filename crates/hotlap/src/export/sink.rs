@@ -34,8 +34,8 @@ pub enum Sink {
 pub struct Replaced {
     /// Where it is, symbolic links resolved.
     path: PathBuf,
-    /// It cannot be replaced by another, as it has further names or belongs to somebody else: its
-    /// content is.
+    /// Set if the file has further names or another owner: then its content is replaced instead of
+    /// the file.
     in_place: Option<File>,
 }
 

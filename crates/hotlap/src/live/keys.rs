@@ -1,8 +1,8 @@
-//! `q` while something runs: the same as Ctrl-C, for those who look for it.
+//! `q` during a run: the same as Ctrl-C.
 //!
-//! The terminal hands over single keys only in another mode. That mode ends with this value, with a
-//! panic that drops it, and with the first signal that asks for an end, so that a second one, which
-//! ends hotlap on the spot, finds the terminal as it was.
+//! Reading single keys needs another terminal mode. The mode is restored when this value is dropped
+//! and at the first signal, so that a second signal, which kills hotlap, leaves the terminal
+//! usable.
 
 use std::io;
 use std::sync::Arc;

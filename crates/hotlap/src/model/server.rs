@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::redact;
 
-/// Who takes part.
+/// A server of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Server {
     /// What tables call it; unique in its run.
     pub name: String,
-    /// Why it takes part.
+    /// Its role.
     pub role: Role,
     /// How it is started: the command, or the URL of one that runs.
     pub command: String,
@@ -23,23 +23,23 @@ pub struct Server {
     pub published: Vec<Published>,
     /// Its part in the question.
     pub part: Part,
-    /// Why it is out, if it is.
+    /// Why it failed, if it did.
     pub failure: Option<ServerFailure>,
 }
 
-/// A server's part in what a run asks.
+/// A server's part in a layers or scaling question.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Part {
-    /// The server that it stands on, as an index: what it adds to that one is its own.
+    /// The server of the layer below, as an index.
     pub on: Option<usize>,
-    /// How many cores it was told to use, where it was told.
+    /// The number of cores that it was told to use, if any.
     pub cpus: Option<usize>,
-    /// Its name without the number of cores; empty where it was not told.
+    /// Its name without the number of cores; empty if it has no such number.
     pub base: String,
 }
 
-/// What somebody published for a server under one load, elsewhere, then.
+/// A figure published elsewhere for a server under one load.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Published {
     /// Under which load, as an index.

@@ -21,13 +21,13 @@ pub struct Start {
     pub conformance: (u32, u32),
     /// Resident memory before any load, in bytes; `None` where it is not known.
     pub rss_bytes: Option<u64>,
-    /// What should be told (answers that vary, a port found).
+    /// Notes for the user (responses that vary, a port found).
     pub notes: Vec<String>,
-    /// How it became steady, a load each; empty before it was warmed up.
+    /// Its warm-ups, one per load; empty before the first.
     pub warmups: Vec<Warmup>,
 }
 
-/// How a server became steady under one load.
+/// The warm-up of a server under one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Warmup {
     /// Which load, as an index.

@@ -10,7 +10,7 @@ use crate::text::number::{self, plural};
 use crate::text::visible;
 use screen::{BOLD, DIM, RED, Screen, YELLOW};
 
-/// From so many servers on, what a sentence would say of each is a table.
+/// From this many steps on, a table replaces the sentences.
 const TABLE_FROM: usize = 5;
 
 /// The report for a terminal of `width` columns.

@@ -35,7 +35,7 @@ pub struct AgainstReference {
     pub measures: PerMeasure<MeasureVerdict>,
 }
 
-/// What one measure says of a server and another.
+/// One measure of a server compared with another.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct MeasureVerdict {
     /// The server's figure over the other's; `null` where it is not known.

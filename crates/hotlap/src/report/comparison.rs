@@ -17,7 +17,7 @@ use crate::text::{date, visible};
 const NOT_PAIRED: &str = "The two runs are not paired: changes of the machine between them are part of the \
      difference. One run of both (hotlap run OLD NEW) is more precise.";
 
-/// Everything that is said of two runs.
+/// The comparison of two runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunComparison {
     /// Version of the form of this document: 1.

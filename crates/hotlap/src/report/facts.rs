@@ -1,5 +1,5 @@
-//! What the page says of a run beside its tables: the headline, how it was measured, in which
-//! order.
+//! Text around the tables: the headline, how the run was measured, the order of its laps, and the
+//! details of each server.
 
 use super::{ErrorCount, Figure, Latency, Measure, Report, Role, Row};
 use crate::text::number::count;

@@ -33,7 +33,7 @@ pub struct Heading {
     pub baseline: Option<String>,
     /// The suite, if it was one.
     pub suite: Option<String>,
-    /// What the suite says of itself.
+    /// The suite's description.
     pub about: String,
     /// The question that the run answers.
     pub question: Question,

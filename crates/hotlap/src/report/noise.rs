@@ -25,9 +25,9 @@ pub struct Noise {
 pub struct MeasureNoise {
     /// The control's figure over the reference's; `null` where it is not known.
     pub ratio: Option<Figure>,
-    /// The least difference that is not noise, as a share; `null` where it is not known.
+    /// The smallest difference beyond the noise, as a share; `null` if unknown.
     pub band: Option<f64>,
-    /// The figures that cannot be told from the reference's: its own, less and more the band.
+    /// The range around the reference's figure in which differences may be noise.
     pub around: Option<(f64, f64)>,
 }
 

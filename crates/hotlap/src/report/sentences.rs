@@ -1,4 +1,4 @@
-//! What a table says: one sentence a comparison, with the ratio, its interval and the cost.
+//! The sentences of a table: one per comparison, with ratios and intervals.
 
 use hotlap_stats::{Effect, Estimate, Inconclusive, MAX_CONTROL_DIFFERENCE, MIN_RESTARTS, Verdict};
 
@@ -11,10 +11,9 @@ use crate::text::number::{self, count, grouped, plural};
 /// More comparisons than this are read better in the table.
 const MOST: usize = 5;
 
-/// What a table says, in sentences: one for each server that is compared with the reference, the
-/// first in the table first; how many servers the generator limits; which sent wrong responses; why
-/// there are no figures; and what would decide what is inconclusive. What layers cost is said step
-/// by step instead.
+/// The sentences of a table: one per server that is compared with the reference, in the order of
+/// the table; how many servers the generator limits; which sent wrong responses; why there are no
+/// figures; what would decide inconclusive comparisons. Layers have a sentence per step instead.
 pub(super) fn of_table(run: &Run, analysis: &Analysis) -> Vec<String> {
     let mut sentences = Vec::new();
     if run.question != Question::Layers {
@@ -139,7 +138,7 @@ fn remedy(run: &Run, restarts: u32) -> String {
         return format!("A longer --duration, or {option}, gives more.");
     }
     let least_s = run.took_ms as f64 / 1e3 / f64::from(restarts) * f64::from(MIN_RESTARTS);
-    // Rounded up to what somebody would type.
+    // Rounded up to a plain number.
     let budget = match (least_s / 10.0).ceil() * 10.0 {
         seconds if seconds < 120.0 => format!("{seconds}s"),
         seconds => format!("{}m", (seconds / 60.0).ceil()),

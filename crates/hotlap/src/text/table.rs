@@ -1,5 +1,5 @@
-//! A table, built once and shown by every output: headings, cells, and which output shows which
-//! column. What a cell holds may come from outside: each output escapes it in its own way.
+//! A table for all outputs: headings, cells, and which output shows which column. Cells may hold
+//! untrusted text: each output escapes it in its own way.
 
 /// Where a table is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,13 +43,13 @@ pub struct Column {
     pub cells: Vec<Cell>,
     /// Figures are set to the right, words to the left.
     pub is_right: bool,
-    /// What becomes of it on a terminal that is too narrow.
+    /// How it adapts to a narrow terminal.
     pub narrow: Narrow,
     outputs: &'static [Output],
     is_required: bool,
 }
 
-/// What becomes of a column on a terminal that is too narrow for the table.
+/// How a column adapts to a terminal that is too narrow for the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Narrow {
     /// It stays as it is.

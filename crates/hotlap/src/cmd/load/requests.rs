@@ -1,4 +1,4 @@
-//! What `hotlap load` sends, and which answers are right: from flags, or from a file.
+//! The requests of `hotlap load` and their expected responses, from flags or a file.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::cli::LoadArgs;
 use crate::exit::{server_failed, usage};
 use crate::redact;
 
-/// Whom to ask for what.
+/// A target and the requests to it.
 #[derive(Debug)]
 pub struct Asked {
     /// Where it is.

@@ -52,8 +52,7 @@ pub fn finish(
         });
     }
     exported?;
-    // With `hotlap run | head`, or a terminal that was closed, nobody reads the table. Exports and
-    // the exit code are as they would have been.
+    // A closed pipe (`hotlap run | head`) or terminal changes neither exports nor the exit code.
     if let Err(error) = printed
         && error.kind() != std::io::ErrorKind::BrokenPipe
         && kept.over != Over::Interrupted

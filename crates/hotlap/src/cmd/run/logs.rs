@@ -1,9 +1,8 @@
-//! The folder for what servers print, gone with the run.
+//! The folder for the output of servers, removed at the end of the run.
 //!
-//! A run that is killed leaves its folder behind, and the next run removes it. A run that lives is
-//! known by the lock that it holds on a file in its folder: the kernel releases it when hotlap
-//! ends, however it ends. A process id would say less, since another process may have it by then,
-//! or another container that shares the cache.
+//! The next run removes folders of runs that were killed. A running hotlap holds a lock on a file
+//! in its folder, which the kernel releases when the process ends. A process id would not do:
+//! another process, or a container that shares the cache, may have the same one.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -83,10 +82,10 @@ fn lock_file(folder: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).open(folder.join(LOCK))
 }
 
-/// Removes the folders whose lock nobody holds. A folder without one is not a run's.
+/// Removes folders with a lock that no process holds. A folder without a lock is not a run's.
 fn remove_those_of_dead_runs(all: &Path) {
     for entry in fs::read_dir(all).into_iter().flatten().flatten() {
-        // Not behind a symbolic link: that leads to somebody else's folder.
+        // Symbolic links are not followed: they may lead to a foreign folder.
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! A run that measures: the experiment on this machine, then the stress that a suite asks for.
+//! The measurement: the experiment on this machine, then the stress of a suite, if any.
 
 use std::collections::BTreeMap;
 
@@ -22,21 +22,21 @@ use crate::model::{Question, Run, State};
 use crate::recorder::Recorder;
 use crate::store::Store;
 
-/// An experiment that is about to begin.
+/// An experiment, ready to begin.
 pub struct Prepared {
-    /// What is measured, and for how long.
+    /// The experiment.
     pub experiment: Experiment,
     /// The cores of servers and generator.
     pub cores: CpuAllocation,
-    /// The record of the run, or that of the run that goes on.
+    /// The record of the run, new or continued.
     pub run: Run,
 }
 
 impl Prepared {
-    /// Puts an experiment together.
+    /// Prepares an experiment.
     ///
     /// # Errors
-    /// When it takes more open files than are allowed, or cannot go on as the earlier run.
+    /// If it needs more open files than allowed, or cannot continue the earlier run.
     pub fn new(spec: &RunSpec, participants: &Participants) -> anyhow::Result<Self> {
         let mut experiment = Experiment {
             participants: participants.ready.clone(),

@@ -1,5 +1,5 @@
-//! Which servers take part, and as what: catalogue servers are built, the reference gets its A/A
-//! control, the ceiling is added. Servers that cannot take part are kept, with the reason.
+//! The participants of a run: catalogue servers are built, the reference gets its A/A control, and
+//! the ceiling is added. Servers that cannot run are kept with the reason.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub struct Participants {
 /// What starts each catalogue server, and its version, by its id; or why it cannot be started.
 pub type Builds = BTreeMap<String, Result<(Launch, String), Unready>>;
 
-/// Builds what comes from the catalogue; with `--setup`, installs what is missing first.
+/// Builds the catalogue servers; with `--setup`, installs missing toolchains first.
 ///
 /// # Errors
 /// When there is no folder to build in, or an installation fails.
@@ -119,7 +119,7 @@ impl Participants {
         if spec.has_ceiling && !all.run_already() {
             all.add(ceiling()?);
         }
-        // Those in between are the control and the ceiling, which nobody named.
+        // The control and the ceiling are in between.
         origins.resize(all.servers.len(), None);
         for (index, server) in absent {
             origins.push(Some(index));

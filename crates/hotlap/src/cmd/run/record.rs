@@ -84,7 +84,7 @@ fn loads(loads: &[Load], participants: &[Participant]) -> Vec<model::Load> {
 }
 
 /// A request to a command or URL: method and path, and a hash of its headers and body if it has
-/// any, so that loads of two runs can be told apart. Of a header that may hold a secret, only the
+/// any, so that different requests differ. Of a header that may hold a secret, only the
 /// name is hashed.
 fn described(exchange: &Exchange) -> String {
     if exchange.headers.is_empty() && exchange.body.is_empty() {

@@ -1,8 +1,7 @@
-//! `--resume`: an interrupted run goes on with a new restart of every server.
+//! `--resume`: continues an interrupted run with a new restart of every server.
 //!
-//! The order follows from the seed, the restart and the round alone, so all that is needed is what
-//! was run, and by whom. The restart that was cut short keeps the laps that it has; where a number
-//! of restarts was asked for, one more makes up for it.
+//! The order depends only on the seed, the restart and the round, so it can be continued. The
+//! interrupted restart keeps its laps; if a number of restarts was asked for, one more is added.
 
 use std::time::Duration;
 
@@ -13,10 +12,10 @@ use crate::exit::usage;
 use crate::model::{Run, Server, State};
 use crate::store::Store;
 
-/// The run that is to go on: the last one of the suite.
+/// The run to continue: the last one of the suite.
 ///
 /// # Errors
-/// When there is none, or it is finished, or nobody said which.
+/// If there is none, it is finished, or no suite was named.
 pub fn asked(suite: Option<&str>, store: Option<&Store>) -> anyhow::Result<Run> {
     match (suite, store) {
         (Some(suite), Some(store)) => earlier(store, suite),

@@ -14,7 +14,7 @@ pub struct Rule {
     limit: f64,
 }
 
-/// What rules say of a report, a sentence each.
+/// The outcome of the rules, a sentence each.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Ruling {
     /// Rules that servers break.
@@ -23,7 +23,7 @@ pub struct Ruling {
     pub unknown: Vec<String>,
 }
 
-/// Whom a rule is applied to: a server, the one that it is compared with, and under which load.
+/// What a rule is applied to: a server, the one it is compared with, and the load.
 struct Compared<'a> {
     server: &'a str,
     other: &'a str,
@@ -37,7 +37,7 @@ impl Rule {
     /// Reads `cost +3%`, `rps -5%`, `p50 +10%`, `p99 +10%` or `memory +10%`.
     ///
     /// # Errors
-    /// Says how one looks.
+    /// Shows what a rule looks like.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let wrong = || {
             format!(
@@ -77,7 +77,7 @@ impl Rule {
                 Some(against) => {
                     self.hold(&compared, Some(&against.measures[self.measure]), ruling);
                 }
-                None if is_a_contestant(row) => self.hold(&compared, None, ruling),
+                None if is_compared(row) => self.hold(&compared, None, ruling),
                 None => {}
             }
         }
@@ -101,8 +101,8 @@ impl Rule {
         }
     }
 
-    /// Applies the rule to one comparison, given what it says of the rule's measure. Where there is
-    /// no verdict the rule neither holds nor is broken: that is no pass, see [`Ruling::exit`].
+    /// Applies the rule to the verdict of one comparison. Without a verdict, the rule is undecided,
+    /// which is not a pass: see [`Ruling::exit`].
     fn hold(
         self,
         &Compared { server, other, load, under, is_offered }: &Compared,
@@ -160,17 +160,17 @@ impl Rule {
 }
 
 impl Ruling {
-    /// What the rules say of a run.
+    /// Applies rules to a run.
     #[must_use]
     pub fn on(report: &Report, rules: &[Rule]) -> Self {
         let mut ruling = Self::default();
         rules.iter().for_each(|rule| rule.judge(report, &mut ruling));
         let mut compared = report.tables.iter().filter(|table| table.reference.is_some());
-        ruling.sees_any(rules, compared.any(|table| table.rows.iter().any(is_a_contestant)));
+        ruling.sees_any(rules, compared.any(|table| table.rows.iter().any(is_compared)));
         ruling
     }
 
-    /// What the rules say of two runs.
+    /// Applies rules to a comparison of two runs.
     #[must_use]
     pub fn on_change(comparison: &RunComparison, rules: &[Rule]) -> Self {
         let mut ruling = Self::default();
@@ -178,7 +178,7 @@ impl Ruling {
         ruling
     }
 
-    /// A rule that nothing was compared by is no pass.
+    /// A rule without any comparison is undecided.
     fn sees_any(&mut self, rules: &[Rule], any: bool) {
         if !rules.is_empty() && !any {
             self.unknown.push(
@@ -187,12 +187,12 @@ impl Ruling {
         }
     }
 
-    /// Everything that is to be said.
+    /// All sentences: broken rules, then undecided ones.
     pub fn sentences(&self) -> impl Iterator<Item = &String> {
         self.broken.iter().map(|broken| &broken.sentence).chain(&self.unknown)
     }
 
-    /// The exit code: a rule that cannot be held is no pass.
+    /// The exit code: an undecided rule is not a pass.
     #[must_use]
     pub fn exit(&self) -> Exit {
         match () {
@@ -204,7 +204,7 @@ impl Ruling {
 }
 
 /// Whether a row is of a server that is compared with the reference.
-fn is_a_contestant(row: &Row) -> bool {
+fn is_compared(row: &Row) -> bool {
     row.role == Role::Plain
 }
 

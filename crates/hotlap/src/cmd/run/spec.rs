@@ -1,10 +1,9 @@
-//! What is to be run, as plain values: made once, of what was typed, the user's own defaults
-//! ([`crate::config`] has filled them in), the suite and, with `--resume`, the stored run. All that
-//! follows reads it: builds, announcement, schedule, recorder and exports see neither flags nor the
-//! suite.
+//! The plan of a run, as plain values: made once from the flags, the configuration file
+//! ([`crate::config`] has filled it in), the suite and, with `--resume`, the stored run. Everything
+//! after this reads the plan, and sees neither flags nor the suite.
 //!
-//! Nothing is probed, built, started or written here: what is wrong with a command line or a suite
-//! is reported before anything has been waited for.
+//! Nothing is probed, built, started or written here, so errors in a command line or a suite are
+//! reported at once.
 
 pub mod command_name;
 mod entry;
@@ -31,29 +30,29 @@ use server::ServerSpec;
 /// The suite that is run when nothing is named.
 const QUICK: &str = "quick";
 
-/// What is to be run.
+/// The plan of a run.
 #[derive(Debug)]
 pub struct RunSpec {
-    /// The words that repeat it: those that were typed, and what the user's defaults added.
+    /// The command that repeats it, with the options from the configuration file.
     pub command: Vec<String>,
-    /// What is asked.
+    /// The question.
     pub question: Question,
-    /// The suite, if it is one, and what it says of itself and of servers that take no part.
+    /// The name of the suite, if any.
     pub suite: Option<String>,
-    /// What its report says of it; empty without a suite.
+    /// The suite's description; empty without a suite.
     pub about: String,
-    /// Servers that somebody published figures for and that take no part.
+    /// Servers with published figures that are not part of the run.
     pub absent: Vec<Absent>,
-    /// The baseline that it is kept as.
+    /// The baseline that it is saved as.
     pub baseline: Option<String>,
 
     /// Arguments, or entries of the suite.
     pub entries: Vec<Entry>,
-    /// The servers that they mean.
+    /// The servers of all entries.
     pub servers: Vec<ServerSpec>,
     /// The server that the others are compared with.
     pub reference: Reference,
-    /// Whether the ceiling takes part, beside servers that hotlap starts.
+    /// Whether the ceiling runs along with servers that hotlap starts.
     pub has_ceiling: bool,
     /// Whether missing toolchains are installed first.
     pub install: bool,
@@ -83,29 +82,28 @@ pub struct RunSpec {
     pub rounds: Option<u32>,
     /// The seed of the order.
     pub seed: u64,
-    /// How many cores servers are told to use, where their entry does not say; `None`: all of
-    /// theirs.
+    /// Cores that servers are told to use, unless their entry says; `None`: all of theirs.
     pub server_cpus: Option<usize>,
     /// The cores of servers and generator, where hotlap starts the servers.
     pub cores: CpuAllocation,
     /// Whether servers are frozen outside of their slices.
     pub freeze: bool,
 
-    /// What each server is stressed with after the measurement; for a stress, in its place.
+    /// Stress scenarios after the measurement, or instead of it.
     pub scenarios: Vec<Scenario>,
     /// Differences that are a failure.
     pub rules: Vec<Rule>,
-    /// Whether all that is known of each server is printed.
+    /// Whether to print everything known about each server.
     pub has_details: bool,
     /// Files that the report is written to.
     pub exports: ExportArgs,
     /// Where the run is stored.
     pub storage: Storage,
-    /// Whether the last run of the suite goes on.
+    /// Whether to continue the last run of the suite.
     pub resumes: bool,
-    /// The run that goes on, once it is read from the store.
+    /// The run to continue, once it is read from the store.
     pub earlier: Option<Run>,
-    /// Whether it is only to be shown.
+    /// Whether to print the plan only.
     pub is_dry: bool,
 }
 
@@ -341,7 +339,7 @@ fn or_written<T>(
     }
 }
 
-/// A seed that nobody chose; it is stored, so the order can be had again.
+/// A random seed; it is stored, so that the order can be repeated.
 fn fresh_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     // Below 2⁵³, so that it survives every reader of JSON.

@@ -1,5 +1,5 @@
-//! `hotlap run --stress`: what becomes of servers and of their well-behaved clients when others
-//! misbehave; alone, or after the measurement of a suite that asks for it.
+//! `hotlap run --stress`: how servers and their normal clients fare under attack. Runs alone, or
+//! after the measurement of a suite that asks for it.
 
 use std::time::{Duration, Instant};
 
@@ -24,12 +24,11 @@ use crate::model::{self, Run, State};
 use crate::recorder::Recorder;
 use crate::store::Store;
 
-/// The good clients' connections: enough to keep a server of one thread at work all the time, and
-/// few enough that each of them notices who else comes.
+/// Connections of normal clients: enough to keep a single-threaded server busy, and few enough that
+/// each of them notices the attackers.
 const GOOD: usize = 8;
 
-/// A stress that is about to begin: the cores, and the record of the run, or that of the run that
-/// goes on.
+/// The cores and the record of a stress that is about to begin or to continue.
 ///
 /// # Errors
 /// When it cannot go on as the earlier run.

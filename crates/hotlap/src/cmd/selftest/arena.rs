@@ -26,11 +26,10 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long servers may be probed at each slice length.
 const PROBE_LIMIT: Duration = Duration::from_secs(12);
 
-/// What all experiments of known servers share.
+/// What all experiments of the self-test share.
 pub struct Arena {
     program: PathBuf,
-    /// Who runs where: the server on one core, since each of its threads would keep a count of its
-    /// own.
+    /// The cores: one for the server, since each of its threads would count on its own.
     pub cores: CpuAllocation,
     logs: Logs,
 }

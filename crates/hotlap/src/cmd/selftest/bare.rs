@@ -1,10 +1,10 @@
-//! A bare client: a handful of connections that are asked at a rate and looked at all the time,
-//! nothing of the load generator. It tells how long the way to a server and back takes here, which
-//! is part of every time that a client sees and of none that a server was made to take.
+//! A bare client without the load generator: a few connections, polled without pause, with requests
+//! at a rate. It measures the round trip on this machine, which is part of every latency that a
+//! client sees but not of the time that a test server is made to take.
 //!
-//! It spins, so that no wake-up of its own is in its times, and it asks as often as the laps that
-//! it is held against: a server that is asked once in a while is woken from a deeper sleep each
-//! time, and on a virtual machine that alone is some 30 µs.
+//! It spins, so that its own wake-ups are not in its times, and it sends at the rate of the laps
+//! that it is compared with: a server with rare requests wakes from a deeper sleep each time, which
+//! takes about 30 µs on a virtual machine.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};

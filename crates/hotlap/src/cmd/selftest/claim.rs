@@ -45,7 +45,7 @@ pub enum Unit {
     Share,
 }
 
-/// What is to be said of a claim.
+/// The verdict on a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Word {

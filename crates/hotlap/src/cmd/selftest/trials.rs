@@ -1,5 +1,4 @@
-//! The known servers one after the other: what is true of each, and what the instrument tells of
-//! it.
+//! The trials of the self-test: each server's true figures, and what hotlap measures.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -62,7 +61,7 @@ impl<'a> Alone<'a> {
         stop: &Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
         let participants = [arena.participant(&known.to_string(), known, Role::Plain)];
-        // Nobody else is there for whom it would be frozen, and the bare client wants it awake.
+        // It runs alone, and the bare client needs it running.
         let setting =
             hotlap_bench::local::Setting { freeze: false, ..arena.setting(Some(lap), WARM) };
         let mut live =

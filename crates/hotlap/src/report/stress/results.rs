@@ -1,4 +1,4 @@
-//! What became of servers under stress, in words.
+//! Stress results in words.
 
 use hotlap_bench::stress::{
     ERRORS, Fate, Impact, MEMORY_LEAST_BYTES, MEMORY_TIMES, Observed, P99_LEAST_NS, P99_TIMES,
@@ -10,7 +10,7 @@ use crate::model::{Run, ServerFailure};
 use crate::text::number;
 use crate::text::table::UNKNOWN;
 
-/// Everything that is said of a stress.
+/// The results of a stress.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Stress {
     /// How it was done, in parts.

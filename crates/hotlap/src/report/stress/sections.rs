@@ -3,7 +3,7 @@
 use super::{ScenarioResult, Stress, StressedServer};
 use crate::text::table::{Cell, Column, Table, Tone};
 
-/// A table, and what is to be said of its rows.
+/// A table, with remarks on its rows.
 #[derive(Debug)]
 pub struct StressSection {
     /// The server, where the table is about one; else empty.
@@ -14,7 +14,7 @@ pub struct StressSection {
     pub remarks: Vec<Remark>,
 }
 
-/// Something to be said of a server.
+/// A remark on a server.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Remark {
     /// It, in a sentence.
@@ -107,7 +107,7 @@ fn tone(result: &ScenarioResult) -> Tone {
     }
 }
 
-/// What is to be said of a server beside its row or its table.
+/// Remarks on a server beside its row or table.
 fn remarks(server: &StressedServer, subject: Subject) -> Vec<Remark> {
     let of_server = |text: String| match subject {
         Subject::Server => format!("{}: {text}", server.name),

@@ -1,5 +1,4 @@
-//! What names servers: an argument of the command line, or an entry of a suite. A pattern names
-//! several servers at once.
+//! Entries: arguments of the command line, or entries of a suite. A pattern names several servers.
 
 use hotlap_bench::suite::{self, Publication, PublishedFigure, Suite};
 use hotlap_servers::launch::Counts;
@@ -13,9 +12,9 @@ pub struct Entry {
     pub run: String,
     /// The name for tables, if the suite gives one; it is for an entry that means one server.
     pub name: Option<String>,
-    /// How many cores its servers are told to use, and their name without that number.
+    /// The number of cores that its servers are told to use, and their name without it.
     pub cpus: Option<(usize, String)>,
-    /// The entry that it stands on, as an index.
+    /// The entry of the layer below, as an index.
     pub on: Option<usize>,
     /// A side effect that must happen once a request.
     pub counts: Option<Counts>,
@@ -25,7 +24,7 @@ pub struct Entry {
     pub line: usize,
 }
 
-/// The arguments of the command line. With `layers`, each stands on the one before it.
+/// The arguments of the command line. With `layers`, each adds a layer to the one before it.
 #[must_use]
 pub fn typed(servers: &[String], layers: bool) -> Vec<Entry> {
     let entry = |(index, run): (usize, &String)| Entry {

@@ -1,5 +1,5 @@
-//! Which servers are meant: each argument or entry is a server of the catalogue, several of them, a
-//! command or a URL; and what tables call each.
+//! The servers of a run and their names: each argument or entry stands for a catalogue server,
+//! several of them, a command or a URL.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub enum Source {
     Custom(Origin, Box<Ask>),
 }
 
-/// What an argument means.
+/// The kind of an argument.
 enum Meaning {
     Catalogue(Box<manifest::Server>),
     Command(String),
@@ -58,11 +58,11 @@ impl Meaning {
     }
 }
 
-/// The servers that entries mean, in their order: a pattern may mean several.
+/// The servers of all entries, in order: a pattern may match several.
 ///
 /// # Errors
-/// When an entry means nothing, with what may have been meant; when a server cannot be asked what
-/// it is to be asked; when an option fits none of the servers, or two get the same name.
+/// If an entry matches nothing (with suggestions), a server does not have the contract, an option
+/// applies to none of the servers, or two servers get the same name.
 pub fn servers(
     entries: &[Entry],
     args: &RunArgs,
@@ -89,7 +89,7 @@ pub fn servers(
     meant.into_iter().zip(names).map(server).collect()
 }
 
-/// What each entry means, with the entry's index.
+/// The meaning of each entry, with the entry's index.
 fn meanings(entries: &[Entry], suite: Option<&Suite>) -> anyhow::Result<Vec<(usize, Meaning)>> {
     let mut catalogue = None;
     let mut meant = Vec::new();
@@ -123,7 +123,7 @@ fn meanings(entries: &[Entry], suite: Option<&Suite>) -> anyhow::Result<Vec<(usi
     Ok(meant)
 }
 
-/// What is wrong with an argument that the catalogue does not know, and how a command is written.
+/// The error for an argument that is not in the catalogue, with how to write a command.
 #[must_use]
 pub fn unknown(error: &CatalogueError) -> String {
     let CatalogueError::Unknown { name, nearest } = error else { return error.to_string() };
@@ -141,8 +141,8 @@ pub fn unknown(error: &CatalogueError) -> String {
     )
 }
 
-/// Refuses options for commands and URLs where there are none: servers of the catalogue are asked
-/// what their contract says, and would ignore them.
+/// Rejects request options if only catalogue servers are named: their contract fixes their
+/// requests.
 fn must_apply(meant: &[(usize, Meaning)], args: &RunArgs) -> anyhow::Result<()> {
     let ask = &args.request;
     let commands = meant.iter().any(|(_, m)| matches!(m, Meaning::Command(_)));
@@ -171,13 +171,13 @@ pub fn is_url(argument: &str) -> bool {
     argument.contains("://") || argument.starts_with("unix:") || is_address(argument)
 }
 
-/// Whether an argument names no server of the catalogue: a command or a URL.
+/// Whether an argument is a command or a URL.
 #[must_use]
 pub fn is_custom(argument: &str) -> bool {
     is_url(argument) || is_command(argument)
 }
 
-/// Whether an argument can be nothing but a command: several words, or a path to a file.
+/// Whether an argument can only be a command: several words, or a path to a file.
 fn is_command(argument: &str) -> bool {
     let is_path = argument.starts_with(['/', '.', '~']) && Path::new(argument).is_file();
     argument.trim().contains(char::is_whitespace) || is_path
@@ -192,7 +192,7 @@ fn is_program(word: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(word).is_file())
 }
 
-/// The contract of a catalogue server: the one that was asked for, or its usual one.
+/// The contract of a catalogue server: `wanted`, or its default.
 fn held_to(server: &manifest::Server, wanted: Option<Name>) -> anyhow::Result<Name> {
     let usual = server.contracts.iter().copied().find(|c| *c == Name::Hello);
     let contract = wanted.or(usual).or_else(|| server.contracts.first().copied());
@@ -220,8 +220,7 @@ fn launch(command: &str, shell: bool) -> anyhow::Result<Launch> {
     Ok(Launch { argv, env: BTreeMap::new(), cwd })
 }
 
-/// A server that runs already. A path of the URL's own is what is asked for, unless `--path` says
-/// otherwise.
+/// A server that is already running. `--path` overrides the path of the URL.
 fn running(url: String, ask: &Ask, args: &RunArgs) -> anyhow::Result<Source> {
     let mut resolved = resolve(&url)?;
     if let Endpoint::Tcp(address) = &resolved.target.endpoint
