@@ -44,8 +44,8 @@ pub struct Cli {
     /// Suppress progress and hints; warnings about validity stay.
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// Redact the value of this header too: it is sent, but not stored, exported or shown. Repeat it
-    /// for more headers.
+    /// Redact the value of this header too: it is sent, but not stored, exported or shown. Repeat
+    /// it for more headers.
     ///
     /// Authorization, Cookie and X-Api-Key are always redacted. To repeat or resume a run, give the
     /// values again.
@@ -242,12 +242,12 @@ pub struct CompareArgs {
     /// The run to compare with, and the run to compare (default: the last)
     #[arg(value_name = "RUN", num_args = 0..=2)]
     pub runs: Vec<u64>,
-    /// The run to compare with: a baseline (its newest run), a run number, or a store file (its last
-    /// run)
+    /// The run to compare with: a baseline (its newest run), a run number, or a store file (its
+    /// last run)
     #[arg(long, value_name = "NAME|RUN|FILE")]
     pub baseline: Option<String>,
-    /// Exit with code 5 if a server is worse by more than this and the noise: "cost +3%", "rps -5%",
-    /// "p50 +10%", "p99 +10%", "memory +10%"
+    /// Exit with code 5 if a server is worse by more than this and the noise: "cost +3%", "rps
+    /// -5%", "p50 +10%", "p99 +10%", "memory +10%"
     #[arg(long, value_name = "RULE")]
     pub fail_if: Vec<String>,
     /// Print JSON
@@ -322,8 +322,18 @@ pub struct CompletionsArgs {
 
 /// The options of `run` in its short help; `--help` shows all.
 const COMMON: [&str; 12] = [
-    "servers", "suite", "names", "reference", "dry_run", "details", "fail_if", "connections",
-    "rate", "duration", "export_html", "quiet",
+    "servers",
+    "suite",
+    "names",
+    "reference",
+    "dry_run",
+    "details",
+    "fail_if",
+    "connections",
+    "rate",
+    "duration",
+    "export_html",
+    "quiet",
 ];
 
 /// The whole command line.

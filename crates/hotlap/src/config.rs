@@ -206,11 +206,11 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_key_or_value_is_told_with_its_line() {
+    fn a_wrong_key_or_value_is_reported_with_its_line() {
         let unknown = read("duration = '20s'\ncolour = 'never'\n").unwrap_err();
         assert!(unknown.starts_with("/home/me/config.toml:2: unknown field `colour`"), "{unknown}");
         let wrong = read("\n\nduration = 'soon'\n").unwrap_err();
-        assert!(wrong.contains("config.toml:3: `soon` is no unit of time"), "{wrong}");
+        assert!(wrong.contains("config.toml:3: `soon` is not a unit of time"), "{wrong}");
         assert!(read("server-cpus = -1").unwrap_err().contains("config.toml:1: "));
         assert!(read("connections = 0").unwrap_err().contains("at least 1"));
         assert_eq!(read(""), Ok(Config::default()));

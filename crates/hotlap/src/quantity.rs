@@ -118,9 +118,9 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_is_none_says_how_one_looks() {
+    fn an_invalid_time_says_what_a_time_looks_like() {
         assert_eq!(duration("-1s"), Err("a time cannot be negative".to_owned()));
-        assert!(duration("soon").unwrap_err().contains("no unit of time"));
+        assert!(duration("soon").unwrap_err().contains("not a unit of time"));
         assert!(duration("").unwrap_err().contains("looks like"));
         assert!(span("0s").unwrap_err().contains("too short"));
         assert!(duration("1e300s").is_err() || duration("1e300").is_err());

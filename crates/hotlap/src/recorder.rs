@@ -238,14 +238,12 @@ impl<'a> Recorder<'a> {
         self.store = None;
         match saved(&path, &mut self.run) {
             Ok(store) => {
-                self.live
-                    .say(&format!("Warning: {error}. It was created again; nothing is lost."));
+                self.live.say(&format!("Warning: {error}. It was created again; nothing is lost."));
                 self.store = Some(store);
             }
             Err(_) => {
-                self.live.say(&format!(
-                    "Warning: {error}. The run continues in memory until its end."
-                ));
+                self.live
+                    .say(&format!("Warning: {error}. The run continues in memory until its end."));
                 self.failed = Some(path);
             }
         }

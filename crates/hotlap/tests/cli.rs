@@ -107,13 +107,13 @@ fn a_load_that_makes_no_sense_says_what_does() {
         (vec!["run", "--stress"], "--stress needs servers"),
         (vec!["run", "--stress", "--scenario", "garbage"], "--scenario needs servers"),
         // What servers of the catalogue would ignore.
-        (vec!["run", "go/net-http", "--path", "/x"], "--path is for commands and URLs"),
-        (vec!["run", "go/net-http", "-H", "a: b"], "--header is for commands and URLs"),
-        (vec!["run", "go/net-http", "--shell"], "--shell is for commands"),
-        (vec!["run", "go/net-http", "--fail-if", "cost +3%"], "name at least two"),
+        (vec!["run", "go/net-http", "--path", "/x"], "--path applies to commands and URLs"),
+        (vec!["run", "go/net-http", "-H", "a: b"], "--header applies to commands and URLs"),
+        (vec!["run", "go/net-http", "--shell"], "--shell applies to commands"),
+        (vec!["run", "go/net-http", "--fail-if", "cost +3%"], "needs at least two servers"),
         (vec!["run", "no-such-server"], "no-such-server is not in the catalogue"),
         (vec!["run", "no-such-server"], "write its path (./no-such-server), or quote it"),
-        (vec!["run", "./no-such-server"], "./no-such-server: there is no such file"),
+        (vec!["run", "./no-such-server"], "no such file: ./no-such-server"),
         (vec!["check", "no-such-server"], "no-such-server is not in the catalogue"),
         (vec!["list", "--all", "--ready"], "cannot be used with"),
     ] {
@@ -179,10 +179,10 @@ fn help_is_a_command_too() {
     assert_eq!(shell.says(&["list", "--all", "-q"]), shell.says(&["list", "-q"]));
 }
 
-/// `run -h` listed --fail-if, --save-baseline and --no-store under Request.
+/// Regression: `run -h` listed --fail-if, --save-baseline and --no-store under Request.
 #[test]
 fn the_help_has_each_option_under_its_heading() {
-    let help = Shell::new().says(&["run", "-h"]);
+    let help = Shell::new().says(&["run", "--help"]);
     let under = |heading: &str| {
         let section = help.split(&format!("\n{heading}:\n")).nth(1).unwrap();
         section.split("\n\n").next().unwrap().to_owned()
@@ -381,7 +381,7 @@ fn a_dry_run_builds_starts_and_stores_nothing() {
     let rest = ["--restarts", "3", "--rounds", "2", "--seed", "7", "-c", "8", "--dry-run"];
     let said = shell.says(&[&servers[..], &rest[..], &["--export-json", "out.json"]].concat());
     for words in [
-        "go/net-http: built first, unless it is already: touch ",
+        "go/net-http: built if necessary: touch ",
         "touch started: reference; started with: touch started",
         "touch started (again): A/A control",
         "ceiling: hotlap's own minimal server",
@@ -407,7 +407,7 @@ fn a_dry_run_ends_with_the_error_of_the_run() {
     for (code, arguments, word) in [
         (2, vec!["no-such-server"], "is not in the catalogue"),
         (2, vec!["--suite", "./no-such.toml"], "no-such.toml"),
-        (2, vec![url, "--fail-if", "cost +3%"], "name at least two"),
+        (2, vec![url, "--fail-if", "cost +3%"], "needs at least two servers"),
         (2, vec![url, "--reference", "other"], "--reference names other"),
         (1, vec![url, "--body", "@no-such-body"], "cannot read no-such-body"),
         (1, vec![url, "--export-json", "/nowhere/at/all"], "/nowhere/at/all"),

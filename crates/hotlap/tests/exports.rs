@@ -108,7 +108,7 @@ fn a_target_that_cannot_be_written_fails_before_anything_is_sent() {
             let said = text(output.stderr);
             assert_eq!(output.status.code(), Some(1), "{said}");
             assert!(said.contains(&format!("cannot write {bad}: ")), "{said}");
-            assert!(said.contains("that you may write to"), "{said}");
+            assert!(said.contains("that you can write to"), "{said}");
         }
     }
     assert_eq!(names(folder.path()), ["file"]);

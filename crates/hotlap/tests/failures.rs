@@ -191,7 +191,7 @@ fn without_a_home_a_run_says_that_it_is_not_stored_and_uses_a_private_cache() {
     let mut command = run(&url);
     let output = command.env("TMPDIR", &temporary).current_dir(&here).output().unwrap();
     let said = measured(&output, &url);
-    assert!(said.contains("will not be stored, as neither HOME nor XDG_DATA_HOME"), "{said}");
+    assert!(said.contains("will not be stored: neither HOME nor XDG_DATA_HOME"), "{said}");
     assert!(said.contains("--store"), "{said}");
     assert_eq!(fs::read_dir(&here).unwrap().count(), 0, "nothing is made where it was started");
     let made: Vec<_> = fs::read_dir(&temporary).unwrap().flatten().collect();
@@ -245,7 +245,7 @@ fn with_a_home_that_cannot_be_written_a_run_works() {
             Ok(output) => output,
         };
         let said = measured(&output, &url);
-        let warning = format!("will not be stored: the store {}", home.display());
+        let warning = format!("will not be stored: cannot write the store {}", home.display());
         assert!(said.contains(&warning) && said.contains("--store"), "{said}");
     }
 }
@@ -260,10 +260,10 @@ fn a_store_that_was_named_and_cannot_be_written_fails_at_once() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(
-            said.contains(&format!("the store {} cannot be written", path.display())),
+            said.contains(&format!("cannot write the store {}", path.display())),
             "{said}"
         );
-        assert!(said.contains("--no-store runs without one"), "{said}");
+        assert!(said.contains("or use --no-store"), "{said}");
     }
 }
 
@@ -291,5 +291,5 @@ fn a_store_that_may_only_be_read_is_found_out_first() {
     };
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("cannot be written") && said.contains("--no-store"), "{said}");
+    assert!(said.contains("cannot write the store") && said.contains("--no-store"), "{said}");
 }

@@ -100,5 +100,5 @@ fn an_address_without_a_scheme_is_http() {
     let address = url.trim_start_matches("http://").trim_end_matches('/');
     let (code, text) = load(&["-c2", "-n20", address]);
     assert_eq!(code, Some(0), "{text}");
-    assert!(line(&text, "requests/s").ends_with("20 right answers, 0 errors"), "{text}");
+    assert!(line(&text, "requests/s").ends_with("20 correct responses, 0 errors"), "{text}");
 }

@@ -254,7 +254,7 @@ fn a_run_in_which_no_lap_counts_says_why_and_shows_no_table() {
     let text = terminal::render(&report, 100, false);
     assert!(!text.contains("CPU") && !text.contains("requests/s"), "{text}");
     let said = flat(&text);
-    assert!(said.contains("No lap of this run passed its validity checks"), "{text}");
+    assert!(said.contains("No lap of this run passed the validity checks"), "{text}");
     assert!(said.contains("All 180 laps failed a validity check"), "{text}");
     let why = "× failed requests (first: 30 of 100 requests failed), ";
     assert!(said.contains("go/net-http: all 36 laps do not count: 2"), "{text}");
@@ -290,7 +290,7 @@ fn a_run_that_an_error_ends_is_stored_as_failed() {
     let run = open().run(1).unwrap();
     assert_eq!((run.state, run.took_ms), (State::Failed, 3_000));
     let text = terminal::render(&Report::of(&run), 100, false);
-    assert!(text.contains("ended by an error of hotlap itself"), "{text}");
+    assert!(text.contains("An error in hotlap ended this run."), "{text}");
 }
 
 /// A single lap with wrong responses was left out, and the server was ranked by the others.

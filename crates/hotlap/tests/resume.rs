@@ -104,7 +104,7 @@ fn what_cannot_go_on_says_why() {
     let cut = hold(&scene, run.clone(), &path, Some(Duration::from_secs(5)));
     let gone = scene.experiment.participants.remove(1).name;
     let error = resume::go_on(&mut scene.experiment, &cut.run, &run).unwrap_err().to_string();
-    assert_eq!(error, format!("run 1 cannot be resumed: {gone} cannot take part any more"));
+    assert_eq!(error, format!("run 1 cannot be resumed: {gone} can no longer run"));
     let mut changed = run;
     changed.loads[0].connections = 1;
     let error = resume::go_on(&mut scene.experiment, &cut.run, &changed).unwrap_err().to_string();
@@ -114,7 +114,7 @@ fn what_cannot_go_on_says_why() {
     assert!(told("mine").contains("run 2, the last of the suite mine, is finished"));
 }
 
-/// A stress of which two thirds were over was announced as a whole race and a whole stress.
+/// A stress of which two thirds were over was announced as a whole measurement and a whole stress.
 #[test]
 fn what_is_left_is_announced() {
     let (mut scene, mut run) = suite();
@@ -124,12 +124,12 @@ fn what_is_left_is_announced() {
     let said = |scene: &Scene, run: &Run| announcement::of(run, &scene.experiment, &overload, None);
     assert_eq!(
         said(&scene, &run),
-        "Racing 3 servers for about 60 s (--duration), once all have been started, which takes \
-         about 11 s; then a stress of about 18 s."
+        "Measuring 3 servers for about 60 s (--duration), after starting all servers, which takes \
+         about 11 s; then stress for about 18 s."
     );
     run.number = Some(7);
     scene.experiment.past.spent = Duration::from_secs(20);
-    assert!(said(&scene, &run).starts_with("Run 7 goes on: racing 3 servers for about 40 s "));
+    assert!(said(&scene, &run).starts_with("Continuing run 7: measuring 3 servers for about 40 s "));
     run.stress = vec![stressed("go/net-http")];
-    assert_eq!(said(&scene, &run), "Run 7 goes on after its race: with a stress of about 12 s.");
+    assert_eq!(said(&scene, &run), "Continuing run 7 after its measurement: stress, about 12 s.");
 }

@@ -145,7 +145,7 @@ fn a_package_manager_outlives_its_terminal() {
     scene.begins();
     drop(terminal);
     scene.wait_for("it says that it waits", || {
-        fs::read_to_string(scene.path("stderr")).unwrap().contains("waits for it")
+        fs::read_to_string(scene.path("stderr")).unwrap().contains("Waiting for the package manager")
     });
     scene.installs_to_the_end();
     child.wait().unwrap();
@@ -159,10 +159,10 @@ fn ctrl_c_waits_for_the_package_manager_and_says_so() {
     scene.begins();
     kill_process_group(pid(&child), Signal::INT).unwrap();
     let said = || fs::read_to_string(scene.path("stderr")).unwrap();
-    scene.wait_for("it says that it waits", || said().contains("waits for it"));
+    scene.wait_for("it says that it waits", || said().contains("Waiting for the package manager"));
     assert_eq!(child.try_wait().unwrap(), None);
     scene.installs_to_the_end();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{}", said());
-    assert_eq!(said().matches("waits for it").count(), 1);
+    assert_eq!(said().matches("Waiting for the package manager").count(), 1);
     assert!(said().contains("cache/setup.log"), "{}", said());
 }

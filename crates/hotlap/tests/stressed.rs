@@ -150,28 +150,28 @@ fn text(report: &Report, width: usize, color: bool) -> String {
 fn two_scenarios_are_a_table_a_server_and_a_sentence() {
     let report = two_scenarios();
     insta::assert_snapshot!(text(&report, 110, false), @"
-    stress · 8 good clients, keep-alive
+    stress · 8 normal clients, keep-alive
 
     go/net-http · go1.24
-                           of fair
-      scenario    verdict    share              p99  errors  the others                            memory
-      garbage     well        93 %  1.0 ms → 3.0 ms       0  200 × 4xx, 40 × 5xx, 20 closed  7 → 9 → 8 MB
-      2,000 idle  down         0 %                –       8  1,000 closed, 1,000 not let in
+                              of fair
+      scenario    verdict       share              p99  errors  other clients                         memory
+      garbage     unaffected     93 %  1.0 ms → 3.0 ms       0  200 × 4xx, 40 × 5xx, 20 closed  7 → 9 → 8 MB
+      2,000 idle  down            0 %                –       8  1,000 closed, 1,000 refused
       2,000 idle: the server exited with code 1; 8 of 8 requests of normal clients failed; normal clients had 0
       % of their fair throughput
         | too many open files
 
-    go/net-http is well under 1 of 2; down after 2,000 idle.
+    go/net-http withstands 1 of 2 scenarios; down after 2,000 idle.
 
-    suffered: good clients had under 50 % of their fair throughput, or a p99 over 10 times the fair one and 100
+    slowed: normal clients had under 50 % of their fair throughput, or a p99 over 10 times the fair one and 100
     ms longer
-    scarred: serves again, but at under a third of its throughput, or keeps over 2 times the memory and 64 MB
+    degraded: serves again, but at under a third of its throughput, or keeps over 2 times the memory and 64 MB
     more, over 2 times the threads and 16 more, or stays busy
-    hurt: over 0.1 % of the good clients' requests failed
-    down: ended, or not well once all was over
+    failing: over 0.1 % of the normal clients' requests failed
+    down: ended, or did not serve once the stress was over
     ");
     let stress = report.stress.as_ref().unwrap();
-    assert_eq!(stress.sentences, ["go/net-http is well under 1 of 2; down after 2,000 idle."]);
+    assert_eq!(stress.sentences, ["go/net-http withstands 1 of 2 scenarios; down after 2,000 idle."]);
     assert!(!stress.all_stand());
     assert!(text(&report, 80, true).contains("\x1b[31m2,000 idle"));
 }
@@ -179,17 +179,17 @@ fn two_scenarios_are_a_table_a_server_and_a_sentence() {
 #[test]
 fn one_scenario_is_one_table_with_errors_by_kind_and_what_was_published() {
     insta::assert_snapshot!(text(&overload(), 150, false), @"
-    stress · overload: somebody comes · 8 good clients, keep-alive
-                       of fair                                                                                     well  published
-      server  verdict    share               p99  errors  the others        their errors                          again  errors
-      node    well       104 %  1.0 ms → 25.0 ms       0  9,300 requests/s  38 × connection reset, 2 × timeout  0.40 ms  2016: 38 read, 21 write
-      go      well       104 %  1.0 ms → 25.0 ms       0  9,300 requests/s  none                                0.40 ms
+    stress · overload: somebody comes · 8 normal clients, keep-alive
+                          of fair                                                                                            published
+      server  verdict       share               p99  errors  other clients     their errors                        recovery  errors
+      node    unaffected    104 %  1.0 ms → 25.0 ms       0  9,300 requests/s  38 × connection reset, 2 × timeout   0.40 ms  2016: 38 read, 21 write
+      go      unaffected    104 %  1.0 ms → 25.0 ms       0  9,300 requests/s  none                                 0.40 ms
 
-    suffered: good clients had under 50 % of their fair throughput, or a p99 over 10 times the fair one and 100 ms longer
-    scarred: serves again, but at under a third of its throughput, or keeps over 2 times the memory and 64 MB more, over 2 times the threads and 16
+    slowed: normal clients had under 50 % of their fair throughput, or a p99 over 10 times the fair one and 100 ms longer
+    degraded: serves again, but at under a third of its throughput, or keeps over 2 times the memory and 64 MB more, over 2 times the threads and 16
     more, or stays busy
-    hurt: over 0.1 % of the good clients' requests failed
-    down: ended, or not well once all was over
+    failing: over 0.1 % of the normal clients' requests failed
+    down: ended, or did not serve once the stress was over
     ");
     let narrow = text(&overload(), 80, false);
     assert!(narrow.contains("38 × connection reset, 2 × timeout"), "{narrow}");
@@ -206,12 +206,12 @@ fn it_fits_into_80_columns() {
 #[test]
 fn markdown_and_the_page_have_the_same_tables_and_remarks() {
     let markdown = render(&two_scenarios(), Format::Markdown);
-    let row = "| garbage | well | 93 % | 1.0 ms → 3.0 ms | 0 | 200 × 4xx, 40 × 5xx, 20 closed \
+    let row = "| garbage | unaffected | 93 % | 1.0 ms → 3.0 ms | 0 | 200 × 4xx, 40 × 5xx, 20 closed \
                | 7 → 9 → 8 MB | 3 → 3 → 3 | 0.40 ms |\n";
     assert!(markdown.contains(row), "{markdown}");
     assert!(markdown.contains("- 2,000 idle: the server exited with code 1; "), "{markdown}");
     let markdown = render(&overload(), Format::Markdown);
-    let row = "| node | well | 104 % | 1.0 ms → 25.0 ms | 0 | 9,300 requests/s \
+    let row = "| node | unaffected | 104 % | 1.0 ms → 25.0 ms | 0 | 9,300 requests/s \
                | 38 × connection reset, 2 × timeout | 0.40 ms \
                | 2016: 38 read, 21 write |\n";
     assert!(markdown.contains(row), "{markdown}");

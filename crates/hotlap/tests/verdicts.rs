@@ -129,7 +129,10 @@ fn fewer_than_three_restarts_give_no_verdict_and_no_rank_in_any_form() {
     assert_eq!(node["against"]["requests_per_s"]["verdict"], few);
     let junit = render(&report, Format::Junit);
     assert!(junit.contains("failures=\"0\" errors=\"0\" skipped=\"2\""), "{junit}");
-    assert!(junit.contains(&format!("<skipped message=\"{few}\">node/http:cluster and ")), "{junit}");
+    assert!(
+        junit.contains(&format!("<skipped message=\"{few}\">node/http:cluster and ")),
+        "{junit}"
+    );
     assert!(render(&report, Format::Markdown).contains("**A verdict needs at least 3 restarts"));
     assert!(render(&report, Format::Html).contains(few));
     let ruling = Ruling::on(&report, &[Rule::parse("cost +3%").unwrap()]);

@@ -12,8 +12,8 @@ use crate::text::is_hidden;
 #[derive(Debug, Args)]
 #[command(after_long_help = RUN)]
 pub struct RunArgs {
-    /// Built-in servers (go/net-http), commands ('node app.js'), or URLs of running servers. Without
-    /// any: the quick suite
+    /// Built-in servers (go/net-http), commands ('node app.js'), or URLs of running servers.
+    /// Without any: the quick suite
     ///
     /// A command is split into words like a shell does, but started without one. $PORT and {port}
     /// are replaced by a free port, and PORT is set in its environment. If the server listens on
@@ -217,7 +217,9 @@ pub struct RequestArgs {
 fn baseline(text: &str) -> Result<String, String> {
     match text {
         "" => Err("a baseline needs a name".to_owned()),
-        t if t.parse::<u64>().is_ok() => Err("a number would mean a run: use another name".to_owned()),
+        t if t.parse::<u64>().is_ok() => {
+            Err("a number would mean a run: use another name".to_owned())
+        }
         t if t.chars().any(is_hidden) => Err("a name must not have control characters".to_owned()),
         t => Ok(t.to_owned()),
     }

@@ -153,8 +153,10 @@ fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
             console.note(&format!("  | {}", visible(line)));
         }
         if outcome.failures.of(Failure::WrongStatus) > 0 {
-            console.note("Only correct responses are timed. If this status is correct, pass \
-                 --expect-status.");
+            console.note(
+                "Only correct responses are timed. If this status is correct, pass \
+                 --expect-status.",
+            );
         }
     }
     let wrong = [Failure::WrongBody, Failure::WrongStatus, Failure::BadFraming];

@@ -39,7 +39,9 @@ pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
 /// When it is not there or cannot be read.
 pub fn open(args: &StoreArgs) -> anyhow::Result<Store> {
     let Some(path) = args.store.clone().or_else(paths::store) else {
-        return usage("no place for the store: neither HOME nor XDG_DATA_HOME is set. Use --store FILE");
+        return usage(
+            "no place for the store: neither HOME nor XDG_DATA_HOME is set. Use --store FILE",
+        );
     };
     Ok(Store::open_existing(&path)?)
 }

@@ -263,14 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_cannot_be_written_is_said_first_and_nothing_is_left() {
+    fn a_target_that_cannot_be_written_is_reported_first_and_nothing_is_left() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
         for path in [folder.path().join("none/x"), file.join("x"), folder.path().to_owned()] {
             let error = format!("{:#}", Sink::open(&path).unwrap_err());
             assert!(error.starts_with(&format!("cannot write {}: ", path.display())), "{error}");
-            assert!(error.ends_with("that you may write to"), "{error}");
+            assert!(error.ends_with("that you can write to"), "{error}");
         }
         drop(Sink::open(&folder.path().join("new")).unwrap());
         assert_eq!(names(folder.path()), ["file"], "a run that fails early leaves no empty file");

@@ -83,9 +83,7 @@ fn head(report: &Report) -> Html {
     let headline = report.headline();
     let (first, others) = headline.split_at(headline.len().min(1));
     let noise = report.noise.as_ref().filter(|_| report.tables.len() < 2);
-    let copy = Html::own(
-        "<button id=\"copy\" type=\"button\" hidden>Copy the command</button>",
-    );
+    let copy = Html::own("<button id=\"copy\" type=\"button\" hidden>Copy the command</button>");
     el(
         "header",
         &[],

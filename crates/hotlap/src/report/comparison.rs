@@ -14,8 +14,9 @@ use crate::text::table::{Cell, Column, Table, Tone, UNKNOWN};
 use crate::text::{date, visible};
 
 /// What every comparison of two runs must say.
-const NOT_PAIRED: &str = "The two runs are not paired: changes of the machine between them are part of the \
-     difference. One run of both (hotlap run OLD NEW) is more precise.";
+const NOT_PAIRED: &str = "The two runs are not paired: changes of the machine between them are \
+                          part of the difference. One run of both (hotlap run OLD NEW) is more \
+                          precise.";
 
 /// The comparison of two runs.
 #[derive(Debug, Clone, Serialize)]
@@ -328,14 +329,13 @@ fn requested(run: &Run, load: &Load) -> String {
 
 /// Loads that only one of the two runs has.
 fn unmatched_loads(before: Named, after: Named, both: &[Matched]) -> Vec<String> {
-    let only = |(run, name): Named, of: fn(&Matched) -> usize, other: &str| {
+    let only = |(run, name): Named, of: fn(&Matched) -> usize| {
         let loads = run.loads.iter().enumerate();
         let left = loads.filter(|(place, _)| !both.iter().any(|pair| of(pair) == *place));
         let left: Vec<String> = left.map(|(_, load)| requested(run, load)).collect();
-        (!left.is_empty())
-            .then(|| format!("Only {name} has {}.", left.join("; ")))
+        (!left.is_empty()).then(|| format!("Only {name} has {}.", left.join("; ")))
     };
-    let of_both = [only(before, |pair| pair.0, after.1), only(after, |pair| pair.1, before.1)];
+    let of_both = [only(before, |pair| pair.0), only(after, |pair| pair.1)];
     of_both.into_iter().flatten().collect()
 }
 

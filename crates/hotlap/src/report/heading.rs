@@ -127,11 +127,11 @@ pub(super) fn state_note(run: &Run) -> String {
             format!("This run was interrupted. These are its {laps} laps until then.")
         }
         State::Invalid => {
-            "No lap of this run passed the validity checks, so there are no figures.".to_owned()
+            "No lap of this run passed the validity checks.".to_owned()
         }
-        State::Failed => format!(
-            "An error in hotlap ended this run. These are its {laps} laps until then."
-        ),
+        State::Failed => {
+            format!("An error in hotlap ended this run. These are its {laps} laps until then.")
+        }
     }
 }
 

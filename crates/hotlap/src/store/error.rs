@@ -54,9 +54,7 @@ pub enum StoreError {
         cause: String,
     },
     /// Nothing is there.
-    #[error(
-        "no store at {path}: `hotlap run` creates one, or name the right file with --store"
-    )]
+    #[error("no store at {path}: `hotlap run` creates one, or name the right file with --store")]
     Missing {
         /// The file.
         path: String,

@@ -114,7 +114,7 @@ fn a_run_where_every_server_failed_says_so_with_causes_and_cures() {
 fn a_run_that_was_interrupted_says_so() {
     let at = Some(Duration::from_secs(6));
     let page = page("interrupted", &Scene { interrupted_at: at, ..Scene::of(3) });
-    assert!(page.contains("This run was interrupted. These are the "));
+    assert!(page.contains("This run was interrupted. These are its "));
 }
 
 #[test]

@@ -111,8 +111,10 @@ impl Participants {
             origins.push(Some(index));
         }
         if spec.servers.is_empty() || (all.ready.is_empty() && spec.leaves_out_missing) {
-            console.note("No toolchain of this suite is installed: only the ceiling runs. `hotlap setup` \
-                 prints what installs them.");
+            console.note(
+                "No toolchain of this suite is installed: only the ceiling runs. `hotlap setup` \
+                 prints what installs them.",
+            );
         }
         all.contract = all.title();
         all.choose_reference(spec, &origins);

@@ -181,9 +181,8 @@ impl Ruling {
     /// A rule without any comparison is undecided.
     fn sees_any(&mut self, rules: &[Rule], any: bool) {
         if !rules.is_empty() && !any {
-            self.unknown.push(
-                "--fail-if cannot be decided: no two servers were compared.".to_owned(),
-            );
+            self.unknown
+                .push("--fail-if cannot be decided: no two servers were compared.".to_owned());
         }
     }
 

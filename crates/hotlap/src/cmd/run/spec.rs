@@ -300,10 +300,7 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
     for name in names {
         if !all.iter().any(|s| s.name == *name) {
             let there: Vec<&str> = all.iter().map(|s| s.name.as_str()).collect();
-            return usage(format!(
-                "no scenario {name:?}: there are {}",
-                there.join(", ")
-            ));
+            return usage(format!("no scenario {name:?}: there are {}", there.join(", ")));
         }
     }
     Ok(all.into_iter().filter(|s| names.contains(&s.name)).collect())
@@ -314,8 +311,10 @@ fn exports(args: &RunArgs, question: Question) -> anyhow::Result<ExportArgs> {
     let table = &args.exports;
     let for_tables = [&table.export_csv, &table.export_github_benchmark, &table.export_bencher];
     if question == Question::Stress && for_tables.iter().any(|file| file.is_some()) {
-        return usage("--stress can be exported with --export-json, --export-markdown and --export-html \
-             only");
+        return usage(
+            "--stress can be exported with --export-json, --export-markdown and --export-html \
+             only",
+        );
     }
     Ok(table.clone())
 }
@@ -376,11 +375,11 @@ mod tests {
     }
 
     #[test]
-    fn scenarios_are_chosen_by_name_and_what_is_none_is_told() {
+    fn scenarios_are_chosen_by_name_and_an_unknown_one_is_an_error() {
         let two = chosen(&["garbage".to_owned(), "churn".to_owned()]).unwrap();
         assert_eq!(two.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["churn", "garbage"]);
         let error = chosen(&["garbag".to_owned()]).unwrap_err().to_string();
-        assert!(error.starts_with("no scenario is called \"garbag\": there are overload, churn"));
+        assert!(error.starts_with("no scenario \"garbag\": there are overload, churn"));
         let spec = spec("hotlap run sh --stress").unwrap();
         assert_eq!(
             (spec.question, spec.scenarios.len()),

@@ -242,15 +242,15 @@ mod tests {
 
     #[test]
     fn the_table_sets_claimed_against_true() {
-        insta::assert_snapshot!(table(&claims()), @r"
+        insta::assert_snapshot!(table(&claims()), @"
                                     claimed     true    allowed
         fixed:100    p50             113 µs   118 µs  ± 20.0 µs  right
                      p99             431 µs   118 µs  ± 20.0 µs  disturbed (121 µs at best)
         fixed:10000  p99            10.1 ms  10.0 ms   ± 100 µs  right
         erring:100   wrong answers    1,234    1,234        ± 2  right
 
-        1 of 4 claims were disturbed by something else on these cores: in the quietest lap they
-        were right, or a bare client finds the same.
+        1 of 4 figures were disturbed by something else on these cores: they are right in the
+        quietest lap, or a bare client finds the same.
         ");
         let alone = table(&claims()[..1]);
         assert!(alone.ends_with("\n  All 1 claims are right.\n"), "{alone}");
@@ -261,7 +261,7 @@ mod tests {
         let off = Claim::time("fixed:0", "p50", 90.0, 10.0);
         assert_eq!(
             sentence(&[off]),
-            "1 of 1 claims are off: do not rely on such figures here before you know why."
+            "1 of 1 figures are off: do not rely on such figures here until you know why."
         );
     }
 }

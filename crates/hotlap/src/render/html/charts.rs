@@ -54,12 +54,7 @@ pub fn of_load(report: &Report, table: &LoadResults, palette: &Palette) -> Vec<C
         Some(_) => "Response time at the rate offered",
     };
     charts.push(percentiles(service, table, palette, |r| Some(&r.service)));
-    charts.push(percentiles(
-        "Response time at the common rate",
-        table,
-        palette,
-        Row::at_rate,
-    ));
+    charts.push(percentiles("Response time at the common rate", table, palette, Row::at_rate));
     charts.push(published(table, palette));
     charts.extend(timeline::over_time(report, table, palette));
     charts.push(timeline::warmups(report, table, palette));

@@ -238,7 +238,9 @@ fn sentence(server: &StressedServer) -> Option<String> {
         }
         true => format!("{} withstands all {all} scenarios.", server.name),
         false if all == 1 => format!("{}: {}.", server.name, worse.join("; ")),
-        false => format!("{} withstands {well} of {all} scenarios; {}.", server.name, worse.join("; ")),
+        false => {
+            format!("{} withstands {well} of {all} scenarios; {}.", server.name, worse.join("; "))
+        }
     })
 }
 

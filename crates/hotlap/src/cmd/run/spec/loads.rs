@@ -40,9 +40,7 @@ pub fn loads(
     let loads = loadings.iter().map(|loading| load(loading, suite, contract, cores));
     let loads = loads.collect::<anyhow::Result<Vec<_>>>()?;
     if shape.rate.is_some() && loads.iter().all(|load| load.rate.is_some()) {
-        return usage(
-            "the suite gives each load a rate: leave out --rate",
-        );
+        return usage("the suite gives each load a rate: leave out --rate");
     }
     Ok(loads)
 }

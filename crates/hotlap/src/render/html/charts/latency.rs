@@ -45,7 +45,9 @@ pub fn percentiles<'a>(
     let tail = extent(&series).fold(10.0, f64::max);
     let y = Axis::over("", millis, heights(&series));
     let at = rates.first().map(|r| format!(" At {r} requests/s, from the moment each was due."));
-    let mut note = "Share of requests that took no longer. A curve ends where there are too few samples.".to_owned();
+    let mut note =
+        "Share of requests that took no longer. A curve ends where there are too few samples."
+            .to_owned();
     note += at.as_deref().unwrap_or_default();
     Chart {
         title: title.to_owned(),

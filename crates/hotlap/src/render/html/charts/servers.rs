@@ -116,7 +116,8 @@ pub fn published(table: &LoadResults, palette: &Palette) -> Chart {
     Chart {
         title: "Published and measured".to_owned(),
         note: "Requests/s relative to the reference: a diamond as published, a dot as measured \
-             here.".to_owned(),
+             here."
+            .to_owned(),
         x: Axis::over("ratio to the reference", times, extent(&series).chain([1.0])),
         y: Vertical::Names(known.iter().map(|(r, _)| short_name(&r.name)).collect()),
         series,
