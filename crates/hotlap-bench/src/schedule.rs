@@ -231,12 +231,12 @@ impl Schedule<'_> {
 
     /// Returns an error once there is a reason to stop.
     fn go_on(&self) -> Result<(), Over> {
-        let contestant = |(n, e): (usize, &Participant)| {
+        let is_plain = |(n, e): (usize, &Participant)| {
             !self.out[n] && matches!(e.role, Role::Plain | Role::Reference)
         };
         if self.runner.interrupted() {
             Err(Over::Interrupted)
-        } else if self.experiment.participants.iter().enumerate().any(contestant) {
+        } else if self.experiment.participants.iter().enumerate().any(is_plain) {
             Ok(())
         } else {
             Err(Over::Nobody)

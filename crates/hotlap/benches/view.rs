@@ -1,5 +1,5 @@
 //! Does looking on change the figures? Whole experiments of one server, by turns with the live view
-//! drawn to a pseudo-terminal and with none, held against each other in pairs.
+//! drawn to a pseudo-terminal and with none, compared in pairs.
 //!
 //!     cargo bench -p hotlap --bench view -- [--pairs 10] [--seconds 4] [--lap-ms 250]
 //!                 [--connections 64]

@@ -127,7 +127,7 @@ fn a_path_that_cannot_be_written_is_told_before_anything_is_started() {
     let shell = Shell::new();
     for export in ["--export-json", "--export-markdown", "--export-csv", "--export-html"] {
         let said = shell.fails(1, &["run", "go/net-http", export, "/nowhere/at/all"]);
-        assert!(said.contains("/nowhere/at/all") && !said.contains("Racing"), "{said}");
+        assert!(said.contains("/nowhere/at/all") && !said.contains("Measuring"), "{said}");
     }
     let said = shell.fails(1, &["run", "go/net-http", "--store", "/proc/no/store.db"]);
     assert!(said.contains("--store") && said.contains("--no-store"), "{said}");

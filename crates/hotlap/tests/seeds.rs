@@ -1,4 +1,4 @@
-//! The checks of the fuzzer (`fuzz/`), held against the repository's own files and a few thousand
+//! The checks of the fuzzer (`fuzz/`), applied to the repository's own files and a few thousand
 //! changes of them: the same ones each time.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! The house rules, as a test: what Cargo cannot see of who may know whom, and what reads well.
+//! Rules that Cargo cannot check: which module may import which, and what keeps code readable.
 
 mod circles;
 

@@ -24,7 +24,7 @@ use claim::{Claim, Word};
 const OTHERS: Duration = Duration::from_secs(36);
 const TWINS: Duration = Duration::from_secs(16);
 
-/// Does it. The exit code is [`Exit::Invalid`] where the instrument is off.
+/// Runs the self-test. The exit code is [`Exit::Invalid`] if a figure is off.
 ///
 /// # Errors
 /// When a known server cannot be started, or the system refuses.

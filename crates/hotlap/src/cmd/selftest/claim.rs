@@ -1,4 +1,4 @@
-//! What the instrument claims, what is true, and whether the two agree. Pure.
+//! Claims: what hotlap measures, what is true, and whether the two agree. Pure.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::text::number;
 const TIME_US: f64 = 20.0;
 const TIME_SHARE: f64 = 0.01;
 
-/// One figure of one server, as the instrument tells it and as it is.
+/// One figure of one server, as measured and as it is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Claim {
     /// Of which server, and how it was loaded.
@@ -17,14 +17,14 @@ pub struct Claim {
     pub figure: String,
     /// In what it is counted.
     pub unit: Unit,
-    /// As the instrument tells it; NaN where it tells nothing.
+    /// The measured value; NaN if there is none.
     pub claimed: f64,
     /// As it is.
     pub real: f64,
     /// How far the two may lie apart.
     pub tolerance: f64,
     /// The same figure of the lap that was disturbed least. A neighbour can only lengthen a time,
-    /// so this one shows whether the instrument or the neighbour is to blame.
+    /// so this one shows whether hotlap or other programs are to blame.
     pub least: Option<f64>,
     /// The same figure as a client finds it that has nothing of the generator, at the same rate: so
     /// much of it is the machine's, which takes its cores away from whoever runs on them.
@@ -54,7 +54,7 @@ pub enum Word {
     /// Beyond the tolerance, but not in the lap that was disturbed least, or not beyond what a bare
     /// client finds: the machine was busy.
     Disturbed,
-    /// Beyond the tolerance: the instrument is off.
+    /// Beyond the tolerance.
     Off,
 }
 
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(claim(None).judge(), Word::Off);
     }
 
-    /// On a machine whose host took the cores away, p99 was off however right the instrument was.
+    /// On a machine whose host took the cores away, p99 was off however right hotlap was.
     #[test]
     fn what_a_bare_client_finds_too_is_the_machines() {
         let claim = |claimed, bare| {
