@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Context;
 
@@ -54,7 +55,10 @@ fn unpacked(files: &[(&str, &[u8])], key: &str, cache: &Path) -> anyhow::Result<
     if folder.is_dir() {
         return Ok(folder);
     }
-    let fresh = cache.join("assets").join(format!("unpacking-{}", std::process::id()));
+    // A folder of its own for each thread of each process that unpacks at the same time.
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let unique = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let fresh = cache.join("assets").join(format!("unpacking-{unique}"));
     let cannot = || {
         format!(
             "cannot unpack the catalogue to {}: set HOTLAP_CACHE to a folder of yours",
@@ -66,7 +70,7 @@ fn unpacked(files: &[(&str, &[u8])], key: &str, cache: &Path) -> anyhow::Result<
         fs::create_dir_all(file.parent().unwrap_or(&fresh)).with_context(cannot)?;
         fs::write(&file, bytes).with_context(cannot)?;
     }
-    // Two processes may unpack at once. The second one finds the folder of the first and uses it.
+    // The second of two that unpack at once finds the folder of the first and uses it.
     if fs::rename(&fresh, &folder).is_err() {
         let _ = fs::remove_dir_all(&fresh);
         anyhow::ensure!(folder.is_dir(), cannot());
@@ -89,6 +93,24 @@ mod tests {
         assert_eq!(fs::read_dir(cache.path().join("assets")).unwrap().count(), 1);
         let other = unpacked(&[("suites/other.toml", b"")], "2", cache.path()).unwrap();
         assert_ne!(first, other);
+    }
+
+    /// Regression: threads of one process shared a folder while they unpacked.
+    #[test]
+    fn several_threads_unpack_at_once() {
+        let cache = tempfile::tempdir().unwrap();
+        let files: Vec<(String, [u8; 1])> =
+            (0..100).map(|n| (format!("servers/go/{n}/server.toml"), [n])).collect();
+        let files: Vec<(&str, &[u8])> =
+            files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())).collect();
+        std::thread::scope(|scope| {
+            let unpack = || unpacked(&files, "1", cache.path()).unwrap();
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(unpack)).collect();
+            for folder in all.into_iter().map(|thread| thread.join().unwrap()) {
+                assert_eq!(fs::read_dir(folder.join("servers/go")).unwrap().count(), 100);
+            }
+        });
+        assert_eq!(fs::read_dir(cache.path().join("assets")).unwrap().count(), 1);
     }
 
     #[test]
