@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds the wheel and the Debian package, and tries each in a clean environment: what was installed
-# says its version, lists its catalogue, and experiments its own ceiling to a page, in an empty folder with
-# an empty home, far from any checkout.
+# Builds the wheel and the Debian package, and tries each in a clean environment: in an empty folder,
+# with an empty home and without a checkout, it prints its version, lists its catalogue, and measures
+# its own ceiling.
 #
 #   packaging/try.sh           both
 #   packaging/try.sh wheel     only the wheel (needs python3 with venv; fetches maturin from PyPI)
@@ -17,7 +17,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$out"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/Cargo.toml" | head -n 1)
 
-# Runs an installed hotlap in an empty folder with an empty home, and holds it to its word.
+# Tries an installed hotlap in an empty folder with an empty home.
 try() {
     mkdir -p "$work/empty" "$work/home"
     said=$(cd "$work/empty" && env -i HOME="$work/home" PATH=/usr/bin:/bin "$1" --version)
