@@ -259,10 +259,7 @@ fn a_store_that_was_named_and_cannot_be_written_fails_at_once() {
         let output = run("http://127.0.0.1:1/").arg("--store").arg(&path).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(
-            said.contains(&format!("cannot write the store {}", path.display())),
-            "{said}"
-        );
+        assert!(said.contains(&format!("cannot write the store {}", path.display())), "{said}");
         assert!(said.contains("or use --no-store"), "{said}");
     }
 }

@@ -129,7 +129,9 @@ fn what_is_left_is_announced() {
     );
     run.number = Some(7);
     scene.experiment.past.spent = Duration::from_secs(20);
-    assert!(said(&scene, &run).starts_with("Continuing run 7: measuring 3 servers for about 40 s "));
+    assert!(
+        said(&scene, &run).starts_with("Continuing run 7: measuring 3 servers for about 40 s ")
+    );
     run.stress = vec![stressed("go/net-http")];
     assert_eq!(said(&scene, &run), "Continuing run 7 after its measurement: stress, about 12 s.");
 }

@@ -145,7 +145,9 @@ fn a_package_manager_outlives_its_terminal() {
     scene.begins();
     drop(terminal);
     scene.wait_for("it says that it waits", || {
-        fs::read_to_string(scene.path("stderr")).unwrap().contains("Waiting for the package manager")
+        fs::read_to_string(scene.path("stderr"))
+            .unwrap()
+            .contains("Waiting for the package manager")
     });
     scene.installs_to_the_end();
     child.wait().unwrap();

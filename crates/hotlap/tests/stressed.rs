@@ -171,7 +171,10 @@ fn two_scenarios_are_a_table_a_server_and_a_sentence() {
     down: ended, or did not serve once the stress was over
     ");
     let stress = report.stress.as_ref().unwrap();
-    assert_eq!(stress.sentences, ["go/net-http withstands 1 of 2 scenarios; down after 2,000 idle."]);
+    assert_eq!(
+        stress.sentences,
+        ["go/net-http withstands 1 of 2 scenarios; down after 2,000 idle."]
+    );
     assert!(!stress.all_stand());
     assert!(text(&report, 80, true).contains("\x1b[31m2,000 idle"));
 }

@@ -43,9 +43,7 @@ fn found(text: &str) -> Vec<(usize, String)> {
         })
     };
     let lines = text.lines().enumerate().map(|(place, line)| (place + 1, line.to_lowercase()));
-    lines
-        .filter(|(_, line)| REPLACED.iter().any(|words| has(line, words)))
-        .collect()
+    lines.filter(|(_, line)| REPLACED.iter().any(|words| has(line, words))).collect()
 }
 
 fn files(folder: &Path, all: &mut Vec<PathBuf>) {

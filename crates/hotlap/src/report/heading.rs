@@ -126,9 +126,7 @@ pub(super) fn state_note(run: &Run) -> String {
         State::Interrupted => {
             format!("This run was interrupted. These are its {laps} laps until then.")
         }
-        State::Invalid => {
-            "No lap of this run passed the validity checks.".to_owned()
-        }
+        State::Invalid => "No lap of this run passed the validity checks.".to_owned(),
         State::Failed => {
             format!("An error in hotlap ended this run. These are its {laps} laps until then.")
         }
