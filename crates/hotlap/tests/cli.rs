@@ -83,7 +83,7 @@ fn a_load_that_makes_no_sense_says_what_does() {
         (vec!["load", "-c", "0", url], "at least 1"),
         (vec!["load", "-t", "0", url], "at least 1"),
         (vec!["load", "-d", "-1s", url], "cannot be negative"),
-        (vec!["load", "-d", "soon", url], "no unit of time"),
+        (vec!["load", "-d", "soon", url], "not a unit of time"),
         (vec!["load", "-t", "8", "-c", "4", url], "at most 4 threads"),
         (vec!["load", "-R", "0", url], "positive"),
         (vec!["load", "not a url"], "not a URL"),
@@ -185,7 +185,8 @@ fn the_help_has_each_option_under_its_heading() {
     let help = Shell::new().says(&["run", "--help"]);
     let under = |heading: &str| {
         let section = help.split(&format!("\n{heading}:\n")).nth(1).unwrap();
-        section.split("\n\n").next().unwrap().to_owned()
+        let is_inside = |line: &&str| line.is_empty() || line.starts_with(' ');
+        section.lines().take_while(is_inside).collect::<Vec<_>>().join("\n")
     };
     assert!(!under("Request").contains("--fail-if") && under("Options").contains("--fail-if"));
     for option in ["--save-baseline", "--no-store", "--store", "--export-json"] {

@@ -147,7 +147,7 @@ fn a_baseline_is_found_by_its_name() {
     assert!(said.contains("of main (run 2)"), "the newest of that name: {said}");
     let (code, said) = asked(&["compare", "--baseline", "mian"]);
     assert_eq!(code, Some(2));
-    assert!(said.contains("no baseline is called mian (there are main)"), "{said}");
+    assert!(said.contains("no baseline or file mian (there are main)"), "{said}");
     assert!(asked(&["history"]).1.contains("baseline main · hello: go"));
 }
 

@@ -253,7 +253,7 @@ mod tests {
         quietest lap, or a bare client finds the same.
         ");
         let alone = table(&claims()[..1]);
-        assert!(alone.ends_with("\n  All 1 claims are right.\n"), "{alone}");
+        assert!(alone.ends_with("\n  All 1 figures are right.\n"), "{alone}");
     }
 
     #[test]
