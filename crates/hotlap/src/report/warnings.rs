@@ -140,7 +140,7 @@ fn laps_left_out(name: &str, left_out: &LeftOut) -> String {
     let LeftOut { are_main, laps, checks } = left_out;
     let (kind, rest) = match are_main {
         true => ("", ""),
-        false => (" at a common rate", " Requests/s and CPU time do not rest on them."),
+        false => (" at a common rate", " Requests/s and CPU time are not affected."),
     };
     let out = match (*laps, left_out.count()) {
         (1, 1) => format!("its only lap{kind} does"),
@@ -188,12 +188,12 @@ fn check(violation: &Violation) -> (&'static str, &'static str) {
     match violation {
         Violation::LittlesLaw { .. } => (
             "Little's law",
-            "Something delayed requests outside of the server: repeat the run while nothing else is \
-             at work on the machine.",
+            "Something delayed requests outside of the server: repeat the run while the machine is \
+             otherwise idle.",
         ),
         Violation::Connections { .. } => (
             "connections",
-            "See whether the server limits its connections (backlog, `ulimit -n`), or use fewer (-c).",
+            "Check whether the server limits its connections (backlog, `ulimit -n`), or use fewer (-c).",
         ),
         Violation::Bytes { .. } => (
             "bytes",
@@ -213,7 +213,7 @@ fn check(violation: &Violation) -> (&'static str, &'static str) {
         }
         Violation::SideEffect { .. } => (
             "side effect",
-            "See whether the server drops work, and whether `counts` names the right file.",
+            "Check whether the server drops work, and whether `counts` names the right file.",
         ),
     }
 }
@@ -239,7 +239,7 @@ pub(super) fn violation(violation: &Violation) -> String {
             format!("only {} of {} connections were up", count(*up), count(*asked))
         }
         Violation::Bytes { expected, received } => {
-            format!("{} bytes came where the answers make {}", count(*received), count(*expected))
+            format!("received {} bytes, but the responses add up to {}", count(*received), count(*expected))
         }
         Violation::Generator { busy } => {
             format!("the generator was busy {} % of the time", grouped(*busy, 0))
@@ -248,13 +248,13 @@ pub(super) fn violation(violation: &Violation) -> String {
             format!("{} of {} requests failed", count(*failures), count(*requests))
         }
         Violation::WrongAnswers { wrong, example } => {
-            format!("{} answers were wrong ({example})", count(*wrong))
+            format!("{} responses were wrong ({example})", count(*wrong))
         }
         Violation::Late { lag_us } => {
             format!("the generator sent {} µs late (p99)", grouped(*lag_us, 0))
         }
         Violation::SideEffect { expected, counted } => format!(
-            "its side effect happened {} times where {} requests were answered",
+            "its side effect happened {} times for {} responses",
             count(*counted),
             count(*expected)
         ),
