@@ -89,6 +89,10 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, Vec<String>)> {
     let mut plan = Plan {
         target: asked.target.clone(),
         requests: asked.unchecked(),
+        fields: asked.fields.list.clone(),
+        seed: asked.fields.seed,
+        unique: 0,
+        first_value: PROBES,
         connections: args.connections,
         threads: args.threads.unwrap_or(1),
         reuse: if args.disable_keepalive { Reuse::Close } else { Reuse::KeepAlive },
