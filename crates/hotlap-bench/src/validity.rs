@@ -210,6 +210,7 @@ mod tests {
             lap.outcome.first_wrong = Some(WrongResponse {
                 why: "another body".to_owned(),
                 first_bytes: b"HTTP/1.1 200\r\n".to_vec(),
+                request: Vec::new(),
             });
         });
         let example = "another body: HTTP/1.1 200\\r\\n".to_owned();

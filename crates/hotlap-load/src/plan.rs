@@ -276,8 +276,10 @@ mod tests {
         assert!(why(&|p| p.stop = Stop::After(Duration::ZERO)).contains("duration"));
         assert!(why(&|p| p.requests[0].weight = 0).contains("weights"));
         assert!(why(&|p| p.sources = vec![[0; 16].into()]).contains("cannot be reached"));
-        let field = |source| move |p: &mut Plan| {
-            p.fields = vec![Field { name: "id".to_owned(), source }];
+        let field = |source: Source| {
+            move |p: &mut Plan| {
+                p.fields = vec![Field { name: "id".to_owned(), source: source.clone() }];
+            }
         };
         assert!(why(&field(Source::Integer { min: 2, max: 1 })).contains("field id: its minimum"));
         assert!(why(&field(Source::Text { length: 0 })).contains("length is 0"));

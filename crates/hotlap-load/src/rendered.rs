@@ -133,8 +133,7 @@ mod tests {
         let head = |id: u32, length: u32| {
             format!("POST /{id} HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n")
         };
-        let expected =
-            [head(9, 5) + "{9,9}", head(10, 7) + "{10,10}", head(11, 7) + "{11,11}"];
+        let expected = [head(9, 5) + "{9,9}", head(10, 7) + "{10,10}", head(11, 7) + "{11,11}"];
         assert_eq!(renderings(&plan, &[0], 0, 0..3), expected);
         // Each rendering depends on its number alone.
         assert_eq!(renderings(&plan, &[0], 0, 1..2), expected[1..2]);

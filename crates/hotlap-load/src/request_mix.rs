@@ -203,8 +203,7 @@ mod tests {
     }
 
     fn plan(threads: usize) -> Plan {
-        let fields =
-            vec![Field { name: "id".to_owned(), source: Source::Counter { from: 8 } }];
+        let fields = vec![Field { name: "id".to_owned(), source: Source::Counter { from: 8 } }];
         let build = |path: &str| Request::with_fields("GET", path, "h", &[], b"", &fields).unwrap();
         let mut varying = build("/${id}");
         varying.expect.body = ExpectedBody::Fields {

@@ -258,8 +258,13 @@ mod tests {
         let shared = Arc::new(Shared::new(&plan, true, Vec::new()));
         let worker = spawn(0, &shared, || panic!("no such slot")).expect("a thread");
         let files = OpenFiles::reserve(&plan).expect("files");
-        let session =
-            Session { shared, workers: vec![worker], target: String::new(), _files: files };
+        let session = Session {
+            shared,
+            workers: vec![worker],
+            target: String::new(),
+            size: (1, 1),
+            _files: files,
+        };
         assert!(session.wait_for_window().is_none());
         assert!(session.collect().is_none());
         let error = session.join().expect_err("a panic").to_string();

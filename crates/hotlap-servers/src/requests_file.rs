@@ -167,9 +167,7 @@ fn field(name: String, source: Spanned<FieldSource>, folder: &Path) -> Result<Fi
             return Err(wrong(format!("field {name}: the list is empty: give at least one text")));
         }
         FieldSource::Choice(values) => Source::Choice { values: values.into(), random: true },
-        FieldSource::Lines(path) => {
-            Source::Choice { values: lines(&path)?.into(), random: false }
-        }
+        FieldSource::Lines(path) => Source::Choice { values: lines(&path)?.into(), random: false },
         FieldSource::RandomLines(path) => {
             Source::Choice { values: lines(&path)?.into(), random: true }
         }
@@ -182,11 +180,7 @@ fn field(name: String, source: Spanned<FieldSource>, folder: &Path) -> Result<Fi
     Ok(Field { name, source })
 }
 
-fn ask(
-    entry: Spanned<RequestEntry>,
-    folder: &Path,
-    fields: &[Field],
-) -> Result<Ask, Complaint> {
+fn ask(entry: Spanned<RequestEntry>, folder: &Path, fields: &[Field]) -> Result<Ask, Complaint> {
     let whole = entry.span();
     let entry = entry.into_inner();
     // Checks the placeholders of a text. Without fields, all of it is literal.
@@ -204,7 +198,8 @@ fn ask(
     let mut headers = Vec::new();
     for (name, value) in &entry.headers {
         if !is_token(name) || value.get_ref().chars().any(char::is_control) {
-            let what = format!("{name:?} is not a header name, or its value has control characters");
+            let what =
+                format!("{name:?} is not a header name, or its value has control characters");
             return Err((Some(value.span()), what));
         }
         headers.push((name.clone(), string(value)?));
@@ -261,7 +256,8 @@ fn ask(
 /// A stated length of the body must be right, because a longer body would be read as the next
 /// request, and a shorter one waited for.
 fn check_length(entry: &RequestEntry, body: &[u8], fields: &[Field]) -> Result<(), Complaint> {
-    let named = |(name, _): &(&String, &Spanned<String>)| name.eq_ignore_ascii_case("content-length");
+    let named =
+        |(name, _): &(&String, &Spanned<String>)| name.eq_ignore_ascii_case("content-length");
     let Some((_, stated)) = entry.headers.iter().find(named) else { return Ok(()) };
     let varies = split(body, fields).is_ok_and(|(_, inserts)| !inserts.is_empty());
     let what = match stated.get_ref().trim().parse::<usize>() {
@@ -350,7 +346,10 @@ expect_status = 201
         let text = "fields.user = { lines = \"users.txt\" }\n[[request]]\npath = \"/${user}\"\n";
         let file = parse(text, folder.path()).unwrap();
         let values = ["ann", "bob"].map(str::to_owned).to_vec();
-        assert_eq!(file.fields.list[0].source, Source::Choice { values: values.into(), random: false });
+        assert_eq!(
+            file.fields.list[0].source,
+            Source::Choice { values: values.into(), random: false }
+        );
     }
 
     #[test]
@@ -360,7 +359,10 @@ expect_status = 201
         let text = "fields.id = \"uuid\"\n[[request]]\npath = \"/\"\nbody_file = \"body\"\n";
         let file = parse(text, folder.path()).unwrap();
         let (literal, inserts) = split(&file.asks[0].body, &file.fields.list).unwrap();
-        assert_eq!((String::from_utf8(literal).unwrap().as_str(), inserts.len()), ("a ${id} $${id}", 0));
+        assert_eq!(
+            (String::from_utf8(literal).unwrap().as_str(), inserts.len()),
+            ("a ${id} $${id}", 0)
+        );
     }
 
     #[test]

@@ -46,7 +46,9 @@ impl Instance {
         let is_custom = self.participant.contract.name.is_none();
         let tries = self.participant.requirements.tries();
         let contract = self.participant.contract.with_values(0);
-        for exchange in contract.exchanges.iter().filter(|exchange| !is_custom || exchange.is_safe()) {
+        for exchange in
+            contract.exchanges.iter().filter(|exchange| !is_custom || exchange.is_safe())
+        {
             let mut asked = ask(target, &self.host, limit, exchange);
             for _ in 1..tries {
                 asked = asked.or_else(|_| ask(target, &self.host, limit, exchange));

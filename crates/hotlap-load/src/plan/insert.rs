@@ -125,10 +125,8 @@ mod tests {
 
     #[test]
     fn a_text_is_filled_with_values() {
-        let counter = |name: &str, from| Field {
-            name: name.to_owned(),
-            source: Source::Counter { from },
-        };
+        let counter =
+            |name: &str, from| Field { name: name.to_owned(), source: Source::Counter { from } };
         let fields = [counter("a", 0), counter("b", 10)];
         assert_eq!(fill(b"${b}/${a}/$${a}", &fields, 0, 3), b"13/3/${a}");
         assert!(has_fields(b"${a}", &fields) && !has_fields(b"$${a}", &fields));
@@ -140,7 +138,10 @@ mod tests {
             [("$${id}", "${id}"), ("a$$${id}", "a$${id}"), ("${id", "${id"), ("$id", "$id")]
         {
             let (literal, inserts) = split(text.as_bytes(), &fields()).unwrap();
-            assert_eq!((String::from_utf8(literal).unwrap().as_str(), inserts.len()), (expected, 0));
+            assert_eq!(
+                (String::from_utf8(literal).unwrap().as_str(), inserts.len()),
+                (expected, 0)
+            );
         }
     }
 

@@ -239,7 +239,11 @@ pub(super) fn violation(violation: &Violation) -> String {
             format!("only {} of {} connections were up", count(*up), count(*asked))
         }
         Violation::Bytes { expected, received } => {
-            format!("received {} bytes, but the responses add up to {}", count(*received), count(*expected))
+            format!(
+                "received {} bytes, but the responses add up to {}",
+                count(*received),
+                count(*expected)
+            )
         }
         Violation::Generator { busy } => {
             format!("the generator was busy {} % of the time", grouped(*busy, 0))

@@ -27,11 +27,7 @@ pub fn contract(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Opt
 ///
 /// # Errors
 /// When the file, a path, a method or a header is invalid, or a file cannot be read.
-pub fn requests(
-    args: &RequestArgs,
-    suite: Option<&Suite>,
-    seed: u64,
-) -> anyhow::Result<Requests> {
+pub fn requests(args: &RequestArgs, suite: Option<&Suite>, seed: u64) -> anyhow::Result<Requests> {
     let file = args.requests_file.as_ref().or_else(|| suite?.requests_file.as_ref());
     let Some(file) = file else { return Ok(ask(args, suite)?.into()) };
     let common = Ask { headers: headers(&args.headers)?, ..Ask::default() };
@@ -62,6 +58,8 @@ fn ask(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Ask> {
         return usage(format!("{path:?} is not a path: it must begin with / and have no spaces"));
     }
     Ok(Ask {
+        name: None,
+        weight: 1,
         method: method(args.method.clone().or(said.method).as_deref().unwrap_or(usual))?,
         path,
         headers: headers(&all)?,

@@ -236,7 +236,9 @@ fn running(url: String, requests: &Requests, args: &RunArgs) -> anyhow::Result<S
         tls.insecure = args.request.insecure;
     }
     let mut requests = requests.clone();
-    if args.request.requests_file.is_none() && let [ask] = &mut requests.asks[..] {
+    if args.request.requests_file.is_none()
+        && let [ask] = &mut requests.asks[..]
+    {
         ask.path = args.request.path.clone().unwrap_or(resolved.path);
     }
     let origin = Origin::Running { url, target: resolved.target, host: resolved.host };
