@@ -155,7 +155,7 @@ impl Connection {
             return None;
         }
         let request = *self.in_flight.front()?;
-        let (head, length) = mix.get(request.turn).template.recognise(input)?;
+        let (head, length) = mix.template(request.turn).recognise(input)?;
         if length != input.len() {
             return None;
         }
@@ -177,6 +177,17 @@ impl Connection {
                 first_bytes: first_bytes(input),
             });
         };
+        let step = self.take_response(input, request, mix);
+        mix.done(request.turn);
+        step
+    }
+
+    fn take_response(
+        &mut self,
+        input: &mut &[u8],
+        request: InFlight,
+        mix: &mut RequestMix,
+    ) -> Step {
         if self.reader.is_between_responses() && self.bytes == 0 {
             let template = &mut mix.get(request.turn).template;
             if let Some((head, length)) = template.recognise(input) {
@@ -275,6 +286,7 @@ impl Connection {
             Ok(()) => {
                 let prepared = mix.get(request.turn);
                 let result = self.check.finish(&prepared.expect, prepared.is_head);
+                mix.done(request.turn);
                 Ok(Some(self.complete(request, result, &[])))
             }
             Err(_) => Err((Failure::ClosedEarly, self.phase())),

@@ -34,7 +34,7 @@ impl Rendered {
 
     /// Renders it with the values of a request. While values keep their widths, they are replaced
     /// in place.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn render(&mut self, number: u32, values: &mut Values) {
         for (insert, place) in self.inserts.iter().zip(&self.places) {
             let Inserted::Field(field) = insert.what else { continue };

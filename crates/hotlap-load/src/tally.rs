@@ -10,6 +10,7 @@ use crate::outcome::{
     ByteCounts, ConnectionCounts, EdgeAges, Failure, Failures, Outcome, Phase, RequestOutcome,
     ThreadUsage, Tick, Totals, WrongResponse,
 };
+use crate::request_mix::Turn;
 
 /// Length of a tick: a tenth of a second.
 const TICK_NS: u64 = 100_000_000;
@@ -42,6 +43,7 @@ pub(crate) struct Tally {
     first_wrong: Option<WrongResponse>,
     /// One entry for each request of the plan; empty if the plan has one request only.
     by_request: Vec<RequestOutcome>,
+    has_by_request: bool,
     opens_ns: u64,
     /// When counting was paused; 0 while counting.
     paused_ns: u64,
@@ -71,6 +73,7 @@ impl Tally {
             sent: 0,
             first_wrong: None,
             by_request: vec![RequestOutcome::default(); requests],
+            has_by_request: requests > 0,
             opens_ns,
             paused_ns: 0,
         }
@@ -133,29 +136,32 @@ impl Tally {
         self.responses += 1;
         self.bytes.responses += bytes;
         self.service_time.record(service_ns);
-        if is_open_loop {
-            self.response_time.record(now_ns.saturating_sub(request.due_ns));
-        }
         self.tick.responses += 1;
         self.tick.sum_ns += service_ns;
         self.tick.max_ns = self.tick.max_ns.max(service_ns);
-        if !self.by_request.is_empty() {
-            self.correct_request(&request, now_ns, is_open_loop);
+        if is_open_loop | self.has_by_request {
+            let start_ns = if is_open_loop { request.due_ns } else { request.sent_ns };
+            self.correct_further(request.turn, now_ns.saturating_sub(start_ns), is_open_loop);
         }
     }
 
-    /// Counts a correct response for its request.
-    fn correct_request(&mut self, request: &InFlight, now_ns: u64, is_open_loop: bool) {
-        if let Some(own) = self.by_request.get_mut(request.turn.request as usize) {
+    /// Counts what a closed loop of one request has not: the response time, and the figures of each
+    /// request.
+    #[inline(never)]
+    fn correct_further(&mut self, turn: Turn, latency_ns: u64, is_open_loop: bool) {
+        if is_open_loop {
+            self.response_time.record(latency_ns);
+        }
+        if let Some(own) = self.by_request.get_mut(turn.request()) {
             own.responses += 1;
-            own.latency.record(now_ns.saturating_sub(request.start_ns(is_open_loop)));
+            own.latency.record(latency_ns);
         }
     }
 
     /// Counts a failure for its request.
     #[cold]
     pub(crate) fn failed_request(&mut self, request: &InFlight) {
-        if let Some(own) = self.by_request.get_mut(request.turn.request as usize) {
+        if let Some(own) = self.by_request.get_mut(request.turn.request()) {
             own.failures += 1;
         }
     }
@@ -209,7 +215,7 @@ impl Tally {
         if is_open_loop {
             self.response_time_censored.entered.record(now_ns.saturating_sub(request.due_ns));
         }
-        if let Some(own) = self.by_request.get_mut(request.turn.request as usize) {
+        if let Some(own) = self.by_request.get_mut(request.turn.request()) {
             let age_ns = now_ns.saturating_sub(request.start_ns(is_open_loop));
             own.censored.entered.record(age_ns);
         }
@@ -222,7 +228,7 @@ impl Tally {
         if is_open_loop {
             self.response_time_censored.open.record(now_ns.saturating_sub(request.due_ns));
         }
-        if let Some(own) = self.by_request.get_mut(request.turn.request as usize) {
+        if let Some(own) = self.by_request.get_mut(request.turn.request()) {
             let age_ns = now_ns.saturating_sub(request.start_ns(is_open_loop));
             own.censored.open.record(age_ns);
         }
@@ -307,7 +313,6 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request_mix::Turn;
 
     #[test]
     fn a_pause_is_not_part_of_the_window() {

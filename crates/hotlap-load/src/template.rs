@@ -72,6 +72,11 @@ impl ResponseTemplate {
         matches
     }
 
+    /// No response matches until the next call of [`Self::expect_body`].
+    pub(crate) fn expect_none(&mut self) {
+        self.head = None;
+    }
+
     /// Learns from a response that was parsed and found correct.
     pub(crate) fn learn(&mut self, response: &[u8], head: &Head, expected: &ExpectedBody) {
         if self.known.is_some() && self.misses < RELEARN_AFTER {

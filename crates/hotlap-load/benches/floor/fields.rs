@@ -14,14 +14,14 @@ use super::{Options, number, pin};
 
 /// The fields of each request, as they are printed and as they are passed to the process.
 const CASES: [(&str, &str); 8] = [
-    ("1 field: integer, 6 digits", "integer6"),
-    ("1 field: integer, 1 to 6 digits", "integer"),
+    ("1 field: integer, 1 to 10,000", "small"),
+    ("1 field: integer, 1 to 999,999", "integer"),
     ("1 field: counter", "counter"),
     ("1 field: choice of 1,000", "choice"),
     ("1 field: text of 16", "text"),
     ("1 field: UUID", "uuid"),
-    ("5 fields: integers of 6 digits", "integer6,integer6,integer6,integer6,integer6"),
-    ("5 fields: integer, counter, choice, text, UUID", "integer6,counter,choice,text,uuid"),
+    ("5 fields: integers, choice, text", "small,small,small,choice,text"),
+    ("5 fields: integer, counter, choice, text, UUID", "small,counter,choice,text,uuid"),
 ];
 
 pub fn run_all(options: &Options) {
@@ -72,7 +72,7 @@ pub fn as_generator(words: &[&str], is_fixed: bool) {
     let endpoint = Endpoint::Tcp(address.parse().expect("an address"));
     let texts: Vec<String> = (0..1_000).map(|n| format!("text{n}")).collect();
     let source = |name: &str| match name {
-        "integer6" => Source::Integer { min: 100_000, max: 999_999 },
+        "small" => Source::Integer { min: 1, max: 10_000 },
         "integer" => Source::Integer { min: 1, max: 999_999 },
         "counter" => Source::Counter { from: 100_000 },
         "choice" => Source::Choice { values: texts.clone().into(), random: true },

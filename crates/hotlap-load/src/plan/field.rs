@@ -130,6 +130,17 @@ impl Source {
         }
     }
 
+    /// How many values there are; `None` if each is to be sent once only.
+    pub(crate) fn distinct(&self) -> Option<u64> {
+        match self {
+            Self::Counter { .. } | Self::Uuid => None,
+            Self::Integer { min, max } => Some((max - min).saturating_add(1)),
+            Self::Choice { values, .. } => Some(values.0.len() as u64),
+            // They only make requests differ.
+            Self::Text { .. } => Some(1),
+        }
+    }
+
     /// Why no value can be made, if so.
     pub(super) fn problem(&self) -> Option<&'static str> {
         match self {

@@ -204,10 +204,11 @@ pub struct RequestArgs {
     #[arg(long, value_name = "TEXT|@FILE")]
     pub body: Option<String>,
     /// Several requests to commands and URLs, with parts that vary from request to request: a TOML
-    /// file (the manual page describes it), or one request per line: `[WEIGHT] [METHOD] PATH [BODY]`
+    /// file (see --help), or one request per line: `[WEIGHT] [METHOD] PATH [BODY]`
     #[arg(
         long,
         value_name = "FILE",
+        long_help = requests_help!("Several requests to commands and URLs, with parts that vary from request to request", "PATH"),
         conflicts_with_all = ["path", "method", "body", "expect_status", "expect_body", "stress"]
     )]
     pub requests_file: Option<PathBuf>,
