@@ -20,8 +20,9 @@ pub(crate) fn number(key: u64, n: u64) -> u64 {
     mix(key.wrapping_add(n.wrapping_mul(GOLDEN)))
 }
 
-/// Maps 64 uniform bits to 0..`span`, each value equally likely to within `span` / 2⁶⁴ (Lemire: Fast
-/// random integer generation in an interval, ACM TOMACS 29, 2019). A span of 0 stands for 2⁶⁴.
+/// Maps 64 uniform bits to 0..`span`, each value equally likely to within `span` / 2⁶⁴ (Lemire:
+/// Fast random integer generation in an interval, ACM TOMACS 29, 2019). A span of 0 stands for
+/// 2⁶⁴.
 #[inline]
 pub(crate) fn below(bits: u64, span: u64) -> u64 {
     match span {

@@ -50,7 +50,8 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Starts counting at this time; `requests` is the number of requests with figures of their own.
+    /// Starts counting at this time; `requests` is the number of requests with figures of their
+    /// own.
     pub(crate) fn new(opens_ns: u64, requests: usize) -> Self {
         Self {
             responses: 0,

@@ -8,14 +8,14 @@
 use std::fmt;
 
 use hotlap_load::http::Response;
-use hotlap_load::plan::{ExpectedStatus, Field, Request};
+use hotlap_load::plan::{ExpectedStatus, Request};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 mod exchange;
 
 use exchange::essence;
-pub use exchange::{Content, Exchange, described, quoted};
+pub use exchange::{Content, Exchange, Fields, described, quoted};
 
 /// The names of the contracts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -83,15 +83,6 @@ pub struct Contract {
     pub knows_paths: bool,
     /// The fields that requests refer to; empty if they are always the same.
     pub fields: Fields,
-}
-
-/// The parts of requests that vary.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Fields {
-    /// The fields.
-    pub list: Vec<Field>,
-    /// The seed of their random values.
-    pub seed: u64,
 }
 
 /// A request to a user's command or URL, and as much of the expected response as is known.

@@ -5,10 +5,11 @@
 
 /// The long help of `--requests-file`.
 macro_rules! requests_help {
-    ($what:literal, $target:literal) => {
+    ($to:literal, $target:literal) => {
         concat!(
-            $what,
-            ": a TOML file, or one request per line: `[WEIGHT] [METHOD] ",
+            "Several requests",
+            $to,
+            ", with parts that vary from request to request: a TOML file, or one request per line: `[WEIGHT] [METHOD] ",
             $target,
             " [BODY]`.\n\n\
              A TOML file:\n  \

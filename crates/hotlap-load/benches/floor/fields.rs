@@ -65,8 +65,8 @@ pub fn run_all(options: &Options) {
     );
 }
 
-/// A load generator with fields: ADDRESS CONNECTIONS SECONDS FIELDS. If it is fixed, the request has
-/// the first value of each.
+/// A load generator with fields: ADDRESS CONNECTIONS SECONDS FIELDS. If it is fixed, the request
+/// has the first value of each.
 pub fn as_generator(words: &[&str], is_fixed: bool) {
     let [address, connections, seconds, fields, ..] = words else { panic!("{words:?}") };
     let endpoint = Endpoint::Tcp(address.parse().expect("an address"));

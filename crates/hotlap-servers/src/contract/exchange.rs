@@ -5,12 +5,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use hotlap_load::http::{self, Response};
 use hotlap_load::plan::{
-    ExpectedBody, ExpectedResponse, ExpectedStatus, Request, fill, has_fields, split,
+    ExpectedBody, ExpectedResponse, ExpectedStatus, Field, Request, fill, has_fields, split,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use super::Fields;
 
 /// A request and its expected response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,6 +31,15 @@ pub struct Exchange {
     pub media_type: Option<String>,
     /// The expected body.
     pub content: Content,
+}
+
+/// The parts of requests that vary.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Fields {
+    /// The fields.
+    pub list: Vec<Field>,
+    /// The seed of their random values.
+    pub seed: u64,
 }
 
 /// Which bodies are right.

@@ -115,7 +115,7 @@ pub struct LoadRequestArgs {
     #[arg(
         long,
         value_name = "FILE",
-        long_help = requests_help!("Several requests, with parts that vary from request to request", "URL"),
+        long_help = requests_help!("", "URL"),
     )]
     pub requests_file: Option<PathBuf>,
     /// Expected status (default: 200 to 299)

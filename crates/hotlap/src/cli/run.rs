@@ -208,7 +208,7 @@ pub struct RequestArgs {
     #[arg(
         long,
         value_name = "FILE",
-        long_help = requests_help!("Several requests to commands and URLs, with parts that vary from request to request", "PATH"),
+        long_help = requests_help!(" to commands and URLs", "PATH"),
         conflicts_with_all = ["path", "method", "body", "expect_status", "expect_body", "stress"]
     )]
     pub requests_file: Option<PathBuf>,
