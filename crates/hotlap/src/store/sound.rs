@@ -1,13 +1,13 @@
-//! Whether what was read makes a run: a value that a damaged disk or another program changed is an
-//! error when it is read, and neither a panic nor a figure later.
+//! Checks what was read: a value that a damaged disk or another program changed is an error when it
+//! is read, rather than a panic or a wrong figure later.
 
 use crate::model::Run;
 
-/// The highest count that is believed, of requests, bytes, nanoseconds and so on: two thousand of
-/// them still add up within 64 bits.
+/// The highest accepted count, of requests, bytes, nanoseconds and so on: two thousand of these
+/// still fit into 64 bits.
 const MOST: u64 = 1 << 53;
 
-/// What is wrong with a run, if something is.
+/// What is wrong with a run, if anything.
 pub(super) fn check(run: &Run) -> Result<(), String> {
     let (servers, loads) = (run.servers.len(), run.loads.len());
     let within = |what: &str, index: usize, of: usize| match index < of {

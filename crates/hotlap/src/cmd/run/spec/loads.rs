@@ -1,4 +1,4 @@
-//! The loads: the one that was typed, or those of the suite.
+//! The loads: the one described by flags, or those of the suite.
 
 use anyhow::Context;
 use hotlap_bench::participant::Load;
@@ -12,10 +12,12 @@ use crate::exit::usage;
 /// Connections, unless the command line or a suite says otherwise.
 const CONNECTIONS: usize = 64;
 
-/// The loads, for a generator of so many cores. `contract` has the requests that a suite names.
+/// The loads, for a generator with this many cores. `contract` defines the request names that a
+/// suite may use.
 ///
 /// # Errors
-/// When a load is typed beside those of the suite, cannot be sent, or names an unknown request.
+/// When load flags are combined with a suite's loads, a load is invalid, or a request name is
+/// unknown.
 pub fn loads(
     shape: &Shape,
     suite: Option<&Suite>,
@@ -88,7 +90,7 @@ fn load(
     })
 }
 
-/// Which request of the contract a load sends: its index, and its name if the suite names it.
+/// Which request of the contract a load sends: its index, and its name if the suite gives one.
 fn request(
     loading: &Loading,
     suite: Option<&Suite>,

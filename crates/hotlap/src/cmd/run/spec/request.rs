@@ -1,4 +1,4 @@
-//! The requests: the contract of catalogue servers, and what commands and URLs are asked.
+//! The requests: the contract of catalogue servers, and the request to commands and URLs.
 
 use hotlap_bench::suite::Suite;
 use hotlap_servers::contract::{Ask, Name};
@@ -7,7 +7,7 @@ use crate::cli::RequestArgs;
 use crate::cmd::load::requests::{headers, method, text_or_file};
 use crate::exit::usage;
 
-/// The contract that was typed, or else the suite's.
+/// The contract given by `--contract`, or else the suite's.
 ///
 /// # Errors
 /// When no contract has that name.
@@ -22,8 +22,8 @@ pub fn contract(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Opt
     }
 }
 
-/// The request for commands and URLs: what was typed takes precedence over the suite; headers of
-/// both are sent.
+/// The request for commands and URLs. Flags take precedence over the suite; headers of both are
+/// sent.
 ///
 /// # Errors
 /// When a path, method or header is malformed, or the file of a body cannot be read.
