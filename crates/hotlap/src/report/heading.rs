@@ -164,7 +164,7 @@ pub fn cores_in_words(cpus: &[usize]) -> Option<String> {
     let (first, last) = (*cpus.first()?, *cpus.last()?);
     Some(match cpus {
         [one] => format!("core {one}"),
-        _ if last - first + 1 == cpus.len() => format!("cores {first}–{last}"),
+        _ if last.checked_sub(first) == Some(cpus.len() - 1) => format!("cores {first}–{last}"),
         _ => format!("cores {}", cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
     })
 }
