@@ -1,11 +1,11 @@
-//! Every number and every verdict: what the laps of a run say, load by load, and what two or more
-//! runs say together. Nothing here is rounded or put into words; that is [`crate::report`]'s part.
+//! Every number and every verdict: what the laps of a run show, load by load, and how two or more
+//! runs compare. Nothing here is rounded or put into words; [`crate::report`] does that.
 //!
-//! [`Analysis`] is the heart: one load, with the figures of each server ([`measured`]), their
-//! comparisons ([`compare`]) and ranks (`rank`). The other modules answer one question each:
-//! what each layer costs ([`layers`]), how servers scale ([`scaling`]), how figures compare with
-//! published ones ([`published`]), what speaks against the figures ([`warnings`], [`bias`]), what
-//! differs between two runs ([`runs`]), and when a figure changed over many ([`trend`]).
+//! [`Analysis`] is the central type: one load, with the figures of each server ([`measured`]),
+//! their comparisons ([`compare`]) and ranks (`rank`). Each other module has one task: the cost of
+//! layers ([`layers`]), how servers scale ([`scaling`]), published figures ([`published`]),
+//! warnings ([`warnings`]), the bias of slices ([`bias`]), the comparison of two runs ([`runs`]),
+//! and changes over many runs ([`trend`]).
 
 pub mod bias;
 pub mod compare;

@@ -39,10 +39,10 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the file, unless the command line says `--no-config`, and fills in what was not typed.
+    /// Reads the file, unless `--no-config` is given, and fills in the options that were not typed.
     ///
     /// # Errors
-    /// The file cannot be read, or a key or a value is invalid: with its line.
+    /// When the file cannot be read, or a key or a value is invalid; the message names the line.
     pub fn fill(cli: &mut Cli) -> anyhow::Result<()> {
         let inner =
             matches!(cli.command, Command::Supervisor(_) | Command::Ceiling(_) | Command::Known(_));
@@ -53,7 +53,7 @@ impl Config {
         Ok(())
     }
 
-    /// The file that `HOTLAP_CONFIG` names, which must exist, or the usual one, which need not.
+    /// The file named by `HOTLAP_CONFIG`, which must exist, or the default one, which need not.
     fn find() -> anyhow::Result<Self> {
         let named = paths::from_env("HOTLAP_CONFIG");
         let Some(path) = named.clone().or_else(paths::config) else {
@@ -70,10 +70,10 @@ impl Config {
         }
     }
 
-    /// Reads the text of a file.
+    /// Parses the text of a file.
     ///
     /// # Errors
-    /// A key is unknown or a value invalid: with file and line.
+    /// When a key is unknown or a value invalid; the message names file and line.
     pub fn read(text: &str, path: &Path) -> anyhow::Result<Self> {
         let mut config: Self = match toml::from_str(text) {
             Ok(config) => config,
@@ -95,7 +95,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Fills in what was not typed.
+    /// Fills in the options that were not typed.
     pub fn apply(&self, cli: &mut Cli) {
         cli.color = cli.color.or(self.color);
         cli.redact.extend(self.redact.iter().cloned());
@@ -154,7 +154,7 @@ fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error>
     checked(from, |text| quantity::share(text).map(drop))
 }
 
-/// Checks a text by the rules of the command line, and keeps it as it is written.
+/// Validates a value by the rules of the command line, and keeps it as written.
 fn checked<'de, D: Deserializer<'de>>(
     from: D,
     check: fn(&str) -> Result<(), String>,

@@ -14,26 +14,26 @@ use crate::exit::{Exit, ServerError, UsageError};
 use crate::redact;
 use crate::text;
 
-/// Columns where there is no terminal: enough for the widest table, so that a file loses nothing.
+/// The width without a terminal: enough for the widest table, so that a file contains all columns.
 const WIDE: usize = 120;
 
-/// Where hotlap speaks.
+/// Where hotlap prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Console {
-    /// Whether to colour what goes to standard output.
+    /// Whether to use colours on standard output.
     pub color: bool,
-    /// Whether to colour what goes to standard error.
+    /// Whether to use colours on standard error.
     pub color_err: bool,
-    /// Whether to leave out what was not asked for.
+    /// Whether to print results and warnings about validity only.
     pub quiet: bool,
     /// Whether standard error is a terminal on which a live line can be drawn.
     pub live: bool,
-    /// Columns of standard output.
+    /// Width of standard output, in columns.
     pub width: usize,
 }
 
 impl Console {
-    /// Looks at the terminal and the environment once.
+    /// Inspects the terminal and the environment, once.
     #[must_use]
     pub fn new(color: When, quiet: bool) -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|v| !v.is_empty());
@@ -53,7 +53,7 @@ impl Console {
         }
     }
 
-    /// A console for tests: no terminal, no colour, so many columns.
+    /// A console for tests: no terminal, no colours, this width.
     #[must_use]
     pub fn plain(width: usize) -> Self {
         Self { color: false, color_err: false, quiet: false, live: false, width }
@@ -89,7 +89,7 @@ impl Console {
         Ok(())
     }
 
-    /// Prints a result for programs to standard output, as it is: CSV, a completion script.
+    /// Prints a result for programs to standard output, unchanged: CSV, a completion script.
     ///
     /// # Errors
     /// When it cannot be written, for instance to a closed pipe.
@@ -118,12 +118,12 @@ impl Console {
         }
     }
 
-    /// A warning that is about what the user gets, on standard error, even when quiet.
+    /// Prints a warning about validity to standard error, even if quiet.
     pub fn warn(&self, text: &str) {
         Self { quiet: false, ..*self }.note(text);
     }
 
-    /// Reports an error that ends hotlap, and says with which code.
+    /// Prints the error that ends hotlap, and returns its exit code.
     #[must_use]
     pub fn log_tail(&self, error: &anyhow::Error) -> Exit {
         let broken = |e: &io::Error| e.kind() == BrokenPipe;
@@ -146,8 +146,9 @@ fn write(mut to: impl Write + AsFd, text: &str) -> io::Result<()> {
     written.map_err(|error| if is_closed_terminal(&to, &error) { BrokenPipe.into() } else { error })
 }
 
-/// Whether it could not be written because the terminal was closed. Nothing distinguishes that
-/// from a disk that fails but the kind of file, since a closed terminal is no longer a tty.
+/// Whether a write failed because the terminal was closed. The error is the same as that of a
+/// failing disk; only the kind of file tells them apart, since a closed terminal is no longer a
+/// tty.
 fn is_closed_terminal(to: &impl AsFd, error: &io::Error) -> bool {
     use rustix::fs::{FileType, fstat};
     let is_device =
@@ -156,7 +157,7 @@ fn is_closed_terminal(to: &impl AsFd, error: &io::Error) -> bool {
         && fstat(to).is_ok_and(is_device)
 }
 
-/// `COLUMNS`, or the terminal's width, or enough.
+/// `COLUMNS`, or the width of the terminal, or the width without a terminal.
 fn width() -> usize {
     let told = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
     told.or_else(terminal_width).unwrap_or(WIDE).clamp(40, 400)

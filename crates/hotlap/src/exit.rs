@@ -2,24 +2,24 @@
 
 use std::process::ExitCode;
 
-/// How hotlap ends. The numbers are part of the interface: they do not change.
+/// How hotlap ends. The numbers are part of the interface and do not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Everything that was asked for was done.
+    /// Everything was done.
     Ok = 0,
-    /// hotlap itself could not go on: a file, the store, the system.
+    /// hotlap itself failed: a file, the store, the system.
     Error = 1,
-    /// The command line, a suite or a manifest makes no sense.
+    /// The command line, a suite or a manifest is invalid.
     Usage = 2,
-    /// A server failed, answered wrongly, or could not take part.
+    /// A server failed, sent wrong responses, or could not take part.
     ServerFailed = 3,
     /// It was measured, but the measurement cannot be relied on: no lap passed its validity checks,
-    /// a rule of `--fail-if` is about a comparison that is inconclusive, or the self-test failed.
+    /// a rule of `--fail-if` applies to an inconclusive comparison, or the self-test failed.
     Invalid = 4,
-    /// A regression beyond `--fail-if`, outside of the noise.
+    /// A regression beyond `--fail-if` and beyond the noise.
     Regression = 5,
-    /// Ended by Ctrl-C, SIGTERM or SIGHUP; what was finished is kept.
+    /// Ended by Ctrl-C, SIGTERM or SIGHUP; finished results are kept.
     Interrupted = 130,
 }
 
@@ -35,7 +35,7 @@ impl Exit {
         (Self::Interrupted, "interrupted (Ctrl-C, SIGTERM, SIGHUP); finished laps are stored"),
     ];
 
-    /// The worse of two ends; an interrupt outweighs all.
+    /// The worse of two exit codes; an interrupt takes precedence over all others.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let weight = |e: Self| match e {
@@ -65,12 +65,12 @@ pub struct UsageError(pub String);
 /// Shorthand for `Err(UsageError)`.
 ///
 /// # Errors
-/// Always: that is its purpose.
+/// Always.
 pub fn usage<T>(message: impl Into<String>) -> anyhow::Result<T> {
     Err(UsageError(message.into()).into())
 }
 
-/// A server that failed before anything could be measured: exit code 3.
+/// A server failed before anything could be measured: exit code 3.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ServerError(pub String);
@@ -78,7 +78,7 @@ pub struct ServerError(pub String);
 /// Shorthand for `Err(ServerError)`.
 ///
 /// # Errors
-/// Always: that is its purpose.
+/// Always.
 pub fn server_failed<T>(message: impl Into<String>) -> anyhow::Result<T> {
     Err(ServerError(message.into()).into())
 }

@@ -1,6 +1,6 @@
-//! Files that a report is written to: looked at before anything is measured, so that a bad path
-//! fails early, and rewritten while a run goes on, so that a crash loses nothing. How each of them
-//! is written is in [`sink`].
+//! Files that a report is written to. They are opened before anything is measured, so that a bad
+//! path fails early, and rewritten during a run, so that a crash loses nothing. [`sink`] does the
+//! writing.
 
 pub mod sink;
 
@@ -16,7 +16,7 @@ use sink::Sink;
 #[derive(Debug, Default)]
 pub struct Exports(Vec<Export>);
 
-/// One file and the format of what goes into it.
+/// One file, and its format.
 #[derive(Debug)]
 struct Export {
     format: Format,
@@ -24,10 +24,10 @@ struct Export {
 }
 
 impl Exports {
-    /// Makes sure that every file that was asked for can be written.
+    /// Checks that every export can be written.
     ///
     /// # Errors
-    /// Names the file that cannot, or that two exports would share.
+    /// When one cannot, or two exports share a file; the message names it.
     pub fn open(args: &ExportArgs) -> anyhow::Result<Self> {
         let asked = [
             (Format::Json, &args.export_json),
@@ -60,27 +60,27 @@ impl Exports {
         self.0.is_empty()
     }
 
-    /// Rewrites the files with what there is by now; standard output, pipes and devices, which keep
-    /// all that is written to them, wait for the end.
+    /// Rewrites the files with the results so far. Standard output, pipes and devices are written
+    /// only at the end, because they keep everything that is written to them.
     ///
     /// # Errors
-    /// Names the file that cannot be written.
+    /// When a file cannot be written; the message names it.
     pub fn rewrite(&mut self, report: &Report) -> anyhow::Result<()> {
         self.write(&|format| render::render(report, format), false)
     }
 
-    /// Writes all of them.
+    /// Writes all exports.
     ///
     /// # Errors
-    /// Names the file that cannot be written.
+    /// When a file cannot be written; the message names it.
     pub fn finish(&mut self, report: &Report) -> anyhow::Result<()> {
         self.finish_with(&|format| render::render(report, format))
     }
 
-    /// Writes all of them with what another kind of report renders.
+    /// Writes all exports with a custom rendering, for reports of another kind.
     ///
     /// # Errors
-    /// Names the file that cannot be written.
+    /// When a file cannot be written; the message names it.
     pub fn finish_with(&mut self, render: &dyn Fn(Format) -> String) -> anyhow::Result<()> {
         self.write(render, true)
     }
@@ -91,10 +91,10 @@ impl Exports {
     }
 }
 
-/// How a value is written in one form.
+/// Renders a value in one format.
 type Renderer<T> = fn(&T) -> String;
 
-/// The exports of anything else that has forms: opened first, written once.
+/// The exports of any value that has several formats: opened first, written once.
 pub struct Texts<T>(Vec<(Sink, Renderer<T>)>);
 
 impl<T> Default for Texts<T> {
@@ -104,10 +104,10 @@ impl<T> Default for Texts<T> {
 }
 
 impl<T> Texts<T> {
-    /// Makes sure that a file can be written in one form, if it was asked for.
+    /// Checks that a file can be written in one format, if it was requested.
     ///
     /// # Errors
-    /// Names the file that cannot, or that two exports would share.
+    /// When it cannot, or two exports share a file; the message names it.
     pub fn open(&mut self, path: Option<&Path>, form: fn(&T) -> String) -> anyhow::Result<()> {
         self.0.extend(path.map(Sink::open).transpose()?.map(|sink| (sink, form)));
         distinct(self.0.iter().map(|(sink, _)| sink))
@@ -119,22 +119,22 @@ impl<T> Texts<T> {
         self.0.iter().any(|(sink, _)| sink.is_stdout())
     }
 
-    /// Writes all of them.
+    /// Writes all exports.
     ///
     /// # Errors
-    /// Names the file that cannot be written.
+    /// When a file cannot be written; the message names it.
     pub fn write(&mut self, of: &T) -> anyhow::Result<()> {
         all(self.0.iter_mut().map(|(sink, form)| sink.write(&form(of))))
     }
 }
 
-/// The first error of all writes: none of them is left out because another failed.
+/// Returns the first error after all writes: none of them is skipped because another failed.
 fn all(written: impl Iterator<Item = anyhow::Result<()>>) -> anyhow::Result<()> {
     let failed: Vec<anyhow::Error> = written.filter_map(Result::err).collect();
     failed.into_iter().next().map_or(Ok(()), Err)
 }
 
-/// Two exports to one place would mix there, or the second would replace the first.
+/// In one file, two exports would be mixed, or the second would replace the first.
 fn distinct<'a>(sinks: impl Iterator<Item = &'a Sink>) -> anyhow::Result<()> {
     let mut files: Vec<PathBuf> = Vec::new();
     let mut to_stdout = false;

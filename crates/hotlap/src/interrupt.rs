@@ -1,5 +1,5 @@
-//! Signals that ask hotlap to end: the first ends it in order, with what is finished; one that
-//! comes later ends it at once (the supervisors then end what it had started).
+//! Signals that ask hotlap to end. The first one ends it in order and keeps finished results; a
+//! later one ends it at once, and the supervisors end the servers.
 
 use std::io;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ pub fn outlive_limits() -> io::Result<()> {
     flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
 }
 
-/// Set once an end is asked for.
+/// Set when hotlap should end.
 #[derive(Debug, Clone)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens for Ctrl-C, SIGTERM and SIGHUP from now on. Under `nohup`, SIGHUP stays ignored.
+    /// Handles Ctrl-C, SIGTERM and SIGHUP from now on. Under `nohup`, SIGHUP stays ignored.
     ///
     /// # Errors
     /// When the system refuses the handlers or a thread.
@@ -52,13 +52,13 @@ impl Interrupt {
         Ok(own)
     }
 
-    /// Whether an end was asked for.
+    /// Whether hotlap should end.
     #[must_use]
     pub fn asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The flag itself, for code that watches it.
+    /// The flag itself, for code that polls it.
     #[must_use]
     pub fn flag(&self) -> &AtomicBool {
         &self.0

@@ -20,10 +20,10 @@ use crate::{redact, text};
 
 pub use board::{Board, Seen};
 
-/// Between two rounds, each of which draws twice: once for the words, once for the spinner.
+/// The time between two draws; each round draws twice: once for the text, once for the spinner.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// What the line says.
+/// The state of the line.
 #[derive(Debug, Default)]
 struct Status {
     restart: String,
@@ -32,7 +32,7 @@ struct Status {
     board: Board,
 }
 
-/// A line that follows what is under way.
+/// A live line that shows the current state.
 pub struct Live {
     console: Console,
     status: Arc<Mutex<Status>>,
@@ -63,8 +63,8 @@ impl Live {
         }
     }
 
-    /// Starts to draw an experiment between servers of these names; one with an empty name is not
-    /// shown. `q` ends it.
+    /// Starts to draw the view of an experiment with these servers; a server with an empty name is
+    /// hidden. `q` ends the run.
     #[must_use]
     pub fn experiment(console: &Console, names: Vec<String>) -> Self {
         let mut live = Self::start(console);
@@ -76,12 +76,12 @@ impl Live {
         live
     }
 
-    /// A server is in its lap.
+    /// A server's lap begins.
     pub fn running(&self, server: usize) {
         self.change(|status| status.board.running(Some(server)));
     }
 
-    /// A lap is over.
+    /// A lap has ended.
     pub fn lap(&self, seen: Seen) {
         self.change(|status| status.board.lap(seen));
     }
@@ -98,18 +98,18 @@ impl Live {
         });
     }
 
-    /// What is done now.
+    /// Sets the current phase.
     pub fn phase(&self, phase: String) {
         let phase = text::visible(&redact::text(&phase));
         self.change(|status| status.phase = phase);
     }
 
-    /// How long it will still take.
+    /// Sets the time left.
     pub fn left(&self, left: Duration) {
         self.change(|status| status.ends = Some(Instant::now() + left));
     }
 
-    /// Says something above the line, to stay.
+    /// Prints a line above the live view, which stays.
     pub fn say(&self, text: &str) {
         match &self.drawing {
             Some(drawing) => {
@@ -119,7 +119,7 @@ impl Live {
         }
     }
 
-    /// Ends the line and takes it away.
+    /// Clears the live view.
     pub fn clear(&mut self) {
         #[cfg(unix)]
         drop(self.keys.take());
@@ -160,7 +160,7 @@ impl Drawing {
 }
 
 impl Status {
-    /// Everything, in lines of at most `width`; the first leaves room for the spinner.
+    /// The whole view, in lines of at most `width` columns; the first leaves room for the spinner.
     fn text(&self, width: usize) -> String {
         let line = self.line(Instant::now());
         let first: String = line.chars().take(width.saturating_sub(2)).collect();

@@ -1,12 +1,12 @@
 //! What is kept of a run, without the secrets that requests carry ([`crate::redact`]).
 //!
 //! A [`Run`] has the machine that it was measured on ([`host`]), its servers ([`server`]) and its
-//! loads ([`load`]). Each server is started afresh and warmed up in every restart ([`start`]), and
-//! then measured in laps ([`lap`]). A run grows as the experiment goes on: servers fail, starts and
-//! laps are added, and the state changes at its end.
+//! loads ([`load`]). Each server is started and warmed up in every restart ([`start`]), and then
+//! measured in laps ([`lap`]). A run grows during the experiment: servers fail, starts and laps are
+//! added, and the state changes at the end.
 //!
-//! [`crate::store`] writes and reads it, [`crate::analysis`] makes figures of it; neither knows the
-//! other.
+//! [`crate::store`] writes and reads it, [`crate::analysis`] computes figures from it; neither
+//! knows the other.
 
 pub mod host;
 pub mod lap;
@@ -38,38 +38,38 @@ pub struct Run {
     pub number: Option<u64>,
     /// When it began, in milliseconds since 1970 (UTC).
     pub began_ms: u64,
-    /// How long it took, in milliseconds; 0 while it is under way.
+    /// How long it took, in milliseconds; 0 while it is running.
     pub took_ms: u64,
     /// How it ended.
     pub state: State,
-    /// The words of the command line.
+    /// The command line, word by word.
     pub command: Vec<String>,
     /// The version of hotlap.
     pub hotlap: String,
-    /// The baseline that it was kept as, if it was.
+    /// The baseline that it was saved as, if any.
     #[serde(default)]
     pub baseline: Option<String>,
-    /// The suite, if it was one.
+    /// The suite, if there was one.
     pub suite: Option<String>,
     /// The question.
     pub question: Question,
     /// The suite's description; empty without a suite.
     pub about: String,
-    /// The requests: a contract's name, or `GET /path`.
+    /// The requests: the name of a contract, or `GET /path`.
     pub contract: String,
     /// The seed of the order.
     pub seed: u64,
-    /// How it was planned.
+    /// The schedule.
     pub schedule: Schedule,
     /// Where it ran.
     pub host: Host,
-    /// How servers were loaded.
+    /// The loads.
     pub loads: Vec<Load>,
     /// The servers, in the order of the command line.
     pub servers: Vec<Server>,
-    /// The fresh starts.
+    /// The starts of all servers.
     pub starts: Vec<Start>,
-    /// The laps, in the order in which they were run.
+    /// The laps, in the order of measurement.
     pub laps: Vec<Lap>,
     /// Servers with published figures that are not part of the run.
     pub absent: Vec<Absent>,
@@ -77,33 +77,33 @@ pub struct Run {
     pub stress: Vec<Subject>,
 }
 
-/// How a run ended.
+/// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It runs, or hotlap was killed while it did.
+    /// It is running, or hotlap was killed while it ran.
     UnderWay,
-    /// By its own rule: budget, precision, or the number of rounds.
+    /// It ended as planned: by budget, precision, or the number of rounds.
     Finished,
     /// By Ctrl-C or a signal.
     Interrupted,
-    /// By its own rule, but no lap of it passed its validity checks.
+    /// It ended as planned, but no lap passed its validity checks.
     Invalid,
-    /// By an error of hotlap itself.
+    /// It was ended by an error of hotlap itself.
     Failed,
 }
 
-/// How a run was planned.
+/// The schedule of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Schedule {
-    /// Restarts, as planned.
+    /// Planned number of restarts.
     pub restarts: u32,
-    /// Rounds a restart, as planned.
+    /// Planned number of rounds per restart.
     pub rounds: u32,
-    /// Length of a slice in milliseconds, once it is settled.
+    /// Length of a slice in milliseconds, once it is chosen.
     #[serde(default)]
     pub slice_ms: Option<f64>,
-    /// What slices do to the cost of each server, as found by probes.
+    /// The bias of each server's CPU time in slices, as found by probes.
     #[serde(default)]
     pub probed: Vec<Probed>,
     /// Time to spend, in seconds.
@@ -114,12 +114,12 @@ pub struct Schedule {
     pub server_cpus: Vec<usize>,
     /// Cores of the generator; empty: not pinned.
     pub generator_cpus: Vec<usize>,
-    /// Servers out of their lap were frozen.
+    /// Whether servers were frozen outside of their slices.
     pub freeze: bool,
 }
 
-/// The words of this command line, as they can be typed again but for secrets, which are redacted:
-/// wherever it lies, it is `hotlap`.
+/// The words of this command line, with secrets redacted, as they can be typed again; the program
+/// is called `hotlap`, whatever its path.
 #[must_use]
 pub fn typed() -> Vec<String> {
     let typed = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
@@ -127,8 +127,8 @@ pub fn typed() -> Vec<String> {
 }
 
 impl Run {
-    /// Whether a lap is of the kind that its load asks for: in a closed loop, or at the load's own
-    /// rate. Laps at a common rate, which follow those in a closed loop for their response times,
+    /// Whether a lap is of the kind that its load specifies: in a closed loop, or at the load's own
+    /// rate. Laps at a common rate, which follow those of a closed loop and measure response times,
     /// are not.
     #[must_use]
     pub fn is_main(&self, lap: &Lap) -> bool {
@@ -136,7 +136,7 @@ impl Run {
         lap.rate.is_some() == own.is_some()
     }
 
-    /// Whether it asks what each layer costs.
+    /// Whether its question is the cost of layers.
     #[must_use]
     pub fn asks_for_layers(&self) -> bool {
         self.question == Question::Layers

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-/// Reads a length of time: a number and `us`, `ms`, `s`, `m` or `h`; a bare number counts seconds,
-/// as it does for wrk.
+/// Parses a duration: a number and `us`, `ms`, `s`, `m` or `h`. A bare number is in seconds, as in
+/// wrk.
 ///
 /// # Errors
-/// Says what is wrong with the text, and shows the right form.
+/// When the text is invalid; the message shows the right form.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text);
     let scale = match unit {
@@ -26,10 +26,10 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(value * scale).map_err(|_| format!("{text} is too long"))
 }
 
-/// [`duration`] that is longer than zero.
+/// The same, but zero is an error.
 ///
 /// # Errors
-/// As [`duration`], and for zero.
+/// Parses a duration, which may be zero.
 pub fn span(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("0 is too short: nothing would be measured".to_owned()),
@@ -37,10 +37,10 @@ pub fn span(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads a count: digits, or a number and `k` or `M` (thousand, million), as wrk does.
+/// Parses a count: digits, or a number and `k` or `M` (thousand, million), as in wrk.
 ///
 /// # Errors
-/// Says what is wrong with the text.
+/// When the text is invalid.
 pub fn count(text: &str) -> Result<usize, String> {
     let (number, unit) = split(text);
     let scale = match unit {
@@ -60,10 +60,10 @@ pub fn count(text: &str) -> Result<usize, String> {
     Ok(scaled as usize)
 }
 
-/// Reads a share: `1%`, `0.5 %` or `0.01`. The result is a fraction.
+/// Parses a share: `1%`, `0.5 %` or `0.01`. The result is a fraction.
 ///
 /// # Errors
-/// Says what is wrong with the text.
+/// When the text is invalid.
 pub fn share(text: &str) -> Result<f64, String> {
     let text = text.trim();
     let (number, scale) = match text.strip_suffix('%') {
@@ -77,10 +77,10 @@ pub fn share(text: &str) -> Result<f64, String> {
     Ok(value * scale)
 }
 
-/// Reads a rate in requests per second: `5000`, `5k`, `0.5`.
+/// Parses a rate in requests per second: `5000`, `5k`, `0.5`.
 ///
 /// # Errors
-/// Says what is wrong with the text.
+/// When the text is invalid.
 pub fn rate(text: &str) -> Result<f64, String> {
     let (number, unit) = split(text.trim_end_matches("/s"));
     let scale = match unit {
@@ -96,7 +96,7 @@ pub fn rate(text: &str) -> Result<f64, String> {
     Ok(value * scale)
 }
 
-/// Splits a text into its number and its unit.
+/// Splits a text into number and unit.
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());

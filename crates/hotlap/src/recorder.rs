@@ -1,9 +1,9 @@
-//! Makes a [`Run`] of the events of an experiment: each becomes a part of the model, goes to the
-//! store at once and to the live view, and exports are rewritten from time to time.
+//! Turns the events of an experiment into a [`Run`]. Each event becomes part of the model and goes
+//! to the store and the live view at once; exports are rewritten from time to time.
 //!
-//! A failure here (a full disk) is reported once and never ends an experiment: its table is printed
-//! all the same. A store that fails on the way is opened afresh and given the whole run, at once
-//! and, if that fails, at the end; where it cannot be used again, the run goes to a file of its
+//! A failure to store (a full disk) is reported once and never ends an experiment: the table is
+//! still printed. A store that fails during the run is opened again and given the whole run, at
+//! once and, if that fails, at the end. If it stays unusable, the run is stored in a file of its
 //! own.
 
 use std::fs::OpenOptions;
@@ -22,8 +22,7 @@ use crate::redact;
 use crate::report::Report;
 use crate::store::{Store, StoreError};
 
-/// How often exports are rewritten while an experiment is under way: each rewriting is work between
-/// laps.
+/// How often exports are rewritten during an experiment, since each rewrite is work between laps.
 const REWRITE: Duration = Duration::from_secs(5);
 
 /// The recorder of one run.
@@ -34,30 +33,30 @@ pub struct Recorder<'a> {
     live: Live,
     rewritten: Instant,
     rewriting_failed: bool,
-    /// The store that failed, while nothing is stored.
+    /// The store that failed, if runs are not being stored at the moment.
     failed: Option<PathBuf>,
-    /// Notes about servers that did not stop in time, without their numbers: each is printed once.
+    /// Notes about servers that did not stop in time, without their numbers; each is printed once.
     told: Vec<(usize, String)>,
 }
 
-/// What is left when an experiment is over.
+/// The result of an experiment.
 #[derive(Debug)]
 pub struct Kept {
     /// The record of the run.
     pub run: Run,
-    /// Why it is over.
+    /// Why it ended.
     pub over: Over,
-    /// Whether the store failed on the way, and has not got the run.
+    /// Whether the store failed and does not contain the run.
     pub store_failed: bool,
-    /// The store of its own that the run is in, where the one that it was meant for failed.
+    /// The separate store that contains the run, if the intended one failed.
     pub rescued: Option<PathBuf>,
 }
 
 impl<'a> Recorder<'a> {
-    /// Begins a record; stores it if there is a store.
+    /// Begins a record, and stores it if there is a store.
     ///
     /// # Errors
-    /// When the store refuses: nothing is measured yet, so nothing is lost.
+    /// When the store fails. Nothing is measured yet, so nothing is lost.
     pub fn new(
         mut run: Run,
         mut store: Option<Store>,
@@ -90,7 +89,7 @@ impl<'a> Recorder<'a> {
         self.end(over, experiment.past.spent + runner.elapsed())
     }
 
-    /// Runs the experiment, and leaves the record open for what follows it.
+    /// Runs the experiment, and leaves the record open for a stress run after it.
     pub fn experiment(&mut self, experiment: &Experiment, runner: &mut dyn Runner) -> Over {
         let over = schedule::run(experiment, runner, &mut |event| self.watch(&event));
         self.run.schedule.restarts = self.run.laps.iter().map(|l| l.restart + 1).max().unwrap_or(0);
@@ -98,13 +97,13 @@ impl<'a> Recorder<'a> {
         over
     }
 
-    /// What is recorded by now.
+    /// The record so far.
     #[must_use]
     pub fn so_far(&self) -> &Run {
         &self.run
     }
 
-    /// Records the results of a server under stress so far.
+    /// Records the stress results of a server so far.
     pub fn stressed(&mut self, subject: Subject) {
         let stress = &self.run.stress;
         let known = stress.iter().position(|s| s.name == subject.name);
@@ -118,7 +117,7 @@ impl<'a> Recorder<'a> {
         self.rewrite();
     }
 
-    /// Ends the record of a run that an error of hotlap itself ends; what was measured is kept.
+    /// Ends the record of a run that an error of hotlap itself ends; finished laps are kept.
     pub fn fail(mut self, took: Duration) {
         self.run.state = State::Failed;
         let took_ms = took.as_millis() as u64;
@@ -132,7 +131,7 @@ impl<'a> Recorder<'a> {
         self.run.took_ms = took.as_millis() as u64;
         self.run.state = match over {
             Over::Interrupted => State::Interrupted,
-            // A stress alone has no laps.
+            // A stress run without a measurement has no laps.
             _ if self.run.laps.is_empty() || self.run.has_valid_laps() => State::Finished,
             Over::Precise | Over::Budget | Over::Done | Over::Nobody => State::Invalid,
         };
@@ -174,7 +173,7 @@ impl<'a> Recorder<'a> {
             }
             Event::Sliced { slice, ref probed } => {
                 self.run.schedule.slice_ms = Some(slice.as_secs_f64() * 1e3);
-                // A resumed run has a length already, and probes nothing.
+                // A resumed run already has a slice length and does not probe.
                 self.run.schedule.probed.extend(probed);
                 let schedule = self.run.schedule.clone();
                 self.stored(|store, number| store.schedule(number, &schedule));
@@ -203,7 +202,7 @@ impl<'a> Recorder<'a> {
                 self.live.say(&format!("{} failed: {why}", name(&self.run, participant)));
             }
             Event::Unclean { participant, ref what } => {
-                // It ends the same way in every restart: once is enough.
+                // The note is the same in every restart: once is enough.
                 let told = (participant, what.replace(|c: char| c.is_ascii_digit(), ""));
                 if !self.told.contains(&told) {
                     self.live.say(&format!("{}: {what}", name(&self.run, participant)));
@@ -223,7 +222,7 @@ impl<'a> Recorder<'a> {
         self.stored(|store, number| store.start(number, &start));
     }
 
-    /// Stores what is new, which is in the run already.
+    /// Stores the latest addition, which is already in the run.
     fn stored(&mut self, act: impl FnOnce(&mut Store, u64) -> Result<(), StoreError>) {
         let (Some(store), Some(number)) = (self.store.as_mut(), self.run.number) else { return };
         let path = store.path().to_owned();
@@ -234,7 +233,7 @@ impl<'a> Recorder<'a> {
                 Err(error) => error.to_string(),
             },
         };
-        // The old connection goes first: its locks would be in the way of the new one.
+        // The old connection is closed first, because its locks would block the new one.
         self.store = None;
         match saved(&path, &mut self.run) {
             Ok(store) => {
@@ -249,14 +248,14 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Puts a run whose store failed into a store of its own: in the same folder, in the current
-    /// one, or in the one for temporary files, whichever takes it first.
+    /// Stores a run whose store failed in a new file: in the same folder, the current one, or the
+    /// one for temporary files, whichever works first.
     fn rescue(&mut self, store: &Path) -> Option<PathBuf> {
         let name = format!("hotlap-run-{}-{}.db", self.run.began_ms, std::process::id());
         let beside = store.parent().unwrap_or(Path::new("")).to_owned();
         for folder in [beside, PathBuf::new(), std::env::temp_dir()] {
             let path = folder.join(&name);
-            // Never an existing file, nor the target of a link in a shared folder.
+            // Never an existing file, nor a symbolic link in a shared folder.
             let fresh = OpenOptions::new().write(true).create_new(true).open(&path);
             if fresh.is_ok() && saved(&path, &mut self.run).is_ok() {
                 return Some(path);
@@ -272,7 +271,7 @@ impl<'a> Recorder<'a> {
         if self.exports.is_empty() || self.rewritten.elapsed() < REWRITE {
             return;
         }
-        // Said once: it is tried again, and reported again, at the end.
+        // Reported once; storing is tried again, and reported again, at the end.
         if let Err(error) = self.exports.rewrite(&Report::of(&self.run))
             && !std::mem::replace(&mut self.rewriting_failed, true)
         {
@@ -282,12 +281,12 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// Begins a run in a store, or goes on with one that has a number. A store that was removed since
-/// it was opened is made again.
+/// Begins a run in a store, or continues one that has a number. A store that was removed since it
+/// was opened is created again.
 fn begun(mut store: Store, run: &mut Run) -> Result<Store, StoreError> {
     if store.is_gone() {
         let path = store.path().to_owned();
-        // Its locks would be in the way of the new one.
+        // Its locks would block the new connection.
         drop(store);
         return saved(&path, run);
     }
@@ -298,7 +297,7 @@ fn begun(mut store: Store, run: &mut Run) -> Result<Store, StoreError> {
     Ok(store)
 }
 
-/// Opens a store and puts the whole run into it, under the number that it then has.
+/// Opens a store and stores the whole run in it, under a new number there.
 fn saved(path: &Path, run: &mut Run) -> Result<Store, StoreError> {
     let mut store = Store::open(path)?;
     run.number = Some(store.save(run)?);

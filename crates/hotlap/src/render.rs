@@ -1,4 +1,4 @@
-//! Renderers: each lays out a finished report in one format. They see words and figures only, and
+//! Renderers: each lays out a finished report in one format. They get words and figures only, and
 //! compute nothing.
 
 pub mod csv;
@@ -16,23 +16,23 @@ pub use json::json;
 /// A format in which a report is exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Every figure and every lap.
+    /// JSON: every figure and every lap.
     Json,
-    /// The table and the sentences.
+    /// Markdown: the table and the sentences.
     Markdown,
-    /// One line a server.
+    /// CSV: one line per server.
     Csv,
-    /// One page.
+    /// HTML: one page.
     Html,
-    /// Tests that passed and failed.
+    /// JUnit: tests that passed and failed.
     Junit,
-    /// What github-action-benchmark reads.
+    /// The input of github-action-benchmark.
     Github,
-    /// What Bencher reads.
+    /// The input of Bencher.
     Bencher,
 }
 
-/// The report in one format.
+/// Renders the report in one format.
 #[must_use]
 pub fn render(report: &Report, format: Format) -> String {
     match format {

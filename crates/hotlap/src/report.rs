@@ -1,8 +1,8 @@
-//! Finished words and figures: everything that any renderer shows, and the document that
-//! `schemas/report.schema.json` describes.
+//! Finished words and figures: everything that renderers show, and the document described by
+//! `schemas/report.schema.json`.
 //!
-//! An [`crate::analysis::Analysis`] of each load goes in; what comes out is rounded and put into
-//! words. The renderers ([`crate::render`]) lay it out and compute nothing.
+//! The input is an [`crate::analysis::Analysis`] of each load; the output is rounded and in words.
+//! The renderers ([`crate::render`]) lay it out and compute nothing.
 
 mod against;
 pub mod comparison;
@@ -55,15 +55,15 @@ pub use sources::Source;
 pub struct Report {
     /// Version of the form of this document: 1.
     pub schema: u32,
-    /// Which run.
+    /// The run.
     pub run: Heading,
     /// The machine.
     pub host: HostView,
-    /// What the run says, in sentences; the verdict first.
+    /// The result in sentences, the verdict first.
     pub sentences: Vec<String>,
-    /// What separates the reference from itself.
+    /// The noise floor.
     pub noise: Option<Noise>,
-    /// What speaks against the figures, and what to do about it.
+    /// Warnings, each with a remedy.
     pub warnings: Vec<String>,
     /// One table a load.
     pub tables: Vec<LoadResults>,
@@ -73,13 +73,13 @@ pub struct Report {
     pub layers: Vec<LayerStep>,
     /// How each server scales; empty where neither threads nor loads form a scale.
     pub scaling: Vec<Scaling>,
-    /// Servers of the suite's sources that do not take part, with the reason.
+    /// Servers of the suite's sources that are not part of the run, with the reason.
     pub absent: Vec<Absent>,
-    /// How servers bore overload and misbehaving clients; `null` where that was not tried.
+    /// The effect of overload and misbehaving clients on servers; `null` if that was not tested.
     pub stress: Option<stress::Stress>,
-    /// Every fresh start with its warm-up curves.
+    /// Every start with its warm-up curves.
     pub starts: Vec<StartView>,
-    /// Every lap, in the order in which they were run.
+    /// Every lap, in the order of measurement.
     pub laps: Vec<LapView>,
     /// Rules of `--fail-if` that servers break.
     #[serde(skip)]
@@ -89,9 +89,9 @@ pub struct Report {
 /// A rule of `--fail-if` that a server breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokenRule {
-    /// What tables call the server.
+    /// The server's name in tables.
     pub server: String,
-    /// Under which load, as an index.
+    /// The index of the load.
     pub load: usize,
     /// The rule and the figure, in a sentence.
     pub sentence: String,
@@ -129,7 +129,7 @@ impl Report {
     }
 }
 
-/// What a measure is called in tables.
+/// The name of a measure in tables.
 #[must_use]
 pub fn measure_name(measure: Measure) -> &'static str {
     match measure {

@@ -1,8 +1,8 @@
-//! Where runs are kept: a SQLite file in the user's data directory, or where `--store` says.
+//! Where runs are stored: an SQLite file in the user's data directory, or where `--store` says.
 //!
-//! The only room that speaks SQL. Every lap is a transaction of its own and is there as soon as it
-//! has ended, so that a crash loses at most the lap under way. What is read back is what was put
-//! in: [`crate::model`], nothing computed.
+//! The only module with SQL. Every lap is a transaction of its own, written as soon as the lap has
+//! ended, so a crash loses at most the current lap. Reading returns exactly what was written:
+//! [`crate::model`], without computed values.
 
 mod error;
 mod migrations;
@@ -28,20 +28,20 @@ use row::{
     read_subject, read_word, unsigned, word,
 };
 
-/// How long to wait for another process that writes to the store: far longer than any of hotlap's
-/// own transactions takes.
+/// How long to wait for another process that writes to the store: much longer than any transaction
+/// of hotlap takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A store, open.
+/// An open store.
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
     db: Connection,
-    /// Which file it is, as [`file`] tells.
+    /// The identity of its file, as [`file`] returns it.
     file: Option<(u64, u64)>,
 }
 
-/// One line of the list of runs.
+/// An entry of the list of runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Line {
     /// Its number.
@@ -52,24 +52,24 @@ pub struct Line {
     pub took_ms: u64,
     /// How it ended.
     pub state: State,
-    /// The baseline that it was kept as, if it was.
+    /// The baseline that it was saved as, if any.
     pub baseline: Option<String>,
-    /// The suite, if it was one.
+    /// The suite, if there was one.
     pub suite: Option<String>,
-    /// What was asked for.
+    /// The contract or the request.
     pub contract: String,
-    /// Its servers, without the hidden ones.
+    /// Its servers, without the A/A control.
     pub servers: Vec<String>,
     /// Laps that are stored.
     pub laps: u64,
 }
 
 impl Store {
-    /// Opens the store to write to, makes it where there is none, and brings it up to date. What is
-    /// no store of hotlap, or a newer one, is left as it is.
+    /// Opens the store for writing, creates it if it does not exist, and migrates it to the current
+    /// version. A file that is not a store, or a newer version, is left unchanged.
     ///
     /// # Errors
-    /// Names the file, the cause and the remedy.
+    /// When that fails; the message names the file, the cause and the remedy.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let unwritable = |cause: std::io::Error| StoreError::Unwritable {
             path: path.display().to_string(),
@@ -86,10 +86,10 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens a store that is there, to read from.
+    /// Opens an existing store for reading.
     ///
     /// # Errors
-    /// Names the file, the cause and the remedy.
+    /// When that fails; the message names the file, the cause and the remedy.
     pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
         if !path.exists() {
             return Err(StoreError::Missing { path: path.display().to_string() });
@@ -117,13 +117,13 @@ impl Store {
         }
     }
 
-    /// Where it is.
+    /// The path of the store.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether its file was removed or replaced since it was opened: what is written is lost.
+    /// Whether its file was removed or replaced since it was opened, so that writes are lost.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.file.is_none() || file(&self.path) != self.file
@@ -154,16 +154,16 @@ impl Store {
     /// Stores a run that begins, and returns its number.
     ///
     /// # Errors
-    /// Names the file, the cause and the remedy.
+    /// When it cannot be written; the message names the file, the cause and the remedy.
     pub fn begin(&mut self, run: &Run) -> Result<u64, StoreError> {
         self.write(|tx| put_run(tx, run, None))
     }
 
-    /// Stores a run as a whole, as far as it has come: in place of its record, where the store has
-    /// it under its number, else under a new number. For a store that failed on the way.
+    /// Stores a run as a whole, as far as it has come: it replaces the run with its number if the
+    /// store has it, else it gets a new number. Used after a store has failed.
     ///
     /// # Errors
-    /// Names the file, the cause and the remedy; the store is left as it was.
+    /// When it cannot be written; the store is left unchanged.
     pub fn save(&mut self, run: &Run) -> Result<u64, StoreError> {
         self.write(|tx| {
             let same = "DELETE FROM run WHERE number = ?1 AND began_ms = ?2 AND seed = ?3";
@@ -184,10 +184,10 @@ impl Store {
         })
     }
 
-    /// Stores a fresh start, or what is new about it.
+    /// Stores a start, or updates it.
     ///
     /// # Errors
-    /// Names the file, the cause and the remedy.
+    /// When it cannot be written.
     pub fn start(&mut self, run: u64, start: &Start) -> Result<(), StoreError> {
         self.write(|tx| put_start(tx, run, start))
     }
@@ -195,7 +195,7 @@ impl Store {
     /// Stores a lap, as the `sequence`-th of its run.
     ///
     /// # Errors
-    /// Names the file, the cause and the remedy.
+    /// When it cannot be written.
     pub fn lap(&mut self, run: u64, sequence: usize, lap: &Lap) -> Result<(), StoreError> {
         self.write(|tx| put_lap(tx, run, sequence, lap))
     }
@@ -203,15 +203,15 @@ impl Store {
     /// Stores the stress results of a server so far, as the `sequence`-th of its run.
     ///
     /// # Errors
-    /// Names the file, the cause and the remedy.
+    /// When it cannot be written.
     pub fn stress(&mut self, run: u64, sequence: usize, found: &Subject) -> Result<(), StoreError> {
         self.write(|tx| put_subject(tx, run, sequence, found))
     }
 
-    /// Stores that a server is out.
+    /// Stores that a server failed.
     ///
     /// # Errors
-    /// Names the file, the cause and the remedy.
+    /// When it cannot be written.
     pub fn retire(
         &mut self,
         run: u64,
@@ -230,7 +230,7 @@ impl Store {
     /// Stores how a run ended.
     ///
     /// # Errors
-    /// Names the file, the cause and the remedy.
+    /// When it cannot be written.
     pub fn end(&mut self, run: u64, state: State, took_ms: u64) -> Result<(), StoreError> {
         self.write(|tx| {
             tx.execute(
@@ -241,10 +241,10 @@ impl Store {
         })
     }
 
-    /// The schedule of a run, once more of it is settled.
+    /// Updates the schedule of a run, once more of it is known.
     ///
     /// # Errors
-    /// Names the file, the cause and the remedy.
+    /// When it cannot be written.
     pub fn schedule(&mut self, run: u64, schedule: &Schedule) -> Result<(), StoreError> {
         self.write(|tx| {
             tx.execute(
@@ -255,15 +255,15 @@ impl Store {
         })
     }
 
-    /// A run that had stopped goes on.
+    /// Marks a stopped run as running again.
     ///
     /// # Errors
-    /// Names the file, the cause and the remedy.
+    /// When it cannot be written.
     pub fn reopen(&mut self, run: u64) -> Result<(), StoreError> {
         self.end(run, State::UnderWay, 0)
     }
 
-    /// Number of the last run of a suite.
+    /// The number of the last run of a suite.
     ///
     /// # Errors
     /// When the store fails.
@@ -273,7 +273,8 @@ impl Store {
         asked.map(|n| n.map(|n| n as u64)).map_err(|e| self.explain(&e))
     }
 
-    /// Number of the newest run that was kept as this baseline; without one, all their names.
+    /// The number of the newest run saved as this baseline; if there is none, the names of all
+    /// baselines.
     ///
     /// # Errors
     /// When the store fails.
@@ -292,7 +293,7 @@ impl Store {
         found().map_err(|e| self.explain(&e))
     }
 
-    /// Number of the last run.
+    /// The number of the last run.
     ///
     /// # Errors
     /// When there is none, or the store fails.
@@ -305,16 +306,16 @@ impl Store {
     /// A run with all its laps.
     ///
     /// # Errors
-    /// When there is no such run, or the store fails.
+    /// When the run does not exist, or the store fails.
     pub fn run(&self, number: u64) -> Result<Run, StoreError> {
         self.found(number, true)
     }
 
-    /// A run whose laps have no histograms: reading those is most of the work, and a list of many
-    /// runs needs none.
+    /// A run whose laps have no histograms: reading those takes most of the time, and a list of
+    /// many runs does not need them.
     ///
     /// # Errors
-    /// When there is no such run, or the store fails.
+    /// When the run does not exist, or the store fails.
     pub fn outline(&self, number: u64) -> Result<Run, StoreError> {
         self.found(number, false)
     }
@@ -329,7 +330,7 @@ impl Store {
         Ok(run)
     }
 
-    /// How a server started when it was last raced, in the first restart of its run.
+    /// How a server started when it was last measured, in the first restart of its run.
     ///
     /// # Errors
     /// When the store fails.
@@ -341,7 +342,7 @@ impl Store {
         self.db.query_row(sql, [server], read_start).optional().map_err(|e| self.explain(&e))
     }
 
-    /// The stored runs, oldest first; only those of `server`, if it is given.
+    /// The stored runs, oldest first; with `server`, only those that contain it.
     ///
     /// # Errors
     /// When the store fails.
@@ -420,7 +421,7 @@ impl Store {
     }
 }
 
-/// Which file a path means: its device and inode.
+/// The identity of a file: device and inode.
 fn file(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|m| (m.dev(), m.ino()))
 }
@@ -429,7 +430,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// Whether laps may wait in the log beside a store.
+/// Whether laps may be waiting in the write-ahead log beside a store.
 fn has_log(path: &Path) -> bool {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");

@@ -1,5 +1,5 @@
-//! Text as people read it: escapes for control characters, numbers, dates, tables, wrapped lines.
-//! Nothing here knows what hotlap measures.
+//! Text for people: escapes for control characters, numbers, dates, tables, wrapped lines. Nothing
+//! here depends on what hotlap measures.
 
 pub mod date;
 mod escape;

@@ -127,10 +127,11 @@ fn no_file_of_requests_is_too_odd() {
     checked(&files(&root().join("fuzz/seeds/requests"), ".txt", 0), 20_000, requests::check);
 }
 
-/// A start of a server that is not there, or a negative count, was a panic in the report.
+/// Regression: a start of a server that is not there, a negative count, and a restart with the
+/// highest number of 32 bits were panics in the report.
 #[test]
 fn no_stored_run_is_too_odd() {
-    const NUMBERS: [i64; 5] = [0, -1, i64::MAX, i64::MIN, 1 << 32];
+    const NUMBERS: [i64; 6] = [0, -1, i64::MAX, i64::MIN, 1 << 32, u32::MAX as i64];
     const TEXTS: [&str; 6] = ["", "null", "[]", "{}", "[1e308]", "\u{1b}[2J"];
     let mut numbers = Numbers(1);
     // Two bits say what becomes of the value, and six the form of the report.

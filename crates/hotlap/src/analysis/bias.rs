@@ -1,12 +1,12 @@
-//! What measuring in slices does to the cost of a server.
+//! The bias that measuring in slices causes in a server's CPU time.
 //!
-//! Probes find it before the first lap: the cost in the window of a slice over the cost when the
-//! server is left running ([`Probed`]). Both lie within one stretch, so the ratio is known well,
-//! even on a machine whose speed varies from second to second.
+//! Probes measure it before the first lap: the CPU time per request in the window of a slice,
+//! divided by that when the server is left running ([`Probed`]). Both are measured within one
+//! stretch, so the ratio is precise even on a machine whose speed varies from second to second.
 //!
-//! A check on the whole is the cost in laps over the cost alone, at the end of the warm-up of the
-//! same restart. Those two lie seconds apart and need restarts to say anything; it shows a server
-//! that was still warming up.
+//! As a check, the CPU time per request in laps is divided by that of the server alone, at the end
+//! of the warm-up of the same restart. Those two are seconds apart, and only several restarts make
+//! the ratio meaningful. It reveals a server that was still warming up.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ use crate::model::{Lap, Probed, Run};
 /// A bias above this share is reported.
 const REPORTED: f64 = 0.03;
 
-/// Cost in laps over cost alone, a reading a restart, from the laps that count.
+/// CPU time in laps divided by that alone: one reading per restart, from the laps that count.
 #[must_use]
 pub fn of_alone(run: &Run, (server, load): (usize, usize), laps: &[&Lap]) -> Vec<Reading> {
-    // Warm-ups end in a closed loop: at a rate, where a server sleeps between requests, it may cost
-    // something else.
+    // Warm-ups end in a closed loop. At a rate, where a server sleeps between requests, its CPU
+    // time per request may differ.
     if run.loads.get(load).is_some_and(|load| load.rate.is_some()) {
         return Vec::new();
     }
@@ -44,16 +44,18 @@ pub fn of_alone(run: &Run, (server, load): (usize, usize), laps: &[&Lap]) -> Vec
     alone.filter_map(reading).collect()
 }
 
-/// What probes found for a server under a load: its cost in slices over that when left running.
+/// What probes found for a server under a load: its CPU time in slices divided by that when left
+/// running.
 #[must_use]
 pub fn in_slices(run: &Run, load: usize, server: usize) -> Option<Estimate> {
     let is_own = |probed: &&Probed| probed.participant == server && probed.load == load;
     run.schedule.probed.iter().find(is_own).map(|probed| probed.ratio)
 }
 
-/// By how much slices have shifted the ratio of two servers' costs, in log units, as far as the
-/// probes prove it: the distance of the two probed ratios less that of their intervals (half widths
-/// added as independent errors), 0 where they agree or one is unknown. All probes are of one load.
+/// The shift of the ratio of two servers' CPU times that slices cause, in log units, as far as the
+/// probes prove it: the distance between the two probed ratios, less that of their intervals (half
+/// widths added as independent errors). It is 0 if the intervals overlap or one is unknown. All
+/// probes are of one load.
 #[must_use]
 pub fn proven_shift(probed: &[Probed], (server, other): (usize, usize)) -> f64 {
     let probed =
@@ -64,8 +66,8 @@ pub fn proven_shift(probed: &[Probed], (server, other): (usize, usize)) -> f64 {
     if shift.is_finite() { shift.max(0.0) } else { 0.0 }
 }
 
-/// Whether a server costs over 3 % more or less in its laps than alone at the end of its warm-ups,
-/// and its restarts prove it.
+/// Whether a server provably costs over 3 % more or less CPU time in its laps than alone at the end
+/// of its warm-ups.
 #[must_use]
 pub fn is_reported(of_alone: &Estimate) -> bool {
     let away_from_one = of_alone.low.ln().max(-of_alone.high.ln());

@@ -7,48 +7,48 @@ use super::{Measure, PerMeasure};
 /// The effect and verdict of one measure; `None` without a comparison.
 pub type Found = Option<(Effect, Verdict)>;
 
-/// Two servers, as indices: the first is compared with the second.
+/// Two servers, by index: the first is compared with the second.
 pub type ServerPair = (usize, usize);
 
 /// A server compared with another, in each measure.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerComparison {
-    /// The server's figure over the other's, and the verdict.
+    /// The ratio of the server's figure to the other's, and the verdict.
     pub found: PerMeasure<Found>,
-    /// Why `found` says nothing of requests/s; `None` where it does, and where the two have no
-    /// round in common.
+    /// Why there is no result for requests/s; `None` if there is one, or if the two have no round
+    /// in common.
     pub limited: Option<Limited>,
 }
 
-/// What is known of requests/s where they are a bound, or the rate that the load offers.
+/// What is known of requests/s if they are a bound, or follow the rate of an open loop.
 #[derive(Debug, Clone, Copy)]
 pub enum Limited {
-    /// The generator limits the server. Its lower bound over the other's requests/s, if it is
-    /// higher by a verdict.
+    /// The generator limits the server. The ratio of its lower bound to the other's requests/s, if
+    /// the verdict is that it is higher.
     Server(Option<Effect>),
-    /// The generator limits the other. The requests/s over its lower bound, if they are lower by a
-    /// verdict.
+    /// The generator limits the other server. The ratio to the other's lower bound, if the verdict
+    /// is that it is lower.
     Other(Option<Effect>),
-    /// The generator limits both, or both serve the rate that the load offers.
+    /// The generator limits both, or both serve the full rate of an open loop.
     Both,
 }
 
 impl ServerComparison {
-    /// A comparison that says nothing.
+    /// An empty comparison.
     #[must_use]
     pub fn nothing() -> Self {
         Self { found: PerMeasure::default(), limited: None }
     }
 
-    /// The ratio in one measure, if there is a verdict that the two differ.
+    /// The ratio in one measure, if the verdict is that the two differ.
     #[must_use]
     pub fn difference(&self, measure: Measure) -> Option<Estimate> {
         self.found[measure].filter(|(_, verdict)| verdict.differs()).map(|(effect, _)| effect.ratio)
     }
 }
 
-/// The verdicts of one table, given the comparisons of its pairs in each measure. Which of them are
-/// corrected together is said at [`verdicts`].
+/// The verdicts of one table, given the comparisons of its pairs in each measure. [`verdicts`]
+/// explains which of them are corrected together.
 #[must_use]
 pub fn found_in_families(
     compared: PerMeasure<Vec<Option<(Criterion, Effect)>>>,
@@ -72,7 +72,7 @@ pub fn found_in_families(
 
 const LATENCY_AND_MEMORY: [Measure; 3] = [Measure::P50, Measure::P99, Measure::Memory];
 
-/// The verdicts on comparisons that are made together; where nothing can be compared, none.
+/// The verdicts of comparisons that are made together; none if nothing can be compared.
 pub(super) fn judged(compared: Vec<Option<(Criterion, Effect)>>) -> Vec<Found> {
     let known: Vec<(Criterion, Effect)> = compared.iter().flatten().copied().collect();
     let mut verdicts = verdicts(&known).into_iter();

@@ -1,21 +1,21 @@
-//! Times of requests, merged over laps: never an average of percentiles, no percentile for which
-//! there are too few samples, and none that hides the requests that were not answered.
+//! Request times, merged over laps: percentiles are never averaged, never computed from too few
+//! samples, and never hide requests without a response.
 
 use hotlap_stats::{Censored, Concurrency, Histogram, Percentile, Survival, samples_suffice};
 
 use crate::model::Lap;
 
-/// Times of requests, answered and not.
+/// Request times, of requests with and without a response.
 #[derive(Debug, Clone, Default)]
 pub struct Times {
-    /// Of requests that were answered correctly.
+    /// Of requests with a correct response.
     pub answered: Histogram,
-    /// Of those that were not observed from beginning to end.
+    /// Of requests that were not observed from beginning to end.
     pub censored: Censored,
 }
 
 impl Times {
-    /// Those of a lap: response times where its load offers a rate, else service times.
+    /// The times of a lap: response times in an open loop, else service times.
     #[must_use]
     pub fn of(lap: &Lap, at_a_rate: bool) -> (&Histogram, &Censored) {
         match at_a_rate {
@@ -24,7 +24,7 @@ impl Times {
         }
     }
 
-    /// All of these together.
+    /// All of these merged.
     pub fn merged<'a>(parts: impl IntoIterator<Item = (&'a Histogram, &'a Censored)>) -> Self {
         let mut all = Self::default();
         for (answered, censored) in parts {
@@ -41,9 +41,9 @@ impl Times {
     }
 }
 
-/// The quantile `q` of times of which a stall delays some `together`; `None` where there are too
-/// few samples. A lower bound is returned in any case: it is certain for these requests, and
-/// leaving it out would hide that the server hung.
+/// The quantile `q` of times of which one stall delays `together`; `None` if there are too few
+/// samples. A lower bound is returned in any case: it is certain for these requests, and omitting
+/// it would hide that the server hung.
 #[must_use]
 pub fn known(times: &Survival, q: f64, concurrency: Concurrency) -> Option<Percentile> {
     let found = times.quantile(q);
@@ -52,9 +52,9 @@ pub fn known(times: &Survival, q: f64, concurrency: Concurrency) -> Option<Perce
     is_certain.then_some(found)
 }
 
-/// Points of the percentile curve, five between each halving of the rest (as HdrHistogram's own
-/// plots have them): the share, and the nanoseconds that it does not exceed. They end where there
-/// are too few samples, or where a point would be a lower bound.
+/// Points of the percentile curve, five for each halving of the remaining share, as in
+/// HdrHistogram's plots: the share, and the time in nanoseconds below which it lies. The curve ends
+/// where there are too few samples, or at the first lower bound.
 #[must_use]
 pub fn curve(times: &Survival, concurrency: Concurrency) -> Vec<(f64, u64)> {
     const PER_HALVING: u32 = 5;

@@ -6,8 +6,7 @@ use super::compare::{Found, ServerPair};
 use super::{Analysis, Measure, ServerComparison};
 use crate::model::{Lap, Run, Violation};
 
-/// A difference in microseconds per request, and the verdict on its ratio; `None` where it is not
-/// known.
+/// A difference in microseconds per request, and the verdict on its ratio; `None` if unknown.
 pub type Difference = Option<(Estimate, Verdict)>;
 
 /// One step: a layer and the one below it.
@@ -17,24 +16,24 @@ pub struct Step {
     pub to: usize,
     /// The lower layer's server, as an index.
     pub from: usize,
-    /// CPU time that the step adds.
+    /// CPU time added by the step.
     pub cpu_us: Difference,
-    /// Wall time that the step adds (1/rate).
+    /// Wall time added by the step (1/rate).
     pub wall_us: Difference,
-    /// The upper layer's requests/s over the lower's.
+    /// The ratio of the upper layer's requests/s to the lower's.
     pub rate: Found,
-    /// The upper layer's CPU time per request over the lower's.
+    /// The ratio of the upper layer's CPU time per request to the lower's.
     pub cost: Found,
     /// Wrong responses of the upper layer.
     pub wrong: u64,
-    /// What is wrong with the upper layer's side effect, if anything.
+    /// The problem with the upper layer's side effect, if there is one.
     pub side_effect: Option<SideEffect>,
 }
 
-/// A side effect that did not happen as often as it had to, in most laps of a server.
+/// A side effect that did not happen the right number of times, in most laps of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct SideEffect {
-    /// How often it had to happen in the laps that failed.
+    /// How often it should have happened in the laps that failed.
     pub required: u64,
     /// How often it happened.
     pub counted: u64,
@@ -50,8 +49,8 @@ pub fn steps(run: &Run, analysis: &Analysis) -> Vec<Step> {
     pairs.iter().zip(found).map(|(pair, found)| step(run, analysis, *pair, &found)).collect()
 }
 
-/// The layer below; where that one failed, the next below it. Where the run does not say which
-/// layer is below which, it is the one before.
+/// The layer below; if that one failed, the next one below it. If the run does not name the layer
+/// below, it is the previous server.
 fn below(run: &Run, layer: usize) -> Option<usize> {
     if run.servers.iter().all(|s| s.part.on.is_none()) {
         return (0..layer).rev().find(|&i| run.is_compared(i));
@@ -67,8 +66,8 @@ fn below(run: &Run, layer: usize) -> Option<usize> {
     None
 }
 
-/// The difference is the lower layer's level times (ratio - 1), its interval that of the ratio:
-/// what the level's own interval adds is the same for both layers and cancels in their comparison.
+/// The difference is the lower layer's level times (ratio - 1), with the interval of the ratio: the
+/// error of the level is common to both layers and cancels in their comparison.
 fn step(
     run: &Run,
     analysis: &Analysis,
@@ -99,16 +98,16 @@ fn difference(level: f64, ratio: &Estimate) -> Estimate {
     }
 }
 
-/// The same ratio, seen from the other side.
+/// The inverse of a ratio.
 #[must_use]
 pub fn inverse(ratio: &Estimate) -> Estimate {
     Estimate { value: 1.0 / ratio.value, low: 1.0 / ratio.high, high: 1.0 / ratio.low }
 }
 
-/// What is wrong with a server's side effect under a load, if anything.
+/// The problem with a server's side effect under a load, if there is one.
 #[must_use]
 pub fn side_effect(run: &Run, load: usize, server: usize) -> Option<SideEffect> {
-    // Laps at a common rate, which no step rests on, may bear what those at full load do not.
+    // Only laps at full load count here: no step depends on laps at a common rate.
     let rate = run.loads.get(load).and_then(|l| l.rate);
     let own = |l: &&Lap| l.server == server && l.load == load && l.rate == rate;
     let laps = || run.laps.iter().filter(own);
@@ -118,7 +117,7 @@ pub fn side_effect(run: &Run, load: usize, server: usize) -> Option<SideEffect> 
             (failed, required, happened) = (failed + 1, required + expected, happened + counted);
         }
     }
-    // A single lap that fails is left out, as with any validity check; if most laps do, the server
-    // does not do what its layer is for.
+    // A single failed lap is left out, as with any validity check. If most laps fail, the server
+    // does not do the work of its layer.
     (failed * 2 > laps().count()).then_some(SideEffect { required, counted: happened })
 }

@@ -1,4 +1,4 @@
-//! One load: its servers measured and compared.
+//! One load: its servers, measured and compared.
 
 use std::borrow::Cow;
 
@@ -14,11 +14,11 @@ use crate::model::{Probed, Role, Run};
 /// All servers of a run under one load.
 #[derive(Debug)]
 pub struct Analysis {
-    /// Which load, as an index.
+    /// The index of the load.
     pub load: usize,
-    /// The rate that the load offers, in requests/s; `None` in a closed loop.
+    /// The rate of an open loop, in requests/s; `None` in a closed loop.
     pub offered: Option<f64>,
-    /// Of every interval.
+    /// The confidence of every interval.
     pub confidence: f64,
     /// The servers of the run, in its order.
     pub servers: Vec<MeasuredServer>,
@@ -26,11 +26,11 @@ pub struct Analysis {
     pub reference: Option<usize>,
     /// The ceiling, as an index.
     pub ceiling: Option<usize>,
-    /// The A/A control against the reference; `None` where they have no round in common.
+    /// The A/A control compared with the reference; `None` if they have no round in common.
     pub noise: PerMeasure<Option<Effect>>,
     /// The A/A control: the reference under a hidden name, as an index.
     control: Option<usize>,
-    /// What slices do to the cost of each server.
+    /// The bias that slices cause in the CPU time of each server.
     probed: Vec<Probed>,
 }
 
@@ -72,7 +72,7 @@ impl Analysis {
 
     fn noise_in(&self, measure: Measure) -> Option<Effect> {
         let (reference, control) = (&self.servers[self.reference?], &self.servers[self.control?]);
-        // Requests/s that the generator limits still show what separates the two.
+        // Even if the generator limits requests/s, they show the noise between the two.
         let is_bound = |s: &MeasuredServer| measure != Measure::Rate && s.is_lower_bound[measure];
         if is_bound(reference) || is_bound(control) {
             return None;
@@ -80,7 +80,7 @@ impl Analysis {
         effect(&pairs(&control.readings[measure], &reference.readings[measure]), self.confidence)
     }
 
-    /// The noise floor of one measure, for two servers neither of which is the reference.
+    /// The noise floor of one measure, for two servers other than the reference.
     #[must_use]
     pub fn floor(&self, measure: Measure) -> NoiseFloor {
         match self.reference.zip(self.control) {
@@ -89,8 +89,7 @@ impl Analysis {
         }
     }
 
-    /// The least difference from the reference that is not noise, as a share; `None` where it is
-    /// not known.
+    /// The smallest difference from the reference that is not noise, as a share; `None` if unknown.
     #[must_use]
     pub fn noise_band(&self, measure: Measure) -> Option<f64> {
         let is_known = self.floor(measure) != NoiseFloor::Unusable(Inconclusive::NoiseUnknown);
@@ -98,7 +97,7 @@ impl Analysis {
     }
 
     /// A server's readings as one side of a comparison. The A/A control is the same program as the
-    /// reference, so that its readings count as the reference's second half.
+    /// reference, so its readings count as further readings of the reference.
     #[must_use]
     pub fn side(&self, server: usize, measure: Measure) -> Cow<'_, [Reading]> {
         let own = &self.servers[server].readings[measure];
@@ -115,7 +114,7 @@ impl Analysis {
         of_side.any(|server| self.servers[server].is_lower_bound[measure])
     }
 
-    /// The ceiling's CPU time per request over a server's; `None` where either is unknown.
+    /// The ceiling's CPU time per request divided by a server's; `None` if either is unknown.
     #[must_use]
     pub fn of_ceiling(&self, server: usize) -> Option<Estimate> {
         let costs = |server: usize| &self.servers[server].readings[Measure::Cost];
@@ -124,9 +123,9 @@ impl Analysis {
 
     /// Servers in the order in which tables and sentences name them.
     ///
-    /// They are sorted by rank; within a rank, those that the generator limits come first, by CPU
-    /// time per request, then the others by requests/s. Those without a rank follow in the same
-    /// order, then the ceiling. Layers keep the order of their steps.
+    /// They are sorted by rank. Within a rank, servers limited by the generator come first, by CPU
+    /// time per request, then the others by requests/s. Servers without a rank follow in the same
+    /// order, and the ceiling is last. Layers keep the order of their steps.
     pub fn sort(&self, run: &Run, servers: &mut [usize]) {
         servers.sort_by(|&a, &b| {
             let ((a, figure_a), (b, figure_b)) = (self.place(run, a), self.place(run, b));
@@ -148,7 +147,8 @@ impl Analysis {
         }
     }
 
-    /// Whether two servers serve the rate that the load offers: their requests/s say nothing then.
+    /// Whether two servers serve the full rate of an open loop, so that requests/s do not tell them
+    /// apart.
     pub(super) fn keep_up(&self, server: usize, other: usize) -> bool {
         self.servers[server].keeps_up && self.servers[other].keeps_up
     }
@@ -167,8 +167,8 @@ impl Analysis {
         }
     }
 
-    /// Compares the first server of each pair with the second. The pairs are those that one table
-    /// shows: their verdicts are one family, see [`hotlap_stats::verdicts`].
+    /// Compares the first server of each pair with the second. The pairs are those shown in one
+    /// table; their verdicts are one family, see [`hotlap_stats::verdicts`].
     #[must_use]
     pub fn compared(&self, pairs: &[ServerPair]) -> Vec<ServerComparison> {
         let comparisons = PerMeasure::of(|measure| {
@@ -179,10 +179,10 @@ impl Analysis {
         compared.map(|(found, pair)| self.with_bounds(found, *pair)).collect()
     }
 
-    /// Two servers in one measure; `None` where they have no round in common, where the generator
-    /// hides what the measure would say, and where a percentile of either is a lower bound.
-    /// Requests/s of a server that the generator limits are a lower bound, which may still be
-    /// higher than those of a server that it does not limit.
+    /// Compares two servers in one measure. `None` if they have no round in common, if the
+    /// generator limits the measure, or if a percentile of either is a lower bound. Requests/s of a
+    /// server limited by the generator are a lower bound, which can still be higher than those of
+    /// another server.
     pub(super) fn compared_in(
         &self,
         server: usize,
@@ -211,8 +211,8 @@ impl Analysis {
         Some((Criterion { bias, ..self.criterion_against(reference, measure) }, effect))
     }
 
-    /// What a difference from `other` must exceed, without bias. The reference counts together with
-    /// the A/A control, see [`Self::side`].
+    /// The noise floor for a comparison with `other`, without bias. The reference counts together
+    /// with the A/A control, see [`Self::side`].
     #[must_use]
     pub fn criterion_against(&self, other: usize, measure: Measure) -> Criterion {
         let is_pooled = Some(other) == self.reference && self.control.is_some();
@@ -221,7 +221,7 @@ impl Analysis {
         Criterion { alpha: 1.0 - self.confidence, floor, bias: 0.0, better: measure.better() }
     }
 
-    /// Takes the ratio of requests/s away where it is a bound, and keeps what the bound says.
+    /// Removes the ratio of requests/s if it is a bound, and keeps what the bound proves.
     fn with_bounds(
         &self,
         mut found: PerMeasure<Found>,
@@ -243,9 +243,9 @@ impl Analysis {
     }
 }
 
-/// The confidence of every interval of a run, and 1 - the share of false alarms that is accepted
-/// over all comparisons of one table together. It is higher where the run was to end once it looked
-/// precise, see [`Goal::confidence_of_run`].
+/// The confidence of every interval of a run; 1 - confidence is the accepted rate of false alarms
+/// over all comparisons of one table. It is higher if the run was to stop once its intervals were
+/// narrow enough, see [`Goal::confidence_of_run`].
 #[must_use]
 pub fn confidence(run: &Run) -> f64 {
     Goal { precision: run.schedule.precision, ..Goal::default() }.confidence_of_run()

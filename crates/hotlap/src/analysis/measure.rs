@@ -1,22 +1,22 @@
-//! What servers are compared by.
+//! The measures in which servers are compared.
 
 use std::ops::{Index, IndexMut};
 
 use hotlap_stats::Better;
 use serde::Serialize;
 
-/// A figure that servers are compared by.
+/// A measure in which servers are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
     /// Requests per second.
     Rate,
     /// CPU time per request.
     Cost,
-    /// Half of the service times are shorter.
+    /// The median service time.
     P50,
-    /// 99 % of the service times are shorter.
+    /// The 99th percentile of service time.
     P99,
-    /// Resident memory, the most of a round.
+    /// Resident memory: the maximum of a round.
     Memory,
 }
 
@@ -27,7 +27,7 @@ pub struct PerMeasure<T> {
     pub requests_per_s: T,
     /// CPU time per request.
     pub cost: T,
-    /// The median service time; under a load that offers a rate, response time.
+    /// The median service time; response time in an open loop.
     pub p50: T,
     /// The 99th percentile of the same.
     pub p99: T,
@@ -36,10 +36,10 @@ pub struct PerMeasure<T> {
 }
 
 impl Measure {
-    /// All of them, in the order in which they are shown.
+    /// All measures, in the order of tables.
     pub const ALL: [Self; 5] = [Self::Rate, Self::Cost, Self::P50, Self::P99, Self::Memory];
 
-    /// Which way it is better.
+    /// Which direction is better.
     #[must_use]
     pub fn better(self) -> Better {
         match self {
@@ -48,8 +48,8 @@ impl Measure {
         }
     }
 
-    /// Whether a busy generator hides the figure: it hides how fast a server is, not what it
-    /// spends.
+    /// Whether a generator at its limit hides the figure: it hides a server's speed, not its CPU
+    /// time.
     #[must_use]
     pub fn is_hidden_by_generator(self) -> bool {
         matches!(self, Self::Rate | Self::P50 | Self::P99)

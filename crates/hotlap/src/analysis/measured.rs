@@ -1,4 +1,4 @@
-//! One server under one load: readings, levels and what it used, from its laps.
+//! One server under one load: readings, levels and usage, computed from its laps.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use super::latency::{Times, known};
 use super::{Measure, PerMeasure, bias};
 use crate::model::{Lap, Run, Violation, Warmup};
 
-/// A server keeps up with the rate that a load offers if it answers at least this share of the
-/// requests that become due.
+/// A server keeps up with an open loop if it answers at least this share of the requests that
+/// become due.
 const KEEPS_UP: f64 = 0.98;
 
 /// One server under one load.
@@ -25,33 +25,33 @@ pub struct MeasuredServer {
     pub laps: (u32, u32),
     /// The generator was the limit in most of its laps.
     pub generator_limited: bool,
-    /// It serves the rate that the load offers; never in a closed loop.
+    /// It serves the full rate of an open loop; always false in a closed loop.
     pub keeps_up: bool,
     /// Wrong responses in all of its laps. A server with any is neither compared nor ranked.
     pub wrong: u64,
-    /// A reading a round of each measure; CPU time and service time in nanoseconds, memory in
-    /// bytes. A round whose laps have too few responses to know their 99th percentile has none.
+    /// One reading per round of each measure; CPU time and service time in nanoseconds, memory in
+    /// bytes. A round without enough responses for its 99th percentile has none.
     pub readings: PerMeasure<Vec<Reading>>,
-    /// Whether a reading, and so the level, is a lower bound: of requests/s because the generator
-    /// limits the server, of p50 and p99 because they rest on requests without a response. A
-    /// latency that is a lower bound in any round is not compared.
+    /// Whether a reading, and so the level, is a lower bound: requests/s because the generator
+    /// limits the server, p50 and p99 because they depend on requests without a response. A latency
+    /// that is a lower bound in any round is not compared.
     pub is_lower_bound: PerMeasure<bool>,
     /// The level of each measure, with its interval, in the unit of the readings.
     pub level: PerMeasure<Option<Estimate>>,
-    /// CPU time per request in its laps over that when it ran alone, at the end of its warm-ups.
+    /// CPU time per request in its laps divided by that at the end of its warm-ups, when it ran
+    /// alone.
     pub of_alone: Option<Estimate>,
     /// Rounds in which it sent no response.
     pub silent_rounds: u32,
-    /// Against the reference.
+    /// Compared with the reference.
     pub against: Option<ServerComparison>,
-    /// Service time at saturation, all counting laps merged; response time under a load that offers
-    /// a rate.
+    /// Service time at saturation, over all laps that count; response time in an open loop.
     pub service: Times,
-    /// Response time at the common rate, all counting laps merged, and the rate.
+    /// Response time at the common rate, over all laps that count, and the rate.
     pub response: Option<(Times, f64)>,
-    /// How the common rate compares with what it served, over the same laps.
+    /// How the common rate compares with the responses, over the same laps.
     pub open_loop: Option<OpenLoop>,
-    /// What it used.
+    /// Its usage.
     pub used: Used,
     /// Failures in all of its laps.
     pub failures: Failures,
@@ -61,12 +61,12 @@ pub struct MeasuredServer {
     pub steady_ms: Option<f64>,
 }
 
-/// What a server used under a load; `None` where it is not known.
+/// The usage of a server under a load; `None` if unknown.
 #[derive(Debug, Default)]
 pub struct Used {
-    /// Most resident memory of its process tree, in bytes.
+    /// Maximum resident memory of its process tree, in bytes.
     pub rss_bytes: Option<u64>,
-    /// Most proportional memory of the tree, in bytes.
+    /// Maximum proportional memory of the tree, in bytes.
     pub pss_bytes: Option<u64>,
     /// CPU time over wall time: 1 is one core.
     pub cpu_share: Option<f64>,
@@ -79,8 +79,8 @@ pub struct Used {
 }
 
 impl MeasuredServer {
-    /// A server under a load, both given as indices, neither compared nor ranked yet; `confidence`
-    /// is that of all intervals.
+    /// A server under a load, by index, neither compared nor ranked yet; `confidence` is that of
+    /// all intervals.
     #[must_use]
     pub(super) fn of(run: &Run, load: usize, server: usize, confidence: f64) -> Self {
         let offered = run.loads.get(load).and_then(|load| load.rate);
@@ -134,7 +134,7 @@ impl MeasuredServer {
 }
 
 impl Used {
-    /// From the main laps, those of them that count, and the warm-ups of all starts.
+    /// Usage, from the main laps, those of them that count, and the warm-ups of all starts.
     fn of(main: &[&Lap], good: &[&Lap], warmups: &[&Warmup]) -> Self {
         let most = |bytes: fn(&Usage) -> Option<u64>| {
             let usages = main.iter().filter_map(|lap| lap.usage.as_ref());
@@ -160,14 +160,14 @@ impl Used {
     }
 }
 
-/// The sum of all amounts over the sum of what they are divided by.
+/// The sum of all amounts divided by the sum of their denominators.
 fn quotient(parts: impl Iterator<Item = (u64, u64)>) -> Option<f64> {
     let (sum, of) = parts.fold((0, 0), |(sum, of), (amount, by)| (sum + amount, of + by));
     (of > 0).then(|| sum as f64 / of as f64)
 }
 
 /// The readings of all measures, from the laps that count, and whether any of them is a lower bound
-/// because it rests on requests without a response.
+/// because it depends on requests without a response.
 fn readings_of(
     laps: &[&Lap],
     offered: Option<f64>,
@@ -179,8 +179,8 @@ fn readings_of(
     let quantiles = |q: f64| -> (Vec<Reading>, bool) {
         let reading = |(&(restart, round), laps): (&(u32, u32), &Vec<&Lap>)| {
             let times = Times::merged(laps.iter().map(|lap| Times::of(lap, offered.is_some())));
-            // Rounds and restarts are the units of the interval, so that samples of one round may
-            // depend on each other: it is enough that they reach the percentile.
+            // The interval is computed over rounds and restarts, so samples within a round may
+            // depend on each other. It is enough that there are samples beyond the percentile.
             let found = known(&times.survival(), q, Concurrency::ONE)?;
             Some((Reading { restart, round, value: found.ns as f64 }, found.is_lower_bound))
         };
@@ -204,19 +204,20 @@ fn readings_of(
     (readings, bounds)
 }
 
-/// What each lap adds to the requests/s of its round.
+/// The contribution of each lap to the requests/s of its round.
 fn responses<'a>(laps: &'a [&Lap]) -> impl Iterator<Item = (u32, u32, Share)> + 'a {
     laps.iter().map(|lap| (lap.restart, lap.round, lap.rate_share()))
 }
 
-/// Whether laps at a rate answered what was offered, but for one request that each lap's edge cuts.
+/// Whether laps at a rate answered all requests, except for one that each edge of a lap may cut
+/// off.
 fn keeps_up(laps: &[&Lap]) -> bool {
     let due: u64 = laps.iter().map(|lap| lap.due).sum();
     let answers: u64 = laps.iter().map(|lap| lap.answers + 1).sum();
     !laps.is_empty() && answers as f64 >= KEEPS_UP * due as f64
 }
 
-/// How a rate compares with what was answered, over all of these laps; `None` without a lap.
+/// How a rate compares with the responses, over all of these laps; `None` without a lap.
 fn open_loop(laps: &[&Lap]) -> Option<OpenLoop> {
     let sum = |of: fn(&Lap) -> u64| laps.iter().map(|lap| of(lap)).sum();
     let all = Times::merged(laps.iter().map(|lap| Times::of(lap, true))).censored;
@@ -233,7 +234,7 @@ fn open_loop(laps: &[&Lap]) -> Option<OpenLoop> {
     together.open_loop()
 }
 
-/// Wrong responses of a lap.
+/// The number of wrong responses in a lap.
 fn wrong(lap: &Lap) -> u64 {
     let of = |violation: &Violation| match violation {
         Violation::WrongAnswers { wrong, .. } => *wrong,
@@ -242,7 +243,7 @@ fn wrong(lap: &Lap) -> u64 {
     lap.failed.iter().map(of).sum()
 }
 
-/// Whether anything is known of the response times of a lap, answered or not.
+/// Whether the lap has any response times, observed completely or not.
 fn has_responses(lap: &Lap) -> bool {
     !lap.response.is_empty() || !lap.response_censored.is_empty()
 }

@@ -1,29 +1,29 @@
-//! What was published elsewhere, beside what was measured here. Only ratios are comparable between
-//! machines, so each figure is divided by one of the same source, and what was measured by the same
-//! server here.
+//! Published figures beside measured ones. Only ratios can be compared between machines, so each
+//! published figure is divided by another one of the same source, and each measured figure by that
+//! of the same server.
 
 use hotlap_stats::Estimate;
 
 use super::{Analysis, Measure};
 use crate::model::{Published, Run};
 
-/// The ratio to the same server, as measured here.
+/// The ratio to the same server, as measured in this run.
 #[derive(Debug, Clone, Copy)]
 pub enum MeasuredRatio {
-    /// Known.
+    /// A measured ratio.
     Known(Estimate),
-    /// At least this, since the generator limited the server.
+    /// A lower bound, since the generator limited the server.
     AtLeast(f64),
-    /// At most this, since the generator limited the other server.
+    /// An upper bound, since the generator limited the other server.
     AtMost(f64),
     /// The generator limited both.
     Limited,
-    /// One of the two was not measured, or there is nothing to compare with.
+    /// One of the two was not measured, or there is no server to compare with.
     Unknown,
 }
 
 /// The ratio of a published figure to that of the server that its source compares with; `None` for
-/// that server itself, and where there is none.
+/// that server itself, and if there is none.
 #[must_use]
 pub fn ratio_then(server: usize, then: &Published) -> Option<f64> {
     let base = then.than.as_ref().filter(|base| base.server != server)?;

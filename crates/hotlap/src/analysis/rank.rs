@@ -1,4 +1,4 @@
-//! Ranks: the order of the servers, as far as verdicts give one.
+//! Ranks: the order of the servers, as far as the verdicts determine one.
 
 use hotlap_stats::{MIN_RESTARTS, NoiseFloor, Verdict, ranks};
 
@@ -7,14 +7,13 @@ use super::{Analysis, Limited, Measure, ServerComparison};
 use crate::model::Run;
 
 impl Analysis {
-    /// Ranks the servers, see [`ranks`]: of two servers, that one is better which has more
-    /// requests/s by a verdict. Where the generator limits both, or both serve the rate that is
-    /// offered, it is the one that costs less CPU time per request; where the generator limits one,
-    /// that one is better if even its lower bound is higher. Servers that sent wrong responses are
-    /// not ranked.
+    /// Ranks the servers, see [`ranks`]. Of two servers, the one with more requests/s by a verdict
+    /// is better. If the generator limits both, or both serve the full rate of an open loop, it is
+    /// the one with less CPU time per request. If the generator limits one, that one is better if
+    /// even its lower bound is higher. Servers that sent wrong responses are not ranked.
     ///
-    /// A server that is compared with the reference keeps that verdict, so that a rank never
-    /// contradicts a sentence. All other pairs are a family of their own.
+    /// For a server that is compared with the reference, the verdict of that comparison is used, so
+    /// that a rank never contradicts a sentence. All other pairs are a family of their own.
     pub(super) fn rank(&mut self, run: &Run) {
         let fit: Vec<usize> =
             (0..self.servers.len()).filter(|&i| run.is_compared(i) && self.can_rank(i)).collect();
@@ -24,7 +23,7 @@ impl Analysis {
         let places = (0..fit.len()).flat_map(|a| (a + 1..fit.len()).map(move |b| (a, b)));
         let (with_reference, others): (Vec<ServerPair>, Vec<ServerPair>) =
             places.partition(|&(a, b)| [fit[a], fit[b]].map(Some).contains(&self.reference));
-        // Pairs of which the first is better.
+        // Pairs in which the first is better.
         let mut decided = Vec::new();
         for (a, b) in with_reference {
             let (server, reference) = if Some(fit[a]) == self.reference { (b, a) } else { (a, b) };
@@ -42,7 +41,7 @@ impl Analysis {
         });
         for (&(a, b), found) in others.iter().zip(judged(compared.collect())) {
             match found.map(|(_, verdict)| verdict) {
-                // An exact figure that is higher than a lower bound says nothing.
+                // An exact figure above a lower bound proves nothing.
                 Some(Verdict::Better) if is_limited(a) >= is_limited(b) => decided.push((a, b)),
                 Some(Verdict::Worse) if is_limited(b) >= is_limited(a) => decided.push((b, a)),
                 _ => {}
@@ -53,7 +52,7 @@ impl Analysis {
         }
     }
 
-    /// Whether a server answers correctly, and has enough restarts and a noise floor to be ranked.
+    /// Whether a server responds correctly, and has enough restarts and a noise floor to be ranked.
     fn can_rank(&self, server: usize) -> bool {
         let measured = &self.servers[server];
         let is_by_cost = measured.generator_limited || measured.keeps_up;

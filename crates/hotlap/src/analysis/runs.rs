@@ -1,5 +1,4 @@
-//! Two runs compared: the same statistics as within a run, as far as laps that are not paired
-//! permit.
+//! The comparison of two runs: the same statistics as within a run, as far as unpaired laps allow.
 
 use hotlap_stats::{Criterion, Effect, Inconclusive, NoiseFloor, unpaired};
 
@@ -7,10 +6,10 @@ use super::compare::found_in_families;
 use super::{Analysis, Limited, Measure, PerMeasure, ServerComparison, confidence};
 use crate::model::{Load, Run};
 
-/// A server or a load in both runs, as indices: before and after.
+/// A server or a load that both runs have, by index: before and after.
 pub type Matched = (usize, usize);
 
-/// Servers of the same name in both runs; where each run has one server alone, these two.
+/// Servers of the same name in both runs; if each run has only one server, these two.
 #[must_use]
 pub fn matched_servers(before: &Run, after: &Run) -> Vec<Matched> {
     let (old, new) = (compared(before), compared(after));
@@ -30,7 +29,7 @@ pub fn compared(run: &Run) -> Vec<usize> {
     (0..run.servers.len()).filter(|&i| run.is_compared(i)).collect()
 }
 
-/// Loads that both runs have, by all that defines a load: see [`Load::is_same`].
+/// Loads that both runs have, compared by every property: see [`Load::is_same`].
 #[must_use]
 pub fn matched_loads(before: &Run, after: &Run) -> Vec<Matched> {
     let mut both: Vec<Matched> = Vec::new();
@@ -55,16 +54,16 @@ fn share_a_contract(before: &Run, after: &Run) -> bool {
 /// Both runs under one load.
 #[derive(Debug)]
 pub struct LoadPair {
-    /// The run that is compared with.
+    /// The earlier run.
     pub before: Analysis,
-    /// The run that is compared.
+    /// The later run.
     pub after: Analysis,
-    /// Of every interval.
+    /// The confidence of every interval.
     confidence: f64,
 }
 
 impl LoadPair {
-    /// The runs under a load that both have.
+    /// The runs, under a load that both have.
     #[must_use]
     pub fn of(before: &Run, after: &Run, load: Matched) -> Self {
         Self {
@@ -74,7 +73,7 @@ impl LoadPair {
         }
     }
 
-    /// Each server of the later run compared with itself in the other.
+    /// Each server of the later run, compared with itself in the earlier one.
     #[must_use]
     pub fn compared(&self, servers: &[Matched]) -> Vec<ServerComparison> {
         let comparisons = PerMeasure::of(|measure| {
@@ -90,7 +89,7 @@ impl LoadPair {
         found.map(|(found, pair)| ServerComparison { found, limited: limited(pair) }).collect()
     }
 
-    /// The change of the ceiling's requests/s, the same program in both runs.
+    /// The change of the ceiling's requests/s; the ceiling is the same program in both runs.
     #[must_use]
     pub fn ceiling(&self, measure: Measure) -> Option<Effect> {
         let (old, new) = (self.before.ceiling?, self.after.ceiling?);
@@ -98,8 +97,8 @@ impl LoadPair {
         unpaired(&new.readings[measure], &old.readings[measure], self.confidence)
     }
 
-    /// Whether a percentile of the ceiling is a lower bound in either run, so that it does not tell
-    /// what changed from one to the other.
+    /// Whether a percentile of the ceiling is a lower bound in either run, and so does not show
+    /// what changed between them.
     fn is_ceiling_a_bound(&self, measure: Measure) -> bool {
         let of_both = [&self.before, &self.after];
         measure != Measure::Rate
@@ -108,8 +107,8 @@ impl LoadPair {
             })
     }
 
-    /// One server in both runs; `None` where the generator hides what the measure would say, or the
-    /// figure of either run is a lower bound.
+    /// One server in both runs; `None` if the generator limits the measure, or the figure of either
+    /// run is a lower bound.
     fn effect(&self, (old, new): Matched, measure: Measure) -> Option<Effect> {
         let (old, new) = (&self.before.servers[old], &self.after.servers[new]);
         let is_limited = old.generator_limited || new.generator_limited;
@@ -122,8 +121,8 @@ impl LoadPair {
         unpaired(&new.readings[measure], &old.readings[measure], self.confidence)
     }
 
-    /// The noise floor is the higher one of the two runs, and at least what the ceiling changed
-    /// from one to the other.
+    /// The noise floor is the higher of the two runs', and at least the change of the ceiling from
+    /// one to the other.
     fn criterion(&self, measure: Measure) -> Criterion {
         let drift = match self.ceiling(measure) {
             _ if self.is_ceiling_a_bound(measure) => {

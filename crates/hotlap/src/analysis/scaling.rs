@@ -1,12 +1,12 @@
-//! How a server scales: its requests/s over the number of its threads, or under loads that differ
-//! in one number only.
+//! How a server scales: its requests/s by the number of its threads, or by the one property in
+//! which the loads differ.
 
 use hotlap_stats::Estimate;
 
 use super::{Analysis, Measure};
 use crate::model::{Load, Run};
 
-/// A number that points of a curve differ in.
+/// The property in which the points of a curve differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parameter {
     /// Threads of the server.
@@ -22,37 +22,37 @@ pub enum Parameter {
 /// How one server scales.
 #[derive(Debug)]
 pub struct Curve {
-    /// The server, as an index; of several that differ in their threads, that with the fewest.
+    /// The index of the server; if several differ in their threads, of the one with the fewest.
     pub server: usize,
-    /// What differs.
+    /// The property that differs.
     pub parameter: Parameter,
-    /// The lowest value first.
+    /// The points, lowest value first.
     pub points: Vec<CurvePoint>,
 }
 
-/// One server under one of the loads that it scales over.
+/// One server under one of the loads of the curve.
 #[derive(Debug)]
 pub struct CurvePoint {
-    /// Which load, as an index.
+    /// The index of the load.
     pub load: usize,
-    /// How many of the parameter.
+    /// The value of the property.
     pub at: usize,
     /// Requests/s.
     pub rate: Option<Estimate>,
     /// Requests/s is a lower bound.
     pub generator_limited: bool,
-    /// What requests/s would be if it grew in proportion from the lowest value.
+    /// What requests/s would be if it grew in proportion to the property, from the first point on.
     pub ideal: Option<f64>,
-    /// How much of the proportion the step from the point before gives: 1 is all.
+    /// The growth from the previous point as a share of proportional growth: 1 is all.
     pub efficiency: Option<f64>,
-    /// How many cores the servers have, where the point has more threads than that.
+    /// The number of cores of the servers, if the point has more threads than that.
     pub beyond_cores: Option<usize>,
 }
 
-/// A place on a curve: load and server, as indices, and the value of the parameter.
+/// A point of a curve: load and server, by index, and the value of the property.
 type Spot = (usize, usize, usize);
 
-/// One curve a server; none where neither threads nor loads form a scale.
+/// One curve per server; none if neither threads nor loads form a series.
 #[must_use]
 pub fn curves(run: &Run, analyses: &[Analysis]) -> Vec<Curve> {
     let families = families(run);
@@ -79,7 +79,7 @@ pub fn curves(run: &Run, analyses: &[Analysis]) -> Vec<Curve> {
 impl Parameter {
     const OF_LOADS: [Self; 3] = [Self::Connections, Self::Pipeline, Self::GeneratorThreads];
 
-    /// Its value in a load.
+    /// The value of the property in a load.
     fn of(self, load: &Load) -> usize {
         match self {
             Self::Connections => load.connections,
@@ -90,8 +90,7 @@ impl Parameter {
     }
 }
 
-/// Servers that differ in their number of threads alone: their indices and threads, the fewest
-/// first.
+/// Servers that differ only in their number of threads: their indices and threads, fewest first.
 fn families(run: &Run) -> Vec<Vec<(usize, usize)>> {
     let mut families: Vec<(&str, Vec<(usize, usize)>)> = Vec::new();
     for (index, server) in run.servers.iter().enumerate().filter(|(_, s)| s.failure.is_none()) {
@@ -107,7 +106,7 @@ fn families(run: &Run) -> Vec<Vec<(usize, usize)>> {
     families
 }
 
-/// The one number in which the loads differ, if there is one.
+/// The one property in which the loads differ, if there is exactly one.
 fn varied(loads: &[Load]) -> Option<Parameter> {
     let first = loads.first()?;
     let differs =
@@ -119,7 +118,7 @@ fn varied(loads: &[Load]) -> Option<Parameter> {
     (alike && others.is_none()).then_some(one)
 }
 
-/// How many cores the servers have, if that is fewer than so many threads.
+/// The number of cores of the servers, if it is less than this number of threads.
 #[must_use]
 pub fn beyond_cores(run: &Run, threads: usize) -> Option<usize> {
     let cores = match run.schedule.server_cpus.len() {
@@ -129,10 +128,10 @@ pub fn beyond_cores(run: &Run, threads: usize) -> Option<usize> {
     (cores > 0 && threads > cores).then_some(cores)
 }
 
-/// The ideal is a straight line through nothing and the lowest value.
+/// The ideal is a straight line through the origin and the first point.
 fn curve(run: &Run, parameter: Parameter, spots: &[Spot], analyses: &[Analysis]) -> Curve {
     let measured = |&(load, server, _): &Spot| &analyses[load].servers[server];
-    // Between two of which one is a lower bound nothing is known to grow.
+    // Between two points of which one is a lower bound, growth is unknown.
     let exactly = |spot: &Spot| {
         let rate = measured(spot).level[Measure::Rate]?;
         (!measured(spot).generator_limited).then_some(rate.value)

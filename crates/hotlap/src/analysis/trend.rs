@@ -8,10 +8,10 @@ use crate::model::Run;
 /// The measures that are followed.
 pub const FOLLOWED: [Measure; 2] = [Measure::Cost, Measure::Rate];
 
-/// A server over runs.
+/// A server over several runs.
 #[derive(Debug)]
 pub struct Trend<'a> {
-    /// The last of the runs, with which the others are comparable.
+    /// The last of the runs, which the others are compared with.
     pub last: &'a Run,
     /// The comparable runs in which it was measured, oldest first.
     pub points: Vec<TrendPoint<'a>>,
@@ -26,7 +26,7 @@ pub struct TrendPoint<'a> {
     pub run: &'a Run,
     /// The server, as an index.
     pub server: usize,
-    /// The level of each measure under the run's first load.
+    /// The level of each measure, under the first load of the run.
     pub level: PerMeasure<Option<Estimate>>,
 }
 
@@ -42,9 +42,9 @@ pub struct LevelChange {
 }
 
 impl<'a> Trend<'a> {
-    /// A server over these runs, oldest first; `None` where none of them has it.
+    /// A server over these runs, oldest first; `None` if none of them has it.
     ///
-    /// Runs are comparable when they requested the same under the same load on the same machine.
+    /// Runs are comparable if they sent the same requests under the same load on the same machine.
     #[must_use]
     pub fn of(runs: &'a [Run], server: &str) -> Option<Self> {
         let place = |run: &Run| run.servers.iter().position(|s| s.name == server);
@@ -64,7 +64,7 @@ impl<'a> Trend<'a> {
         Some(Self { last, points, left_out: own.len() - alike.len() })
     }
 
-    /// The values of a measure, a point each.
+    /// The values of a measure, one for each point.
     #[must_use]
     pub fn values(&self, measure: Measure) -> Vec<Option<f64>> {
         self.points.iter().map(|point| Some(point.level[measure]?.value)).collect()

@@ -1,4 +1,4 @@
-//! What speaks against the figures of a run.
+//! Warnings: what makes the figures of a run unreliable.
 
 use std::collections::BTreeMap;
 
@@ -7,88 +7,91 @@ use hotlap_stats::{Estimate, Reading, median};
 use super::{Analysis, Measure, MeasuredServer, bias};
 use crate::model::{Class, Lap, Role, Run, Violation};
 
-/// Rounds of a restart that are needed to see whether a server's cost changed in it.
+/// Rounds of a restart that are needed to detect a change of cost within it.
 const ROUNDS_FOR_A_CHANGE: usize = 6;
 
-/// A change of cost within a restart that is reported: no machine drifts by as much.
+/// A change of cost within a restart above this share is reported; no machine drifts by as much.
 const CHANGED: f64 = 0.1;
 
-/// Something that a reader must know before trusting the figures. Servers and loads are indices.
+/// Something that a reader must know before trusting the figures. Servers and loads are given by
+/// index.
 #[derive(Debug, Clone)]
 pub enum Warning {
     /// The generator was the limit of these servers.
     GeneratorLimited {
-        /// Under which load.
+        /// The load.
         load: usize,
-        /// Which servers.
+        /// The servers.
         servers: Vec<usize>,
     },
     /// A warning about one server under one load.
     Server {
-        /// Under which load.
+        /// The load.
         load: usize,
-        /// Which server.
+        /// The server.
         server: usize,
-        /// What it is.
+        /// The problem.
         warning: ServerWarning,
     },
-    /// These servers did not become steady within the warm-up's limit, in most of their starts.
+    /// These servers did not become steady within the limit of the warm-up, in most of their
+    /// starts.
     NeverSteady {
-        /// Which servers.
+        /// The servers.
         servers: Vec<usize>,
     },
-    /// Something noted when these servers were started.
+    /// A note from the starts of these servers.
     Note {
         /// The note.
         note: String,
-        /// Which servers.
+        /// The servers.
         servers: Vec<usize>,
     },
 }
 
-/// What speaks against the figures of one server under one load.
+/// A problem with the figures of one server under one load.
 #[derive(Debug, Clone)]
 pub enum ServerWarning {
-    /// Its cost changed while it was measured, by this share.
+    /// Its CPU time per request changed during the measurement, by this share.
     CostChanged(f64),
     /// Its responses wait for delayed acknowledgements.
     DelayedAcknowledgements,
-    /// It cost something else in its laps than alone, by this ratio.
+    /// Its CPU time per request in laps differs from that alone, by this ratio.
     Bias(Estimate),
-    /// It sent no response in so many rounds.
+    /// It sent no response in this many rounds.
     Silent(u32),
-    /// It did not serve the rate that its load offers, or the common rate.
+    /// It did not serve the full rate of its load, or the common rate.
     Behind {
-        /// Requests/s that were offered.
+        /// Requests/s that became due.
         offered: f64,
         /// Requests/s that it served.
         reached: f64,
     },
-    /// Laps of it do not count.
+    /// Some of its laps do not count.
     LeftOut(LeftOut),
 }
 
 /// Laps that do not count.
 #[derive(Debug, Clone)]
 pub struct LeftOut {
-    /// They are main laps; else laps at a common rate, on which response times alone rest.
+    /// Whether they are main laps; otherwise they are laps at a common rate, which affect only
+    /// response times.
     pub are_main: bool,
-    /// How many laps there are.
+    /// The number of laps of that kind.
     pub laps: usize,
-    /// The first failed validity check of each lap that does not count: of each kind the first, and
-    /// how many laps failed it; the most frequent first.
+    /// The first failed validity check of each lap that does not count: one example of each kind,
+    /// with the number of laps, most frequent first.
     pub checks: Vec<(Violation, usize)>,
 }
 
 impl LeftOut {
-    /// How many laps do not count.
+    /// The number of laps that do not count.
     #[must_use]
     pub fn count(&self) -> usize {
         self.checks.iter().map(|(_, laps)| laps).sum()
     }
 }
 
-/// Everything that a reader must know before trusting the tables.
+/// All warnings about a run.
 #[must_use]
 pub fn warnings(run: &Run, analyses: &[Analysis]) -> Vec<Warning> {
     let mut warnings = Vec::new();
@@ -118,7 +121,7 @@ fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning
         measured.of_alone.filter(bias::is_reported).map(ServerWarning::Bias),
         (measured.silent_rounds > 0).then_some(ServerWarning::Silent(measured.silent_rounds)),
         behind.map(|(offered, reached)| ServerWarning::Behind { offered, reached }),
-        // Where nothing counts, the sentences of the table say why.
+        // If no lap counts, the sentences of the table give the reason.
         left_out(true).filter(|_| analysis.is_measured()).map(ServerWarning::LeftOut),
         left_out(false).map(ServerWarning::LeftOut),
     ]
@@ -137,9 +140,9 @@ fn generator_limited(run: &Run, analysis: &Analysis) -> Option<Warning> {
     (!servers.is_empty()).then_some(Warning::GeneratorLimited { load: analysis.load, servers })
 }
 
-/// By how much the last third of the rounds of a restart costs more than the first third, in the
-/// middle of the restarts that have enough rounds, where that is worth reporting: a program that
-/// goes on compiling itself, or a leak.
+/// By how much the last third of the rounds of a restart costs more than the first third: the
+/// median of the restarts with enough rounds, if it is large enough to report. The cause may be a
+/// JIT compiler still at work, or a leak.
 fn cost_change(costs: &[Reading]) -> Option<f64> {
     let mut restarts = BTreeMap::<u32, Vec<f64>>::new();
     for reading in costs {
@@ -156,8 +159,8 @@ fn cost_change(costs: &[Reading]) -> Option<f64> {
 }
 
 /// Whether nine of ten responses take at least as long as Linux delays an acknowledgement
-/// (`TCP_DELACK_MIN`, 40 ms), and hardly longer, from a server that mostly waits: Nagle's algorithm
-/// holds back the rest of a response until then (RFC 1122, sections 4.2.3.2 and 4.2.3.4).
+/// (`TCP_DELACK_MIN`, 40 ms), and hardly longer, from a server that is mostly idle: Nagle's
+/// algorithm holds back the rest of a response until then (RFC 1122, sections 4.2.3.2 and 4.2.3.4).
 fn waits_for_acknowledgements(measured: &MeasuredServer) -> bool {
     let (rate, cost) = (measured.level[Measure::Rate], measured.level[Measure::Cost]);
     let Some((rate, cost)) = rate.zip(cost) else { return false };
@@ -166,8 +169,8 @@ fn waits_for_acknowledgements(measured: &MeasuredServer) -> bool {
     busy < 0.5 && ms(0.1) >= 39.5 && ms(0.5) < 60.0
 }
 
-/// Laps of a server under a load that do not count, of the main laps or else of those at a common
-/// rate; `None` where all count.
+/// The laps of a server under a load that do not count: main laps, or else laps at a common rate;
+/// `None` if all count.
 #[must_use]
 pub fn left_out(run: &Run, load: usize, server: usize, are_main: bool) -> Option<LeftOut> {
     let own = |l: &&Lap| l.server == server && l.load == load && run.is_main(l) == are_main;
@@ -192,14 +195,14 @@ fn never_steady(run: &Run) -> Option<Warning> {
         let own = run.starts.iter().filter(|s| s.server == server).flat_map(|s| &s.warmups);
         let classes: Vec<Class> = own.map(|w| w.class).collect();
         let never = classes.iter().filter(|c| **c == Class::NeverSteady).count();
-        // One start of many that a neighbour disturbed says nothing about the server.
+        // One disturbed start among many does not show anything about the server.
         never * 2 > classes.len() && run.servers[server].role != Role::Control
     };
     let servers: Vec<usize> = (0..run.servers.len()).filter(is_unsteady).collect();
     (!servers.is_empty()).then_some(Warning::NeverSteady { servers })
 }
 
-/// What was noted at the starts, each note once.
+/// The notes from all starts, each once.
 fn notes(run: &Run) -> Vec<Warning> {
     let mut found: Vec<(String, Vec<usize>)> = Vec::new();
     let servers = 0..run.servers.len();
@@ -214,8 +217,8 @@ fn notes(run: &Run) -> Vec<Warning> {
     found.into_iter().map(|(note, servers)| Warning::Note { note, servers }).collect()
 }
 
-/// What was noted at the starts of one server. Notes that differ in their numbers alone, as in a
-/// port that each start chooses anew, are one: the first.
+/// The notes from the starts of one server. Of notes that differ only in numbers, such as a port
+/// that each start chooses anew, the first is kept.
 #[must_use]
 pub fn notes_of(run: &Run, server: usize) -> Vec<String> {
     let numberless = |note: &str| note.replace(|c: char| c.is_ascii_digit(), "");

@@ -1,4 +1,5 @@
-//! `hotlap check`: build, start, verify the answers, stop. The catalogue's test.
+//! `hotlap check`: builds servers, starts them, verifies their responses and stops them. It is the
+//! test of the catalogue.
 
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ use crate::text::{visible, visible_lines};
 /// Checks servers, one line each.
 ///
 /// # Errors
-/// When a name means nothing or the system refuses.
+/// When a name matches nothing, or the system refuses an operation.
 pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let (servers, strangers) = chosen(args)?;
@@ -52,7 +53,8 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     let width = names.map(|name| name.chars().count()).max().unwrap_or(0);
     let show = |row: &CheckedServer| {
         if !args.json {
-            // A closed pipe shows at the end; the checks go on.
+            // A closed pipe is reported at the end, so that the remaining servers are still
+            // checked.
             let _ = console.print(&line(row, width, console));
         }
     };
@@ -70,7 +72,7 @@ pub fn run(args: &CheckArgs, console: &Console) -> anyhow::Result<Exit> {
     Ok(if interrupt.asked() { Exit::Interrupted } else { verdict(args, &rows, console) })
 }
 
-/// The servers of the catalogue that are meant, and the commands and URLs.
+/// The selected servers of the catalogue, and the commands and URLs.
 fn chosen(args: &CheckArgs) -> anyhow::Result<(Vec<Server>, Vec<String>)> {
     let wanted = match args.contract.as_deref().map(|name| (name, Name::of(name))) {
         Some((name, None)) => {
@@ -132,7 +134,7 @@ fn built_only(
     Ok(exit)
 }
 
-/// A row as a line, and what speaks against it in lines below.
+/// A row as one line, with its problems in the lines below.
 fn line(row: &CheckedServer, width: usize, console: &Console) -> String {
     let ink = |code: &'static str| if console.color { code } else { "" };
     let contracts: Vec<&str> =
@@ -175,7 +177,7 @@ fn line(row: &CheckedServer, width: usize, console: &Console) -> String {
     out
 }
 
-/// What stands below a row: which checks failed, last lines, the remedy, notes.
+/// The lines below a row: failed checks, the last lines of output, the remedy, notes.
 fn below(row: &CheckedServer, quiet: bool) -> Vec<String> {
     let mut below: Vec<String> = row.failures().map(|(_, check)| check.to_string()).collect();
     below.extend(row.reports.iter().filter_map(|(_, report)| report.ended.clone()));
@@ -236,7 +238,8 @@ fn as_json(row: &CheckedServer) -> serde_json::Value {
     })
 }
 
-/// A missing toolchain skips a row; with `--strict` that fails, unless no registry in reach has it.
+/// A missing toolchain skips a row. With `--strict` that is a failure, unless no registry that can
+/// be reached has the toolchain.
 fn verdict(args: &CheckArgs, rows: &[CheckedServer], console: &Console) -> Exit {
     use hotlap_servers::toolchain::MissingKind::Unreachable;
     let count = |is: &dyn Fn(&CheckOutcome) -> bool| rows.iter().filter(|r| is(&r.outcome)).count();

@@ -18,7 +18,7 @@ use crate::store::Store;
 /// Shows what changed from one run to another.
 ///
 /// # Errors
-/// When there is no such run, the two have no server in common, the store cannot be read, or a file
+/// When a run does not exist, the two have no server in common, the store cannot be read, or a file
 /// cannot be written.
 pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
     let rules: Vec<Rule> =
@@ -48,10 +48,10 @@ pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
     Ok(if any { Exit::Ok } else { Exit::Invalid }.and(ruling.exit()))
 }
 
-/// A run, and what it is called here.
+/// A run, and its name in messages.
 type Named = (Run, String);
 
-/// The two runs that are meant: the one to compare with first.
+/// The two runs to compare: the earlier one first.
 fn both(args: &CompareArgs) -> anyhow::Result<(Named, Named)> {
     let store = open(&args.store)?;
     let own = |number: u64| anyhow::Ok((store.run(number)?, format!("run {number}")));
@@ -83,7 +83,7 @@ struct Called {
     is_here: bool,
 }
 
-/// The run that `--baseline` means: a number, a name, or a file with a store.
+/// The run that `--baseline` refers to: a number, a name, or a store file.
 fn before(store: &Store, baseline: &str) -> anyhow::Result<(Run, Called)> {
     let here = |name: String| Called { name, is_here: true };
     if let Ok(number) = baseline.parse() {

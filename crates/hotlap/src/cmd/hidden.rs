@@ -1,5 +1,5 @@
-//! What hotlap starts itself as: the supervisor of a server, the ceiling, a calibrated server. One
-//! binary is enough for all of them.
+//! The hidden commands with which hotlap starts itself: the supervisor of a server, the ceiling,
+//! and a test server. So one binary is enough for all of them.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -9,10 +9,10 @@ use hotlap_testbed::{Calibrated, serve_ceiling};
 
 use crate::exit::Exit;
 
-/// The supervisor of one server; its orders come over stdin.
+/// The supervisor of one server; it reads its commands from stdin.
 ///
 /// # Errors
-/// None: how it ends is its exit code.
+/// Never; the exit code says how it ended.
 pub fn supervisor() -> anyhow::Result<Exit> {
     match hotlap_servers::process::supervisor::main() {
         code if code == ExitCode::SUCCESS => Ok(Exit::Ok),
@@ -20,19 +20,19 @@ pub fn supervisor() -> anyhow::Result<Exit> {
     }
 }
 
-/// The ceiling, on `PORT`, with as many threads as `CPUS`.
+/// The ceiling, on port `PORT`, with `CPUS` threads.
 ///
 /// # Errors
-/// If `PORT` is missing or cannot be had.
+/// If `PORT` is not set or the port is not available.
 pub fn ceiling() -> anyhow::Result<Exit> {
     serve_ceiling(number("PORT")?, number("CPUS").unwrap_or(1))?;
     Ok(Exit::Ok)
 }
 
-/// The calibrated server that the first argument names, on `PORT`.
+/// The test server with the name in the first argument, on port `PORT`.
 ///
 /// # Errors
-/// If there is no such server, or `PORT` is missing or cannot be had.
+/// If there is no such server, `PORT` is not set, or the port is not available.
 pub fn known(argv: &[OsString]) -> anyhow::Result<Exit> {
     let name = argv.first().map(|a| a.to_string_lossy()).unwrap_or_default();
     let server: Calibrated = name.parse()?;

@@ -1,4 +1,4 @@
-//! `hotlap history`: what is stored.
+//! `hotlap history`: lists stored runs.
 
 use crate::cli::HistoryArgs;
 use crate::console::Console;
@@ -35,7 +35,7 @@ pub fn run(args: &HistoryArgs, console: &Console) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// One server over the runs.
+/// One server over all runs.
 fn trend(
     store: &Store,
     lines: &[Line],
@@ -67,7 +67,7 @@ fn table(lines: &[Line], width: usize) -> String {
 
 fn servers(line: &Line) -> String {
     let names = line.servers.join(", ");
-    // First, since the rest is what a narrow terminal cuts off.
+    // This column comes first, since a narrow terminal cuts the others off.
     let kept = line.baseline.as_ref().map_or_else(String::new, |b| format!("baseline {b} · "));
     match &line.suite {
         Some(suite) => format!("{kept}{suite}: {names}"),

@@ -1,10 +1,10 @@
-//! `hotlap init`: a suite file for the servers named, with a comment on every key.
+//! `hotlap init`: prints a suite file for the named servers, with a comment on every key.
 
 use crate::cli::InitArgs;
 use crate::console::Console;
 use crate::exit::Exit;
 
-/// What stands before the servers.
+/// The text before the servers.
 const HEAD: &str = r#"# A suite of hotlap: which servers, under which loads, and what is asked.
 # Run it with: hotlap run --suite ./FILE.toml   (from any folder)
 
@@ -47,7 +47,7 @@ budget = "2m"
 servers = [
 "#;
 
-/// What stands after them.
+/// The text after them.
 const TAIL: &str = r#"]
 
 # A load: each value may be a list, and lists are crossed. Repeat [[load]] for more. A load with a
@@ -103,7 +103,7 @@ fn suite(servers: &[String]) -> String {
     text + TAIL
 }
 
-/// A string of TOML: as it is where that can be, else with its signs escaped (TOML 1.0, "String").
+/// A TOML string: unchanged where possible, else with escapes (TOML 1.0, "String").
 fn quoted(text: &str) -> String {
     if !text.contains(|c: char| c == '\'' || c.is_control()) {
         return format!("'{text}'");

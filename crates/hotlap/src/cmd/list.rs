@@ -1,4 +1,4 @@
-//! `hotlap list`: the catalogue, and what of it can run here.
+//! `hotlap list`: lists the catalogue, and which of its servers can run here.
 
 use hotlap_servers::catalogue::{Catalogue, CatalogueError};
 use hotlap_servers::manifest::Server;
@@ -23,7 +23,8 @@ pub fn run(args: &ListArgs, console: &Console) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let probed = probe_all(&servers, interrupt.flag());
     if interrupt.asked() {
-        // What was not asked is not known: a list that calls it unfit would be wrong.
+        // Without an answer from the toolchain, the server is "unknown": calling it unusable would
+        // be wrong.
         console.note("Interrupted before all toolchains were checked: nothing is listed.");
         return Ok(Exit::Interrupted);
     }
@@ -46,10 +47,10 @@ pub fn run(args: &ListArgs, console: &Console) -> anyhow::Result<Exit> {
     Ok(if catalogue.broken.is_empty() { Exit::Ok } else { Exit::Usage })
 }
 
-/// The servers that a pattern means: all without one.
+/// The servers that match a pattern; all servers without one.
 ///
 /// # Errors
-/// When nothing matches, with the nearest names.
+/// When nothing matches; the message suggests similar names.
 pub fn select<'a>(
     catalogue: &'a Catalogue,
     pattern: Option<&str>,

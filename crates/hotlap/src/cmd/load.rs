@@ -1,4 +1,4 @@
-//! `hotlap load`: the generator alone, with wrk's flags.
+//! `hotlap load`: the load generator alone, with wrk's flags.
 
 mod loaded;
 mod output;
@@ -23,7 +23,7 @@ use loaded::Loaded;
 /// Loads, prints, exports.
 ///
 /// # Errors
-/// When the command line makes no sense, the target cannot be reached, or a file cannot be written.
+/// When the command line is invalid, the target cannot be reached, or a file cannot be written.
 pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
     if let Some(script) = &args.script {
         return usage(format!(
@@ -56,13 +56,13 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
         Some(data) => console.data(&data),
         None => console.result(exports.to_stdout(), |_| output::human(&loaded, console.width)),
     };
-    // A reader of standard output that has gone takes no file from its user.
+    // If the reader of standard output has closed it, the exports are still written.
     exports.write(&loaded)?;
     printed?;
     Ok(verdict(&loaded, &interrupt, console))
 }
 
-/// Looks at the exports first, so that a bad path fails before anything is sent.
+/// Opens the exports first, so that a bad path fails before anything is sent.
 fn exports(args: &LoadArgs) -> anyhow::Result<Texts<Loaded>> {
     let asked = &args.exports;
     let mut exports = Texts::default();
@@ -111,7 +111,7 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, Vec<String>, Vec<String>)> {
         sources: args.sources.clone(),
         start_at: args.start_at.map(moment),
     };
-    // What was typed is checked before the server is asked for anything.
+    // The flags are checked before any request is sent.
     plan.check().or_else(|e| usage(e.to_string()))?;
     let (requests, notes) = asked.requests(args)?;
     plan.requests = requests;
@@ -122,7 +122,7 @@ fn moment(unix_seconds: f64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::try_from_secs_f64(unix_seconds).unwrap_or_default()
 }
 
-/// Runs the load with a live line; Ctrl-C ends it early with what is there.
+/// Runs the load with a live line; Ctrl-C ends it early and keeps the results so far.
 fn drive(plan: &Plan, interrupt: &Interrupt, console: &Console) -> anyhow::Result<Outcome> {
     let session = match Session::start(plan) {
         Err(Error::Plan(error)) => return usage(error.to_string()),
@@ -148,7 +148,7 @@ fn drive(plan: &Plan, interrupt: &Interrupt, console: &Console) -> anyhow::Resul
     Ok(outcome)
 }
 
-/// The exit code, and a word on what is wrong.
+/// The exit code, with a message if something is wrong.
 fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
     let outcome = &loaded.outcome;
     if let Some(wrong) = &outcome.first_wrong {

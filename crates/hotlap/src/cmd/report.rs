@@ -13,7 +13,7 @@ use crate::text::{date, wrap};
 /// Shows a run, or writes it to files.
 ///
 /// # Errors
-/// When there is no such run, the store cannot be read, or a file cannot be written.
+/// When the run does not exist, the store cannot be read, or a file cannot be written.
 pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
     let mut exports = Exports::open(&args.exports)?;
     let store = open(&args.store)?;
@@ -33,10 +33,10 @@ pub fn run(args: &ReportArgs, console: &Console) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The store that was named, or the usual one; it must be there.
+/// The store given by `--store`, or the default one; it must exist.
 ///
 /// # Errors
-/// When it is not there or cannot be read.
+/// When it does not exist or cannot be read.
 pub fn open(args: &StoreArgs) -> anyhow::Result<Store> {
     let Some(path) = args.store.clone().or_else(paths::store) else {
         return usage(

@@ -29,8 +29,8 @@ use spec::{RunSpec, Storage};
 /// Runs the command.
 ///
 /// # Errors
-/// When the command line makes no sense, a file or the store cannot be written, or the system
-/// refuses.
+/// When the command line is invalid, a file or the store cannot be written, or the system refuses
+/// an operation.
 pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
     let spec = RunSpec::new(&args)?;
     let mut exports = Exports::open(&spec.exports)?;
@@ -65,9 +65,9 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
     }
 }
 
-/// The store of a run, unless it is to have none. The usual one is a convenience: where it cannot
-/// be written (no home, a read-only home), the run goes on without it. One that was named must
-/// work. A dry run makes none.
+/// The store of a run; `None` with `--no-store`. If the default store cannot be written (no home
+/// directory, or a read-only one), the run continues without it. A store given by `--store` must be
+/// usable. A dry run creates none.
 fn open_store(spec: &RunSpec, console: &Console) -> anyhow::Result<Option<Store>> {
     let path = match &spec.storage {
         Storage::None => return Ok(None),

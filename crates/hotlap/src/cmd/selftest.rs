@@ -19,15 +19,15 @@ use crate::live::Live;
 use arena::Arena;
 use claim::{Claim, Word};
 
-/// What all but the experiment of the twins takes; that has the rest of the budget, and at least so
-/// much.
+/// The time that everything except the experiment with the twins takes. That experiment has the
+/// rest of the budget, and at least this long.
 const OTHERS: Duration = Duration::from_secs(36);
 const TWINS: Duration = Duration::from_secs(16);
 
-/// Runs the self-test. The exit code is [`Exit::Invalid`] if a figure is off.
+/// Runs the self-test. The exit code is [`Exit::Invalid`] if a figure is wrong.
 ///
 /// # Errors
-/// When a known server cannot be started, or the system refuses.
+/// When a test server cannot be started, or the system refuses an operation.
 pub fn run(args: &SelftestArgs, console: &Console) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let program = std::env::current_exe().context("cannot find hotlap's own program")?;
@@ -46,7 +46,7 @@ pub fn run(args: &SelftestArgs, console: &Console) -> anyhow::Result<Exit> {
     Ok(if is_off { Exit::Invalid } else { Exit::Ok })
 }
 
-/// One known server after the other.
+/// Tests one server after the other.
 fn claims(
     args: &SelftestArgs,
     arena: &Arena,

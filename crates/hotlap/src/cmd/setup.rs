@@ -1,5 +1,5 @@
-//! `hotlap setup`: what is missing, by package manager, what it takes, and the command that brings
-//! it; with `--yes` it is installed, and every server that can run is built.
+//! `hotlap setup`: lists missing toolchains by package manager, with the command that installs
+//! them. With `--yes` it installs them, and builds every server that can run.
 
 use std::fs::File;
 use std::time::Instant;
@@ -54,10 +54,10 @@ pub fn run(args: &SetupArgs, console: &Console) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// Prints what these servers are missing or, with `yes`, installs it.
+/// Prints the toolchains that these servers lack or, with `yes`, installs them.
 ///
 /// # Errors
-/// When a command cannot be started, or fails.
+/// When a command cannot be started or fails.
 pub fn install(
     servers: &[&Server],
     yes: bool,
@@ -66,7 +66,7 @@ pub fn install(
 ) -> anyhow::Result<Exit> {
     let probed = probe_all(servers, interrupt.flag());
     if interrupt.asked() {
-        // What was not asked would be taken for missing, and installed.
+        // A toolchain whose check did not finish must not count as missing: it would be installed.
         return Ok(Exit::Interrupted);
     }
     let absent: Vec<(&Server, MissingToolchain)> =
@@ -113,7 +113,7 @@ pub fn install(
 fn carry_out(missing: &Missing, interrupt: &Interrupt, console: &Console) -> anyhow::Result<()> {
     let log = paths::cache()?.join("setup.log");
     let name = visible(&log.to_string_lossy());
-    // What an earlier installation wrote says nothing of this one.
+    // Output of an earlier installation would be misleading here.
     File::create(&log)
         .with_context(|| format!("cannot write {name}: set HOTLAP_CACHE to a folder of yours"))?;
     let mut live = Live::start(console);
@@ -133,7 +133,7 @@ fn carry_out(missing: &Missing, interrupt: &Interrupt, console: &Console) -> any
     Ok(result?)
 }
 
-/// What is missing after all was installed.
+/// The toolchains that are still missing after the installation.
 fn still_missing(servers: &[&Server], interrupt: &Interrupt, console: &Console) -> Exit {
     let mut exit = Exit::Ok;
     let probed = probe_all(servers, interrupt.flag());

@@ -1,9 +1,9 @@
-//! Where one export goes: standard output, a device or a pipe, or a file that is replaced as a
-//! whole.
+//! The destination of one export: standard output, a device or a pipe, or a file that is replaced
+//! as a whole.
 //!
-//! A file is written under another name in the same folder, synced to disk and renamed, so that a
-//! reader, a crash or a full disk never meets half of it and what was there before stays until the
-//! new content is complete. Nothing is left behind: the other name exists only while it is written.
+//! A file is written under a temporary name in the same folder, synced to disk and renamed. So a
+//! reader, a crash or a full disk never sees half of it, and the previous content stays until the
+//! new content is complete. The temporary file is removed on every path.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
@@ -18,12 +18,12 @@ use crate::redact;
 /// How many symbolic links are followed to a file that does not exist yet; the kernel's limit.
 const LINKS: usize = 40;
 
-/// Where one export goes.
+/// The destination of one export.
 #[derive(Debug)]
 pub enum Sink {
-    /// Standard output, as the process got it: a file that it appends to is appended to.
+    /// Standard output as the process got it: a file opened for appending is appended to.
     Stdout,
-    /// A device, a pipe, a terminal, or a descriptor that the process got: written once.
+    /// A device, a pipe, a terminal, or an inherited descriptor: written once.
     Stream(PathBuf, File),
     /// A file that is replaced.
     File(PathBuf, Replaced),
@@ -32,18 +32,18 @@ pub enum Sink {
 /// A file that is replaced.
 #[derive(Debug)]
 pub struct Replaced {
-    /// Where it is, symbolic links resolved.
+    /// Its path, with symbolic links resolved.
     path: PathBuf,
-    /// Set if the file has further names or another owner: then its content is replaced instead of
-    /// the file.
+    /// Set if the file has further hard links or another owner: then its content is replaced
+    /// instead of the file.
     in_place: Option<File>,
 }
 
 impl Sink {
-    /// Makes sure that it can be written to, without changing what is there.
+    /// Checks that the destination can be written, without changing it.
     ///
     /// # Errors
-    /// Names the file, the cause and the remedy.
+    /// When it cannot; the message names the file, the cause and the remedy.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let stdout = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
         if stdout.iter().any(|name| path == Path::new(name)) {
@@ -64,13 +64,13 @@ impl Sink {
         matches!(self, Self::Stdout)
     }
 
-    /// Whether it can be written more than once, each time replacing what was written before.
+    /// Whether it can be written repeatedly, each time replacing the previous content.
     #[must_use]
     pub fn can_be_rewritten(&self) -> bool {
         matches!(self, Self::File(_, Replaced { in_place: None, .. }))
     }
 
-    /// The file that is written; `None` for standard output and streams.
+    /// The path of the file; `None` for standard output and streams.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         match self {
@@ -79,10 +79,11 @@ impl Sink {
         }
     }
 
-    /// Writes all of it.
+    /// Writes the whole content.
     ///
     /// # Errors
-    /// Names the file and the cause; a file keeps what it held.
+    /// When that fails; the message names the file and the cause. The file keeps its previous
+    /// content.
     pub fn write(&mut self, text: &str) -> anyhow::Result<()> {
         let text = redact::text(text);
         let (path, written) = match self {
@@ -109,7 +110,7 @@ fn opened(path: &Path) -> io::Result<Sink> {
         Err(error) => return Err(error),
     };
     if is_descriptor || path == Path::new("/dev/stderr") {
-        // Another process may be writing to the same file: never truncate, always append.
+        // Another process may be writing to the same file: append, never truncate.
         let file = OpenOptions::new().append(true).open(path)?;
         return Ok(Sink::Stream(path.to_owned(), file));
     }
@@ -132,7 +133,7 @@ impl Replaced {
             Draft::new(&path, None)?;
             return Ok(Self { path, in_place: None });
         };
-        // A file that may not be written is not replaced either.
+        // A read-only file is not replaced either.
         let file = OpenOptions::new().write(true).open(&path)?;
         let can_replace = there.nlink() == 1 && Draft::new(&path, Some(there)).is_ok();
         Ok(Self { path, in_place: (!can_replace).then_some(file) })
@@ -147,7 +148,7 @@ impl Replaced {
         draft.file.write_all(bytes)?;
         synced(&draft.file)?;
         match draft.replace(&self.path) {
-            // A single file that is mounted into a container cannot be renamed over.
+            // A single file that is mounted into a container cannot be replaced by renaming.
             Err(error) if error.kind() == ErrorKind::ResourceBusy => {
                 overwrite(&mut OpenOptions::new().write(true).open(&self.path)?, bytes)
             }
@@ -156,7 +157,7 @@ impl Replaced {
     }
 }
 
-/// The file that a path means, which need not exist yet: a symbolic link stays a link.
+/// The file that a path refers to, which need not exist yet. A symbolic link stays a link.
 fn target(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS {
@@ -168,7 +169,7 @@ fn target(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::new(ErrorKind::InvalidInput, "too many symbolic links"))
 }
 
-/// Replaces what a file holds, where nothing better can be done.
+/// Overwrites the content of a file, if it cannot be replaced.
 fn overwrite(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.seek(SeekFrom::Start(0))?;
     file.set_len(0)?;
@@ -176,7 +177,7 @@ fn overwrite(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     synced(file)
 }
 
-/// Syncs a file to disk; some file systems have no such thing.
+/// Syncs a file to disk; some file systems do not support it.
 fn synced(file: &File) -> io::Result<()> {
     match file.sync_all() {
         Err(e) if [ErrorKind::InvalidInput, ErrorKind::Unsupported].contains(&e.kind()) => Ok(()),
@@ -184,14 +185,14 @@ fn synced(file: &File) -> io::Result<()> {
     }
 }
 
-/// A file under another name, which is gone unless it replaces the one that it is for.
+/// A temporary file, removed when dropped unless it has replaced its target.
 struct Draft {
     path: PathBuf,
     file: File,
 }
 
 impl Draft {
-    /// A draft beside `of`, with the owner and the mode of the file that it will replace.
+    /// A temporary file beside `of`, with the owner and mode of the file that it will replace.
     fn new(of: &Path, there: Option<&fs::Metadata>) -> io::Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -212,7 +213,7 @@ impl Draft {
 
     fn replace(self, path: &Path) -> io::Result<()> {
         fs::rename(&self.path, path)?;
-        // The name is on disk once the folder is; not every file system can sync one.
+        // Syncing the folder makes the new name durable; not every file system supports it.
         let folder = path.parent().filter(|f| !f.as_os_str().is_empty());
         if let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) {
             let _ = folder.sync_all();
@@ -223,7 +224,7 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // After it was renamed, there is nothing under this name any more.
+        // After the rename, the temporary name no longer exists.
         let _ = fs::remove_file(&self.path);
     }
 }

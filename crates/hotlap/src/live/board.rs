@@ -1,7 +1,8 @@
-//! The servers while they are raced: estimates whose intervals narrow, and the generator's health.
+//! The servers while they are measured: estimates whose intervals narrow, and the generator's
+//! health.
 //!
-//! Whoever measures only pushes four figures a lap; what they amount to is worked out by the thread
-//! that draws.
+//! The measuring thread only pushes four figures per lap; the drawing thread computes the
+//! estimates.
 
 use hotlap_stats::{Reading, level};
 
@@ -10,29 +11,29 @@ use crate::text::layout;
 use crate::text::number::time;
 use crate::text::table::{Column, Table};
 
-/// Rows that are drawn at most: the view must fit a terminal of 24 lines.
+/// The maximum number of rows: the view must fit a terminal with 24 lines.
 const MOST: usize = 16;
 
-/// What one lap says.
+/// The figures of one lap.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen {
-    /// Which server, as an index.
+    /// The index of the server.
     pub server: usize,
-    /// Which restart, from 0.
+    /// The restart, from 0.
     pub restart: u32,
-    /// Which round of the restart, from 0.
+    /// The round of the restart, from 0.
     pub round: u32,
     /// Requests per second.
     pub requests_per_s: f64,
-    /// CPU time a request, in nanoseconds.
+    /// CPU time per request, in nanoseconds.
     pub cost_ns: Option<f64>,
     /// The share of the lap that the busiest generator thread was on a core.
     pub busy: f64,
-    /// How late the generator sent (99th percentile), in nanoseconds, where requests were due.
+    /// How late the generator sent (99th percentile), in nanoseconds; `None` in a closed loop.
     pub late_ns: Option<u64>,
 }
 
-/// Everything that is drawn.
+/// The contents of the view.
 #[derive(Debug, Default)]
 pub struct Board {
     names: Vec<String>,
@@ -42,18 +43,18 @@ pub struct Board {
 }
 
 impl Board {
-    /// An empty one for servers of these names; one with an empty name is not shown.
+    /// An empty view for these servers; a server with an empty name is hidden.
     #[must_use]
     pub fn new(names: Vec<String>) -> Self {
         Self { names, ..Self::default() }
     }
 
-    /// A server is in its lap, or none is.
+    /// Sets the server whose lap it is, or none.
     pub fn running(&mut self, server: Option<usize>) {
         self.running = server;
     }
 
-    /// A lap is over; one at a rate only says how late the generator was.
+    /// Adds a lap; a lap at a rate only adds the generator's lateness.
     pub fn lap(&mut self, seen: Seen) {
         match seen.late_ns {
             Some(late) => self.late_ns = late,
@@ -61,7 +62,7 @@ impl Board {
         }
     }
 
-    /// The lines of the view, none wider than `width`.
+    /// The lines of the view, at most `width` columns wide.
     #[must_use]
     pub fn lines(&self, width: usize) -> Vec<String> {
         let shown: Vec<usize> = (0..self.names.len())
@@ -71,7 +72,7 @@ impl Board {
             return Vec::new();
         }
         let mut lines = vec![self.health()];
-        // The one that runs is always in view.
+        // The current server is always visible.
         let first = shown.iter().position(|i| Some(*i) == self.running).unwrap_or(0);
         let first = (first + 1).saturating_sub(MOST);
         let rows = &shown[first..shown.len().min(first + MOST)];

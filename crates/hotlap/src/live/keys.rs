@@ -14,16 +14,16 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// How long a wait for a key lasts at most.
+/// The maximum wait for a key.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// A watch on the keyboard.
+/// Watches the keyboard.
 pub struct Keys {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Puts the terminal back as it was.
+/// Restores the terminal mode.
 struct Restore(Termios);
 
 impl Drop for Restore {

@@ -11,17 +11,17 @@ pub struct Host {
     pub kernel: String,
     /// Architecture: `x86_64`.
     pub arch: String,
-    /// The processor, as it names itself.
+    /// The name of the processor.
     pub cpu: String,
-    /// Logical cores that hotlap may use.
+    /// The number of logical cores that hotlap may use.
     pub cores: u32,
     /// Memory, in bytes.
     pub memory_bytes: u64,
-    /// Which virtual machine or container, if any.
+    /// The kind of virtual machine or container, if any.
     pub virtualisation: Option<String>,
-    /// Further facts, a name and a value each (governor, boost, load average, …).
+    /// Further facts, as name and value (governor, boost, load average, …).
     pub facts: Vec<(String, String)>,
-    /// What about it makes the figures doubtful.
+    /// Properties that make its figures less reliable.
     pub doubts: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ impl From<&hotlap_servers::machine::Machine> for Host {
 }
 
 impl Host {
-    /// What tells this machine from others of its kind, where it is known.
+    /// An identifier of this machine, if known.
     #[must_use]
     pub fn fingerprint(&self) -> Option<&str> {
         self.facts.iter().find(|(name, _)| name == "fingerprint").map(|(_, print)| print.as_str())

@@ -11,58 +11,58 @@ use crate::redact;
 /// One lap.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lap {
-    /// Which server, as an index.
+    /// The index of the server.
     pub server: usize,
-    /// Which load, as an index.
+    /// The index of the load.
     pub load: usize,
-    /// Which fresh start, from 0.
+    /// The restart, from 0.
     pub restart: u32,
-    /// Which round of the restart, from 0.
+    /// The round of the restart, from 0.
     pub round: u32,
-    /// Which place in the round, from 0.
+    /// The position in the round, from 0.
     pub place: u32,
-    /// Requests per second that were due; `None` for a closed loop.
+    /// The rate of an open loop, in requests per second; `None` for a closed loop.
     pub rate: Option<f64>,
     /// When its window opened, in milliseconds since the run began.
     pub at_ms: u64,
     /// Length of its window, in nanoseconds.
     pub window_ns: u64,
-    /// Right answers.
+    /// Correct responses.
     pub answers: u64,
     /// Failures by kind and phase.
     pub failures: Vec<FailureCount>,
-    /// Answers by status.
+    /// Responses by status.
     pub statuses: Vec<(u16, u64)>,
-    /// Requests that were due; 0 in a closed loop.
+    /// Requests that became due; 0 in a closed loop.
     pub due: u64,
-    /// In flight when the window closed.
+    /// Requests in flight when the window closed.
     pub in_flight: u64,
-    /// Connections asked for, up when the window opened, opened again.
+    /// Connections: requested, open when the window opened, opened again.
     pub connections: (u64, u64, u64),
     /// Bytes received and sent.
     pub bytes: (u64, u64),
     /// Service time.
     pub service: Histogram,
-    /// Response time from the due moment; empty in a closed loop.
+    /// Response time since a request was due; empty in a closed loop.
     pub response: Histogram,
-    /// Requests whose service time was not seen to its end, or not from its beginning.
+    /// Ages of requests whose service time was not observed completely.
     pub service_censored: Censored,
-    /// The same of response time; empty in a closed loop.
+    /// The same for response time; empty in a closed loop.
     pub response_censored: Censored,
     /// How late the generator sent; empty in a closed loop.
     pub lag: Histogram,
     /// Time to connect.
     pub connect: Histogram,
-    /// Right answers in each tenth of a second.
+    /// Correct responses in each tenth of a second.
     pub series: Vec<Tick>,
-    /// The engine that ran.
+    /// How the generator waited for events.
     pub backend: String,
     /// The generator's CPU time, in nanoseconds, and the share of the window that its busiest
     /// thread was on a core.
     pub generator: (u64, f64),
-    /// What the server used; `None` where it cannot be seen.
+    /// Usage of the server; `None` if it cannot be measured.
     pub usage: Option<measured::Usage>,
-    /// The validity checks that it failed.
+    /// The failed validity checks.
     pub failed: Vec<Violation>,
 }
 
@@ -109,7 +109,7 @@ impl From<&measured::Lap> for Lap {
 }
 
 impl Lap {
-    /// Right answers per second.
+    /// Correct responses per second.
     #[must_use]
     pub fn requests_per_s(&self) -> f64 {
         self.rate_share().value().unwrap_or(0.0)
@@ -121,25 +121,25 @@ impl Lap {
         self.cost_share().and_then(Share::value)
     }
 
-    /// What it adds to the requests/s of its round.
+    /// Its contribution to the requests/s of its round.
     #[must_use]
     pub fn rate_share(&self) -> Share {
         Share::rate(self.answers, self.window_ns)
     }
 
-    /// What it adds to the CPU time per request of its round, in nanoseconds.
+    /// Its contribution to the CPU time per request of its round, in nanoseconds.
     #[must_use]
     pub fn cost_share(&self) -> Option<Share> {
         self.usage.as_ref()?.cost_share()
     }
 
-    /// Whether it takes part in estimates.
+    /// Whether it counts in estimates.
     #[must_use]
     pub fn counts(&self) -> bool {
         !self.failed.iter().any(Violation::invalidates)
     }
 
-    /// Whether the generator may be what was measured: the lap is a lower bound.
+    /// Whether the generator may have been the limit, so that the lap is a lower bound.
     #[must_use]
     pub fn is_generator_limited(&self) -> bool {
         self.failed.iter().any(|g| matches!(g, Violation::Generator { .. }))

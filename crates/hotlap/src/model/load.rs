@@ -5,23 +5,23 @@ use hotlap_bench::participant;
 use hotlap_load::plan::Reuse;
 use serde::{Deserialize, Serialize};
 
-/// How servers are loaded.
+/// A load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Load {
-    /// For tables where a run has several; empty for the only one.
+    /// Its name, if the run has several loads; empty for the only one.
     pub name: String,
-    /// Open at the same time.
+    /// Connections open at the same time.
     pub connections: usize,
     /// Generator threads.
     pub threads: usize,
-    /// Keep-alive, or a new connection each.
+    /// Keep-alive, or a new connection for each request.
     pub keep_alive: bool,
-    /// Requests in flight a connection.
+    /// Requests in flight on each connection.
     pub pipeline: usize,
-    /// The request, in words: `GET /`, `POST /x (request 1f0c3a55)`; empty in runs that were stored
-    /// before it was kept.
+    /// The request in words: `GET /`, `POST /x (request 1f0c3a55)`. Empty in runs stored by
+    /// versions that did not record it.
     pub request: String,
-    /// Requests/s that are offered; `None`: a closed loop.
+    /// The rate of an open loop, in requests/s; `None` in a closed loop.
     #[serde(default)]
     pub rate: Option<f64>,
 }
@@ -41,10 +41,9 @@ impl From<&participant::Load> for Load {
 }
 
 impl Load {
-    /// Whether both are the same load, whatever they are called. Servers of a run may be sent
-    /// requests of their own, and one of them may be missing in the other run, so one request in
-    /// common is enough. An unknown request, as in runs that were stored before it was kept, fits
-    /// any.
+    /// Whether both are the same load, whatever their names. The servers of a run may be sent
+    /// different requests, and one of the servers may be missing in the other run, so one common
+    /// request is enough. An unknown request, as in runs stored by earlier versions, matches any.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let shape = |l: &Self| (l.connections, l.threads, l.keep_alive, l.pipeline, l.rate);

@@ -9,29 +9,29 @@ use crate::redact;
 /// A server of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Server {
-    /// What tables call it; unique in its run.
+    /// Its name in tables; unique in its run.
     pub name: String,
     /// Its role.
     pub role: Role,
-    /// How it is started: the command, or the URL of one that runs.
+    /// How it is started: the command, or the URL of a server that was already running.
     pub command: String,
-    /// The version receipt; empty when unknown.
+    /// Its version, as its toolchain reports it; empty when unknown.
     pub version: String,
     /// One line about it; empty when unknown.
     pub about: String,
-    /// What was published for it elsewhere.
+    /// Figures published elsewhere.
     pub published: Vec<Published>,
-    /// Its part in the question.
+    /// Its layer or thread count, by the question of the run.
     pub part: Part,
     /// Why it failed, if it did.
     pub failure: Option<ServerFailure>,
 }
 
-/// A server's part in a layers or scaling question.
+/// A server's layer or thread count, by the question of the run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Part {
-    /// The server of the layer below, as an index.
+    /// The index of the server that is the layer below.
     pub on: Option<usize>,
     /// The number of cores that it was told to use, if any.
     pub cpus: Option<usize>,
@@ -42,9 +42,9 @@ pub struct Part {
 /// A figure published elsewhere for a server under one load.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Published {
-    /// Under which load, as an index.
+    /// The index of the load.
     pub load: usize,
-    /// What it was called there.
+    /// The name of the server in the source.
     pub called: String,
     /// Requests per second.
     pub requests_per_s: f64,
@@ -54,19 +54,19 @@ pub struct Published {
     pub memory_mb: Option<f64>,
     /// CPU use, in per cent of one core.
     pub cpu_percent: Option<f64>,
-    /// What it is set against.
+    /// What it is compared with.
     pub than: Option<Than>,
     /// The year.
     pub year: u32,
-    /// Where.
+    /// The source.
     pub source: String,
-    /// On which machine.
+    /// The machine.
     pub machine: String,
     /// How it was measured.
     pub command: String,
-    /// Why it cannot be trusted; empty when nothing speaks against it.
+    /// Why it cannot be trusted; empty if there is no known reason.
     pub doubt: String,
-    /// What speaks against all that its source published; empty when nothing does.
+    /// Why the whole source cannot be trusted; empty if there is no known reason.
     #[serde(default)]
     pub source_doubt: String,
     /// Socket errors under overload: connect, read, write, timeout.
@@ -74,12 +74,12 @@ pub struct Published {
     pub socket_errors: Option<[u64; 4]>,
 }
 
-/// The server of a source that its others are set against.
+/// The server that a source compares the others with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Than {
-    /// Which, as an index.
+    /// The index of the server.
     pub server: usize,
-    /// What was published for it.
+    /// Its published figure.
     pub requests_per_s: f64,
 }
 

@@ -7,53 +7,53 @@ use serde::{Deserialize, Serialize};
 
 use crate::redact;
 
-/// A fresh start of one server, and how it warmed up.
+/// A start of one server, and how it warmed up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Start {
-    /// Which server, as an index.
+    /// The index of the server.
     pub server: usize,
-    /// Which restart, from 0.
+    /// The restart, from 0.
     pub restart: u32,
-    /// From the start of the process to the first correct answer, in milliseconds; `None` for a
-    /// server that ran already.
+    /// Time from the start of the process to the first correct response, in milliseconds; `None`
+    /// for a server that was already running.
     pub ready_ms: Option<f64>,
-    /// Conformance checks passed and made: those that are reported and not required.
+    /// Conformance checks, passed and total.
     pub conformance: (u32, u32),
-    /// Resident memory before any load, in bytes; `None` where it is not known.
+    /// Resident memory before any load, in bytes; `None` if unknown.
     pub rss_bytes: Option<u64>,
     /// Notes for the user (responses that vary, a port found).
     pub notes: Vec<String>,
-    /// Its warm-ups, one per load; empty before the first.
+    /// Its warm-ups, one per load; empty before the first one.
     pub warmups: Vec<Warmup>,
 }
 
 /// The warm-up of a server under one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Warmup {
-    /// Which load, as an index.
+    /// The index of the load.
     pub load: usize,
-    /// Which way it went.
+    /// Its class, such as steady from the start, or never steady.
     pub class: Class,
-    /// From the first request to the steady state, in milliseconds.
+    /// Time from the first request to the steady state, in milliseconds.
     pub steady_ms: f64,
-    /// Answers per second, in windows of equal length.
+    /// Responses per second, in windows of equal length.
     pub curve: Vec<f64>,
     /// Length of one window, in milliseconds.
     pub window_ms: f64,
-    /// CPU time per request at its end, when the server ran alone, in nanoseconds; `None` where it
-    /// is not known.
+    /// CPU time per request at its end, when the server ran alone, in nanoseconds; `None` if
+    /// unknown.
     #[serde(default)]
     pub alone_cost_ns: Option<f64>,
-    /// What the hardware counted right after it; `None` where the kernel does not permit it.
+    /// Hardware counters, read right after it; `None` if the kernel does not permit it.
     #[serde(default)]
     pub count: Option<Count>,
-    /// Why instructions are not counted; `None` where they are, and where that was not tried.
+    /// Why instructions are not counted; `None` if they are, or if that was not tried.
     #[serde(default)]
     pub uncounted: Option<String>,
 }
 
 impl Start {
-    /// A start that is ready and not yet warm.
+    /// A start whose server is ready and not yet warm.
     #[must_use]
     pub fn new(server: usize, restart: u32, ready: &runner::Ready) -> Self {
         Self {

@@ -1,8 +1,8 @@
-//! One line a server and load, for spreadsheets (RFC 4180). Units are fixed, and in the names of
-//! the columns.
+//! One line per server and load, for spreadsheets (RFC 4180). Units are fixed and part of the
+//! column names.
 //!
-//! A spreadsheet takes a field that begins with `=`, `+`, `-` or `@` for a formula, and a name or a
-//! version comes from outside. Such a text has an apostrophe in front, which spreadsheets do not
+//! A spreadsheet reads a field that begins with `=`, `+`, `-` or `@` as a formula, and names and
+//! versions come from outside. Such a text gets an apostrophe in front, which spreadsheets do not
 //! show; figures are left alone. The exact names are in the JSON export.
 
 use crate::report::{Figure, Latency, LoadResults, Report, Role, Row};
@@ -74,7 +74,7 @@ fn fields(load: &LoadResults, row: &Row) -> impl Iterator<Item = String> {
     first.into_iter().chain(FIELDS.map(|(_, field)| field(row)))
 }
 
-/// The columns of latencies that are lower bounds, with a blank between them.
+/// The names of latency columns whose values are lower bounds, separated by spaces.
 fn lower_bounds(row: &Row) -> String {
     let (service, response) = (&row.service, row.at_rate());
     let figures = [
@@ -119,7 +119,7 @@ fn text(from: &str) -> String {
     }
 }
 
-/// One line, each field quoted where it must be.
+/// One line; fields are quoted where necessary.
 pub fn line(fields: impl Iterator<Item = String>) -> String {
     let quoted = fields.map(|field| match field.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", field.replace('"', "\"\"")),

@@ -1,6 +1,6 @@
-//! A report as one page in one file, which loads nothing from elsewhere: no font, no script, no
-//! style sheet. It can be read without its script, which sorts tables, shows what points of charts
-//! mean, hides servers, and copies.
+//! A report as a single HTML file that loads nothing from elsewhere: no font, no script, no style
+//! sheet. It is readable without its script, which sorts tables, shows the values of points in
+//! charts, hides servers, and copies the command.
 
 mod chart;
 mod charts;
@@ -19,7 +19,7 @@ use svg::{COLOURS, colour};
 use table::{RowExtra, sortable, table};
 use tag::{Html, el, els, paragraph};
 
-/// So many charts of a load are shown at once; the others are folded.
+/// The number of charts of a load that are shown at once; the others are folded.
 const OPEN_CHARTS: usize = 6;
 
 const STYLE: &str = include_str!("html/page.css");
@@ -74,7 +74,7 @@ fn title(report: &Report) -> String {
     format!("hotlap{number} {}", report.run.title.first().map_or("", String::as_str))
 }
 
-/// What the run says, and which run it is.
+/// The headline, and the facts that identify the run.
 fn head(report: &Report) -> Html {
     let run = &report.run;
     let number = run.number.map_or_else(String::new, |n| format!(" · run {n}"));
@@ -100,7 +100,7 @@ fn head(report: &Report) -> Html {
     )
 }
 
-/// Where there are several loads, the first sentence of each, with a link to the rest of it.
+/// If there are several loads: the first sentence of each, with a link to its section.
 fn links(report: &Report) -> Html {
     if report.tables.len() < 2 {
         return Html::default();
@@ -163,8 +163,8 @@ fn legend(report: &Report, palette: &Palette) -> Html {
     )
 }
 
-/// The rules that hide a server's series, and those that take the ceiling's colour away; written
-/// here, since a style sheet cannot count.
+/// The rules that hide a server's series, and those that give the ceiling its neutral colour. They
+/// are generated here, because a style sheet cannot count.
 fn hiding(report: &Report, palette: &Palette) -> String {
     let hidden = |n| format!("body.h{n} svg [data-group=\"{n}\"]{{display:none}}");
     let mut out: String = (0..palette.names().len()).map(hidden).collect();

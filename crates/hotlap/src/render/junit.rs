@@ -1,19 +1,19 @@
-//! The report as JUnit XML, which every CI shows as a list of tests: one case a server and load.
+//! JUnit XML, which every CI system shows as a list of tests: one case per server and load.
 
 use crate::report::{Failed, Measure, Report, Role, Row};
 use crate::text::visible_lines;
 
-/// Before the suite's last line.
+/// The end of the suite.
 const INDENT: &str = "  ";
 
-/// The report as JUnit XML: a server that failed is a failure, one without a figure is an error,
-/// one that breaks a rule of `--fail-if` is a failure, and one whose comparison with the reference
-/// is inconclusive is skipped.
+/// The report as JUnit XML. A server that failed or breaks a rule of `--fail-if` is a failure, one
+/// without figures is an error, and one whose comparison with the reference is inconclusive is
+/// skipped.
 #[must_use]
 pub fn render(report: &Report) -> String {
     let mut cases: Vec<String> = Vec::new();
     let (mut failures, mut errors, mut skipped) = (0, 0, 0);
-    // A server that failed has results under no load.
+    // A server that failed has no results under any load.
     let names = |failed: &Failed| match report.tables.len() {
         0 => vec![failed.name.clone()],
         _ => report.tables.iter().map(|table| table.unique_name(&failed.name)).collect(),
@@ -69,8 +69,8 @@ pub fn render(report: &Report) -> String {
     )
 }
 
-/// Why a server's comparison with the reference is inconclusive; `None` where it has a verdict in
-/// CPU time per request or in requests/s.
+/// Why a server's comparison with the reference is inconclusive; `None` if it has a verdict in CPU
+/// time per request or in requests/s.
 fn undecided(row: &Row) -> Option<&str> {
     let against = row.against.as_ref()?;
     let both = [Measure::Cost, Measure::Rate].map(|measure| &against.measures[measure]);
@@ -108,8 +108,8 @@ fn figures(row: &Row) -> String {
     known.collect::<Vec<_>>().join(", ")
 }
 
-/// Text that cannot leave its element. Hidden characters, most of which XML 1.0 has no way to
-/// write (section 2.2), are shown as escapes.
+/// Text, escaped for an element. Hidden characters, most of which XML 1.0 does not allow (section
+/// 2.2), are shown as escapes.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in visible_lines(text).chars() {

@@ -62,7 +62,7 @@ fn results(report: &Report, load: &LoadResults) -> String {
     out + &table(&report.step_table(load))
 }
 
-/// A table with all columns that are meant for Markdown; nothing for a table without rows.
+/// A table with all columns that are meant for Markdown; nothing if it has no rows.
 fn table(table: &Table) -> String {
     if table.rows() == 0 {
         return String::new();
@@ -121,7 +121,7 @@ fn failure(Failed { name, why, published, .. }: &Failed) -> String {
     out + &published.map(|then| format!("\n  - {then}")).collect::<String>()
 }
 
-/// A server that a source published and that takes no part.
+/// A published server that is not part of the run.
 fn absence(absent: &Absent) -> String {
     let figure = absent.requests_per_s.map_or_else(String::new, |r| {
         format!(" ({} requests/s then)", number::grouped(r.round(), 0))
@@ -154,14 +154,14 @@ fn bold(sentences: &[String]) -> String {
     sentences.iter().map(|sentence| format!("**{}**\n\n", escape(sentence))).collect()
 }
 
-/// A list of items that are escaped already; nothing for none.
+/// A list of items that are already escaped; nothing if there are none.
 fn list(items: impl Iterator<Item = String>) -> String {
     let items: String = items.map(|item| format!("- {item}\n")).collect();
     if items.is_empty() { items } else { items + "\n" }
 }
 
-/// Keeps what a name holds from being read as Markdown or HTML (CommonMark section 2.4, and the
-/// `~`, `|` and `$` of GitHub's dialect); control characters are shown as escapes.
+/// Escapes a name so that nothing in it is read as Markdown or HTML (CommonMark section 2.4, and
+/// the `~`, `|` and `$` of GitHub's dialect). Control characters are shown as escapes.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

@@ -10,7 +10,7 @@ use crate::text::number::{self, plural};
 use crate::text::visible;
 use screen::{BOLD, DIM, RED, Screen, YELLOW};
 
-/// From this many steps on, a table replaces the sentences.
+/// From this number of steps on, a table replaces the sentences.
 const TABLE_FROM: usize = 5;
 
 /// The report for a terminal of `width` columns.
@@ -19,7 +19,7 @@ pub fn render(report: &Report, width: usize, color: bool) -> String {
     shown(report, Screen::new(width, color), false)
 }
 
-/// The report with everything that is known of each server, for a terminal of `width` columns.
+/// The report with the details of each server, for a terminal of `width` columns.
 #[must_use]
 pub fn detailed(report: &Report, width: usize, color: bool) -> String {
     shown(report, Screen::new(width, color), true)
@@ -120,7 +120,7 @@ fn results(out: &mut Screen, report: &Report, load: &LoadResults) {
     load.sources().iter().for_each(|source| published(out, source));
 }
 
-/// Everything that is known of a server.
+/// The details of a server.
 fn details(out: &mut Screen, row: &Row) {
     out.blank();
     out.paragraph(BOLD, 2, &row.name);
@@ -129,13 +129,13 @@ fn details(out: &mut Screen, row: &Row) {
     }
 }
 
-/// What each layer costs.
+/// The cost of each layer.
 fn layers(out: &mut Screen, report: &Report, load: &LoadResults) {
     let is_table = report.steps(load).count() >= TABLE_FROM;
     if is_table {
         out.table(2, &report.step_table(load));
     }
-    // Which side effects fail is too long for a cell.
+    // The text about failed side effects is too long for a cell.
     for step in report.steps(load).filter(|s| !is_table || !s.side_effect.is_empty()) {
         out.paragraph("", 2, &step.sentence);
     }
@@ -144,7 +144,7 @@ fn layers(out: &mut Screen, report: &Report, load: &LoadResults) {
     }
 }
 
-/// One source: what it published, beside what was measured.
+/// One source: its published figures beside the measured ones.
 fn published(out: &mut Screen, source: &Source) {
     out.blank();
     out.paragraph(BOLD, 2, &source.heading());
@@ -191,7 +191,7 @@ fn failure(out: &mut Screen, Failed { name, command, why, published }: &Failed) 
     published.iter().for_each(|then| out.hanging(4, &then.sentence_with_doubt()));
 }
 
-/// A server that a source published and that takes no part.
+/// A published server that is not part of the run.
 fn absence(absent: &Absent) -> String {
     let figure = absent.requests_per_s.map_or_else(String::new, |r| {
         format!(" ({} requests/s then)", number::grouped(r.round(), 0))

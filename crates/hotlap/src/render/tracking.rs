@@ -1,4 +1,4 @@
-//! The report in the formats of two services that track benchmarks over time.
+//! The formats of two services that track benchmarks over time.
 
 use serde_json::{Map, Value, json};
 
@@ -6,8 +6,8 @@ use super::json;
 use crate::report::{Figure, Report, Role, Row};
 
 /// For github-action-benchmark, tool `customSmallerIsBetter`: a list of figures of which less is
-/// better. Requests/s is not among them, since one file has one direction: CPU time a request says
-/// the same, and finer.
+/// better. Requests/s is not among them, since a file has one direction; CPU time per request says
+/// the same, with less noise.
 #[must_use]
 pub fn github(report: &Report) -> String {
     let mut entries = Vec::new();
@@ -35,7 +35,7 @@ pub fn github(report: &Report) -> String {
     json(&Value::Array(entries))
 }
 
-/// Bencher Metric Format: a benchmark a server, with its measures and their intervals.
+/// Bencher Metric Format: one benchmark per server, with its measures and their intervals.
 #[must_use]
 pub fn bencher(report: &Report) -> String {
     let mut benchmarks = Map::new();
@@ -70,8 +70,8 @@ fn rows(report: &Report) -> impl Iterator<Item = (String, &Row)> {
         .map(move |(t, r)| (t.unique_name(&r.name), r))
 }
 
-/// What stands under a point of the chart. It says where a run is inconclusive, because the chart
-/// compares each run with the one before.
+/// The text under a point of the chart. It mentions inconclusive results, because the chart
+/// compares each run with the previous one.
 fn extra(report: &Report, row: &Row) -> String {
     let version = if row.version.is_empty() { &row.command } else { &row.version };
     let cost = row.against.as_ref().and_then(|against| against.measures.cost.inconclusive());

@@ -19,18 +19,18 @@ const LONGER: &str = "longer";
 /// The verdict that a server's memory is more than the other's.
 const MORE: &str = "more";
 
-/// In place of a verdict on requests/s, where both servers serve the rate that the load offers.
+/// Replaces a verdict on requests/s if both servers serve the full rate of an open loop.
 const KEEP_UP: &str = "both serve the rate that is offered";
 
-/// What a verdict begins with where the data do not permit one; the reason follows.
+/// The start of a verdict that the data do not permit; the reason follows.
 const INCONCLUSIVE: &str = "inconclusive";
 
-/// A server against the reference.
+/// A server compared with the reference.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct AgainstReference {
     /// Name of the reference.
     pub reference: String,
-    /// What each measure says.
+    /// The result in each measure.
     #[serde(flatten)]
     pub measures: PerMeasure<MeasureVerdict>,
 }
@@ -38,7 +38,7 @@ pub struct AgainstReference {
 /// One measure of a server compared with another.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct MeasureVerdict {
-    /// The server's figure over the other's; `null` where it is not known.
+    /// The ratio of the server's figure to the other's; `null` if unknown.
     pub ratio: Option<Figure>,
     /// `faster`, `slower`, `no difference that could be measured`, or `inconclusive: ` and why. CPU
     /// time is `costs less` or `costs more`, latency `shorter` or `longer`, memory `less` or
@@ -58,7 +58,7 @@ impl AgainstReference {
 }
 
 impl MeasureVerdict {
-    /// What a measure says, given whether the load offers a rate.
+    /// The result in a measure; `open_loop` says whether the load has a rate.
     pub(super) fn of(against: &ServerComparison, measure: Measure, is_offered: bool) -> Self {
         let found = against.found[measure];
         let keep_up = is_offered && matches!(against.limited, Some(Limited::Both));
@@ -75,21 +75,21 @@ impl MeasureVerdict {
         [SLOWER, COSTS_MORE, LONGER, MORE].contains(&self.verdict.as_str())
     }
 
-    /// Whether both servers serve the rate that the load offers, so that their requests/s say
-    /// nothing.
+    /// Whether both servers serve the full rate of an open loop, so that requests/s do not tell
+    /// them apart.
     #[must_use]
     pub fn both_keep_up(&self) -> bool {
         self.verdict == KEEP_UP
     }
 
-    /// Why the comparison is inconclusive, as `inconclusive: …`; `None` where it is not.
+    /// Why the comparison is inconclusive, as `inconclusive: …`; `None` if it is not.
     #[must_use]
     pub fn inconclusive(&self) -> Option<&str> {
         Some(self.verdict.as_str()).filter(|verdict| verdict.starts_with(INCONCLUSIVE))
     }
 }
 
-/// A verdict in the word of its measure.
+/// A verdict, in the words of its measure.
 fn words(measure: Measure, found: Option<Verdict>) -> &'static str {
     let (better, worse) = match measure {
         Measure::Rate => ("faster", SLOWER),

@@ -1,4 +1,4 @@
-//! Two stored runs compared, in words, and what speaks against comparing them.
+//! The comparison of two stored runs, in words, with warnings.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::model::{Load, Run};
 use crate::text::table::{Cell, Column, Table, Tone, UNKNOWN};
 use crate::text::{date, visible};
 
-/// What every comparison of two runs must say.
+/// What every comparison of two runs states.
 const NOT_PAIRED: &str = "The two runs are not paired: changes of the machine between them are \
                           part of the difference. One run of both (hotlap run OLD NEW) is more \
                           precise.";
@@ -23,24 +23,24 @@ const NOT_PAIRED: &str = "The two runs are not paired: changes of the machine be
 pub struct RunComparison {
     /// Version of the form of this document: 1.
     pub schema: u32,
-    /// The run that is compared with.
+    /// The earlier run.
     pub before: ComparedRun,
-    /// The run that is compared.
+    /// The later run.
     pub after: ComparedRun,
-    /// One a load that both have.
+    /// One entry per load that both runs have.
     pub tables: Vec<ComparedLoad>,
     /// A sentence for each server.
     pub sentences: Vec<String>,
-    /// How much an unchanged program differed from run to run; empty where there is none.
+    /// How much an unchanged program differed from run to run; empty if there is none.
     pub control: String,
-    /// What speaks against the comparison.
+    /// Warnings about the comparison.
     pub warnings: Vec<String>,
 }
 
 /// One of the two runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct ComparedRun {
-    /// What it is called here: `run 11`.
+    /// Its name in this comparison: `run 11`.
     pub name: String,
     /// Its number in its store.
     pub number: Option<u64>,
@@ -68,11 +68,11 @@ pub struct ComparedLoad {
 /// One server in both runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct ComparedServer {
-    /// What tables call it.
+    /// Its name in tables.
     pub name: String,
     /// Its version, before and after.
     pub versions: (String, String),
-    /// A measure each.
+    /// One entry per measure.
     pub changes: Vec<Change>,
 }
 
@@ -81,21 +81,21 @@ pub struct ComparedServer {
 pub struct Change {
     /// `requests/s`, `CPU µs/request`, `p50`, `p99`, `memory`.
     pub measure: String,
-    /// In the run that is compared with.
+    /// In the earlier run.
     pub before: Option<Figure>,
-    /// In the run that is compared.
+    /// In the later run.
     pub after: Option<Figure>,
-    /// The second over the first, and the verdict.
+    /// The ratio of the second to the first, and the verdict.
     #[serde(flatten)]
     pub found: MeasureVerdict,
     /// Whether the verdict is that it became worse.
     pub is_worse: bool,
 }
 
-/// Why two runs cannot be compared at all.
+/// Why two runs cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum Incomparable {
-    /// No server is in both.
+    /// They have no server in common.
     #[error(
         "{before} and {after} have no server in common ({theirs}; {ours}): compare runs of the \
          same servers, or measure both in one run"
@@ -103,14 +103,14 @@ pub enum Incomparable {
     NoServer {
         /// The one run.
         before: String,
-        /// The other.
+        /// The other run.
         after: String,
-        /// Servers of the one.
+        /// Servers of the one run.
         theirs: String,
-        /// Servers of the other.
+        /// Servers of the other run.
         ours: String,
     },
-    /// No load is in both.
+    /// They have no load in common.
     #[error(
         "{before} and {after} have no load in common: {theirs} in {before}, {ours} in {after}. \
          Runs are compared under the same requests, connections, threads and rate: repeat one \
@@ -119,20 +119,20 @@ pub enum Incomparable {
     NoLoad {
         /// The one run.
         before: String,
-        /// The other.
+        /// The other run.
         after: String,
-        /// Loads of the one.
+        /// Loads of the one run.
         theirs: String,
-        /// Loads of the other.
+        /// Loads of the other run.
         ours: String,
     },
 }
 
-/// A run, and what it is called here.
+/// A run, and its name in this comparison.
 type Named<'a> = (&'a Run, &'a str);
 
 impl RunComparison {
-    /// Compares `after` with `before`, each called by the name given.
+    /// Compares `after` with `before`; each has a name in the text.
     ///
     /// # Errors
     /// When they have no server or no load in common.
@@ -179,7 +179,7 @@ impl RunComparison {
     ) {
         let pair = LoadPair::of(before.0, after.0, load);
         let found = pair.compared(servers);
-        // Loads are titled with their requests, where these differ.
+        // The title of a load includes its request if the loads differ in it.
         let all = before.0.loads.iter().chain(&after.0.loads).filter(|l| !l.request.is_empty());
         let all: Vec<&Load> = all.collect();
         let own = &after.0.loads[load.1];
@@ -229,7 +229,7 @@ impl RunComparison {
     pub fn table(&self, load: &ComparedLoad) -> Table {
         let rows = || load.servers.iter().flat_map(|s| s.changes.iter().map(move |c| (s, c)));
         let cells = |of: fn(&Change) -> Cell| rows().map(move |(_, change)| of(change));
-        // A terminal names each server once.
+        // A terminal shows the name of each server once.
         let names = load.servers.iter().flat_map(|server| {
             let name = |place| {
                 Cell::from(&server.name).shortened_to(match place {
@@ -255,18 +255,18 @@ impl RunComparison {
     }
 }
 
-/// A measure, without its unit's denominator where there is little room.
+/// The name of a measure, short for narrow terminals.
 fn measure(change: &Change) -> Cell {
     Cell::from(&change.measure).shortened_to(change.measure.replace("/request", ""))
 }
 
-/// A verdict, in a word where there is little room.
+/// A verdict in one word, for narrow terminals.
 fn verdict(change: &Change) -> Cell {
     let found = &change.found;
     let word = match found.verdict.as_str() {
         verdict if found.both_keep_up() || verdict.starts_with("no ") => "same",
         _ if found.ratio.is_none() || found.inconclusive().is_some() => "?",
-        // The row says of what.
+        // The row names the measure.
         verdict => verdict.trim_start_matches("costs "),
     };
     Cell::from(&found.verdict).shortened_to(word)
@@ -321,7 +321,7 @@ fn server_names(run: &Run) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// A load in words, with what it requests.
+/// A load in words, with its request.
 fn requested(run: &Run, load: &Load) -> String {
     let request = if load.request.is_empty() { &run.contract } else { &load.request };
     format!("{request} with {}", load_words(load))
@@ -339,7 +339,7 @@ fn unmatched_loads(before: Named, after: Named, both: &[Matched]) -> Vec<String>
     of_both.into_iter().flatten().collect()
 }
 
-/// What differs between the two runs beside the servers' own change.
+/// What differs between the two runs besides the change of the server.
 fn warnings(before: Named, after: Named, servers: &[Matched]) -> Vec<String> {
     let ((old, old_name), (new, new_name)) = (before, after);
     let mut warnings = vec![NOT_PAIRED.to_owned()];

@@ -4,12 +4,12 @@
 use super::{ErrorCount, Figure, Latency, Measure, Report, Role, Row};
 use crate::text::number::count;
 
-/// A fact: what it is, and its value.
+/// A fact: its name and value.
 pub type Fact = (String, String);
 
 impl Report {
-    /// The sentences that the page begins with. Of several loads it is the first sentence alone,
-    /// since each load has its own; where nothing is compared, it is what was measured.
+    /// The sentences at the top of the page. If there are several loads, only the first sentence,
+    /// since each load has its own; if nothing is compared, what was measured.
     #[must_use]
     pub fn headline(&self) -> Vec<String> {
         if self.tables.len() > 1 {
@@ -33,7 +33,7 @@ impl Report {
         }
     }
 
-    /// How it was measured; facts that are not known are left out.
+    /// How the run was measured; unknown facts are left out.
     #[must_use]
     pub fn facts(&self) -> Vec<Fact> {
         let run = &self.run;
@@ -59,7 +59,7 @@ impl Report {
         all.filter(|(_, value)| !value.is_empty()).collect()
     }
 
-    /// The servers in the order in which they had their laps, a line a round.
+    /// The order of the servers' laps, one line per round.
     #[must_use]
     pub fn lap_order(&self) -> String {
         let mut out = String::new();
@@ -78,7 +78,7 @@ impl Report {
 }
 
 impl Row {
-    /// All that is known of the server; facts that are not known are left out.
+    /// Details of the server; unknown facts are left out.
     #[must_use]
     pub fn details(&self) -> Vec<Fact> {
         let text = |figure: &Option<Figure>| {
@@ -135,7 +135,7 @@ impl Row {
         facts.filter(|(_, value)| !value.is_empty()).collect()
     }
 
-    /// Instructions per request in user mode and in the kernel, or why they are not known.
+    /// Instructions per request in user mode and in the kernel, or why they are unknown.
     fn instructions(&self) -> String {
         let text = |figure: &Figure, mode: &str| format!("{} {mode}", figure.full());
         let user = self.instructions_user.as_ref().map(|figure| text(figure, "user"));
@@ -148,7 +148,7 @@ impl Row {
     }
 }
 
-/// What was measured of a server that is compared with none.
+/// The figures of a server without a comparison.
 fn measured(row: &Row) -> Option<String> {
     let rate = row.requests_per_s.as_ref()?.full();
     let bound = if row.generator_limited { "at least " } else { "" };

@@ -9,23 +9,23 @@ use crate::model::{Role, Run, ServerFailure};
 /// A server that failed.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Failed {
-    /// What tables call it.
+    /// Its name in tables.
     pub name: String,
     /// How it was started.
     pub command: String,
-    /// In which phase, what happened, the last lines that it printed, and what to do about it.
+    /// The phase, the cause, the last lines of its output, and the remedy.
     #[serde(flatten)]
     pub why: ServerFailure,
-    /// What was published for it elsewhere.
+    /// Figures published for it elsewhere.
     pub published: Vec<PublishedView>,
 }
 
 impl Failed {
-    /// A server of a run, if it failed.
+    /// The entry for a server of a run, if it failed.
     pub(super) fn of(run: &Run, analyses: &[Analysis], index: usize) -> Option<Self> {
         let server = &run.servers[index];
         let why = server.failure.clone()?;
-        // The A/A control is the reference's program: where both fail, one is enough.
+        // The A/A control is the same program as the reference: if both fail, one entry is enough.
         let has_failed = |role| run.servers.iter().any(|s| s.role == role && s.failure.is_some());
         if server.role == Role::Control && has_failed(Role::Reference) {
             return None;

@@ -11,13 +11,13 @@ use crate::text::table::{Cell, UNKNOWN};
 pub struct Figure {
     /// The value, rounded.
     pub value: f64,
-    /// Lower end of its interval; `null` where there is none.
+    /// Lower end of its interval; `null` if there is none.
     pub low: Option<f64>,
-    /// Upper end of its interval; `null` where there is none.
+    /// Upper end of its interval; `null` if there is none.
     pub high: Option<f64>,
-    /// The value as it is written: `57,900`, `0.9 ms`.
+    /// The value as text: `57,900`, `0.9 ms`.
     pub text: String,
-    /// The interval as it is written: `± 2.1%`; empty where there is none.
+    /// The interval as text: `± 2.1%`; empty if there is none.
     pub spread: String,
     /// The true value may be larger; the text begins with `≥`.
     pub is_lower_bound: bool,
@@ -80,7 +80,7 @@ pub fn bare(value: f64, text: String) -> Figure {
     Figure { value: rounded(value), low: None, high: None, text, spread, is_lower_bound: false }
 }
 
-/// A length of time in milliseconds, without an interval.
+/// A duration in milliseconds, without an interval.
 #[must_use]
 pub fn millis(ms: f64) -> Figure {
     bare(ms, number::time(ms))
@@ -99,26 +99,26 @@ pub fn megabytes(bytes: f64) -> Figure {
     bare(bytes / 1e6, number::megabytes(bytes))
 }
 
-/// An estimate in another unit.
+/// An estimate, converted to another unit.
 #[must_use]
 pub fn scaled(estimate: &Estimate, by: f64) -> Estimate {
     Estimate { value: estimate.value * by, low: estimate.low * by, high: estimate.high * by }
 }
 
-/// A value that is known without an interval.
+/// A known value without an interval.
 #[must_use]
 pub fn exactly(value: f64) -> Estimate {
     Estimate { value, low: f64::NAN, high: f64::NAN }
 }
 
-/// A figure with its spread as a cell.
+/// The figure as a cell, with its interval.
 #[must_use]
 pub fn cell(figure: Option<&Figure>) -> Cell {
     let spread = figure.map_or_else(String::new, |f| f.spread.clone());
     Cell { spread, ..text_cell(figure) }
 }
 
-/// A figure without its spread as a cell.
+/// The figure as a cell, without its interval.
 #[must_use]
 pub fn text_cell(figure: Option<&Figure>) -> Cell {
     match figure {
@@ -149,7 +149,7 @@ impl Figure {
         Self { text: format!("≥ {}", self.text), is_lower_bound: true, ..self.clone() }
     }
 
-    /// The figure and its spread.
+    /// The figure and its interval.
     #[must_use]
     pub fn full(&self) -> String {
         match self.spread.is_empty() {

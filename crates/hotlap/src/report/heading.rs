@@ -1,4 +1,4 @@
-//! Which run it is, and on which machine.
+//! The run and its machine.
 
 use serde::Serialize;
 
@@ -7,31 +7,31 @@ use crate::model::{self, Question, Run, State};
 use crate::text::date;
 use crate::text::number::{plural, rounded};
 
-/// Which run it is.
+/// The run.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Heading {
     /// Its number in the store, if it is stored.
     pub number: Option<u64>,
     /// `hello`, or `GET /path`.
     pub contract: String,
-    /// The one line over the table, in parts: contract, load, cores, schedule.
+    /// The line above the table, in parts: contract, load, cores, schedule.
     pub title: Vec<String>,
     /// When it began: `2026-11-21T20:15:00Z`.
     pub began: String,
     /// How long it took, in seconds.
-    /// `None` while it is under way, and where hotlap was killed.
+    /// `None` while it is running, and if hotlap was killed.
     pub took_s: Option<f64>,
     /// How it ended.
     pub state: State,
-    /// What the state means for the reader; empty when it finished.
+    /// What the state means for the reader; empty if the run finished.
     pub state_note: String,
     /// The command that repeats it.
     pub command: String,
     /// The version of hotlap.
     pub hotlap: String,
-    /// The baseline that it was kept as, if it was.
+    /// The baseline that it was saved as, if any.
     pub baseline: Option<String>,
-    /// The suite, if it was one.
+    /// The suite, if there was one.
     pub suite: Option<String>,
     /// The suite's description.
     pub about: String,
@@ -42,21 +42,21 @@ pub struct Heading {
     pub question_words: &'static str,
     /// The seed of the order.
     pub seed: u64,
-    /// The loads, as planned.
+    /// The loads.
     pub loads: Vec<model::Load>,
     /// The same in words, with their requests.
     #[serde(skip)]
     pub loads_in_words: Vec<String>,
-    /// The schedule, as planned.
+    /// The schedule.
     pub schedule: model::Schedule,
 }
 
-/// The machine, and one line that describes it.
+/// The machine, and a line that describes it.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct HostView {
     /// `8 × AMD EPYC, 24 GB, Debian GNU/Linux 12, Linux 6.18`.
     pub line: String,
-    /// All that is known.
+    /// All known facts.
     #[serde(flatten)]
     pub facts: model::Host,
 }
@@ -110,7 +110,7 @@ fn question_words(question: Question) -> &'static str {
     }
 }
 
-/// What the state of a run means for its reader; empty when it finished.
+/// What the state of a run means for the reader; empty if it finished.
 pub(super) fn state_note(run: &Run) -> String {
     let laps = run.laps.len();
     match run.state {
@@ -158,13 +158,13 @@ fn title(run: &Run) -> Vec<String> {
     parts
 }
 
-/// `core 0`, `cores 0–3`, `cores 0, 2`; `None` where servers are not pinned.
+/// `core 0`, `cores 0–3`, `cores 0, 2`; `None` if servers are not pinned.
 #[must_use]
 pub fn cores_in_words(cpus: &[usize]) -> Option<String> {
     let (first, last) = (*cpus.first()?, *cpus.last()?);
     Some(match cpus {
         [one] => format!("core {one}"),
-        _ if last - first + 1 == cpus.len() => format!("cores {first}–{last}"),
+        _ if last.checked_sub(first) == Some(cpus.len() - 1) => format!("cores {first}–{last}"),
         _ => format!("cores {}", cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
     })
 }

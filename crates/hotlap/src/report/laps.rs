@@ -1,4 +1,4 @@
-//! Every start and every lap of a run, rounded, as they are exported.
+//! Every start and every lap of a run, rounded for export.
 
 use hotlap_stats::{Concurrency, Percentile, Survival};
 use serde::Serialize;
@@ -8,16 +8,17 @@ use crate::analysis::latency::{Times, known};
 use crate::model::{self, Run};
 use crate::text::number::rounded;
 
-/// A fresh start.
+/// A start.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct StartView {
     /// Name of the server.
     pub server: String,
     /// Which restart, from 1.
     pub restart: u32,
-    /// Time to the first correct response, in milliseconds; `None` for a server that ran already.
+    /// Time to the first correct response, in milliseconds; `None` for a server that was already
+    /// running.
     pub ready_ms: Option<f64>,
-    /// Memory before any load, in MB; `None` where it is not known.
+    /// Memory before any load, in MB; `None` if unknown.
     pub rss_mb: Option<f64>,
     /// Its warm-ups.
     pub warmups: Vec<WarmupView>,
@@ -26,9 +27,9 @@ pub struct StartView {
 /// One warm-up.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct WarmupView {
-    /// Which load, as an index.
+    /// The index of the load.
     pub load: usize,
-    /// Which way it went, in words.
+    /// Its class, in words.
     pub class: String,
     /// Time to steady, in milliseconds.
     pub steady_ms: f64,
@@ -43,15 +44,15 @@ pub struct WarmupView {
 pub struct LapView {
     /// Name of the server.
     pub server: String,
-    /// Which load, as an index.
+    /// The index of the load.
     pub load: usize,
     /// Which restart, from 1.
     pub restart: u32,
     /// Which round, from 1.
     pub round: u32,
-    /// Which place in the round, from 1.
+    /// The position in the round, from 1.
     pub place: u32,
-    /// The rate at which requests were due; `None` for a closed loop.
+    /// The rate of an open loop; `None` for a closed loop.
     pub rate: Option<f64>,
     /// When it began, in seconds since the run began.
     pub at_s: f64,
@@ -63,17 +64,17 @@ pub struct LapView {
     pub errors: u64,
     /// Correct responses per second.
     pub requests_per_s: f64,
-    /// CPU time a request, in microseconds.
+    /// CPU time per request, in microseconds.
     pub cpu_us: Option<f64>,
-    /// Median latency, in milliseconds (from the due moment where there is one); `None` where there
-    /// were no requests.
+    /// Median latency, in milliseconds (response time in an open loop); `None` if there were no
+    /// requests.
     pub p50_ms: Option<f64>,
-    /// 99th percentile, in milliseconds; `None` where there are too few samples.
+    /// 99th percentile, in milliseconds; `None` if there are too few samples.
     pub p99_ms: Option<f64>,
-    /// The longest, in milliseconds; `None` where there were no requests.
+    /// The longest latency, in milliseconds; `None` if there were no requests.
     pub max_ms: Option<f64>,
-    /// Which of `p50`, `p99` and `max` are lower bounds, because they depend on requests that were
-    /// unanswered when the window closed.
+    /// Which of `p50`, `p99` and `max` are lower bounds, because they depend on requests without a
+    /// response.
     pub lower_bounds: Vec<String>,
     /// Resident memory of the tree, in MB.
     pub rss_mb: Option<f64>,
@@ -81,18 +82,18 @@ pub struct LapView {
     pub pss_mb: Option<f64>,
     /// CPU use of the tree, in per cent of one core.
     pub cpu_percent: Option<f64>,
-    /// The busiest generator thread, in per cent of its time.
+    /// How busy the busiest generator thread was, in per cent.
     pub generator_percent: f64,
     /// Correct responses in each tenth of a second.
     pub series_answers: Vec<u64>,
-    /// The mean latency in each tenth of a second, in milliseconds; `None` where nothing was
-    /// answered.
+    /// The mean latency in each tenth of a second, in milliseconds; `None` if there were no
+    /// responses.
     pub series_mean_ms: Vec<Option<f64>>,
     /// The longest latency in each tenth of a second, in milliseconds; `None` likewise.
     pub series_max_ms: Vec<Option<f64>>,
-    /// Why it is left out, or only a lower bound; empty when it counts.
+    /// Why it is left out, or is only a lower bound; empty if it counts.
     pub doubts: Vec<String>,
-    /// Whether it takes part in the estimates.
+    /// Whether it counts in estimates.
     pub counts: bool,
 }
 

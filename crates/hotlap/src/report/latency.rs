@@ -10,29 +10,29 @@ use crate::text::number::rounded;
 /// Latencies of one server under one load.
 #[derive(Debug, Clone, Default, Serialize, schemars::JsonSchema)]
 pub struct Latency {
-    /// Requests that were answered correctly.
+    /// Requests with a correct response.
     pub count: u64,
-    /// Requests that were not: in flight or waiting when a window closed, or failed. They count in
-    /// percentiles and the maximum at the age at which they were last seen.
+    /// Requests without one: in flight or waiting when a window closed, or failed. They count in
+    /// percentiles and the maximum with their age at that time.
     pub unanswered: u64,
-    /// The rate at which requests were due; `None` at saturation.
+    /// The rate of an open loop; `None` at saturation.
     pub rate: Option<f64>,
-    /// Mean of those that were answered, in milliseconds.
+    /// The mean of the requests with a response, in milliseconds.
     pub mean: Option<Figure>,
-    /// Standard deviation of those that were answered, in milliseconds.
+    /// Their standard deviation, in milliseconds.
     pub stdev: Option<Figure>,
     /// Half are shorter, in milliseconds.
     pub p50: Option<Figure>,
     /// 90 % are shorter, in milliseconds.
     pub p90: Option<Figure>,
-    /// 99 % are shorter, in milliseconds; `None` where there are too few samples to know it.
+    /// 99 % are shorter, in milliseconds; `None` if there are too few samples.
     pub p99: Option<Figure>,
-    /// 99.9 % are shorter, in milliseconds; `None` where there are too few samples to know it.
+    /// 99.9 % are shorter, in milliseconds; `None` if there are too few samples.
     pub p999: Option<Figure>,
     /// The longest, in milliseconds.
     pub max: Option<Figure>,
-    /// Points of the percentile curve: the share, and the milliseconds that it does not exceed.
-    /// They end where there are too few samples.
+    /// Points of the percentile curve: the share, and the time in milliseconds below which it lies.
+    /// The curve ends where there are too few samples.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -64,7 +64,7 @@ impl Latency {
         }
     }
 
-    /// `mean 1.1 ms, stdev 0.11 ms, p50 1.1 ms, …`; empty where nothing is known.
+    /// `mean 1.1 ms, stdev 0.11 ms, p50 1.1 ms, …`; empty if nothing is known.
     #[must_use]
     pub fn in_words(&self) -> String {
         let all = [

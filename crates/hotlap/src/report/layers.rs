@@ -1,4 +1,4 @@
-//! What each layer costs, in words.
+//! The cost of layers, in words.
 
 use hotlap_stats::{Estimate, Verdict};
 use serde::Serialize;
@@ -12,26 +12,27 @@ use crate::text::number::count;
 /// One step: a layer and the one below it.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct LayerStep {
-    /// Which load, as an index.
+    /// The index of the load.
     pub load: usize,
-    /// The lower step.
+    /// The lower layer.
     pub from: String,
-    /// The upper step.
+    /// The upper layer.
     pub to: String,
-    /// Both as a table calls them, the upper one first: variants of one server without its name.
+    /// The names of both, the upper layer first; for variants of one server, without the server's
+    /// name.
     #[serde(skip)]
     pub short: (String, String),
-    /// What the step costs, in microseconds of CPU a request.
+    /// The cost of the step, in microseconds of CPU time per request.
     pub cpu_us: Option<Figure>,
-    /// What the step costs, in microseconds of wall time a request (1/rate).
+    /// The cost of the step, in microseconds of wall time per request (1/rate).
     pub wall_us: Option<Figure>,
-    /// The upper step's requests/s over the lower's.
+    /// The ratio of the upper layer's requests/s to the lower's.
     pub requests_per_s: Option<Figure>,
-    /// The upper step's CPU time a request over the lower's.
+    /// The ratio of the upper layer's CPU time per request to the lower's.
     pub cost: Option<Figure>,
-    /// What is wrong with the upper step's side effect; empty where nothing is.
+    /// The problem with the upper layer's side effect; empty if there is none.
     pub side_effect: String,
-    /// What speaks against the CPU time, in a word or two; empty where nothing does.
+    /// Why the CPU time is uncertain, in a few words; empty if it is not.
     #[serde(skip)]
     pub caution: &'static str,
     /// The step in one sentence.
@@ -78,7 +79,7 @@ impl LayerStep {
     }
 }
 
-/// What is wrong with a side effect.
+/// The problem with a side effect.
 pub(super) fn side_effect(SideEffect { required, counted }: SideEffect) -> String {
     let less = if counted < required { "work was dropped" } else { "work was done twice" };
     format!(
@@ -89,7 +90,7 @@ pub(super) fn side_effect(SideEffect { required, counted }: SideEffect) -> Strin
     )
 }
 
-/// What one step costs.
+/// The cost of one step.
 fn sentence(to: &str, on: &str, cpu: Difference, wall: Difference) -> String {
     let clause = |found: Difference, what: &str| {
         let (estimate, verdict) = found?;
@@ -107,7 +108,7 @@ fn sentence(to: &str, on: &str, cpu: Difference, wall: Difference) -> String {
     }
 }
 
-/// What speaks against a difference; empty where nothing does.
+/// Why a difference is uncertain; empty if it is not.
 fn caution(difference: &Estimate, verdict: Verdict) -> &'static str {
     match verdict {
         _ if !difference.is_bounded() => "too few laps for an interval",

@@ -28,8 +28,8 @@ pub fn request_and_load(load: &Load) -> String {
     format!("{} {}", load.request, load_words(load)).trim_start().to_owned()
 }
 
-/// What a load among several is called in a sentence: its name, or its words; with its request,
-/// where the loads differ in it.
+/// The name of a load in a sentence, if there are several: its name or description, with its
+/// request if the loads differ in it.
 pub(super) fn load_name(load: &Load, among: &[&Load]) -> String {
     let name = if load.name.is_empty() { load_words(load) } else { load.name.clone() };
     let differ = among.iter().any(|other| other.request != load.request);
@@ -39,7 +39,7 @@ pub(super) fn load_name(load: &Load, among: &[&Load]) -> String {
     }
 }
 
-/// The title of a load among several: its name and its words.
+/// The title of a load, if there are several: name and description.
 pub(super) fn load_title(load: &Load, among: &[&Load]) -> String {
     let (name, words) = (load_name(load, among), load_words(load));
     if load.name.is_empty() { name } else { format!("{name}: {words}") }
@@ -54,7 +54,7 @@ pub(super) fn under(run: &Run, load: usize) -> String {
     }
 }
 
-/// A sentence with the load that it is about in front, given what [`under`] says.
+/// A sentence with its load in front, given the result of [`under`].
 pub(super) fn with_load(under: &str, sentence: &str) -> String {
     match under.strip_prefix(" under ") {
         Some(load) => format!("{load}: {sentence}"),

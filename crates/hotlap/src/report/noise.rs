@@ -1,4 +1,4 @@
-//! The noise floor: the reference against itself.
+//! The noise floor: the reference compared with itself.
 
 use serde::Serialize;
 
@@ -7,10 +7,10 @@ use crate::analysis::{Analysis, Measure};
 use crate::model::Run;
 use crate::text::number::{rounded, spread};
 
-/// What separates the reference from itself, as the A/A control shows it.
+/// The difference between the reference and the A/A control.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Noise {
-    /// Which server was run twice.
+    /// The server that was measured twice.
     pub server: String,
     /// In requests/s.
     pub requests_per_s: MeasureNoise,
@@ -20,10 +20,10 @@ pub struct Noise {
     pub sentence: String,
 }
 
-/// What separates the reference from itself in one measure.
+/// The difference between the reference and the A/A control in one measure.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct MeasureNoise {
-    /// The control's figure over the reference's; `null` where it is not known.
+    /// The ratio of the control's figure to the reference's; `null` if unknown.
     pub ratio: Option<Figure>,
     /// The smallest difference beyond the noise, as a share; `null` if unknown.
     pub band: Option<f64>,

@@ -18,7 +18,7 @@ pub struct OpenLoopView {
     pub due: u64,
     /// Requests that were due and neither answered nor failed at the end.
     pub waiting: u64,
-    /// By how many requests per second that number grew.
+    /// Growth of that number, in requests per second.
     pub growth_per_s: f64,
     /// Time since the oldest of them was due, in milliseconds.
     pub oldest_ms: f64,
@@ -51,7 +51,7 @@ impl OpenLoopView {
     }
 }
 
-/// That a rate was not reached, as the rest of a sentence; both in requests/s.
+/// States that a rate was not reached, as the end of a sentence; both figures in requests/s.
 #[must_use]
 pub fn not_reached(offered_per_s: f64, reached_per_s: f64) -> String {
     format!(

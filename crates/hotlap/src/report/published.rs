@@ -1,4 +1,4 @@
-//! What was published elsewhere, beside what was measured here, in words.
+//! Published figures beside measured ones, in words.
 
 use serde::Serialize;
 
@@ -8,45 +8,45 @@ use crate::analysis::published::{MeasuredRatio, ratio_here, ratio_then};
 use crate::model::{Published, Run};
 use crate::text::number;
 
-/// What a source published, beside what was measured here.
+/// A published figure beside the measured one.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct PublishedView {
-    /// What it was called there.
+    /// The name of the server in the source.
     pub called: String,
-    /// Requests per second, then.
+    /// Published requests per second.
     pub requests_per_s: Figure,
-    /// Average, standard deviation and longest latency, then, in milliseconds.
+    /// Published average, standard deviation and longest latency, in milliseconds.
     pub latency_ms: Option<[f64; 3]>,
-    /// Memory, then, in MB.
+    /// Published memory, in MB.
     pub memory_mb: Option<f64>,
-    /// CPU use, then, in per cent of one core.
+    /// Published CPU use, in per cent of one core.
     pub cpu_percent: Option<f64>,
     /// The year.
     pub year: u32,
-    /// Where.
+    /// The source.
     pub source: String,
-    /// On which machine.
+    /// The machine.
     pub machine: String,
     /// How it was measured.
     pub command: String,
-    /// The server that the ratios are relative to; empty where there is none.
+    /// The server that the ratios are relative to; empty if there is none.
     pub relative_to: String,
-    /// Relative to that server, then.
+    /// The published ratio to that server.
     pub ratio_then: Option<Figure>,
-    /// Relative to that server, here.
+    /// The measured ratio to that server.
     pub ratio_here: Option<Figure>,
     /// `2016: 2.30× of puma · here: 4.10× [4.00, 4.20]`.
     pub sentence: String,
-    /// Why it cannot be trusted; empty when nothing speaks against it.
+    /// Why it cannot be trusted; empty if there is no known reason.
     pub doubt: String,
-    /// What speaks against all that its source published; empty when nothing does.
+    /// Why the whole source cannot be trusted; empty if there is no known reason.
     pub source_doubt: String,
-    /// Socket errors under overload, then: connect, read, write, timeout.
+    /// Published socket errors under overload: connect, read, write, timeout.
     pub socket_errors: Option<[u64; 4]>,
 }
 
 impl PublishedView {
-    /// All that was published for a server under this load.
+    /// All figures published for a server under this load.
     pub(super) fn all_of<'a>(
         run: &'a Run,
         analysis: &'a Analysis,
@@ -106,7 +106,7 @@ impl PublishedView {
         }
     }
 
-    /// The sentence, and what speaks against it.
+    /// The sentence, and the reason for caution.
     #[must_use]
     pub fn sentence_with_doubt(&self) -> String {
         match self.doubt.is_empty() {

@@ -12,7 +12,7 @@ use crate::text::number::rounded;
 /// The results of one load.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct LoadResults {
-    /// Which load, as an index.
+    /// The index of the load.
     pub load: usize,
     /// The load, in words; empty where it is the only one.
     pub title: String,

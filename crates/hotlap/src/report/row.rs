@@ -14,16 +14,16 @@ use crate::text::number::grouped;
 /// One server under one load.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Row {
-    /// 1 + the number of servers that are better; `None` for the ceiling and where no verdict is
-    /// possible (fewer than three restarts, an unknown noise floor).
+    /// 1 + the number of servers that are better; `None` for the ceiling, and if there is no
+    /// verdict (fewer than three restarts, an unknown noise floor).
     pub rank: Option<u32>,
-    /// What tables call it.
+    /// Its name in tables.
     pub name: String,
-    /// Why it takes part.
+    /// Its role.
     pub role: Role,
     /// How it was started.
     pub command: String,
-    /// The version receipt.
+    /// Its version, as its toolchain reports it.
     pub version: String,
     /// Laps that count, and laps in all.
     pub laps: (u32, u32),
@@ -31,60 +31,61 @@ pub struct Row {
     pub generator_limited: bool,
     /// Correct responses per second.
     pub requests_per_s: Option<Figure>,
-    /// The ceiling's CPU time per request, as per cent of this server's.
+    /// The ceiling's CPU time per request, as a percentage of this server's.
     pub of_ceiling: Option<Figure>,
-    /// CPU time of the whole process tree, in microseconds a request.
+    /// CPU time of the whole process tree, in microseconds per request.
     pub cpu_us: Option<Figure>,
-    /// CPU time per request in the window of a slice over that when it is left running, by probes.
+    /// The bias of slices, found by probes: CPU time per request in the window of a slice, divided
+    /// by that when the server is left running.
     pub in_slices: Option<Figure>,
-    /// CPU time per request in its laps over that at the end of its warm-ups, when it ran alone.
+    /// CPU time per request in its laps, divided by that at the end of its warm-ups, when it ran
+    /// alone.
     pub of_alone: Option<Figure>,
-    /// Instructions a request in user mode.
+    /// Instructions per request in user mode.
     pub instructions_user: Option<Figure>,
-    /// Instructions a request in the kernel; `None` where it does not permit counting.
+    /// Instructions per request in the kernel; `None` if it does not permit counting.
     pub instructions_kernel: Option<Figure>,
-    /// Why instructions were not counted; empty where they were.
+    /// Why instructions were not counted; empty if they were.
     #[serde(skip)]
     pub uncounted: String,
-    /// Context switches a request.
+    /// Context switches per request.
     pub switches: Option<Figure>,
-    /// Against the reference.
+    /// Compared with the reference.
     pub against: Option<AgainstReference>,
-    /// Which laps do not count, by which validity checks, and what to do; empty where all count.
+    /// Which laps do not count, the validity checks that they failed, and the remedy; empty if all
+    /// count.
     #[serde(skip)]
     pub laps_left_out: String,
     /// Wrong responses in all laps. A server with any is neither compared nor ranked.
     pub wrong_responses: u64,
-    /// In a closed loop: at saturation, from sending. Under a load that offers a rate (`rate`):
-    /// from the moment each request was due.
+    /// Service time at saturation in a closed loop; response time in an open loop (`rate`).
     pub service: Latency,
-    /// In laps at a common rate that follow those of a closed loop: from the moment each request
-    /// was due.
+    /// Response time in laps at a common rate, which follow those of a closed loop.
     pub response: Option<Latency>,
-    /// How that common rate compares with what was served. Where it was not reached (`is_behind`),
-    /// `response` is not comparable with that of others.
+    /// How that common rate compares with the responses. If it was not reached (`is_behind`),
+    /// `response` cannot be compared with that of other servers.
     pub open_loop: Option<OpenLoopView>,
-    /// Most resident memory of the tree, in MB.
+    /// Maximum resident memory of the tree, in MB.
     pub rss_mb: Option<Figure>,
-    /// Most proportional memory of the tree, in MB.
+    /// Maximum proportional memory of the tree, in MB.
     pub pss_mb: Option<Figure>,
     /// CPU use, in per cent of one core.
     pub cpu_percent: Option<Figure>,
     /// Failures in all laps.
     pub errors: u64,
-    /// Failures by kind and phase, most first.
+    /// Failures by kind and phase, most frequent first.
     pub errors_by_kind: Vec<ErrorCount>,
-    /// Time to the first correct response, in milliseconds: the median start.
+    /// Time to the first correct response, in milliseconds: the median of its starts.
     pub ready_ms: Option<Figure>,
-    /// Time to steady, in milliseconds: the median start.
+    /// Time to steady, in milliseconds: the median of its starts.
     pub steady_ms: Option<Figure>,
     /// How it warmed up, in words.
     pub warmup: String,
-    /// Reported checks that it passes: `11/14`; empty where none were made.
+    /// Conformance checks that it passes: `11/14`; empty if there were none.
     pub conformance: String,
-    /// What else is known of it.
+    /// Notes about it.
     pub notes: Vec<String>,
-    /// What was published for it elsewhere, beside what was measured here.
+    /// Figures published elsewhere, beside the measured ones.
     pub published: Vec<PublishedView>,
 }
 
@@ -95,7 +96,7 @@ pub struct ErrorCount {
     pub kind: String,
     /// `connect`, `send`, `first-byte`, `body`, `idle`.
     pub phase: String,
-    /// How often.
+    /// The number of failures.
     pub count: u64,
 }
 
@@ -159,7 +160,7 @@ impl Row {
         }
     }
 
-    /// Response times at the common rate; `None` also where that rate was not reached.
+    /// Response times at the common rate; `None` if that rate was not reached.
     #[must_use]
     pub fn at_rate(&self) -> Option<&Latency> {
         let is_behind = self.open_loop.as_ref().is_some_and(|found| found.is_behind);
@@ -172,7 +173,7 @@ impl Row {
         self.conformance.split_once('/').is_some_and(|(passed, all)| passed != all)
     }
 
-    /// Requests/s, as a lower bound where the generator is the limit.
+    /// Requests/s, as a lower bound if the generator is the limit.
     #[must_use]
     pub fn rate(&self) -> Option<Figure> {
         let figure = self.requests_per_s.as_ref()?;
@@ -181,7 +182,7 @@ impl Row {
 }
 
 impl ErrorCount {
-    /// Failures by kind and phase, most first.
+    /// Failures by kind and phase, most frequent first.
     fn all_of(failures: &Failures) -> Vec<Self> {
         let word = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         let counts = failures.0.iter().map(|c| Self {

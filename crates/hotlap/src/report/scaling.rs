@@ -14,9 +14,9 @@ use crate::text::number::rounded;
 pub struct Scaling {
     /// Name of the server.
     pub server: String,
-    /// What differs between the loads: `connections`.
+    /// The property in which the loads differ: `connections`.
     pub parameter: String,
-    /// The values, the least first.
+    /// The points, lowest value first.
     pub points: Vec<ScalePoint>,
     /// How it scales, in one sentence.
     pub sentence: String,
@@ -25,22 +25,22 @@ pub struct Scaling {
 /// One server under one of the loads that it scales over.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct ScalePoint {
-    /// Which load, as an index.
+    /// The index of the load.
     pub load: usize,
-    /// How many of what differs.
+    /// The value of the property.
     pub at: u64,
     /// Correct responses per second.
     pub requests_per_s: Option<Figure>,
-    /// What it would be if it grew in proportion from the least value.
+    /// What requests/s would be if it grew in proportion, from the first point on.
     pub ideal: Option<f64>,
-    /// How much of the proportion the step from the value before it gives: 1 is all.
+    /// The growth from the previous point as a share of proportional growth: 1 is all.
     pub efficiency: Option<f64>,
-    /// What limits it: more threads than cores; else empty.
+    /// The limit: more threads than cores; else empty.
     pub note: String,
 }
 
 impl Scaling {
-    /// One curve a server; none where neither threads nor loads form a scale.
+    /// One curve per server; none if neither threads nor loads form a series.
     pub(super) fn all_of(run: &Run, analyses: &[Analysis]) -> Vec<Self> {
         curves(run, analyses).iter().map(|curve| Self::of(run, curve)).collect()
     }
@@ -91,7 +91,7 @@ fn parameter_words(parameter: Parameter) -> &'static str {
     }
 }
 
-/// That a server has more threads than these cores.
+/// States that a server has more threads than cores.
 pub(super) fn beyond_cores(cores: usize) -> String {
     match cores {
         1 => "more threads than cores: the servers have one here".to_owned(),

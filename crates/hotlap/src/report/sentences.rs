@@ -8,12 +8,13 @@ use crate::analysis::{Analysis, Limited, Measure, ServerComparison};
 use crate::model::{Question, Run};
 use crate::text::number::{self, count, grouped, plural};
 
-/// More comparisons than this are read better in the table.
+/// More comparisons than this are easier to read in the table.
 const MOST: usize = 5;
 
-/// The sentences of a table: one per server that is compared with the reference, in the order of
-/// the table; how many servers the generator limits; which sent wrong responses; why there are no
-/// figures; what would decide inconclusive comparisons. Layers have a sentence per step instead.
+/// The sentences of a table. One per server that is compared with the reference, in the order of
+/// the table; then how many servers the generator limits, which sent wrong responses, why there are
+/// no figures, and what would decide inconclusive comparisons. Layers have a sentence per step
+/// instead.
 pub(super) fn of_table(run: &Run, analysis: &Analysis) -> Vec<String> {
     let mut sentences = Vec::new();
     if run.question != Question::Layers {
@@ -27,7 +28,7 @@ pub(super) fn of_table(run: &Run, analysis: &Analysis) -> Vec<String> {
     sentences
 }
 
-/// Servers that sent wrong responses, and what follows.
+/// Servers that sent wrong responses, and the consequence.
 fn wrong_responses(run: &Run, analysis: &Analysis) -> Vec<String> {
     let sentence = |server: usize| {
         let wrong = match analysis.servers[server].wrong {
@@ -44,7 +45,7 @@ fn wrong_responses(run: &Run, analysis: &Analysis) -> Vec<String> {
     shown(run).filter_map(sentence).collect()
 }
 
-/// Why there are no figures at all, where no lap counts.
+/// Why there are no figures, if no lap counts.
 fn no_figures(run: &Run, analysis: &Analysis) -> Vec<String> {
     if analysis.is_measured() || shown(run).next().is_none() {
         return Vec::new();
@@ -94,8 +95,8 @@ fn limited(run: &Run, analysis: &Analysis) -> Option<String> {
     Some(format!("The load generator limited {servers} (≥). {are} ranked by CPU per request."))
 }
 
-/// What would make inconclusive comparisons conclusive, given a run, what to call it, and one of
-/// its loads; `None` where there are none.
+/// How to make inconclusive comparisons conclusive, given a run, its name, and one of its loads;
+/// `None` if there are none.
 pub(super) fn needed<'a>(
     run: &Run,
     name: &str,
@@ -131,14 +132,14 @@ pub(super) fn needed<'a>(
     })
 }
 
-/// How a run gets enough restarts; the budget by what the restarts so far took.
+/// How to get enough restarts; the suggested budget follows from the time of the restarts so far.
 fn remedy(run: &Run, restarts: u32) -> String {
     let option = format!("--restarts {MIN_RESTARTS}");
     if restarts == 0 || restarts >= MIN_RESTARTS || run.took_ms == 0 {
         return format!("A longer --duration, or {option}, gives more.");
     }
     let least_s = run.took_ms as f64 / 1e3 / f64::from(restarts) * f64::from(MIN_RESTARTS);
-    // Rounded up to a plain number.
+    // Rounded up to a number that is easy to type.
     let budget = match (least_s / 10.0).ceil() * 10.0 {
         seconds if seconds < 120.0 => format!("{seconds}s"),
         seconds => format!("{}m", (seconds / 60.0).ceil()),
@@ -146,8 +147,8 @@ fn remedy(run: &Run, restarts: u32) -> String {
     format!("A --duration of about {budget}, or {option}, gives enough.")
 }
 
-/// How a server compares with another: always from the other's side, so that all sentences of a
-/// table have one direction.
+/// How a server compares with another. The sentence always starts with the server, so that all
+/// sentences of a table have the same direction.
 pub(super) fn verdict(server: &str, other: &str, against: &ServerComparison) -> String {
     let cost = against.found[Measure::Cost];
     match (against.difference(Measure::Rate), against.difference(Measure::Cost)) {
@@ -198,8 +199,8 @@ fn times_the(what: &str, estimate: &Estimate, other: Option<&str>) -> String {
     format!("{} the {what}{of} {}", figure.text, figure.spread).trim_end().to_owned()
 }
 
-/// `52 % less CPU per request [51, 53]`, than the other if it is named; from twice as much on a
-/// ratio, which is easier to grasp than a large percentage.
+/// `52 % less CPU per request [51, 53]`, "than" the other server if it is named. From twice as much
+/// on it is a ratio, which is easier to grasp than a large percentage.
 fn cpu(ratio_of_cost: &Estimate, than: Option<&str>) -> String {
     let Estimate { value, low, high } = *ratio_of_cost;
     if value >= 1.995 {
@@ -220,8 +221,8 @@ fn cpu(ratio_of_cost: &Estimate, than: Option<&str>) -> String {
     }
 }
 
-/// What is known of throughput where the generator limits one of two servers, or both. That it
-/// limits both is said once for the table, see [`limited`].
+/// What is known of throughput if the generator limits one of two servers, or both. If it limits
+/// both, [`limited`] says so once for the table.
 fn bound(server: &str, other: &str, limited: Limited) -> String {
     let figure = |value: f64| ratio(&exactly(value)).text;
     match limited {
@@ -257,7 +258,7 @@ fn no_difference(server: &str, other: &str, against: &ServerComparison) -> Strin
     let known = || [rate, cost].into_iter().flatten();
     let is_undecided = |(_, v): (Effect, Verdict)| matches!(v, Verdict::Inconclusive(_));
     let figures = figures.join(", ");
-    // Why throughput is missing, where the sentence for the table does not say it.
+    // Why there is no throughput, unless a sentence for the whole table says so.
     let bound = match against.limited {
         None | Some(Limited::Both) => String::new(),
         Some(limited) => format!("; {}", bound(server, other, limited)),
@@ -280,7 +281,7 @@ fn no_difference(server: &str, other: &str, against: &ServerComparison) -> Strin
     }
 }
 
-/// Whether an interval leaves out 1: alone, it would be a difference.
+/// Whether an interval excludes 1, so that it would be a difference if it were the only comparison.
 fn beyond_one(effect: &Effect) -> bool {
     effect.ratio.is_bounded() && (effect.ratio.low > 1.0 || effect.ratio.high < 1.0)
 }
@@ -305,8 +306,8 @@ mod tests {
         against
     }
 
-    /// "No difference" was said of a server at 0.65× [0.59, 0.72] of the cost, since three starts
-    /// and twenty comparisons make sure of nothing.
+    /// Regression: a server at 0.65× [0.59, 0.72] of the cost was reported as "no difference",
+    /// because three restarts prove little in a family of twenty comparisons.
     #[test]
     fn what_an_interval_would_tell_apart_is_not_called_no_difference() {
         let said = |low, value, high| {

@@ -1,20 +1,20 @@
-//! What was published for the servers of a table, source by source.
+//! Published figures for the servers of a table, by source.
 
 use super::figure::{cell, text_cell};
 use super::{LoadResults, PublishedView};
 use crate::text::table::{Cell, Column, Table};
 
-/// What one source published for the servers of a table.
+/// The figures of one source for the servers of a table.
 #[derive(Debug)]
 pub struct Source<'a> {
-    /// One of its rows, for what all of them share.
+    /// One of its rows, for the facts that all of them share.
     pub any: &'a PublishedView,
-    /// The servers, and what was published for each.
+    /// The servers, and their published figures.
     pub rows: Vec<(&'a str, &'a PublishedView)>,
 }
 
 impl LoadResults {
-    /// What was published for the servers of this table, source by source.
+    /// Published figures for the servers of this table, by source.
     #[must_use]
     pub fn sources(&self) -> Vec<Source<'_>> {
         let mut sources: Vec<Source> = Vec::new();
@@ -39,7 +39,7 @@ impl Source<'_> {
         format!("Published in {}: {}", self.any.year, self.any.source)
     }
 
-    /// What was published beside what was measured, for outputs that have room for a table.
+    /// Published figures beside measured ones, for outputs that have room for a table.
     #[must_use]
     pub fn table(&self) -> Table {
         let cells = |of: fn(&PublishedView) -> Cell| self.rows.iter().map(move |(_, p)| of(p));
@@ -66,7 +66,7 @@ impl Source<'_> {
         ])
     }
 
-    /// On which machine and how, and what speaks against all of it, in parts.
+    /// The machine and the method of a source, and the reason for caution, in parts.
     #[must_use]
     pub fn circumstances(&self) -> Vec<String> {
         let doubt = match self.any.source_doubt.as_str() {

@@ -1,6 +1,6 @@
-//! How servers bore overload, slow clients and malformed input.
+//! The effect of overload, slow clients and malformed input on servers.
 //!
-//! Nothing is compared between servers here: each scenario has a verdict of its own, not a figure
+//! Servers are not compared with each other: each scenario has its own verdict rather than a figure
 //! with an interval.
 
 mod results;

@@ -1,4 +1,4 @@
-//! The tables of a report. A column that is added here is in the terminal, in Markdown and on the
+//! The tables of a report. A column added here appears in the terminal, in Markdown and on the
 //! page.
 
 use super::figure::{Figure, cell, text_cell};
@@ -6,7 +6,7 @@ use super::{Latency, LayerStep, LoadResults, Measure, Report, Role, Row};
 use crate::text::number::{self, count};
 use crate::text::table::{Cell, Column, Output, Table, Tone};
 
-/// Where there is room for more than a terminal has.
+/// Outputs with more room than a terminal.
 const WIDE: &[Output] = &[Output::Markdown, Output::Page];
 
 impl LoadResults {
@@ -47,8 +47,8 @@ impl LoadResults {
         Table::new(columns).with_tones(self.rows.iter().map(tone).collect())
     }
 
-    /// Ratios to the reference in a measure; the measure that does not decide the order is left out
-    /// first where there is little room.
+    /// Ratios to the reference in a measure. On a narrow terminal, the ratio that does not
+    /// determine the order is left out first.
     fn against(&self, measure: Measure, decides: bool) -> Column {
         let ratio = |row: &Row| row.against.as_ref()?.measures[measure].ratio.clone();
         let any = self.rows.iter().any(|row| ratio(row).is_some());
@@ -66,25 +66,26 @@ impl LoadResults {
         if decides { column } else { column.drop_order(2) }
     }
 
-    /// Whether CPU time per request orders the servers, because requests/s says nothing of some.
+    /// Whether the servers are ordered by CPU time per request, because the generator limits some
+    /// of them.
     fn is_ordered_by_cost(&self) -> bool {
         let is_own = |row: &&Row| row.role != Role::Ceiling;
         self.rate.is_some() || self.rows.iter().filter(is_own).any(|row| row.generator_limited)
     }
 
-    /// The latency of a row's percentiles: one meaning for the whole table, response time at the
-    /// common rate where that was measured, else what the load itself gives.
+    /// The latency of a row's percentiles. It has one meaning for the whole table: response time at
+    /// the common rate if that was measured, else the latency of the load itself.
     fn latency_of<'a>(&self, row: &'a Row) -> Option<&'a Latency> {
         if self.common_rate().is_some() { row.at_rate() } else { Some(&row.service) }
     }
 
-    /// The rate of laps at a common rate; `None` where no server has a percentile there.
+    /// The rate of laps at a common rate; `None` if no server has a percentile there.
     fn common_rate(&self) -> Option<f64> {
         let is_known = |latency: &&Latency| latency.p50.is_some();
         self.rows.iter().filter_map(Row::at_rate).find(is_known)?.rate
     }
 
-    /// What the percentiles of the table are; `None` where it has none.
+    /// What the percentiles of the table are; `None` if it has none.
     fn latency_mark(&self) -> Option<String> {
         let has_any = |row: &Row| self.latency_of(row).is_some_and(|l| l.p50.is_some());
         if !self.rows.iter().any(has_any) {
@@ -99,13 +100,13 @@ impl LoadResults {
         })
     }
 
-    /// What a reader of the table must know of its columns.
+    /// Footnotes to the columns of the table.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         self.latency_mark().into_iter().collect()
     }
 
-    /// Failures by kind, a row a server and kind.
+    /// Failures by kind: one row per server and kind.
     #[must_use]
     pub fn error_table(&self) -> Table {
         let all = || self.rows.iter().flat_map(|r| r.errors_by_kind.iter().map(move |e| (r, e)));
@@ -129,7 +130,7 @@ impl LoadResults {
 }
 
 impl Report {
-    /// Where a terminal shows what its table leaves out; empty where nothing was measured.
+    /// How to see the columns that a terminal leaves out; empty if nothing was measured.
     #[must_use]
     pub fn hint(&self) -> String {
         let rows = || self.tables.iter().filter(|t| t.is_measured).flat_map(|t| &t.rows);
@@ -165,7 +166,7 @@ impl Report {
     }
 }
 
-/// What speaks against a step.
+/// Why a step is uncertain.
 fn remark(step: &LayerStep) -> Cell {
     let text = if step.side_effect.is_empty() { step.caution } else { &step.side_effect };
     Cell::from(text).shortened_to(step.caution)
@@ -193,7 +194,8 @@ fn cost(row: &Row) -> Cell {
     Cell { text: text.clone(), ..level(figure, &text) }
 }
 
-/// A level with its interval, which a terminal leaves out: ratios have one, and decide.
+/// A level with its interval. A terminal leaves the interval out: the ratios have intervals, and
+/// verdicts rest on those.
 fn level(figure: &Figure, short: &str) -> Cell {
     cell(Some(figure)).shortened_to(short)
 }

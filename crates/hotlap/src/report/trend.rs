@@ -15,15 +15,15 @@ use crate::text::{date, sparkline};
 /// One server over the stored runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct ServerTrend {
-    /// What tables call the server.
+    /// Its name in tables.
     pub server: String,
-    /// What was requested of it, and under which load.
+    /// The requests to it, and the load.
     pub title: String,
-    /// The runs that are comparable, oldest first.
+    /// The comparable runs, oldest first.
     pub points: Vec<TrendRun>,
-    /// The measures, a line each.
+    /// One line per measure.
     pub lines: Vec<TrendLine>,
-    /// Where a figure changed, in sentences.
+    /// Sentences about changes.
     pub sentences: Vec<String>,
     /// Runs of this server that are not comparable with the last one.
     pub left_out: usize,
@@ -40,7 +40,7 @@ pub struct TrendRun {
     pub version: String,
     /// Requests/s.
     pub requests_per_s: Option<Figure>,
-    /// CPU time a request, in microseconds.
+    /// CPU time per request, in microseconds.
     pub cpu_us: Option<Figure>,
 }
 
@@ -49,16 +49,16 @@ pub struct TrendRun {
 pub struct TrendLine {
     /// `requests/s` or `CPU µs/request`.
     pub measure: String,
-    /// The values, rounded; `null` where a run has none.
+    /// The values, rounded; `null` if a run has none.
     pub values: Vec<Option<f64>>,
-    /// Where a new level begins, as indices into the values.
+    /// Where the level changes, as indices into the values.
     pub changes: Vec<usize>,
-    /// The values as a sparkline, a bar before each new level.
+    /// The values as a sparkline, with a bar before each new level.
     pub sparkline: String,
 }
 
 impl ServerTrend {
-    /// A server over these runs, oldest first; `None` where none of them has it.
+    /// A server over these runs, oldest first; `None` if none of them has it.
     #[must_use]
     pub fn of(runs: &[Run], server: &str) -> Option<Self> {
         let trend = Trend::of(runs, server)?;
@@ -89,7 +89,7 @@ impl ServerTrend {
         ])
     }
 
-    /// Why there are no sentences, where there are none.
+    /// Why there are no sentences, if there are none.
     #[must_use]
     pub fn no_change(&self) -> Option<&'static str> {
         match (self.sentences.is_empty(), self.points.len()) {
@@ -99,7 +99,7 @@ impl ServerTrend {
         }
     }
 
-    /// How many runs are left out, and why; `None` where none is.
+    /// How many runs are left out, and why; `None` if none is.
     #[must_use]
     pub fn left_out_words(&self) -> Option<String> {
         (self.left_out > 0).then(|| {
@@ -167,7 +167,7 @@ impl TrendRun {
     }
 }
 
-/// From the unit of a measure's readings to that in which it is shown.
+/// Converts the unit of a measure's readings to the unit in which it is shown.
 fn unit(measure: Measure) -> f64 {
     match measure {
         Measure::Cost => 1e-3,

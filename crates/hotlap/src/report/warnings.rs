@@ -1,4 +1,4 @@
-//! What speaks against the figures, in words, each with what to do about it.
+//! Warnings in words, each with a remedy.
 
 use hotlap_bench::local::LENGTHS;
 use hotlap_stats::Estimate;
@@ -11,8 +11,7 @@ use crate::analysis::warnings::{self, LeftOut, ServerWarning, Warning};
 use crate::model::{Class, Role, Run, Violation};
 use crate::text::number::{count, grouped, plural};
 
-/// Everything that a reader must know before trusting the tables. What holds for several servers is
-/// one sentence.
+/// All warnings about a run. Warnings that hold for several servers are merged into one sentence.
 pub(super) fn sentences(run: &Run, analyses: &[Analysis]) -> Vec<String> {
     let found = warnings::warnings(run, analyses);
     let mut sentences = run.host.doubts.clone();
@@ -54,7 +53,7 @@ fn sentence(run: &Run, warning: &Warning) -> String {
     }
 }
 
-/// That servers came to cost more, or less, while they were measured.
+/// The warning that the CPU time of servers changed during the measurement.
 fn cost_changed(run: &Run, load: usize, servers: &[(usize, f64)]) -> String {
     let by = |change: f64| format!("{} %", grouped(100.0 * change.abs(), 0));
     let name = |server: usize| run.servers[server].name.as_str();
@@ -108,7 +107,7 @@ fn of_server(run: &Run, load: usize, server: usize, warning: &ServerWarning) -> 
     }
 }
 
-/// That a server costs more or less in its laps than alone at the end of its warm-ups.
+/// The warning that a server costs more or less in its laps than alone at the end of its warm-ups.
 fn bias(name: &str, of_alone: &Estimate, slice_ms: Option<f64>) -> String {
     let percent = grouped((of_alone.value - 1.0).abs() * 100.0, 0);
     let found = ratio(of_alone).spread;
@@ -129,8 +128,8 @@ fn bias(name: &str, of_alone: &Estimate, slice_ms: Option<f64>) -> String {
     }
 }
 
-/// Laps of a server that do not count, the validity checks that they failed, and what to do; `None`
-/// where all count.
+/// The warning about a server's laps that do not count: the failed validity checks and the remedy;
+/// `None` if all count.
 pub(super) fn left_out(run: &Run, load: usize, server: usize, are_main: bool) -> Option<String> {
     let left_out = warnings::left_out(run, load, server, are_main)?;
     Some(laps_left_out(&format!("{}{}", run.servers[server].name, under(run, load)), &left_out))
@@ -167,8 +166,8 @@ fn names(run: &Run, servers: &[usize]) -> String {
     names.join(", ")
 }
 
-/// A note with the servers that it is about. The ceiling, which takes part by itself, is not
-/// counted among others.
+/// A note, with the servers that it applies to. The ceiling is not counted, because the user did
+/// not name it.
 fn noted(run: &Run, note: &str, servers: &[usize]) -> String {
     let is_named = |server: &usize| run.servers[*server].role != Role::Ceiling;
     let mut about: Vec<usize> = servers.iter().copied().filter(is_named).collect();
@@ -183,7 +182,7 @@ fn noted(run: &Run, note: &str, servers: &[usize]) -> String {
     }
 }
 
-/// A validity check in a word or two, and what to do about laps that fail it.
+/// The name of a validity check, and the remedy for laps that fail it.
 fn check(violation: &Violation) -> (&'static str, &'static str) {
     match violation {
         Violation::LittlesLaw { .. } => (
@@ -218,7 +217,7 @@ fn check(violation: &Violation) -> (&'static str, &'static str) {
     }
 }
 
-/// How a warm-up went, in words.
+/// The class of a warm-up, in words.
 pub(super) fn class(class: Class) -> &'static str {
     match class {
         Class::Flat => "flat",

@@ -9,7 +9,7 @@ use super::migrations::{Refused, VERSION};
 /// Why the store cannot be used, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Written by a hotlap that knows more.
+    /// Written by a newer version of hotlap.
     #[error(
         "the store {path} has version {found}, and this hotlap supports versions up to {known}: \
          update hotlap, or name another file with --store"
@@ -19,10 +19,10 @@ pub enum StoreError {
         path: String,
         /// Its version.
         found: i64,
-        /// The newest version that is known.
+        /// The newest version that this hotlap supports.
         known: i64,
     },
-    /// Not a store.
+    /// Not a store of hotlap.
     #[error(
         "{path} is damaged, or not a store of hotlap ({cause}): move it away, or name another \
          file with --store"
@@ -30,7 +30,7 @@ pub enum StoreError {
     Damaged {
         /// The file.
         path: String,
-        /// SQLite's word.
+        /// SQLite's message.
         cause: String,
     },
     /// No space left.
@@ -50,50 +50,50 @@ pub enum StoreError {
     Unwritable {
         /// The file.
         path: String,
-        /// The system's or SQLite's word.
+        /// The message of the system or SQLite.
         cause: String,
     },
-    /// Nothing is there.
+    /// The file does not exist.
     #[error("no store at {path}: `hotlap run` creates one, or name the right file with --store")]
     Missing {
         /// The file.
         path: String,
     },
-    /// No such run.
+    /// The run does not exist.
     #[error("no run {number} in {path}: {there}")]
     NoSuchRun {
-        /// The number asked for.
+        /// The number of the run.
         number: u64,
         /// The file.
         path: String,
-        /// What is there instead.
+        /// The runs that exist instead.
         there: String,
     },
-    /// Nothing was stored yet.
+    /// No run is stored yet.
     #[error("no run is stored in {path} yet: `hotlap run` stores one")]
     Empty {
         /// The file.
         path: String,
     },
-    /// Anything else that SQLite says.
+    /// Any other error of SQLite.
     #[error("the store {path} failed: {cause}; name another file with --store")]
     Other {
         /// The file.
         path: String,
-        /// SQLite's word.
+        /// SQLite's message.
         cause: String,
     },
 }
 
 impl StoreError {
-    /// Whether another place for the store would do: this one cannot be written.
+    /// Whether a store in another place could work, because this one cannot be written.
     #[must_use]
     pub fn is_about_its_place(&self) -> bool {
         matches!(self, Self::Unwritable { .. } | Self::Full { .. })
     }
 }
 
-/// What keeps a store from being opened, for the user.
+/// Explains why a store cannot be opened.
 pub(super) fn refused(path: &Path, why: Refused) -> StoreError {
     let shown = path.display().to_string();
     match why {
@@ -105,7 +105,7 @@ pub(super) fn refused(path: &Path, why: Refused) -> StoreError {
     }
 }
 
-/// What an error of SQLite means for the user.
+/// Translates an error of SQLite for the user.
 pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
     let path = path.display().to_string();
     let cause = error.to_string();
@@ -122,7 +122,7 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
             StoreError::Unwritable { path, cause }
         }
         Some(_) => StoreError::Other { path, cause },
-        // A column that is missing or holds what cannot be read: written by something else.
+        // A column is missing or cannot be parsed: another program wrote it.
         None => StoreError::Damaged { path, cause },
     }
 }

@@ -1,11 +1,11 @@
-//! The schema of the store, one step a version.
+//! The schema of the store, with one migration per version.
 //!
-//! A store says its version in `user_version`. To change the schema, add a step; a step that was
-//! released is never edited, since stores exist that were made by it.
+//! A store has its version in `user_version`. To change the schema, add a migration. A released
+//! migration is never edited, because stores exist that were created by it.
 
 use rusqlite::{Connection, TransactionBehavior};
 
-/// What each version adds to the one before it; the first makes the tables.
+/// The migration to each version from the previous one; the first creates the tables.
 const STEPS: [&str; 6] = [
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
@@ -18,10 +18,10 @@ const STEPS: [&str; 6] = [
 /// The version that this hotlap writes.
 pub const VERSION: i64 = STEPS.len() as i64;
 
-/// Why a database is not brought up to date; it is left as it is.
+/// Why a database is not migrated; it is left unchanged.
 #[derive(Debug)]
 pub enum Refused {
-    /// It was written by a hotlap that knows more.
+    /// A newer version of hotlap wrote it.
     Newer(i64),
     /// Another program wrote it.
     Foreign,
@@ -35,8 +35,9 @@ impl From<rusqlite::Error> for Refused {
     }
 }
 
-/// Takes all steps that a database lacks, in one transaction. The version is read within it: of
-/// several processes that open a new store at once, one makes the tables and the others find them.
+/// Runs all missing migrations in one transaction. The version is read within the transaction, so
+/// if several processes open a new store at once, one of them creates the tables and the others
+/// find them.
 ///
 /// # Errors
 /// When the database is not one of hotlap's, is newer, or cannot be written.
@@ -53,7 +54,7 @@ pub fn bring_up_to_date(db: &mut Connection) -> Result<(), Refused> {
     Ok(tx.commit()?)
 }
 
-/// The version of a database that is a store of hotlap, or is empty.
+/// The version of a database that is a store of hotlap, or empty.
 ///
 /// # Errors
 /// When it is not one of hotlap's, or is newer.
@@ -65,7 +66,7 @@ pub fn checked(db: &Connection) -> Result<i64, Refused> {
     match found {
         0 if count("SELECT count(*) FROM sqlite_master")? == 0 => Ok(0),
         1..=VERSION if count(own)? == 4 => Ok(found),
-        // What the tables of a later version are called is not known.
+        // The names of tables in later versions are unknown.
         newer if newer > VERSION && count(own)? > 0 => Err(Refused::Newer(newer)),
         _ => Err(Refused::Foreign),
     }

@@ -1,4 +1,4 @@
-//! Rows of the store: each record to its columns, and back.
+//! Rows of the store: converts each record to its columns, and back.
 
 use hotlap_stats::{Censored, Histogram};
 use rusqlite::{Row, Transaction, params};
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use crate::model::{Lap, Run, Server, Start, Subject};
 use crate::redact;
 
-/// Stores a run with its servers and none of its laps, under `number` or the next one that is free.
+/// Stores a run with its servers but without laps, under `number` or the next free one.
 pub(super) fn put_run(tx: &Transaction, run: &Run, number: Option<i64>) -> rusqlite::Result<u64> {
     tx.execute(
         "INSERT INTO run (began_ms, took_ms, state, command_json, hotlap, suite, question, about,
@@ -145,7 +145,7 @@ pub(super) fn read_run(row: &Row) -> rusqlite::Result<Run> {
         began_ms: unsigned(row, "began_ms")?,
         took_ms: unsigned(row, "took_ms")?,
         state: read_word(row, "state")?,
-        // Runs that were stored before secrets were redacted may hold some.
+        // Runs that were stored before secrets were redacted may contain some.
         command: redact::words(&read_json::<Vec<String>>(row, "command_json")?),
         hotlap: row.get("hotlap")?,
         baseline: row.get("baseline")?,
@@ -182,7 +182,7 @@ pub(super) fn read_start(row: &Row) -> rusqlite::Result<Start> {
     Ok(Start {
         server: unsigned(row, "server")? as usize,
         restart: row.get("restart")?,
-        // Neither is 0 where it is known.
+        // Both are positive if known.
         ready_ms: Some(row.get("ready_ms")?).filter(|ms| *ms > 0.0),
         conformance: (row.get("passed")?, row.get("made")?),
         rss_bytes: Some(unsigned(row, "rss_bytes")?).filter(|bytes| *bytes > 0),
@@ -238,7 +238,7 @@ pub(super) fn read_lap(row: &Row, times: bool) -> rusqlite::Result<Lap> {
     })
 }
 
-/// SQLite's integers are signed; what is stored bit for bit is read bit for bit.
+/// SQLite's integers are signed; the bits are kept.
 pub(super) fn unsigned(row: &Row, column: &str) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(|n| n as u64)
 }
@@ -247,7 +247,7 @@ pub(super) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("records are plain data")
 }
 
-/// The one word that a unit variant is written as.
+/// The word for a unit variant.
 pub(super) fn word(value: &impl Serialize) -> String {
     json(value).trim_matches('"').to_owned()
 }
@@ -282,7 +282,7 @@ fn unreadable(
     damaged(format!("{column}: {error}"))
 }
 
-/// What was read makes no sense, for this reason.
+/// The error for a value that was read and is invalid.
 pub(super) fn damaged(why: String) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, why.into())
 }

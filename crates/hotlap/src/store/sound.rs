@@ -1,13 +1,17 @@
-//! Whether what was read makes a run: a value that a damaged disk or another program changed is an
-//! error when it is read, and neither a panic nor a figure later.
+//! Checks what was read: a value that a damaged disk or another program changed is an error when it
+//! is read, rather than a panic or a wrong figure later.
 
 use crate::model::Run;
 
-/// The highest count that is believed, of requests, bytes, nanoseconds and so on: two thousand of
-/// them still add up within 64 bits.
+/// The highest accepted count, of requests, bytes, nanoseconds and so on: two thousand of these
+/// still fit into 64 bits.
 const MOST: u64 = 1 << 53;
 
-/// What is wrong with a run, if something is.
+/// The highest accepted number of a restart, of a round, and of a place in a round. A run of a year
+/// has fewer.
+const LAST: u32 = 1 << 24;
+
+/// What is wrong with a run, if anything.
 pub(super) fn check(run: &Run) -> Result<(), String> {
     let (servers, loads) = (run.servers.len(), run.loads.len());
     let within = |what: &str, index: usize, of: usize| match index < of {
@@ -18,6 +22,10 @@ pub(super) fn check(run: &Run) -> Result<(), String> {
         None => Ok(()),
         Some(count) => Err(format!("{what}: a count of {count}")),
     };
+    let numbers = |what: &str, numbers: &[u32]| match numbers.iter().find(|n| **n > LAST) {
+        None => Ok(()),
+        Some(number) => Err(format!("{what}: number {number} of a restart, round or place")),
+    };
     let is_time = |what: &str, value: f64| match value.is_finite() && value >= 0.0 {
         true => Ok(()),
         false => Err(format!("{what} of {value}")),
@@ -25,6 +33,7 @@ pub(super) fn check(run: &Run) -> Result<(), String> {
     counts("run", &[run.began_ms, run.took_ms])?;
     for start in &run.starts {
         within("start of server", start.server, servers)?;
+        numbers("start", &[start.restart])?;
         is_time("a start", start.ready_ms.unwrap_or_default())?;
         counts("start", &[start.rss_bytes.unwrap_or_default()])?;
         start.warmups.iter().try_for_each(|w| within("warm-up of load", w.load, loads))?;
@@ -32,6 +41,7 @@ pub(super) fn check(run: &Run) -> Result<(), String> {
     for lap in &run.laps {
         within("lap of server", lap.server, servers)?;
         within("lap of load", lap.load, loads)?;
+        numbers("lap", &[lap.restart, lap.round, lap.place])?;
         is_time("a lap's rate", lap.rate.unwrap_or_default())?;
         is_time("a generator's load", lap.generator.1)?;
         let (asked, up, again) = lap.connections;

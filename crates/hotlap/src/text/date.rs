@@ -1,4 +1,4 @@
-//! Moments in UTC, as RFC 3339 writes them.
+//! Times in UTC, in the format of RFC 3339.
 
 /// `2026-11-21T20:15:00Z`, from milliseconds since 1970.
 #[must_use]

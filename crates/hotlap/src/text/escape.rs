@@ -1,13 +1,12 @@
-//! Text from outside, made safe to print.
+//! Text from outside, escaped for printing.
 //!
-//! Servers, builds, files and other people choose names, versions, log lines, headers and error
-//! messages. Sent raw to a terminal, such text can move the cursor, rewrite what was printed
-//! before, set the window's title or reverse the order of what follows. Everything that hotlap
-//! prints goes through a function of this module, which shows such characters as escapes
-//! (`\x1b`). It knows nothing of servers and reports.
+//! Names, versions, log lines, headers and error messages come from servers, builds, files and
+//! other people. Sent raw to a terminal, such text can move the cursor, overwrite earlier output,
+//! set the window's title or reverse the order of what follows. Everything that hotlap prints
+//! passes through a function of this module, which shows such characters as escapes (`\x1b`).
 
 /// Text on one line: every hidden character is shown as an escape, a line end as `\n`; a tab
-/// becomes four blanks.
+/// becomes four spaces.
 #[must_use]
 pub fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -15,7 +14,7 @@ pub fn visible(text: &str) -> String {
     out
 }
 
-/// The same, but line ends stay.
+/// The same, but line ends are kept.
 #[must_use]
 pub fn visible_lines(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -25,9 +24,9 @@ pub fn visible_lines(text: &str) -> String {
     out
 }
 
-/// The same, but line ends stay, and so do sequences that set a colour or a weight (SGR, ECMA-48
-/// section 8.3.117), which hotlap's own renderers put in. Text from outside that is put among them
-/// goes through [`visible`] first.
+/// The same, but line ends are kept, and so are sequences that set a colour or a weight (SGR,
+/// ECMA-48 section 8.3.117), which hotlap's own renderers use. Text from outside must pass through
+/// [`visible`] before it is combined with them.
 #[must_use]
 pub fn visible_ink(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -70,9 +69,9 @@ pub fn visible_json(json: &str) -> String {
     out
 }
 
-/// Whether a character shows nothing of its own but changes what is shown: the control characters
-/// (C0, DEL and C1), line and paragraph separators, the marks, embeddings, overrides and isolates
-/// of bidirectional text (Unicode Standard Annex 9, section 2), and tags.
+/// Whether a character is invisible but changes how text is shown: the control characters (C0, DEL
+/// and C1), line and paragraph separators, the marks, embeddings, overrides and isolates of
+/// bidirectional text (Unicode Standard Annex 9, section 2), and tags.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
@@ -92,7 +91,7 @@ fn push(out: &mut String, c: char) {
     }
 }
 
-/// Length in bytes of the sequence that a text begins with if it sets a colour or a weight, else 0.
+/// Length in bytes of the colour or weight sequence at the start of a text; 0 if there is none.
 fn ink(text: &str) -> usize {
     let Some(rest) = text.strip_prefix("\x1b[") else { return 0 };
     let digits = rest.bytes().take_while(|b| b.is_ascii_digit() || *b == b';').count();

@@ -1,24 +1,24 @@
-//! A table as lines of a terminal: how wide each column is, which are left out where there is no
-//! room, and where a line ends. Control characters in headings and cells are shown as escapes.
+//! Lays out a table for a terminal: the width of each column, the columns that are left out, and
+//! where lines end. Control characters in headings and cells are shown as escapes.
 
 use unicode_width::UnicodeWidthStr;
 
 use super::table::{Column, Narrow, Output, Table};
 use super::visible;
 
-/// Names are shortened to this many columns at least.
+/// Names are not shortened below this width.
 const LEAST_NAME: usize = 12;
 
-/// Less than this of a sentence is not worth showing.
+/// Sentences are not shortened below this width; they are left out instead.
 const LEAST_PROSE: usize = 24;
 
-/// Between columns.
+/// The gap between columns.
 const GAP: &str = "  ";
 
 /// The lines of a table.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Lines {
-    /// The headings, on one line or two; none where all of them are empty.
+    /// The headings, on one line or two; none if all of them are empty.
     pub header: Vec<String>,
     /// The rows.
     pub rows: Vec<String>,
@@ -33,8 +33,8 @@ struct Fitted {
     narrow: Narrow,
 }
 
-/// The lines of a table on a terminal: headings are folded, then columns left out, then names
-/// shortened, until all fits into `width`.
+/// Fits the table into `width` columns: headings are folded first, then columns are left out, then
+/// names are shortened.
 #[must_use]
 pub fn lines(table: &Table, width: usize) -> Lines {
     let mut columns: Vec<Fitted> = table.columns(Output::Terminal).map(Fitted::of).collect();
@@ -108,7 +108,7 @@ impl Fitted {
         heading.max(if is_prose { cells.min(LEAST_PROSE) } else { cells })
     }
 
-    /// Shortens each cell; after that, the column is as wide as they are.
+    /// Shortens each cell, and sets the width of the column accordingly.
     fn cut(&mut self, cut: impl Fn(&str) -> String) {
         self.cells.iter_mut().for_each(|cell| *cell = cut(cell));
         self.narrow = Narrow::Keep;
@@ -120,14 +120,14 @@ impl Fitted {
     }
 }
 
-/// Columns that a text takes on a terminal: two for each wide character (CJK, Hangul, emoji), none
+/// The width of a text on a terminal: two columns for a wide character (CJK, Hangul, emoji), none
 /// for a combining one (Unicode Standard Annex 11).
 #[must_use]
 pub fn width_of(text: &str) -> usize {
     UnicodeWidthStr::width(text)
 }
 
-/// As much of the beginning of a text as fits into `room` columns.
+/// As much of the start of a text as fits into `room` columns.
 fn beginning(text: &str, room: usize) -> &str {
     let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
     let fits = ends.take_while(|end| width_of(&text[..*end]) <= room).last();
@@ -141,7 +141,7 @@ fn ending(text: &str, room: usize) -> &str {
     &text[fits.unwrap_or(text.len())..]
 }
 
-/// A text of at most `room` columns: what does not fit is cut from its end.
+/// A text, cut at its end to at most `room` columns.
 fn truncated(text: &str, room: usize) -> String {
     if width_of(text) <= room {
         return text.to_owned();
@@ -149,8 +149,7 @@ fn truncated(text: &str, room: usize) -> String {
     format!("{}…", beginning(text, room.saturating_sub(1)).trim_end())
 }
 
-/// A text of at most `room` columns: what does not fit is cut from its middle, since both ends of a
-/// name tell it from others.
+/// A text, cut in the middle to at most `room` columns: names often differ at either end.
 #[must_use]
 pub fn shortened(text: &str, room: usize) -> String {
     if width_of(text) <= room {

@@ -1,12 +1,12 @@
-//! Numbers as people read them: how many digits, which unit.
+//! Numbers for people: digits and units.
 
-/// A value as it is exported: six significant digits, more than any measurement here has.
+/// A value for export: six significant digits, more than any measurement here provides.
 #[must_use]
 pub fn rounded(value: f64) -> f64 {
     significant(value, 6)
 }
 
-/// A number with a comma between its thousands.
+/// A number with commas between thousands.
 #[must_use]
 pub fn grouped(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
@@ -22,13 +22,13 @@ pub fn grouped(value: f64, decimals: usize) -> String {
     out + rest
 }
 
-/// A count with a comma between its thousands.
+/// A count with commas between thousands.
 #[must_use]
 pub fn count(n: u64) -> String {
     grouped(n as f64, 0)
 }
 
-/// A count and its noun: `1 lap`, `2,000 laps`.
+/// A count with its noun: `1 lap`, `2,000 laps`.
 #[must_use]
 pub fn plural(n: usize, noun: &str) -> String {
     format!("{} {noun}{}", count(n as u64), if n == 1 { "" } else { "s" })
@@ -44,7 +44,7 @@ pub fn rate(value: f64) -> String {
     grouped(significant(value, if leading == Some('1') { 4 } else { 3 }), 0)
 }
 
-/// A length of time, given in milliseconds: `34 µs`, `0.91 ms`, `1.5 s`.
+/// A duration in milliseconds, with its unit: `34 µs`, `0.91 ms`, `1.5 s`.
 #[must_use]
 pub fn time(ms: f64) -> String {
     match ms {
@@ -62,7 +62,7 @@ pub fn megabytes(bytes: f64) -> String {
     format!("{} MB", tenths_below_ten(bytes / 1e6))
 }
 
-/// A percentage, given in per cent: `1.5 %`, `47 %`.
+/// A percentage: `1.5 %`, `47 %`.
 #[must_use]
 pub fn percent(percent: f64) -> String {
     format!("{} %", tenths_below_ten(percent))
@@ -81,7 +81,7 @@ pub fn ratio(r: f64) -> String {
 }
 
 /// The half width of an interval as a share of its value: `± 2.1%`, `± 0.04%`. An interval as wide
-/// as the value itself is written `± >100%`, since its exact width says nothing.
+/// as the value is written `± >100%`, since its exact width is meaningless.
 #[must_use]
 pub fn spread(half_width: f64) -> String {
     match half_width * 100.0 {
@@ -99,7 +99,7 @@ fn significant(value: f64, digits: usize) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }
-    // Through decimal text, so that 57.9 stays 57.9 and not 57.90000000000001.
+    // Converted through decimal text, so that 57.9 does not become 57.90000000000001.
     format!("{value:.*e}", digits - 1).parse().unwrap_or(value)
 }
 

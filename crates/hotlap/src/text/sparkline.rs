@@ -1,11 +1,11 @@
-//! A line of round characters that shows a series of values.
+//! A series of values as a line of block characters.
 
-/// Less than this share of the middle is drawn as half the height at most: small differences
-/// shall look small.
+/// If values vary by less than this share of the median, at most half of the height is used, so
+/// that small differences look small.
 const LEAST_RANGE: f64 = 0.025;
 
 /// Values as eighths of a line, from the lowest to the highest, with a bar before each index in
-/// `changes` and a blank for each value that is missing (NaN).
+/// `changes` and a space for each missing value (NaN).
 #[must_use]
 pub fn sparkline(values: &[f64], changes: &[usize]) -> String {
     const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];

@@ -1,37 +1,37 @@
-//! A table for all outputs: headings, cells, and which output shows which column. Cells may hold
-//! untrusted text: each output escapes it in its own way.
+//! A table for all outputs: headings, cells, and the outputs that show each column. Cells may
+//! contain untrusted text: each output escapes it in its own way.
 
 /// Where a table is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
-    /// A terminal, which has room for the most important columns.
+    /// A terminal, which has room for the main columns only.
     Terminal,
-    /// A Markdown document.
+    /// Markdown.
     Markdown,
     /// A page.
     Page,
 }
 
-/// Columns, and how much attention each row deserves.
+/// A table: columns, and the emphasis of each row.
 #[derive(Debug, Clone)]
 pub struct Table {
     columns: Vec<Column>,
     tones: Vec<Tone>,
 }
 
-/// How a row is set off from the others.
+/// How a row is emphasized.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Tone {
-    /// It is not.
+    /// Not at all.
     #[default]
     Plain,
-    /// The best one, or one without a fault.
+    /// The best one, or one without problems.
     Good,
-    /// One to look at.
+    /// One that needs attention.
     Warning,
     /// One that failed or became worse.
     Bad,
-    /// One that is shown for comparison only.
+    /// One that is shown only for comparison.
     Faint,
 }
 
@@ -39,9 +39,9 @@ pub enum Tone {
 #[derive(Debug, Clone)]
 pub struct Column {
     heading: String,
-    /// Its cells, a row each.
+    /// Its cells, one per row.
     pub cells: Vec<Cell>,
-    /// Figures are set to the right, words to the left.
+    /// Whether it is right-aligned: figures are, words are not.
     pub is_right: bool,
     /// How it adapts to a narrow terminal.
     pub narrow: Narrow,
@@ -52,57 +52,57 @@ pub struct Column {
 /// How a column adapts to a terminal that is too narrow for the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Narrow {
-    /// It stays as it is.
+    /// It is unchanged.
     Keep,
     /// It is left out; the lowest number first.
     Drop(u8),
-    /// Its cells are cut in the middle, after all columns that can be are left out.
+    /// Its cells are shortened in the middle, after all optional columns are left out.
     Shorten,
-    /// Its cells take the room that is left, and end where that ends.
+    /// Its cells get the remaining width, and are cut off there.
     Truncate,
 }
 
 /// One cell.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Cell {
-    /// The words, or the figure.
+    /// The text or the figure.
     pub text: String,
-    /// The figure's interval; empty where there is none.
+    /// The figure's interval; empty if there is none.
     pub spread: String,
-    /// What a terminal shows instead of text and spread, where that differs.
+    /// A shorter text for terminals.
     pub short: Option<String>,
-    /// What the column is sorted by, if it is not the text.
+    /// The value to sort by, if it is not the text.
     pub value: Option<f64>,
 }
 
-/// In place of a figure that is not known.
+/// Stands for an unknown figure.
 pub const UNKNOWN: &str = "–";
 
 impl Table {
-    /// A table of these columns.
+    /// A table with these columns.
     #[must_use]
     pub fn new(columns: Vec<Column>) -> Self {
         Self { columns, tones: Vec::new() }
     }
 
-    /// The same with a tone for each row.
+    /// The same with an emphasis for each row.
     #[must_use]
     pub fn with_tones(self, tones: Vec<Tone>) -> Self {
         Self { tones, ..self }
     }
 
-    /// The columns that an output shows: those that are meant for it and have something in them.
+    /// The columns that an output shows: those that are meant for it and are not empty.
     pub fn columns(&self, output: Output) -> impl Iterator<Item = &Column> {
         self.columns.iter().filter(move |column| column.is_shown(output))
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.columns.first().map_or(0, |column| column.cells.len())
     }
 
-    /// The tone of a row.
+    /// The emphasis of a row.
     #[must_use]
     pub fn tone(&self, row: usize) -> Tone {
         self.tones.get(row).copied().unwrap_or_default()
@@ -110,8 +110,8 @@ impl Table {
 }
 
 impl Column {
-    /// Words, set to the left. A line end in the heading is where a terminal may break it; before a
-    /// `/` it stands for nothing, else for a blank.
+    /// Left-aligned text. A terminal may break the heading at a line end; elsewhere, a line end
+    /// before a `/` is omitted and any other is a space.
     #[must_use]
     pub fn left<C: Into<Cell>>(heading: &str, cells: impl IntoIterator<Item = C>) -> Self {
         Self {
@@ -124,7 +124,7 @@ impl Column {
         }
     }
 
-    /// Figures, set to the right.
+    /// Right-aligned figures.
     #[must_use]
     pub fn right<C: Into<Cell>>(heading: &str, cells: impl IntoIterator<Item = C>) -> Self {
         Self { is_right: true, ..Self::left(heading, cells) }
@@ -136,25 +136,25 @@ impl Column {
         Self { narrow: Narrow::Shorten, ..Self::left(heading, cells) }
     }
 
-    /// Sentences, which end early on a narrow terminal.
+    /// Sentences, which are cut off on a narrow terminal.
     #[must_use]
     pub fn prose<C: Into<Cell>>(heading: &str, cells: impl IntoIterator<Item = C>) -> Self {
         Self { narrow: Narrow::Truncate, ..Self::left(heading, cells) }
     }
 
-    /// The same column, left out on a narrow terminal; the lowest order first.
+    /// The same column, but optional on a narrow terminal; the lowest order is left out first.
     #[must_use]
     pub fn drop_order(self, order: u8) -> Self {
         Self { narrow: Narrow::Drop(order), ..self }
     }
 
-    /// The same column, shown by these outputs only.
+    /// The same column, but only for these outputs.
     #[must_use]
     pub fn on(self, outputs: &'static [Output]) -> Self {
         Self { outputs, ..self }
     }
 
-    /// The same column, shown even if nothing is in it.
+    /// The same column, but shown even if it is empty.
     #[must_use]
     pub fn required(self) -> Self {
         Self { is_required: true, ..self }
@@ -166,7 +166,7 @@ impl Column {
         self.heading.replace("\n/", "/").replace('\n', " ")
     }
 
-    /// The heading on two lines, the upper one empty where one is enough.
+    /// The heading on two lines; the upper one is empty if one is enough.
     #[must_use]
     pub fn folded_heading(&self) -> (&str, &str) {
         self.heading.split_once('\n').unwrap_or(("", &self.heading))
@@ -179,7 +179,7 @@ impl Column {
 }
 
 impl Cell {
-    /// The text and the spread.
+    /// The text and the interval.
     #[must_use]
     pub fn full(&self) -> String {
         match self.spread.is_empty() {
@@ -188,13 +188,13 @@ impl Cell {
         }
     }
 
-    /// The same cell, for which a terminal shows a shorter text.
+    /// The same cell with a shorter text for terminals.
     #[must_use]
     pub fn shortened_to(self, short: impl Into<String>) -> Self {
         Self { short: Some(short.into()), ..self }
     }
 
-    /// The same cell, sorted by a value.
+    /// The same cell, sorted by this value.
     #[must_use]
     pub fn sorted_by(self, value: f64) -> Self {
         Self { value: Some(value), ..self }

@@ -1,24 +1,24 @@
-//! Paragraphs in lines of a given width.
+//! Wraps paragraphs to a given width.
 
 use super::layout::width_of;
 use super::visible;
 
-/// Text in lines of at most `width` columns, indented; a word that is longer than a line stays
-/// whole. Control characters are shown as escapes.
+/// Text in lines of at most `width` columns, indented. A word that is longer than a line is not
+/// broken. Control characters are shown as escapes.
 #[must_use]
 pub fn wrap(text: &str, indent: usize, width: usize) -> String {
     let words: Vec<String> = text.split_whitespace().map(visible).collect();
     flow(&words, " ", indent, width)
 }
 
-/// The same, with all lines but the first indented by two more.
+/// The same, but all lines except the first are indented by two more columns.
 #[must_use]
 pub fn hanging(text: &str, indent: usize, width: usize) -> String {
     let lines = wrap(text, indent + 2, width);
     lines.get(2..).unwrap_or_default().to_owned()
 }
 
-/// Parts, joined, in lines of at most `width` columns that break between parts only.
+/// Parts, joined, in lines of at most `width` columns that break only between parts.
 #[must_use]
 pub fn flow(parts: &[String], joint: &str, indent: usize, width: usize) -> String {
     let margin = " ".repeat(indent);
@@ -40,7 +40,7 @@ pub fn flow(parts: &[String], joint: &str, indent: usize, width: usize) -> Strin
     out
 }
 
-/// The text with its first letter in upper case.
+/// The text, with its first letter in upper case.
 #[must_use]
 pub fn capital(text: &str) -> String {
     let mut letters = text.chars();

@@ -8,15 +8,15 @@ use hotlap_load::outcome::RequestOutcome;
 use hotlap_load::plan::{Pace, Plan};
 use hotlap_stats::{Concurrency, Histogram, Survival};
 
-/// A load that was run, and what is needed to print it.
+/// A completed load, and everything needed to print it.
 pub struct Loaded {
     /// The target as typed.
     pub url: String,
-    /// What was run.
+    /// The plan.
     pub plan: Plan,
     /// The names of its requests.
     pub names: Vec<String>,
-    /// What happened.
+    /// The outcome.
     pub outcome: Outcome,
     /// When its window opened.
     pub opened: SystemTime,
@@ -25,8 +25,8 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Whether requests were sent too late for their times to be the server's: the rule by which a
-    /// lap of `hotlap run` is marked.
+    /// Whether requests were sent too late for their times to be the server's, by the same rule as
+    /// for a lap of `hotlap run`.
     #[must_use]
     pub fn is_late(&self) -> bool {
         match self.plan.pace {
@@ -42,7 +42,7 @@ impl Loaded {
         self.names.iter().map(String::as_str).zip(&self.outcome.by_request)
     }
 
-    /// How many requests a stall delays together.
+    /// How many requests one stall delays together.
     #[must_use]
     pub fn concurrency(&self) -> Concurrency {
         let rate = match self.plan.pace {
@@ -52,7 +52,8 @@ impl Loaded {
         Concurrency { in_flight: (self.plan.connections * self.plan.pipeline) as u64, rate }
     }
 
-    /// The times that a user sees: from the moment a request was due, where there is one.
+    /// The times that a user sees: since a request was due, in an open loop; else since it was
+    /// sent.
     #[must_use]
     pub fn user_times(&self) -> &Histogram {
         let outcome = &self.outcome;
@@ -62,7 +63,7 @@ impl Loaded {
         }
     }
 
-    /// The same, with the requests that were not answered.
+    /// The same, including requests without a response.
     #[must_use]
     pub fn user_survival(&self) -> Survival {
         let outcome = &self.outcome;

@@ -100,22 +100,22 @@ impl Asked {
     }
 }
 
-/// A URL's socket; a URL that is none is the user's error.
+/// The socket of a URL; an invalid URL is a usage error.
 ///
 /// # Errors
-/// Says what is wrong with it.
+/// When the URL is invalid, with the reason.
 pub fn resolve(url: &str) -> anyhow::Result<ResolvedUrl> {
     hotlap_load::url::resolve(url).or_else(|e| usage(e.to_string()))
 }
 
-/// Headers as they are typed, `Name: value`.
+/// Parses headers in the form `Name: value`.
 ///
 /// # Errors
-/// Names the one that is none.
+/// When one of them is invalid.
 pub fn headers(typed: &[String]) -> anyhow::Result<Vec<(String, String)>> {
     let mut headers = Vec::new();
     for header in typed {
-        // What may be a secret is not repeated.
+        // The value is not repeated in the message: it may be a secret.
         let Some((name, value)) = header.split_once(':') else {
             return usage(format!(
                 "a header has no colon ({} characters): write 'Name: value'",
@@ -137,10 +137,10 @@ pub fn headers(typed: &[String]) -> anyhow::Result<Vec<(String, String)>> {
     Ok(headers)
 }
 
-/// A text, or with `@` in front the file that has it.
+/// A text or, after `@`, the contents of a file.
 ///
 /// # Errors
-/// Names the file that cannot be read.
+/// When the file cannot be read.
 pub fn text_or_file(typed: &str) -> anyhow::Result<Vec<u8>> {
     match typed.strip_prefix('@') {
         Some(file) => fs::read(file).with_context(|| format!("cannot read {file}")),
@@ -151,7 +151,7 @@ pub fn text_or_file(typed: &str) -> anyhow::Result<Vec<u8>> {
 /// A method is a token (RFC 9110 section 9.1).
 ///
 /// # Errors
-/// When it is none.
+/// When it is not a token.
 pub fn method(typed: &str) -> anyhow::Result<String> {
     match !typed.is_empty() && typed.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
         true => Ok(typed.to_owned()),
@@ -162,19 +162,19 @@ pub fn method(typed: &str) -> anyhow::Result<String> {
 /// A line of a requests file: `[WEIGHT] [METHOD] URL [BODY]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// Which line of the file it is, from 1.
+    /// Its line number in the file, from 1.
     pub number: usize,
     /// How often it is sent, relative to the others; at least 1.
     pub weight: u32,
-    /// The method, if it names one.
+    /// The method, if the line has one.
     pub method: Option<&'a str>,
-    /// The URL, or a path where the command line names the server.
+    /// The URL, or a path if the command line names the server.
     pub url: &'a str,
-    /// The body, or `@` and the file that has it; may be empty.
+    /// The body, or `@` and the file that contains it; may be empty.
     pub body: &'a str,
 }
 
-/// The lines of a requests file, comments and blank lines left out.
+/// The lines of a requests file, without comments and blank lines.
 pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     let numbered = (1..).zip(text.lines().map(str::trim));
     let told = numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -234,14 +234,14 @@ pub fn from_file(
     }
 }
 
-/// A weight at the front of a line, if it has one, and the rest.
+/// A weight at the start of a line, if there is one, and the rest.
 fn weight(line: &str) -> (u32, &str) {
     let parted = line.split_once(char::is_whitespace);
     let found = parted.and_then(|(first, rest)| Some((first.parse().ok()?, rest.trim_start())));
     found.filter(|(weight, _)| *weight > 0).unwrap_or((1, line))
 }
 
-/// A method at the front of a line, if it has one, and the rest.
+/// A method at the start of a line, if there is one, and the rest.
 fn own_method(line: &str) -> (Option<&str>, &str) {
     match line.split_once(char::is_whitespace) {
         Some((first, rest)) if first.bytes().all(|b| b.is_ascii_uppercase()) => {
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(told, [(3, "GET", "/a", 0), (1, "POST", "/b", 8), (2, "DELETE", "/c", 0)]);
     }
 
-    /// It went into the request line as it was.
+    /// It was copied into the request line unchanged.
     #[test]
     fn a_path_with_a_control_character_is_named() {
         let file = tempfile::NamedTempFile::new().unwrap();

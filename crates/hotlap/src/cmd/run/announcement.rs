@@ -1,4 +1,4 @@
-//! What is about to happen, and how long it takes, in a sentence.
+//! One sentence that says what will be measured, and how long it takes.
 
 use hotlap_bench::experiment::Experiment;
 use hotlap_bench::participant::Participant;
@@ -10,7 +10,7 @@ use crate::model::Run;
 use crate::store::Store;
 use crate::text::number::plural;
 
-/// Of a run that is to begin, or to go on: one that has a number has begun before.
+/// For a run that begins or continues; a run that has a number has begun before.
 #[must_use]
 pub fn of(
     run: &Run,
@@ -42,7 +42,7 @@ pub fn of(
     words + "."
 }
 
-/// Of a stress alone.
+/// For a stress run without a measurement.
 #[must_use]
 pub fn of_stress(participants: &[Participant], run: &Run, scenarios: &[Scenario]) -> String {
     format!(

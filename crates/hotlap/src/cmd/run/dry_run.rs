@@ -1,5 +1,5 @@
-//! `--dry-run`: what would be run, in words. Toolchains are asked whether they are there, as
-//! `hotlap list` does; no server is built or started, and nothing is stored.
+//! `--dry-run`: describes what would be run. It checks whether toolchains are installed, as `hotlap
+//! list` does, but builds and starts no server and stores nothing.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::store::Store;
 use crate::text::hanging;
 use crate::text::number::{percent, plural};
 
-/// What builds would give where the toolchain is there.
+/// The builds as they would be if every installed toolchain succeeded.
 #[must_use]
 pub fn probe(spec: &RunSpec, interrupt: &Interrupt) -> Builds {
     let servers = from_catalogue(spec);
@@ -39,7 +39,7 @@ pub fn probe(spec: &RunSpec, interrupt: &Interrupt) -> Builds {
     built.collect()
 }
 
-/// Prints what would be run.
+/// Prints the plan.
 ///
 /// # Errors
 /// When the run could not begin, or standard output cannot be written.
@@ -77,7 +77,7 @@ pub fn run(
     Ok(Exit::Ok)
 }
 
-/// A server: its name, its role, and what it takes to start it.
+/// A server: its name, its role, and how it would be started.
 fn described(spec: &RunSpec, server: &Server) -> String {
     let role = match server.role {
         Role::Plain => "",
@@ -155,7 +155,7 @@ fn cores(run: &Run) -> String {
     }
 }
 
-/// The store and the files.
+/// The store and the exports.
 fn output(spec: &RunSpec) -> Vec<String> {
     let store = match &spec.storage {
         Storage::None => None,

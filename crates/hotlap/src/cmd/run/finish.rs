@@ -12,7 +12,7 @@ use crate::recorder::Kept;
 use crate::render::terminal;
 use crate::report::Report;
 
-/// Prints the table and the exports of an experiment that is over, and says how it ended.
+/// Prints the table and the exports of a finished experiment, and returns the exit code.
 ///
 /// # Errors
 /// When standard output or an export cannot be written.
@@ -37,7 +37,7 @@ pub fn finish(
         }
         text
     });
-    // Each of these is tried, whatever becomes of the others.
+    // Every export is tried, even if another one fails.
     let exported = exports.finish(&report);
     if kept.store_failed {
         console.warn(&match &kept.rescued {
@@ -80,7 +80,7 @@ fn has_wrong_responses(report: &Report) -> bool {
     report.tables.iter().flat_map(|t| &t.rows).any(|row| row.wrong_responses > 0)
 }
 
-/// Whether every server that took part has a figure under every load.
+/// Whether every server that took part has figures under every load.
 fn is_measured(report: &Report) -> bool {
     let rows = || report.tables.iter().flat_map(|t| &t.rows);
     rows().next().is_some() && rows().all(|row| row.requests_per_s.is_some())

@@ -1,8 +1,8 @@
-//! The folder for the output of servers, removed at the end of the run.
+//! The folder for the output of servers; it is removed at the end of the run.
 //!
-//! The next run removes folders of runs that were killed. A running hotlap holds a lock on a file
-//! in its folder, which the kernel releases when the process ends. A process id would not do:
-//! another process, or a container that shares the cache, may have the same one.
+//! The next run removes the folders of killed runs. A running hotlap holds a lock on a file in its
+//! folder, and the kernel releases the lock when the process ends. A process id would not be
+//! enough: another process, or a container that shares the cache, may have the same one.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -13,20 +13,20 @@ use anyhow::Context;
 
 use crate::paths;
 
-/// The file with the lock. In the folder of all runs, it is held while one makes or removes
-/// folders; in the folder of a run, for as long as that run lives.
+/// The file with the lock. In the folder of all runs, the lock is held while a folder is created or
+/// removed; in the folder of one run, until that run ends.
 const LOCK: &str = ".hotlap-run";
 
-/// A folder for what servers print, gone with the run.
+/// A folder for the output of servers, removed with the run.
 #[derive(Debug)]
 pub struct Logs {
     folder: PathBuf,
-    /// Held as long as this lives.
+    /// Held until this is dropped.
     _lock: File,
 }
 
 impl Logs {
-    /// Makes it, and removes those of runs that were killed.
+    /// Creates the folder, and removes those of killed runs.
     ///
     /// # Errors
     /// When the cache cannot be written.
@@ -38,17 +38,17 @@ impl Logs {
         })
     }
 
-    /// Where it is.
+    /// The path of the folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
     fn within(all: &Path) -> io::Result<Self> {
-        // What servers print may hold what only their user is to see.
+        // Only the user may read it: servers may print secrets.
         DirBuilder::new().recursive(true).mode(0o700).create(all)?;
         let others = lock_file(all)?;
-        // Where the file system has no locks, no run is known to be over, and every folder stays.
+        // On a file system without locks, no run is known to have ended, so every folder stays.
         if others.lock().is_ok() {
             remove_those_of_dead_runs(all);
         }
@@ -65,7 +65,7 @@ impl Drop for Logs {
     }
 }
 
-/// Makes a folder that is named by the process, and by a number where that name is taken.
+/// Creates a folder named after the process, with a number appended if that name is taken.
 fn make(all: &Path) -> io::Result<PathBuf> {
     let pid = std::process::id();
     let names = std::iter::once(pid.to_string()).chain((2..).map(|n| format!("{pid}-{n}")));
@@ -82,10 +82,10 @@ fn lock_file(folder: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).open(folder.join(LOCK))
 }
 
-/// Removes folders with a lock that no process holds. A folder without a lock is not a run's.
+/// Removes folders whose lock is not held. A folder without a lock file does not belong to a run.
 fn remove_those_of_dead_runs(all: &Path) {
     for entry in fs::read_dir(all).into_iter().flatten().flatten() {
-        // Symbolic links are not followed: they may lead to a foreign folder.
+        // Symbolic links are not followed, because they may point to a folder outside.
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }
@@ -96,7 +96,7 @@ fn remove_those_of_dead_runs(all: &Path) {
     }
 }
 
-/// Removes what a run writes, and the folder if nothing else is in it.
+/// Removes the files that a run writes, and then the folder if it is empty.
 fn remove(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(is_a_runs) {
@@ -107,7 +107,7 @@ fn remove(folder: &Path) {
     let _ = fs::remove_dir(folder);
 }
 
-/// Whether a run writes a file of this name: `3.log` of its fourth server, `stress.log`.
+/// Whether a run writes files of this name: `3.log` for its fourth server, `stress.log`.
 fn is_a_runs(name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     name.strip_suffix(".log").is_some_and(|stem| is_number(stem) || stem == "stress")

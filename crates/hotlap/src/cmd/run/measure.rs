@@ -1,4 +1,4 @@
-//! The measurement: the experiment on this machine, then the stress of a suite, if any.
+//! Measures: runs the experiment on this machine, then the stress scenarios of a suite, if any.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ impl Prepared {
     /// Prepares an experiment.
     ///
     /// # Errors
-    /// If it needs more open files than allowed, or cannot continue the earlier run.
+    /// When it needs more open files than allowed, or cannot continue the earlier run.
     pub fn new(spec: &RunSpec, participants: &Participants) -> anyhow::Result<Self> {
         let mut experiment = Experiment {
             participants: participants.ready.clone(),
@@ -70,7 +70,7 @@ impl Prepared {
 /// Measures.
 ///
 /// # Errors
-/// When the experiment cannot begin, a file cannot be written, or the system refuses.
+/// When the experiment cannot begin, a file cannot be written, or the system refuses an operation.
 pub fn run(
     spec: &RunSpec,
     participants: &Participants,
@@ -140,7 +140,7 @@ fn setting(
     })
 }
 
-/// Which servers the steps of layers are compared with: those they stand on.
+/// For layers, each server's layer below; comparisons are made with that one.
 fn against(run: &Run) -> BTreeMap<usize, usize> {
     let is_layers = run.question == Question::Layers;
     let steps = run.servers.iter().enumerate().filter(|_| is_layers);

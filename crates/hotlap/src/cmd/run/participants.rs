@@ -26,13 +26,13 @@ use crate::model::{Part, Published, Server, ServerFailure, Than};
 pub struct Participants {
     /// Those that can be started, in the experiment's order.
     pub ready: Vec<Participant>,
-    /// All of them as records: the participants in their order, then those that cannot take part.
+    /// Records of all servers: the participants in their order, then those that cannot take part.
     pub servers: Vec<Server>,
-    /// The contract's name, or what is asked.
+    /// The name of the contract, or the request.
     pub contract: String,
 }
 
-/// What starts each catalogue server, and its version, by its id; or why it cannot be started.
+/// How each catalogue server is started, and its version, by its id; or why it cannot be started.
 pub type Builds = BTreeMap<String, Result<(Launch, String), Unready>>;
 
 /// Builds the catalogue servers; with `--setup`, installs missing toolchains first.
@@ -71,20 +71,20 @@ pub fn from_catalogue(spec: &RunSpec) -> Vec<&manifest::Server> {
     servers
 }
 
-/// Whether the user named it: neither the control nor the ceiling.
+/// Whether the user named it; false for the A/A control and the ceiling.
 #[must_use]
 pub fn is_named(participant: &Participant) -> bool {
     matches!(participant.role, Role::Plain | Role::Reference)
 }
 
 impl Participants {
-    /// The participants of a run whose catalogue servers are built.
+    /// The participants of a run, given the results of the builds.
     ///
     /// # Errors
-    /// When hotlap's own program, the ceiling, cannot be found.
+    /// When hotlap's own binary, which is the ceiling, cannot be found.
     pub fn new(spec: &RunSpec, builds: &Builds, console: &Console) -> anyhow::Result<Self> {
         let mut all = Self::default();
-        // The server of `spec` that each record is.
+        // For each record, the index of its server in `spec`.
         let mut origins: Vec<Option<usize>> = Vec::new();
         let mut absent = Vec::new();
         for (index, server) in spec.servers.iter().enumerate() {
@@ -121,7 +121,7 @@ impl Participants {
         if spec.has_ceiling && !all.run_already() {
             all.add(ceiling()?);
         }
-        // The control and the ceiling are in between.
+        // The control and the ceiling come in between.
         origins.resize(all.servers.len(), None);
         for (index, server) in absent {
             origins.push(Some(index));
@@ -131,20 +131,20 @@ impl Participants {
         Ok(all)
     }
 
-    /// How many of them the user named, whether they can be started or not.
+    /// How many servers the user named, whether they can be started or not.
     #[must_use]
     pub fn named(&self) -> usize {
         let is_named = |s: &&Server| !matches!(s.role, Role::Control | Role::Ceiling);
         self.servers.iter().filter(is_named).count()
     }
 
-    /// The cores of servers and generator: none of their own if hotlap starts none of the servers.
+    /// The cores of servers and generator; none are assigned if hotlap starts none of the servers.
     #[must_use]
     pub fn cores(&self, spec: &RunSpec) -> CpuAllocation {
         if self.run_already() { unpinned() } else { spec.cores.clone() }
     }
 
-    /// Whether hotlap starts none of them.
+    /// Whether hotlap starts none of the servers.
     fn run_already(&self) -> bool {
         let own = |e: &&Participant| e.role != Role::Ceiling;
         let runs = |e: &Participant| matches!(e.start, Origin::Running { .. });
@@ -156,7 +156,7 @@ impl Participants {
         self.ready.push(participant);
     }
 
-    /// What all are asked for, in a word or two.
+    /// The requests to all servers, in a few words.
     fn title(&self) -> String {
         let mut titles: Vec<String> = Vec::new();
         for participant in &self.ready {
@@ -175,7 +175,7 @@ impl Participants {
         titles.join(", ")
     }
 
-    /// Gives the reference its role, and adds it a second time as the A/A control.
+    /// Makes a server the reference, and adds it a second time as the A/A control.
     fn choose_reference(&mut self, spec: &RunSpec, origins: &[Option<usize>]) {
         let position = |is: &dyn Fn(usize) -> bool| origins.iter().position(|o| o.is_some_and(is));
         let found = match spec.reference {
@@ -194,8 +194,8 @@ impl Participants {
         }
     }
 
-    /// Gives each server its part in the question and its published figures; `origins` says which
-    /// server of `spec` each one is.
+    /// Adds each server's layer or thread count and its published figures. `origins` has the index
+    /// in `spec` of each server.
     fn assign(&mut self, spec: &RunSpec, origins: &[Option<usize>]) {
         let entry_of = |origin: &Option<usize>| origin.map(|index| spec.servers[index].entry);
         let entries: Vec<Option<usize>> = origins.iter().map(entry_of).collect();
@@ -204,7 +204,7 @@ impl Participants {
             let Some(entry) = own.map(|own| &spec.entries[own]) else { continue };
             let before = place.checked_sub(1).filter(|before| entries[*before] == *own);
             self.servers[place].part = Part {
-                // Servers that one pattern means stand on each other.
+                // If one pattern matches several servers, each is the layer below the next.
                 on: before
                     .filter(|_| spec.question == Question::Layers)
                     .or_else(|| entries.iter().rposition(|e| e.is_some() && *e == entry.on)),
@@ -220,7 +220,7 @@ impl Participants {
     }
 }
 
-/// A server as it takes part; a catalogue server as it was built.
+/// A server as a participant; a catalogue server as it was built.
 fn participant(
     spec: &RunSpec,
     server: &ServerSpec,
@@ -255,7 +255,7 @@ fn participant(
     }
 }
 
-/// hotlap itself, as the least server that answers rightly.
+/// The ceiling: hotlap's own minimal server.
 fn ceiling() -> anyhow::Result<Participant> {
     let program = std::env::current_exe().context("cannot find hotlap's own program")?;
     let argv = vec![program.to_string_lossy().into_owned(), "__ceiling".to_owned()];
@@ -271,7 +271,7 @@ fn ceiling() -> anyhow::Result<Participant> {
     })
 }
 
-/// A server of the catalogue that cannot take part.
+/// A catalogue server that cannot take part.
 fn out(name: &str, server: &manifest::Server, why: &Unready) -> Server {
     let failure = match why {
         Unready::Absent(absence) => ServerFailure {

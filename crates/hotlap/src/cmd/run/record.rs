@@ -1,4 +1,4 @@
-//! What is recorded of a run before its first event.
+//! The record of a run, before its first event.
 
 use std::hash::Hasher;
 use std::time::SystemTime;
@@ -15,7 +15,8 @@ use super::spec::RunSpec;
 use crate::model::{self, Question, Run, Server, State};
 use crate::redact;
 
-/// A run that is about to begin; `experiment` is `None` for a stress alone.
+/// The record of a run that is about to begin; `experiment` is `None` for a stress run without a
+/// measurement.
 #[must_use]
 pub fn begin(
     spec: &RunSpec,
@@ -89,9 +90,9 @@ fn loads(loads: &[Load], participants: &[Participant]) -> Vec<model::Load> {
     loads.iter().map(described).collect()
 }
 
-/// A request to a command or URL: method and path, and a hash of its headers and body if it has
-/// any, so that different requests differ. Of a header that may hold a secret, only the
-/// name is hashed.
+/// A request to a command or URL: its method, its path, and a hash of its headers and body if it
+/// has any, so that different requests can be told apart. Of a header that may contain a secret,
+/// only the name is hashed.
 fn described(exchange: &Exchange) -> String {
     if exchange.headers.is_empty() && exchange.body.is_empty() {
         return exchange.name.clone();
@@ -116,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// A digest of 32 bits with the value of a header in it can be tried against a list of guesses.
+    /// A 32-bit digest that includes a header's value would allow guesses to be tested.
     #[test]
     fn the_value_of_a_header_that_is_redacted_is_not_in_the_digest() {
         let request = |name: &str, value: &str| {
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(named, request("x-of-this-test", "0th3r"));
         assert_eq!(request("Authorization", "Bearer a"), request("Authorization", "Bearer b"));
         assert_eq!(request("X-Token", "a"), request("X-Token", "b"));
-        // Headers that hold no secret tell the loads of two runs apart.
+        // Headers without secrets distinguish the loads of two runs.
         assert_ne!(request("X-Other", "s3cr3t"), request("X-Other", "0th3r"));
         assert_ne!(request("X-Of-This-Test", ""), request("X-Other", ""));
     }

@@ -12,10 +12,10 @@ use crate::exit::usage;
 use crate::model::{Run, Server, State};
 use crate::store::Store;
 
-/// The run to continue: the last one of the suite.
+/// Finds the run to continue: the last one of the suite.
 ///
 /// # Errors
-/// If there is none, it is finished, or no suite was named.
+/// When there is none, it is finished, or no suite was named.
 pub fn asked(suite: Option<&str>, store: Option<&Store>) -> anyhow::Result<Run> {
     match (suite, store) {
         (Some(suite), Some(store)) => earlier(store, suite),
@@ -24,7 +24,7 @@ pub fn asked(suite: Option<&str>, store: Option<&Store>) -> anyhow::Result<Run> 
     }
 }
 
-/// The last run of a suite, if it did not end by its own rule.
+/// The last run of a suite, if it was interrupted.
 ///
 /// # Errors
 /// When there is none, or it is finished.
@@ -44,10 +44,10 @@ pub fn earlier(store: &Store, suite: &str) -> anyhow::Result<Run> {
     Ok(run)
 }
 
-/// Whether an earlier run asked what is asked now.
+/// Checks that an earlier run had the same question, requests and options.
 ///
 /// # Errors
-/// When it did not.
+/// When it had not.
 pub fn same_suite(earlier: &Run, now: &Run) -> anyhow::Result<()> {
     let both = || earlier.loads.iter().zip(&now.loads);
     let are_same = both().all(|(load, other)| load.name == other.name && load.is_same(other));
@@ -59,11 +59,11 @@ pub fn same_suite(earlier: &Run, now: &Run) -> anyhow::Result<()> {
     usage(format!("run {number} cannot be resumed: its suite has been changed since"))
 }
 
-/// Makes an experiment the rest of an earlier one, whose schedule it has already; `now` is what
-/// would be recorded if it were none.
+/// Turns an experiment into the rest of an earlier one, with the earlier one's schedule; `now` is
+/// the record as it would be for a new run.
 ///
 /// # Errors
-/// When what takes part is no longer what it was.
+/// When the servers are no longer the same.
 pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::Result<()> {
     let number = earlier.number.unwrap_or(0);
     same_suite(earlier, now)?;
@@ -79,7 +79,8 @@ pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::R
             .find(|e| (&e.name, e.role) == (&server.name, server.role));
         match (found, experiment.participants.first()) {
             (Some(participant), _) => participants.push(participant.clone()),
-            // It is out, and is never started again: anybody can hold its place.
+            // This server has failed and is never started again, so any participant can stand in
+            // for it.
             (None, Some(any)) if server.failure.is_some() => {
                 participants.push(Participant {
                     name: server.name.clone(),
@@ -98,7 +99,7 @@ pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::R
     experiment.participants = participants;
     experiment.from = from(earlier);
     experiment.past = past(earlier);
-    // What an unfinished one lacks is made up for by one more.
+    // One restart is added, in place of the unfinished one.
     experiment.restarts = experiment.restarts.map(|restarts| restarts + unfinished(earlier));
     if experiment.restarts.is_some_and(|restarts| experiment.from.restart >= restarts) {
         return usage(format!("run {number} is complete: it has all its restarts"));
@@ -106,8 +107,8 @@ pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::R
     Ok(())
 }
 
-/// The restart after the last one that was begun: the servers of that one have ended, and those of
-/// another start may differ from them.
+/// The number of the next restart. Servers of the interrupted restart have ended, and a new start
+/// of them may perform differently, so it is not continued.
 fn from(earlier: &Run) -> Place {
     let last = earlier.laps.iter().filter(|l| earlier.is_main(l)).map(|l| l.restart).max();
     Place { restart: last.map_or(0, |restart| restart + 1), round: 0 }

@@ -1,4 +1,5 @@
-//! `--fail-if "cost +3%"`: when a difference is a failure. Only one beyond the noise can be.
+//! `--fail-if "cost +3%"`: which differences are a failure. Only a difference beyond the noise can
+//! be one.
 
 use crate::analysis::Measure;
 use crate::exit::{Exit, usage};
@@ -10,25 +11,25 @@ use crate::report::{BrokenRule, MeasureVerdict, Report, Role, Row, measure_name}
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rule {
     measure: Measure,
-    /// The share by which it may be worse.
+    /// The share by which the figure may be worse.
     limit: f64,
 }
 
-/// The outcome of the rules, a sentence each.
+/// The outcome of the rules, one sentence each.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Ruling {
-    /// Rules that servers break.
+    /// Rules that a server breaks.
     pub broken: Vec<BrokenRule>,
     /// Why a rule cannot be decided for a server.
     pub unknown: Vec<String>,
 }
 
-/// What a rule is applied to: a server, the one it is compared with, and the load.
+/// What a rule is applied to: a server, the server it is compared with, and the load.
 struct Compared<'a> {
     server: &'a str,
     other: &'a str,
     load: usize,
-    /// ` under POST /bla` where there are several loads.
+    /// ` under POST /bla` if there are several loads.
     under: &'a str,
     is_offered: bool,
 }
@@ -37,7 +38,7 @@ impl Rule {
     /// Reads `cost +3%`, `rps -5%`, `p50 +10%`, `p99 +10%` or `memory +10%`.
     ///
     /// # Errors
-    /// Shows what a rule looks like.
+    /// When the text is not a rule; the message shows an example.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let wrong = || {
             format!(
@@ -62,7 +63,7 @@ impl Rule {
         }
     }
 
-    /// Holds the servers of a run against its reference.
+    /// Applies the rule to each server of a run, compared with the reference.
     fn judge(self, report: &Report, ruling: &mut Ruling) {
         for (table, row) in report.tables.iter().flat_map(|t| t.rows.iter().map(move |r| (t, r))) {
             let Some(other) = table.reference.as_deref() else { continue };
@@ -83,7 +84,7 @@ impl Rule {
         }
     }
 
-    /// Holds the servers of one run against themselves in another.
+    /// Applies the rule to each server of one run, compared with the same server in another.
     fn judge_change(self, comparison: &RunComparison, ruling: &mut Ruling) {
         let name = measure_name(self.measure);
         for (load, table) in comparison.tables.iter().enumerate() {
@@ -110,7 +111,8 @@ impl Rule {
         ruling: &mut Ruling,
     ) {
         let what = self.what(is_offered);
-        // A server that serves what is offered has no fewer requests/s than the other.
+        // A server that serves the whole offered rate does not have fewer requests/s than the
+        // other.
         if self.measure == Measure::Rate && found.is_some_and(MeasureVerdict::both_keep_up) {
             return;
         }
@@ -145,7 +147,7 @@ impl Rule {
         }
     }
 
-    /// What it is about; latency is response time under a load that offers a rate.
+    /// The figure in words; at an offered rate, latency is response time.
     fn what(self, is_offered: bool) -> &'static str {
         match (self.measure, is_offered) {
             (Measure::Rate, _) => "requests/s",
@@ -178,7 +180,7 @@ impl Ruling {
         ruling
     }
 
-    /// A rule without any comparison is undecided.
+    /// A rule is undecided if nothing could be compared.
     fn sees_any(&mut self, rules: &[Rule], any: bool) {
         if !rules.is_empty() && !any {
             self.unknown
@@ -202,7 +204,7 @@ impl Ruling {
     }
 }
 
-/// Whether a row is of a server that is compared with the reference.
+/// Whether a row's server is compared with the reference.
 fn is_compared(row: &Row) -> bool {
     row.role == Role::Plain
 }
@@ -237,7 +239,7 @@ mod tests {
         assert!(ruling.unknown[0].contains("p99 of service time of new cannot be compared"));
     }
 
-    /// Two restarts at three times the cost passed as "no difference".
+    /// Regression: with two restarts, three times the cost passed as "no difference".
     #[test]
     fn a_rule_on_an_inconclusive_comparison_is_no_pass() {
         let ratio = ratio(&Estimate { value: 3.0, low: 2.9, high: 3.1 });

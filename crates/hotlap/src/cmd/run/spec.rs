@@ -27,7 +27,7 @@ use crate::{assets, quantity};
 use entry::Entry;
 use server::ServerSpec;
 
-/// The suite that is run when nothing is named.
+/// The suite that runs if no server is named.
 const QUICK: &str = "quick";
 
 /// The plan of a run.
@@ -52,46 +52,48 @@ pub struct RunSpec {
     pub servers: Vec<ServerSpec>,
     /// The server that the others are compared with.
     pub reference: Reference,
-    /// Whether the ceiling runs along with servers that hotlap starts.
+    /// Whether the ceiling is measured, if hotlap starts the servers.
     pub has_ceiling: bool,
     /// Whether missing toolchains are installed first.
     pub install: bool,
-    /// Whether servers without a toolchain are left out, instead of shown as failed.
+    /// Whether servers without a toolchain are left out instead of shown as failed.
     pub leaves_out_missing: bool,
     /// Whether servers on other machines may be loaded.
     pub allow_remote: bool,
 
     /// How servers are loaded; at least one.
     pub loads: Vec<Load>,
-    /// The rate of paced laps, in requests/s; `None`: half of what the slowest server reaches.
+    /// The rate of laps at a common rate, in requests/s; `None`: half of what the slowest server
+    /// reaches.
     pub rate: Option<f64>,
     /// How long a request may take.
     pub timeout: Duration,
     /// How long a server may take from its start to its first correct response.
     pub start_timeout: Duration,
 
-    /// Time to spend on measuring; `None`: as usual for so many servers.
+    /// Time to spend on measuring; `None`: the default for this number of servers.
     pub budget: Option<Duration>,
-    /// The relative half width of the intervals at which it stops earlier.
+    /// The relative half width of the intervals at which the run stops early.
     pub precision: Option<f64>,
-    /// Length of a slice; `None`: the shortest that proves right.
+    /// Length of a slice; `None`: the shortest without bias, found by probes.
     pub slice: Option<Duration>,
-    /// Restarts; `None`: by the budget.
+    /// Restarts; `None`: determined by the budget.
     pub restarts: Option<u32>,
-    /// Rounds in each restart; `None`: by the budget.
+    /// Rounds in each restart; `None`: determined by the budget.
     pub rounds: Option<u32>,
     /// The seed of the order.
     pub seed: u64,
-    /// Cores that servers are told to use, unless their entry says; `None`: all of theirs.
+    /// Number of cores that servers are told to use, unless their entry sets it; `None`: all cores
+    /// assigned to them.
     pub server_cpus: Option<usize>,
-    /// The cores of servers and generator, where hotlap starts the servers.
+    /// The cores of servers and generator, if hotlap starts the servers.
     pub cores: CpuAllocation,
     /// Whether servers are frozen outside of their slices.
     pub freeze: bool,
 
-    /// Stress scenarios after the measurement, or instead of it.
+    /// Stress scenarios to run after the measurement, or instead of it.
     pub scenarios: Vec<Scenario>,
-    /// Differences that are a failure.
+    /// Differences that are a failure (`--fail-if`).
     pub rules: Vec<Rule>,
     /// Whether to print everything known about each server.
     pub has_details: bool,
@@ -110,7 +112,7 @@ pub struct RunSpec {
 /// The server that the others are compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reference {
-    /// This one, as an index of the servers. If it cannot take part, there is none.
+    /// The server with this index. If it cannot take part, there is no reference.
     Server(usize),
     /// The first server of this entry that takes part, or else the first of all.
     Entry(usize),
@@ -121,17 +123,17 @@ pub enum Reference {
 pub enum Storage {
     /// Nowhere.
     None,
-    /// In the user's store, if it can be used.
+    /// In the default store, if it is usable.
     Usual,
     /// In this file, which must be usable.
     File(PathBuf),
 }
 
 impl RunSpec {
-    /// What the command line means.
+    /// Builds the plan from the command line.
     ///
     /// # Errors
-    /// When it, or the suite that it names, makes no sense, or a file of a body cannot be read.
+    /// When the command line or the suite is invalid, or the file of a body cannot be read.
     pub fn new(args: &RunArgs) -> anyhow::Result<Self> {
         let suite = suite(args)?;
         let suite = suite.as_ref();
@@ -198,7 +200,7 @@ impl RunSpec {
         })
     }
 
-    /// The same, as the rest of an earlier run: its schedule is that one's.
+    /// Makes the plan continue an earlier run: the schedule is the earlier run's.
     #[must_use]
     pub fn going_on(self, earlier: Run) -> Self {
         let schedule = &earlier.schedule;
@@ -219,13 +221,13 @@ impl RunSpec {
     }
 }
 
-/// No cores of their own, for servers and generator alike.
+/// No cores are assigned, neither to servers nor to the generator.
 #[must_use]
 pub fn unpinned() -> CpuAllocation {
     CpuAllocation { server: Vec::new(), generator: Vec::new(), shared: false, notes: Vec::new() }
 }
 
-/// The suite that is named, or the quick one when nothing is named.
+/// The named suite, or the quick suite if nothing is named.
 fn suite(args: &RunArgs) -> anyhow::Result<Option<Suite>> {
     let named = match (&args.suite, args.servers.is_empty()) {
         (Some(suite), _) => suite,
@@ -238,8 +240,7 @@ fn suite(args: &RunArgs) -> anyhow::Result<Option<Suite>> {
     Suite::open(named, &assets::suites()?).map(Some).or_else(|error| usage(error.to_string()))
 }
 
-/// Refuses options that are about the servers on the command line where there are none: the quick
-/// suite would run in their place.
+/// Rejects options about servers if no server is named: the quick suite would run instead.
 fn needs_servers(args: &RunArgs) -> anyhow::Result<()> {
     let given = [
         ("--layers", args.layers),
@@ -265,7 +266,7 @@ fn question(args: &RunArgs, suite: Option<&Suite>) -> Question {
     }
 }
 
-/// The reference: named as in tables, or as it was typed.
+/// The reference, by its name in tables or as it was typed.
 fn reference(
     args: &RunArgs,
     suite: Option<&Suite>,
@@ -283,7 +284,7 @@ fn reference(
     }
 }
 
-/// The scenarios of a stress, or those that a suite has for the end of a measurement.
+/// The scenarios of a stress run, or those that a suite runs after the measurement.
 fn scenarios(
     args: &RunArgs,
     suite: Option<&Suite>,
@@ -297,7 +298,7 @@ fn scenarios(
     }
 }
 
-/// The scenarios of these names.
+/// The scenarios with these names.
 fn chosen(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
     let all = Scenario::all();
     for name in names {
@@ -309,7 +310,7 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
     Ok(all.into_iter().filter(|s| names.contains(&s.name)).collect())
 }
 
-/// The exports; those that are tables of figures have nothing to say about a stress.
+/// The exports. Formats that contain only measured figures are rejected for a stress run.
 fn exports(args: &RunArgs, question: Question) -> anyhow::Result<ExportArgs> {
     let table = &args.exports;
     let for_tables = [&table.export_csv, &table.export_github_benchmark, &table.export_bencher];
@@ -322,7 +323,7 @@ fn exports(args: &RunArgs, question: Question) -> anyhow::Result<ExportArgs> {
     Ok(table.clone())
 }
 
-/// What was typed, or else what the suite says, read; an error has its line.
+/// The value from the flag, or else from the suite, parsed; an error names the line in the suite.
 fn or_written<T>(
     typed: Option<T>,
     suite: Option<&Suite>,
@@ -344,7 +345,7 @@ fn or_written<T>(
 /// A random seed; it is stored, so that the order can be repeated.
 fn fresh_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
-    // Below 2⁵³, so that it survives every reader of JSON.
+    // Below 2⁵³, so that every JSON reader keeps it exactly.
     RandomState::new().hash_one(std::process::id()) >> 11
 }
 

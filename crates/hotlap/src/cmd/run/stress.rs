@@ -1,5 +1,5 @@
-//! `hotlap run --stress`: how servers and their normal clients fare under attack. Runs alone, or
-//! after the measurement of a suite that asks for it.
+//! `hotlap run --stress`: what overload and misbehaving clients do to servers and their normal
+//! clients. It runs alone, or after the measurement of a suite that asks for it.
 
 use std::time::{Duration, Instant};
 
@@ -28,10 +28,10 @@ use crate::store::Store;
 /// each of them notices the attackers.
 const GOOD: usize = 8;
 
-/// The cores and the record of a stress that is about to begin or to continue.
+/// The cores and the record of a stress run that is about to begin or continue.
 ///
 /// # Errors
-/// When it cannot go on as the earlier run.
+/// When it cannot continue the earlier run.
 pub fn prepared(
     spec: &RunSpec,
     participants: &Participants,
@@ -46,7 +46,7 @@ pub fn prepared(
 /// Stresses servers, without a measurement.
 ///
 /// # Errors
-/// When it cannot begin, a file cannot be written, or the system refuses.
+/// When it cannot begin, a file cannot be written, or the system refuses an operation.
 pub fn run(
     spec: &RunSpec,
     participants: &Participants,
@@ -74,11 +74,11 @@ pub fn run(
     finish(&kept, spec, &[], exports, console)
 }
 
-/// Stresses servers one after the other: only one of them runs at a time. Those that failed, and
-/// scenarios that they met before, are left out. Whether it came to its end.
+/// Stresses servers one after the other; only one of them runs at a time. Servers that failed, and
+/// scenarios that are already done, are skipped. Returns whether all were completed.
 ///
 /// # Errors
-/// When the system refuses what it takes.
+/// When the system refuses an operation.
 pub fn stress_all(
     spec: &RunSpec,
     participants: &Participants,
@@ -122,7 +122,7 @@ pub fn stress_all(
                     recorder.stressed((*subject).clone());
                 }
             });
-        // What it met is kept by now.
+        // The results so far are already stored.
         if subject.failure.is_some() {
             recorder.stressed(subject);
         }

@@ -1,4 +1,4 @@
-//! How long things take, and may take: budgets, limits, and estimates for announcements.
+//! Budgets, time limits, and the estimates in announcements.
 
 use std::time::Duration;
 
@@ -10,47 +10,49 @@ use super::participants::is_named;
 use crate::model::Warmup;
 use crate::store::Store;
 
-/// The time to spend without `--duration`: for up to so many servers, control and ceiling included,
-/// and for each further one. Four take 3 s a round and 4 s a restart, so a minute has five restarts
-/// of three rounds in it.
+/// The measuring time without `--duration`: for up to this number of servers (with control and
+/// ceiling), and for each further one. Four servers take 3 s per round and 4 s per restart, so a
+/// minute has room for five restarts of three rounds.
 const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(25));
 
-/// What a round and a restart take for each server under each load, about: see [`BUDGET`].
+/// The approximate time of a round and of a restart, for each server under each load: see
+/// [`BUDGET`].
 const ROUND: Duration = Duration::from_millis(750);
 const RESTART: Duration = Duration::from_secs(1);
 
-/// Rounds of a restart, about, unless they are given.
+/// The approximate number of rounds in a restart, unless it is given.
 const ROUNDS: u32 = 3;
 
-/// Probes that settle how long slices are may take this part of the budget, at each length that is
-/// tried: one in so many.
+/// Probes that determine the slice length may take one in this many parts of the budget, for each
+/// length that is tried.
 pub const PROBING: u32 = 5;
 
-/// How long a server may take to its first correct response where `--start-timeout` does not apply:
-/// a JVM that compiles a language first takes many seconds on a busy machine.
+/// How long a server may take to its first correct response if `--start-timeout` does not apply: a
+/// JVM that first compiles a language takes many seconds on a busy machine.
 pub const START_LIMIT: Duration = Duration::from_secs(120);
 
-/// How long a server may take to stop when asked.
+/// How long a server may take to stop.
 pub const GRACE: Duration = Duration::from_secs(5);
 
-/// What a first start takes, about, of a server that was never measured: to respond and be checked
-/// against its contract, and to be warmed up by each load. Runtimes that compile what they run take
-/// longer.
+/// The approximate time of a first start, for a server that was never measured: to respond and be
+/// checked against its contract, and to be warmed up by each load. Runtimes with a JIT compiler
+/// take longer.
 const FIRST_START: (Duration, Duration) = (Duration::from_millis(800), Duration::from_millis(1500));
 
-/// What a server's start, its first load and its end take, about, and each scenario of a stress.
+/// The approximate time of a server's start, first load and end, and of each stress scenario.
 const STRESS: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(3));
 
-/// The budget of an experiment for which none is given.
+/// The measuring time of an experiment without `--duration`.
 #[must_use]
 pub fn usual_budget(experiment: &Experiment) -> Duration {
     let (least, servers, each) = BUDGET;
     least + each * u32::try_from(rows(experiment).saturating_sub(servers)).unwrap_or(u32::MAX)
 }
 
-/// How long one of so many warm-ups of the first restart may take: its part of a quarter of the
-/// budget, or what a virtual machine needs that compiles on the core on which it answers, as far as
-/// a quarter of the budget pays for one of these. Most servers are steady after two seconds.
+/// The limit of one warm-up in the first restart, given the number of warm-ups: its part of a
+/// quarter of the budget, or the time that a JVM needs if it compiles on the core on which it
+/// responds, if a quarter of the budget allows that for one server. Most servers are steady after
+/// two seconds.
 #[must_use]
 pub fn warm_limit(budget: Duration, warm_ups: u32) -> Duration {
     const COMPILED: Duration = Duration::from_secs(12);
@@ -60,7 +62,7 @@ pub fn warm_limit(budget: Duration, warm_ups: u32) -> Duration {
         .clamp(Duration::from_secs(2), Duration::from_secs(20))
 }
 
-/// Restarts and rounds of each, about: those that are given, and else what the budget pays for.
+/// The approximate numbers of restarts and of rounds in each: as given, else by the budget.
 #[must_use]
 pub fn expected(experiment: &Experiment) -> (u32, u32) {
     let rows = rows(experiment).max(1) as f64;
@@ -77,8 +79,8 @@ pub fn expected(experiment: &Experiment) -> (u32, u32) {
     (experiment.restarts.unwrap_or_else(|| whole((budget_s + restart_s) / each_s)), rounds)
 }
 
-/// What the measurement takes, about, after the first start: the budget, or what the restarts and
-/// rounds take that are given.
+/// The approximate time of the measurement after the first start: the budget, or the time for the
+/// given restarts and rounds.
 #[must_use]
 pub fn measuring(experiment: &Experiment) -> Duration {
     let (Some(restarts), Some(rounds)) = (experiment.restarts, experiment.rounds) else {
@@ -89,12 +91,13 @@ pub fn measuring(experiment: &Experiment) -> Duration {
     (RESTART * left.saturating_sub(1) + ROUND * left * rounds) * rows
 }
 
-/// What it takes to start all for the first time, about: what each took when it was last measured.
+/// The approximate time to start all servers for the first time, from the time that each took when
+/// it was last measured.
 #[must_use]
 pub fn first_start(experiment: &Experiment, store: Option<&Store>) -> Duration {
     let loads = u32::try_from(experiment.loads.len()).unwrap_or(u32::MAX);
     let of = |participant: &Participant| {
-        // This is an estimate, for which no error of the store is reported.
+        // Only an estimate, so errors of the store are not reported.
         let last = store?.first_start(&participant.name).ok()??;
         let warm_ms = |w: &Warmup| w.window_ms * w.curve.len() as f64;
         let each_ms = last.warmups.iter().map(warm_ms).sum::<f64>() / last.warmups.len() as f64;
@@ -106,7 +109,7 @@ pub fn first_start(experiment: &Experiment, store: Option<&Store>) -> Duration {
     experiment.participants.iter().map(|participant| of(participant).unwrap_or(usual)).sum()
 }
 
-/// What a stress of servers takes, about, that have met some of these scenarios before.
+/// The approximate time of a stress run, less the scenarios that are already done.
 #[must_use]
 pub fn stress(participants: &[Participant], met: &[Subject], scenarios: &[Scenario]) -> Duration {
     let left = |participant: &Participant| {
@@ -120,7 +123,7 @@ pub fn stress(participants: &[Participant], met: &[Subject], scenarios: &[Scenar
     participants.iter().filter(|e| is_named(e)).map(|participant| takes(left(participant))).sum()
 }
 
-/// Servers times loads: each is measured under each.
+/// The number of servers times loads: each server is measured under each load.
 fn rows(experiment: &Experiment) -> usize {
     experiment.participants.len() * experiment.loads.len().max(1)
 }

@@ -1,5 +1,5 @@
-//! Where known servers are raced: the same track as in `run`, with servers that the tool brings
-//! along. The benchmark of the method uses it too.
+//! The experiments of the self-test: the runner is that of `run`, the servers are hotlap's own test
+//! servers. The benchmark of the method uses it too.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::cmd::run::logs::Logs;
 use crate::cmd::run::timing::{GRACE, START_LIMIT};
 use crate::model::{self, Question, Run, State};
 
-/// How long one request may take: longer than the longest pause.
+/// The timeout of a request: longer than the longest pause.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long servers may be probed at each slice length.
@@ -29,13 +29,13 @@ const PROBE_LIMIT: Duration = Duration::from_secs(12);
 /// What all experiments of the self-test share.
 pub struct Arena {
     program: PathBuf,
-    /// The cores: one for the server, since each of its threads would count on its own.
+    /// The cores: one for the server, since each of its threads would count requests on its own.
     pub cores: CpuAllocation,
     logs: Logs,
 }
 
 impl Arena {
-    /// With this program's own hidden commands, which `program` is.
+    /// `program` is this program, whose hidden commands are the test servers.
     ///
     /// # Errors
     /// When the cache cannot be written.
@@ -44,7 +44,7 @@ impl Arena {
         Ok(Self { program: program.to_owned(), cores, logs: Logs::new()? })
     }
 
-    /// A server of known behaviour.
+    /// A test server.
     #[must_use]
     pub fn participant(&self, name: &str, known: Calibrated, role: Role) -> Participant {
         let program = self.program.to_string_lossy().into_owned();
@@ -54,7 +54,8 @@ impl Arena {
             role,
             start: Origin::Launch(Launch { argv, env: BTreeMap::new(), cwd: std::env::temp_dir() }),
             contract: Contract::of(Name::Hello, None),
-            // Held to what a custom server is held to: one of them errs on purpose.
+            // Checked like a command or URL, not against a contract: one of them sends wrong
+            // responses on purpose.
             requirements: Requirements::Custom,
             version: format!("hotlap {}", env!("CARGO_PKG_VERSION")),
             counts: None,
@@ -62,7 +63,7 @@ impl Arena {
         }
     }
 
-    /// A closed loop, or half of it, over so many connections.
+    /// A load over this many connections: a closed loop, or half of its rate.
     #[must_use]
     pub fn load(&self, connections: usize) -> Load {
         Load {
@@ -76,7 +77,7 @@ impl Arena {
         }
     }
 
-    /// How laps are measured, in slices of that length, or of the one that is found to be right.
+    /// Laps in slices of this length, or of the length that probes choose.
     #[must_use]
     pub fn setting(&self, slice: Option<Duration>, warm_limit: Duration) -> Setting {
         Setting {
@@ -95,7 +96,8 @@ impl Arena {
         }
     }
 
-    /// An experiment of these for so long; without paced laps, which say nothing of cost.
+    /// An experiment with these servers for this long; without laps at a common rate, which do not
+    /// affect CPU time.
     #[must_use]
     pub fn experiment(
         &self,
@@ -121,7 +123,7 @@ impl Arena {
         }
     }
 
-    /// The record that such an experiment is kept in; it is not stored.
+    /// The record of such an experiment; it is not stored.
     #[must_use]
     pub fn record(&self, experiment: &Experiment) -> Run {
         let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

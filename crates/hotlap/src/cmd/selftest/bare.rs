@@ -1,10 +1,10 @@
-//! A bare client without the load generator: a few connections, polled without pause, with requests
-//! at a rate. It measures the round trip on this machine, which is part of every latency that a
-//! client sees but not of the time that a test server is made to take.
+//! A minimal client without the load generator: a few connections, polled without pause, with
+//! requests at a given rate. It measures the round trip on this machine, which is part of every
+//! latency that a client sees, but not of the time that a test server is set to take.
 //!
-//! It spins, so that its own wake-ups are not in its times, and it sends at the rate of the laps
-//! that it is compared with: a server with rare requests wakes from a deeper sleep each time, which
-//! takes about 30 µs on a virtual machine.
+//! It polls, so that its own wake-ups are not part of its times. It sends at the rate of the laps
+//! that it is compared with: a server with rare requests wakes up from a deeper idle state each
+//! time, which takes about 30 µs on a virtual machine.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,41 +15,41 @@ use hotlap_load::plan::{Endpoint, Target};
 use hotlap_servers::cpus;
 use hotlap_stats::median;
 
-/// How long it asks.
+/// How long it runs.
 const FOR: Duration = Duration::from_millis(400);
 
-/// No answer takes longer.
+/// The timeout of a response.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// What ends the answer.
+/// The end of the response.
 const END: &[u8] = b"Hello, World!";
 
-/// A neighbour can only lengthen the way: what counts is the median of the batch of so many
-/// requests that was disturbed least.
+/// A neighbour can only make the round trip longer, so the batch of this many requests with the
+/// lowest median counts.
 const BATCH: usize = 20;
 
-/// How it asks.
+/// How it sends requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Asking<'a> {
-    /// On so many connections.
+    /// The number of connections.
     pub connections: usize,
-    /// Requests/s over all of them, evenly.
+    /// Requests/s over all of them, evenly spaced.
     pub rate: f64,
-    /// On one of these cores.
+    /// The cores to run on.
     pub cpus: &'a [usize],
 }
 
-/// What requests took, in microseconds, in the order in which they were answered.
+/// The times of requests, in microseconds, in the order of the responses.
 ///
 /// # Errors
-/// When the server cannot be reached or does not answer.
+/// When the server cannot be reached or does not respond.
 pub fn times_us(target: &Target, asking: &Asking) -> anyhow::Result<Vec<f64>> {
     let Endpoint::Tcp(address) = target.endpoint else {
         bail!("a test server listens on TCP");
     };
     std::thread::scope(|scope| {
         let client = scope.spawn(|| {
-            // Not being pinned makes the way longer, not wrong.
+            // Without pinning, the round trip is longer, but not wrong.
             let _ = cpus::pin(asking.cpus);
             times(address, asking)
         });
@@ -57,7 +57,7 @@ pub fn times_us(target: &Target, asking: &Asking) -> anyhow::Result<Vec<f64>> {
     })
 }
 
-/// One connection, and when what is under way on it was sent.
+/// One connection, and when the request in flight on it was sent.
 struct Line {
     stream: TcpStream,
     sent: Option<Instant>,
@@ -76,11 +76,11 @@ impl Line {
     fn ask(&mut self) -> anyhow::Result<()> {
         self.got = 0;
         self.sent = Some(Instant::now());
-        // So few bytes always fit into the buffer of a connection that is idle.
+        // A few bytes always fit into the buffer of an idle connection.
         Ok(self.stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")?)
     }
 
-    /// How long the answer took, once it is there.
+    /// The time of the response, once it has arrived.
     fn look(&mut self) -> anyhow::Result<Option<Duration>> {
         let Some(sent) = self.sent else { return Ok(None) };
         match self.stream.read(&mut self.answer[self.got..]) {
@@ -124,14 +124,14 @@ fn times(address: SocketAddr, asking: &Asking) -> anyhow::Result<Vec<f64>> {
             break;
         }
         if quiet {
-            // Where server and client share a core, the server must have it.
+            // If server and client share a core, the client must yield it.
             std::thread::yield_now();
         }
     }
     Ok(times)
 }
 
-/// The usual time of a request, in microseconds.
+/// The median time of a request, in microseconds.
 #[must_use]
 pub fn usual_us(times: &[f64]) -> Option<f64> {
     times.chunks_exact(BATCH).filter_map(median).min_by(f64::total_cmp)

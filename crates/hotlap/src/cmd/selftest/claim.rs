@@ -1,45 +1,45 @@
-//! Claims: what hotlap measures, what is true, and whether the two agree. Pure.
+//! Claims: a measured figure, its true value, and whether the two agree. Pure functions.
 
 use serde::Serialize;
 
 use crate::text::number;
 
-/// Times are right within so many microseconds, or within a hundredth, whichever is larger.
+/// The tolerance of times: this many microseconds, or one per cent, whichever is larger.
 const TIME_US: f64 = 20.0;
 const TIME_SHARE: f64 = 0.01;
 
-/// One figure of one server, as measured and as it is.
+/// One figure of one server: measured value and true value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Claim {
-    /// Of which server, and how it was loaded.
+    /// The server and its load.
     pub server: String,
-    /// Which figure.
+    /// The figure.
     pub figure: String,
-    /// In what it is counted.
+    /// Its unit.
     pub unit: Unit,
     /// The measured value; NaN if there is none.
     pub claimed: f64,
-    /// As it is.
+    /// The true value.
     pub real: f64,
-    /// How far the two may lie apart.
+    /// The tolerance: the largest accepted difference between the two.
     pub tolerance: f64,
-    /// The same figure of the lap that was disturbed least. A neighbour can only lengthen a time,
-    /// so this one shows whether hotlap or other programs are to blame.
+    /// The same figure from the least disturbed lap. A neighbour can only make a time longer, so
+    /// this one shows whether hotlap or the machine is the cause of a difference.
     pub least: Option<f64>,
-    /// The same figure as a client finds it that has nothing of the generator, at the same rate: so
-    /// much of it is the machine's, which takes its cores away from whoever runs on them.
+    /// The same figure as measured by a client without the load generator, at the same rate: the
+    /// part of the difference that the machine causes, for instance by taking away its cores.
     pub bare: Option<f64>,
 }
 
-/// In what a figure is counted.
+/// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// Microseconds.
     Us,
-    /// Times the reference.
+    /// A ratio to the reference.
     Ratio,
-    /// Things.
+    /// A count.
     Count,
     /// A share of 1.
     Share,
@@ -51,10 +51,10 @@ pub enum Unit {
 pub enum Word {
     /// Within the tolerance.
     Right,
-    /// Beyond the tolerance, but not in the lap that was disturbed least, or not beyond what a bare
-    /// client finds: the machine was busy.
+    /// Outside the tolerance, but not in the least disturbed lap, or not beyond what the minimal
+    /// client measures: the machine was busy.
     Disturbed,
-    /// Beyond the tolerance.
+    /// Outside the tolerance.
     Off,
 }
 
@@ -74,7 +74,7 @@ impl Claim {
         }
     }
 
-    /// Whether what is claimed is true.
+    /// Judges the claim.
     #[must_use]
     pub fn judge(&self) -> Word {
         if self.is_right(self.claimed) {
@@ -86,17 +86,17 @@ impl Claim {
         }
     }
 
-    /// Whether this figure would be; what is not a number is within nothing.
+    /// Whether a figure is within the tolerance; NaN is not.
     fn is_right(&self, figure: f64) -> bool {
         (figure - self.real).abs() <= self.tolerance
     }
 
-    /// The figure of the lap that was disturbed least, if that one is right.
+    /// The figure of the least disturbed lap, if it is within the tolerance.
     fn right_at_best(&self) -> Option<f64> {
         self.least.filter(|least| self.is_right(*least))
     }
 
-    /// Whether it is between what is true and what a bare client finds.
+    /// Whether the figure lies between the true value and that of the minimal client.
     fn is_the_machines(&self) -> bool {
         let from = self.real - self.tolerance;
         self.bare.is_some_and(|bare| {
@@ -105,7 +105,7 @@ impl Claim {
         })
     }
 
-    /// What excuses a claim that was disturbed.
+    /// Why a claim that is outside its tolerance does not count against hotlap.
     fn excuse(&self) -> String {
         match (self.right_at_best(), self.bare) {
             (Some(least), _) => format!("disturbed ({} at best)", self.text(least)),
@@ -127,7 +127,7 @@ impl Claim {
     }
 }
 
-/// All claims as a table, and how they were judged in one sentence.
+/// All claims as a table, and the result in one sentence.
 #[must_use]
 pub fn table(claims: &[Claim]) -> String {
     let mut rows = vec![["", "", "claimed", "true", "allowed", ""].map(str::to_owned)];
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(claim(None).judge(), Word::Off);
     }
 
-    /// On a machine whose host took the cores away, p99 was off however right hotlap was.
+    /// Regression: on a machine whose host took the cores away, p99 was reported as wrong.
     #[test]
     fn what_a_bare_client_finds_too_is_the_machines() {
         let claim = |claimed, bare| {

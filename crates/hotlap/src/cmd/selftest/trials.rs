@@ -1,4 +1,4 @@
-//! The trials of the self-test: each server's true figures, and what hotlap measures.
+//! The trials of the self-test: the true figures of each test server, and what hotlap measures.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,32 +22,33 @@ use crate::console::Console;
 use crate::export::Exports;
 use crate::recorder::Recorder;
 
-/// Few enough that none waits for another, enough for half load with 10 ms each.
+/// Few enough connections that no request waits for another, and enough for half load at 10 ms
+/// each.
 const CONNECTIONS: usize = 16;
 
 /// Laps at half load.
 const LAPS: u32 = 4;
 
-/// One lap, where nothing else is needed.
+/// A single lap is enough for some trials.
 const LAP: Duration = Duration::from_millis(500);
 
-/// A warm-up of servers that are warm from the start.
+/// The warm-up of servers that need none.
 const WARM: Duration = Duration::from_secs(1);
 
-/// It works for so long, then stands still for a second.
+/// The server works for this long, then pauses for a second.
 const PAUSING: (u64, u64) = (3_000, 1_000);
 
-/// Requests/s that the pausing server is asked; the rest of its time it can do a hundred times
-/// that.
+/// The request rate for the pausing server; while it works, it can serve a hundred times as many.
 const PAUSING_RATE: f64 = 500.0;
 
-/// CPU time a request of the twins and of the costlier one, in nanoseconds: exactly 3 % more.
+/// CPU time per request of the twins and of the more expensive server, in nanoseconds: exactly 3 %
+/// more.
 const COST_NS: (u64, u64) = (40_000, 41_200);
 
-/// How far a ratio of costs may be off.
+/// The tolerance of a ratio of CPU times.
 const RATIO: f64 = 0.005;
 
-/// A server alone on the runner.
+/// One server on the runner.
 struct Alone<'a> {
     arena: &'a Arena,
     live: LocalRunner,
@@ -61,7 +62,7 @@ impl<'a> Alone<'a> {
         stop: &Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
         let participants = [arena.participant(&known.to_string(), known, Role::Plain)];
-        // It runs alone, and the bare client needs it running.
+        // It is not frozen, because the minimal client needs it running.
         let setting =
             hotlap_bench::local::Setting { freeze: false, ..arena.setting(Some(lap), WARM) };
         let mut live =
@@ -75,7 +76,7 @@ impl<'a> Alone<'a> {
         self.live.whole_lap(0, 0, kind).map_err(|why| anyhow!("a test server failed: {why}"))
     }
 
-    /// What requests at `rate` take a bare client, in microseconds.
+    /// The times that the minimal client measures at `rate`, in microseconds.
     fn bare_us(&self, rate: f64) -> anyhow::Result<Vec<f64>> {
         let target = self.live.target(0).ok_or_else(|| anyhow!("a test server has ended"))?;
         let cpus = &self.arena.cores.generator;
@@ -91,18 +92,18 @@ fn told(known: &Calibrated, why: &ServerFailure) -> anyhow::Error {
     anyhow!("the test server {known} failed: {why} ({})", why.log_tail.join("; "))
 }
 
-/// Laps at half of what a server reaches, and what a bare client finds beside each.
+/// Laps at half of the rate that a server reaches, with the minimal client's times beside each.
 struct HalfLoad {
     laps: Vec<Lap>,
-    /// What the way there and back takes, in microseconds: the least of what the bare client finds,
-    /// for a neighbour can only lengthen it.
+    /// The round trip in microseconds: the minimal client's shortest time, since a neighbour can
+    /// only make it longer.
     way_us: f64,
-    /// All that it finds.
+    /// All times of the minimal client.
     bare: Histogram,
 }
 
 impl HalfLoad {
-    /// Of a server that holds each answer for `hold_us`.
+    /// For a server that delays each response by `hold_us`.
     fn run(alone: &mut Alone, hold_us: f64) -> anyhow::Result<Self> {
         let rate = alone.lap(Kind::Flat)?.outcome.rate() / 2.0;
         let mut half = Self { laps: Vec::new(), way_us: f64::INFINITY, bare: Histogram::new() };
@@ -116,7 +117,7 @@ impl HalfLoad {
         Ok(half)
     }
 
-    /// The claim that the quantile `q` is `made_us` and the way.
+    /// The claim that the quantile `q` is `made_us` plus the round trip.
     fn claim(&self, server: &str, (figure, q, made_us): (&str, f64, f64)) -> Claim {
         let (claimed, least) = quantile_us(&self.laps, q);
         let bare = known_us(&self.bare, q);
@@ -132,12 +133,13 @@ fn quantile_us(laps: &[Lap], q: f64) -> (f64, Option<f64>) {
     (known_us(&all, q).unwrap_or(f64::NAN), own.min_by(f64::total_cmp))
 }
 
-/// A quantile in microseconds, where there are times enough to know it.
+/// A quantile in microseconds, if there are enough samples.
 fn known_us(times: &Histogram, q: f64) -> Option<f64> {
     samples_suffice(times.len(), q, 1).then(|| times.quantile(q) as f64 / 1e3)
 }
 
-/// The server with a fixed service time, at half load: p50 and p99 are the time and the way.
+/// The server with a fixed service time, at half load: p50 and p99 are that time plus the round
+/// trip.
 ///
 /// # Errors
 /// When it cannot be started or loaded.
@@ -154,7 +156,7 @@ fn time(us: u64) -> String {
     format!("always {time}, at half load")
 }
 
-/// The bimodal server, at half load: 1 % at 50 ms, the others at 1 ms.
+/// The bimodal server, at half load: 1 % of the responses take 50 ms, the others 1 ms.
 ///
 /// # Errors
 /// When it cannot be started or loaded.
@@ -181,7 +183,8 @@ pub fn bimodal(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
         unit: Unit::Share,
         claimed: slow / answers as f64,
         real: 0.01,
-        // At each of a lap's two edges, as many as there are connections may be on either side.
+        // At each of the two edges of a lap, up to one request per connection may count on either
+        // side.
         tolerance: 0.000_2 + 2.0 * f64::from(LAPS) / answers as f64,
         least: None,
         bare: None,
@@ -189,12 +192,13 @@ pub fn bimodal(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
     Ok(claims)
 }
 
-/// The server that stands still for a second: what a rate shows, and what a closed loop hides.
+/// The server that pauses for a second: an open loop shows the pause, a closed loop hides it.
 ///
-/// Of requests that come evenly, those that come in a pause of P within a period of T wait for what
-/// is left of it. A share of (P - x) / T waits longer than x, so the quantile q is P - (1 - q) T
-/// where that is above the usual time. In a closed loop each connection meets a pause once a
-/// period, however many requests it sends in between: the longest is P, and p99 says nothing.
+/// Requests that arrive evenly during a pause of length P, once per period T, wait for the rest of
+/// the pause. A share of (P - x) / T waits longer than x, so the quantile q is P - (1 - q) T, if
+/// that is above the normal time. In a closed loop, each connection meets a pause once per period,
+/// however many requests it sends in between: the longest time is P, and p99 does not show the
+/// pause.
 ///
 /// # Errors
 /// When it cannot be started or loaded.
@@ -207,7 +211,7 @@ pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
     let paced = alone.lap(Kind::Paced { rate: PAUSING_RATE })?;
     alone.stop();
     let us = |times: &Histogram, q| known_us(times, q).unwrap_or(f64::NAN);
-    // A hundredth of the pause: how long the answers due meanwhile take once it is over.
+    // A hundredth of the pause: the time to answer the requests that became due during it.
     let late = pause_us * 0.02;
     let rate = |(figure, q): (&str, f64)| {
         let claimed = us(&paced.outcome.response_time, q);
@@ -224,13 +228,14 @@ pub fn pausing(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
     let longest = flat.outcome.service_time.max() as f64 / 1e3;
     let longest = Claim::time(closed, "longest", longest, pause_us);
     claims.push(Claim { tolerance: late, ..longest });
-    // Hidden: far below what clients that come at a rate would have seen.
+    // The closed loop hides the pause: its p99 is far below what clients at a given rate would see.
     let hidden = Claim::time(closed, "p99, hides it", us(&flat.outcome.service_time, 0.99), 0.0);
     claims.push(Claim { tolerance: pause_us / 10.0, ..hidden });
     Ok(claims)
 }
 
-/// The server that errs in exactly 1 of 100: each is counted, and such a lap never counts.
+/// The server that sends a wrong response to exactly 1 of 100 requests: each is counted, and such a
+/// lap does not count.
 ///
 /// # Errors
 /// When it cannot be started or loaded.
@@ -254,16 +259,16 @@ pub fn erring(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim
     let wrong = usize::try_from(wrong).unwrap_or(usize::MAX);
     let ranked = laps.iter().filter(|l| l.counts()).count();
     Ok(vec![
-        // At each edge of a lap one may be on either side of it.
+        // At each edge of a lap, one request may count on either side.
         count("wrong answers", wrong, requests as f64 / one_in as f64, 2.0 * laps.len() as f64),
         count("laps that count", ranked, 0.0, 0.0),
     ])
 }
 
-/// Twins, and one that is exactly 3 % more CPU: an experiment as `run` holds it.
+/// Two identical servers, and one that costs exactly 3 % more CPU time: an experiment as in `run`.
 ///
 /// # Errors
-/// When the experiment cannot be held.
+/// When the experiment fails.
 pub fn costlier(
     arena: &Arena,
     budget: Duration,

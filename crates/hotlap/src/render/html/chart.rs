@@ -1,11 +1,11 @@
 //! A chart as data: what is drawn, on which axes.
 
-/// A chart to be drawn.
+/// A chart.
 #[derive(Debug)]
 pub struct Chart {
-    /// What it shows.
+    /// Its title.
     pub title: String,
-    /// How to read it, in a sentence.
+    /// How to read it, in one sentence.
     pub note: String,
     /// The horizontal axis.
     pub x: Axis,
@@ -13,9 +13,9 @@ pub struct Chart {
     pub y: Vertical,
     /// The series, in the order in which they are drawn.
     pub series: Vec<Series>,
-    /// The range in which differences are noise, on the horizontal axis.
+    /// The range within which differences are noise, on the horizontal axis.
     pub band: Option<(f64, f64)>,
-    /// Where there is no difference at all, on the horizontal axis.
+    /// The value that means "no difference", on the horizontal axis.
     pub rule: Option<f64>,
 }
 
@@ -24,67 +24,67 @@ pub struct Chart {
 pub enum Vertical {
     /// A quantity.
     Axis(Axis),
-    /// Names, the first at the top.
+    /// Names, from top to bottom.
     Names(Vec<String>),
 }
 
 /// A scale.
 #[derive(Debug, Clone)]
 pub struct Axis {
-    /// What it measures, and in which unit; empty where its ticks and the chart's title say it.
+    /// Its label with the unit; empty if the ticks and the chart's title are enough.
     pub label: String,
-    /// Equal distances are equal ratios.
+    /// Whether it is logarithmic.
     pub log: bool,
     /// Its lower end.
     pub low: f64,
     /// Its upper end.
     pub high: f64,
-    /// How its ticks are written.
+    /// The format of its ticks.
     pub write: fn(f64) -> String,
 }
 
 /// Points of one server.
 #[derive(Debug)]
 pub struct Series {
-    /// Which server, by its place in the page.
+    /// The number of the server on the page.
     pub server: usize,
     /// The points.
     pub points: Vec<Point>,
-    /// How they are drawn.
+    /// The style of the points.
     pub stroke: Stroke,
 }
 
 /// How points are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stroke {
-    /// A dot each, with its interval.
+    /// Dots with intervals.
     Dots,
-    /// Open dots: what others published.
+    /// Open dots: published figures.
     Hollow,
     /// A line through them.
     Line,
-    /// A dotted, faint line: in proportion.
+    /// A dotted, faint line: proportional growth.
     Ideal,
-    /// Steps from one to the next, with their intervals.
+    /// Steps from each point to the next, with intervals.
     Steps,
 }
 
 /// One point.
 #[derive(Debug, Clone)]
 pub struct Point {
-    /// Its place on the horizontal axis.
+    /// Its position on the horizontal axis.
     pub x: f64,
-    /// Its height; beside names, the place of the name, from 0. NaN where a line breaks off and
-    /// begins anew at the next point.
+    /// Its position on the vertical axis; on an axis of names, the index of the name. NaN where a
+    /// line is interrupted until the next point.
     pub y: f64,
     /// The interval, horizontal (dots) or vertical (steps).
     pub span: Option<(f64, f64)>,
-    /// What the page shows when the point is pointed at; empty: it cannot be.
+    /// The text that the page shows when the pointer is over the point; empty for none.
     pub text: String,
 }
 
-/// What a horizontal axis has to hold: the points, and as much of their intervals as leaves the
-/// points apart. A wider interval runs out of the chart; the words of its point tell its ends.
+/// The range of a horizontal axis: all points, and as much of their intervals as possible while the
+/// points stay apart. A wider interval is cut off; the text of its point states the ends.
 pub fn extent(series: &[Series]) -> impl Iterator<Item = f64> {
     let points = || series.iter().flat_map(|s| &s.points);
     let (low, high) =
@@ -97,14 +97,14 @@ pub fn extent(series: &[Series]) -> impl Iterator<Item = f64> {
     })
 }
 
-/// What a vertical axis has to hold.
+/// The range of a vertical axis.
 pub fn heights(series: &[Series]) -> impl Iterator<Item = f64> {
     series.iter().flat_map(|s| &s.points).map(|p| p.y)
 }
 
 impl Axis {
-    /// A scale that holds all of the values: from zero, or logarithmic where the highest is over 20
-    /// times the lowest.
+    /// A scale for all of the values: from zero, or logarithmic if the highest is over 20 times the
+    /// lowest.
     #[must_use]
     pub fn over(label: &str, write: fn(f64) -> String, values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = values
@@ -130,7 +130,7 @@ fn decade(value: f64) -> (f64, f64) {
 }
 
 impl Series {
-    /// The points of each line, where it breaks off.
+    /// The points of each line, split where it is interrupted.
     pub fn points_apart(&self) -> impl Iterator<Item = &[Point]> {
         self.points.split(|p| p.y.is_nan()).filter(|piece| !piece.is_empty())
     }

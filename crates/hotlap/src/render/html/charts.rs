@@ -1,4 +1,5 @@
-//! Which charts a report has, and what is in each: figures of [`Report`], none of them new.
+//! The charts of a report, and the contents of each: figures of [`Report`], without computing new
+//! ones.
 
 mod latency;
 mod layers;

@@ -1,4 +1,4 @@
-//! Each lap of a run, on demand: the script writes the table when it is asked for.
+//! The laps of a run, on demand: the script builds the table when it is opened.
 
 use serde_json::{Value, json};
 
@@ -7,10 +7,10 @@ use super::tag::{Html, el, els};
 use crate::report::{LapView, Report};
 use crate::text::number::count;
 
-/// A column of the table of laps: its heading, and the value of a lap.
+/// A column of the table of laps: its heading, and its value for a lap.
 type LapColumn = (&'static str, fn(&LapView) -> Value);
 
-/// After the server.
+/// The columns after the server.
 const COLUMNS: [LapColumn; 16] = [
     ("load", |l| json!(l.load + 1)),
     ("restart", |l| json!(l.restart)),
@@ -30,7 +30,7 @@ const COLUMNS: [LapColumn; 16] = [
     ("left out because", |l| json!(l.doubts.join("; "))),
 ];
 
-/// Where the table is to be.
+/// The place of the table.
 pub fn section(report: &Report, palette: &Palette) -> Html {
     if report.laps.is_empty() {
         return Html::default();
@@ -45,7 +45,7 @@ pub fn section(report: &Report, palette: &Palette) -> Html {
     el("section", &[], el("details", &[("id", "each")], parts))
 }
 
-/// The laps in arrays, for the script; a server that is in no table has its name instead of a
+/// The laps as arrays, for the script. A server that is in no table has its name instead of a
 /// number.
 pub fn data(report: &Report, palette: &Palette) -> Value {
     let lap = |lap: &LapView| -> Value {

@@ -1,18 +1,18 @@
-//! A chart as SVG that the page can style and read.
+//! Draws a chart as SVG that the page can style.
 //!
-//! The drawing is done by the library `kuva`, so that scales, ticks, text widths and escaping are
-//! not ours to get wrong. It was chosen over the plotting libraries that are written in JavaScript
-//! because those cannot be had within the bounds of this project (nothing of third parties is
-//! committed, cargo alone builds it, a page stays under 1 MB): `charming` carries ECharts, 1.03 MB
-//! by itself, and brings 241 packages; `plotly` carries 4.5 MB; nothing maintained carries uPlot,
-//! Chart.js or Vega. Among those that draw SVG, `kuva` has intervals, logarithmic axes, bands and
-//! stylesheet colours, is kept well, and adds 5 packages; `plotters` writes fixed colours and
-//! brings the browser bindings, `poloto` has neither intervals nor logarithmic axes, `charts-rs`
-//! no intervals. An SVG also prints, scales and is read without any script.
+//! The library `kuva` does the drawing, so that scales, ticks, text widths and escaping are not our
+//! own code. JavaScript plotting libraries were ruled out because of the limits of this project: no
+//! third-party files in the repository, only cargo for building, and pages below 1 MB. `charming`
+//! contains ECharts, which alone is 1.03 MB, and adds 241 packages; `plotly` contains 4.5 MB; no
+//! maintained crate contains uPlot, Chart.js or Vega. Among the crates that draw SVG, `kuva` has
+//! intervals, logarithmic axes, bands and style sheet colours, is well maintained, and adds 5
+//! packages. `plotters` writes fixed colours and adds browser bindings, `poloto` has neither
+//! intervals nor logarithmic axes, `charts-rs` has no intervals. An SVG can also be printed and
+//! scaled, and works without a script.
 //!
-//! What the page needs besides is done here: colours are names that the stylesheet gives a value
-//! for light and for dark, every series carries the number of its server, and each point that can
-//! be pointed at is listed with its place and its words, which the page only shows.
+//! This module adds what the page needs: colours are names, to which the style sheet assigns values
+//! for light and dark; every series has the number of its server; and each point with a text is
+//! listed with its position, so that the page only displays it.
 
 use std::sync::Arc;
 
@@ -28,20 +28,21 @@ use kuva::render::theme::Theme;
 use super::chart::{Chart, Point, Series, Stroke, Vertical};
 use super::tag::{Html, el};
 
-/// Width of a chart in its own units. Two stand side by side on a desk; on a phone one is shrunk
-/// to five sixths, and its 13-unit letters are 11 pixels high.
+/// Width of a chart in its own units. Two fit side by side on a desktop. On a phone, a chart is
+/// shrunk to five sixths, which makes its 13-unit letters 11 pixels high.
 const WIDTH: f64 = 430.0;
 
-/// Room at the right for the half of the last tick's words that stands out: `99.999 %`.
+/// Room at the right for the half of the last tick's label that extends beyond the axis: `99.999
+/// %`.
 const OVERHANG: f64 = 14.0;
 
-/// Height of a chart with two measured axes.
+/// Height of a chart with two numeric axes.
 const HEIGHT: f64 = 285.0;
 
-/// Height of a line of a chart whose lines are servers.
+/// Height of a line in a chart with one line per server.
 const LINE: f64 = 24.0;
 
-/// Colours that the stylesheet knows; servers beyond them differ in stroke and mark too.
+/// The number of colours in the style sheet; further servers differ in stroke and mark as well.
 pub const COLOURS: usize = 8;
 
 /// A chart, drawn.
@@ -49,17 +50,17 @@ pub const COLOURS: usize = 8;
 pub struct Drawing {
     /// The picture.
     pub svg: Html,
-    /// Points that can be pointed at: place in the picture, server, words.
+    /// Points with a text: position in the picture, server, text.
     pub spots: Vec<(f64, f64, usize, String)>,
 }
 
 impl Chart {
-    /// Draws it; `id` keeps its parts apart from those of other charts of the page.
+    /// Draws a chart; `id` makes the names of its parts unique on the page.
     #[must_use]
     pub fn draw(&self, id: &str) -> Drawing {
         let mut scene = render_multiple(self.plots(), self.layout());
         let place = scene.axis_meta.take().unwrap_or_else(|| self.bare());
-        // The library's own script and controls are not wanted: the page has its own.
+        // The library's own script and controls are omitted, because the page has its own.
         scene.interactive = false;
         scene.has_tooltips = false;
         scene.background_color = None;
@@ -77,7 +78,7 @@ impl Chart {
         }
     }
 
-    /// Names stand at 1, 2, … from below; points count them from above, from 0.
+    /// The library counts names from 1, from the bottom; points count from 0, from the top.
     fn upward(&self, y: f64) -> f64 {
         self.rows().map_or(y, |n| n as f64 - y)
     }
@@ -218,7 +219,7 @@ impl Chart {
     }
 }
 
-/// Where between the ends of an axis a value lies, as a share.
+/// The position of a value on an axis, as a share of its length.
 fn along(value: f64, (low, high): (f64, f64), log: bool) -> f64 {
     match log {
         true => (value.max(1e-10) / low).ln() / (high / low).ln(),
@@ -226,7 +227,7 @@ fn along(value: f64, (low, high): (f64, f64), log: bool) -> f64 {
     }
 }
 
-/// The colour of a server, as the stylesheet names it.
+/// The name of a server's colour in the style sheet.
 #[must_use]
 pub fn colour(server: usize) -> String {
     format!("var(--s{})", server % COLOURS)
@@ -253,8 +254,8 @@ fn theme() -> Theme {
     }
 }
 
-/// Makes the parts of a picture the page's own: names that no other chart has, and no hints that
-/// would be shown beside the page's.
+/// Prepares a picture for the page: makes the names of its parts unique, and removes titles that a
+/// browser would show as tooltips beside the page's own.
 fn own(scene: &mut Scene, id: &str) {
     join(&mut scene.elements);
     for def in &mut scene.defs {
@@ -269,7 +270,8 @@ fn own(scene: &mut Scene, id: &str) {
     }
 }
 
-/// Puts neighbours of one group into one: a line with many pieces is many groups otherwise.
+/// Merges adjacent groups with the same attributes; otherwise, a line with many pieces would be
+/// many groups.
 fn join(parts: &mut Vec<Primitive>) {
     let mut joined: Vec<Primitive> = Vec::with_capacity(parts.len());
     let mut last = None;
@@ -286,8 +288,7 @@ fn join(parts: &mut Vec<Primitive>) {
     *parts = joined;
 }
 
-/// The tags of a picture without the digits that binary fractions leave behind:
-/// `194.20000000000002`. What stands between tags is left as it is.
+/// Rounds numbers within tags, such as `194.20000000000002`. Text between tags is unchanged.
 fn brief(svg: &str) -> String {
     let mut out = String::with_capacity(svg.len());
     let mut in_tag = false;
@@ -314,8 +315,8 @@ fn brief(svg: &str) -> String {
     out
 }
 
-/// The picture with an opening tag for a page: it takes the width that there is, and says what it
-/// shows to those who do not see it.
+/// Gives the picture an opening tag for a page: it fills the available width, and has a description
+/// for screen readers.
 fn open(svg: &str, scene: &Scene, title: &str, note: &str) -> Html {
     let inner = brief(svg.split_once("-->").map_or(svg, |(_, inner)| inner));
     let size = format!("0 0 {} {}", scene.width + OVERHANG, scene.height);

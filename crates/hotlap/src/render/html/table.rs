@@ -1,25 +1,24 @@
-//! Tables of a page.
+//! Tables on a page.
 
 use super::tag::{Html, el};
 use crate::text::table::{Cell, Column, Narrow, Output, Table, Tone};
 
-/// What a row shows beside its cells.
+/// What a row shows besides its cells.
 pub struct RowExtra {
     /// The number of the row's server on the page.
     pub server: String,
     /// The server's mark, before the name.
     pub mark: Html,
-    /// More about it, below the name.
+    /// Details, below the name.
     pub details: Html,
 }
 
-/// A table; nothing for one without rows.
+/// A table; nothing if it has no rows.
 pub fn table(table: &Table) -> Html {
     written(table, None, &[])
 }
 
-/// A table whose rows are sorted by the heading that is pressed, with something beside the cells of
-/// each row.
+/// A table that is sorted by clicking on a heading, with additional content for each row.
 pub fn sortable(table: &Table, label: &str, extras: &[RowExtra]) -> Html {
     written(table, Some(label), extras)
 }
@@ -29,7 +28,7 @@ fn written(table: &Table, label: Option<&str>, extras: &[RowExtra]) -> Html {
         return Html::default();
     }
     let columns: Vec<&Column> = table.columns(Output::Page).collect();
-    // The first column of names is the heading of each row.
+    // The first column with names is the heading of each row.
     let name = columns.iter().position(|c| c.narrow == Narrow::Shorten);
     let class = |place: usize| match columns[place].is_right {
         _ if Some(place) == name => Some(("class", "name")),

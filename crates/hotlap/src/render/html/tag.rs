@@ -1,14 +1,14 @@
-//! HTML as a type: text becomes HTML by being escaped, and only [`Html::own`] takes it as it is.
+//! HTML as a type: text is escaped when it becomes HTML; only [`Html::own`] takes it unchanged.
 
 use std::ops::Add;
 
 use crate::text::visible_lines;
 
-/// A part of a page.
+/// A fragment of a page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Html(String);
 
-/// An element. Values of attributes are escaped.
+/// An element. The values of attributes are escaped.
 pub fn el(name: &str, attributes: &[(&str, &str)], content: impl Into<Html>) -> Html {
     Html(format!("<{name}{}>{}</{name}>", written(attributes), content.into().0))
 }
@@ -18,7 +18,7 @@ pub fn els<C: Into<Html>>(name: &str, contents: impl IntoIterator<Item = C>) -> 
     contents.into_iter().map(|content| el(name, &[], content)).collect()
 }
 
-/// A paragraph of a class; nothing for an empty text.
+/// A paragraph with a class; nothing for an empty text.
 pub fn paragraph(class: &str, text: &str) -> Html {
     if text.is_empty() { Html::default() } else { el("p", &[("class", class)], text) }
 }
@@ -27,13 +27,13 @@ fn written(attributes: &[(&str, &str)]) -> String {
     attributes.iter().map(|(name, value)| format!(" {name}=\"{}\"", escaped(value))).collect()
 }
 
-/// JSON as it may stand in a script element: nothing in it can end the element.
+/// JSON for a script element, escaped so that it cannot end the element.
 pub fn json(value: &serde_json::Value) -> Html {
     let json = value.to_string();
     Html(json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029"))
 }
 
-/// Text as it may stand between tags and within quotes of either kind. Control characters are shown
+/// Escapes text for use between tags and within quotes of either kind. Control characters are shown
 /// as escapes.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -51,17 +51,17 @@ fn escaped(text: &str) -> String {
 }
 
 impl Html {
-    /// HTML that this program wrote itself: nothing from outside may be in it.
+    /// HTML written by this program: it must not contain text from outside.
     pub fn own(html: impl Into<String>) -> Self {
         Self(html.into())
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The text of the page.
+    /// The HTML as text.
     pub fn into_string(self) -> String {
         self.0
     }

@@ -1,10 +1,10 @@
-//! Lines of a terminal, as wide as it is, with colours or without.
+//! Lines of a terminal of a given width, with or without colours.
 
 use crate::text::table::{Table, Tone};
 use crate::text::{flow, hanging, layout, visible, wrap};
 
-/// A code that begins a colour or a weight; each line that it begins ends it too, so that a pager
-/// that cuts lines leaves none open.
+/// A code that starts a colour or bold text. It is ended on the same line, so that a pager that
+/// cuts lines leaves none open.
 pub const BOLD: &str = "\x1b[1m";
 /// See [`BOLD`].
 pub const DIM: &str = "\x1b[2m";
@@ -15,7 +15,7 @@ pub const YELLOW: &str = "\x1b[33m";
 const GREEN: &str = "\x1b[32m";
 const OFF: &str = "\x1b[0m";
 
-/// What is written.
+/// The output.
 pub struct Screen {
     width: usize,
     color: bool,
@@ -23,12 +23,12 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// An empty one, that begins with a blank line.
+    /// An empty output, which begins with a blank line.
     pub fn new(width: usize, color: bool) -> Self {
         Self { width, color, out: String::from("\n") }
     }
 
-    /// A text in as many lines as it takes; nothing for an empty text.
+    /// A text, wrapped; nothing for an empty text.
     pub fn paragraph(&mut self, ink: &str, indent: usize, text: &str) {
         for line in wrap(text, indent, self.width).lines() {
             self.out += &self.painted(ink, line);
@@ -36,18 +36,18 @@ impl Screen {
         }
     }
 
-    /// A text with all lines but the first indented by two more.
+    /// A text, wrapped, with all lines but the first indented by two more columns.
     pub fn hanging(&mut self, indent: usize, text: &str) {
         self.out += &hanging(text, indent, self.width);
     }
 
-    /// Parts with dots between them, which are where a line may end.
+    /// Parts with dots between them; lines break only between parts.
     pub fn parts(&mut self, indent: usize, parts: &[String]) {
         let parts: Vec<String> = parts.iter().map(|part| visible(part)).collect();
         self.out += &flow(&parts, " · ", indent, self.width);
     }
 
-    /// One line, however long it is.
+    /// One line, of any length.
     pub fn line(&mut self, indent: usize, line: &str) {
         self.out += &format!("{:indent$}{line}\n", "");
     }
@@ -60,7 +60,7 @@ impl Screen {
         }
     }
 
-    /// A table, as much of it as there is room for.
+    /// A table, fitted to the width.
     pub fn table(&mut self, indent: usize, table: &Table) {
         let lines = layout::lines(table, self.width.saturating_sub(indent));
         for line in &lines.header {
@@ -80,14 +80,14 @@ impl Screen {
         }
     }
 
-    /// A blank line, but no two of them.
+    /// A blank line, unless the previous line is blank.
     pub fn blank(&mut self) {
         if !self.out.ends_with("\n\n") && self.out != "\n" {
             self.out.push('\n');
         }
     }
 
-    /// All of it.
+    /// The whole output.
     pub fn finish(self) -> String {
         self.out
     }

@@ -10,37 +10,37 @@ use crate::model::{Run, ServerFailure};
 use crate::text::number;
 use crate::text::table::UNKNOWN;
 
-/// The results of a stress.
+/// The results of a stress run.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Stress {
     /// How it was done, in parts.
     pub title: Vec<String>,
     /// The scenarios: name and description.
     pub scenarios: Vec<(String, String)>,
-    /// What the verdicts mean, a line each.
+    /// The meaning of the verdicts, one line each.
     pub rules: Vec<String>,
-    /// The servers, in the order in which they were tried.
+    /// The servers, in the order in which they were stressed.
     pub servers: Vec<StressedServer>,
-    /// A sentence a server.
+    /// One sentence per server.
     pub sentences: Vec<String>,
 }
 
 /// One server.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct StressedServer {
-    /// What tables call it.
+    /// Its name in tables.
     pub name: String,
-    /// The version receipt.
+    /// Its version, as its toolchain reports it.
     pub version: String,
-    /// A result a scenario.
+    /// One result per scenario.
     pub results: Vec<ScenarioResult>,
-    /// Why there are no more results, if it failed.
+    /// Why there are no further results, if the server failed.
     pub failure: Option<ServerFailure>,
-    /// What else is known of it.
+    /// Notes about it.
     pub notes: Vec<String>,
-    /// Its socket errors under overload as they were published: `2016: 38 read, 21 write`.
+    /// Its published socket errors under overload: `2016: 38 read, 21 write`.
     pub published: Vec<String>,
-    /// All that was measured.
+    /// All measured values.
     #[schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")]
     pub measured: Vec<Trial>,
 }
@@ -60,22 +60,22 @@ pub struct ScenarioResult {
     pub errors: String,
     /// Outcomes of the other clients: `40 × 4xx, 20 closed`, or their throughput.
     pub others: String,
-    /// Errors of the other clients, if they behave normally: `38 × connection reset`, `none`.
+    /// Errors of the other clients, if they are well behaved: `38 × connection reset, none`.
     pub others_errors: String,
     /// Memory before, during and after: `7 → 31 → 12 MB`.
     pub memory: String,
     /// Threads before, during and after.
     pub threads: String,
-    /// Until a new connection was answered correctly, once all was over.
+    /// Time until a new connection was answered correctly after the scenario.
     pub recovered: String,
-    /// What speaks against it.
+    /// The problem, if there is one.
     pub reasons: Vec<String>,
-    /// The last lines that it printed, if it ended.
+    /// The last lines that it printed, if it exited.
     pub log_tail: Vec<String>,
 }
 
 impl Stress {
-    /// What a run found; `None` where no server was stressed.
+    /// The stress results of a run; `None` if no server was stressed.
     pub fn of(run: &Run) -> Option<Self> {
         let good = run.stress.first()?.good;
         let servers: Vec<StressedServer> =
@@ -100,7 +100,7 @@ impl Stress {
         })
     }
 
-    /// Whether each server could be tried, and stands at the end of every scenario.
+    /// Whether each server was stressed, and still ran after every scenario.
     #[must_use]
     pub fn all_stand(&self) -> bool {
         let stands = |s: &StressedServer| {
@@ -128,7 +128,7 @@ impl StressedServer {
     }
 }
 
-/// Errors as wrk counts them.
+/// Errors, classified as wrk does.
 fn socket_errors([connect, read, write, timeout]: [u64; 4]) -> String {
     let kinds = [(connect, "connect"), (read, "read"), (write, "write"), (timeout, "timeout")];
     let some: Vec<String> = kinds
@@ -197,7 +197,7 @@ impl ScenarioResult {
     }
 }
 
-/// Outcomes of attacking clients: `240 × 4xx, 20 closed`.
+/// Outcomes of the attacking clients: `240 × 4xx, 20 closed`.
 fn outcomes(fate: &Fate) -> String {
     let classes = [(2, "2xx"), (3, "3xx"), (4, "4xx"), (5, "5xx"), (0, "no HTTP")];
     let answered = classes.map(|(class, name)| (fate.of_class(class), format!("× {name}")));
@@ -212,7 +212,7 @@ fn outcomes(fate: &Fate) -> String {
     parts.join(", ")
 }
 
-/// One server in a sentence; none if there is nothing to say.
+/// One sentence about a server; none if there is nothing to say.
 fn sentence(server: &StressedServer) -> Option<String> {
     let all = server.results.len();
     let well = server.results.iter().filter(|l| l.verdict == Impact::Well.as_str()).count();

@@ -1,4 +1,4 @@
-//! The results of a stress as tables with remarks, for every output.
+//! The results of a stress run as tables with remarks, for every output.
 
 use super::{ScenarioResult, Stress, StressedServer};
 use crate::text::table::{Cell, Column, Table, Tone};
@@ -6,25 +6,25 @@ use crate::text::table::{Cell, Column, Table, Tone};
 /// A table, with remarks on its rows.
 #[derive(Debug)]
 pub struct StressSection {
-    /// The server, where the table is about one; else empty.
+    /// The server, if the table is about one; else empty.
     pub title: String,
-    /// A row a scenario, or a row a server where there is one scenario.
+    /// One row per scenario, or one row per server if there is one scenario.
     pub table: Table,
-    /// What speaks against the servers, in the order of the rows.
+    /// Problems of the servers, in the order of the rows.
     pub remarks: Vec<Remark>,
 }
 
 /// A remark on a server.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Remark {
-    /// It, in a sentence.
+    /// The remark, in one sentence.
     pub text: String,
     /// The last lines that the server printed.
     pub log_tail: Vec<String>,
 }
 
 impl Stress {
-    /// One table of all servers where there is one scenario, else a table a server.
+    /// One table of all servers if there is one scenario, else one table per server.
     #[must_use]
     pub fn sections(&self) -> Vec<StressSection> {
         if self.scenarios.len() == 1 {
@@ -49,14 +49,14 @@ impl Stress {
         self.servers.iter().map(section).collect()
     }
 
-    /// The sentences that the tables do not say themselves.
+    /// The sentences that add something to the tables.
     #[must_use]
     pub fn summary(&self) -> &[String] {
         if self.scenarios.len() == 1 { &[] } else { &self.sentences }
     }
 }
 
-/// What the rows of a table differ in.
+/// What the rows of a table stand for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Subject {
     Server,
@@ -66,8 +66,8 @@ enum Subject {
 fn table(rows: &[(&StressedServer, &ScenarioResult)], subject: Subject) -> Table {
     let cells = |of: fn(&ScenarioResult) -> &str| rows.iter().map(move |(_, r)| of(r));
     let of_each_server = subject == Subject::Server;
-    // Of several servers under overload, errors by kind matter most; of several scenarios, what
-    // they do to normal clients.
+    // For several servers under overload, errors by kind matter most; for several scenarios, the
+    // effect on normal clients does.
     let unless_server = |column: Column, order| match of_each_server {
         true => column.drop_order(order),
         false => column,
@@ -107,7 +107,7 @@ fn tone(result: &ScenarioResult) -> Tone {
     }
 }
 
-/// Remarks on a server beside its row or table.
+/// Remarks on a server, next to its row or table.
 fn remarks(server: &StressedServer, subject: Subject) -> Vec<Remark> {
     let of_server = |text: String| match subject {
         Subject::Server => format!("{}: {text}", server.name),

@@ -1,4 +1,4 @@
-//! For people, short.
+//! The short form, for people.
 
 use hotlap_load::outcome::RequestOutcome;
 use hotlap_load::plan::{Pace, Plan, Reuse};
@@ -14,7 +14,7 @@ use crate::text::number::{count, grouped, plural, rate, time};
 use crate::text::table::{Cell, Column, Table, UNKNOWN};
 use crate::text::{layout, visible, wrap};
 
-/// The figures that most people look at, in lines of at most `width` columns.
+/// The main figures, in lines of at most `width` columns.
 #[must_use]
 pub fn human(loaded: &Loaded, width: usize) -> String {
     let (plan, outcome) = (&loaded.plan, &loaded.outcome);
@@ -190,12 +190,12 @@ fn times(times: &Survival, concurrency: Concurrency) -> String {
     format!("p50 {}  p90 {}  p99 {}  max {max}", at(0.5), at(0.9), at(0.99))
 }
 
-/// Percentiles of times that the generator or single connections cause.
+/// Percentiles of times that depend on the generator or on single connections.
 fn plain(histogram: &Histogram) -> String {
     times(&Survival::new(histogram, &Censored::default()), Concurrency::ONE)
 }
 
-/// What became of the offered rate.
+/// How the offered rate compares with the achieved rate.
 fn offered(open_loop: &OpenLoop) -> String {
     let OpenLoop { offered_per_s, reached_per_s, due, waiting, .. } = *open_loop;
     let share = reached_per_s / offered_per_s.max(f64::MIN_POSITIVE) * 100.0;

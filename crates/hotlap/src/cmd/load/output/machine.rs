@@ -13,8 +13,8 @@ use crate::render::csv;
 use crate::report::OpenLoopView;
 use crate::text::visible_json;
 
-/// The whole outcome, and the figures that people look at. Secrets in requests and in the first
-/// wrong response are redacted.
+/// The whole outcome, and the main figures. Secrets in requests and in the first wrong response are
+/// redacted.
 #[must_use]
 pub fn json(loaded: &Loaded) -> String {
     let outcome = &loaded.outcome;
@@ -31,7 +31,7 @@ pub fn json(loaded: &Loaded) -> String {
         if let ExpectedBody::Bytes { bytes, varies } = &mut request.expect.body {
             let redacted = redact::bytes_of(bytes);
             if redacted != *bytes {
-                // The ranges were those of the true body.
+                // The ranges referred to the original body.
                 (*bytes, *varies) = (redacted, Vec::new());
             }
         }
@@ -74,7 +74,7 @@ pub fn json(loaded: &Loaded) -> String {
     visible_json(&redact::text(&text))
 }
 
-/// A line a figure: name, value, unit.
+/// One line per figure: name, value, unit.
 #[must_use]
 pub fn csv(loaded: &Loaded) -> String {
     let outcome = &loaded.outcome;
@@ -132,7 +132,7 @@ pub fn csv(loaded: &Loaded) -> String {
     lines.into_iter().map(|line| csv::line(line.into_iter())).collect()
 }
 
-/// The times of one name, for the formats that machines read.
+/// The times of one kind, for machine-readable formats.
 struct Times<'a> {
     name: &'static str,
     answered: &'a Histogram,
@@ -188,14 +188,15 @@ impl<'a> Times<'a> {
     }
 }
 
-/// HdrHistogram's percentile distribution, in milliseconds: of response times where there are any.
+/// HdrHistogram's percentile distribution, in milliseconds: of response times in an open loop, else
+/// of service times.
 #[must_use]
 pub fn hgrm(loaded: &Loaded) -> String {
     loaded.user_times().to_hgrm(1e6)
 }
 
-/// HdrHistogram's compressed interval log: the same times without a tag, and service times tagged
-/// where they are not the same.
+/// HdrHistogram's compressed interval log: the same times without a tag, and in an open loop the
+/// service times with a tag.
 #[must_use]
 pub fn hlog(loaded: &Loaded) -> String {
     let outcome = &loaded.outcome;

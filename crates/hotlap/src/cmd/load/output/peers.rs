@@ -1,5 +1,5 @@
-//! Known defects of what other tools print, each with the test that this one passes; those of their
-//! engines are in `hotlap-load`'s `tests/peers.rs`.
+//! Known defects in the output of other tools, each with a test that hotlap passes. Defects of
+//! their engines are in `hotlap-load`'s `tests/peers.rs`.
 
 use hotlap_load::Outcome;
 use hotlap_load::plan::{Plan, Request};
@@ -8,7 +8,7 @@ use hotlap_stats::Histogram;
 use super::{csv, human, json, wrk};
 use crate::cmd::load::loaded::Loaded;
 
-/// A load of one connection whose responses took 1 to 1,000,000 µs, each once.
+/// A load of one connection whose responses took 1 to 1,000,000 µs, each value once.
 fn loaded() -> Loaded {
     let mut service = Histogram::new();
     (1..=1_000_000).for_each(|us| service.record(us * 1_000));
@@ -32,7 +32,7 @@ fn loaded() -> Loaded {
     }
 }
 
-/// The value of a line of the CSV.
+/// The value in a line of the CSV.
 fn value(csv: &str, name: &str) -> f64 {
     let line = csv.lines().find_map(|line| line.strip_prefix(&format!("{name},"))).unwrap();
     line.split(',').next().unwrap().parse().unwrap()

@@ -1,4 +1,4 @@
-//! As wrk prints it, column for column, for scripts that read it.
+//! wrk's output format, column for column, for scripts that parse it.
 
 use hotlap_load::plan::{Plan, Stop};
 use hotlap_load::{Failure, Outcome, Phase};
@@ -18,7 +18,7 @@ pub fn wrk_head(url: &str, plan: &Plan) -> String {
     )
 }
 
-/// What wrk prints after it has measured, column for column, for scripts that read it.
+/// What wrk prints after it has measured.
 #[must_use]
 pub fn wrk(loaded: &Loaded) -> String {
     let (outcome, threads) = (&loaded.outcome, loaded.plan.threads.max(1) as f64);
@@ -26,17 +26,17 @@ pub fn wrk(loaded: &Loaded) -> String {
     let us = |ns: f64| micros(ns / 1e3);
     let mut out = String::from("  Thread Stats   Avg      Stdev     Max   +/- Stdev\n");
     let (mean, stdev) = (service.mean(), service.stdev());
-    // Below zero there is nothing: `as` takes it for zero.
+    // Negative values are clamped to 0 by the cast.
     let share = |ns: f64| service.share_within(ns as u64);
     let within = share(mean + stdev) - share(mean - stdev);
     out += &stats_line("Latency", [us(mean), us(stdev), us(service.max() as f64)], within);
 
-    // wrk samples each thread's rate; the ticks are all threads' together, so this is the mean
-    // thread's.
+    // wrk samples the rate of each thread. The ticks are sums over all threads, so this is the mean
+    // per thread.
     let rates: Vec<f64> =
         outcome.series.iter().map(|t| t.responses as f64 * 10.0 / threads).collect();
     let n = rates.len().max(1) as f64;
-    // The sum of nothing is −0.
+    // The sum of an empty sequence is −0.
     let mean = rates.iter().fold(0.0, |sum, rate| sum + rate) / n;
     let stdev = (rates.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0)).sqrt();
     let max = rates.iter().copied().fold(0.0, f64::max);
@@ -106,14 +106,14 @@ fn stats_line(name: &str, [mean, stdev, max]: [String; 3], within: f64) -> Strin
     )
 }
 
-/// Set to the right in `width` columns, of which the last two are for the unit.
+/// Right-aligned in `width` columns, of which the last two are for the unit.
 fn padded(text: &str, width: usize) -> String {
     let unit = text.chars().rev().take(2).take_while(|c| c.is_ascii_alphabetic()).count();
     let blanks = 2 - unit;
     format!("{text:>0$}{1:2$}", width - blanks, "", blanks)
 }
 
-/// A unit system: what the base unit is called, and what so many of each make.
+/// A system of units: the name of the base unit, and the factor from each unit to the next.
 struct Units(f64, &'static [&'static str]);
 
 const MINUTES: Units = Units(60.0, &["s", "m", "h"]);
@@ -125,7 +125,7 @@ fn micros(us: f64) -> String {
     if us >= 1e6 { scaled(us / 1e6, &MINUTES, 2) } else { scaled(us, &SECONDS, 2) }
 }
 
-/// In the largest unit of which there are at least 0.85, as wrk has it.
+/// In the largest unit in which the value is at least 0.85, as in wrk.
 fn scaled(value: f64, units: &Units, decimals: usize) -> String {
     let (mut value, mut names) = (value, units.1.iter());
     let mut name = names.next().copied().unwrap_or_default();

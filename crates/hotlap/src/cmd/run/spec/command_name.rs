@@ -1,26 +1,26 @@
 //! Short names for commands: `haproxy -f /etc/x.cfg` is called `haproxy`, and two commands that
 //! differ only in their arguments are called `app.js --json` and `app.js --log`.
 
-/// A command of at most so many characters is a name as it is: `node app.js`.
+/// A command up to this length is used as its name unchanged: `node app.js`.
 const SHORT: usize = 14;
 
-/// Programs that run what their first argument names.
+/// Interpreters: programs that run the file in their first argument.
 const INTERPRETERS: [&str; 14] = [
     "node", "bun", "deno", "python", "ruby", "perl", "php", "java", "dotnet", "go", "cargo", "npm",
     "npx", "uv",
 ];
 
-/// A command in the parts that a name is made of: folders and the port are left out.
+/// A command, split into the parts of a name; folders and the port are left out.
 #[derive(Debug, PartialEq)]
 struct Parts {
     program: String,
-    /// What an interpreter runs.
+    /// The script that an interpreter runs.
     script: Option<String>,
     arguments: Vec<String>,
 }
 
-/// A name for each command, in their order: as short as tells it from the others. Commands that no
-/// short name tells apart keep their whole text.
+/// A name for each command, in order: as short as possible while still unique. Commands that no
+/// short name distinguishes keep their full text.
 pub fn names(commands: &[&str]) -> Vec<String> {
     let parts: Vec<Option<Parts>> = commands.iter().map(|command| Parts::of(command)).collect();
     let name = |place: usize| {
@@ -34,7 +34,7 @@ pub fn names(commands: &[&str]) -> Vec<String> {
 }
 
 impl Parts {
-    /// The parts of a command; `None` where it has none that a name could be made of.
+    /// The parts of a command; `None` if no short name can be derived.
     fn of(command: &str) -> Option<Self> {
         let is_setting = |word: &String| word.contains('=') && !word.starts_with('-');
         let words = shell_words::split(command).ok()?.into_iter().skip_while(is_setting);
@@ -52,7 +52,7 @@ impl Parts {
         Some(Self { program, script, arguments })
     }
 
-    /// The shortest form in which it differs from all others; `None` where there is none.
+    /// The shortest form that differs from all others; `None` if there is none.
     fn name(&self, others: &[&Self]) -> Option<String> {
         let differs = |form: &dyn Fn(&Self) -> String| {
             let own = form(self);
@@ -72,8 +72,8 @@ impl Parts {
             .or_else(|| differs(&whole))
     }
 
-    /// The program where it is wanted or runs no script, the script, and the arguments that are
-    /// kept.
+    /// The program (if requested, or if it does not run a script), the script, and the arguments
+    /// that are kept.
     fn form(&self, has_program: bool, keeps: impl Fn(&str) -> bool) -> String {
         let program = Some(&self.program).filter(|_| has_program || self.script.is_none());
         let arguments = self.arguments.iter().filter(|word| keeps(word));
@@ -82,7 +82,8 @@ impl Parts {
     }
 }
 
-/// Words without those that hold the port, and without an option before such a word.
+/// The words without those that contain the port, and without an option directly before such a
+/// word.
 fn without_port(words: Vec<String>) -> Vec<String> {
     let has_port = |word: &str| word.contains("$PORT") || word.contains("{port}");
     let is_kept = |(place, word): (usize, &String)| {
@@ -93,7 +94,7 @@ fn without_port(words: Vec<String>) -> Vec<String> {
     kept.map(|(_, word)| word.clone()).collect()
 }
 
-/// A word without the folder of the file that it names.
+/// A word with the folder of a file name removed.
 fn file_name(word: &str) -> String {
     let (option, value) = match word.split_once('=') {
         Some((option, value)) if option.starts_with('-') => (Some(option), value),

@@ -10,17 +10,17 @@ use crate::model::{Published, Than};
 pub struct Entry {
     /// A server of the catalogue or a pattern, a command, or a URL.
     pub run: String,
-    /// The name for tables, if the suite gives one; it is for an entry that means one server.
+    /// The name for tables, if the suite gives one; only for an entry that matches one server.
     pub name: Option<String>,
-    /// The number of cores that its servers are told to use, and their name without it.
+    /// The number of cores that its servers are told to use, and the name without it.
     pub cpus: Option<(usize, String)>,
-    /// The entry of the layer below, as an index.
+    /// The index of the entry that is the layer below.
     pub on: Option<usize>,
-    /// A side effect that must happen once a request.
+    /// A side effect that must happen once per request.
     pub counts: Option<Counts>,
-    /// What was published for it; servers in it are indices of entries.
+    /// Published figures of this server; servers in them are indices of entries.
     pub published: Vec<Published>,
-    /// Its line in the suite; 0 if it was typed.
+    /// Its line in the suite; 0 for a command-line argument.
     pub line: usize,
 }
 
@@ -54,9 +54,10 @@ pub fn of_suite(suite: &Suite) -> Vec<Entry> {
     suite.servers.iter().enumerate().map(read).collect()
 }
 
-/// What a source published for one of the suite's entries.
+/// What a source published for one of the entries of a suite.
 fn published(source: &Publication, entry: usize) -> Vec<Published> {
-    // Set against the reference's figure under the same load; its first, where it has none there.
+    // Compared with the reference's figure under the same load, or with the reference's first
+    // figure if there is none under that load.
     let than = |row: &PublishedFigure| {
         let reference = source.reference?;
         let own = || source.rows.iter().filter(|r| r.entry == reference);

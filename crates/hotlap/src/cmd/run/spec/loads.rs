@@ -1,4 +1,4 @@
-//! The loads: the one that was typed, or those of the suite.
+//! The loads: the one described by flags, or those of the suite.
 
 use anyhow::Context;
 use hotlap_bench::participant::Load;
@@ -16,7 +16,8 @@ const CONNECTIONS: usize = 64;
 /// suite may use; with `sends_all`, a load sends all requests unless it names one.
 ///
 /// # Errors
-/// When a load is typed beside those of the suite, cannot be sent, or names an unknown request.
+/// When load flags are combined with a suite's loads, a load is invalid, or a request name is
+/// unknown.
 pub fn loads(
     shape: &Shape,
     suite: Option<&Suite>,
@@ -95,7 +96,7 @@ fn load(
     })
 }
 
-/// Which request of the contract a load sends: its index, and its name if the suite names it.
+/// Which request of the contract a load sends: its index, and its name if the suite gives one.
 fn request(
     loading: &Loading,
     suite: Option<&Suite>,

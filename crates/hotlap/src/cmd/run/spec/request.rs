@@ -1,4 +1,4 @@
-//! The requests: the contract of catalogue servers, and what commands and URLs are asked.
+//! The requests: the contract of catalogue servers, and the request to commands and URLs.
 
 use hotlap_bench::suite::Suite;
 use hotlap_servers::contract::{Ask, Fields, Name, Requests};
@@ -7,7 +7,7 @@ use crate::cli::RequestArgs;
 use crate::cmd::load::requests::{from_file, headers, method, text_or_file};
 use crate::exit::usage;
 
-/// The contract that was typed, or else the suite's.
+/// The contract given by `--contract`, or else the suite's.
 ///
 /// # Errors
 /// When no contract has that name.

@@ -22,15 +22,15 @@ use crate::exit::usage;
 use crate::redact;
 use crate::text::is_hidden;
 
-/// What the ceiling is called in tables.
+/// The name of the ceiling in tables.
 pub const CEILING: &str = "ceiling";
 
-/// A server that is to take part, before it is known whether it can be built.
+/// A server of the run, before it is known whether it can be built.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerSpec {
-    /// What tables call it; unique in its run.
+    /// Its name in tables; unique in its run.
     pub name: String,
-    /// The entry that names it, as an index.
+    /// The index of the entry that names it.
     pub entry: usize,
     /// Where it comes from.
     pub source: Source,
@@ -39,9 +39,9 @@ pub struct ServerSpec {
 /// Where a server comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
-    /// The catalogue: it is built, and held to this contract.
+    /// The catalogue: it is built, and must keep this contract.
     Catalogue(Box<manifest::Server>, Name),
-    /// A command, or the URL of a server that runs already: it is asked this.
+    /// A command, or the URL of a server that is already running, with the requests to it.
     Custom(Origin, Box<Requests>),
 }
 
@@ -259,7 +259,8 @@ pub fn custom(argument: &str, shell: bool) -> anyhow::Result<(Origin, Ask)> {
     Ok((Origin::Running { url, target: resolved.target, host: resolved.host }, ask))
 }
 
-/// What tables call them: given names first, then their own, each once.
+/// The names in tables: those from `--name` or the suite first, then the servers' own. Each must be
+/// unique.
 fn names(
     meant: &[(usize, Meaning)],
     entries: &[Entry],
@@ -280,10 +281,11 @@ fn names(
             Meaning::Command(text) => short.next().unwrap_or_else(|| text.clone()),
             Meaning::Url(text) => text.clone(),
         };
-        // A suite's name is for one server; those of a pattern keep their own.
+        // A name in a suite applies to one server; if a pattern matches several, they keep their
+        // own names.
         let alone = meant.iter().filter(|(e, _)| e == entry).count() == 1;
         let told = entries[*entry].name.as_ref().filter(|_| alone);
-        // A name is stored and shown: without the credentials of a URL that it may be.
+        // A name is stored and shown, so credentials in a URL are removed.
         let wanted = redact::text(given.get(i).or(told).unwrap_or(own).trim());
         let wanted: String = wanted.chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect();
         if given.get(i).is_some() && names.contains(&wanted) {

@@ -6,7 +6,8 @@ use super::ticks::{millis, percentile};
 use crate::report::{Latency, LoadResults, Row};
 use crate::text::number::{rate, time};
 
-/// Percentiles on the axis of HdrHistogram's plots: equal distances are equal factors of the rest.
+/// Percentiles on the axis of HdrHistogram's plots: equal distances are equal factors of the
+/// remaining share.
 pub fn percentiles<'a>(
     title: &str,
     table: &'a LoadResults,
@@ -33,7 +34,8 @@ pub fn percentiles<'a>(
                     x: 1.0 / (1.0 - share),
                     y: ms,
                     span: None,
-                    // Every other one can be pointed at: they are a finger's width apart.
+                    // Only every other point shows its value: they are about a finger's width
+                    // apart.
                     text: match i % 2 {
                         0 => format!("{}: {}", percentile(share), time(ms)),
                         _ => String::new(),

@@ -6,7 +6,7 @@ use super::servers::span;
 use super::ticks::{plain, signed};
 use crate::report::{Figure, LayerStep, LoadResults, Report, Row};
 
-/// The steps of a suite about layers, as a staircase.
+/// The steps of layers, as a staircase.
 pub fn staircase(report: &Report, table: &LoadResults, palette: &Palette) -> Chart {
     let steps = || report.steps(table).next().is_some();
     let rows = table.rows.iter().filter(|r| steps() && r.rank.is_some());
@@ -42,7 +42,7 @@ pub fn staircase(report: &Report, table: &LoadResults, palette: &Palette) -> Cha
     }
 }
 
-/// What each layer costs.
+/// The cost of each layer.
 pub fn steps(report: &Report, table: &LoadResults, palette: &Palette) -> Chart {
     let known: Vec<(&LayerStep, &Figure)> =
         report.steps(table).filter_map(|s| Some((s, s.cpu_us.as_ref()?))).collect();

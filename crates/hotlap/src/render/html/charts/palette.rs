@@ -1,12 +1,12 @@
-//! The servers of a page and their names beside charts.
+//! The servers of a page: their numbers, colours and names beside charts.
 
 use crate::report::Report;
 use crate::text::layout::shortened;
 
-/// The longest name beside a chart.
+/// The longest name beside a chart, in characters.
 const LONGEST_NAME: usize = 24;
 
-/// The servers of a page, each with the number that its colour and its mark follow from.
+/// The servers of a page; the number of each determines its colour and mark.
 #[derive(Debug)]
 pub struct Palette(Vec<String>);
 
@@ -36,7 +36,7 @@ impl Palette {
     }
 }
 
-/// A name as long as there is room for beside a chart.
+/// A name, shortened to the room beside a chart.
 pub fn short_name(name: &str) -> String {
     let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     shortened(&name, LONGEST_NAME)

@@ -7,7 +7,7 @@ use super::ticks::plain;
 use crate::report::Report;
 use crate::text::number::count;
 
-/// How servers scale, against what would be in proportion; none where loads do not form a scale.
+/// How servers scale, compared with proportional growth; none if loads do not form a series.
 #[must_use]
 pub fn scaling(report: &Report, palette: &Palette) -> Option<Chart> {
     let parameter = report.scaling.first()?.parameter.clone();

@@ -10,7 +10,7 @@ pub fn span(figure: &Figure) -> Option<(f64, f64)> {
     figure.low.zip(figure.high)
 }
 
-/// A dot a server, with its interval.
+/// One dot per server, with its interval.
 fn dots<'a>(
     table: &'a LoadResults,
     palette: &Palette,
@@ -90,7 +90,7 @@ pub fn ratios<'a>(
     }
 }
 
-/// What was published, beside what was measured here: both against the reference.
+/// Published figures beside measured ones, both relative to the reference.
 pub fn published(table: &LoadResults, palette: &Palette) -> Chart {
     let known: Vec<_> = table
         .rows

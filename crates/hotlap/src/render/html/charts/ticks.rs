@@ -1,8 +1,8 @@
-//! The words at the ticks of an axis.
+//! The labels of ticks.
 
 use crate::text::number;
 
-/// A number, short, so that many stand side by side.
+/// A number, short, so that many fit side by side.
 pub fn plain(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),
@@ -20,7 +20,7 @@ pub fn times(value: f64) -> String {
     format!("{}×", significant(value))
 }
 
-/// At most three digits, and no zeros at the end.
+/// At most three digits, without trailing zeros.
 fn significant(value: f64) -> String {
     let text = match value {
         v if v >= 100.0 => return number::grouped(v, 0),
@@ -31,7 +31,7 @@ fn significant(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A length of time, given in milliseconds.
+/// A duration in milliseconds.
 pub fn millis(ms: f64) -> String {
     match ms {
         0.0 => "0".to_owned(),
@@ -41,17 +41,17 @@ pub fn millis(ms: f64) -> String {
     }
 }
 
-/// A length of time, given in seconds.
+/// A duration in seconds.
 pub fn seconds(value: f64) -> String {
     format!("{} s", significant(value))
 }
 
-/// Memory, given in megabytes.
+/// Memory in megabytes.
 pub fn megabytes(value: f64) -> String {
     format!("{} MB", significant(value))
 }
 
-/// A share, given in per cent.
+/// A share in per cent.
 pub fn percent(value: f64) -> String {
     format!("{value:.0} %")
 }
@@ -64,7 +64,7 @@ pub fn signed(value: f64) -> String {
     }
 }
 
-/// `99.9 %`: as many nines as there are.
+/// `99.9 %`: with as many nines as necessary.
 pub fn percentile(share: f64) -> String {
     let nines = -(1.0 - share).log10() - 1e-6;
     let decimals = nines.max(0.0).ceil().min(6.0) as usize;

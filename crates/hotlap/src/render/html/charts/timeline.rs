@@ -1,4 +1,4 @@
-//! Charts whose horizontal axis is time: along the run, and from a server's start to its steady
+//! Charts whose horizontal axis is time: during the run, and from a server's start to its steady
 //! state.
 
 use super::super::chart::{Axis, Chart, Point, Series, Stroke, Vertical, extent, heights};
@@ -7,19 +7,20 @@ use super::ticks::{megabytes, millis, percent, plain, seconds};
 use crate::report::{LapView, LoadResults, Report};
 use crate::text::number::{rate, time};
 
-/// A chart over time holds this many points; where there are more, every second, third, … lap is
-/// drawn. So many are three restarts of twenty rounds of nine servers, in two thirds of a megabyte.
+/// The maximum number of points in a chart over time. If there are more, only every second, third,
+/// … lap is drawn. This is enough for three restarts of twenty rounds of nine servers, in two
+/// thirds of a megabyte.
 const POINTS: usize = 6_000;
 
-/// The same where there are several loads, for their charts of one kind together: all the other
-/// charts are there for each load too, and five loads fit into a megabyte.
+/// The same for runs with several loads, over all their charts of one kind: every other chart
+/// exists once per load too, and five loads should fit into a megabyte.
 const POINTS_OF_MANY: usize = 2_500;
 
-/// Figures along the run: latency in each tenth of a second, all else a point a lap.
+/// Figures during the run: latency for each tenth of a second, all others one point per lap.
 pub fn over_time(report: &Report, table: &LoadResults, palette: &Palette) -> Vec<Chart> {
     type Words = fn(f64) -> String;
     let counting = report.laps.iter().filter(|l| l.load == table.load && l.counts);
-    // Those at a common rate follow laps in a closed loop, and are of another kind.
+    // Laps at a common rate follow those in a closed loop, and are of another kind.
     let laps: Vec<&LapView> =
         counting.filter(|l| l.rate.is_some() == table.rate.is_some()).collect();
     let room = match report.tables.len() {
@@ -33,7 +34,7 @@ pub fn over_time(report: &Report, table: &LoadResults, palette: &Palette) -> Vec
             let mut restart = None;
             for lap in own.iter().step_by(every) {
                 let Some(y) = of(lap) else { continue };
-                // A fresh start is another process: nothing leads from one to the next.
+                // A new start is another process, so the line is interrupted.
                 if restart.is_some_and(|restart| restart != lap.restart) {
                     points.push(gap(lap.at_s));
                 }
@@ -61,7 +62,7 @@ pub fn over_time(report: &Report, table: &LoadResults, palette: &Palette) -> Vec
     charts
 }
 
-/// A point each tenth of a second, a line a lap.
+/// One point for each tenth of a second, one line for each lap.
 fn within(
     (laps, room): (&[&LapView], usize),
     palette: &Palette,
@@ -76,7 +77,7 @@ fn within(
             let worst = of(lap).iter().copied().flatten().fold(0.0, f64::max);
             let told = format!("{} in, up to {} in this lap", seconds(lap.at_s), time(worst));
             for (tick, y) in of(lap).iter().enumerate() {
-                // Nothing was answered there: the line breaks off.
+                // There were no responses, so the line is interrupted.
                 let y = y.unwrap_or(f64::NAN);
                 let text = if tick == 0 { told.clone() } else { String::new() };
                 points.push(Point { x: lap.at_s + tick as f64 / 10.0, y, span: None, text });
@@ -92,12 +93,12 @@ fn within(
     along((title, note), millis, lines(laps, palette, line))
 }
 
-/// Where a line breaks off.
+/// A point that interrupts a line.
 fn gap(x: f64) -> Point {
     Point { x, y: f64::NAN, span: None, text: String::new() }
 }
 
-/// Each server's line along its laps.
+/// Each server's line over its laps.
 fn lines(
     laps: &[&LapView],
     palette: &Palette,
@@ -110,7 +111,7 @@ fn lines(
     palette.names().iter().enumerate().map(of).filter(|s| s.points.len() > 1).collect()
 }
 
-/// A chart along the run; the ticks and the title say what goes upward.
+/// A chart over time; ticks and title describe the vertical axis.
 fn along((title, note): (&str, String), tick: fn(f64) -> String, series: Vec<Series>) -> Chart {
     let from = extent(&series).fold(f64::INFINITY, f64::min);
     let until = extent(&series).fold(0.0, f64::max);
@@ -131,7 +132,7 @@ fn along((title, note): (&str, String), tick: fn(f64) -> String, series: Vec<Ser
     }
 }
 
-/// Warm-up curves: every fresh start of every server.
+/// Warm-up curves: every start of every server.
 pub fn warmups(report: &Report, table: &LoadResults, palette: &Palette) -> Chart {
     let mut series = Vec::new();
     for start in &report.starts {
