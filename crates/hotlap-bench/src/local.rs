@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hotlap_load::plan::{Pace, Plan, Stop, Target};
+use hotlap_load::plan::{Pace, Plan, Request, Stop, Target};
 use hotlap_load::{Failure, Outcome, Session};
 
 use crate::lap::{Kind, Lap, Usage};
 use crate::participant::{Load, Participant, Role};
 use crate::runner::{Probed, Ready, Runner, Warmup};
 use crate::validity;
+use hotlap_servers::contract::Fields;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::interrupt;
 use hotlap_servers::verify::LIMIT;
@@ -82,7 +83,11 @@ impl LocalRunner {
         let target = instance.target.clone();
         let target =
             target.ok_or_else(|| instance.out("lap", "it is not running".to_owned(), ""))?;
-        let mut plan = Plan::new(target, instance.request(load));
+        let mut plan = Plan::new(target, Request::get("/", ""));
+        plan.requests = instance.requests(load);
+        let Fields { list, seed } = instance.participant.contract.fields.clone();
+        (plan.fields, plan.seed) = (list, seed);
+        (plan.unique, plan.first_value) = (participant as u64, instance.first_value());
         plan.connections = load.connections;
         plan.threads = load.threads;
         plan.reuse = load.reuse;
@@ -153,6 +158,7 @@ impl LocalRunner {
                     self.instances[participant].thaw();
                     let session = Session::start_held(&plan)
                         .map_err(|e| self.instances[participant].failed("lap", e))?;
+                    self.instances[participant].uses_values(&session);
                     if session.wait_for_window().is_none() {
                         return Err(self.instances[participant].unanswered("lap", session.join()));
                     }
@@ -262,6 +268,7 @@ impl LocalRunner {
     fn measure_paced(&mut self, participant: usize, plan: &Plan) -> Result<Run, ServerFailure> {
         let session =
             Session::start(plan).map_err(|e| self.instances[participant].failed("lap", e))?;
+        self.instances[participant].uses_values(&session);
         let Some(window) = session.wait_for_window() else {
             return Err(self.instances[participant].unanswered("lap", session.join()));
         };
@@ -413,12 +420,12 @@ impl Runner for LocalRunner {
         load: usize,
         rate: f64,
     ) -> Result<Lap, ServerFailure> {
+        self.instances[participant].forget_lap();
         let mut plan = self.plan(participant, load)?;
         let window = WHOLE.max(self.slices.length() * self.slices_a_lap(load));
         plan.warmup = slices::lead_in(window);
         plan.stop = Stop::After(window);
         plan.pace = Pace::Constant { rate };
-        self.instances[participant].forget_lap();
         self.instances[participant].thaw();
         self.instances[participant].begin_lap();
         let run = self.measure_paced(participant, &plan);

@@ -76,8 +76,8 @@ pub struct Load {
     pub reuse: Reuse,
     /// Requests in flight per connection.
     pub pipeline: usize,
-    /// Index of the contract's request to send.
-    pub request: usize,
+    /// Index of the contract's request to send; `None`: all of them, by weight.
+    pub request: Option<usize>,
     /// The offered rate in requests/s; `None`: a closed loop.
     pub rate: Option<f64>,
 }

@@ -267,7 +267,7 @@ mod tests {
             threads: 1,
             reuse: Reuse::KeepAlive,
             pipeline: 1,
-            request: 0,
+            request: Some(0),
             rate: None,
         }
     }

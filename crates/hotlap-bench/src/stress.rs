@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::participant::{Origin, Participant};
 use hotlap_servers::allocation::CpuAllocation;
-use hotlap_servers::contract::Exchange;
+use hotlap_servers::contract::{Exchange, Fields};
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::infer;
 use hotlap_servers::launch::Launch;
@@ -298,7 +298,7 @@ impl StressedServer {
             }
             None => infer_exchange(&target, &host, participant, notes)?,
         };
-        let request = exchange.request(&host, &answer);
+        let request = exchange.request(&host, Some(&answer), &Fields::default());
         let mut server = Self { process, sampler, target, host, exchange, request, idle: None };
         server.warm_up(setting, stop)?;
         Ok(server)
@@ -365,7 +365,7 @@ fn start_process(
     let (cpus, cores) = setting.cores.of_server(participant.cpus);
     let startup = Startup {
         launch,
-        first: &participant.contract.exchanges[0],
+        first: &participant.contract.with_values(0).exchanges[0],
         accepts_wrong: false,
         cpus,
         cores,
@@ -403,7 +403,7 @@ fn infer_exchange(
     participant: &Participant,
     notes: &mut Vec<String>,
 ) -> Result<(Exchange, Response), ServerFailure> {
-    let mut inferred = infer::infer(target, host, LIMIT, &participant.contract)
+    let mut inferred = infer::infer(target, host, LIMIT, &participant.contract.with_values(0))
         .map_err(|why| failure("verify", why, "try it with curl"))?;
     for note in inferred.notes {
         if !notes.contains(&note) {

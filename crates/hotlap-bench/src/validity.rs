@@ -133,7 +133,7 @@ mod tests {
             threads: 1,
             reuse: Reuse::KeepAlive,
             pipeline: 1,
-            request: 0,
+            request: Some(0),
             rate: None,
         }
     }
@@ -210,6 +210,7 @@ mod tests {
             lap.outcome.first_wrong = Some(WrongResponse {
                 why: "another body".to_owned(),
                 first_bytes: b"HTTP/1.1 200\r\n".to_vec(),
+                request: Vec::new(),
             });
         });
         let example = "another body: HTTP/1.1 200\\r\\n".to_owned();

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use crate::check::{Check, Mismatch};
 use crate::http::{Head, ResponseError, ResponseEvent, ResponseReader};
 use crate::outcome::{Failure, Phase};
-use crate::request_mix::RequestMix;
+use crate::request_mix::{RequestMix, Turn};
 
 /// The maximum number of bytes of a wrong response to keep as evidence.
 pub(crate) const EVIDENCE: usize = 512;
@@ -16,12 +16,19 @@ pub(crate) const EVIDENCE: usize = 512;
 /// A request in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InFlight {
-    /// Its index in the request mix.
-    pub(crate) request: u32,
+    /// Which one it is.
+    pub(crate) turn: Turn,
     /// When it was due; in a closed loop, when it was sent.
     pub(crate) due_ns: u64,
     /// When it was sent, or connecting for it began.
     pub(crate) sent_ns: u64,
+}
+
+impl InFlight {
+    /// When its latency begins: when it was due in an open loop, else when it was sent.
+    pub(crate) fn start_ns(&self, is_open_loop: bool) -> u64 {
+        if is_open_loop { self.due_ns } else { self.sent_ns }
+    }
 }
 
 /// A complete response, with the request that it answers.
@@ -101,15 +108,15 @@ impl Connection {
         self.in_flight.front()
     }
 
-    /// The index of the request that was sent last.
+    /// The request that was sent last.
     #[inline]
-    pub(crate) fn newest(&self) -> u32 {
-        self.in_flight.back().map_or(0, |r| r.request)
+    pub(crate) fn newest(&self) -> Turn {
+        self.in_flight.back().map_or_else(Turn::default, |r| r.turn)
     }
 
-    /// The indices of the last `count` requests that were sent, in order.
-    pub(crate) fn last(&self, count: usize) -> impl Iterator<Item = u32> {
-        self.in_flight.iter().skip(self.in_flight.len() - count).map(|r| r.request)
+    /// The last `count` requests that were sent, in order.
+    pub(crate) fn last(&self, count: usize) -> impl Iterator<Item = Turn> {
+        self.in_flight.iter().skip(self.in_flight.len() - count).map(|r| r.turn)
     }
 
     /// Moves the due and send times of all requests in flight by a pause, but not beyond `now`: no
@@ -148,7 +155,7 @@ impl Connection {
             return None;
         }
         let request = *self.in_flight.front()?;
-        let (head, length) = mix.get(request.request).template.recognise(input)?;
+        let (head, length) = mix.template(request.turn).recognise(input)?;
         if length != input.len() {
             return None;
         }
@@ -170,8 +177,19 @@ impl Connection {
                 first_bytes: first_bytes(input),
             });
         };
+        let step = self.take_response(input, request, mix);
+        mix.done(request.turn);
+        step
+    }
+
+    fn take_response(
+        &mut self,
+        input: &mut &[u8],
+        request: InFlight,
+        mix: &mut RequestMix,
+    ) -> Step {
         if self.reader.is_between_responses() && self.bytes == 0 {
-            let template = &mut mix.get(request.request).template;
+            let template = &mut mix.get(request.turn).template;
             if let Some((head, length)) = template.recognise(input) {
                 *input = &input[length..];
                 self.in_flight.pop_front();
@@ -192,16 +210,16 @@ impl Connection {
     fn parse(&mut self, input: &mut &[u8], request: InFlight, mix: &mut RequestMix) -> Step {
         let whole = *input;
         let before = self.bytes;
-        let is_head = mix.get(request.request).is_head;
+        let is_head = mix.get(request.turn).is_head;
         loop {
             let event = self.reader.next(input, is_head);
             let taken = whole.len() - input.len();
             self.bytes = before + taken as u64;
-            let prepared = mix.get(request.request);
+            let prepared = mix.get(request.turn);
             match event {
                 Ok(ResponseEvent::Head(head)) => {
                     let skips_body = mix.skips_next_body();
-                    let expect = &mix.get(request.request).expect;
+                    let expect = &mix.get(request.turn).expect;
                     self.check = Check::new(&head, expect, is_head, skips_body);
                     self.head = Some(head);
                 }
@@ -266,8 +284,9 @@ impl Connection {
         let Some(&request) = self.in_flight.front() else { return Ok(None) };
         match self.reader.close() {
             Ok(()) => {
-                let prepared = mix.get(request.request);
+                let prepared = mix.get(request.turn);
                 let result = self.check.finish(&prepared.expect, prepared.is_head);
+                mix.done(request.turn);
                 Ok(Some(self.complete(request, result, &[])))
             }
             Err(_) => Err((Failure::ClosedEarly, self.phase())),

@@ -40,10 +40,10 @@
 //!   worker    one loop: stages, connect, send, receive, fail
 //!     tally       counts             schedule    due times of an open loop
 //!     connection  the protocol on one connection, without sockets
-//!       request_mix, template, check, http
+//!       request_mix, rendered, values, template, check, http
 //!     io, tls     sockets, events, encryption
 //!   shared, resources
-//! outcome, plan, window, progress, error, clock
+//! outcome, plan, window, progress, error, clock, random
 //! ```
 //!
 //! Modules use only those below them.
@@ -57,6 +57,8 @@ mod io;
 pub mod outcome;
 pub mod plan;
 mod progress;
+mod random;
+mod rendered;
 mod request_mix;
 mod resources;
 mod schedule;
@@ -67,6 +69,7 @@ mod template;
 pub mod testing;
 pub mod tls;
 pub mod url;
+mod values;
 mod window;
 mod worker;
 
@@ -74,5 +77,5 @@ pub use error::Error;
 pub use outcome::{Failure, Failures, OpenLoop, Outcome, Phase};
 pub use plan::{Plan, PlanError};
 pub use progress::Progress;
-pub use session::{Session, run};
+pub use session::{Session, ValuesUsed, run};
 pub use window::Window;

@@ -4,7 +4,8 @@ mod counts;
 mod failure;
 
 pub use counts::{
-    ByteCounts, ConnectionCounts, EdgeAges, ThreadUsage, Tick, Totals, WrongResponse,
+    ByteCounts, ConnectionCounts, EdgeAges, RequestOutcome, ThreadUsage, Tick, Totals,
+    WrongResponse,
 };
 pub use failure::{Failure, FailureCount, Failures, Phase};
 
@@ -77,6 +78,10 @@ pub struct Outcome {
     pub due: u64,
     /// Counts over the whole load, inside and outside of the window.
     pub totals: Totals,
+    /// One entry for each request of the plan, in order; empty if the plan has one request, or over
+    /// [`MAX_BY_REQUEST`](crate::plan::MAX_BY_REQUEST).
+    #[serde(default)]
+    pub by_request: Vec<RequestOutcome>,
 }
 
 /// How the offered rate of an open loop compares with the achieved rate.
@@ -140,6 +145,11 @@ impl Outcome {
         self.threads.extend_from_slice(&other.threads);
         self.due += other.due;
         self.totals.merge(other.totals);
+        let requests = self.by_request.len().max(other.by_request.len());
+        self.by_request.resize_with(requests, RequestOutcome::default);
+        for (request, more) in self.by_request.iter_mut().zip(&other.by_request) {
+            request.merge(more);
+        }
     }
 
     /// Correct responses per second.

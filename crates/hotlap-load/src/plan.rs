@@ -4,10 +4,15 @@
 //! and [`Session::start`](crate::Session::start) calls that first.
 
 mod error;
+mod field;
+mod insert;
 mod request;
 mod target;
 
 pub use error::PlanError;
+pub(crate) use field::Buffer;
+pub use field::{Field, Source, Texts};
+pub use insert::{Insert, Inserted, UnknownField, fill, has_fields, split};
 pub use request::{ExpectedBody, ExpectedResponse, ExpectedStatus, Request};
 pub use target::{Endpoint, Target, Tls};
 
@@ -23,6 +28,14 @@ pub struct Plan {
     pub target: Target,
     /// What to send, in proportion to the weights.
     pub requests: Vec<Request>,
+    /// The fields that requests and expected bodies refer to.
+    pub fields: Vec<Field>,
+    /// The seed of random values of fields.
+    pub seed: u64,
+    /// Tells loads with the same seed apart: their UUIDs differ, all other values are the same.
+    pub unique: u64,
+    /// Where the sequences of all fields begin: how many values were used before.
+    pub first_value: u64,
     /// Connections open at the same time, over all threads.
     pub connections: usize,
     /// Worker threads.
@@ -111,6 +124,10 @@ const MAX_PIPELINE: usize = 1024;
 /// The highest sum of weights, because the order of requests is laid out in memory.
 const MAX_WEIGHTS: u64 = 100_000;
 
+/// The maximum number of requests for which an outcome has figures of their own, because each needs
+/// a histogram of 256 KiB in each thread.
+pub const MAX_BY_REQUEST: usize = 100;
+
 impl Plan {
     /// A closed loop of one request: 64 connections, kept alive, on 1 thread, without pipelining;
     /// 100 ms of warm-up, then 10 s; a timeout of 2 s.
@@ -119,6 +136,10 @@ impl Plan {
         Self {
             target,
             requests: vec![request],
+            fields: Vec::new(),
+            seed: 0,
+            unique: 0,
+            first_value: 0,
             connections: 64,
             threads: 1,
             reuse: Reuse::KeepAlive,
@@ -140,6 +161,12 @@ impl Plan {
     #[must_use]
     pub fn may_busy_poll(&self) -> bool {
         self.busy_poll && self.threads <= self.cpus.len()
+    }
+
+    /// The number of requests with figures of their own: all of them, or none.
+    pub(crate) fn by_request(&self) -> usize {
+        let count = self.requests.len();
+        if (2..=MAX_BY_REQUEST).contains(&count) { count } else { 0 }
     }
 
     /// The core that a worker thread is pinned to.
@@ -210,7 +237,12 @@ impl Plan {
         if let Some(source) = self.sources.iter().find(|s| !endpoint.accepts_source(s)) {
             return out_of_range(format!("{} cannot be reached from {source}", self.target));
         }
-        self.requests.iter().try_for_each(Request::check)
+        for field in &self.fields {
+            if let Some(problem) = field.source.problem() {
+                return out_of_range(format!("field {}: {problem}", field.name));
+            }
+        }
+        self.requests.iter().try_for_each(|request| request.check(self.fields.len()))
     }
 }
 
@@ -244,6 +276,15 @@ mod tests {
         assert!(why(&|p| p.stop = Stop::After(Duration::ZERO)).contains("duration"));
         assert!(why(&|p| p.requests[0].weight = 0).contains("weights"));
         assert!(why(&|p| p.sources = vec![[0; 16].into()]).contains("cannot be reached"));
+        let field = |source: Source| {
+            move |p: &mut Plan| {
+                p.fields = vec![Field { name: "id".to_owned(), source: source.clone() }];
+            }
+        };
+        assert!(why(&field(Source::Integer { min: 2, max: 1 })).contains("field id: its minimum"));
+        assert!(why(&field(Source::Text { length: 0 })).contains("length is 0"));
+        let unknown = Insert { at: 0, what: Inserted::Field(0) };
+        assert!(why(&|p| p.requests[0].inserts = vec![unknown]).contains("no such field"));
         let closing = |p: &mut Plan| (p.reuse, p.pipeline) = (Reuse::Close, 2);
         assert!(why(&closing).contains("no pipelining"));
     }

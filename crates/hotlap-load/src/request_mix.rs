@@ -1,15 +1,46 @@
 //! The requests of a plan, ready to send: their bytes, the order in which they are sent, and the
 //! templates of their responses. Each worker has its own.
 
-use crate::plan::{ExpectedResponse, Plan, Request, Reuse};
+use crate::plan::{ExpectedBody, ExpectedResponse, Insert, Plan, Request, Reuse};
+use crate::rendered::Rendered;
 use crate::template::ResponseTemplate;
+use crate::values::Values;
+
+/// A place in a worker's sequence of requests. Everything about the request follows from it. One
+/// number, because it is copied with each request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Turn(u64);
+
+impl Turn {
+    fn new(request: u32, number: u32) -> Self {
+        Self(u64::from(number) << 32 | u64::from(request))
+    }
+
+    /// The index of the request.
+    #[inline]
+    pub(crate) fn request(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    /// Its number in the worker's sequence.
+    #[inline]
+    fn number(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
 
 /// A request that is ready to be sent.
 #[derive(Debug, Clone)]
 pub(crate) struct PreparedRequest {
-    pub(crate) bytes: Vec<u8>,
+    /// Its bytes, without the values of fields.
+    bytes: Vec<u8>,
+    /// Its bytes with the values of fields, if it has any.
+    rendered: Option<Rendered>,
     pub(crate) is_head: bool,
+    /// What the current response is compared with.
     pub(crate) expect: ExpectedResponse,
+    /// The expected body, if it has values of fields.
+    body: Option<Rendered>,
     pub(crate) template: ResponseTemplate,
 }
 
@@ -17,9 +48,18 @@ pub(crate) struct PreparedRequest {
 #[derive(Debug, Clone)]
 pub(crate) struct RequestMix {
     requests: Vec<PreparedRequest>,
-    /// Indices of `requests`, sent in this order repeatedly.
+    /// Indices of `requests`, sent in this order repeatedly; as long as the pool, if there is one.
     order: Vec<u32>,
-    next: usize,
+    /// The position in `order` of the next request.
+    position: usize,
+    /// The number of the next request, if it may exceed the positions.
+    number: Option<u32>,
+    /// Whether there is one request, which is always the same.
+    is_fixed: bool,
+    /// Whether any request has fields.
+    varies: bool,
+    pool: Pool,
+    values: Values,
     /// Check the body of one response in this many.
     check_one_in: u32,
     /// Bodies skipped since the last one checked.
@@ -29,40 +69,101 @@ pub(crate) struct RequestMix {
 impl RequestMix {
     /// The mix of one worker; each worker starts at another place in the order.
     pub(crate) fn new(plan: &Plan, worker: usize) -> Self {
-        let prepare = |request: &Request| PreparedRequest {
-            bytes: match plan.reuse {
-                Reuse::KeepAlive => request.bytes.clone(),
-                Reuse::Close => with_connection_close(&request.bytes),
-            },
-            is_head: request.is_head,
-            expect: request.expect.clone(),
-            template: ResponseTemplate::default(),
-        };
-        let order = order(&plan.requests.iter().map(|r| r.weight).collect::<Vec<_>>());
+        let mut order = order(&plan.requests.iter().map(|r| r.weight).collect::<Vec<_>>());
+        let position = worker * order.len() / plan.threads.max(1);
+        let mut requests: Vec<PreparedRequest> =
+            plan.requests.iter().map(|r| PreparedRequest::new(r, plan.reuse)).collect();
+        let mut values = Values::new(plan, &order, worker);
+        let varies = plan.requests.iter().any(|r| r.all_inserts().next().is_some());
+        let pool = Pool::new(plan, &order, &mut requests, &mut values);
+        if !pool.0.is_empty() {
+            order = order.iter().copied().cycle().take(pool.0.len()).collect();
+        }
         Self {
-            requests: plan.requests.iter().map(prepare).collect(),
-            next: worker * order.len() / plan.threads.max(1),
+            is_fixed: order.len() == 1 && !varies,
+            varies,
+            number: (varies && pool.0.is_empty()).then_some(position as u32),
+            requests,
             order,
+            position,
+            pool,
+            values,
             check_one_in: plan.check_one_in.max(1),
             skipped: 0,
         }
     }
 
-    /// The index of the request to send next.
+    /// The request to send next.
     #[inline]
-    pub(crate) fn next(&mut self) -> u32 {
-        if let [only] = self.order[..] {
-            return only;
-        }
-        let request = self.order[self.next];
-        self.next = if self.next + 1 == self.order.len() { 0 } else { self.next + 1 };
-        request
+    pub(crate) fn next(&mut self) -> Turn {
+        if self.is_fixed { Turn::default() } else { self.next_of_several() }
     }
 
-    /// The request with an index that [`RequestMix::next`] returned.
+    fn next_of_several(&mut self) -> Turn {
+        let position = self.position;
+        self.position = if position + 1 == self.order.len() { 0 } else { position + 1 };
+        let request = self.order[position];
+        let number = match &mut self.number {
+            None => position as u32,
+            Some(next) => {
+                let number = *next;
+                // Numbers start again only where an order ends.
+                let length = self.order.len() as u32;
+                let end = u32::MAX - u32::MAX % length;
+                *next = if number + 1 == end { 0 } else { number + 1 };
+                number
+            }
+        };
+        Turn::new(request, number)
+    }
+
+    /// The bytes of a request.
     #[inline]
-    pub(crate) fn get(&mut self, request: u32) -> &mut PreparedRequest {
-        &mut self.requests[request as usize]
+    pub(crate) fn bytes(&mut self, turn: Turn) -> &[u8] {
+        if self.varies {
+            return self.varying_bytes(turn);
+        }
+        &self.requests[turn.request()].bytes
+    }
+
+    #[inline(never)]
+    fn varying_bytes(&mut self, turn: Turn) -> &[u8] {
+        if let Some(bytes) = self.pool.0.get(turn.number() as usize) {
+            return bytes;
+        }
+        let prepared = &mut self.requests[turn.request()];
+        match &mut prepared.rendered {
+            None => &prepared.bytes,
+            Some(rendered) => {
+                rendered.render(turn.number(), &mut self.values);
+                rendered.bytes()
+            }
+        }
+    }
+
+    /// The template of a request that [`RequestMix::next`] returned. It matches nothing if the
+    /// expected body varies.
+    #[inline]
+    pub(crate) fn template(&mut self, turn: Turn) -> &mut ResponseTemplate {
+        &mut self.requests[turn.request()].template
+    }
+
+    /// A request that [`RequestMix::next`] returned, with the response that it expects.
+    #[inline]
+    pub(crate) fn get(&mut self, turn: Turn) -> &mut PreparedRequest {
+        let prepared = &mut self.requests[turn.request()];
+        if prepared.body.is_some() {
+            prepared.expect_body(turn.number(), &mut self.values);
+        }
+        prepared
+    }
+
+    /// The same, after the last use of the expected body.
+    pub(crate) fn done(&mut self, turn: Turn) {
+        let prepared = &mut self.requests[turn.request()];
+        if prepared.body.is_some() {
+            prepared.template.expect_none();
+        }
     }
 
     /// Whether the body of the response that has just begun need not be checked.
@@ -80,6 +181,97 @@ impl RequestMix {
     }
 }
 
+/// The bytes of a worker's whole sequence of requests, rendered in advance. Sending one costs
+/// almost nothing, however many fields it has.
+#[derive(Debug, Clone, Default)]
+struct Pool(Vec<Box<[u8]>>);
+
+/// The most requests of a pool. At 100,000 requests/s, they repeat after half a second; a list of
+/// a quarter of that is still sent several times in that time.
+const POOL: usize = 65_536;
+
+/// The most bytes of a pool, of each thread.
+const POOL_BYTES: usize = 16 << 20;
+
+impl Pool {
+    /// Renders a pool, unless values may not repeat, or have more than a quarter as many values as
+    /// the pool has requests: then it would send but a part of them.
+    fn new(
+        plan: &Plan,
+        order: &[u32],
+        requests: &mut [PreparedRequest],
+        values: &mut Values,
+    ) -> Self {
+        let mut pool = Self::default();
+        let varies = requests.iter().any(|r| r.rendered.is_some());
+        let count = POOL - POOL % order.len().clamp(1, POOL);
+        let distinct = plan.fields.iter().map(|field| field.source.distinct());
+        let is_small = |distinct: Option<u64>| distinct.is_some_and(|d| d <= POOL as u64 / 4);
+        if !varies || order.len() > POOL || !distinct.into_iter().all(is_small) {
+            return pool;
+        }
+        let mut bytes = 0;
+        for number in 0..count {
+            let request = &mut requests[order[number % order.len()] as usize];
+            let sent = match &mut request.rendered {
+                Some(rendered) => {
+                    rendered.render(number as u32, values);
+                    rendered.bytes()
+                }
+                None => &request.bytes,
+            };
+            bytes += sent.len();
+            if bytes > POOL_BYTES {
+                return Self::default();
+            }
+            pool.0.push(sent.into());
+        }
+        pool
+    }
+}
+
+impl PreparedRequest {
+    fn new(request: &Request, reuse: Reuse) -> Self {
+        let (mut bytes, mut inserts) = (request.bytes.clone(), request.inserts.clone());
+        if reuse == Reuse::Close {
+            add_connection_close(&mut bytes, &mut inserts);
+        }
+        let body_at = bytes.windows(4).position(|w| w == b"\r\n\r\n").map_or(0, |at| at + 4);
+        let mut expect = request.expect.clone();
+        let body = match &expect.body {
+            ExpectedBody::Fields { bytes, inserts } => {
+                Some(Rendered::new(bytes.clone(), inserts.clone(), 0))
+            }
+            _ => None,
+        };
+        if body.is_some() {
+            expect.body = ExpectedBody::Bytes { bytes: Vec::new(), varies: Vec::new() };
+        }
+        Self {
+            rendered: (!inserts.is_empty()).then(|| Rendered::new(bytes.clone(), inserts, body_at)),
+            bytes,
+            is_head: request.is_head,
+            expect,
+            body,
+            template: ResponseTemplate::default(),
+        }
+    }
+
+    /// Inserts the values of a request into the expected body.
+    #[inline(never)]
+    fn expect_body(&mut self, number: u32, values: &mut Values) {
+        let (Some(body), ExpectedBody::Bytes { bytes, .. }) =
+            (&mut self.body, &mut self.expect.body)
+        else {
+            return;
+        };
+        body.render(number, values);
+        bytes.clear();
+        bytes.extend_from_slice(body.bytes());
+        self.template.expect_body(bytes);
+    }
+}
+
 /// Each request as often as its weight, spread evenly: the j-th of w is (j + ½) / w of the way.
 fn order(weights: &[u32]) -> Vec<u32> {
     let mut places: Vec<(f64, u32)> = Vec::new();
@@ -91,20 +283,25 @@ fn order(weights: &[u32]) -> Vec<u32> {
     places.into_iter().map(|(_, request)| request).collect()
 }
 
-/// The request with `Connection: close` added, unless it has a `Connection` header.
-fn with_connection_close(bytes: &[u8]) -> Vec<u8> {
+/// Adds `Connection: close` after the request line, unless there is a `Connection` header.
+fn add_connection_close(bytes: &mut Vec<u8>, inserts: &mut [Insert]) {
+    const HEADER: &[u8] = b"\r\nConnection: close";
     let head = bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap_or(bytes.len());
     let line = bytes.windows(2).position(|w| w == b"\r\n");
     let mut lines = bytes[..head].split(|&b| b == b'\n').skip(1);
     let is_connection =
         |l: &[u8]| l.get(..11).is_some_and(|name| name.eq_ignore_ascii_case(b"connection:"));
-    let Some(line) = line.filter(|_| !lines.any(is_connection)) else { return bytes.to_vec() };
-    [&bytes[..line], b"\r\nConnection: close", &bytes[line..]].concat()
+    let Some(line) = line.filter(|_| !lines.any(is_connection)) else { return };
+    bytes.splice(line..line, HEADER.iter().copied());
+    for insert in inserts.iter_mut().filter(|insert| insert.at > line) {
+        insert.at += HEADER.len();
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::{Endpoint, Field, Inserted, Source, Target};
 
     #[test]
     fn requests_are_spread_evenly_by_their_weights() {
@@ -116,7 +313,107 @@ mod tests {
     #[test]
     fn connection_close_is_added_once() {
         let closes = b"GET / HTTP/1.1\r\nConnection: close\r\nHost: a\r\n\r\nbody";
-        assert_eq!(with_connection_close(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nbody"), closes);
-        assert_eq!(with_connection_close(closes), closes);
+        for before in [&b"GET / HTTP/1.1\r\nHost: a\r\n\r\nbody"[..], closes] {
+            let mut bytes = before.to_vec();
+            add_connection_close(&mut bytes, &mut []);
+            assert_eq!(bytes, closes);
+        }
+    }
+
+    fn plan(threads: usize) -> Plan {
+        let fields = vec![Field { name: "id".to_owned(), source: Source::Counter { from: 8 } }];
+        let build = |path: &str| Request::with_fields("GET", path, "h", &[], b"", &fields).unwrap();
+        let mut varying = build("/${id}");
+        varying.expect.body = ExpectedBody::Fields {
+            bytes: b"<>".to_vec(),
+            inserts: vec![Insert { at: 1, what: Inserted::Field(0) }],
+        };
+        let endpoint = Endpoint::Tcp(([127, 0, 0, 1], 80).into());
+        let mut plan = Plan::new(Target { endpoint, tls: None }, build("/"));
+        plan.requests.push(varying);
+        (plan.fields, plan.threads) = (fields, threads);
+        plan
+    }
+
+    fn with_source(source: Source) -> Plan {
+        let mut plan = plan(1);
+        plan.fields[0].source = source;
+        plan
+    }
+
+    #[test]
+    fn a_pool_has_the_bytes_that_would_be_rendered() {
+        let values = (0..10).map(|n| format!("v{n}")).collect::<Vec<_>>().into();
+        let plan = with_source(Source::Choice { values, random: true });
+        let mut mix = RequestMix::new(&plan, 0);
+        assert_eq!(mix.pool.0.len(), POOL);
+        let mut rendered = Rendered::new(
+            plan.requests[1].bytes.clone(),
+            plan.requests[1].inserts.clone(),
+            plan.requests[1].bytes.len(),
+        );
+        for _ in 0..100 {
+            let turn = mix.next();
+            if turn.request() == 1 {
+                rendered.render(turn.number(), &mut mix.values.clone());
+                assert_eq!(mix.bytes(turn), rendered.bytes());
+            }
+        }
+        mix.position = POOL - 1;
+        let last = mix.next();
+        assert!(!mix.bytes(last).is_empty());
+        assert_eq!(mix.next().number(), 0);
+    }
+
+    /// Otherwise a cache would see the same few values again and again.
+    #[test]
+    fn values_that_may_not_repeat_are_not_pooled() {
+        let is_pooled = |source| !RequestMix::new(&with_source(source), 0).pool.0.is_empty();
+        assert!(is_pooled(Source::Integer { min: 1, max: 10_000 }));
+        assert!(!is_pooled(Source::Integer { min: 1, max: 100_000 }));
+        assert!(!is_pooled(Source::Counter { from: 0 }));
+        assert!(!is_pooled(Source::Uuid));
+        assert!(is_pooled(Source::Text { length: 16 }));
+        assert!(!is_pooled(Source::Text { length: 4_096 }));
+    }
+
+    /// Requests may be answered in any order of connections, long after others were sent.
+    #[test]
+    fn bytes_and_expected_body_follow_from_the_turn() {
+        let mut mix = RequestMix::new(&plan(1), 0);
+        let turns: Vec<Turn> = (0..8).map(|_| mix.next()).collect();
+        for turn in turns.iter().rev().chain(&turns) {
+            let text = String::from_utf8(mix.bytes(*turn).to_vec()).unwrap();
+            let body = mix.get(*turn).expect.body.clone();
+            let id = 8 + turn.number() / 2;
+            let (path, expected) = match turn.request() {
+                0 => ("/".to_owned(), ExpectedBody::Any),
+                _ => (format!("/{id}"), exactly(&format!("<{id}>"))),
+            };
+            assert_eq!(text, format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n"));
+            assert_eq!(body, expected);
+        }
+    }
+
+    fn exactly(body: &str) -> ExpectedBody {
+        ExpectedBody::Bytes { bytes: body.as_bytes().to_vec(), varies: Vec::new() }
+    }
+
+    #[test]
+    fn places_move_with_the_header_of_a_connection_that_closes() {
+        let plan = Plan { reuse: Reuse::Close, ..plan(1) };
+        let mut mix = RequestMix::new(&plan, 0);
+        let turn = std::iter::repeat_with(|| mix.next()).find(|turn| turn.request() == 1).unwrap();
+        let expected = b"GET /8 HTTP/1.1\r\nConnection: close\r\nHost: h\r\n\r\n";
+        assert_eq!(mix.bytes(turn), expected);
+    }
+
+    #[test]
+    fn the_sequence_starts_again_at_the_end_of_an_order() {
+        let mut mix = RequestMix::new(&plan(1), 0);
+        let last = u32::MAX - u32::MAX % 2 - 1;
+        (mix.number, mix.position) = (Some(last), 1);
+        assert_eq!(mix.next().number(), last);
+        assert_eq!((mix.next().number(), mix.position), (0, 1));
     }
 }

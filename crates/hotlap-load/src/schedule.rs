@@ -5,6 +5,7 @@
 //! time of the next request and the present time determine them.
 
 use crate::plan::Pace;
+use crate::random::{mix, number};
 
 /// One worker's share of an open loop.
 #[derive(Debug, Clone)]
@@ -94,25 +95,13 @@ impl Schedule {
             Arrivals::Poisson { mean_ns, seed, at_ns } => {
                 // Uniform in (0, 1], so that the logarithm is finite. Inverse of the exponential
                 // distribution's cumulative function (Knuth, TAOCP 2, section 3.4.1 D).
-                let bits = mix(seed.wrapping_add(self.taken.wrapping_mul(GOLDEN))) >> 11;
+                let bits = number(*seed, self.taken) >> 11;
                 let uniform = (bits + 1) as f64 / (1u64 << 53) as f64;
                 *at_ns -= *mean_ns * uniform.ln();
                 self.start_ns.saturating_add(*at_ns as u64)
             }
         }
     }
-}
-
-/// The increment of `SplitMix64` (Steele, Lea, Flood: Fast splittable pseudorandom number
-/// generators, OOPSLA 2014).
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// The finaliser of `SplitMix64`.
-fn mix(mut z: u64) -> u64 {
-    z = z.wrapping_add(GOLDEN);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -29,8 +29,28 @@ pub struct Session {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<Outcome>>,
     target: String,
+    /// Threads, and requests in flight at most.
+    size: (u64, u64),
     /// Released once all workers have ended.
     _files: OpenFiles,
+}
+
+/// How many values of its fields a load has used, so that the next load can go on from there.
+#[derive(Debug, Clone)]
+pub struct ValuesUsed {
+    shared: Arc<Shared>,
+    size: (u64, u64),
+}
+
+impl ValuesUsed {
+    /// An upper bound.
+    #[must_use]
+    pub fn most(&self) -> u64 {
+        let Progress { responses, failures, .. } = Progress::sum(&self.shared.progress);
+        let (threads, in_flight) = self.size;
+        // Threads take values in turn, and one of them may have sent all requests.
+        (responses + failures + in_flight) * threads
+    }
 }
 
 /// Runs a plan to its end.
@@ -78,7 +98,8 @@ impl Session {
         let shared = Arc::new(Shared::new(plan, is_held, wakers));
         let target = plan.target.to_string();
         let plan = Arc::new(plan.clone());
-        let mut session = Self { shared, workers: Vec::new(), target, _files: files };
+        let size = (plan.threads as u64, (plan.connections * plan.pipeline) as u64);
+        let mut session = Self { shared, workers: Vec::new(), target, size, _files: files };
         for (number, (io, _)) in queues.into_iter().enumerate() {
             let (plan, shared, tls) = (plan.clone(), session.shared.clone(), tls.clone());
             let worker = spawn(number, &session.shared, move || {
@@ -121,6 +142,12 @@ impl Session {
     #[must_use]
     pub fn progress(&self) -> Progress {
         Progress::sum(&self.shared.progress)
+    }
+
+    /// What tells how many values of its fields the load has used, during the load and after it.
+    #[must_use]
+    pub fn values_used(&self) -> ValuesUsed {
+        ValuesUsed { shared: self.shared.clone(), size: self.size }
     }
 
     /// Whether the load has ended, so that [`Session::join`] returns at once.
@@ -231,8 +258,13 @@ mod tests {
         let shared = Arc::new(Shared::new(&plan, true, Vec::new()));
         let worker = spawn(0, &shared, || panic!("no such slot")).expect("a thread");
         let files = OpenFiles::reserve(&plan).expect("files");
-        let session =
-            Session { shared, workers: vec![worker], target: String::new(), _files: files };
+        let session = Session {
+            shared,
+            workers: vec![worker],
+            target: String::new(),
+            size: (1, 1),
+            _files: files,
+        };
         assert!(session.wait_for_window().is_none());
         assert!(session.collect().is_none());
         let error = session.join().expect_err("a panic").to_string();

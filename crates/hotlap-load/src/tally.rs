@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use hotlap_stats::{Censored, Histogram};
 
 use crate::check::Mismatch;
-use crate::connection::{Completed, InFlight};
+use crate::connection::{Completed, EVIDENCE, InFlight};
 use crate::outcome::{
-    ByteCounts, ConnectionCounts, EdgeAges, Failure, Failures, Outcome, Phase, ThreadUsage, Tick,
-    Totals, WrongResponse,
+    ByteCounts, ConnectionCounts, EdgeAges, Failure, Failures, Outcome, Phase, RequestOutcome,
+    ThreadUsage, Tick, Totals, WrongResponse,
 };
+use crate::request_mix::Turn;
 
 /// Length of a tick: a tenth of a second.
 const TICK_NS: u64 = 100_000_000;
@@ -40,14 +41,18 @@ pub(crate) struct Tally {
     pub(crate) wakeups: u64,
     pub(crate) sent: u64,
     first_wrong: Option<WrongResponse>,
+    /// One entry for each request of the plan; empty if the plan has one request only.
+    by_request: Vec<RequestOutcome>,
+    has_by_request: bool,
     opens_ns: u64,
     /// When counting was paused; 0 while counting.
     paused_ns: u64,
 }
 
 impl Tally {
-    /// Starts counting at this time.
-    pub(crate) fn new(opens_ns: u64) -> Self {
+    /// Starts counting at this time; `requests` is the number of requests with figures of their
+    /// own.
+    pub(crate) fn new(opens_ns: u64, requests: usize) -> Self {
         Self {
             responses: 0,
             failed: 0,
@@ -68,14 +73,16 @@ impl Tally {
             wakeups: 0,
             sent: 0,
             first_wrong: None,
+            by_request: vec![RequestOutcome::default(); requests],
+            has_by_request: requests > 0,
             opens_ns,
             paused_ns: 0,
         }
     }
 
     /// Counts nothing until it is resumed.
-    pub(crate) fn paused(now_ns: u64) -> Self {
-        Self { paused_ns: now_ns, ..Self::new(now_ns) }
+    pub(crate) fn paused(now_ns: u64, requests: usize) -> Self {
+        Self { paused_ns: now_ns, ..Self::new(now_ns, requests) }
     }
 
     /// Stops counting until it is resumed.
@@ -91,16 +98,25 @@ impl Tally {
         self.paused_ns = 0;
     }
 
-    /// Counts a response, correct or not.
-    pub(crate) fn completed(&mut self, response: Completed, now_ns: u64, is_open_loop: bool) {
+    /// Counts a response, correct or not. Returns whether it is kept as evidence.
+    pub(crate) fn completed(
+        &mut self,
+        response: Completed,
+        now_ns: u64,
+        is_open_loop: bool,
+    ) -> bool {
         let Completed { request, status, bytes, wrong, .. } = response;
         match wrong {
-            None => self.correct(request, status, bytes, now_ns, is_open_loop),
+            None => {
+                self.correct(request, status, bytes, now_ns, is_open_loop);
+                false
+            }
             Some((mismatch, first_bytes)) => {
                 self.advance(now_ns);
                 self.statuses[usize::from(status)] += 1;
                 self.unfinished(&request, now_ns, is_open_loop);
-                self.wrong(mismatch, first_bytes, now_ns);
+                self.failed_request(&request);
+                self.wrong(mismatch, first_bytes, now_ns)
             }
         }
     }
@@ -121,22 +137,44 @@ impl Tally {
         self.responses += 1;
         self.bytes.responses += bytes;
         self.service_time.record(service_ns);
-        if is_open_loop {
-            self.response_time.record(now_ns.saturating_sub(request.due_ns));
-        }
         self.tick.responses += 1;
         self.tick.sum_ns += service_ns;
         self.tick.max_ns = self.tick.max_ns.max(service_ns);
+        if is_open_loop | self.has_by_request {
+            let start_ns = if is_open_loop { request.due_ns } else { request.sent_ns };
+            self.correct_further(request.turn, now_ns.saturating_sub(start_ns), is_open_loop);
+        }
+    }
+
+    /// Counts what a closed loop of one request has not: the response time, and the figures of each
+    /// request.
+    #[inline(never)]
+    fn correct_further(&mut self, turn: Turn, latency_ns: u64, is_open_loop: bool) {
+        if is_open_loop {
+            self.response_time.record(latency_ns);
+        }
+        if let Some(own) = self.by_request.get_mut(turn.request()) {
+            own.responses += 1;
+            own.latency.record(latency_ns);
+        }
+    }
+
+    /// Counts a failure for its request.
+    #[cold]
+    pub(crate) fn failed_request(&mut self, request: &InFlight) {
+        if let Some(own) = self.by_request.get_mut(request.turn.request()) {
+            own.failures += 1;
+        }
     }
 
     #[cold]
-    fn wrong(&mut self, mismatch: Mismatch, first_bytes: Vec<u8>, now_ns: u64) {
+    fn wrong(&mut self, mismatch: Mismatch, first_bytes: Vec<u8>, now_ns: u64) -> bool {
         let failure = match mismatch {
             Mismatch::Status(_) => Failure::WrongStatus,
             Mismatch::Length { .. } | Mismatch::Byte(_) => Failure::WrongBody,
         };
         self.failure(failure, Phase::Body, 1, now_ns);
-        self.evidence(|| mismatch.to_string(), first_bytes);
+        self.evidence(|| mismatch.to_string(), first_bytes)
     }
 
     /// Counts failures of requests or connections.
@@ -148,10 +186,22 @@ impl Tally {
         self.tick.failures += count;
     }
 
-    /// Keeps a wrong or malformed response, if it is the first.
-    pub(crate) fn evidence(&mut self, why: impl FnOnce() -> String, first_bytes: Vec<u8>) {
-        if self.first_wrong.is_none() {
-            self.first_wrong = Some(WrongResponse { why: why(), first_bytes });
+    /// Keeps a wrong or malformed response, if it is the first. Returns whether it is.
+    pub(crate) fn evidence(&mut self, why: impl FnOnce() -> String, first_bytes: Vec<u8>) -> bool {
+        let is_first = self.first_wrong.is_none();
+        self.first_wrong.get_or_insert_with(|| WrongResponse {
+            why: why(),
+            first_bytes,
+            request: Vec::new(),
+        });
+        is_first
+    }
+
+    /// Adds the request to the evidence.
+    #[cold]
+    pub(crate) fn evidence_of(&mut self, request: &[u8]) {
+        if let Some(wrong) = &mut self.first_wrong {
+            wrong.request = request[..request.len().min(EVIDENCE)].to_vec();
         }
     }
 
@@ -166,6 +216,10 @@ impl Tally {
         if is_open_loop {
             self.response_time_censored.entered.record(now_ns.saturating_sub(request.due_ns));
         }
+        if let Some(own) = self.by_request.get_mut(request.turn.request()) {
+            let age_ns = now_ns.saturating_sub(request.start_ns(is_open_loop));
+            own.censored.entered.record(age_ns);
+        }
     }
 
     /// Records the age of a request without a correct response: it failed, or is in flight when the
@@ -174,6 +228,10 @@ impl Tally {
         self.service_time_censored.open.record(now_ns.saturating_sub(request.sent_ns));
         if is_open_loop {
             self.response_time_censored.open.record(now_ns.saturating_sub(request.due_ns));
+        }
+        if let Some(own) = self.by_request.get_mut(request.turn.request()) {
+            let age_ns = now_ns.saturating_sub(request.start_ns(is_open_loop));
+            own.censored.open.record(age_ns);
         }
     }
 
@@ -248,6 +306,7 @@ impl Tally {
             stalled: 0,
             due: 0,
             totals: Totals::default(),
+            by_request: self.by_request,
         }
     }
 }
@@ -258,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_pause_is_not_part_of_the_window() {
-        let mut tally = Tally::new(1_000);
+        let mut tally = Tally::new(1_000, 0);
         tally.failure(Failure::Reset, Phase::Body, 1, 2_000);
         tally.pause(1_000 + TICK_NS / 2);
         tally.resume(5_000 + 9 * TICK_NS);
@@ -271,11 +330,11 @@ mod tests {
 
     /// Correct responses, one each microsecond, that take 1 ms; after a million, 5 ms.
     fn responses(count: u64) -> Outcome {
-        let mut tally = Tally::new(0);
+        let mut tally = Tally::new(0, 0);
         for number in 0..count {
             let (now, took) = (number * 1_000, if number < 1_000_000 { MS } else { 5 * MS });
             let sent_ns = now + 10 * MS - took;
-            let request = InFlight { request: 0, due_ns: sent_ns, sent_ns };
+            let request = InFlight { turn: Turn::default(), due_ns: sent_ns, sent_ns };
             tally.correct(request, 200, 100, now + 10 * MS, true);
         }
         tally.into_outcome(count * 1_000 + 10 * MS)
@@ -307,7 +366,7 @@ mod tests {
 
     #[test]
     fn ticks_without_responses_are_kept_as_zeros() {
-        let mut tally = Tally::new(1_000);
+        let mut tally = Tally::new(1_000, 0);
         tally.failure(Failure::Reset, Phase::Body, 1, 2_000);
         tally.failure(Failure::Reset, Phase::Body, 2, 1_000 + 3 * TICK_NS);
         let outcome = tally.into_outcome(2_000 + 3 * TICK_NS);

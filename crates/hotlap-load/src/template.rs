@@ -28,7 +28,10 @@ const FIXED_HEADERS: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"co
 pub(crate) struct ResponseTemplate {
     /// The last correct response; empty if none is known.
     last: Vec<u8>,
+    /// Its head; `None` while no response can match.
     head: Option<Head>,
+    /// Its head, whether or not a response can match.
+    known: Option<Head>,
     /// Ranges of header values that may vary, limited to bytes that a value may contain.
     values: Vec<Range<usize>>,
     /// Ranges of the body that may vary.
@@ -69,16 +72,21 @@ impl ResponseTemplate {
         matches
     }
 
+    /// No response matches until the next call of [`Self::expect_body`].
+    pub(crate) fn expect_none(&mut self) {
+        self.head = None;
+    }
+
     /// Learns from a response that was parsed and found correct.
     pub(crate) fn learn(&mut self, response: &[u8], head: &Head, expected: &ExpectedBody) {
-        if self.head.is_some() && self.misses < RELEARN_AFTER {
+        if self.known.is_some() && self.misses < RELEARN_AFTER {
             self.misses += 1;
             return;
         }
         self.misses = 0;
         let Some(body) = varying_body(response, head, expected) else { return };
         let lines = header_lines(&response[..head.size]);
-        let same_shape = self.head.is_some_and(|h| h == *head)
+        let same_shape = self.known.is_some_and(|h| h == *head)
             && self.last.len() == response.len()
             && lines == header_lines(&self.last[..head.size]);
         let mut values = Vec::new();
@@ -96,7 +104,19 @@ impl ResponseTemplate {
         self.body = body;
         self.last.clear();
         self.last.extend_from_slice(response);
-        self.head = Some(*head);
+        (self.head, self.known) = (Some(*head), Some(*head));
+    }
+
+    /// Only a response with this body matches from now on. If its length differs from that of the
+    /// last response, so does a header, and none can match.
+    pub(crate) fn expect_body(&mut self, body: &[u8]) {
+        let fits = |head: &Head| {
+            matches!(head.framing, Framing::Length(_)) && self.last.len() == head.size + body.len()
+        };
+        self.head = self.known.filter(fits);
+        if let Some(head) = self.head {
+            self.last[head.size..].copy_from_slice(body);
+        }
     }
 }
 
@@ -116,6 +136,8 @@ fn varying_body(
     };
     match expected {
         ExpectedBody::Bytes { varies, .. } if varies.is_empty() => Some(Vec::new()),
+        // Values are inserted before, which makes it the kind above.
+        ExpectedBody::Fields { .. } => None,
         ExpectedBody::Bytes { varies, .. } if is_plain && head.framing != Framing::NoBody => {
             Some(varies.iter().map(|r| r.start + head.size..r.end + head.size).collect())
         }
@@ -220,6 +242,20 @@ mod tests {
         }
         // The first, those counted as misses, and the one that is learned.
         assert_eq!(parsed, RELEARN_AFTER + 2);
+    }
+
+    #[test]
+    fn only_the_expected_body_matches_if_it_changes() {
+        let [one, two, three] = ["<1>", "<2>", "<10>"].map(|body| sample("d", "1", body));
+        let mut template = learned(std::slice::from_ref(&one), &exact("<1>"));
+        template.expect_body(b"<2>");
+        assert!(template.recognise(&one).is_none());
+        assert!(template.recognise(&two).is_some());
+        // The stale body of the template must not match either.
+        template.expect_body(b"<10>");
+        assert!([&one, &two, &three].into_iter().all(|r| template.recognise(r).is_none()));
+        template.expect_body(b"<1>");
+        assert!(template.recognise(&one).is_some());
     }
 
     #[test]

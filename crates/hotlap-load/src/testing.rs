@@ -26,7 +26,7 @@ pub fn replay(plan: &Plan, pieces: &[&[u8]], closes: bool) -> Replay {
     let mut found = Replay::default();
     let fill = |conn: &mut Connection, mix: &mut RequestMix| {
         while conn.in_flight() < plan.pipeline {
-            conn.send(InFlight { request: mix.next(), due_ns: 0, sent_ns: 0 });
+            conn.send(InFlight { turn: mix.next(), due_ns: 0, sent_ns: 0 });
         }
     };
     fill(&mut conn, &mut mix);

@@ -116,7 +116,7 @@ impl Worker {
             times: Times::UNKNOWN,
             slots: Slots::new((0..connections).map(source), plan.target.endpoint.is_local()),
             requests: Requests::new(plan, number, limit),
-            measurement: Measurement::new(shared.is_held()),
+            measurement: Measurement::new(shared.is_held(), plan.by_request()),
             scratch: Vec::new(),
             timeout_ns,
             scan_ns: 0,

@@ -15,7 +15,7 @@ use serde_json::json;
 mod exchange;
 
 use exchange::essence;
-pub use exchange::{Content, Exchange, described, quoted};
+pub use exchange::{Content, Exchange, Fields, described, quoted};
 
 /// The names of the contracts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -81,11 +81,17 @@ pub struct Contract {
     pub extras: Vec<Exchange>,
     /// Whether an unknown path must be a 404, whatever kind of server it is.
     pub knows_paths: bool,
+    /// The fields that requests refer to; empty if they are always the same.
+    pub fields: Fields,
 }
 
 /// A request to a user's command or URL, and as much of the expected response as is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
+    /// Its name in tables; `None`: method and path.
+    pub name: Option<String>,
+    /// How often it is sent, relative to the other requests; at least 1.
+    pub weight: u32,
     /// Its method.
     pub method: String,
     /// Its path and query.
@@ -100,9 +106,26 @@ pub struct Ask {
     pub answer: Option<Vec<u8>>,
 }
 
+/// The requests to a user's command or URL.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Requests {
+    /// The requests; at least one.
+    pub asks: Vec<Ask>,
+    /// The fields that they refer to. Without any, all texts are literal.
+    pub fields: Fields,
+}
+
+impl From<Ask> for Requests {
+    fn from(ask: Ask) -> Self {
+        Self { asks: vec![ask], fields: Fields::default() }
+    }
+}
+
 impl Default for Ask {
     fn default() -> Self {
         Self {
+            name: None,
+            weight: 1,
             method: "GET".to_owned(),
             path: "/".to_owned(),
             headers: Vec::new(),
@@ -131,30 +154,51 @@ impl Contract {
             Name::JsonApi => (json_api(), json_api_refusals()),
         };
         let knows_paths = matches!(name, Name::Api | Name::JsonApi);
-        Self { name: Some(name), exchanges, extras, knows_paths }
+        Self { name: Some(name), exchanges, extras, knows_paths, fields: Fields::default() }
     }
 
     /// The contract of a user's command or URL, before [`crate::infer`] completes it.
     #[must_use]
     pub fn custom(ask: &Ask) -> Self {
-        Self::custom_requests([ask])
+        Self::custom_requests(&Requests::from(ask.clone()))
     }
 
     /// The same for several requests.
     #[must_use]
-    pub fn custom_requests<'a>(asks: impl IntoIterator<Item = &'a Ask>) -> Self {
+    pub fn custom_requests(requests: &Requests) -> Self {
+        let Requests { asks, fields } = requests;
+        let content = |answer: &[u8]| match fields.list.is_empty() {
+            true => Content::exactly(answer),
+            false => Content::Fields(answer.to_vec()),
+        };
         let exchange = |ask: &Ask| Exchange {
-            name: format!("{} {}", ask.method, ask.path),
+            name: ask.name.clone().unwrap_or_else(|| format!("{} {}", ask.method, ask.path)),
+            weight: ask.weight,
             method: ask.method.clone(),
             path: ask.path.clone(),
             headers: ask.headers.clone(),
             body: ask.body.clone(),
             status: ask.status.map_or(ExpectedStatus::Success, ExpectedStatus::Exactly),
             media_type: None,
-            content: ask.answer.as_deref().map_or(Content::Any, Content::exactly),
+            content: ask.answer.as_deref().map_or(Content::Any, content),
         };
-        let exchanges = asks.into_iter().map(exchange).collect();
-        Self { name: None, exchanges, extras: Vec::new(), knows_paths: false }
+        let (exchanges, fields) = (asks.iter().map(exchange).collect(), fields.clone());
+        Self { name: None, exchanges, extras: Vec::new(), knows_paths: false, fields }
+    }
+
+    /// The contract with the values that fields have in the `number`-th request, so that each
+    /// request and expected body is fixed.
+    #[must_use]
+    pub fn with_values(&self, number: u64) -> Self {
+        if self.fields.list.is_empty() {
+            return self.clone();
+        }
+        let filled = |exchange: &Exchange| exchange.with_values(&self.fields, number);
+        Self {
+            exchanges: self.exchanges.iter().map(filled).collect(),
+            fields: Fields::default(),
+            ..self.clone()
+        }
     }
 
     /// The requests to send under load, compared with the verified responses. `answers` has one for
@@ -162,7 +206,7 @@ impl Contract {
     #[must_use]
     pub fn requests(&self, host: &str, answers: &[Response]) -> Vec<Request> {
         let both = self.exchanges.iter().zip(answers);
-        both.map(|(exchange, answer)| exchange.request(host, answer)).collect()
+        both.map(|(exchange, answer)| exchange.request(host, Some(answer), &self.fields)).collect()
     }
 }
 
@@ -192,6 +236,7 @@ fn json_api_refusals() -> Vec<Exchange> {
 fn post_bla(name: &str, media_type: &str, body: &[u8], status: u16) -> Exchange {
     Exchange {
         name: name.to_owned(),
+        weight: 1,
         method: "POST".to_owned(),
         path: "/bla".to_owned(),
         headers: vec![("Content-Type".to_owned(), media_type.to_owned())],
@@ -260,7 +305,11 @@ mod tests {
     #[test]
     fn a_clock_may_differ_only_in_its_digits_under_load() {
         let clock = &Contract::of(Name::Clock, None).exchanges[0];
-        let request = clock.request("h", &answer("200 OK", "Hello World 1700000000000"));
+        let request = clock.request(
+            "h",
+            Some(&answer("200 OK", "Hello World 1700000000000")),
+            &Fields::default(),
+        );
         assert_eq!(request.bytes, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
         let ExpectedBody::Bytes { bytes, varies } = request.expect.body else { panic!() };
         assert_eq!((bytes.len(), &varies[..]), (25, std::slice::from_ref(&(12..25))));
@@ -272,7 +321,7 @@ mod tests {
         let said = answer("200 OK\r\nContent-Type: application/json", "{ \"results\": [1, 2, 3] }");
         assert_eq!(contract.exchanges[0].check(&said, now()), Ok(()));
         let ExpectedBody::Bytes { bytes, .. } =
-            contract.exchanges[0].request("h", &said).expect.body
+            contract.exchanges[0].request("h", Some(&said), &contract.fields).expect.body
         else {
             panic!()
         };

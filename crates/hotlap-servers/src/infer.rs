@@ -13,12 +13,16 @@ use std::time::{Duration, Instant};
 use hotlap_load::http::Response;
 use hotlap_load::plan::{ExpectedStatus, Target};
 
-use crate::contract::{Content, Contract, Exchange, described, quoted};
+use crate::contract::{Content, Contract, Exchange, Fields, described, quoted};
 use crate::verify::client::Wire;
 
 /// Pause before each further round of probes, in milliseconds. The last round begins over a second
 /// after the first, so that a clock in whole seconds is seen to change.
 const PAUSES_MS: [u64; 5] = [0, 5, 20, 100, 1_050];
+
+/// The number of requests that are sent to probe a server, at most: fields have their first values
+/// in these.
+pub const PROBES: u64 = PAUSES_MS.len() as u64 + 1;
 
 /// No request is probed again after this time, however many requests there are.
 const LIMIT: Duration = Duration::from_secs(3);
@@ -55,10 +59,10 @@ pub fn infer(
     contract: &Contract,
 ) -> Result<Inferred, String> {
     let mut inferred = Inferred { contract: contract.clone(), answers: vec![], notes: vec![] };
-    let probes = Prober { target, host, limit, wire: None }.probe(&contract.exchanges);
+    let probes = Prober { target, host, limit, wire: None }.probe(contract);
     let mut notes: Vec<(String, Vec<String>)> = Vec::new();
     for (exchange, probes) in inferred.contract.exchanges.iter_mut().zip(&probes) {
-        let (answer, note) = settle(exchange, probes)?;
+        let (answer, note) = settle(exchange, probes, &contract.fields)?;
         inferred.answers.push(answer);
         let Some(note) = note else { continue };
         match notes.iter_mut().find(|(known, _)| *known == note) {
@@ -92,14 +96,17 @@ struct Prober<'a> {
 }
 
 impl Prober<'_> {
-    /// Probes all requests. Returns the probes of each.
-    fn probe(mut self, exchanges: &[Exchange]) -> Vec<Vec<Probe>> {
-        let mut probes: Vec<Vec<Probe>> = exchanges.iter().map(|e| vec![self.ask(e)]).collect();
+    /// Probes all requests. Returns the probes of each. In each round of probes, fields have the
+    /// values of another request.
+    fn probe(mut self, contract: &Contract) -> Vec<Vec<Probe>> {
+        let first = contract.with_values(0).exchanges;
+        let mut probes: Vec<Vec<Probe>> = first.iter().map(|e| vec![self.ask(e)]).collect();
         let began = Instant::now();
-        let is_safe = exchanges.iter().any(Exchange::is_safe);
-        for pause in PAUSES_MS.into_iter().filter(|_| is_safe) {
+        let is_safe = first.iter().any(Exchange::is_safe);
+        for (round, pause) in (1..).zip(PAUSES_MS).filter(|_| is_safe) {
             std::thread::sleep(Duration::from_millis(pause));
-            for (exchange, probes) in exchanges.iter().zip(&mut probes) {
+            for (exchange, probes) in contract.with_values(round).exchanges.iter().zip(&mut probes)
+            {
                 if exchange.is_safe() && began.elapsed() < LIMIT {
                     probes.push(self.ask(exchange));
                 }
@@ -131,7 +138,11 @@ impl Prober<'_> {
 
 /// Derives the expected response from the probes of a request. Returns an acceptable response and
 /// what the user should know.
-fn settle(exchange: &mut Exchange, probes: &[Probe]) -> Result<(Response, Option<String>), String> {
+fn settle(
+    exchange: &mut Exchange,
+    probes: &[Probe],
+    fields: &Fields,
+) -> Result<(Response, Option<String>), String> {
     let is_right = |answer: &&Response| match exchange.status {
         ExpectedStatus::Success => (200..300).contains(&answer.status),
         ExpectedStatus::Exactly(status) => answer.status == status,
@@ -152,7 +163,7 @@ fn settle(exchange: &mut Exchange, probes: &[Probe]) -> Result<(Response, Option
             tally(probes)
         ))
     } else if !learns_content {
-        None
+        disagreement(exchange, &right, fields)
     } else if probes.len() == 1 && exchange.is_safe() {
         Some("it was sent once before the load, so only the status is checked".to_owned())
     } else if probes.len() == 1 {
@@ -161,6 +172,12 @@ fn settle(exchange: &mut Exchange, probes: &[Probe]) -> Result<(Response, Option
              checked (--expect-body checks the body too)",
             exchange.method
         ))
+    } else if exchange.varies(fields) && right.iter().any(|answer| answer.body != first.body) {
+        Some(
+            "its response varies with the request, so only the status is checked (expect_body in \
+             the requests file checks the body too)"
+                .to_owned(),
+        )
     } else {
         let bodies: Vec<&[u8]> = right.iter().map(|answer| answer.body.as_slice()).collect();
         let (content, note) = content(&bodies);
@@ -168,6 +185,20 @@ fn settle(exchange: &mut Exchange, probes: &[Probe]) -> Result<(Response, Option
         note
     };
     Ok((first.clone(), note))
+}
+
+/// A note if responses do not have the expected body. The server is measured all the same, and its
+/// wrong responses are counted.
+fn disagreement(exchange: &Exchange, right: &[&Response], fields: &Fields) -> Option<String> {
+    let is_wrong = |(round, answer): &(u64, &&Response)| {
+        let content = exchange.with_values(fields, *round).content;
+        matches!(content, Content::Bytes { bytes, .. } if bytes != answer.body)
+    };
+    let (round, answer) = (0..).zip(right).find(is_wrong)?;
+    let Content::Bytes { bytes, .. } = exchange.with_values(fields, round).content else {
+        return None;
+    };
+    Some(format!("the expected body is {}, but it is {}", quoted(&bytes), quoted(&answer.body)))
 }
 
 /// Why no probe got a response that can be right.

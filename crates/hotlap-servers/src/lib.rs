@@ -46,6 +46,7 @@ pub mod owner;
 pub mod package_manager;
 mod pool;
 pub mod process;
+pub mod requests_file;
 pub mod sample;
 pub mod start;
 pub mod toolchain;

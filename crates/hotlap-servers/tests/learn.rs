@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hotlap_load::plan::{Endpoint, ExpectedBody, ExpectedStatus, Target};
-use hotlap_servers::contract::{Ask, Content, Contract};
+use hotlap_servers::contract::{Ask, Content, Contract, Fields, Requests};
 use hotlap_servers::infer::{Inferred, infer};
 use hotlap_servers::verify::{self, PAUSE, Requirements, Verifier};
 use hotlap_testbed::{Fault, Site, TestServer};
@@ -171,7 +171,9 @@ fn many_requests_are_probed_in_the_time_of_one() {
     let (target, asked) = unsteady(&[200]);
     let ask = |n| Ask { path: format!("/{n}"), ..Ask::default() };
     let asks: Vec<Ask> = (0..50).map(ask).collect();
-    let inferred = infer(&target, "localhost", LIMIT, &Contract::custom_requests(&asks)).unwrap();
+    let requests = Requests { asks, fields: Fields::default() };
+    let contract = Contract::custom_requests(&requests);
+    let inferred = infer(&target, "localhost", LIMIT, &contract).unwrap();
     assert_eq!(inferred.answers.len(), 50);
     let asked = asked.lock().unwrap();
     let lines: Vec<String> = (0..50).map(|n| format!("GET /{n} HTTP/1.1")).collect();

@@ -3,6 +3,35 @@
 //! Types and help texts, no behaviour. `cmd` turns these types into its own, so that the rest of
 //! the program never sees a flag.
 
+/// The long help of `--requests-file`.
+macro_rules! requests_help {
+    ($to:literal, $target:literal) => {
+        concat!(
+            "Several requests",
+            $to,
+            ", with parts that vary from request to request: a TOML file, or one request per line: `[WEIGHT] [METHOD] ",
+            $target,
+            " [BODY]`.\n\n\
+             A TOML file:\n  \
+               [fields]\n  \
+               id = { integer = [1, 10000] }\n  \
+               key = \"uuid\"\n\n  \
+               [[request]]\n  \
+               path = \"/users/${id}\"\n  \
+               weight = 9\n  \
+               expect_body = '{\"id\":${id}}'\n\n  \
+               [[request]]\n  \
+               path = \"/orders\"\n  \
+               method = \"POST\"\n  \
+               headers = { Content-Type = \"application/json\" }\n  \
+               body = '{\"user\":${id},\"key\":\"${key}\"}'\n  \
+               expect_status = 201\n\n\
+             Other fields: { counter = 1 }, { choice = [\"a\", \"b\"] }, { lines = \"FILE\" }, \
+             { random_lines = \"FILE\" }, { text = 16 }. Other keys of a request: name, body_file."
+        )
+    };
+}
+
 mod load;
 mod output;
 mod run;

@@ -17,6 +17,7 @@ use hotlap::model::Question;
 use hotlap::render::{Format, render};
 use hotlap::report::Report;
 use hotlap_servers::catalogue::Catalogue;
+use hotlap_servers::requests_file;
 use scene::{hold, stressed, three};
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
@@ -83,6 +84,30 @@ fn the_schema_of_the_report_is_up_to_date() {
     let schema = settings.into_generator().into_root_schema_for::<Report>();
     let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
     is_up_to_date("schemas/report.schema.json", &text);
+}
+
+#[test]
+fn the_schema_of_requests_files_is_up_to_date() {
+    let settings = SchemaSettings::draft2020_12();
+    let schema = settings.into_generator().into_root_schema_for::<requests_file::Document>();
+    let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    is_up_to_date("schemas/requests.schema.json", &text);
+}
+
+#[test]
+fn the_page_about_requests_has_a_valid_file() {
+    let page = read("docs/requests.md");
+    let (_, rest) = page.split_once("```toml\n").unwrap();
+    let (file, _) = rest.split_once("```").unwrap();
+    let requests = requests_file::parse(file, Path::new("/none")).unwrap();
+    assert_eq!((requests.asks.len(), requests.fields.list.len()), (2, 2));
+    for field in page.lines().filter_map(|line| line.strip_prefix("| `{ ")) {
+        let (source, _) = field.split_once(" }`").unwrap();
+        let file = format!("[[request]]\npath = \"/\"\n[fields]\nx = {{ {source} }}\n");
+        let parsed = requests_file::parse(&file, Path::new("/none"));
+        let missing = |what: &str| what.contains("cannot read /none/users.txt");
+        assert!(parsed.is_ok() || parsed.is_err_and(|(_, what)| missing(&what)), "{source}");
+    }
 }
 
 #[test]

@@ -65,7 +65,7 @@ mod tests {
             threads: 1,
             reuse: Reuse::KeepAlive,
             pipeline: 1,
-            request: 0,
+            request: Some(0),
             rate: None,
         };
         let loads = [load(64)];

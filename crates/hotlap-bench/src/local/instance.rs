@@ -1,5 +1,6 @@
 //! A running server during a run: its process, its address, its CPU and memory usage.
 
+use hotlap_servers::infer;
 use hotlap_servers::lines::LogLines;
 use hotlap_servers::start::ask;
 use std::fmt::Display;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use hotlap_load::http::Response;
 use hotlap_load::outcome::Totals;
 use hotlap_load::plan::{Request, Target};
-use hotlap_load::{Outcome, Session};
+use hotlap_load::{Outcome, Session, ValuesUsed};
 use hotlap_stats::PreviousWarmup;
 
 use crate::lap::{Count, Usage, Violation};
@@ -50,6 +51,8 @@ pub(super) struct Instance {
     pub(super) host: String,
     /// Its requests with the right responses, set when it was verified first.
     pub(super) requests: Vec<Request>,
+    /// Values of fields that earlier loads have used, and the use by the latest load.
+    values_used: (u64, Option<ValuesUsed>),
     /// What its warm-ups have shown so far, by load.
     pub(super) known: Vec<Option<WarmupProfile>>,
     /// The load whose connections are kept until its next slice.
@@ -198,6 +201,7 @@ impl Instance {
             target: None,
             host: String::new(),
             requests: Vec::new(),
+            values_used: (infer::PROBES, None),
             known: vec![None; loads],
             held: None,
             slices: 0,
@@ -212,9 +216,28 @@ impl Instance {
         }
     }
 
-    /// The request that a load sends.
-    pub(super) fn request(&self, load: &Load) -> Request {
-        self.requests[load.request.min(self.requests.len().saturating_sub(1))].clone()
+    /// The requests that a load sends.
+    pub(super) fn requests(&self, load: &Load) -> Vec<Request> {
+        match load.request {
+            None => self.requests.clone(),
+            Some(request) => {
+                let request = request.min(self.requests.len().saturating_sub(1));
+                // Alone, its weight makes no difference.
+                vec![Request { weight: 1, ..self.requests[request].clone() }]
+            }
+        }
+    }
+
+    /// The number of values of each field that are used up. They are not used again, because a
+    /// request with the same key might be refused the second time.
+    pub(super) fn first_value(&self) -> u64 {
+        let (earlier, latest) = &self.values_used;
+        earlier + latest.as_ref().map_or(0, ValuesUsed::most)
+    }
+
+    /// A load uses further values of fields.
+    pub(super) fn uses_values(&mut self, session: &Session) {
+        self.values_used = (self.first_value(), Some(session.values_used()));
     }
 
     /// Samples server and generator. The request count and the CPU time are read back to back, so
@@ -370,7 +393,7 @@ impl Instance {
     /// Sends one more request and waits up to `limit` for the response.
     pub(super) fn ask_again(&self, limit: Duration) -> Result<Response, String> {
         let target = self.target.as_ref().ok_or("it is not running")?;
-        ask(target, &self.host, limit, &self.participant.contract.exchanges[0])
+        ask(target, &self.host, limit, &self.participant.contract.with_values(0).exchanges[0])
     }
 
     /// A failure because of an error.

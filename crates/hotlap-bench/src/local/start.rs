@@ -45,8 +45,10 @@ impl Instance {
     fn examine_again(&self, target: &Target, limit: Duration) -> Result<Examined, ServerFailure> {
         let is_custom = self.participant.contract.name.is_none();
         let tries = self.participant.requirements.tries();
-        let exchanges = self.participant.contract.exchanges.iter();
-        for exchange in exchanges.filter(|exchange| !is_custom || exchange.is_safe()) {
+        let contract = self.participant.contract.with_values(0);
+        for exchange in
+            contract.exchanges.iter().filter(|exchange| !is_custom || exchange.is_safe())
+        {
             let mut asked = ask(target, &self.host, limit, exchange);
             for _ in 1..tries {
                 asked = asked.or_else(|_| ask(target, &self.host, limit, exchange));
@@ -91,7 +93,7 @@ impl Instance {
         let report = verify(&Verifier {
             target: &target,
             host: &self.host,
-            contract: &self.participant.contract,
+            contract: &self.participant.contract.with_values(0),
             requirements: self.participant.requirements,
             rude: self.process.is_some(),
             limit,
@@ -147,7 +149,7 @@ impl LocalRunner {
         let (cpus, cores) = self.setting.cores.of_server(instance.participant.cpus);
         let startup = Startup {
             launch,
-            first: &instance.participant.contract.exchanges[0],
+            first: &instance.participant.contract.with_values(0).exchanges[0],
             accepts_wrong: false,
             cpus,
             cores,

@@ -50,6 +50,7 @@ impl LocalRunner {
     ) -> Result<Warmup, ServerFailure> {
         let session =
             Session::start(plan).map_err(|e| self.instances[participant].failed("warm-up", e))?;
+        self.instances[participant].uses_values(&session);
         let limit = self.setting.warm_limit.as_nanos() / WARM_WINDOW.as_nanos();
         let limit =
             usize::try_from(limit).unwrap_or(usize::MAX).max(DetectorSettings::default().stretch);

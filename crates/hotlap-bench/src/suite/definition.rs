@@ -56,6 +56,8 @@ pub struct Suite {
     pub loads: Vec<Loading>,
     /// The request to commands and URLs.
     pub request: Option<CustomRequest>,
+    /// A file with the requests to commands and URLs, instead of one request.
+    pub requests_file: Option<PathBuf>,
     /// Published figures for the servers.
     pub published: Vec<Publication>,
     /// Servers that were published but are not part of the suite, and why.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::path::PathBuf;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{IntoDeserializer, MapAccess, SeqAccess, Visitor};
@@ -35,6 +36,7 @@ pub(super) struct Keys {
     #[serde(default)]
     pub(super) load: Vec<Spanned<LoadKeys>>,
     pub(super) request: Option<CustomRequest>,
+    pub(super) requests_file: Option<Spanned<PathBuf>>,
     #[serde(default)]
     pub(super) published: Vec<SourceKeys>,
     #[serde(default)]

@@ -2,7 +2,7 @@
 //! resolved to entries and loads.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 
@@ -41,6 +41,10 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
     if let Some(cpus) = keys.cpus.as_ref().filter(|c| *c.get_ref() == 0) {
         return Err((cpus.span(), "a server needs at least one core".to_owned()));
     }
+    if let (Some(path), true) = (&keys.requests_file, keys.request.is_some()) {
+        let what = "requests_file and [request] exclude each other: put all requests into the file";
+        return Err((path.span(), what.to_owned()));
+    }
     let stress = keys.stress.iter().map(scenario).collect::<Result<_, _>>()?;
     let published = keys
         .published
@@ -65,9 +69,15 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
         servers,
         loads,
         request: keys.request,
+        requests_file: keys.requests_file.map(|path| beside(file, path.get_ref())),
         published,
         absent: keys.absent,
     })
+}
+
+/// A path that is relative to the suite file.
+fn beside(file: &Path, path: &Path) -> PathBuf {
+    file.parent().unwrap_or(Path::new("")).join(path)
 }
 
 fn custom(key: &str, name: &str) -> String {

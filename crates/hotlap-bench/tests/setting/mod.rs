@@ -34,7 +34,7 @@ pub fn load() -> Load {
         threads: 1,
         reuse: Reuse::KeepAlive,
         pipeline: 1,
-        request: 0,
+        request: Some(0),
         rate: None,
     }
 }

@@ -3,6 +3,7 @@
 //!
 //!     cargo bench -p hotlap-load --bench floor             CPU time per request, 100 connections
 //!     … -- counts       instructions and system calls per request, also on a busy machine
+//!     … -- fields       user instructions per request with fields that vary
 //!     … -- instructions user and kernel instructions per request, in the emulated machine of
 //!                       emulated.sh, whose clock counts them
 //!     … -- ablation     10, 100, 1,000 connections: CPU time, requests per wake-up, system calls
@@ -23,6 +24,7 @@
 mod ablation;
 mod compare;
 mod counts;
+mod fields;
 mod generators;
 mod instructions;
 mod large;
@@ -52,7 +54,10 @@ fn main() {
     match words[..] {
         ["as-hotlap", ..] => generators::as_hotlap(&words[1..]),
         ["as-bare", ..] => generators::as_bare(&words[1..]),
+        ["as-fixed", ..] => fields::as_generator(&words[1..], true),
+        ["as-varying", ..] => fields::as_generator(&words[1..], false),
         ["counts", ..] => counts::run(&options),
+        ["fields", ..] => fields::run_all(&options),
         ["instructions", ..] => instructions::run(&options),
         ["ablation", ..] => ablation::run(&options),
         ["large", ..] => large::run(&options),

@@ -140,14 +140,28 @@ impl Counter {
     pub fn per_request(
         self,
         name: &str,
+        window: (u64, u64),
+        connections: usize,
+        server: &Server,
+    ) -> Option<Counts> {
+        let named = |load| {
+            let all = super::generators::all(load, server.address);
+            all.into_iter().find(|g| g.name == name)
+        };
+        self.per_request_of(&named, window, connections, server)
+    }
+
+    /// The same for a generator that a function makes.
+    pub fn per_request_of(
+        self,
+        generator: &dyn Fn(Load) -> Option<Generator>,
         (short_s, long_s): (u64, u64),
         connections: usize,
         server: &Server,
     ) -> Option<Counts> {
         let once = |seconds| {
             let load = Load { connections, seconds, body: 13 };
-            let all = super::generators::all(load, server.address);
-            let generator = all.into_iter().find(|g| g.name == name)?;
+            let generator = generator(load)?;
             let report = report();
             let under = self.under(&report);
             let under: Vec<&str> = under.iter().map(String::as_str).collect();

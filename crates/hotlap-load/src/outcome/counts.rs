@@ -1,5 +1,6 @@
 //! The counts in an outcome.
 
+use hotlap_stats::{Censored, Histogram};
 use serde::{Deserialize, Serialize};
 
 /// Counts over a whole load, from its first request to its last. Side effects of requests, such as
@@ -68,6 +69,31 @@ pub struct WrongResponse {
     pub why: String,
     /// Its first bytes, at most 512.
     pub first_bytes: Vec<u8>,
+    /// The first bytes of the request that it answered, at most 512; empty if there was none.
+    #[serde(default)]
+    pub request: Vec<u8>,
+}
+
+/// What happened to one of the plan's requests.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct RequestOutcome {
+    /// Correct responses.
+    pub responses: u64,
+    /// Requests that failed, wrong responses included.
+    pub failures: u64,
+    /// Latency of correct responses: response time in an open loop, else service time.
+    pub latency: Histogram,
+    /// Ages of requests whose latency was not observed completely.
+    pub censored: Censored,
+}
+
+impl RequestOutcome {
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.responses += other.responses;
+        self.failures += other.failures;
+        self.latency.merge(&other.latency);
+        self.censored.merge(&other.censored);
+    }
 }
 
 /// Counts of connections.

@@ -5,6 +5,8 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::error::PlanError;
+use super::field::Field;
+use super::insert::{BODY_LENGTH, Insert, Inserted, UnknownField, split};
 use crate::http;
 
 /// A request, built once, and the expected response.
@@ -12,6 +14,9 @@ use crate::http;
 pub struct Request {
     /// The bytes on the wire: request line, headers, blank line, body.
     pub bytes: Vec<u8>,
+    /// Where values are inserted into the bytes, in order.
+    #[serde(default)]
+    pub inserts: Vec<Insert>,
     /// Whether it is a HEAD: the response has no body, whatever its headers say (RFC 9110 section
     /// 9.3.2).
     pub is_head: bool,
@@ -57,6 +62,13 @@ pub enum ExpectedBody {
         /// The ranges that may differ, in order and without overlap.
         varies: Vec<Range<usize>>,
     },
+    /// These bytes, with values of fields inserted. The values are those of the request.
+    Fields {
+        /// The body without the values.
+        bytes: Vec<u8>,
+        /// Where values are inserted, in order.
+        inserts: Vec<Insert>,
+    },
 }
 
 impl Request {
@@ -71,10 +83,35 @@ impl Request {
     ) -> Self {
         Self {
             bytes: http::request(method, path, host, headers, body),
+            inserts: Vec::new(),
             is_head: method.eq_ignore_ascii_case("HEAD"),
             weight: 1,
             expect: ExpectedResponse { status: ExpectedStatus::Success, body: ExpectedBody::Any },
         }
+    }
+
+    /// The same, with placeholders (`${id}`) for fields in path, headers and body. If the body has
+    /// any, its length is computed for each request.
+    ///
+    /// # Errors
+    /// A placeholder names no field.
+    pub fn with_fields(
+        method: &str,
+        path: &str,
+        host: &str,
+        headers: &[(String, String)],
+        body: &[u8],
+        fields: &[Field],
+    ) -> Result<Self, UnknownField> {
+        let has = |name: &str| headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+        let mut headers = headers.to_vec();
+        if !split(body, fields)?.1.is_empty() && !has("content-length") && !has("transfer-encoding")
+        {
+            headers.push(("Content-Length".to_owned(), BODY_LENGTH.to_owned()));
+        }
+        let request = Self::build(method, path, host, &headers, body);
+        let (bytes, inserts) = split(&request.bytes, fields)?;
+        Ok(Self { bytes, inserts, ..request })
     }
 
     /// A GET request without further headers, as [`Request::build`] makes it.
@@ -90,10 +127,23 @@ impl Request {
         self
     }
 
-    /// Whether the request can be sent, and its expectation makes sense.
-    pub(super) fn check(&self) -> Result<(), PlanError> {
+    /// All inserts, into the request and into its expected body.
+    pub(crate) fn all_inserts(&self) -> impl Iterator<Item = &Insert> {
+        let expected = match &self.expect.body {
+            ExpectedBody::Fields { inserts, .. } => inserts.as_slice(),
+            _ => &[],
+        };
+        self.inserts.iter().chain(expected)
+    }
+
+    /// Whether the request can be sent with this many fields, and its expectation makes sense.
+    pub(super) fn check(&self, fields: usize) -> Result<(), PlanError> {
         if self.bytes.is_empty() {
             return Err(PlanError::OutOfRange("a request is empty".to_owned()));
+        }
+        check_inserts(&self.inserts, self.bytes.len(), fields)?;
+        if let ExpectedBody::Fields { bytes, inserts } = &self.expect.body {
+            check_inserts(inserts, bytes.len(), fields)?;
         }
         let ExpectedBody::Bytes { bytes, varies } = &self.expect.body else { return Ok(()) };
         let mut end = 0;
@@ -109,11 +159,27 @@ impl Request {
     }
 }
 
+fn check_inserts(inserts: &[Insert], length: usize, fields: usize) -> Result<(), PlanError> {
+    let mut from = 0;
+    for insert in inserts {
+        if insert.at < from || insert.at > length {
+            let why = "inserts must be in order and lie within their text";
+            return Err(PlanError::OutOfRange(why.to_owned()));
+        }
+        if matches!(insert.what, Inserted::Field(index) if index >= fields) {
+            return Err(PlanError::OutOfRange("an insert refers to no such field".to_owned()));
+        }
+        from = insert.at;
+    }
+    Ok(())
+}
+
 impl ExpectedBody {
     /// The expected length in bytes; `None` if any length is accepted.
     pub(crate) fn length(&self) -> Option<usize> {
         match self {
-            Self::Any => None,
+            // Values are inserted before a body is compared; until then its length is unknown.
+            Self::Any | Self::Fields { .. } => None,
             Self::Length(length) => Some(*length),
             Self::Bytes { bytes, .. } => Some(bytes.len()),
         }

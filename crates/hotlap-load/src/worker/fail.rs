@@ -41,7 +41,10 @@ impl Worker {
         slot.queue_full_since_ns = None;
         let in_flight = slot.conn.in_flight() as u64;
         let is_open_loop = self.requests.is_open_loop;
-        slot.conn.requests().for_each(|request| tally.unfinished(request, now, is_open_loop));
+        for request in slot.conn.requests() {
+            tally.unfinished(request, now, is_open_loop);
+            tally.failed_request(request);
+        }
         tally.failure(failure, phase, 1, now);
         if in_flight > 1 {
             // The first response was being read; the other requests had only been sent.

@@ -31,6 +31,8 @@ pub(super) struct Measurement {
     /// Connections that were open when a window opened, or before the first request if each request
     /// has its own connection.
     established: u64,
+    /// The number of requests with figures of their own.
+    requests: usize,
 }
 
 /// The counts of a tally that add up to totals.
@@ -59,17 +61,19 @@ pub(super) struct Snapshot<'a> {
 }
 
 impl Measurement {
-    pub(super) fn new(is_held: bool) -> Self {
+    /// Of a held load or another, with this many requests with figures of their own.
+    pub(super) fn new(is_held: bool, requests: usize) -> Self {
         let now = clock::now();
         Self {
-            tally: Tally::new(now),
-            other: is_held.then(|| Tally::paused(now)),
+            tally: Tally::new(now, requests),
+            other: is_held.then(|| Tally::paused(now, requests)),
             before: Counts::default(),
             ages: EdgeAges::default(),
             oldest_ns: 0,
             cpu_ns: 0,
             cpu_at_open_ns: 0,
             established: 0,
+            requests,
         }
     }
 
@@ -89,7 +93,7 @@ impl Measurement {
             self.tally.resume(at.now);
         } else {
             self.before.add(&self.tally);
-            let before = std::mem::replace(&mut self.tally, Tally::new(at.now));
+            let before = std::mem::replace(&mut self.tally, Tally::new(at.now, self.requests));
             if is_kept {
                 // Connections that are kept were opened before the window.
                 self.tally.connect_time = before.connect_time;
@@ -111,7 +115,7 @@ impl Measurement {
 
     /// The outcome of the windows of a held load since it was last collected.
     pub(super) fn collect(&mut self, at: Snapshot) -> Option<Outcome> {
-        let counted = self.other.replace(Tally::paused(at.now))?;
+        let counted = self.other.replace(Tally::paused(at.now, self.requests))?;
         self.before.add(&counted);
         let mut outcome = self.outcome(counted, at);
         // Requests between windows are part of the whole load.
@@ -127,7 +131,7 @@ impl Measurement {
     /// The outcome at the end of the load, when the window closes.
     pub(super) fn finish(&mut self, at: Snapshot, opens_ns: u64) -> Outcome {
         self.record_close(at);
-        let counted = std::mem::replace(&mut self.tally, Tally::new(at.now));
+        let counted = std::mem::replace(&mut self.tally, Tally::new(at.now, self.requests));
         self.before.add(&counted);
         let sent = counted.sent;
         let mut outcome = self.outcome(counted, at);

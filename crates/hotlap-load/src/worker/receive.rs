@@ -6,6 +6,7 @@ use crate::clock;
 use crate::connection::{Completed, EVIDENCE, Step};
 use crate::io::{Ready, Received};
 use crate::outcome::{Failure, Phase};
+use crate::request_mix::Turn;
 
 impl Worker {
     /// Handles a socket that is ready, reading into `buffer`; returns the time.
@@ -153,7 +154,10 @@ impl Worker {
                         self.slots[number].conn.send(response.request);
                         let why = "more bytes than the response announced";
                         let first_bytes = bytes[..bytes.len().min(EVIDENCE)].to_vec();
-                        self.measurement.tally.evidence(|| why.to_owned(), first_bytes);
+                        let tally = &mut self.measurement.tally;
+                        if tally.evidence(|| why.to_owned(), first_bytes) {
+                            self.add_request_to_evidence(response.request.turn);
+                        }
                         return self.fail_in(number, Failure::BadFraming, Phase::Body, now, why);
                     }
                     if self.completed(number, response, now) {
@@ -162,7 +166,12 @@ impl Worker {
                 }
                 Step::Broken(broken) => {
                     let why = broken.why;
-                    self.measurement.tally.evidence(|| why.to_owned(), broken.first_bytes);
+                    let turn = self.slots[number].conn.oldest().map(|request| request.turn);
+                    let tally = &mut self.measurement.tally;
+                    let is_kept = tally.evidence(|| why.to_owned(), broken.first_bytes);
+                    if let Some(turn) = turn.filter(|_| is_kept) {
+                        self.add_request_to_evidence(turn);
+                    }
                     return self.fail_in(number, broken.failure, broken.phase, now, why);
                 }
             }
@@ -191,7 +200,17 @@ impl Worker {
     fn count(&mut self, number: usize, response: Completed, now: u64) {
         self.slots[number].failed = 0;
         self.requests.in_flight -= 1;
-        self.measurement.tally.completed(response, now, self.requests.is_open_loop);
+        let turn = response.request.turn;
+        if self.measurement.tally.completed(response, now, self.requests.is_open_loop) {
+            self.add_request_to_evidence(turn);
+        }
+    }
+
+    /// Keeps the request that a wrong response answered.
+    #[cold]
+    fn add_request_to_evidence(&mut self, turn: Turn) {
+        let request = self.requests.mix.bytes(turn);
+        self.measurement.tally.evidence_of(request);
     }
 
     /// Handles the server closing its side of a connection.

@@ -79,7 +79,7 @@ impl Requests {
     pub(super) fn send(&mut self, due_ns: u64, sent_ns: u64) -> InFlight {
         self.left -= 1;
         self.in_flight += 1;
-        InFlight { request: self.mix.next(), due_ns, sent_ns }
+        InFlight { turn: self.mix.next(), due_ns, sent_ns }
     }
 
     /// When a request of the schedule was last sent, if any request is in flight.

@@ -68,11 +68,11 @@ impl Worker {
         self.measurement.tally.sent += count as u64;
         let sent = if count == 1 {
             let request = slot.conn.newest();
-            slot.send(&mix.get(request).bytes)
+            slot.send(mix.bytes(request))
         } else {
             self.scratch.clear();
             for request in slot.conn.last(count) {
-                self.scratch.extend_from_slice(&mix.get(request).bytes);
+                self.scratch.extend_from_slice(mix.bytes(request));
             }
             slot.send(&self.scratch)
         };

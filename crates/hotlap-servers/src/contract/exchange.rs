@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hotlap_load::http::{self, Response};
-use hotlap_load::plan::{ExpectedBody, ExpectedResponse, ExpectedStatus, Request};
+use hotlap_load::plan::{
+    ExpectedBody, ExpectedResponse, ExpectedStatus, Field, Request, fill, has_fields, split,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -13,6 +15,8 @@ use serde_json::Value;
 pub struct Exchange {
     /// Its name in tables: `GET /bla`, `POST /bla with broken JSON`.
     pub name: String,
+    /// How often it is sent, relative to the other requests; at least 1.
+    pub weight: u32,
     /// Its method.
     pub method: String,
     /// Its path and query.
@@ -29,6 +33,15 @@ pub struct Exchange {
     pub content: Content,
 }
 
+/// The parts of requests that vary.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Fields {
+    /// The fields.
+    pub list: Vec<Field>,
+    /// The seed of their random values.
+    pub seed: u64,
+}
+
 /// Which bodies are right.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -42,6 +55,8 @@ pub enum Content {
         /// Ranges that may differ: in order, without overlap.
         varies: Vec<Range<usize>>,
     },
+    /// These bytes, in which `${name}` stands for the value of a field in the request.
+    Fields(Vec<u8>),
     /// `Hello World ` and the Unix time in milliseconds, accurate to 1 s.
     Clock,
     /// JSON of this value, in any formatting.
@@ -58,6 +73,7 @@ impl Exchange {
     pub(super) fn get(path: &str, media_type: Option<&str>, content: Content) -> Self {
         Self {
             name: format!("GET {path}"),
+            weight: 1,
             method: "GET".to_owned(),
             path: path.to_owned(),
             headers: Vec::new(),
@@ -113,31 +129,68 @@ impl Exchange {
         http::request(&self.method, &self.path, host, &headers, &self.body)
     }
 
-    /// The request to send under load, compared with a verified response.
+    /// Whether it differs from request to request.
     #[must_use]
-    pub fn request(&self, host: &str, verified: &Response) -> Request {
-        let body = match &self.content {
-            Content::Any => ExpectedBody::Any,
-            Content::Bytes { bytes, varies } => {
+    pub fn varies(&self, fields: &Fields) -> bool {
+        let list = &fields.list;
+        let headers = self.headers.iter().any(|(_, value)| has_fields(value.as_bytes(), list));
+        headers || has_fields(self.path.as_bytes(), list) || has_fields(&self.body, list)
+    }
+
+    /// The exchange with the values that fields have in the `number`-th request.
+    #[must_use]
+    pub fn with_values(&self, fields: &Fields, number: u64) -> Self {
+        let bytes = |text: &[u8]| fill(text, &fields.list, fields.seed, number);
+        let text = |text: &str| String::from_utf8_lossy(&bytes(text.as_bytes())).into_owned();
+        let headers = self.headers.iter().map(|(name, value)| (name.clone(), text(value)));
+        Self {
+            path: text(&self.path),
+            headers: headers.collect(),
+            body: bytes(&self.body),
+            content: match &self.content {
+                Content::Fields(body) => Content::exactly(&bytes(body)),
+                content => content.clone(),
+            },
+            ..self.clone()
+        }
+    }
+
+    /// The request to send under load, compared with a verified response. Without one, bodies that
+    /// only a response can determine are not compared.
+    ///
+    /// # Panics
+    /// If a placeholder names no field, which is checked where requests are read.
+    #[must_use]
+    pub fn request(&self, host: &str, verified: Option<&Response>, fields: &Fields) -> Request {
+        const CHECKED: &str = "placeholders are checked where requests are read";
+        let body = match (&self.content, verified) {
+            (Content::Any, _) | (Content::Clock | Content::Json(_), None) => ExpectedBody::Any,
+            (Content::Fields(body), _) => {
+                let (bytes, inserts) = split(body, &fields.list).expect(CHECKED);
+                ExpectedBody::Fields { bytes, inserts }
+            }
+            (Content::Bytes { bytes, varies }, _) => {
                 ExpectedBody::Bytes { bytes: bytes.clone(), varies: varies.clone() }
             }
-            Content::Clock => {
+            (Content::Clock, Some(verified)) => {
                 let digits = CLOCK_PREFIX.len()..verified.body.len();
                 ExpectedBody::Bytes {
                     bytes: verified.body.clone(),
                     varies: Vec::from_iter([digits]),
                 }
             }
-            Content::Json(_) => {
+            (Content::Json(_), Some(verified)) => {
                 ExpectedBody::Bytes { bytes: verified.body.clone(), varies: Vec::new() }
             }
         };
-        Request {
-            bytes: self.bytes(host),
-            is_head: self.is_head(),
-            weight: 1,
-            expect: ExpectedResponse { status: self.status, body },
-        }
+        let Self { method, path, headers, .. } = self;
+        let request = match fields.list.is_empty() {
+            true => Request::build(method, path, host, headers, &self.body),
+            false => Request::with_fields(method, path, host, headers, &self.body, &fields.list)
+                .expect(CHECKED),
+        };
+        let expect = ExpectedResponse { status: self.status, body };
+        Request { weight: self.weight, expect, ..request }
     }
 
     /// The expected response, in words.
@@ -155,6 +208,7 @@ impl Exchange {
                 let but = if varies.is_empty() { "" } else { " (parts of it vary)" };
                 format!(", {}{but}", quoted(bytes))
             }
+            Content::Fields(bytes) => format!(", {}", quoted(bytes)),
             Content::Clock => ", \"Hello World \" and the Unix time in milliseconds".to_owned(),
             Content::Json(value) => format!(", {value}"),
         };
@@ -195,7 +249,8 @@ impl Content {
 
     fn check(&self, body: &[u8], now: SystemTime) -> Result<(), String> {
         let right = match self {
-            Self::Any => true,
+            // Values are inserted before a response is checked, see `Exchange::with_values`.
+            Self::Any | Self::Fields(_) => true,
             Self::Bytes { bytes, varies } => {
                 let fixed = |at: usize| !varies.iter().any(|range| range.contains(&at));
                 bytes.len() == body.len()

@@ -110,8 +110,13 @@ pub struct LoadRequestArgs {
     /// Body of the request; @FILE reads it from a file
     #[arg(long, value_name = "TEXT|@FILE")]
     pub body: Option<String>,
-    /// Several requests, one per line: `[WEIGHT] [METHOD] URL [BODY]`
-    #[arg(long, value_name = "FILE")]
+    /// Several requests, with parts that vary from request to request: a TOML
+    /// file (see --help), or one request per line: `[WEIGHT] [METHOD] URL [BODY]`
+    #[arg(
+        long,
+        value_name = "FILE",
+        long_help = requests_help!("", "URL"),
+    )]
     pub requests_file: Option<PathBuf>,
     /// Expected status (default: 200 to 299)
     #[arg(long, value_name = "N")]

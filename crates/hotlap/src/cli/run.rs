@@ -1,5 +1,6 @@
 //! What can be typed after `hotlap run`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -202,6 +203,15 @@ pub struct RequestArgs {
     /// Body of the request; @FILE reads it from a file
     #[arg(long, value_name = "TEXT|@FILE")]
     pub body: Option<String>,
+    /// Several requests to commands and URLs, with parts that vary from request to request: a TOML
+    /// file (see --help), or one request per line: `[WEIGHT] [METHOD] PATH [BODY]`
+    #[arg(
+        long,
+        value_name = "FILE",
+        long_help = requests_help!(" to commands and URLs", "PATH"),
+        conflicts_with_all = ["path", "method", "body", "expect_status", "expect_body", "stress"]
+    )]
+    pub requests_file: Option<PathBuf>,
     /// Expected status (default: 200 to 299)
     #[arg(long, value_name = "N")]
     pub expect_status: Option<u16>,

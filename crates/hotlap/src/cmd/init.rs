@@ -61,7 +61,8 @@ connections = 64
 # request   = "POST /bla"
 # rate      = 1000
 
-# What commands and URLs are asked.
+# The request to commands and URLs. For several requests, or fields that vary, give a file instead,
+# above the servers: requests_file = 'requests.toml' (docs/requests.md describes it).
 # [request]
 # method        = "GET"
 # path          = "/"
@@ -70,18 +71,18 @@ connections = 64
 # expect_status = 200
 # expect_body   = "Hello, World!"
 
-# What somebody published, to be set beside what is measured.
+# Published figures, shown beside the measured ones.
 # [[published]]
-# source  = "where"
+# source  = "the source"
 # year    = 2016
-# machine = "on what"
-# command = "how"
-# doubt   = "what speaks against all of it"
-# rows    = [{ server = "NAME", requests_per_s = 1000, doubt = "what speaks against this one" }]
+# machine = "the machine"
+# command = "the load generator and its options"
+# doubt   = "why all of it may be wrong"
+# rows    = [{ server = "NAME", requests_per_s = 1000, doubt = "why this one may be wrong" }]
 
-# Who was published and takes no part.
+# A published server that is not part of this suite.
 # [[absent]]
-# name = "WHO"
+# name = "NAME"
 # why  = "the reason"
 "#;
 

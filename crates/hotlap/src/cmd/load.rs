@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use hotlap_load::plan::{Pace, Plan, Reuse, Stop};
 use hotlap_load::{Error, Failure, Outcome, Session};
+use hotlap_servers::infer::PROBES;
 
 use crate::cli::{Form, LoadArgs};
 use crate::console::Console;
@@ -34,7 +35,7 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
     }
     let mut exports = exports(&args)?;
     let interrupt = Interrupt::listen()?;
-    let (plan, notes) = plan(&args)?;
+    let (plan, names, notes) = plan(&args)?;
     notes.iter().for_each(|note| console.note(&format!("Note: {note}")));
     let url = args.url.clone().unwrap_or_else(|| "several requests".to_owned());
     if args.format == Form::Wrk {
@@ -42,7 +43,7 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
     }
     let outcome = drive(&plan, &interrupt, console)?;
     let opened = SystemTime::now() - Duration::from_nanos(outcome.window_ns);
-    let loaded = Loaded { url, plan, outcome, opened, latency: args.latency };
+    let loaded = Loaded { url, plan, names, outcome, opened, latency: args.latency };
     let data = match args.format {
         Form::Human => None,
         Form::Wrk => Some(output::wrk(&loaded)),
@@ -78,8 +79,8 @@ fn exports(args: &LoadArgs) -> anyhow::Result<Texts<Loaded>> {
     Ok(exports)
 }
 
-/// Turns the flags into a plan.
-fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, Vec<String>)> {
+/// Turns the flags into a plan, the names of its requests, and notes for the user.
+fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, Vec<String>, Vec<String>)> {
     let asked = requests::Asked::of(args)?;
     let pace = match args.rate {
         None => Pace::Closed,
@@ -89,6 +90,10 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, Vec<String>)> {
     let mut plan = Plan {
         target: asked.target.clone(),
         requests: asked.unchecked(),
+        fields: asked.fields.list.clone(),
+        seed: asked.fields.seed,
+        unique: 0,
+        first_value: PROBES,
         connections: args.connections,
         threads: args.threads.unwrap_or(1),
         reuse: if args.disable_keepalive { Reuse::Close } else { Reuse::KeepAlive },
@@ -110,7 +115,7 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, Vec<String>)> {
     plan.check().or_else(|e| usage(e.to_string()))?;
     let (requests, notes) = asked.requests(args)?;
     plan.requests = requests;
-    Ok((plan, notes))
+    Ok((plan, asked.names, notes))
 }
 
 fn moment(unix_seconds: f64) -> SystemTime {
@@ -151,6 +156,13 @@ fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
         console.note(&format!("\nThe first wrong response: {}", wrong.why));
         for line in String::from_utf8_lossy(&head).lines().take(8) {
             console.note(&format!("  | {}", visible(line)));
+        }
+        if loaded.plan.requests.len() > 1 || !loaded.plan.fields.is_empty() {
+            let request = redact::message(&wrong.request);
+            console.note("It answered this request:");
+            for line in String::from_utf8_lossy(&request).lines().take(8) {
+                console.note(&format!("  | {}", visible(line)));
+            }
         }
         if outcome.failures.of(Failure::WrongStatus) > 0 {
             console.note(

@@ -146,7 +146,7 @@ impl Scene {
             threads: 1,
             reuse: Reuse::KeepAlive,
             pipeline: 1,
-            request: 0,
+            request: Some(0),
             rate: None,
         };
         Experiment {

@@ -48,7 +48,7 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
         threads: 1,
         reuse: Reuse::KeepAlive,
         pipeline: 1,
-        request: 0,
+        request: Some(0),
         rate: None,
     };
     Scene {

@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use hotlap_bench::validity;
 use hotlap_load::Outcome;
+use hotlap_load::outcome::RequestOutcome;
 use hotlap_load::plan::{Pace, Plan};
 use hotlap_stats::{Concurrency, Histogram, Survival};
 
@@ -13,6 +14,8 @@ pub struct Loaded {
     pub url: String,
     /// The plan.
     pub plan: Plan,
+    /// The names of its requests.
+    pub names: Vec<String>,
     /// The outcome.
     pub outcome: Outcome,
     /// When its window opened.
@@ -32,6 +35,11 @@ impl Loaded {
                 validity::is_late(&self.outcome.lag, self.plan.connections, rate)
             }
         }
+    }
+
+    /// The requests with figures of their own, by name; none if the plan has one request only.
+    pub fn by_request(&self) -> impl Iterator<Item = (&str, &RequestOutcome)> {
+        self.names.iter().map(String::as_str).zip(&self.outcome.by_request)
     }
 
     /// How many requests one stall delays together.

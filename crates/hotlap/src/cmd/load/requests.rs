@@ -4,11 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use hotlap_load::http;
-use hotlap_load::plan::{ExpectedBody, ExpectedResponse, Request, Target};
+use hotlap_load::http::Response;
+use hotlap_load::plan::{Request, Target};
 use hotlap_load::url::{ResolvedUrl, request_path};
-use hotlap_servers::contract::{Ask, Content, Contract, Exchange};
+use hotlap_servers::contract::{Ask, Contract, Fields, Requests};
 use hotlap_servers::infer::infer;
+use hotlap_servers::requests_file;
 use hotlap_servers::verify::LIMIT;
 
 use crate::cli::LoadArgs;
@@ -20,15 +21,19 @@ use crate::redact;
 pub struct Asked {
     /// The address of the server.
     pub target: Target,
+    /// The names of the requests.
+    pub names: Vec<String>,
+    /// The fields that they refer to.
+    pub fields: Fields,
     host: String,
-    asks: Vec<(u32, Ask)>,
+    contract: Contract,
 }
 
 impl Asked {
     /// Reads the flags and the file.
     ///
     /// # Errors
-    /// When a URL, a header or a line is invalid, or a file cannot be read.
+    /// When a URL, a header or the file is invalid, or a file cannot be read.
     pub fn of(args: &LoadArgs) -> anyhow::Result<Self> {
         let base = args.url.as_deref().map(resolve).transpose()?;
         let mut ask = Ask {
@@ -41,11 +46,20 @@ impl Asked {
         let has_body = !ask.body.is_empty();
         let usual = if has_body { "POST" } else { "GET" };
         ask.method = method(args.request.method.as_deref().unwrap_or(usual))?;
-        let (base, asks) = match (&args.request.requests_file, base) {
-            (Some(file), base) => from_file(file, base, &ask)?,
+        let (base, requests) = match (&args.request.requests_file, base) {
+            (Some(file), base) => {
+                let (found, requests) = from_file(file, base, &ask)?;
+                let Some(base) = found else {
+                    return usage(format!(
+                        "{} names no server: give the server's URL on the command line",
+                        file.display()
+                    ));
+                };
+                (base, requests)
+            }
             (None, Some(base)) => {
                 let path = base.path.clone();
-                (base, vec![(1, Ask { path, ..ask })])
+                (base, Ask { path, ..ask }.into())
             }
             (None, None) => return usage("name a URL"),
         };
@@ -53,7 +67,10 @@ impl Asked {
         if let Some(tls) = &mut target.tls {
             tls.insecure = args.request.insecure;
         }
-        Ok(Self { target, host: base.host, asks })
+        let fields = Fields { seed: args.seed, ..requests.fields };
+        let contract = Contract::custom_requests(&Requests { fields: fields.clone(), ..requests });
+        let names = contract.exchanges.iter().map(|exchange| exchange.name.clone()).collect();
+        Ok(Self { target, names, fields, host: base.host, contract })
     }
 
     /// The requests with their expected responses, learned from a few probes unless `--no-check`
@@ -62,44 +79,24 @@ impl Asked {
     /// # Errors
     /// When the server does not respond, or not correctly.
     pub fn requests(&self, args: &LoadArgs) -> anyhow::Result<(Vec<Request>, Vec<String>)> {
-        let mut contract = Contract::custom_requests(self.asks.iter().map(|(_, ask)| ask));
-        let mut notes = Vec::new();
-        if !args.no_check {
-            let inferred = infer(&self.target, &self.host, args.timeout.max(LIMIT), &contract)
-                .or_else(|why| server_failed(format!("{}: {why}", self.host)))?;
-            contract = inferred.contract;
-            notes = inferred.notes;
+        if args.no_check {
+            return Ok((self.unchecked(), Vec::new()));
         }
-        let both = self.asks.iter().zip(&contract.exchanges);
-        let requests = both.map(|((weight, ask), exchange)| self.request(*weight, ask, exchange));
-        Ok((requests.collect(), notes))
+        let inferred = infer(&self.target, &self.host, args.timeout.max(LIMIT), &self.contract)
+            .or_else(|why| server_failed(format!("{}: {why}", self.host)))?;
+        let answers: Vec<Option<&Response>> = inferred.answers.iter().map(Some).collect();
+        Ok((self.built(&inferred.contract, &answers), inferred.notes))
     }
 
     /// The requests, expecting any 2xx.
     #[must_use]
     pub fn unchecked(&self) -> Vec<Request> {
-        let request = |(weight, ask): &(u32, Ask)| {
-            self.request(*weight, ask, &Contract::custom(ask).exchanges[0])
-        };
-        self.asks.iter().map(request).collect()
+        self.built(&self.contract, &vec![None; self.contract.exchanges.len()])
     }
 
-    fn request(&self, weight: u32, ask: &Ask, exchange: &Exchange) -> Request {
-        Request {
-            bytes: http::request(&ask.method, &ask.path, &self.host, &ask.headers, &ask.body),
-            is_head: ask.method == "HEAD",
-            weight,
-            expect: ExpectedResponse { status: exchange.status, body: body(&exchange.content) },
-        }
-    }
-}
-
-fn body(content: &Content) -> ExpectedBody {
-    match content {
-        Content::Bytes { bytes, varies } => {
-            ExpectedBody::Bytes { bytes: bytes.clone(), varies: varies.clone() }
-        }
-        Content::Any | Content::Clock | Content::Json(_) => ExpectedBody::Any,
+    fn built(&self, contract: &Contract, answers: &[Option<&Response>]) -> Vec<Request> {
+        let both = contract.exchanges.iter().zip(answers);
+        both.map(|(exchange, answer)| exchange.request(&self.host, *answer, &self.fields)).collect()
     }
 }
 
@@ -189,12 +186,27 @@ pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
-/// The requests of a file, and the server that they are sent to.
-fn from_file(
+/// The requests of a file, and the server that they are sent to: `base`, or the one that full URLs
+/// name. `common` is what lines do not say, and has headers for all requests.
+///
+/// # Errors
+/// When the file cannot be read or is invalid.
+pub fn from_file(
     file: &Path,
     base: Option<ResolvedUrl>,
     common: &Ask,
-) -> anyhow::Result<(ResolvedUrl, Vec<(u32, Ask)>)> {
+) -> anyhow::Result<(Option<ResolvedUrl>, Requests)> {
+    if file.extension().is_some_and(|extension| extension == "toml") {
+        let mut requests = requests_file::read(file).or_else(|e| usage(e.to_string()))?;
+        for ask in &mut requests.asks {
+            let is_own = |name: &str| ask.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+            let missing = common.headers.iter().filter(|(name, _)| !is_own(name));
+            let missing: Vec<_> = missing.cloned().collect();
+            ask.headers.iter().for_each(|(name, value)| redact::header(name, value));
+            ask.headers.extend(missing);
+        }
+        return Ok((base, requests));
+    }
     let text =
         fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let (mut base, mut asks) = (base, Vec::new());
@@ -214,12 +226,11 @@ fn from_file(
         let body = if body.is_empty() { common.body.clone() } else { text_or_file(body)? };
         let usual = if body.is_empty() { common.method.as_str() } else { "POST" };
         let method = method.unwrap_or(usual).to_owned();
-        asks.push((weight, Ask { method, path, body, ..common.clone() }));
+        asks.push(Ask { weight, method, path, body, ..common.clone() });
     }
-    match base {
-        _ if asks.is_empty() => usage(format!("{} has no requests", file.display())),
-        None => usage(format!("{} names no server: write full URLs", file.display())),
-        Some(base) => Ok((base, asks)),
+    match asks.is_empty() {
+        true => usage(format!("{} has no requests", file.display())),
+        false => Ok((base, Requests { asks, fields: Fields::default() })),
     }
 }
 
@@ -249,11 +260,12 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let text = "# mix\n3 http://127.0.0.1:1/a\nPOST /b {\"x\": 1}\n\n2 DELETE /c\n";
         fs::write(file.path(), text).unwrap();
-        let (base, asks) = from_file(file.path(), None, &Ask::default()).unwrap();
-        assert_eq!(base.host, "127.0.0.1:1");
-        let told: Vec<(u32, &str, &str, usize)> = asks
+        let (base, requests) = from_file(file.path(), None, &Ask::default()).unwrap();
+        assert_eq!(base.unwrap().host, "127.0.0.1:1");
+        let told: Vec<(u32, &str, &str, usize)> = requests
+            .asks
             .iter()
-            .map(|(w, a)| (*w, a.method.as_str(), a.path.as_str(), a.body.len()))
+            .map(|a| (a.weight, a.method.as_str(), a.path.as_str(), a.body.len()))
             .collect();
         assert_eq!(told, [(3, "GET", "/a", 0), (1, "POST", "/b", 8), (2, "DELETE", "/c", 0)]);
     }

@@ -163,6 +163,9 @@ impl Participants {
             let contract = &participant.contract;
             let title = match contract.name {
                 Some(name) => name.to_string(),
+                None if contract.exchanges.len() > 1 => {
+                    format!("{} requests", contract.exchanges.len())
+                }
                 None => contract.exchanges[0].name.clone(),
             };
             if !titles.contains(&title) {
@@ -245,8 +248,9 @@ fn participant(
             Participant { counts, ..plain }
         }
         (Source::Catalogue(..), None) => unreachable!("catalogue servers are built"),
-        (Source::Custom(start, ask), _) => {
-            plain(start.clone(), Contract::custom(ask), Requirements::Custom, String::new())
+        (Source::Custom(start, requests), _) => {
+            let contract = Contract::custom_requests(requests);
+            plain(start.clone(), contract, Requirements::Custom, String::new())
         }
     }
 }

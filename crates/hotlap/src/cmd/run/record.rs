@@ -71,12 +71,18 @@ fn loads(loads: &[Load], participants: &[Participant]) -> Vec<model::Load> {
     let request = |load: &Load| {
         let mut requests: Vec<String> = Vec::new();
         for participant in participants.iter().filter(|e| e.role != Role::Ceiling) {
-            let exchange = participant.contract.exchanges.get(load.request);
-            let request = exchange.map(|exchange| match participant.contract.name {
-                Some(_) => exchange.name.clone(),
-                None => described(exchange),
-            });
-            requests.extend(request.filter(|request| !requests.contains(request)));
+            let contract = &participant.contract;
+            let sent = |index| load.request.is_none_or(|request| request == index);
+            let sent = contract.exchanges.iter().enumerate().filter(|(index, _)| sent(*index));
+            for (_, exchange) in sent {
+                let request = match contract.name {
+                    Some(_) => exchange.name.clone(),
+                    None => described(exchange),
+                };
+                if !requests.contains(&request) {
+                    requests.push(request);
+                }
+            }
         }
         requests.join(", ")
     };

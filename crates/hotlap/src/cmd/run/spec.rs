@@ -139,7 +139,6 @@ impl RunSpec {
         let suite = suite.as_ref();
         let question = question(args, suite);
         let contract = request::contract(&args.request, suite)?;
-        let ask = request::ask(&args.request, suite)?;
         let entries = match suite {
             Some(suite) => entry::of_suite(suite),
             None => entry::typed(&args.servers, args.layers),
@@ -153,8 +152,12 @@ impl RunSpec {
             true => unpinned(),
             false => allocation::split_here(server_cpus),
         };
-        let loads = loads::loads(shape, suite, contract, cores.generator.len().max(1))?;
-        let servers = server::servers(&entries, args, suite, contract, &ask)?;
+        let seed = schedule.seed.unwrap_or_else(fresh_seed);
+        let requests = request::requests(&args.request, suite, seed)?;
+        let generators = cores.generator.len().max(1);
+        let sends_all = requests.asks.len() > 1;
+        let loads = loads::loads(shape, suite, contract, sends_all, generators)?;
+        let servers = server::servers(&entries, args, suite, contract, &requests)?;
         Ok(Self {
             command: model::typed().into_iter().chain(args.from_config.iter().cloned()).collect(),
             question,
@@ -178,7 +181,7 @@ impl RunSpec {
             slice: or_written(schedule.slice, suite, |s| &s.slice, quantity::span)?,
             restarts: schedule.restarts,
             rounds: schedule.rounds,
-            seed: schedule.seed.unwrap_or_else(fresh_seed),
+            seed,
             server_cpus,
             cores,
             freeze: !schedule.no_freeze,

@@ -72,7 +72,7 @@ impl Arena {
             threads: 1,
             reuse: Reuse::KeepAlive,
             pipeline: 1,
-            request: 0,
+            request: Some(0),
             rate: None,
         }
     }

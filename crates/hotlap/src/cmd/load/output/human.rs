@@ -1,5 +1,6 @@
 //! The short form, for people.
 
+use hotlap_load::outcome::RequestOutcome;
 use hotlap_load::plan::{Pace, Plan, Reuse};
 use hotlap_load::{OpenLoop, Outcome};
 use hotlap_stats::{Censored, Concurrency, Histogram, Survival};
@@ -10,7 +11,8 @@ use crate::cmd::load::loaded::Loaded;
 use crate::report::figure::percentile;
 use crate::report::open_loop::not_reached;
 use crate::text::number::{count, grouped, plural, rate, time};
-use crate::text::{visible, wrap};
+use crate::text::table::{Cell, Column, Table, UNKNOWN};
+use crate::text::{layout, visible, wrap};
 
 /// The main figures, in lines of at most `width` columns.
 #[must_use]
@@ -49,6 +51,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         grouped(outcome.bytes.received as f64 * 1e3 / outcome.window_ns.max(1) as f64, 1)
     );
     let busiest = outcome.threads.iter().map(|t| t.busy()).fold(0.0, f64::max) * 100.0;
+    let by_request = by_request(loaded, width);
     let cpu: u64 = outcome.threads.iter().map(|t| t.cpu_ns).sum();
     let each = cpu as f64 / 1e3 / (outcome.responses + failures).max(1) as f64;
     out += &format!("  generator   {busiest:.0} % busy, {each:.1} µs CPU a request\n");
@@ -61,6 +64,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
             count(failure.count)
         );
     }
+    out += &by_request;
     if loaded.latency {
         let seen = loaded.user_survival();
         out.push('\n');
@@ -106,6 +110,39 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
             2,
             width,
         );
+    }
+    out
+}
+
+/// The figures of each request as a table; empty if there is one only.
+fn by_request(loaded: &Loaded, width: usize) -> String {
+    let rows: Vec<(&str, &RequestOutcome)> = loaded.by_request().collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let concurrency = loaded.concurrency();
+    let latency = |q: f64| {
+        let cell = |(_, own): &(&str, &RequestOutcome)| {
+            let found = known(&Survival::new(&own.latency, &own.censored), q, concurrency);
+            Cell::from(found.map_or_else(|| UNKNOWN.to_owned(), |found| percentile(found).text))
+        };
+        rows.iter().map(cell).collect::<Vec<_>>()
+    };
+    let number = |of: fn(&RequestOutcome) -> u64| {
+        rows.iter().map(|(_, own)| Cell::from(count(of(own)))).collect::<Vec<_>>()
+    };
+    let names: Vec<Cell> = rows.iter().map(|(name, _)| Cell::from((*name).to_owned())).collect();
+    let table = Table::new(vec![
+        Column::name("request", names),
+        Column::right("responses", number(|own| own.responses)),
+        Column::right("errors", number(|own| own.failures)),
+        Column::right("p50", latency(0.5)),
+        Column::right("p99", latency(0.99)),
+    ]);
+    let lines = layout::lines(&table, width.saturating_sub(2));
+    let mut out = String::from("\n");
+    for line in lines.header.iter().chain(&lines.rows) {
+        out += &format!("  {}\n", line.trim_end());
     }
     out
 }

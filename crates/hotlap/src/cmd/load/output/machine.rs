@@ -23,7 +23,11 @@ pub fn json(loaded: &Loaded) -> String {
     let [service, response, lag, connect, handshake] = Times::all(loaded);
     let (mut plan, mut outcome) = (loaded.plan.clone(), outcome.clone());
     for request in &mut plan.requests {
-        request.bytes = redact::message(&request.bytes);
+        let redacted = redact::message(&request.bytes);
+        if redacted != request.bytes {
+            // The places were those of the true bytes.
+            (request.bytes, request.inserts) = (redacted, Vec::new());
+        }
         if let ExpectedBody::Bytes { bytes, varies } = &mut request.expect.body {
             let redacted = redact::bytes_of(bytes);
             if redacted != *bytes {
@@ -34,7 +38,20 @@ pub fn json(loaded: &Loaded) -> String {
     }
     if let Some(wrong) = &mut outcome.first_wrong {
         wrong.first_bytes = redact::message(&wrong.first_bytes);
+        wrong.request = redact::message(&wrong.request);
     }
+    let concurrency = loaded.concurrency();
+    let by_request = loaded.by_request().map(|(name, own)| {
+        let survival = Survival::new(&own.latency, &own.censored);
+        let times = Times { name: "latency", answered: &own.latency, survival, concurrency };
+        json!({
+            "name": name,
+            "answers": own.responses,
+            "errors": own.failures,
+            "latency": latency(times),
+        })
+    });
+    let by_request: Vec<serde_json::Value> = by_request.collect();
     let value = json!({
         "url": loaded.url,
         "figures": {
@@ -48,6 +65,7 @@ pub fn json(loaded: &Loaded) -> String {
             "lag": latency(lag),
             "connect": latency(connect),
             "handshake": latency(handshake),
+            "by_request": by_request,
         },
         "plan": plan,
         "outcome": outcome,
@@ -95,6 +113,19 @@ pub fn csv(loaded: &Loaded) -> String {
             put(&format!("{name}_{label}"), found.ns as f64 / 1e6, "ms");
             if found.is_lower_bound {
                 put(&format!("{name}_{label}_is_lower_bound"), 1.0, "");
+            }
+        }
+    }
+    for (name, own) in loaded.by_request() {
+        let survival = Survival::new(&own.latency, &own.censored);
+        let mut put = |figure: &str, value: f64, unit: &str| {
+            lines.push([format!("{figure} ({name})"), value.to_string(), unit.to_owned()]);
+        };
+        put("answers", own.responses as f64, "");
+        put("errors", own.failures as f64, "");
+        for (label, q) in [("p50", 0.5), ("p99", 0.99)] {
+            if let Some(found) = known(&survival, q, loaded.concurrency()) {
+                put(label, found.ns as f64 / 1e6, "ms");
             }
         }
     }

@@ -25,6 +25,7 @@ fn loaded() -> Loaded {
     Loaded {
         url: "http://127.0.0.1:1/".to_owned(),
         plan,
+        names: Vec::new(),
         outcome,
         opened: std::time::SystemTime::UNIX_EPOCH,
         latency: true,

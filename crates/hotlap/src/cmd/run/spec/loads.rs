@@ -13,7 +13,7 @@ use crate::exit::usage;
 const CONNECTIONS: usize = 64;
 
 /// The loads, for a generator with this many cores. `contract` defines the request names that a
-/// suite may use.
+/// suite may use; with `sends_all`, a load sends all requests unless it names one.
 ///
 /// # Errors
 /// When load flags are combined with a suite's loads, a load is invalid, or a request name is
@@ -22,6 +22,7 @@ pub fn loads(
     shape: &Shape,
     suite: Option<&Suite>,
     contract: Option<Name>,
+    sends_all: bool,
     cores: usize,
 ) -> anyhow::Result<Vec<Load>> {
     let is_shaped = shape.connections.is_some()
@@ -40,7 +41,12 @@ pub fn loads(
         Some(suite) => suite.loads.clone(),
     };
     let loads = loadings.iter().map(|loading| load(loading, suite, contract, cores));
-    let loads = loads.collect::<anyhow::Result<Vec<_>>>()?;
+    let mut loads = loads.collect::<anyhow::Result<Vec<_>>>()?;
+    for (load, loading) in loads.iter_mut().zip(&loadings) {
+        if sends_all && loading.request.is_none() {
+            load.request = None;
+        }
+    }
     if shape.rate.is_some() && loads.iter().all(|load| load.rate.is_some()) {
         return usage("the suite gives each load a rate: leave out --rate");
     }
@@ -85,7 +91,7 @@ fn load(
         threads,
         reuse: if loading.close { Reuse::Close } else { Reuse::KeepAlive },
         pipeline,
-        request,
+        request: Some(request),
         rate: loading.rate,
     })
 }

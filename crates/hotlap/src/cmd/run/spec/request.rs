@@ -1,10 +1,10 @@
 //! The requests: the contract of catalogue servers, and the request to commands and URLs.
 
 use hotlap_bench::suite::Suite;
-use hotlap_servers::contract::{Ask, Name};
+use hotlap_servers::contract::{Ask, Fields, Name, Requests};
 
 use crate::cli::RequestArgs;
-use crate::cmd::load::requests::{headers, method, text_or_file};
+use crate::cmd::load::requests::{from_file, headers, method, text_or_file};
 use crate::exit::usage;
 
 /// The contract given by `--contract`, or else the suite's.
@@ -22,12 +22,31 @@ pub fn contract(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Opt
     }
 }
 
-/// The request for commands and URLs. Flags take precedence over the suite; headers of both are
+/// The requests to commands and URLs: those of a requests file, or the one that flags and suite
+/// describe. `seed` is that of their fields.
+///
+/// # Errors
+/// When the file, a path, a method or a header is invalid, or a file cannot be read.
+pub fn requests(args: &RequestArgs, suite: Option<&Suite>, seed: u64) -> anyhow::Result<Requests> {
+    let file = args.requests_file.as_ref().or_else(|| suite?.requests_file.as_ref());
+    let Some(file) = file else { return Ok(ask(args, suite)?.into()) };
+    let common = Ask { headers: headers(&args.headers)?, ..Ask::default() };
+    let (server, requests) = from_file(file, None, &common)?;
+    if server.is_some() {
+        return usage(format!(
+            "{} names a server: `hotlap run` sends its requests to each server, so write paths",
+            file.display()
+        ));
+    }
+    Ok(Requests { fields: Fields { seed, ..requests.fields }, ..requests })
+}
+
+/// The one request to commands and URLs. Flags take precedence over the suite; headers of both are
 /// sent.
 ///
 /// # Errors
 /// When a path, method or header is malformed, or the file of a body cannot be read.
-pub fn ask(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Ask> {
+fn ask(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Ask> {
     let said = suite.and_then(|suite| suite.request.clone()).unwrap_or_default();
     let mut all: Vec<String> = said.headers.iter().map(|(k, v)| format!("{k}: {v}")).collect();
     all.extend(args.headers.iter().cloned());
@@ -39,6 +58,8 @@ pub fn ask(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Ask> {
         return usage(format!("{path:?} is not a path: it must begin with / and have no spaces"));
     }
     Ok(Ask {
+        name: None,
+        weight: 1,
         method: method(args.method.clone().or(said.method).as_deref().unwrap_or(usual))?,
         path,
         headers: headers(&all)?,

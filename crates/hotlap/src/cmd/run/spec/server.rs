@@ -9,7 +9,7 @@ use hotlap_bench::suite::Suite;
 use hotlap_load::plan::Endpoint;
 use hotlap_load::url::is_address;
 use hotlap_servers::catalogue::{Catalogue, CatalogueError};
-use hotlap_servers::contract::{Ask, Name};
+use hotlap_servers::contract::{Ask, Name, Requests};
 use hotlap_servers::launch::Launch;
 use hotlap_servers::manifest;
 
@@ -41,8 +41,8 @@ pub struct ServerSpec {
 pub enum Source {
     /// The catalogue: it is built, and must keep this contract.
     Catalogue(Box<manifest::Server>, Name),
-    /// A command, or the URL of a server that is already running, with the request to it.
-    Custom(Origin, Box<Ask>),
+    /// A command, or the URL of a server that is already running, with the requests to it.
+    Custom(Origin, Box<Requests>),
 }
 
 /// The kind of an argument.
@@ -68,7 +68,7 @@ pub fn servers(
     args: &RunArgs,
     suite: Option<&Suite>,
     contract: Option<Name>,
-    ask: &Ask,
+    requests: &Requests,
 ) -> anyhow::Result<Vec<ServerSpec>> {
     let meant = meanings(entries, suite)?;
     must_apply(&meant, args)?;
@@ -80,9 +80,10 @@ pub fn servers(
                 Source::Catalogue(server, contract)
             }
             Meaning::Command(command) => {
-                Source::Custom(Origin::Launch(launch(&command, args.shell)?), Box::new(ask.clone()))
+                let origin = Origin::Launch(launch(&command, args.shell)?);
+                Source::Custom(origin, Box::new(requests.clone()))
             }
-            Meaning::Url(url) => running(url, ask, args)?,
+            Meaning::Url(url) => running(url, requests, args)?,
         };
         Ok(ServerSpec { name, entry, source })
     };
@@ -221,7 +222,7 @@ fn launch(command: &str, shell: bool) -> anyhow::Result<Launch> {
 }
 
 /// A server that is already running. `--path` overrides the path of the URL.
-fn running(url: String, ask: &Ask, args: &RunArgs) -> anyhow::Result<Source> {
+fn running(url: String, requests: &Requests, args: &RunArgs) -> anyhow::Result<Source> {
     let mut resolved = resolve(&url)?;
     if let Endpoint::Tcp(address) = &resolved.target.endpoint
         && !address.ip().is_loopback()
@@ -234,9 +235,14 @@ fn running(url: String, ask: &Ask, args: &RunArgs) -> anyhow::Result<Source> {
     if let Some(tls) = &mut resolved.target.tls {
         tls.insecure = args.request.insecure;
     }
-    let path = args.request.path.clone().unwrap_or(resolved.path);
+    let mut requests = requests.clone();
+    if args.request.requests_file.is_none()
+        && let [ask] = &mut requests.asks[..]
+    {
+        ask.path = args.request.path.clone().unwrap_or(resolved.path);
+    }
     let origin = Origin::Running { url, target: resolved.target, host: resolved.host };
-    Ok(Source::Custom(origin, Box::new(Ask { path, ..ask.clone() })))
+    Ok(Source::Custom(origin, Box::new(requests)))
 }
 
 /// A command or a URL, asked for `/` or the URL's own path.

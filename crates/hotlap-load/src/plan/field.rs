@@ -1,0 +1,245 @@
+//! Fields: the parts of requests that vary from request to request.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::random::{below, mix, number};
+
+/// A part of requests that varies, such as an id.
+///
+/// In a request and in its expected body, `${name}` stands for the field's value. All places of one
+/// request have the same value. The value of the n-th request that uses a field is a function of
+/// the seed and n, so every server of a run gets the same sequence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Field {
+    /// Its name: letters, digits, `-` and `_`.
+    pub name: String,
+    /// Where its values come from.
+    pub source: Source,
+}
+
+/// Where the values of a field come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// Each value is one more than the previous one.
+    Counter {
+        /// The first value.
+        from: u64,
+    },
+    /// Random integers, each equally likely.
+    Integer {
+        /// The smallest one.
+        min: u64,
+        /// The largest one.
+        max: u64,
+    },
+    /// One of several texts.
+    Choice {
+        /// The texts; at least one.
+        values: Texts,
+        /// Whether they are drawn at random, instead of in order and then again from the first.
+        random: bool,
+    },
+    /// Random UUIDs of version 4 (RFC 9562 section 5.4).
+    Uuid,
+    /// Random letters and digits.
+    Text {
+        /// How many.
+        length: usize,
+    },
+}
+
+/// Texts that are shared, because a file may have many lines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<String>", into = "Vec<String>")]
+pub struct Texts(Arc<[String]>);
+
+impl Texts {
+    /// The texts in order.
+    #[must_use]
+    pub fn as_slice(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl From<Vec<String>> for Texts {
+    fn from(texts: Vec<String>) -> Self {
+        Self(texts.into())
+    }
+}
+
+impl From<Texts> for Vec<String> {
+    fn from(texts: Texts) -> Self {
+        texts.0.to_vec()
+    }
+}
+
+/// The characters of [`Source::Text`]: 64, so that 6 random bits choose one. None of them has to be
+/// escaped in a URL, in JSON or in a header.
+const CHARACTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+impl Field {
+    /// The key from which the random values of the `index`-th field of a plan follow.
+    pub(crate) fn key(seed: u64, index: usize) -> u64 {
+        mix(seed ^ mix(index as u64 + 1))
+    }
+
+    /// Whether a name is valid.
+    #[must_use]
+    pub fn is_name(name: &str) -> bool {
+        let is_valid = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        !name.is_empty() && name.chars().all(is_valid)
+    }
+}
+
+impl Source {
+    /// The `n`-th value, from 0. It is written to `buffer`, unless it is kept somewhere else.
+    #[inline]
+    pub(crate) fn value<'a>(&'a self, key: u64, n: u64, buffer: &'a mut Buffer) -> &'a [u8] {
+        match self {
+            Self::Counter { from } => buffer.integer.format(from.wrapping_add(n)).as_bytes(),
+            Self::Integer { min, max } => {
+                let span = (max - min).wrapping_add(1);
+                buffer.integer.format(min + below(number(key, n), span)).as_bytes()
+            }
+            Self::Choice { values, random } => {
+                let count = values.0.len() as u64;
+                let index = if *random { below(number(key, n), count) } else { n % count };
+                values.0[index as usize].as_bytes()
+            }
+            Self::Uuid => {
+                uuid(number(key, 2 * n), number(key, 2 * n + 1), &mut buffer.uuid);
+                &buffer.uuid
+            }
+            Self::Text { length } => {
+                buffer.text.resize(*length, 0);
+                // Ten characters of 6 bits from each random number.
+                for (block, part) in (0..).zip(buffer.text.chunks_mut(10)) {
+                    let mut bits = number(key ^ mix(block), n);
+                    for byte in part {
+                        *byte = CHARACTERS[(bits & 63) as usize];
+                        bits >>= 6;
+                    }
+                }
+                &buffer.text
+            }
+        }
+    }
+
+    /// How many values there are; `None` if each is to be sent once only.
+    pub(crate) fn distinct(&self) -> Option<u64> {
+        match self {
+            Self::Counter { .. } | Self::Uuid => None,
+            Self::Integer { min, max } => Some((max - min).saturating_add(1)),
+            Self::Choice { values, .. } => Some(values.0.len() as u64),
+            // They only make requests differ.
+            Self::Text { .. } => Some(1),
+        }
+    }
+
+    /// Why no value can be made, if so.
+    pub(super) fn problem(&self) -> Option<&'static str> {
+        match self {
+            Self::Integer { min, max } if min > max => Some("its minimum is above its maximum"),
+            Self::Choice { values, .. } if values.0.is_empty() => Some("it has no values"),
+            Self::Text { length: 0 } => Some("its length is 0"),
+            _ => None,
+        }
+    }
+}
+
+/// The memory in which values are written.
+#[derive(Clone)]
+pub(crate) struct Buffer {
+    integer: itoa::Buffer,
+    uuid: [u8; 36],
+    text: Vec<u8>,
+}
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Self { integer: itoa::Buffer::new(), uuid: [b'-'; 36], text: Vec::new() }
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Buffer")
+    }
+}
+
+/// Writes a UUID of version 4 with these random bits, of which six are replaced by version and
+/// variant.
+fn uuid(high: u64, low: u64, text: &mut [u8; 36]) {
+    let high = (high & !0xf000) | 0x4000;
+    let low = (low & !(0b11 << 62)) | (0b10 << 62);
+    // The digits of a UUID lie between hyphens at 8, 13, 18 and 23.
+    const GROUPS: [(usize, usize); 5] = [(0, 8), (9, 13), (14, 18), (19, 23), (24, 36)];
+    let mut bits = (u128::from(high) << 64) | u128::from(low);
+    for (start, end) in GROUPS {
+        for digit in &mut text[start..end] {
+            *digit = HEX[(bits >> 124) as usize];
+            bits <<= 4;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn values(source: &Source, count: u64) -> Vec<String> {
+        let mut buffer = Buffer::default();
+        let value = |n| String::from_utf8(source.value(7, n, &mut buffer).to_vec()).unwrap();
+        (0..count).map(value).collect()
+    }
+
+    fn choice(random: bool) -> Source {
+        let texts = ["a", "bb", "ccc"].map(str::to_owned).to_vec();
+        Source::Choice { values: texts.into(), random }
+    }
+
+    #[test]
+    fn a_counter_counts_and_a_list_is_repeated() {
+        assert_eq!(values(&Source::Counter { from: 98 }, 4), ["98", "99", "100", "101"]);
+        assert_eq!(values(&choice(false), 5), ["a", "bb", "ccc", "a", "bb"]);
+    }
+
+    #[test]
+    fn random_integers_have_the_whole_range() {
+        let seen: BTreeSet<String> =
+            values(&Source::Integer { min: 3, max: 7 }, 200).into_iter().collect();
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["3", "4", "5", "6", "7"]);
+        let all = Source::Integer { min: 0, max: u64::MAX };
+        assert!(values(&all, 10).iter().all(|value| value.parse::<u64>().is_ok()));
+        let seen: BTreeSet<String> = values(&choice(true), 100).into_iter().collect();
+        assert_eq!(seen.len(), 3);
+    }
+
+    #[test]
+    fn uuids_have_version_and_variant_and_differ() {
+        let all = values(&Source::Uuid, 1_000);
+        for uuid in &all {
+            let groups: Vec<usize> = uuid.split('-').map(str::len).collect();
+            assert_eq!(groups, [8, 4, 4, 4, 12], "{uuid}");
+            assert_eq!(&uuid[14..15], "4", "{uuid}");
+            assert!("89ab".contains(&uuid[19..20]), "{uuid}");
+            assert!(uuid.chars().all(|c| c == '-' || c.is_ascii_hexdigit()), "{uuid}");
+        }
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 1_000);
+    }
+
+    #[test]
+    fn texts_have_their_length_and_differ() {
+        let all = values(&Source::Text { length: 25 }, 100);
+        assert!(all.iter().all(|text| text.len() == 25 && Field::is_name(text)), "{all:?}");
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 100);
+        assert_ne!(all[0][..10], all[0][10..20]);
+    }
+}
