@@ -282,8 +282,10 @@ fn a_terminal_that_is_closed_loses_nothing() {
     let name = ptsname(&terminal, Vec::new()).unwrap();
     let theirs = OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
     let hotlap = scene.long_run(&["sh/one", "sh/two"]);
-    let mut command = Command::new("setsid");
-    command.arg("--ctty").arg(HOTLAP).args(hotlap.get_args());
+    // The tests may have been started by nohup.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP", "setsid", "--ctty"]);
+    command.arg(HOTLAP).args(hotlap.get_args());
     scene.prepare(&mut command);
     command.stdin(theirs.try_clone().unwrap());
     command.stdout(theirs.try_clone().unwrap()).stderr(theirs);
