@@ -18,7 +18,7 @@ mod response;
 pub use error::ResponseError;
 pub use head::{Framing, Head};
 pub use reader::{ResponseEvent, ResponseReader};
-pub use request::request;
+pub use request::{is_token, request};
 pub use response::{Response, read_response};
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use hotlap_load::http::is_token;
 use hotlap_load::plan::{Field, Source, split};
 use hotlap_load::url::request_path;
 use serde::Deserialize;
@@ -270,12 +271,6 @@ fn check_length(entry: &RequestEntry, body: &[u8], fields: &[Field]) -> Result<(
         Err(_) => format!("{:?} is not a length: leave out Content-Length", stated.get_ref()),
     };
     Err((Some(stated.span()), what))
-}
-
-/// RFC 9110 section 5.6.2.
-fn is_token(text: &str) -> bool {
-    let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-    !text.is_empty() && text.chars().all(is_token)
 }
 
 /// A text in which no placeholder is left.

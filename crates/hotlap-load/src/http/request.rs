@@ -27,6 +27,13 @@ pub fn request(
     bytes
 }
 
+/// Whether a text is a token, as the name of a header must be (RFC 9110 section 5.6.2).
+#[must_use]
+pub fn is_token(text: &str) -> bool {
+    let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    !text.is_empty() && text.chars().all(is_token)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -167,7 +167,10 @@ impl Exchange {
             (Content::Any, _) | (Content::Clock | Content::Json(_), None) => ExpectedBody::Any,
             (Content::Fields(body), _) => {
                 let (bytes, inserts) = split(body, &fields.list).expect(CHECKED);
-                ExpectedBody::Fields { bytes, inserts }
+                match inserts.is_empty() {
+                    true => ExpectedBody::Bytes { bytes, varies: Vec::new() },
+                    false => ExpectedBody::Fields { bytes, inserts },
+                }
             }
             (Content::Bytes { bytes, varies }, _) => {
                 ExpectedBody::Bytes { bytes: bytes.clone(), varies: varies.clone() }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use hotlap_load::http::Response;
+use hotlap_load::http::{Response, is_token};
 use hotlap_load::plan::{Request, Target};
 use hotlap_load::url::{ResolvedUrl, request_path};
 use hotlap_servers::contract::{Ask, Contract, Fields, Requests};
@@ -124,8 +124,7 @@ pub fn headers(typed: &[String]) -> anyhow::Result<Vec<(String, String)>> {
         };
         let (name, value) = (name.trim(), value.trim());
         // RFC 9110 section 5.1: a name is a token; section 5.5: a value has no control characters.
-        let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-        if name.is_empty() || !name.chars().all(token) || value.chars().any(char::is_control) {
+        if !is_token(name) || value.chars().any(char::is_control) {
             return usage(format!(
                 "{name:?} is not a valid header name, or its value has control characters: \
                  write 'Name: value'"

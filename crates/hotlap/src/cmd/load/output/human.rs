@@ -51,7 +51,6 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         grouped(outcome.bytes.received as f64 * 1e3 / outcome.window_ns.max(1) as f64, 1)
     );
     let busiest = outcome.threads.iter().map(|t| t.busy()).fold(0.0, f64::max) * 100.0;
-    let by_request = by_request(loaded, width);
     let cpu: u64 = outcome.threads.iter().map(|t| t.cpu_ns).sum();
     let each = cpu as f64 / 1e3 / (outcome.responses + failures).max(1) as f64;
     out += &format!("  generator   {busiest:.0} % busy, {each:.1} µs CPU a request\n");
@@ -64,7 +63,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
             count(failure.count)
         );
     }
-    out += &by_request;
+    out += &by_request(loaded, width);
     if loaded.latency {
         let seen = loaded.user_survival();
         out.push('\n');
