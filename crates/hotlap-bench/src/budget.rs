@@ -174,6 +174,19 @@ impl Budget {
         }
     }
 
+    /// Whether the budget has time for another round of this restart.
+    #[must_use]
+    pub fn has_time_for_round(&self, elapsed: Duration) -> bool {
+        self.of_the_budget(elapsed) + mean(&self.rounds) <= self.experiment.budget
+    }
+
+    /// Whether the budget has time for another restart of some rounds.
+    #[must_use]
+    pub fn has_time_for_restart(&self, elapsed: Duration, rounds: u32) -> bool {
+        let restart = self.start_takes() + mean(&self.rounds) * rounds;
+        self.of_the_budget(elapsed) + restart <= self.experiment.budget
+    }
+
     fn by_rule(&mut self, next: Place, elapsed: Duration) -> Next {
         let comparisons = self.comparisons();
         let progress = RunProgress {

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use hotlap_stats::Goal;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::lap::{Lap, Share};
 use crate::participant::{Load, Participant};
 use crate::runner::{Probed, Ready, Warmup};
+use crate::slo::Objective;
 use hotlap_servers::failure::ServerFailure;
 
 /// What to measure, and for how long.
@@ -37,6 +39,9 @@ pub struct Experiment {
     pub paced: bool,
     /// The rate of paced laps, in requests/s; by default half of the slowest server's throughput.
     pub rate: Option<f64>,
+    /// The goals of a search for the highest rate at which each server keeps them; empty: the
+    /// servers are compared in a closed loop.
+    pub objectives: Vec<Objective>,
     /// The seed of all randomness.
     pub seed: u64,
     /// Where to continue: the first restart and round that have not been run.
@@ -192,6 +197,12 @@ impl Experiment {
     pub fn closed_loop(&self) -> Option<usize> {
         self.loads.iter().position(|load| load.rate.is_none())
     }
+
+    /// The confidence at which its intervals are computed, see [`Goal::confidence_of_run`].
+    #[must_use]
+    pub fn confidence(&self) -> f64 {
+        Goal { precision: self.precision, ..Goal::default() }.confidence_of_run()
+    }
 }
 
 /// The order of one step of a round, in which every server runs for two slices: a random order and
@@ -212,15 +223,18 @@ pub fn order(
 
 /// A random order determined by the seed, the place and `salt`.
 pub(crate) fn shuffled(seed: u64, place: Place, salt: u64, participants: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..participants).collect();
+    order.shuffle(&mut Pcg64Mcg::seed_from_u64(salted(seed, place, salt)));
+    order
+}
+
+/// A seed determined by the seed of the run, the place and `salt`.
+pub(crate) fn salted(seed: u64, place: Place, salt: u64) -> u64 {
     // Odd multipliers separate the places; the generator's own seeding mixes them.
-    let mixed = seed
-        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)
         .wrapping_add(u64::from(place.restart).wrapping_mul(0xD1B5_4A32_D192_ED03))
         .wrapping_add(u64::from(place.round).wrapping_mul(0x8CB9_2BA7_2F3D_8DD7))
-        .wrapping_add(salt.wrapping_mul(0xDA94_2042_E4DD_58B5));
-    let mut order: Vec<usize> = (0..participants).collect();
-    order.shuffle(&mut Pcg64Mcg::seed_from_u64(mixed));
-    order
+        .wrapping_add(salt.wrapping_mul(0xDA94_2042_E4DD_58B5))
 }
 
 #[cfg(test)]

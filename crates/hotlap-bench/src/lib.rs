@@ -12,7 +12,8 @@
 //! 3. **The runner.** The schedule knows only the trait [`Runner`](runner::Runner), nothing of
 //!    processes. [`LocalRunner`](local::LocalRunner) starts, warms up, loads, freezes and samples
 //!    servers on this machine; [`Scripted`](scripted::Scripted) laps test the schedule in
-//!    milliseconds.
+//!    milliseconds. Given [`Objective`](slo::Objective)s, it searches the highest rate at which
+//!    each server keeps them.
 //! 4. **The laps.** A [`Lap`](lap::Lap) is the sum of one server's slices. It counts if
 //!    [`judge`](validity::judge) finds no [`Violation`](lap::Violation).
 //!
@@ -27,6 +28,7 @@ pub mod participant;
 pub mod runner;
 pub mod schedule;
 pub mod scripted;
+pub mod slo;
 pub mod stress;
 pub mod suite;
 pub mod validity;

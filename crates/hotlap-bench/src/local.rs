@@ -13,7 +13,7 @@ use hotlap_load::{Failure, Outcome, Session};
 
 use crate::lap::{Kind, Lap, Usage};
 use crate::participant::{Load, Participant, Role};
-use crate::runner::{Probed, Ready, Runner, Warmup};
+use crate::runner::{Probed, Ready, Runner, TrialWindow, Warmup};
 use crate::validity;
 use hotlap_servers::contract::Fields;
 use hotlap_servers::failure::ServerFailure;
@@ -40,6 +40,14 @@ const LAP: Duration = Duration::from_millis(100);
 /// Minimum length of a lap in mean service times (METHODOLOGY, *A run*). In a shorter lap, requests
 /// in flight at its edges would dominate.
 const SERVICE_TIMES: u32 = 8;
+
+/// A server is idle if a single request takes no longer than this, or than its mean service time
+/// when it was saturated.
+const CALM: Duration = Duration::from_millis(50);
+
+/// How long a server may take to recover from overload, if the timeout of a request is not longer.
+/// Requests that it had accepted before are abandoned, but many servers still carry them out.
+const RECOVERY: Duration = Duration::from_secs(10);
 
 /// How many servers are verified at once. Verification mostly waits, but a server that has to wait
 /// for a core looks slow.
@@ -264,6 +272,54 @@ impl LocalRunner {
         lap
     }
 
+    /// Runs one lap in an open loop: its pace, and the length of its window. The server stays
+    /// thawed.
+    fn open_loop(
+        &mut self,
+        participant: usize,
+        load: usize,
+        (pace, window): (Pace, Duration),
+    ) -> Result<Run, ServerFailure> {
+        self.instances[participant].forget_lap();
+        let mut plan = self.plan(participant, load)?;
+        plan.warmup = slices::lead_in(window);
+        plan.stop = Stop::After(window);
+        plan.pace = pace;
+        self.instances[participant].thaw();
+        self.instances[participant].begin_lap();
+        let run = self.measure_paced(participant, &plan);
+        self.instances[participant].forget_lap();
+        run
+    }
+
+    /// Waits until a server that was loaded at a rate is idle again: two single requests in a row
+    /// take no longer than at the end of its warm-up, when it was saturated.
+    fn recover(&mut self, participant: usize, load: usize, rate: f64) -> Result<(), ServerFailure> {
+        let calm = CALM.max(self.service(participant, load));
+        let until = Instant::now() + self.setting.timeout.max(RECOVERY);
+        let mut in_a_row = 0;
+        while in_a_row < 2 {
+            let instance = &mut self.instances[participant];
+            instance.still_there("recovery")?;
+            let asked = Instant::now();
+            let is_calm = instance.asks_safely(calm).is_none_or(|found| found.is_ok());
+            in_a_row = if is_calm && asked.elapsed() <= calm { in_a_row + 1 } else { 0 };
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                let cause = format!(
+                    "after {rate:.0} requests/s, a single request still took longer than {} ms, or \
+                     failed",
+                    calm.as_millis()
+                );
+                let remedy = "it does not recover from overload by itself: limit its queue";
+                return Err(self.instances[participant].out("recovery", cause, remedy));
+            }
+        }
+        Ok(())
+    }
+
     /// Runs one lap at a rate, on a thawed server.
     fn measure_paced(&mut self, participant: usize, plan: &Plan) -> Result<Run, ServerFailure> {
         let session =
@@ -420,18 +476,29 @@ impl Runner for LocalRunner {
         load: usize,
         rate: f64,
     ) -> Result<Lap, ServerFailure> {
-        self.instances[participant].forget_lap();
-        let mut plan = self.plan(participant, load)?;
         let window = WHOLE.max(self.slices.length() * self.slices_a_lap(load));
-        plan.warmup = slices::lead_in(window);
-        plan.stop = Stop::After(window);
-        plan.pace = Pace::Constant { rate };
-        self.instances[participant].thaw();
-        self.instances[participant].begin_lap();
-        let run = self.measure_paced(participant, &plan);
-        self.instances[participant].forget_lap();
+        let run = self.open_loop(participant, load, (Pace::Constant { rate }, window));
         self.freeze(participant);
         Ok(self.judged(participant, load, Kind::Paced { rate }, run?))
+    }
+
+    fn trial_lap(
+        &mut self,
+        participant: usize,
+        load: usize,
+        trial: TrialWindow,
+    ) -> Result<Lap, ServerFailure> {
+        let TrialWindow { rate, length, seed } = trial;
+        let run = self.open_loop(participant, load, (Pace::Poisson { rate, seed }, length));
+        let recovered = run.and_then(|run| {
+            self.recover(participant, load, rate)?;
+            Ok(run)
+        });
+        self.freeze(participant);
+        let kind = Kind::Paced { rate };
+        let mut lap = self.judged(participant, load, kind, recovered?);
+        lap.failed = validity::judge_trial(&lap, &self.loads[load]);
+        Ok(lap)
     }
 
     fn begin_stop(&mut self, participant: usize) {

@@ -89,6 +89,19 @@ pub trait Runner {
         rate: f64,
     ) -> Result<Lap, ServerFailure>;
 
+    /// Runs one lap of a search: an open loop with Poisson arrivals, in one slice. Failures are
+    /// data here; the only validity check is whether the generator kept up. Afterwards the server
+    /// gets time to recover.
+    ///
+    /// # Errors
+    /// It cannot take part any more, or did not recover.
+    fn trial_lap(
+        &mut self,
+        participant: usize,
+        load: usize,
+        trial: TrialWindow,
+    ) -> Result<Lap, ServerFailure>;
+
     /// Runs a whole lap at once, outside of an experiment.
     ///
     /// # Errors
@@ -118,6 +131,17 @@ pub trait Runner {
 
     /// Whether the user has interrupted.
     fn interrupted(&self) -> bool;
+}
+
+/// A window of a search for the highest rate that keeps a goal.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TrialWindow {
+    /// The rate, in requests/s.
+    pub rate: f64,
+    /// Length of the window.
+    pub length: Duration,
+    /// The seed of the times at which requests are due.
+    pub seed: u64,
 }
 
 /// The effect of slices on a server's cost, measured by probes: the server is thawed as for a slice

@@ -17,8 +17,10 @@ use crate::runner::Runner;
 use hotlap_servers::failure::ServerFailure;
 
 mod restart;
+mod search;
 
-/// Runs the experiment to its end and reports each event to `watch` as it happens.
+/// Runs the experiment to its end and reports each event to `watch` as it happens. If it has
+/// objectives, it is a search for the highest rate at which each server keeps them.
 pub fn run(experiment: &Experiment, runner: &mut dyn Runner, watch: &mut dyn FnMut(Event)) -> Over {
     let mut schedule = Schedule {
         experiment,
@@ -29,8 +31,12 @@ pub fn run(experiment: &Experiment, runner: &mut dyn Runner, watch: &mut dyn FnM
         budget: Budget::new(experiment),
         rate: experiment.rate.or(experiment.past.rate),
         sliced: false,
+        reached: vec![vec![0.0; experiment.loads.len()]; experiment.participants.len()],
     };
-    let over = schedule.run();
+    let over = match experiment.objectives.is_empty() {
+        true => schedule.run(),
+        false => schedule.search(),
+    };
     schedule.stop_all();
     over
 }
@@ -46,6 +52,8 @@ struct Schedule<'a> {
     rate: Option<f64>,
     /// The slice length has been chosen.
     sliced: bool,
+    /// Requests/s at the end of the latest warm-up, by participant and load.
+    reached: Vec<Vec<f64>>,
 }
 
 impl Schedule<'_> {
@@ -245,7 +253,7 @@ impl Schedule<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeMap;
     use std::path::PathBuf;
 
@@ -287,7 +295,7 @@ mod tests {
         }
     }
 
-    fn experiment(restarts: Option<u32>, rounds: Option<u32>) -> Experiment {
+    pub(super) fn experiment(restarts: Option<u32>, rounds: Option<u32>) -> Experiment {
         Experiment {
             participants: vec![
                 participant("a", Role::Reference),
@@ -302,13 +310,14 @@ mod tests {
             slice: None,
             paced: false,
             rate: None,
+            objectives: Vec::new(),
             seed: 7,
             from: Place::default(),
             past: Past::default(),
         }
     }
 
-    fn runner(scripts: Vec<Script>) -> Scripted {
+    pub(super) fn runner(scripts: Vec<Script>) -> Scripted {
         Scripted::new(scripts, vec![load()], Duration::from_millis(500))
     }
 

@@ -12,7 +12,7 @@ use hotlap_stats::{Class, Histogram};
 
 use crate::lap::{Kind, Lap, Usage};
 use crate::participant::Load;
-use crate::runner::{Ready, Runner, Warmup};
+use crate::runner::{Ready, Runner, TrialWindow, Warmup};
 use crate::validity;
 use hotlap_servers::failure::ServerFailure;
 
@@ -68,6 +68,8 @@ pub struct Scripted {
     pub slices: u32,
     /// How often each server is probed, there and back.
     pub probes: u32,
+    /// The generator is late in trials from this rate on, in requests/s.
+    pub late_from: Option<f64>,
     /// Interrupts the experiment when the clock reaches this time.
     pub interrupted_at: Option<Duration>,
     /// The calls, in order: `start 0`, `lap 0`, `stop 0`.
@@ -88,6 +90,7 @@ impl Scripted {
             laps: vec![0; n],
             slices: 1,
             probes: 0,
+            late_from: None,
             interrupted_at: None,
             log: Vec::new(),
         }
@@ -190,6 +193,16 @@ impl Scripted {
     }
 }
 
+/// The part of its rate at which a scripted server keeps any latency goal between 1 ms and 1 s, if
+/// that allows 1 % of misses.
+pub const KEEPS: f64 = 0.9;
+
+/// The share of misses at a rate, relative to the highest that keeps the goal.
+fn missed_share(relative_rate: f64) -> f64 {
+    let log_odds = (0.01_f64 / 0.99).ln() + 50.0 * relative_rate.ln();
+    1.0 / (1.0 + (-log_odds).exp())
+}
+
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -271,6 +284,35 @@ impl Runner for Scripted {
         self.clock += self.lap + Duration::from_millis(110);
         self.call("paced lap", participant)?;
         Ok(self.driven(participant, load, Kind::Paced { rate }, millis(begun)))
+    }
+
+    fn trial_lap(
+        &mut self,
+        participant: usize,
+        load: usize,
+        trial: TrialWindow,
+    ) -> Result<Lap, ServerFailure> {
+        let begun = self.clock;
+        self.clock += trial.length + Duration::from_millis(200);
+        self.call("trial", participant)?;
+        let script = &self.scripts[participant];
+        let nth = self.laps[participant];
+        let faster = script.wobble.get(nth % script.wobble.len().max(1)).map_or(1.0, |w| w.0);
+        let share = missed_share(trial.rate / (script.rate * KEEPS * faster));
+        let kind = Kind::Paced { rate: trial.rate };
+        let mut lap = self.driven(participant, load, kind, millis(begun));
+        let outcome = &mut lap.outcome;
+        outcome.window_ns = u64::try_from(trial.length.as_nanos()).unwrap_or(u64::MAX);
+        outcome.responses = (trial.rate * trial.length.as_secs_f64()).round() as u64;
+        let missed = (share * outcome.responses as f64).round() as u64;
+        outcome.response_time = Histogram::new();
+        (0..missed).for_each(|_| outcome.response_time.record(1_000_000_000));
+        (missed..outcome.responses).for_each(|_| outcome.response_time.record(1_000_000));
+        if self.late_from.is_some_and(|rate| trial.rate >= rate) {
+            outcome.lag.record(1_000_000_000);
+        }
+        lap.failed = validity::judge_trial(&lap, &self.loads[load]);
+        Ok(lap)
     }
 
     fn stop(&mut self, participant: usize) -> Option<String> {

@@ -41,6 +41,13 @@ pub fn judge(lap: &Lap, load: &Load) -> Vec<Violation> {
     .collect()
 }
 
+/// The validity checks that a lap of a search fails. Failures, wrong responses and a queue without
+/// end are what a search looks for, so only the generator can make such a lap invalid.
+#[must_use]
+pub fn judge_trial(lap: &Lap, load: &Load) -> Vec<Violation> {
+    late(lap, load).into_iter().collect()
+}
+
 /// Checks the lines that a server wrote: at least one for each answered request, at most one for
 /// each request sent, since some are in flight when a lap ends. Separate from [`judge`] because the
 /// lines are counted outside of the lap.
@@ -234,6 +241,17 @@ mod tests {
         let violations = paced(8_100_000);
         let [Violation::Late { lag_us }] = violations[..] else { panic!("{violations:?}") };
         assert!((8_090.0..8_110.0).contains(&lag_us), "{lag_us} µs");
+    }
+
+    #[test]
+    fn a_trial_is_only_invalid_if_the_generator_was_late() {
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Paced { rate: 4_000.0 });
+        lap.outcome.failures.add(Failure::WrongStatus, Phase::Body, 2_000);
+        lap.outcome.connections.established = 1;
+        assert!(judge(&lap, &load()).len() > 1);
+        assert_eq!(judge_trial(&lap, &load()), []);
+        (0..2_000).for_each(|_| lap.outcome.lag.record(8_100_000));
+        assert!(matches!(judge_trial(&lap, &load())[..], [Violation::Late { .. }]));
     }
 
     /// Sets the time in the system within the lap, in nanoseconds.

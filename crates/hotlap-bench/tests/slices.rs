@@ -80,6 +80,7 @@ fn laps(
         slice: Some(Duration::from_millis(12)),
         paced: false,
         rate: None,
+        objectives: Vec::new(),
         seed: 1,
         from: Place::default(),
         past: Past::default(),

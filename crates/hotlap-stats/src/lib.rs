@@ -18,7 +18,9 @@
 //! 6. **Verdicts.** [`verdicts`] compares each effect with a [`Criterion`], which contains the
 //!    [`NoiseFloor`] from the A/A control, and returns a [`Verdict`]. [`ranks`] orders the servers
 //!    by their verdicts.
-//! 7. **History.** [`change_points`] finds where a figure of stored runs moved to another level.
+//! 7. **Capacity.** A [`Trial`] is a window at one rate. [`next_rate`] chooses the rates, and
+//!    [`Capacity::fit`] finds the highest one that keeps a goal, once for each restart.
+//! 8. **History.** [`change_points`] finds where a figure of stored runs moved to another level.
 //!
 //! # Modules
 //!
@@ -26,14 +28,15 @@
 //!
 //! ```text
 //!       stop
-//!     verdict                                                survival
-//!        │                                                       │
-//!     compare         steady      change_points              censored
+//!     verdict   capacity                                     survival
+//!        │         │                                             │
+//!     compare ─────┘  steady      change_points              censored
 //!        │               │              │                       │
 //!   estimate, student, robust ──────────┘                   histogram    sample_size
 //! ```
 #![forbid(unsafe_code)]
 
+mod capacity;
 mod censored;
 mod change_points;
 mod compare;
@@ -47,6 +50,7 @@ pub mod student;
 mod survival;
 mod verdict;
 
+pub use capacity::{Capacity, GoalTrials, Side, Trial, is_bracketed, next_rate};
 pub use censored::{Ages, Censored};
 pub use change_points::change_points;
 pub use compare::{Effect, Pair, Reading, Spread, effect, level, pairs, pooled, unpaired};
@@ -56,7 +60,9 @@ pub use histogram::{BadHistogram, Histogram};
 pub use robust::{mad, median};
 pub use sample_size::{Concurrency, samples_suffice};
 pub use steady::{Class, DetectorSettings, PreviousWarmup, SteadyDetector, SteadyState};
-pub use stop::{Costs, Decision, Goal, RunProgress, StopReason, StoppingRule};
+pub use stop::{
+    Costs, Decision, Goal, RESTARTS_BEFORE_LOOK, RunProgress, StopReason, StoppingRule,
+};
 pub use survival::{Percentile, Survival};
 pub use verdict::{
     Better, Criterion, Inconclusive, MAX_CONTROL_DIFFERENCE, MIN_RESTARTS, NoiseFloor, Verdict,

@@ -16,7 +16,7 @@ use plan::{Plan, RESTARTS_MAX, ROUNDING, ROUNDS_MAX};
 
 /// Restarts before the first look at the widths. Fewer may agree by chance and look precise
 /// (simulated in `tests/coverage/stopping.rs`).
-const RESTARTS_BEFORE_LOOK: u32 = 5;
+pub const RESTARTS_BEFORE_LOOK: u32 = 5;
 
 /// The spread assumed before anything is known, and the smallest ratio of the two afterwards:
 /// restarts differ half as much as rounds. A convention; the false alarms in METHODOLOGY, appendix

@@ -123,6 +123,14 @@ impl Survival {
         }
     }
 
+    /// The share of requests that take longer than this. Those that were never sent count as if
+    /// they waited forever.
+    #[must_use]
+    pub fn share_above(&self, ns: u64) -> f64 {
+        let place = self.steps.partition_point(|(age, _)| *age <= ns);
+        place.checked_sub(1).map_or(1.0, |last| self.steps[last].1)
+    }
+
     /// The quantile as if all requests had ended at the age at which they were last seen.
     fn quantile_of_ages(&self, q: f64) -> u64 {
         let rank = ((q * self.len as f64).ceil() as u64).clamp(1, self.len.max(1));

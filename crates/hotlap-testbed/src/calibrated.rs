@@ -3,6 +3,8 @@
 //! Each is the ceiling's event loop with one specified property. The self-test measures them and
 //! compares its results with the true values.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -37,6 +39,20 @@ pub enum Calibrated {
         /// Length of a pause, in milliseconds.
         pause_ms: u64,
     },
+    /// `queue:WORKERS:US`, `queue:WORKERS:US:SLOW_US:ONE_IN`: requests wait in one queue for one of
+    /// some workers, and each takes this many microseconds, one in `one_in` longer. The workers
+    /// only exist as the times at which they become free, so a busy machine delays responses but
+    /// does not reduce the capacity.
+    Queue {
+        /// Number of workers, over the whole server.
+        workers: u64,
+        /// Service time, in microseconds.
+        us: u64,
+        /// Service time of the slow ones, in microseconds.
+        slow_us: u64,
+        /// One request in this many is slow.
+        one_in: u64,
+    },
     /// `erring:ONE_IN`: one response in `one_in` has the wrong body, of the right length.
     Erring {
         /// One response in this many is wrong.
@@ -64,7 +80,8 @@ pub enum Calibrated {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a calibrated server; use fixed:US, bimodal:US:SLOW_US:ONE_IN, \
-     pausing:EVERY_MS:PAUSE_MS, erring:ONE_IN, costing:NS, working:ROUNDS or walking:STEPS"
+     pausing:EVERY_MS:PAUSE_MS, queue:WORKERS:US, queue:WORKERS:US:SLOW_US:ONE_IN, erring:ONE_IN, \
+     costing:NS, working:ROUNDS or walking:STEPS"
 )]
 pub struct NotCalibrated(String);
 
@@ -82,6 +99,12 @@ impl FromStr for Calibrated {
                 Ok(Self::Bimodal { us, slow_us, one_in })
             }
             ("pausing", &[every_ms, pause_ms]) => Ok(Self::Pausing { every_ms, pause_ms }),
+            ("queue", &[workers, us]) if workers > 0 => {
+                Ok(Self::Queue { workers, us, slow_us: us, one_in: 1 })
+            }
+            ("queue", &[workers, us, slow_us, one_in]) if workers > 0 && one_in > 0 => {
+                Ok(Self::Queue { workers, us, slow_us, one_in })
+            }
             ("erring", &[one_in]) if one_in > 0 => Ok(Self::Erring { one_in }),
             ("costing", &[ns]) => Ok(Self::Costing { ns }),
             ("working", &[rounds]) => Ok(Self::Working { rounds }),
@@ -97,6 +120,9 @@ impl fmt::Display for Calibrated {
             Self::Fixed { us } => write!(f, "fixed:{us}"),
             Self::Bimodal { us, slow_us, one_in } => write!(f, "bimodal:{us}:{slow_us}:{one_in}"),
             Self::Pausing { every_ms, pause_ms } => write!(f, "pausing:{every_ms}:{pause_ms}"),
+            Self::Queue { workers, us, slow_us, one_in } => {
+                write!(f, "queue:{workers}:{us}:{slow_us}:{one_in}")
+            }
             Self::Erring { one_in } => write!(f, "erring:{one_in}"),
             Self::Costing { ns } => write!(f, "costing:{ns}"),
             Self::Working { rounds } => write!(f, "working:{rounds}"),
@@ -112,6 +138,8 @@ impl Calibrated {
     /// # Errors
     /// The port is unavailable, or the system refuses an event loop.
     pub fn serve(self, port: u16, threads: usize) -> Result<(), ServeError> {
+        // A queue is one queue, and each event loop would have its own.
+        let threads = if matches!(self, Self::Queue { .. }) { 1 } else { threads };
         serve(port, threads, || Server::new(self))
     }
 }
@@ -123,6 +151,8 @@ struct Server {
     responses: u64,
     /// When the last pause ended.
     paused_until: Instant,
+    /// When each worker of a queue becomes free.
+    free_at: BinaryHeap<Reverse<Instant>>,
     /// The thread's CPU time at the first request, in nanoseconds.
     cpu_began_ns: Option<u64>,
     /// The memory that a walking server walks through: each place holds the index of the next one.
@@ -139,6 +169,12 @@ impl Server {
             kind,
             responses: 0,
             paused_until: Instant::now(),
+            free_at: match kind {
+                Calibrated::Queue { workers, .. } => {
+                    (0..workers).map(|_| Reverse(Instant::now())).collect()
+                }
+                _ => BinaryHeap::new(),
+            },
             cpu_began_ns: None,
             places: if is_walking { one_cycle(PLACES) } else { Vec::new() },
             place: 0,
@@ -155,6 +191,11 @@ impl Behaviour for Server {
             Calibrated::Bimodal { us, slow_us, one_in } => {
                 let is_slow = self.responses.is_multiple_of(one_in);
                 return Duration::from_micros(if is_slow { slow_us } else { us });
+            }
+            Calibrated::Queue { us, slow_us, one_in, .. } => {
+                let is_slow = self.responses.is_multiple_of(one_in);
+                let takes = Duration::from_micros(if is_slow { slow_us } else { us });
+                return self.queued(takes, Instant::now());
             }
             Calibrated::Erring { one_in } if self.responses.is_multiple_of(one_in) => {
                 // The last byte of the body, so that only a check of the whole body finds it.
@@ -194,6 +235,16 @@ impl Behaviour for Server {
     /// True if its latency is the known property.
     fn busy_polls(&self) -> bool {
         matches!(self.kind, Calibrated::Fixed { .. } | Calibrated::Bimodal { .. })
+    }
+}
+
+impl Server {
+    /// How long a request that arrives now waits in the queue and is served.
+    fn queued(&mut self, takes: Duration, now: Instant) -> Duration {
+        let free_at = self.free_at.pop().map_or(now, |Reverse(free_at)| free_at);
+        let ends = free_at.max(now) + takes;
+        self.free_at.push(Reverse(ends));
+        ends - now
     }
 }
 
@@ -252,6 +303,7 @@ mod tests {
             "fixed:100",
             "bimodal:0:50000:100",
             "pausing:4000:1000",
+            "queue:2:1000:20000:100",
             "erring:100",
             "costing:41200",
             "working:152",
@@ -259,9 +311,20 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Calibrated>().unwrap().to_string(), text);
         }
-        for text in ["fixed", "fixed:", "erring:0", "bimodal:1:2", "quick:1"] {
+        assert_eq!("queue:1:500".parse(), "queue:1:500:500:1".parse::<Calibrated>());
+        for text in ["fixed", "fixed:", "erring:0", "bimodal:1:2", "queue:0:1", "quick:1"] {
             assert_eq!(text.parse::<Calibrated>(), Err(NotCalibrated(text.to_owned())));
         }
+    }
+
+    #[test]
+    fn a_queue_serves_in_order_of_arrival_with_the_worker_that_is_free_first() {
+        let ms = Duration::from_millis;
+        let mut server = Server::new("queue:2:10000".parse().unwrap());
+        let began = Instant::now();
+        let mut at = |after| server.queued(ms(10), began + after);
+        assert_eq!([at(ms(0)), at(ms(1)), at(ms(2)), at(ms(3))], [10, 10, 18, 18].map(ms));
+        assert_eq!(at(ms(50)), ms(10));
     }
 
     #[test]

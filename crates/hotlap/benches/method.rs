@@ -19,12 +19,11 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hotlap::analysis::{Analysis, Measure, MeasuredServer};
 use hotlap::cmd::selftest::arena::Arena;
@@ -35,11 +34,13 @@ use hotlap_bench::lap::{Kind, Lap};
 use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::Role;
 use hotlap_bench::runner::Runner;
-use hotlap_servers::cpus;
 use hotlap_servers::machine::Machine;
 use hotlap_stats::{Criterion, Reading, Verdict, effect, median, pairs, verdicts};
 use hotlap_testbed::Calibrated;
+use neighbour::Neighbour;
 use serde::{Deserialize, Serialize};
+
+mod neighbour;
 
 /// What is asked.
 struct Options {
@@ -96,11 +97,7 @@ struct Found {
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
-    if let [word, seed] = &args[..]
-        && word == "as-neighbour"
-    {
-        neighbour(number(seed));
-    }
+    neighbour::become_one(&args);
     let options = options(&args);
     let arena = Arena::new(Path::new(env!("CARGO_BIN_EXE_hotlap"))).expect("an arena");
     let mut found = kept(&options);
@@ -201,65 +198,6 @@ fn keep(options: &Options, found: &Found) {
     let file = OpenOptions::new().create(true).append(true).open(&options.keep);
     let line = serde_json::to_string(found).expect("a line");
     writeln!(file.expect("a file to keep the runs in"), "{line}").expect("a line kept");
-}
-
-/// A process that takes a random share of every core, in bursts, until it is ended.
-struct Neighbour(Child);
-
-impl Neighbour {
-    fn start(seed: u64) -> Self {
-        let program = std::env::current_exe().expect("this program");
-        let mut command = Command::new(program);
-        command.args(["as-neighbour", &seed.to_string()]).stdin(Stdio::piped());
-        Self(command.spawn().expect("a neighbour"))
-    }
-}
-
-impl Drop for Neighbour {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// One thread a core, pinned: every second or so a new share of the core between none and nine
-/// tenths, taken in bursts of some milliseconds. Ends when whoever started it is gone.
-fn neighbour(seed: u64) -> ! {
-    let cpus = cpus::allowed().expect("cores");
-    for (n, cpu) in cpus.into_iter().enumerate() {
-        std::thread::spawn(move || {
-            let _ = cpus::pin(&[cpu]);
-            let mut random = Random(seed.wrapping_mul(1_000_003).wrapping_add(n as u64));
-            loop {
-                let share = 0.9 * random.next();
-                let until = Instant::now() + Duration::from_secs_f64(0.3 + 2.0 * random.next());
-                while Instant::now() < until {
-                    let period = Duration::from_secs_f64(0.005 + 0.095 * random.next());
-                    let burst = Instant::now() + period.mul_f64(share);
-                    while Instant::now() < burst {
-                        (0..1_000_u64).for_each(|i| _ = std::hint::black_box(i.wrapping_mul(i)));
-                    }
-                    std::thread::sleep(period.mul_f64(1.0 - share));
-                }
-            }
-        });
-    }
-    let _ = std::io::stdin().read_to_end(&mut Vec::new());
-    std::process::exit(0)
-}
-
-/// Seeded numbers from 0 to 1 (Steele, Lea and Flood, "Fast splittable pseudorandom number
-/// generators", OOPSLA 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
 }
 
 /// How many iterations of arithmetic make a request cost more by what was asked. By what they cost

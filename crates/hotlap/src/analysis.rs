@@ -3,11 +3,12 @@
 //!
 //! [`Analysis`] is the central type: one load, with the figures of each server ([`measured`]),
 //! their comparisons ([`compare`]) and ranks (`rank`). Each other module has one task: the cost of
-//! layers ([`layers`]), how servers scale ([`scaling`]), published figures ([`published`]),
+//! layers ([`layers`]), the capacity under a goal ([`capacity`]), how servers scale ([`scaling`]), published figures ([`published`]),
 //! warnings ([`warnings`]), the bias of slices ([`bias`]), the comparison of two runs ([`runs`]),
 //! and changes over many runs ([`trend`]).
 
 pub mod bias;
+pub mod capacity;
 pub mod compare;
 pub mod latency;
 pub mod layers;
@@ -21,6 +22,7 @@ pub mod scaling;
 pub mod trend;
 pub mod warnings;
 
+pub use capacity::CapacityAnalysis;
 pub use compare::{Found, Limited, ServerComparison};
 pub use load::{Analysis, confidence};
 pub use measure::{Measure, PerMeasure};

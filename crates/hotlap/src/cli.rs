@@ -32,6 +32,7 @@ macro_rules! requests_help {
     };
 }
 
+mod capacity;
 mod load;
 mod output;
 mod run;
@@ -46,9 +47,10 @@ use serde::Deserialize;
 
 use crate::quantity;
 
+pub use capacity::CapacityArgs;
 pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
 pub use output::{ExportArgs, StoreArgs};
-pub use run::{RequestArgs, RunArgs, Schedule, Shape};
+pub use run::{Placement, RequestArgs, RunArgs, Schedule, Shape};
 
 /// hyperfine for HTTP servers: builds and starts the servers you name, checks their responses,
 /// interleaves their measurements, and says which is faster, by how much, and how certain that is.
@@ -136,6 +138,8 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Load one URL with the load generator alone; wrk's flags work
     Load(Box<LoadArgs>),
+    /// Find the highest rate at which servers keep a latency goal
+    Capacity(Box<CapacityArgs>),
     /// List the built-in servers, and what each one needs to run here
     List(ListArgs),
     /// Print the commands that install missing toolchains (--yes runs them)
@@ -317,10 +321,10 @@ pub struct HistoryArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  hotlap selftest             about a minute; exit code 4 if a figure is off")]
+  hotlap selftest             about two minutes; exit code 4 if a figure is off")]
 pub struct SelftestArgs {
     /// Time to spend
-    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = quantity::span)]
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = quantity::span)]
     pub duration: Duration,
     /// Print JSON
     #[arg(long)]

@@ -1,6 +1,7 @@
 //! One verb a file: what was typed becomes what is meant, a library is called, the result printed.
 
 pub mod build;
+pub mod capacity;
 pub mod check;
 pub mod compare;
 pub mod hidden;
@@ -24,6 +25,7 @@ use crate::exit::Exit;
 pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
     match command {
         Command::Run(args) => run::run(*args, console),
+        Command::Capacity(args) => capacity::run(*args, console),
         Command::Load(args) => load::run(*args, console),
         Command::List(args) => list::run(&args, console),
         Command::Setup(args) => setup::run(&args, console),

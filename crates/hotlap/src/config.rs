@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde::{Deserialize, Deserializer};
 
-use crate::cli::{Cli, Command, RunArgs, StoreArgs, When};
+use crate::cli::{CapacityArgs, Cli, Command, Placement, RunArgs, Shape, StoreArgs, When};
 use crate::exit::usage;
 use crate::{paths, quantity};
 
@@ -101,6 +101,7 @@ impl Config {
         cli.redact.extend(self.redact.iter().cloned());
         match &mut cli.command {
             Command::Run(args) => self.apply_to_run(args),
+            Command::Capacity(args) => self.apply_to_capacity(args),
             Command::Report(args) => self.keep(&mut args.store),
             Command::Compare(args) => self.keep(&mut args.store),
             Command::History(args) => self.keep(&mut args.store),
@@ -134,15 +135,33 @@ impl Config {
             schedule.precision = quantity::share(text).ok();
             fill("precision", &text);
         }
-        if let (None, Some(cpus)) = (schedule.server_cpus, self.server_cpus) {
-            schedule.server_cpus = Some(cpus);
+        filled.extend(self.apply_to_machine(&mut schedule.placement, &mut args.shape));
+        args.from_config = filled;
+    }
+
+    /// The keys for duration and precision are about comparisons, which need other ones.
+    fn apply_to_capacity(&self, args: &mut CapacityArgs) {
+        if !args.no_store {
+            self.keep(&mut args.store);
+        }
+        args.from_config = self.apply_to_machine(&mut args.placement, &mut args.shape);
+    }
+
+    /// Fills in cores and connections. Returns the options that it filled in, word by word.
+    fn apply_to_machine(&self, placement: &mut Placement, shape: &mut Shape) -> Vec<String> {
+        let mut filled = Vec::new();
+        let mut fill = |option: &str, value: &dyn Display| {
+            filled.extend([format!("--{option}"), value.to_string()]);
+        };
+        if let (None, Some(cpus)) = (placement.server_cpus, self.server_cpus) {
+            placement.server_cpus = Some(cpus);
             fill("server-cpus", &cpus);
         }
-        if let (None, Some(connections)) = (args.shape.connections, self.connections) {
-            args.shape.connections = Some(connections);
+        if let (None, Some(connections)) = (shape.connections, self.connections) {
+            shape.connections = Some(connections);
             fill("connections", &connections);
         }
-        args.from_config = filled;
+        filled
     }
 }
 

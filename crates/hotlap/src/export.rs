@@ -34,6 +34,7 @@ impl Exports {
             (Format::Markdown, &args.export_markdown),
             (Format::Csv, &args.export_csv),
             (Format::Html, &args.export_html),
+            (Format::Svg, &args.export_svg),
             (Format::Junit, &args.export_junit),
             (Format::Github, &args.export_github_benchmark),
             (Format::Bencher, &args.export_bencher),

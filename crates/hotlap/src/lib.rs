@@ -23,5 +23,6 @@ pub mod recorder;
 pub mod redact;
 pub mod render;
 pub mod report;
+pub mod slo;
 pub mod store;
 pub mod text;

@@ -22,6 +22,7 @@ pub use host::Host;
 pub use hotlap_bench::lap::{Count, Violation};
 pub use hotlap_bench::participant::Role;
 pub use hotlap_bench::runner::Probed;
+pub use hotlap_bench::slo::Objective;
 pub use hotlap_bench::stress::Subject;
 pub use hotlap_bench::suite::{Absent, Question};
 pub use hotlap_servers::failure::ServerFailure;
@@ -116,6 +117,9 @@ pub struct Schedule {
     pub generator_cpus: Vec<usize>,
     /// Whether servers were frozen outside of their slices.
     pub freeze: bool,
+    /// The goals of a search for capacities; empty in other runs.
+    #[serde(default)]
+    pub objectives: Vec<Objective>,
 }
 
 /// The words of this command line, with secrets redacted, as they can be typed again; the program
@@ -129,11 +133,20 @@ pub fn typed() -> Vec<String> {
 impl Run {
     /// Whether a lap is of the kind that its load specifies: in a closed loop, or at the load's own
     /// rate. Laps at a common rate, which follow those of a closed loop and measure response times,
-    /// are not.
+    /// are not. All laps of a search are.
     #[must_use]
     pub fn is_main(&self, lap: &Lap) -> bool {
+        if self.is_search() {
+            return true;
+        }
         let own = self.loads.get(lap.load).and_then(|load| load.rate);
         lap.rate.is_some() == own.is_some()
+    }
+
+    /// Whether it searched capacities.
+    #[must_use]
+    pub fn is_search(&self) -> bool {
+        self.question == Question::Capacity
     }
 
     /// Whether its question is the cost of layers.

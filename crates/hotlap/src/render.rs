@@ -24,6 +24,8 @@ pub enum Format {
     Csv,
     /// HTML: one page.
     Html,
+    /// SVG: the main chart.
+    Svg,
     /// JUnit: tests that passed and failed.
     Junit,
     /// The input of github-action-benchmark.
@@ -40,6 +42,7 @@ pub fn render(report: &Report, format: Format) -> String {
         Format::Markdown => markdown::render(report),
         Format::Csv => csv::render(report),
         Format::Html => html::render(report),
+        Format::Svg => html::picture(report),
         Format::Junit => junit::render(report),
         Format::Github => tracking::github(report),
         Format::Bencher => tracking::bencher(report),

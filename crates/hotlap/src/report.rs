@@ -5,6 +5,7 @@
 //! The renderers ([`crate::render`]) lay it out and compute nothing.
 
 mod against;
+pub mod capacity;
 pub mod comparison;
 mod facts;
 mod failed;
@@ -29,12 +30,13 @@ mod warnings;
 
 use serde::Serialize;
 
-use crate::analysis::Analysis;
+use crate::analysis::{Analysis, CapacityAnalysis};
 use crate::model::{Question, Run};
 
 pub use crate::analysis::{Measure, PerMeasure};
 pub use crate::model::{Absent, Role, State};
 pub use against::{AgainstReference, MeasureVerdict};
+pub use capacity::{CapacityResults, CapacityRow};
 pub use failed::Failed;
 pub use figure::Figure;
 pub use heading::{Heading, HostView, cores_in_words};
@@ -65,8 +67,10 @@ pub struct Report {
     pub noise: Option<Noise>,
     /// Warnings, each with a remedy.
     pub warnings: Vec<String>,
-    /// One table a load.
+    /// One table a load; none for a search.
     pub tables: Vec<LoadResults>,
+    /// The capacities that a search found, load by load; empty for other runs.
+    pub capacity: Vec<CapacityResults>,
     /// Servers that failed, and why.
     pub failed: Vec<Failed>,
     /// Each step of a suite about layers; empty for other questions.
@@ -101,17 +105,29 @@ impl Report {
     /// The report on a run, finished or not.
     #[must_use]
     pub fn of(run: &Run) -> Self {
-        let analyses = Analysis::of_all(run);
+        let searches = CapacityAnalysis::of_all(run);
+        let capacity: Vec<CapacityResults> =
+            searches.iter().map(|search| CapacityResults::of(run, search)).collect();
+        // The laps of a search have rates of their own: their levels mean nothing.
+        let analyses = match run.question {
+            Question::Capacity => Vec::new(),
+            _ => Analysis::of_all(run),
+        };
         let tables: Vec<LoadResults> = analyses.iter().map(|a| LoadResults::of(run, a)).collect();
         let servers = 0..run.servers.len();
         Self {
             schema: 1,
             run: Heading::of(run),
             host: HostView::of(&run.host),
-            sentences: tables.iter().flat_map(LoadResults::sentences_with_load).collect(),
+            sentences: tables
+                .iter()
+                .flat_map(LoadResults::sentences_with_load)
+                .chain(capacity.iter().flat_map(CapacityResults::sentences_with_load))
+                .collect(),
             noise: tables.first().and_then(|t| t.noise.clone()),
-            warnings: warnings::sentences(run, &analyses),
+            warnings: warnings::sentences(run, &analyses, &searches),
             tables,
+            capacity,
             failed: servers.filter_map(|server| Failed::of(run, &analyses, server)).collect(),
             layers: match run.question {
                 Question::Layers => {

@@ -396,6 +396,15 @@ impl Instance {
         ask(target, &self.host, limit, &self.participant.contract.with_values(0).exchanges[0])
     }
 
+    /// Sends one request that is safe to repeat, and waits up to `limit` for the response. `None` if
+    /// the contract has no such request.
+    pub(super) fn asks_safely(&self, limit: Duration) -> Option<Result<Response, String>> {
+        let target = self.target.as_ref()?;
+        let contract = self.participant.contract.with_values(0);
+        let exchange = contract.exchanges.iter().find(|exchange| exchange.is_safe())?;
+        Some(ask(target, &self.host, limit, exchange))
+    }
+
     /// A failure because of an error.
     pub(super) fn failed(&mut self, phase: &str, error: impl Display) -> ServerFailure {
         match self.still_there(phase) {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hotlap_stats::Class;
+use hotlap_stats::{Class, median};
 
 use super::Schedule;
 use crate::experiment::{Event, Over, Place, order, shuffled};
@@ -11,6 +11,9 @@ use crate::experiment::{Event, Over, Place, order, shuffled};
 /// Typical warm-up time after a later start of a server whose first warm-up was flat: one window
 /// plus overhead. An estimate until the second restart has been timed.
 const FLAT_AGAIN: Duration = Duration::from_millis(150);
+
+/// The throughput at the end of a warm-up is that of so many windows.
+const LAST_WINDOWS: usize = 10;
 
 impl Schedule<'_> {
     /// Starts and warms up all remaining servers, in random order.
@@ -32,6 +35,9 @@ impl Schedule<'_> {
                     Ok(warmup) => {
                         let took = self.elapsed().saturating_sub(since);
                         let is_flat = warmup.class == Class::Flat;
+                        let last = warmup.curve.len().saturating_sub(LAST_WINDOWS);
+                        let last = median(&warmup.curve[last..]).unwrap_or(0.0);
+                        self.reached[participant][load] = last;
                         again += if is_flat { took.min(FLAT_AGAIN) } else { took };
                         (self.watch)(Event::Warmed { participant, load, restart, warmup: &warmup });
                     }
@@ -39,7 +45,10 @@ impl Schedule<'_> {
                 }
             }
         }
-        self.settle_slices(restart)?;
+        // A search has no slices.
+        if self.experiment.objectives.is_empty() {
+            self.settle_slices(restart)?;
+        }
         self.budget.restart_started(self.elapsed().saturating_sub(began), again);
         self.go_on()
     }

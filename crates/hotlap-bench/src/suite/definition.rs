@@ -19,6 +19,8 @@ pub enum Question {
     Layers,
     /// How does it scale with a parameter?
     Scale,
+    /// How many requests/s does it hold under a goal?
+    Capacity,
     /// What happens under overload?
     Stress,
 }
@@ -44,6 +46,8 @@ pub struct Suite {
     pub precision: Option<Written>,
     /// Length of a slice, as written: `48ms`.
     pub slice: Option<Written>,
+    /// The goals of a search for capacities, as written: `p99<10ms`.
+    pub slo: Option<Written>,
     /// Cores for servers that do not set a number.
     pub cpus: Option<usize>,
     /// Whether servers with a missing toolchain are left out instead of shown as failed.

@@ -20,13 +20,13 @@ use hotlap_servers::launch::Counts;
 pub(super) struct Keys {
     #[serde(default)]
     pub(super) about: String,
-    #[serde(default = "compare")]
-    pub(super) question: Question,
+    pub(super) question: Option<Spanned<Question>>,
     pub(super) contract: Option<contract::Name>,
     pub(super) reference: Option<Spanned<String>>,
     pub(super) budget: Option<Spanned<String>>,
     pub(super) precision: Option<Spanned<String>>,
     pub(super) slice: Option<Spanned<String>>,
+    pub(super) slo: Option<Spanned<String>>,
     pub(super) cpus: Option<Spanned<usize>>,
     #[serde(default)]
     pub(super) leave_out_missing: bool,
@@ -43,8 +43,15 @@ pub(super) struct Keys {
     pub(super) absent: Vec<Absent>,
 }
 
-const fn compare() -> Question {
-    Question::Compare
+impl Keys {
+    /// The question; by default the one that the goals ask, else the comparison.
+    pub(super) fn question(&self) -> Question {
+        match &self.question {
+            Some(question) => *question.get_ref(),
+            None if self.slo.is_some() => Question::Capacity,
+            None => Question::Compare,
+        }
+    }
 }
 
 /// A server: its name alone, or a table.

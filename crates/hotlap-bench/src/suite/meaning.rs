@@ -45,6 +45,16 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
         let what = "requests_file and [request] exclude each other: put all requests into the file";
         return Err((path.span(), what.to_owned()));
     }
+    if let Some(question) = &keys.question
+        && (*question.get_ref() == Question::Capacity) != keys.slo.is_some()
+    {
+        let what = match keys.slo.is_some() {
+            true => "slo belongs to the question \"capacity\": leave out one of them",
+            false => "the question \"capacity\" needs goals: add slo = \"p99<10ms\"",
+        };
+        return Err((question.span(), what.to_owned()));
+    }
+    let question = keys.question();
     let stress = keys.stress.iter().map(scenario).collect::<Result<_, _>>()?;
     let published = keys
         .published
@@ -56,13 +66,14 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
     Ok(Suite {
         name: file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         file: file.to_owned(),
-        question: keys.question,
+        question,
         about: keys.about.split_whitespace().collect::<Vec<_>>().join(" "),
         contract: keys.contract,
         reference,
         budget: keys.budget.map(written),
         precision: keys.precision.map(written),
         slice: keys.slice.map(written),
+        slo: keys.slo.map(written),
         cpus: keys.cpus.map(Spanned::into_inner),
         leave_out_missing: keys.leave_out_missing,
         stress,
@@ -155,7 +166,7 @@ fn stand(keys: &Keys, entries: &mut [Entry]) -> Result<(), Complaint> {
         let count = server.cpus.0.len().max(1);
         for place in own..own + count {
             entries[place].on = match &server.on {
-                None if keys.question == Question::Layers => place.checked_sub(1),
+                None if keys.question() == Question::Layers => place.checked_sub(1),
                 None => None,
                 Some(name) => {
                     let found = find(entries, name, entries[place].cpus)

@@ -48,7 +48,8 @@ impl<'a> Trend<'a> {
     #[must_use]
     pub fn of(runs: &'a [Run], server: &str) -> Option<Self> {
         let place = |run: &Run| run.servers.iter().position(|s| s.name == server);
-        let own: Vec<&Run> = runs.iter().filter(|run| place(run).is_some()).collect();
+        let own: Vec<&Run> =
+            runs.iter().filter(|run| place(run).is_some() && !run.is_search()).collect();
         let last = *own.last()?;
         let is_alike = |run: &&&Run| {
             let loads = run.loads.first().zip(last.loads.first());

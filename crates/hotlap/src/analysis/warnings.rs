@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use hotlap_stats::{Estimate, Reading, median};
 
-use super::{Analysis, Measure, MeasuredServer, bias};
+use super::capacity::{Highest, ServerCapacity, TrialView};
+use super::{Analysis, CapacityAnalysis, Measure, MeasuredServer, bias};
 use crate::model::{Class, Lap, Role, Run, Violation};
 
 /// Rounds of a restart that are needed to detect a change of cost within it.
@@ -12,6 +13,12 @@ const ROUNDS_FOR_A_CHANGE: usize = 6;
 
 /// A change of cost within a restart above this share is reported; no machine drifts by as much.
 const CHANGED: f64 = 0.1;
+
+/// A window of a search is far below the capacity if its rate is below this share of it.
+const FAR_BELOW: f64 = 0.8;
+
+/// Late windows of a search are reported from one in this many on.
+const LATE_ONE_IN: usize = 5;
 
 /// Something that a reader must know before trusting the figures. Servers and loads are given by
 /// index.
@@ -68,6 +75,20 @@ pub enum ServerWarning {
     },
     /// Some of its laps do not count.
     LeftOut(LeftOut),
+    /// In this many of its windows of a search, the generator was late.
+    LateWindows {
+        /// Windows in which it was late.
+        late: usize,
+        /// All windows.
+        windows: usize,
+    },
+    /// Some windows far below its capacity missed a goal.
+    MissesBelow {
+        /// Windows that missed it.
+        missed: usize,
+        /// All windows at such rates.
+        windows: usize,
+    },
 }
 
 /// Laps that do not count.
@@ -93,8 +114,15 @@ impl LeftOut {
 
 /// All warnings about a run.
 #[must_use]
-pub fn warnings(run: &Run, analyses: &[Analysis]) -> Vec<Warning> {
+pub fn warnings(run: &Run, analyses: &[Analysis], searches: &[CapacityAnalysis]) -> Vec<Warning> {
     let mut warnings = Vec::new();
+    for search in searches {
+        let load = search.load;
+        for server in (0..run.servers.len()).filter(|&server| run.is_shown(server)) {
+            let of_server = of_search(&search.servers[server]).into_iter();
+            warnings.extend(of_server.map(|warning| Warning::Server { load, server, warning }));
+        }
+    }
     for analysis in analyses {
         let load = analysis.load;
         warnings.extend(generator_limited(run, analysis));
@@ -106,6 +134,27 @@ pub fn warnings(run: &Run, analyses: &[Analysis]) -> Vec<Warning> {
     warnings.extend(never_steady(run));
     warnings.extend(notes(run));
     warnings
+}
+
+fn of_search(found: &ServerCapacity) -> Vec<ServerWarning> {
+    let windows = found.windows.len();
+    let late = found.windows.iter().filter(|window| !window.counts).count();
+    let below: Vec<_> = match found.found {
+        Highest::Rate(rate) => {
+            let is_low = |w: &&TrialView| w.counts && w.rate < rate.value * FAR_BELOW;
+            found.windows.iter().filter(is_low).collect()
+        }
+        Highest::AtLeast(_) | Highest::Below(_) | Highest::Unknown => Vec::new(),
+    };
+    let missed = below.iter().filter(|window| !window.is_kept).count();
+    [
+        (late * LATE_ONE_IN >= windows && late > 0)
+            .then_some(ServerWarning::LateWindows { late, windows }),
+        (missed > 0).then_some(ServerWarning::MissesBelow { missed, windows: below.len() }),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning> {

@@ -29,6 +29,9 @@ pub struct ExportArgs {
     /// A self-contained page with charts
     #[arg(long, value_name = "FILE")]
     pub export_html: Option<PathBuf>,
+    /// The main chart as a picture: requests/s, or latency over the rate
+    #[arg(long, value_name = "FILE")]
+    pub export_svg: Option<PathBuf>,
     /// A test case per server, for CI
     #[arg(long, value_name = "FILE")]
     pub export_junit: Option<PathBuf>,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use hotlap_bench::slo::Objective;
 
 use super::output::{ExportArgs, StoreArgs};
 use crate::quantity;
@@ -67,6 +68,13 @@ pub struct RunArgs {
     /// The load.
     #[command(flatten)]
     pub shape: Shape,
+    /// Rate at which latency is compared, in requests/s (default: half of what the slowest server
+    /// reaches)
+    #[arg(long, value_name = "RATE", value_parser = quantity::rate, help_heading = "Load")]
+    pub rate: Option<f64>,
+    /// The goals of `hotlap capacity`.
+    #[arg(skip)]
+    pub slo: Vec<Objective>,
     /// The schedule.
     #[command(flatten)]
     pub schedule: Schedule,
@@ -127,10 +135,6 @@ pub struct Shape {
     /// Requests in flight on each connection (default: 1)
     #[arg(long, value_name = "N", value_parser = quantity::count)]
     pub pipeline: Option<usize>,
-    /// Rate at which latency is compared, in requests/s (default: half of what the slowest server
-    /// reaches)
-    #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
-    pub rate: Option<f64>,
     /// Timeout of a request (at least 2s while the server is probed)
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::span)]
     pub timeout: Duration,
@@ -165,6 +169,18 @@ pub struct Schedule {
     /// Rounds in each restart (default: by --duration)
     #[arg(long, value_name = "N")]
     pub rounds: Option<u32>,
+    /// The order, and the cores.
+    #[command(flatten)]
+    pub placement: Placement,
+    /// Leave out the ceiling, hotlap's own minimal server
+    #[arg(long)]
+    pub no_ceiling: bool,
+}
+
+/// Order, cores and freezing.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Schedule")]
+pub struct Placement {
     /// Seed of the random order (default: a new one, stored with the run)
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -174,12 +190,9 @@ pub struct Schedule {
     /// Do not pin server and generator to cores of their own
     #[arg(long)]
     pub no_pin: bool,
-    /// Do not freeze servers outside of their slice
+    /// Do not freeze servers while another one is measured
     #[arg(long)]
     pub no_freeze: bool,
-    /// Leave out the ceiling, hotlap's own minimal server
-    #[arg(long)]
-    pub no_ceiling: bool,
 }
 
 /// The request, and the response that is expected.

@@ -59,7 +59,7 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
         Question::Stress => {
             stress::run(&spec, &participants, store, &mut exports, &interrupt, console)
         }
-        Question::Compare | Question::Layers | Question::Scale => {
+        Question::Compare | Question::Layers | Question::Scale | Question::Capacity => {
             measure::run(&spec, &participants, store, &mut exports, &interrupt, console)
         }
     }

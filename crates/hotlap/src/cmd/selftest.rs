@@ -4,6 +4,7 @@
 pub mod arena;
 mod bare;
 pub mod claim;
+pub mod queues;
 mod trials;
 
 use std::time::Duration;
@@ -21,8 +22,11 @@ use claim::{Claim, Word};
 
 /// The time that everything except the experiment with the twins takes. That experiment has the
 /// rest of the budget, and at least this long.
-const OTHERS: Duration = Duration::from_secs(36);
+const OTHERS: Duration = Duration::from_secs(100);
 const TWINS: Duration = Duration::from_secs(16);
+
+/// The time for the search for the capacities of three queues.
+const SEARCH: Duration = Duration::from_secs(60);
 
 /// Runs the self-test. The exit code is [`Exit::Invalid`] if a figure is wrong.
 ///
@@ -66,6 +70,8 @@ fn claims(
     claims.extend(trials::erring(arena, &stop)?);
     live.phase("a pause of a second".to_owned());
     claims.extend(trials::pausing(arena, &stop)?);
+    live.phase("the capacity of three queues".to_owned());
+    claims.extend(trials::capacities(arena, SEARCH, 1, &stop)?);
     live.phase("two equal servers, and one with 3 % more CPU".to_owned());
     let budget = args.duration.saturating_sub(OTHERS).max(TWINS);
     claims.extend(trials::costlier(arena, budget, 1, &stop)?);

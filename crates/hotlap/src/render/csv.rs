@@ -55,6 +55,9 @@ const FIELDS: [Field; 31] = [
 /// The report as CSV. Failed servers have a line with their name and no figures.
 #[must_use]
 pub fn render(report: &Report) -> String {
+    if !report.capacity.is_empty() {
+        return capacities(report);
+    }
     let first = ["load", "rank", "server", "role", "version"];
     let names = first.into_iter().chain(FIELDS.map(|(name, _)| name));
     let mut out = line(names.map(str::to_owned));
@@ -64,6 +67,54 @@ pub fn render(report: &Report) -> String {
     for failed in &report.failed {
         let first = ["", "", &text(&failed.name), "failed", ""].map(str::to_owned);
         out += &line(first.into_iter().chain(FIELDS.map(|_| String::new())));
+    }
+    out
+}
+
+/// A search as CSV: one line per server and load.
+fn capacities(report: &Report) -> String {
+    const NAMES: [&str; 14] = [
+        "load",
+        "server",
+        "role",
+        "version",
+        "goals",
+        "capacity",
+        "capacity_low",
+        "capacity_high",
+        "generator_limited",
+        "below",
+        "ratio",
+        "safe_rate",
+        "cpu_us",
+        "restarts",
+    ];
+    let mut out = line(NAMES.iter().map(|name| (*name).to_owned()));
+    for found in &report.capacity {
+        for row in &found.rows {
+            let is_bound = row.capacity.as_ref().is_some_and(|c| c.is_lower_bound);
+            let fields = [
+                text(&found.title),
+                text(&row.name),
+                role(row.role),
+                text(&row.version),
+                found.goals_in_words(),
+                value(&row.capacity),
+                low(&row.capacity),
+                high(&row.capacity),
+                is_bound.to_string(),
+                row.below.map_or_else(String::new, |rate| rate.to_string()),
+                value(&row.ratio),
+                value(&row.safe_rate),
+                value(&row.cpu_us),
+                row.restarts.to_string(),
+            ];
+            out += &line(fields.into_iter());
+        }
+    }
+    for failed in &report.failed {
+        let first = ["", &text(&failed.name), "failed"].map(str::to_owned);
+        out += &line(first.into_iter().chain(NAMES[3..].iter().map(|_| String::new())));
     }
     out
 }

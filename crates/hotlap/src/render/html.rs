@@ -5,6 +5,7 @@
 mod chart;
 mod charts;
 mod laps;
+mod picture;
 mod svg;
 mod table;
 mod tag;
@@ -12,9 +13,10 @@ mod tag;
 use serde_json::json;
 
 use crate::report::stress::{Remark, Stress, StressSection};
-use crate::report::{Failed, LoadResults, Report, Role, Source};
+use crate::report::{CapacityResults, Failed, LoadResults, Report, Role, Source};
 use chart::Chart;
 use charts::Palette;
+pub use picture::picture;
 use svg::{COLOURS, colour};
 use table::{RowExtra, sortable, table};
 use tag::{Html, el, els, paragraph};
@@ -36,6 +38,7 @@ pub fn render(report: &Report) -> String {
     });
     let loads = report.tables.iter().map(|load| section(report, load, &palette, &mut charts));
     let loads: Html = loads.collect();
+    let mut searched = charts;
     let body = [
         head(report),
         warnings(&report.warnings),
@@ -43,6 +46,7 @@ pub fn render(report: &Report) -> String {
         legend(report, &palette),
         scaling.into(),
         loads,
+        report.capacity.iter().map(|found| capacity(found, &palette, &mut searched)).collect(),
         report.stress.as_ref().map(stress).into(),
         about(report),
         laps::section(report, &palette),
@@ -147,7 +151,9 @@ fn legend(report: &Report, palette: &Palette) -> Html {
     if palette.names().is_empty() {
         return Html::default();
     }
-    let reference = report.tables.first().and_then(|load| load.reference.as_ref());
+    let measured = report.tables.first().and_then(|load| load.reference.as_ref());
+    let searched = report.capacity.first().and_then(|load| load.reference.as_ref());
+    let reference = measured.or(searched);
     let button = |(server, name): (usize, &String)| {
         let role = (Some(name) == reference).then(|| Html::from(" ") + els("small", ["reference"]));
         el(
@@ -240,6 +246,37 @@ fn section(report: &Report, load: &LoadResults, palette: &Palette, charts: &mut 
             more.into(),
             errors(load),
             load.sources().iter().map(published).collect(),
+        ],
+    )
+}
+
+/// The capacities under one load.
+fn capacity(found: &CapacityResults, palette: &Palette, charts: &mut Charts) -> Html {
+    let mut lead = Html::default();
+    if !found.title.is_empty() {
+        lead = els("h2", [&found.title]) + els("p", &found.sentences);
+    }
+    let extras = found.rows.iter().map(|row| {
+        let server = palette.number(&row.name).unwrap_or(0);
+        RowExtra {
+            server: server.to_string(),
+            mark: mark(server),
+            details: paragraph("quiet", &row.version),
+        }
+    });
+    let drawn = charts::capacity(found, palette);
+    let figures: Html = drawn.iter().map(|chart| charts.figure(chart)).collect();
+    let windows =
+        [els("summary", ["Every window"]), sortable(&found.window_table(), "Windows", &[])];
+    el(
+        "section",
+        &[("id", &format!("load-{}", found.load))],
+        [
+            lead,
+            sortable(&found.table(), "Capacity", &extras.collect::<Vec<_>>()),
+            found.notes().iter().map(|note| paragraph("quiet", note)).collect(),
+            el("div", &[("class", "plots")], figures),
+            el("details", &[], windows),
         ],
     )
 }

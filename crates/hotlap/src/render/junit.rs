@@ -57,6 +57,29 @@ pub fn render(report: &Report) -> String {
         };
         cases.push(case(&table.unique_name(&row.name), &figures(row), &fault));
     }
+    for (found, row) in report.capacity.iter().flat_map(|c| c.rows.iter().map(move |r| (c, r))) {
+        let own = report.broken.iter().filter(|b| b.server == row.name && b.load == found.load);
+        let broken: Vec<&str> = own.map(|b| b.sentence.as_str()).collect();
+        let fault = match (&row.capacity, row.inconclusive()) {
+            _ if !broken.is_empty() => {
+                failures += 1;
+                fault("failure", broken[0], &broken.join("\n"))
+            }
+            (None, _) => {
+                errors += 1;
+                fault("error", "the goals are kept at no rate", &found.sentences.join("\n"))
+            }
+            (Some(_), Some(why)) => {
+                skipped += 1;
+                fault("skipped", why, &found.sentences.join("\n"))
+            }
+            (Some(_), None) => String::new(),
+        };
+        let figures = row.capacity.as_ref().map_or_else(String::new, |capacity| {
+            format!("{} up to {} requests/s", found.goals_in_words(), capacity.full())
+        });
+        cases.push(case(&found.unique_name(&row.name), &figures, &fault));
+    }
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"hotlap\" \
          tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\" \

@@ -2,7 +2,7 @@
 
 use crate::report::comparison::RunComparison;
 use crate::report::stress::Stress;
-use crate::report::{Absent, Failed, LoadResults, Report, Source};
+use crate::report::{Absent, CapacityResults, Failed, LoadResults, Report, Source};
 use crate::text::table::{Column, Output, Table, Tone};
 use crate::text::{capital, number, visible};
 
@@ -24,6 +24,7 @@ pub fn render(report: &Report) -> String {
     for load in &report.tables {
         out += &results(report, load);
     }
+    out += &report.capacity.iter().map(capacity).collect::<String>();
     out += &list(report.scaling.iter().map(|scaling| escape(&scaling.sentence)));
     out += &report.noise.as_ref().map_or_else(String::new, |noise| paragraph(&noise.sentence));
     out += &report.stress.as_ref().map_or_else(String::new, stress);
@@ -60,6 +61,16 @@ fn results(report: &Report, load: &LoadResults) -> String {
     }
     out += &load.sources().iter().map(published).collect::<String>();
     out + &table(&report.step_table(load))
+}
+
+fn capacity(found: &CapacityResults) -> String {
+    let mut out = String::new();
+    if !found.title.is_empty() {
+        out += &format!("## {}\n\n", escape(&found.title));
+    }
+    out += &bold(&found.sentences);
+    out += &table(&found.table());
+    out + &found.notes().iter().map(|note| paragraph(note)).collect::<String>()
 }
 
 /// A table with all columns that are meant for Markdown; nothing if it has no rows.

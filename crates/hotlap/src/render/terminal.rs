@@ -5,7 +5,7 @@ mod screen;
 use crate::report::comparison::RunComparison;
 use crate::report::stress::Stress;
 use crate::report::trend::ServerTrend;
-use crate::report::{Absent, Failed, LoadResults, Report, Row, Source};
+use crate::report::{Absent, CapacityResults, Failed, LoadResults, Report, Row, Source};
 use crate::text::number::{self, plural};
 use crate::text::visible;
 use screen::{BOLD, DIM, RED, Screen, YELLOW};
@@ -42,6 +42,9 @@ fn shown(report: &Report, mut out: Screen, has_details: bool) -> String {
         if has_details {
             load.rows.iter().for_each(|row| details(&mut out, row));
         }
+    }
+    for found in &report.capacity {
+        capacity(&mut out, found, has_details);
     }
     let noise = report.noise.as_ref().map(|noise| &noise.sentence);
     for sentence in report.scaling.iter().map(|s| &s.sentence).chain(noise) {
@@ -118,6 +121,21 @@ fn results(out: &mut Screen, report: &Report, load: &LoadResults) {
     }
     layers(out, report, load);
     load.sources().iter().for_each(|source| published(out, source));
+}
+
+/// The capacities under one load.
+fn capacity(out: &mut Screen, found: &CapacityResults, has_details: bool) {
+    out.paragraph(BOLD, 2, &found.title);
+    out.table(2, &found.table());
+    found.notes().iter().for_each(|note| out.paragraph(DIM, 2, note));
+    out.blank();
+    for sentence in &found.sentences {
+        out.paragraph(BOLD, 2, sentence);
+    }
+    if has_details {
+        out.blank();
+        out.table(2, &found.window_table());
+    }
 }
 
 /// The details of a server.

@@ -95,6 +95,15 @@ pub struct Change {
 /// Why two runs cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum Incomparable {
+    /// One of them searched capacities, at rates of its own.
+    #[error(
+        "{name} searched capacities, which cannot be compared between runs: search both versions \
+         in one `hotlap capacity`"
+    )]
+    Search {
+        /// The run.
+        name: String,
+    },
     /// They have no server in common.
     #[error(
         "{before} and {after} have no server in common ({theirs}; {ours}): compare runs of the \
@@ -137,6 +146,9 @@ impl RunComparison {
     /// # Errors
     /// When they have no server or no load in common.
     pub fn of(before: Named, after: Named) -> Result<Self, Incomparable> {
+        if let Some((_, name)) = [before, after].iter().find(|(run, _)| run.is_search()) {
+            return Err(Incomparable::Search { name: (*name).to_owned() });
+        }
         let names = || (before.1.to_owned(), after.1.to_owned());
         let servers = matched_servers(before.0, after.0);
         if servers.is_empty() {

@@ -18,6 +18,9 @@ impl Report {
                 return vec![format!("{}: {sentence}", load.title)];
             }
         }
+        if self.capacity.len() > 1 {
+            return self.sentences.first().cloned().into_iter().collect();
+        }
         let steps = self.layers.iter().map(|step| &step.sentence);
         let sentences: Vec<String> = steps.chain(&self.sentences).cloned().collect();
         if !sentences.is_empty() {

@@ -106,6 +106,7 @@ fn question_words(question: Question) -> &'static str {
         Question::Compare => "which is faster?",
         Question::Layers => "what does each step cost?",
         Question::Scale => "how does it scale?",
+        Question::Capacity => "how many requests/s does it hold?",
         Question::Stress => "what happens when clients misbehave?",
     }
 }
@@ -149,7 +150,11 @@ fn title(run: &Run) -> Vec<String> {
     }
     let restarts = run.laps.iter().map(|l| l.restart + 1).max().unwrap_or(0);
     let rounds = run.laps.iter().filter(|l| run.is_main(l)).map(|l| l.round + 1).max();
-    if let Some(rounds) = rounds {
+    if run.question == Question::Capacity {
+        let goals: Vec<String> = schedule.objectives.iter().map(ToString::to_string).collect();
+        parts.push(format!("open loop, Poisson, {}", goals.join(" and ")));
+        parts.push(plural(restarts as usize, "restart"));
+    } else if let Some(rounds) = rounds {
         let (restarts, rounds) =
             (plural(restarts as usize, "restart"), plural(rounds as usize, "round"));
         parts.push(format!("{restarts} × {rounds}"));

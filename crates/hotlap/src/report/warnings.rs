@@ -6,14 +6,18 @@ use hotlap_stats::Estimate;
 use super::figure::ratio;
 use super::loads::under;
 use super::open_loop::not_reached;
-use crate::analysis::Analysis;
 use crate::analysis::warnings::{self, LeftOut, ServerWarning, Warning};
+use crate::analysis::{Analysis, CapacityAnalysis};
 use crate::model::{Class, Role, Run, Violation};
 use crate::text::number::{count, grouped, plural};
 
 /// All warnings about a run. Warnings that hold for several servers are merged into one sentence.
-pub(super) fn sentences(run: &Run, analyses: &[Analysis]) -> Vec<String> {
-    let found = warnings::warnings(run, analyses);
+pub(super) fn sentences(
+    run: &Run,
+    analyses: &[Analysis],
+    searches: &[CapacityAnalysis],
+) -> Vec<String> {
+    let found = warnings::warnings(run, analyses, searches);
     let mut sentences = run.host.doubts.clone();
     for (place, warning) in found.iter().enumerate() {
         let Warning::Server { load, warning: ServerWarning::CostChanged(change), .. } = warning
@@ -104,6 +108,15 @@ fn of_server(run: &Run, load: usize, server: usize, warning: &ServerWarning) -> 
             not_reached(*offered, *reached)
         ),
         ServerWarning::LeftOut(left_out) => laps_left_out(&name, left_out),
+        ServerWarning::LateWindows { late, windows } => format!(
+            "{name}: {late} of {windows} windows do not count, because the load generator sent \
+             late. Give it more cores (-t), or use a quieter machine."
+        ),
+        ServerWarning::MissesBelow { missed, windows } => format!(
+            "{name} missed the goal in {missed} of {windows} windows far below its capacity, so \
+             something disturbs it at any rate (another process, garbage collection). It may hold \
+             more on a quieter machine."
+        ),
     }
 }
 

@@ -159,6 +159,7 @@ impl Scene {
             slice: Some(Duration::from_millis(20)),
             paced: false,
             rate: None,
+            objectives: Vec::new(),
             seed: 7,
             from: Place::default(),
             past: hotlap_bench::experiment::Past::default(),
@@ -204,6 +205,7 @@ impl Scene {
                 server_cpus: vec![0],
                 generator_cpus: vec![1],
                 freeze: true,
+                objectives: Vec::new(),
             },
             host: Host {
                 os: "Debian GNU/Linux 12".to_owned(),

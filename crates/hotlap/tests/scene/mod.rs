@@ -62,6 +62,7 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
             slice: Some(Duration::from_millis(20)),
             paced: false,
             rate: None,
+            objectives: Vec::new(),
             seed: 7,
             from: Place::default(),
             past: hotlap_bench::experiment::Past::default(),
@@ -119,6 +120,7 @@ pub fn record(scene: &Scene) -> Run {
             server_cpus: vec![0],
             generator_cpus: vec![1],
             freeze: true,
+            objectives: scene.experiment.objectives.clone(),
         },
         host: Host {
             os: "Debian GNU/Linux 12".to_owned(),

@@ -6,7 +6,7 @@ use hotlap_bench::stress::Scenario;
 
 use super::participants::is_named;
 use super::timing;
-use crate::model::Run;
+use crate::model::{Question, Run};
 use crate::store::Store;
 use crate::text::number::plural;
 
@@ -25,6 +25,7 @@ pub fn of(
     let named = |e: &&Participant| is_named(e) && !is_out(run, e);
     let count = experiment.participants.iter().filter(named).count();
     let mut words = match run.number {
+        _ if run.question == Question::Capacity => "Searching the capacity of".to_owned(),
         Some(number) => format!("Continuing run {number}: measuring"),
         None => "Measuring".to_owned(),
     };

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hotlap_bench::experiment::Experiment;
 use hotlap_servers::launch::Launch;
 use hotlap_servers::manifest;
 use hotlap_servers::toolchain::probe_all;
@@ -54,7 +55,7 @@ pub fn run(
             let (_, run) = stress::prepared(spec, participants)?;
             (run, Vec::new())
         }
-        Question::Compare | Question::Layers | Question::Scale => {
+        Question::Compare | Question::Layers | Question::Scale | Question::Capacity => {
             let prepared = Prepared::new(spec, participants)?;
             let schedule = schedule(&prepared, store);
             (prepared.run, schedule)
@@ -106,6 +107,35 @@ fn described(spec: &RunSpec, server: &Server) -> String {
 
 /// Restarts, rounds, slices and time.
 fn schedule(Prepared { experiment, run, .. }: &Prepared, store: Option<&Store>) -> Vec<String> {
+    let mut lines = match experiment.objectives.is_empty() {
+        true => rounds(experiment, run),
+        false => searches(experiment),
+    };
+    if !run.schedule.freeze {
+        lines.push("servers are not frozen while others are measured".to_owned());
+    }
+    lines.push(format!(
+        "about {} of measuring, after starting all servers, which takes about {}",
+        seconds(timing::measuring(experiment)),
+        seconds(timing::first_start(experiment, store))
+    ));
+    lines.extend(experiment.precision.map(|share| {
+        format!("stops earlier once all intervals are within ± {}", percent(share * 100.0))
+    }));
+    lines
+}
+
+/// The goals of a search, and its order.
+fn searches(experiment: &Experiment) -> Vec<String> {
+    let goals: Vec<String> = experiment.objectives.iter().map(ToString::to_string).collect();
+    vec![
+        format!("searches the highest rate that keeps {}", goals.join(" and ")),
+        format!("open loop, Poisson arrivals, in random order (seed {})", experiment.seed),
+    ]
+}
+
+/// Restarts, rounds and slices of a comparison.
+fn rounds(experiment: &Experiment, run: &Run) -> Vec<String> {
     let (restarts, rounds) = timing::expected(experiment);
     let about = |given: Option<u32>| if given.is_some() { "" } else { "about " };
     let mut lines = Vec::new();
@@ -124,17 +154,6 @@ fn schedule(Prepared { experiment, run, .. }: &Prepared, store: Option<&Store>) 
              than when left running"
             .to_owned(),
     });
-    if !run.schedule.freeze {
-        lines.push("servers are not frozen outside of their slices".to_owned());
-    }
-    lines.push(format!(
-        "about {} of measuring, after starting all servers, which takes about {}",
-        seconds(timing::measuring(experiment)),
-        seconds(timing::first_start(experiment, store))
-    ));
-    lines.extend(experiment.precision.map(|share| {
-        format!("stops earlier once all intervals are within ± {}", percent(share * 100.0))
-    }));
     lines
 }
 
@@ -165,11 +184,12 @@ fn output(spec: &RunSpec) -> Vec<String> {
     let store =
         store.map_or_else(|| "not stored".to_owned(), |p| format!("store: {}", p.display()));
     let exports = &spec.exports;
-    let files: [(&str, &Option<PathBuf>); 7] = [
+    let files: [(&str, &Option<PathBuf>); 8] = [
         ("JSON", &exports.export_json),
         ("Markdown", &exports.export_markdown),
         ("CSV", &exports.export_csv),
         ("HTML", &exports.export_html),
+        ("SVG", &exports.export_svg),
         ("JUnit", &exports.export_junit),
         ("github-action-benchmark", &exports.export_github_benchmark),
         ("Bencher", &exports.export_bencher),

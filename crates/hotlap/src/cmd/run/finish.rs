@@ -65,6 +65,10 @@ pub fn finish(
         () if has_wrong_responses(&report) => Exit::ServerFailed,
         () if report.stress.as_ref().is_some_and(|s| !s.all_stand()) => Exit::ServerFailed,
         () if kept.run.question == Question::Stress => Exit::Ok,
+        () if kept.run.question == Question::Capacity => match is_searched(&report) {
+            true => Exit::Ok,
+            false => Exit::Invalid,
+        },
         () if !is_measured(&report) => Exit::Invalid,
         () => Exit::Ok,
     };
@@ -78,6 +82,12 @@ pub fn finish(
 /// Whether a server sent wrong responses.
 fn has_wrong_responses(report: &Report) -> bool {
     report.tables.iter().flat_map(|t| &t.rows).any(|row| row.wrong_responses > 0)
+}
+
+/// Whether a search found something of every server that took part.
+fn is_searched(report: &Report) -> bool {
+    let rows = || report.capacity.iter().flat_map(|results| &results.rows);
+    rows().next().is_some() && rows().all(|row| row.capacity.is_some() || row.below.is_some())
 }
 
 /// Whether every server that took part has figures under every load.

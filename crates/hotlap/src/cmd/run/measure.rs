@@ -48,6 +48,7 @@ impl Prepared {
             slice: spec.slice,
             paced: true,
             rate: spec.rate,
+            objectives: spec.objectives.clone(),
             seed: spec.seed,
             from: Place::default(),
             past: Past::default(),

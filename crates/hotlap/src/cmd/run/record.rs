@@ -52,6 +52,7 @@ pub fn begin(
             server_cpus: cores.server.clone(),
             generator_cpus: cores.generator.clone(),
             freeze: spec.freeze && experiment.is_some(),
+            objectives: spec.objectives.clone(),
         },
         host,
         loads: experiment.map_or_else(Vec::new, |e| loads(&e.loads, &e.participants)),

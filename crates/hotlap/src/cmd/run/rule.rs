@@ -5,12 +5,13 @@ use crate::analysis::Measure;
 use crate::exit::{Exit, usage};
 use crate::quantity;
 use crate::report::comparison::RunComparison;
-use crate::report::{BrokenRule, MeasureVerdict, Report, Role, Row, measure_name};
+use crate::report::{BrokenRule, CapacityResults, MeasureVerdict, Report, Role, Row, measure_name};
 
 /// One rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rule {
-    measure: Measure,
+    /// `None`: the capacity that a search found.
+    measure: Option<Measure>,
     /// The share by which the figure may be worse.
     limit: f64,
 }
@@ -35,7 +36,7 @@ struct Compared<'a> {
 }
 
 impl Rule {
-    /// Reads `cost +3%`, `rps -5%`, `p50 +10%`, `p99 +10%` or `memory +10%`.
+    /// Reads `cost +3%`, `rps -5%`, `p50 +10%`, `p99 +10%`, `memory +10%` or `capacity -5%`.
     ///
     /// # Errors
     /// When the text is not a rule; the message shows an example.
@@ -43,18 +44,19 @@ impl Rule {
         let wrong = || {
             format!(
                 "{text:?} is not a rule: write \"cost +3%\", \"rps -5%\", \"p50 +10%\", \"p99 \
-                 +10%\" or \"memory +10%\""
+                 +10%\", \"memory +10%\", or with hotlap capacity \"capacity -5%\""
             )
         };
         let Some((name, limit)) = text.trim().split_once(char::is_whitespace) else {
             return usage(wrong());
         };
         let (measure, sign) = match name {
-            "rps" => (Measure::Rate, '-'),
-            "cost" => (Measure::Cost, '+'),
-            "p50" => (Measure::P50, '+'),
-            "p99" => (Measure::P99, '+'),
-            "memory" => (Measure::Memory, '+'),
+            "rps" => (Some(Measure::Rate), '-'),
+            "cost" => (Some(Measure::Cost), '+'),
+            "p50" => (Some(Measure::P50), '+'),
+            "p99" => (Some(Measure::P99), '+'),
+            "memory" => (Some(Measure::Memory), '+'),
+            "capacity" => (None, '-'),
             _ => return usage(wrong()),
         };
         match limit.trim().strip_prefix(sign).map(quantity::share) {
@@ -63,8 +65,46 @@ impl Rule {
         }
     }
 
+    /// Whether it is about the capacity that a search found.
+    #[must_use]
+    pub fn is_about_capacity(self) -> bool {
+        self.measure.is_none()
+    }
+
+    /// Applies a rule about capacities to each server of a search.
+    fn judge_capacity(self, results: &CapacityResults, ruling: &mut Ruling) {
+        let Some(other) = results.reference.as_deref() else { return };
+        let CapacityResults { under, load, .. } = results;
+        for row in results.rows.iter().filter(|row| row.role == Role::Plain) {
+            let server = &row.name;
+            match (&row.ratio, row.inconclusive()) {
+                (Some(ratio), None) if ratio.low.is_some() => {
+                    if row.is_lower() && 1.0 - ratio.value > self.limit {
+                        let sentence = format!(
+                            "Regression{under}: {server} has {} the capacity of {other} (--fail-if).",
+                            ratio.full()
+                        );
+                        let server = server.clone();
+                        ruling.broken.push(BrokenRule { server, load: *load, sentence });
+                    }
+                }
+                (_, why) => ruling.unknown.push(format!(
+                    "--fail-if cannot be decided{under}: the capacity of {server} cannot be \
+                     compared with that of {other}{}.",
+                    why.map_or_else(
+                        || ", because one of them is not known".to_owned(),
+                        |why| format!(": {why}")
+                    )
+                )),
+            }
+        }
+    }
+
     /// Applies the rule to each server of a run, compared with the reference.
     fn judge(self, report: &Report, ruling: &mut Ruling) {
+        let Some(measure) = self.measure else {
+            return report.capacity.iter().for_each(|found| self.judge_capacity(found, ruling));
+        };
         for (table, row) in report.tables.iter().flat_map(|t| t.rows.iter().map(move |r| (t, r))) {
             let Some(other) = table.reference.as_deref() else { continue };
             let compared = Compared {
@@ -76,9 +116,9 @@ impl Rule {
             };
             match &row.against {
                 Some(against) => {
-                    self.hold(&compared, Some(&against.measures[self.measure]), ruling);
+                    self.hold((measure, &compared), Some(&against.measures[measure]), ruling);
                 }
-                None if is_compared(row) => self.hold(&compared, None, ruling),
+                None if is_compared(row) => self.hold((measure, &compared), None, ruling),
                 None => {}
             }
         }
@@ -86,7 +126,8 @@ impl Rule {
 
     /// Applies the rule to each server of one run, compared with the same server in another.
     fn judge_change(self, comparison: &RunComparison, ruling: &mut Ruling) {
-        let name = measure_name(self.measure);
+        let Some(measure) = self.measure else { return };
+        let name = measure_name(measure);
         for (load, table) in comparison.tables.iter().enumerate() {
             for server in &table.servers {
                 let change = server.changes.iter().find(|c| c.measure == name);
@@ -97,7 +138,7 @@ impl Rule {
                     under: &table.under,
                     is_offered: table.is_offered,
                 };
-                self.hold(&compared, change.map(|change| &change.found), ruling);
+                self.hold((measure, &compared), change.map(|change| &change.found), ruling);
             }
         }
     }
@@ -106,14 +147,14 @@ impl Rule {
     /// which is not a pass: see [`Ruling::exit`].
     fn hold(
         self,
-        &Compared { server, other, load, under, is_offered }: &Compared,
+        (measure, &Compared { server, other, load, under, is_offered }): (Measure, &Compared),
         found: Option<&MeasureVerdict>,
         ruling: &mut Ruling,
     ) {
-        let what = self.what(is_offered);
+        let what = what(measure, is_offered);
         // A server that serves the whole offered rate does not have fewer requests/s than the
         // other.
-        if self.measure == Measure::Rate && found.is_some_and(MeasureVerdict::both_keep_up) {
+        if measure == Measure::Rate && found.is_some_and(MeasureVerdict::both_keep_up) {
             return;
         }
         let ratio = found.and_then(|found| Some((found, found.ratio.as_ref()?)));
@@ -123,7 +164,7 @@ impl Rule {
                  with that of {other}, because too few laps count, responses were wrong, requests \
                  had no response, or the load generator limits it. More laps (--duration) may give \
                  an interval{}.",
-                if self.measure == Measure::P99 { ", and longer slices (--slice 1s)" } else { "" }
+                if measure == Measure::P99 { ", and longer slices (--slice 1s)" } else { "" }
             ));
             return;
         };
@@ -134,7 +175,7 @@ impl Rule {
             ));
             return;
         }
-        let beyond = match self.measure {
+        let beyond = match measure {
             Measure::Rate => 1.0 - ratio.value > self.limit,
             _ => ratio.value - 1.0 > self.limit,
         };
@@ -146,18 +187,18 @@ impl Rule {
             ruling.broken.push(BrokenRule { server: server.to_owned(), load, sentence });
         }
     }
+}
 
-    /// The figure in words; at an offered rate, latency is response time.
-    fn what(self, is_offered: bool) -> &'static str {
-        match (self.measure, is_offered) {
-            (Measure::Rate, _) => "requests/s",
-            (Measure::Cost, _) => "CPU time per request",
-            (Measure::P50, false) => "median service time",
-            (Measure::P50, true) => "median response time",
-            (Measure::P99, false) => "p99 of service time",
-            (Measure::P99, true) => "p99 of response time",
-            (Measure::Memory, _) => "memory",
-        }
+/// A measure in words; at an offered rate, latency is response time.
+fn what(measure: Measure, is_offered: bool) -> &'static str {
+    match (measure, is_offered) {
+        (Measure::Rate, _) => "requests/s",
+        (Measure::Cost, _) => "CPU time per request",
+        (Measure::P50, false) => "median service time",
+        (Measure::P50, true) => "median response time",
+        (Measure::P99, false) => "p99 of service time",
+        (Measure::P99, true) => "p99 of response time",
+        (Measure::Memory, _) => "memory",
     }
 }
 
@@ -168,7 +209,9 @@ impl Ruling {
         let mut ruling = Self::default();
         rules.iter().for_each(|rule| rule.judge(report, &mut ruling));
         let mut compared = report.tables.iter().filter(|table| table.reference.is_some());
-        ruling.sees_any(rules, compared.any(|table| table.rows.iter().any(is_compared)));
+        let searched = report.capacity.iter().any(|found| found.reference.is_some());
+        ruling
+            .sees_any(rules, searched || compared.any(|table| table.rows.iter().any(is_compared)));
         ruling
     }
 
@@ -222,11 +265,14 @@ mod tests {
 
     #[test]
     fn rules_are_read() {
-        let rule = |measure, limit| Rule { measure, limit };
+        let rule = |measure, limit| Rule { measure: Some(measure), limit };
         assert_eq!(Rule::parse("cost +3%").unwrap(), rule(Measure::Cost, 0.03));
         assert_eq!(Rule::parse("rps -5 %").unwrap(), rule(Measure::Rate, 0.05));
         assert_eq!(Rule::parse("p99 +10%").unwrap(), rule(Measure::P99, 0.1));
-        for wrong in ["cost", "cost 3%", "cost -3%", "rps +5%", "p98 +10%", "cost +x%", ""] {
+        assert_eq!(Rule::parse("capacity -5%").unwrap(), Rule { measure: None, limit: 0.05 });
+        for wrong in
+            ["cost", "capacity +5%", "cost 3%", "cost -3%", "rps +5%", "p98 +10%", "cost +x%", ""]
+        {
             assert!(Rule::parse(wrong).is_err(), "{wrong}");
         }
     }
@@ -234,7 +280,7 @@ mod tests {
     #[test]
     fn a_rule_without_an_interval_is_refused_and_no_pass() {
         let (mut ruling, rule) = (Ruling::default(), Rule::parse("p99 +10%").unwrap());
-        rule.hold(&compared(""), None, &mut ruling);
+        rule.hold((Measure::P99, &compared("")), None, &mut ruling);
         assert_eq!(ruling.exit(), Exit::Invalid);
         assert!(ruling.unknown[0].contains("p99 of service time of new cannot be compared"));
     }
@@ -246,7 +292,7 @@ mod tests {
         let exit = |verdict: &str| {
             let found = MeasureVerdict { ratio: Some(ratio.clone()), verdict: verdict.to_owned() };
             let (mut ruling, rule) = (Ruling::default(), Rule::parse("cost +3%").unwrap());
-            rule.hold(&compared(" under POST /x"), Some(&found), &mut ruling);
+            rule.hold((Measure::Cost, &compared(" under POST /x")), Some(&found), &mut ruling);
             (ruling.exit(), ruling.sentences().cloned().collect::<String>())
         };
         let (code, said) = exit("inconclusive: fewer than three restarts");

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hotlap_bench::participant::Load;
+use hotlap_bench::slo::Objective;
 use hotlap_bench::stress::Scenario;
 use hotlap_bench::suite::{Absent, Question, Suite, Written};
 use hotlap_servers::allocation::{self, CpuAllocation};
@@ -23,7 +24,7 @@ use super::rule::Rule;
 use crate::cli::{ExportArgs, RunArgs};
 use crate::exit::usage;
 use crate::model::{self, Run};
-use crate::{assets, quantity};
+use crate::{assets, quantity, slo};
 use entry::Entry;
 use server::ServerSpec;
 
@@ -52,6 +53,8 @@ pub struct RunSpec {
     pub servers: Vec<ServerSpec>,
     /// The server that the others are compared with.
     pub reference: Reference,
+    /// The goals of a search for capacities; empty for other questions.
+    pub objectives: Vec<Objective>,
     /// Whether the ceiling is measured, if hotlap starts the servers.
     pub has_ceiling: bool,
     /// Whether missing toolchains are installed first.
@@ -137,7 +140,18 @@ impl RunSpec {
     pub fn new(args: &RunArgs) -> anyhow::Result<Self> {
         let suite = suite(args)?;
         let suite = suite.as_ref();
-        let question = question(args, suite);
+        let objectives = match suite.and_then(|s| Some((s, s.slo.as_ref()?))) {
+            Some((suite, written)) => slo::parse(&written.text)
+                .or_else(|error| usage(suite.wrong(written.line, error).to_string()))?,
+            None => args.slo.clone(),
+        };
+        let question = match objectives.is_empty() {
+            true => question(args, suite),
+            false => Question::Capacity,
+        };
+        if !objectives.is_empty() {
+            only_for_searches(args)?;
+        }
         let contract = request::contract(&args.request, suite)?;
         let entries = match suite {
             Some(suite) => entry::of_suite(suite),
@@ -147,16 +161,18 @@ impl RunSpec {
         if schedule.restarts == Some(0) || schedule.rounds == Some(0) {
             return usage("0 restarts or rounds measure nothing: use at least 1");
         }
-        let server_cpus = schedule.server_cpus.or_else(|| suite?.cpus);
-        let cores = match schedule.no_pin {
+        let placement = &schedule.placement;
+        let server_cpus = placement.server_cpus.or_else(|| suite?.cpus);
+        let cores = match placement.no_pin {
             true => unpinned(),
             false => allocation::split_here(server_cpus),
         };
-        let seed = schedule.seed.unwrap_or_else(fresh_seed);
+        let seed = placement.seed.unwrap_or_else(fresh_seed);
         let requests = request::requests(&args.request, suite, seed)?;
         let generators = cores.generator.len().max(1);
         let sends_all = requests.asks.len() > 1;
-        let loads = loads::loads(shape, suite, contract, sends_all, generators)?;
+        let loads =
+            loads::loads(shape, args.rate.is_some(), suite, contract, sends_all, generators)?;
         let servers = server::servers(&entries, args, suite, contract, &requests)?;
         Ok(Self {
             command: model::typed().into_iter().chain(args.from_config.iter().cloned()).collect(),
@@ -168,25 +184,26 @@ impl RunSpec {
             reference: reference(args, suite, &entries, &servers)?,
             entries,
             servers,
-            has_ceiling: !schedule.no_ceiling,
+            has_ceiling: !schedule.no_ceiling && objectives.is_empty(),
             install: args.setup,
             leaves_out_missing: suite.is_some_and(|s| s.leave_out_missing),
             allow_remote: shape.allow_remote,
             loads,
-            rate: shape.rate,
-            timeout: shape.timeout,
+            rate: args.rate,
+            timeout: timeout(shape.timeout, &objectives),
             start_timeout: shape.start_timeout,
             budget: or_written(schedule.duration, suite, |s| &s.budget, quantity::span)?,
-            precision: or_written(schedule.precision, suite, |s| &s.precision, quantity::share)?,
+            precision: or_written(schedule.precision, suite, |s| &s.precision, quantity::share)?
+                .or((!objectives.is_empty()).then_some(CAPACITY_PRECISION)),
             slice: or_written(schedule.slice, suite, |s| &s.slice, quantity::span)?,
             restarts: schedule.restarts,
             rounds: schedule.rounds,
             seed,
             server_cpus,
             cores,
-            freeze: !schedule.no_freeze,
+            freeze: !placement.no_freeze,
             scenarios: scenarios(args, suite, question)?,
-            rules: args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<_>>()?,
+            rules: rules(args, question)?,
             has_details: args.details,
             exports: exports(args, question)?,
             storage: match &args.store.store {
@@ -197,6 +214,7 @@ impl RunSpec {
             resumes: args.resume,
             earlier: None,
             is_dry: args.dry_run,
+            objectives,
         })
     }
 
@@ -217,6 +235,37 @@ impl RunSpec {
             rounds: some(schedule.rounds),
             earlier: Some(earlier),
             ..self
+        }
+    }
+}
+
+/// The precision of a search in a suite that sets none.
+const CAPACITY_PRECISION: f64 = 0.05;
+
+/// The timeout of a request. A request that takes longer than a goal allows must be seen to take
+/// longer.
+fn timeout(timeout: Duration, objectives: &[Objective]) -> Duration {
+    let limits = objectives.iter().filter_map(Objective::latency);
+    limits.map(|(_, ns)| Duration::from_nanos(ns) * 2).fold(timeout, Duration::max)
+}
+
+/// Rejects options that have no meaning for a search.
+fn only_for_searches(args: &RunArgs) -> anyhow::Result<()> {
+    let schedule = &args.schedule;
+    let given = [
+        ("--rate", args.rate.is_some()),
+        ("--slice", schedule.slice.is_some()),
+        ("--rounds", schedule.rounds.is_some()),
+        ("--stress", args.stress),
+        ("--resume", args.resume),
+        ("--save-baseline", args.save_baseline.is_some()),
+        ("--export-github-benchmark", args.exports.export_github_benchmark.is_some()),
+        ("--export-bencher", args.exports.export_bencher.is_some()),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some((option, _)) => {
+            usage(format!("{option} does not work with a search for capacities: leave it out"))
         }
     }
 }
@@ -310,10 +359,29 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
     Ok(all.into_iter().filter(|s| names.contains(&s.name)).collect())
 }
 
+/// The rules of `--fail-if`. Rules about capacities belong to searches, all others to comparisons.
+fn rules(args: &RunArgs, question: Question) -> anyhow::Result<Vec<Rule>> {
+    let rules: Vec<Rule> =
+        args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<_>>()?;
+    let is_search = question == Question::Capacity;
+    match args.fail_if.iter().zip(&rules).find(|(_, r)| r.is_about_capacity() != is_search) {
+        None => Ok(rules),
+        Some((text, _)) if is_search => {
+            usage(format!("--fail-if {text:?}: a search only knows \"capacity -5%\""))
+        }
+        Some((text, _)) => usage(format!("--fail-if {text:?} needs `hotlap capacity`")),
+    }
+}
+
 /// The exports. Formats that contain only measured figures are rejected for a stress run.
 fn exports(args: &RunArgs, question: Question) -> anyhow::Result<ExportArgs> {
     let table = &args.exports;
-    let for_tables = [&table.export_csv, &table.export_github_benchmark, &table.export_bencher];
+    let for_tables = [
+        &table.export_csv,
+        &table.export_svg,
+        &table.export_github_benchmark,
+        &table.export_bencher,
+    ];
     if question == Question::Stress && for_tables.iter().any(|file| file.is_some()) {
         return usage(
             "--stress can be exported with --export-json, --export-markdown and --export-html \

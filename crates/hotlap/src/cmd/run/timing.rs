@@ -15,6 +15,10 @@ use crate::store::Store;
 /// minute has room for five restarts of three rounds.
 const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(25));
 
+/// The measuring time of a search without `--duration`, for each server: five restarts of six
+/// windows of 1 to 1.3 s.
+const SEARCH: Duration = Duration::from_secs(60);
+
 /// The approximate time of a round and of a restart, for each server under each load: see
 /// [`BUDGET`].
 const ROUND: Duration = Duration::from_millis(750);
@@ -45,6 +49,9 @@ const STRESS: (Duration, Duration) = (Duration::from_secs(3), Duration::from_sec
 /// The measuring time of an experiment without `--duration`.
 #[must_use]
 pub fn usual_budget(experiment: &Experiment) -> Duration {
+    if !experiment.objectives.is_empty() {
+        return SEARCH * u32::try_from(rows(experiment)).unwrap_or(u32::MAX);
+    }
     let (least, servers, each) = BUDGET;
     least + each * u32::try_from(rows(experiment).saturating_sub(servers)).unwrap_or(u32::MAX)
 }

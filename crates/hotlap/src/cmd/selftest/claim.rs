@@ -43,6 +43,8 @@ pub enum Unit {
     Count,
     /// A share of 1.
     Share,
+    /// Requests per second.
+    Rate,
 }
 
 /// The verdict on a claim.
@@ -122,6 +124,7 @@ impl Claim {
             Unit::Us => format!("{} ms", number::grouped(value / 1e3, 1)),
             Unit::Ratio => format!("{value:.4}×"),
             Unit::Count => number::grouped(value, 0),
+            Unit::Rate => format!("{}/s", number::grouped(value, 0)),
             Unit::Share => format!("{:.2} %", value * 100.0),
         }
     }

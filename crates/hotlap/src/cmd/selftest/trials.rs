@@ -11,12 +11,13 @@ use hotlap_bench::participant::Role;
 use hotlap_bench::runner::Runner;
 use hotlap_load::Failure;
 use hotlap_servers::failure::ServerFailure;
-use hotlap_stats::{Histogram, Verdict, samples_suffice};
+use hotlap_stats::{Estimate, Histogram, Verdict, samples_suffice};
 use hotlap_testbed::Calibrated;
 
 use super::arena::Arena;
 use super::bare::{self, Asking};
 use super::claim::{Claim, Unit};
+use super::queues::{self, KnownQueue, QUEUES};
 use crate::analysis::{Analysis, Measure};
 use crate::console::Console;
 use crate::export::Exports;
@@ -44,6 +45,9 @@ const PAUSING_RATE: f64 = 500.0;
 /// CPU time per request of the twins and of the more expensive server, in nanoseconds: exactly 3 %
 /// more.
 const COST_NS: (u64, u64) = (40_000, 41_200);
+
+/// The tolerance of a capacity, as a share.
+const CAPACITY: f64 = 0.06;
 
 /// The tolerance of a ratio of CPU times.
 const RATIO: f64 = 0.005;
@@ -263,6 +267,31 @@ pub fn erring(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim
         count("wrong answers", wrong, requests as f64 / one_in as f64, 2.0 * laps.len() as f64),
         count("laps that count", ranked, 0.0, 0.0),
     ])
+}
+
+/// Three queues of known service time: the rate at which 1 % of the requests take longer than 50 ms.
+///
+/// # Errors
+/// When the search fails.
+pub fn capacities(
+    arena: &Arena,
+    budget: Duration,
+    seed: u64,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<Vec<Claim>> {
+    let found = queues::search(arena, budget, seed, stop)?;
+    let claim = |(queue, found): (&KnownQueue, Option<(Estimate, usize)>)| Claim {
+        server: format!("queue, {}", queue.name),
+        figure: "p99 < 50 ms up to".to_owned(),
+        unit: Unit::Rate,
+        claimed: found.map_or(f64::NAN, |(rate, _)| rate.value),
+        real: queue.rate,
+        // A third of the time of `hotlap capacity`, whose intervals are about this wide.
+        tolerance: queue.rate * CAPACITY,
+        least: None,
+        bare: None,
+    };
+    Ok(QUEUES.iter().zip(found).map(claim).collect())
 }
 
 /// Two identical servers, and one that costs exactly 3 % more CPU time: an experiment as in `run`.

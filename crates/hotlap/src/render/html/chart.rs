@@ -17,6 +17,8 @@ pub struct Chart {
     pub band: Option<(f64, f64)>,
     /// The value that means "no difference", on the horizontal axis.
     pub rule: Option<f64>,
+    /// A limit, on the vertical axis.
+    pub limit: Option<f64>,
 }
 
 /// The vertical axis.
@@ -67,6 +69,8 @@ pub enum Stroke {
     Ideal,
     /// Steps from each point to the next, with intervals.
     Steps,
+    /// A line through them, and a band between the ends of their intervals.
+    Band,
 }
 
 /// One point.
@@ -77,7 +81,7 @@ pub struct Point {
     /// Its position on the vertical axis; on an axis of names, the index of the name. NaN where a
     /// line is interrupted until the next point.
     pub y: f64,
-    /// The interval, horizontal (dots) or vertical (steps).
+    /// The interval, horizontal (dots) or vertical (steps, band).
     pub span: Option<(f64, f64)>,
     /// The text that the page shows when the pointer is over the point; empty for none.
     pub text: String,

@@ -1,6 +1,7 @@
 //! The charts of a report, and the contents of each: figures of [`Report`], without computing new
 //! ones.
 
+mod capacity;
 mod latency;
 mod layers;
 mod palette;
@@ -15,6 +16,7 @@ use latency::percentiles;
 use layers::{staircase, steps};
 use servers::{levels, published, ratios};
 
+pub use capacity::capacity;
 pub use palette::Palette;
 pub use scaling::scaling;
 

@@ -30,7 +30,7 @@ use super::tag::{Html, el};
 
 /// Width of a chart in its own units. Two fit side by side on a desktop. On a phone, a chart is
 /// shrunk to five sixths, which makes its 13-unit letters 11 pixels high.
-const WIDTH: f64 = 430.0;
+pub const WIDTH: f64 = 430.0;
 
 /// Room at the right for the half of the last tick's label that extends beyond the axis: `99.999
 /// %`.
@@ -40,7 +40,7 @@ const OVERHANG: f64 = 14.0;
 const HEIGHT: f64 = 285.0;
 
 /// Height of a line in a chart with one line per server.
-const LINE: f64 = 24.0;
+pub const LINE: f64 = 24.0;
 
 /// The number of colours in the style sheet; further servers differ in stroke and mark as well.
 pub const COLOURS: usize = 8;
@@ -127,6 +127,11 @@ impl Chart {
             let band = ShadedRegion::vertical(from.max(self.x.low), to.min(self.x.high));
             layout = layout.with_shaded_region(band.with_color("var(--band)").with_opacity(1.0));
         }
+        if let Some(at) = self.limit {
+            let limit =
+                ReferenceLine::horizontal(at).with_color("var(--rule)").with_dasharray("3 3");
+            layout = layout.with_reference_line(limit);
+        }
         if let Some(at) = self.rule {
             let rule = ReferenceLine::vertical(at).with_color("var(--rule)").with_dasharray("3 3");
             layout = layout.with_reference_line(rule);
@@ -168,6 +173,10 @@ impl Chart {
             .with_stroke_width(if series.stroke == Stroke::Ideal { 1.0 } else { 1.8 });
         Plot::Line(match series.stroke {
             Stroke::Ideal => line.with_dotted(),
+            Stroke::Band => line.with_band(
+                points.iter().map(|p| p.span.map_or(p.y, |(low, _)| low)),
+                points.iter().map(|p| p.span.map_or(p.y, |(_, high)| high)),
+            ),
             Stroke::Steps => {
                 line.with_step().with_y_err_asymmetric(points.iter().map(reach(|p| p.y)))
             }

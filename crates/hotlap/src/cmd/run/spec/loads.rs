@@ -12,7 +12,8 @@ use crate::exit::usage;
 /// Connections, unless the command line or a suite says otherwise.
 const CONNECTIONS: usize = 64;
 
-/// The loads, for a generator with this many cores. `contract` defines the request names that a
+/// The loads, for a generator with this many cores. `has_rate` says whether a common rate was given;
+/// `contract` defines the request names that a
 /// suite may use; with `sends_all`, a load sends all requests unless it names one.
 ///
 /// # Errors
@@ -20,6 +21,7 @@ const CONNECTIONS: usize = 64;
 /// unknown.
 pub fn loads(
     shape: &Shape,
+    has_rate: bool,
     suite: Option<&Suite>,
     contract: Option<Name>,
     sends_all: bool,
@@ -47,7 +49,7 @@ pub fn loads(
             load.request = None;
         }
     }
-    if shape.rate.is_some() && loads.iter().all(|load| load.rate.is_some()) {
+    if has_rate && loads.iter().all(|load| load.rate.is_some()) {
         return usage("the suite gives each load a rate: leave out --rate");
     }
     Ok(loads)

@@ -65,5 +65,6 @@ pub fn percentiles<'a>(
         series,
         band: None,
         rule: None,
+        limit: None,
     }
 }

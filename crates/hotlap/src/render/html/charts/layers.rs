@@ -39,6 +39,7 @@ pub fn staircase(report: &Report, table: &LoadResults, palette: &Palette) -> Cha
         series: vec![Series { server: tip, points, stroke: Stroke::Steps }],
         band: None,
         rule: None,
+        limit: None,
     }
 }
 
@@ -76,5 +77,6 @@ pub fn steps(report: &Report, table: &LoadResults, palette: &Palette) -> Chart {
         series,
         band: None,
         rule: Some(0.0),
+        limit: None,
     }
 }

@@ -11,13 +11,15 @@ const LONGEST_NAME: usize = 24;
 pub struct Palette(Vec<String>);
 
 impl Palette {
-    /// All servers in any table, in the order of the first table.
+    /// All servers in any table or search, in the order of the first.
     #[must_use]
     pub fn of(report: &Report) -> Self {
         let mut names: Vec<String> = Vec::new();
-        for row in report.tables.iter().flat_map(|t| &t.rows) {
-            if !names.contains(&row.name) {
-                names.push(row.name.clone());
+        let rows = report.tables.iter().flat_map(|t| t.rows.iter().map(|row| &row.name));
+        let searched = report.capacity.iter().flat_map(|c| c.rows.iter().map(|row| &row.name));
+        for name in rows.chain(searched) {
+            if !names.contains(name) {
+                names.push(name.clone());
             }
         }
         Self(names)

@@ -36,5 +36,6 @@ pub fn scaling(report: &Report, palette: &Palette) -> Option<Chart> {
         series,
         band: None,
         rule: None,
+        limit: None,
     })
 }

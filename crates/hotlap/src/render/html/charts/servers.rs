@@ -58,6 +58,7 @@ pub fn levels<'a>(
         series,
         band: around,
         rule: None,
+        limit: None,
     }
 }
 
@@ -87,6 +88,7 @@ pub fn ratios<'a>(
         series,
         band: band.map(|b| (1.0 / (1.0 + b), 1.0 + b)),
         rule: Some(1.0),
+        limit: None,
     }
 }
 
@@ -123,5 +125,6 @@ pub fn published(table: &LoadResults, palette: &Palette) -> Chart {
         series,
         band: None,
         rule: Some(1.0),
+        limit: None,
     }
 }

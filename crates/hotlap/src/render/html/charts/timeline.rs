@@ -129,6 +129,7 @@ fn along((title, note): (&str, String), tick: fn(f64) -> String, series: Vec<Ser
         series,
         band: None,
         rule: None,
+        limit: None,
     }
 }
 
@@ -171,5 +172,6 @@ pub fn warmups(report: &Report, table: &LoadResults, palette: &Palette) -> Chart
         series,
         band: None,
         rule: None,
+        limit: None,
     }
 }

@@ -1,0 +1,343 @@
+//! The search for each server's capacity: the highest rate at which it keeps the goals of the
+//! experiment.
+//!
+//! Every restart has rounds. A round runs two trials of each server, interleaved and mirrored like
+//! laps, one on each side of the present estimate. The first restart begins with rounds that
+//! bracket the capacity. Rates are chosen by [`hotlap_stats::next_rate`]; here is decided who runs
+//! when, how long, and when to stop.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hotlap_stats::{
+    Capacity, GoalTrials, RESTARTS_BEFORE_LOOK, Side, Trial, is_bracketed, level, next_rate,
+};
+
+use super::Schedule;
+use crate::experiment::{Event, Experiment, Over, Place, order, salted};
+use crate::lap::Lap;
+use crate::runner::TrialWindow;
+use crate::slo::WindowOutcome;
+
+/// Rounds of a restart after the bracket, with two trials of each server each. Restarts tell more
+/// than rounds, but each costs a start and a warm-up, which take about as long as two rounds.
+const ROUNDS: u32 = 3;
+
+/// The shortest window, and the longest. Requests of one window are not independent, because a
+/// queue carries its length from one to the next.
+const WINDOW: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
+
+/// The number of misses that a window should expect at the capacity. With fewer, the share of
+/// misses in a window tells little.
+const MISSES: f64 = 10.0;
+
+/// A window takes at most one in this many parts of a server's share of the budget, so that there
+/// is time for five restarts.
+const PARTS: u32 = 45;
+
+/// The first rate, relative to the closed-loop throughput at the end of the warm-up.
+const FIRST: f64 = 0.5;
+
+/// A server that misses a goal at this share of the first rate keeps it at none.
+const LOWEST: f64 = 0.01;
+
+/// The generator limits a server after this many trials in a row in which it was late.
+const LATE_IN_A_ROW: u32 = 2;
+
+/// The search on one server under one load.
+#[derive(Debug, Clone)]
+struct Searched {
+    /// The trials, goal by goal.
+    goals: Vec<GoalTrials>,
+    /// The first rate to try, in requests/s.
+    first: f64,
+    /// Trials in a row in which the generator was late.
+    late: u32,
+}
+
+/// All searches of an experiment, by participant and load.
+type Searches = BTreeMap<(usize, usize), Searched>;
+
+impl Schedule<'_> {
+    /// Searches the capacity of every server.
+    pub(super) fn search(&mut self) -> Over {
+        let mut searches = Searches::new();
+        let mut place = self.experiment.from;
+        let mut in_restart = 0;
+        loop {
+            if let Err(over) = self.start_restart(place.restart) {
+                return over;
+            }
+            loop {
+                let was_bracketed = self.all_bracketed(&searches);
+                if place.round > 0 && self.all_over(&searches) {
+                    return Over::Done;
+                }
+                if let Err(over) = self.trials(&mut searches, place) {
+                    return over;
+                }
+                in_restart += u32::from(was_bracketed);
+                place.round += 1;
+                let left = self.budget.left(place, self.elapsed());
+                (self.watch)(Event::Round { next: place, left });
+                let begun = place.restart + 1;
+                let is_full = match self.experiment.rounds {
+                    Some(rounds) => in_restart >= rounds,
+                    None => in_restart >= ROUNDS,
+                };
+                if !is_full && self.budget.has_time_for_round(self.elapsed()) {
+                    continue;
+                }
+                if self.experiment.restarts.is_some_and(|restarts| begun >= restarts) {
+                    return Over::Done;
+                }
+                if self.is_precise(&searches) {
+                    return Over::Precise;
+                }
+                let rounds = self.experiment.rounds.unwrap_or(ROUNDS);
+                if self.experiment.restarts.is_none()
+                    && !self.budget.has_time_for_restart(self.elapsed(), rounds)
+                {
+                    return Over::Budget;
+                }
+                break;
+            }
+            self.stop_all();
+            in_restart = 0;
+            place = Place { restart: place.restart + 1, round: 0 };
+        }
+    }
+
+    /// Two trials of every server under every load.
+    fn trials(&mut self, searches: &mut Searches, place: Place) -> Result<(), Over> {
+        let began = self.elapsed();
+        for load in 0..self.experiment.loads.len() {
+            let mut tried = vec![false; self.running.len()];
+            let order = order(self.experiment.seed, place, (load, 0), self.running.len());
+            for (nth, participant) in (0..).zip(order) {
+                self.go_on()?;
+                if !self.running[participant] {
+                    continue;
+                }
+                let is_second = std::mem::replace(&mut tried[participant], true);
+                let side = match is_second ^ (place.round % 2 == 1) {
+                    false => Side::Below,
+                    true => Side::Above,
+                };
+                let reached = self.reached[participant][load];
+                let search = searches
+                    .entry((participant, load))
+                    .or_insert_with(|| Searched::new(self.experiment, reached));
+                if search.is_over() {
+                    continue;
+                }
+                // The same arrivals for all servers: their differences are not those of chance.
+                let seed = salted(self.experiment.seed, place, u64::from(is_second) + 1);
+                let trial = TrialWindow { seed, ..search.next(self.experiment, side) };
+                (self.watch)(Event::Lapping { participant, load });
+                let lap = self.runner.trial_lap(participant, load, trial);
+                if let Ok(lap) = &lap {
+                    search.add(self.experiment, place, trial.rate, lap);
+                }
+                self.driven(place, nth, participant, lap)?;
+            }
+        }
+        self.budget.round_run(self.elapsed().saturating_sub(began));
+        Ok(())
+    }
+
+    /// Whether the capacities of all running servers are bracketed.
+    fn all_bracketed(&self, searches: &Searches) -> bool {
+        self.of_running(searches)
+            .all(|search| search.is_some_and(|s| s.is_over() || is_bracketed(&s.goals)))
+    }
+
+    /// Whether more trials would show nothing new of any running server.
+    fn all_over(&self, searches: &Searches) -> bool {
+        self.of_running(searches).all(|search| search.is_some_and(Searched::is_over))
+    }
+
+    /// The searches on all running servers; `None` for one that has not begun.
+    fn of_running<'a>(
+        &'a self,
+        searches: &'a Searches,
+    ) -> impl Iterator<Item = Option<&'a Searched>> {
+        let loads = 0..self.experiment.loads.len();
+        let running = (0..self.running.len()).filter(|participant| self.running[*participant]);
+        let keys = running.flat_map(move |p| loads.clone().map(move |load| (p, load)));
+        keys.map(|key| searches.get(&key))
+    }
+
+    /// Whether the interval of every capacity is as narrow as requested.
+    fn is_precise(&self, searches: &Searches) -> bool {
+        let Some(precision) = self.experiment.precision else { return false };
+        let confidence = self.experiment.confidence();
+        self.of_running(searches).flatten().filter(|search| !search.is_over()).all(|search| {
+            let fits = search.goals.iter().filter_map(Capacity::fit);
+            let lowest = fits.min_by(|a, b| a.rate().total_cmp(&b.rate()));
+            let Some(readings) = lowest.map(|fit| fit.readings()) else { return false };
+            readings.len() >= RESTARTS_BEFORE_LOOK as usize
+                && level(&readings, confidence)
+                    .is_some_and(|level| level.relative_half_width() <= precision)
+        })
+    }
+}
+
+impl Searched {
+    fn new(experiment: &Experiment, reached: f64) -> Self {
+        let goals = experiment.objectives.iter();
+        Self {
+            goals: goals.map(|o| GoalTrials { share: o.share(), trials: Vec::new() }).collect(),
+            first: (reached * FIRST).max(1.0),
+            late: 0,
+        }
+    }
+
+    /// Whether more trials would show nothing new: the generator is the limit, or the server keeps
+    /// the goals at no rate.
+    fn is_over(&self) -> bool {
+        let lowest = next_rate(&self.goals, self.first, Side::Below);
+        self.late >= LATE_IN_A_ROW || lowest < self.first * LOWEST
+    }
+
+    /// The next trial; its seed is up to the schedule.
+    fn next(&self, experiment: &Experiment, side: Side) -> TrialWindow {
+        let rate = next_rate(&self.goals, self.first, side);
+        let shares = self.goals.iter().map(|goal| goal.share);
+        let smallest = shares.fold(1.0, f64::min);
+        let servers = u32::try_from(experiment.participants.len()).unwrap_or(u32::MAX).max(1);
+        let longest = (experiment.budget / servers / PARTS).clamp(WINDOW.0, WINDOW.1);
+        let length = Duration::from_secs_f64((MISSES / smallest / rate).min(60.0));
+        let length = length.clamp(WINDOW.0, longest);
+        // The bracket only needs to know the side.
+        let length = if is_bracketed(&self.goals) { length } else { length / 2 };
+        TrialWindow { rate, length, seed: 0 }
+    }
+
+    /// Adds a lap at a rate. A lap in which the generator was late tells nothing about the server.
+    fn add(&mut self, experiment: &Experiment, place: Place, rate: f64, lap: &Lap) {
+        if !lap.counts() {
+            self.late += 1;
+            return;
+        }
+        self.late = 0;
+        let window = WindowOutcome::of(&lap.outcome);
+        for (goal, objective) in self.goals.iter_mut().zip(&experiment.objectives) {
+            let misses = objective.misses(&window);
+            let (requests, missed) = (misses.requests, misses.missed);
+            goal.trials.push(Trial { restart: place.restart, rate, requests, missed });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{experiment, runner};
+    use super::*;
+    use crate::scripted::{KEEPS, Script};
+    use crate::slo::Objective;
+
+    const P99: Objective = Objective::Latency { quantile: 0.99, limit_ns: 10_000_000 };
+
+    /// A search on two servers, the second one twice as fast.
+    fn search(restarts: Option<u32>, precision: Option<f64>) -> Experiment {
+        Experiment {
+            participants: experiment(None, None).participants.into_iter().take(2).collect(),
+            objectives: vec![P99],
+            precision,
+            budget: Duration::from_secs(120),
+            ..experiment(restarts, None)
+        }
+    }
+
+    fn two() -> Vec<Script> {
+        vec![Script::new(1_000.0, 9_000.0), Script::new(2_000.0, 9_000.0)]
+    }
+
+    /// The laps as restart, round, participant and rate.
+    fn laps(
+        experiment: &Experiment,
+        runner: &mut crate::scripted::Scripted,
+    ) -> (Vec<(u32, u32, usize, f64)>, Over) {
+        let mut laps = Vec::new();
+        let over = super::super::run(experiment, runner, &mut |event| {
+            if let Event::Lap(lap) = event {
+                let crate::lap::Kind::Paced { rate } = lap.kind else { panic!("not paced") };
+                laps.push((lap.restart, lap.round, lap.participant, rate));
+            }
+        });
+        (laps, over)
+    }
+
+    #[test]
+    fn every_round_tries_each_server_twice_and_ends_near_its_capacity() {
+        let (laps, over) = laps(&search(Some(3), None), &mut runner(two()));
+        assert_eq!(over, Over::Done);
+        for (participant, rate) in [(0, 1_000.0), (1, 2_000.0)] {
+            let own = || laps.iter().filter(|lap| lap.2 == participant);
+            let per_round = own().filter(|lap| (lap.0, lap.1) == (2, 1)).count();
+            assert_eq!(per_round, 2);
+            for (restart, round, _, tried) in own().filter(|lap| lap.0 > 0) {
+                let relative = tried / (rate * KEEPS);
+                assert!((0.95..1.05).contains(&relative), "{restart}, {round}: {relative}");
+            }
+        }
+        let rounds =
+            |restart| laps.iter().filter(|l| l.0 == restart).map(|l| l.1).max().unwrap() + 1;
+        assert!(rounds(0) > ROUNDS, "the first restart begins with the bracket");
+        assert_eq!((rounds(1), rounds(2)), (ROUNDS, ROUNDS));
+    }
+
+    #[test]
+    fn a_search_ends_once_it_is_precise_or_its_time_is_spent() {
+        let (laps_, over) = laps(&search(None, Some(0.05)), &mut runner(two()));
+        assert_eq!(over, Over::Precise);
+        assert_eq!(laps_.last().unwrap().0 + 1, RESTARTS_BEFORE_LOOK);
+        let short = Experiment { budget: Duration::from_secs(60), ..search(None, Some(0.05)) };
+        let (laps, over) = laps(&short, &mut runner(two()));
+        assert_eq!(over, Over::Budget);
+        assert!(laps.last().unwrap().0 + 1 < RESTARTS_BEFORE_LOOK);
+    }
+
+    #[test]
+    fn a_server_that_keeps_the_goal_at_no_rate_is_not_tried_for_ever() {
+        let never = Objective::Latency { quantile: 0.99, limit_ns: 1 };
+        let experiment = Experiment { objectives: vec![never], ..search(Some(3), None) };
+        let (laps, over) = laps(&experiment, &mut runner(two()));
+        assert_eq!(over, Over::Done);
+        assert_eq!(laps.len(), 14, "7 halvings of each server's rate");
+    }
+
+    #[test]
+    fn a_server_that_the_generator_limits_is_not_tried_for_ever() {
+        let mut runner = runner(two());
+        runner.late_from = Some(1_200.0);
+        let (laps, over) = laps(&search(Some(3), None), &mut runner);
+        assert_eq!(over, Over::Done);
+        let fast = laps.iter().filter(|lap| lap.2 == 1).count();
+        assert!(fast <= 5, "{fast} windows");
+        assert!(laps.iter().any(|lap| lap.0 == 2 && lap.2 == 0));
+    }
+
+    #[test]
+    fn a_server_that_fails_leaves_the_search_and_the_other_goes_on() {
+        let dies = Script { dies_at: Some(6), ..Script::new(2_000.0, 9_000.0) };
+        let mut runner = runner(vec![Script::new(1_000.0, 9_000.0), dies]);
+        let (laps, over) = laps(&search(Some(2), None), &mut runner);
+        assert_eq!(over, Over::Done);
+        assert!(laps.iter().all(|lap| lap.2 == 0 || lap.0 == 0));
+        assert!(laps.iter().any(|lap| lap.0 == 1 && lap.2 == 0));
+    }
+
+    #[test]
+    fn slow_servers_get_longer_windows() {
+        let experiment = search(None, None);
+        let length = |reached: f64| {
+            let search = Searched::new(&experiment, reached);
+            search.next(&experiment, Side::Above).length
+        };
+        // Before the capacity is bracketed, half of the length: 120 s / 2 servers / 45 parts.
+        assert_eq!(length(100_000.0), Duration::from_millis(500));
+        assert_eq!(length(100.0), Duration::from_secs(60) / PARTS / 2);
+    }
+}

@@ -1,0 +1,224 @@
+//! Goals for the latency and the errors of a server (service level objectives), and which requests
+//! of a window miss them.
+
+use std::fmt;
+
+use hotlap_load::{Failure, Failures, Outcome};
+use hotlap_stats::{Censored, Histogram, Survival};
+use serde::{Deserialize, Serialize};
+
+/// One goal of an SLO.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case", tag = "goal")]
+pub enum Objective {
+    /// A percentile of the response time stays below a limit: `p99<10ms`. A request that fails
+    /// misses it.
+    Latency {
+        /// The percentile as a share, for instance 0.99.
+        quantile: f64,
+        /// The limit in nanoseconds.
+        limit_ns: u64,
+    },
+    /// A share of requests that fail stays below a limit: `errors<0.1%`.
+    Errors {
+        /// The limit as a share, for instance 0.001.
+        share: f64,
+    },
+}
+
+/// What a window shows of its requests.
+#[derive(Debug, Clone, Copy)]
+pub struct WindowOutcome<'a> {
+    /// Correct responses.
+    pub responses: u64,
+    /// Failures.
+    pub failures: &'a Failures,
+    /// Response times of correct responses, since the requests were due.
+    pub response_time: &'a Histogram,
+    /// Ages of the other requests since they were due.
+    pub censored: &'a Censored,
+}
+
+impl<'a> WindowOutcome<'a> {
+    /// What an outcome in an open loop shows.
+    #[must_use]
+    pub fn of(outcome: &'a Outcome) -> Self {
+        Self {
+            responses: outcome.responses,
+            failures: &outcome.failures,
+            response_time: &outcome.response_time,
+            censored: &outcome.response_time_censored,
+        }
+    }
+}
+
+/// How many requests of a window missed a goal.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Misses {
+    /// Requests whose outcome is known. Not a whole number if requests were unanswered at the end.
+    pub requests: f64,
+    /// Those that missed the goal.
+    pub missed: f64,
+}
+
+impl Objective {
+    /// The share of requests that may miss the goal.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        match *self {
+            Self::Latency { quantile, .. } => 1.0 - quantile,
+            Self::Errors { share } => share,
+        }
+    }
+
+    /// The percentile as a share and its limit in nanoseconds; `None` for other goals.
+    #[must_use]
+    pub fn latency(&self) -> Option<(f64, u64)> {
+        match *self {
+            Self::Latency { quantile, limit_ns } => Some((quantile, limit_ns)),
+            Self::Errors { .. } => None,
+        }
+    }
+
+    /// The requests of a window that missed the goal.
+    ///
+    /// Latency counts from the moment a request was due. A request that was unanswered when the
+    /// window closed misses the goal if its age is above the limit; the product-limit estimator
+    /// ([`Survival`]) takes care of younger ones. One that was never sent misses it under the same
+    /// condition, and is left out while it is younger. Failures miss every goal; timeouts count by
+    /// their age, which is above any limit that is shorter than the timeout.
+    #[must_use]
+    pub fn misses(&self, window: &WindowOutcome) -> Misses {
+        let failed = window.failures.total() as f64;
+        let limit_ns = match *self {
+            Self::Errors { .. } => {
+                return Misses { requests: window.responses as f64 + failed, missed: failed };
+            }
+            Self::Latency { limit_ns, .. } => limit_ns,
+        };
+        let timeouts = window.failures.of(Failure::Timeout) as f64;
+        let sent = Censored { waiting: hotlap_stats::Ages::default(), ..window.censored.clone() };
+        let times = Survival::new(window.response_time, &sent);
+        let seen = times.len() as f64;
+        let early = (failed - timeouts).min(seen);
+        let late = if times.is_empty() { 0.0 } else { times.share_above(limit_ns) };
+        let waiting = window.censored.waiting.counts().filter(|(ns, _)| *ns > limit_ns);
+        let waiting = waiting.map(|(_, count)| count).sum::<u64>() as f64;
+        Misses { requests: seen + waiting, missed: early + (seen - early) * late + waiting }
+    }
+}
+
+impl Misses {
+    /// The share of requests that missed the goal; 0 without requests.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        if self.requests > 0.0 { self.missed / self.requests } else { 0.0 }
+    }
+}
+
+impl fmt::Display for Objective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Latency { quantile, limit_ns } => {
+                write!(f, "p{} < {}", percent(quantile), time(limit_ns))
+            }
+            Self::Errors { share } => write!(f, "errors < {} %", percent(share)),
+        }
+    }
+}
+
+/// A share in per cent, without the digits that binary fractions leave behind.
+fn percent(share: f64) -> String {
+    let text = format!("{:.6}", share * 100.0);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn time(ns: u64) -> String {
+    let (value, unit) = match ns {
+        ns if ns >= 1_000_000_000 => (ns as f64 / 1e9, "s"),
+        ns if ns >= 1_000_000 => (ns as f64 / 1e6, "ms"),
+        ns => (ns as f64 / 1e3, "µs"),
+    };
+    format!("{value} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use hotlap_load::Phase;
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    const P99: Objective = Objective::Latency { quantile: 0.99, limit_ns: 10 * MS };
+
+    /// Responses after these times in milliseconds.
+    fn times(times_ms: impl IntoIterator<Item = u64>) -> Histogram {
+        let mut histogram = Histogram::new();
+        times_ms.into_iter().for_each(|ms| histogram.record(ms * MS));
+        histogram
+    }
+
+    fn misses(response_time: &Histogram, censored: &Censored, failures: &Failures) -> (f64, f64) {
+        let responses = response_time.len();
+        let window = WindowOutcome { responses, failures, response_time, censored };
+        let found = P99.misses(&window);
+        (found.requests, (found.missed * 1e6).round() / 1e6)
+    }
+
+    fn ages(ages_ms: &[u64]) -> hotlap_stats::Ages {
+        ages_ms.iter().map(|ms| ms * MS).collect()
+    }
+
+    #[test]
+    fn a_response_misses_the_goal_if_it_takes_longer() {
+        let none = (Censored::default(), Failures::default());
+        let answered = times((0..90).map(|_| 5).chain((0..10).map(|_| 20)));
+        assert_eq!(misses(&answered, &none.0, &none.1), (100.0, 10.0));
+        assert_eq!(misses(&times([]), &none.0, &none.1), (0.0, 0.0));
+    }
+
+    #[test]
+    fn an_unanswered_request_misses_the_goal_once_it_is_older_than_the_limit() {
+        let answered = times((0..98).map(|_| 5));
+        let old = Censored { open: ages(&[50, 60]), ..Censored::default() };
+        assert_eq!(misses(&answered, &old, &Failures::default()), (100.0, 2.0));
+        // A young one tells nothing: as many of them are late as of all others.
+        let young = Censored { open: ages(&[1, 1]), ..Censored::default() };
+        assert_eq!(misses(&answered, &young, &Failures::default()), (100.0, 0.0));
+        // One that was never sent is left out while it is young.
+        let waiting = Censored { waiting: ages(&[1, 50]), ..Censored::default() };
+        assert_eq!(misses(&answered, &waiting, &Failures::default()), (99.0, 1.0));
+    }
+
+    #[test]
+    fn a_failure_misses_every_goal_once() {
+        let answered = times((0..96).map(|_| 5));
+        let mut failures = Failures::default();
+        failures.add(Failure::Reset, Phase::Body, 3);
+        failures.add(Failure::Timeout, Phase::FirstByte, 1);
+        // The failed requests are among the censored ones, at their ages.
+        let censored = Censored { open: ages(&[1, 1, 1, 2_000]), ..Censored::default() };
+        let (requests, missed) = misses(&answered, &censored, &failures);
+        assert_eq!(requests, 100.0);
+        assert!((missed - 4.0).abs() < 0.1, "{missed}");
+        let window = WindowOutcome {
+            responses: 96,
+            failures: &failures,
+            response_time: &answered,
+            censored: &censored,
+        };
+        let errors = Objective::Errors { share: 0.001 }.misses(&window);
+        assert_eq!((errors.requests, errors.missed, errors.share()), (100.0, 4.0, 0.04));
+    }
+
+    #[test]
+    fn an_objective_is_written_as_one_would_say_it() {
+        let shown = |objective: Objective| objective.to_string();
+        assert_eq!(shown(P99), "p99 < 10 ms");
+        let p999 = Objective::Latency { quantile: 0.999, limit_ns: 1_500 * MS };
+        assert_eq!(shown(p999), "p99.9 < 1.5 s");
+        assert_eq!(shown(Objective::Latency { quantile: 0.5, limit_ns: 250_000 }), "p50 < 250 µs");
+        assert_eq!(shown(Objective::Errors { share: 0.001 }), "errors < 0.1 %");
+    }
+}

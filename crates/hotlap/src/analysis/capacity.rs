@@ -1,0 +1,292 @@
+//! The capacity of each server: the highest rate at which it keeps the goals of a search, from the
+//! laps of the search.
+
+use hotlap_bench::slo::{Objective, WindowOutcome};
+use hotlap_load::Failures;
+use hotlap_stats::{
+    Better, Capacity, Criterion, Estimate, GoalTrials, NoiseFloor, Reading, Trial, effect, level,
+    median, pairs,
+};
+
+use super::compare::{Found, judged};
+use super::{confidence, latency::Times};
+use crate::model::{Lap, Role, Run};
+
+/// The share of windows that keep the goal at a rate that is called safe.
+const SAFE: f64 = 0.95;
+
+/// CPU time per request at the capacity is taken from laps at rates that differ from it by at most
+/// this much, as a share.
+const NEAR: f64 = 0.1;
+
+/// Windows whose rates differ by at most this share are one point of the latency curve.
+const ALIKE: f64 = 0.02;
+
+/// All servers of a search under one load.
+#[derive(Debug)]
+pub struct CapacityAnalysis {
+    /// The index of the load.
+    pub load: usize,
+    /// The servers of the run, in its order.
+    pub servers: Vec<ServerCapacity>,
+    /// The reference, as an index.
+    pub reference: Option<usize>,
+}
+
+/// What a search found of one server.
+#[derive(Debug)]
+pub struct ServerCapacity {
+    /// The highest rate that keeps every goal, in requests/s.
+    pub found: Highest,
+    /// The goal that is missed first, as an index.
+    pub decisive: Option<usize>,
+    /// One reading per restart.
+    readings: Vec<Reading>,
+    /// The rate at which a window keeps the goal in 95 of 100 cases, in requests/s.
+    pub safe_rate: Option<f64>,
+    /// Compared with the reference.
+    pub against: Found,
+    /// CPU time per request near the capacity, in nanoseconds.
+    pub cost_ns: Option<f64>,
+    /// The windows, in the order of the rates.
+    pub windows: Vec<TrialView>,
+}
+
+/// The result of a search.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Highest {
+    /// The rate with its interval.
+    Rate(Estimate),
+    /// At least this rate: the generator could not offer more.
+    AtLeast(f64),
+    /// Below this rate, the lowest that was tried.
+    Below(f64),
+    /// Nothing is known: no window counts.
+    Unknown,
+}
+
+/// One window of a search.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrialView {
+    /// The offered rate, in requests/s.
+    pub rate: f64,
+    /// Whether it counts: the generator kept up.
+    pub counts: bool,
+    /// Whether it kept every goal.
+    pub is_kept: bool,
+    /// The percentile of the first latency goal, in nanoseconds, and whether it is a lower bound;
+    /// `None` without such a goal or without requests.
+    pub latency_ns: Option<(u64, bool)>,
+}
+
+impl CapacityAnalysis {
+    /// The analysis of one load, given as an index.
+    #[must_use]
+    pub fn of(run: &Run, load: usize) -> Self {
+        let servers = (0..run.servers.len()).map(|server| ServerCapacity::of(run, load, server));
+        let reference = run.servers.iter().position(|s| s.role == Role::Reference);
+        let mut analysis = Self { load, servers: servers.collect(), reference };
+        analysis.compare(run);
+        analysis
+    }
+
+    /// The analyses of all loads of a search; none for other runs.
+    #[must_use]
+    pub fn of_all(run: &Run) -> Vec<Self> {
+        let loads = if run.schedule.objectives.is_empty() { 0 } else { run.loads.len() };
+        (0..loads).map(|load| Self::of(run, load)).collect()
+    }
+
+    /// Compares every server with the reference. There is no A/A control: the interval of the ratio
+    /// rests on restarts of both.
+    fn compare(&mut self, run: &Run) {
+        let Some(reference) = self.reference else { return };
+        let confidence = confidence(run);
+        let criterion = Criterion {
+            alpha: 1.0 - confidence,
+            floor: NoiseFloor::NoControl,
+            bias: 0.0,
+            better: Better::Higher,
+        };
+        let others: Vec<usize> = (0..self.servers.len())
+            .filter(|&server| server != reference && run.is_compared(server))
+            .collect();
+        let compared = others.iter().map(|&server| {
+            let of = |server: usize| &self.servers[server].readings;
+            Some((criterion, effect(&pairs(of(server), of(reference)), confidence)?))
+        });
+        for (found, server) in judged(compared.collect()).into_iter().zip(others) {
+            self.servers[server].against = found;
+        }
+    }
+
+    /// Servers in the order in which tables show them: the highest capacity first.
+    pub fn sort(&self, servers: &mut [usize]) {
+        let rate = |server: usize| match self.servers[server].found {
+            Highest::Rate(rate) => rate.value,
+            Highest::AtLeast(rate) => rate,
+            Highest::Below(_) | Highest::Unknown => 0.0,
+        };
+        servers.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)));
+    }
+}
+
+impl ServerCapacity {
+    fn of(run: &Run, load: usize, server: usize) -> Self {
+        let objectives = &run.schedule.objectives;
+        let laps = || run.laps.iter().filter(|lap| lap.server == server && lap.load == load);
+        let counted: Vec<&Lap> = laps().filter(|lap| lap.counts()).collect();
+        let goals: Vec<GoalTrials> = objectives.iter().map(|o| trials(o, &counted)).collect();
+        let fits = goals.iter().map(Capacity::fit).enumerate();
+        let fits = fits.filter_map(|(goal, fit)| Some((goal, fit?)));
+        let lowest = fits.min_by(|(_, a), (_, b)| a.rate().total_cmp(&b.rate()));
+        let mut windows: Vec<TrialView> =
+            laps().map(|lap| TrialView::of(lap, objectives)).collect();
+        windows.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+        let readings = lowest.as_ref().map_or_else(Vec::new, |(_, fit)| fit.readings());
+        let found = match level(&readings, confidence(run)) {
+            Some(rate) => Highest::Rate(rate),
+            None => bound(&windows),
+        };
+        let cost_ns = match found {
+            Highest::Rate(Estimate { value, .. }) | Highest::AtLeast(value) => {
+                cost_near(&counted, value)
+            }
+            Highest::Below(_) | Highest::Unknown => None,
+        };
+        Self {
+            found,
+            decisive: lowest.map(|(goal, _)| goal),
+            readings,
+            safe_rate: safe_rate(&windows),
+            against: None,
+            cost_ns,
+            windows,
+        }
+    }
+
+    /// The number of restarts that its interval rests on.
+    #[must_use]
+    pub fn restarts(&self) -> usize {
+        self.readings.len()
+    }
+}
+
+/// The latency of windows at about one rate, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LatencyAtRate {
+    /// The mean rate, in requests/s.
+    pub rate: f64,
+    /// Median of the windows.
+    pub median_ns: f64,
+    /// The lowest.
+    pub lowest_ns: f64,
+    /// The highest.
+    pub highest_ns: f64,
+}
+
+impl ServerCapacity {
+    /// The latency over the rate: windows whose rates differ by at most [`ALIKE`] are one point.
+    #[must_use]
+    pub fn curve(&self) -> Vec<LatencyAtRate> {
+        let windows: Vec<(f64, f64)> = self
+            .windows
+            .iter()
+            .filter(|window| window.counts)
+            .filter_map(|window| Some((window.rate, window.latency_ns?.0 as f64)))
+            .collect();
+        let mut points = Vec::new();
+        let mut rest = &windows[..];
+        while let Some((first, _)) = rest.first() {
+            let alike = rest.partition_point(|(rate, _)| *rate <= first * (1.0 + ALIKE));
+            let (group, others) = rest.split_at(alike);
+            let latency: Vec<f64> = group.iter().map(|(_, ns)| *ns).collect();
+            points.push(LatencyAtRate {
+                rate: group.iter().map(|(rate, _)| rate).sum::<f64>() / group.len() as f64,
+                median_ns: median(&latency).unwrap_or(f64::NAN),
+                lowest_ns: latency.iter().copied().fold(f64::INFINITY, f64::min),
+                highest_ns: latency.iter().copied().fold(0.0, f64::max),
+            });
+            rest = others;
+        }
+        points
+    }
+}
+
+impl TrialView {
+    fn of(lap: &Lap, objectives: &[Objective]) -> Self {
+        let failures = Failures(lap.failures.clone());
+        let window = window(lap, &failures);
+        let is_kept = objectives.iter().all(|objective| {
+            let misses = objective.misses(&window);
+            misses.requests > 0.0 && misses.share() <= objective.share()
+        });
+        let latency = objectives.iter().find_map(Objective::latency);
+        let latency_ns = latency.and_then(|(quantile, _)| {
+            let times = Times::merged([(&lap.response, &lap.response_censored)]).survival();
+            let found = times.quantile(quantile);
+            (!times.is_empty()).then_some((found.ns, found.is_lower_bound))
+        });
+        let rate = lap.rate.unwrap_or_default();
+        Self { rate, counts: lap.counts(), is_kept, latency_ns }
+    }
+}
+
+fn window<'a>(lap: &'a Lap, failures: &'a Failures) -> WindowOutcome<'a> {
+    WindowOutcome {
+        responses: lap.answers,
+        failures,
+        response_time: &lap.response,
+        censored: &lap.response_censored,
+    }
+}
+
+/// The trials of one goal.
+fn trials(objective: &Objective, laps: &[&Lap]) -> GoalTrials {
+    let trial = |lap: &&Lap| {
+        let failures = Failures(lap.failures.clone());
+        let misses = objective.misses(&window(lap, &failures));
+        Trial {
+            restart: lap.restart,
+            rate: lap.rate.unwrap_or_default(),
+            requests: misses.requests,
+            missed: misses.missed,
+        }
+    };
+    GoalTrials { share: objective.share(), trials: laps.iter().map(trial).collect() }
+}
+
+/// What windows prove if they do not bracket the capacity.
+fn bound(windows: &[TrialView]) -> Highest {
+    let counted = || windows.iter().filter(|window| window.counts);
+    match (counted().rfind(|window| window.is_kept), counted().next()) {
+        (Some(kept), _) => Highest::AtLeast(kept.rate),
+        (None, Some(lowest)) => Highest::Below(lowest.rate),
+        (None, None) => Highest::Unknown,
+    }
+}
+
+/// The rate at which a window keeps the goals in [`SAFE`] of all cases: whether a window keeps them
+/// is itself a trial.
+fn safe_rate(windows: &[TrialView]) -> Option<f64> {
+    let trial = |window: &TrialView| Trial {
+        restart: 0,
+        rate: window.rate,
+        requests: 1.0,
+        missed: f64::from(u8::from(!window.is_kept)),
+    };
+    let trials: Vec<Trial> = windows.iter().filter(|w| w.counts).map(trial).collect();
+    let even = Capacity::fit(&GoalTrials { share: 0.5, trials })?;
+    // From even odds down to the odds of a safe rate, along the fitted curve.
+    let odds = (SAFE / (1.0 - SAFE)).ln();
+    Some(even.rate() * (-odds / even.slope).exp())
+}
+
+/// The median CPU time per request of laps near a rate, in nanoseconds.
+fn cost_near(laps: &[&Lap], rate: f64) -> Option<f64> {
+    let is_near = |lap: &&&Lap| {
+        lap.rate.is_some_and(|own| (own / rate).ln().abs() <= NEAR) && lap.answers > 0
+    };
+    let costs: Vec<f64> = laps.iter().filter(is_near).filter_map(|lap| lap.cost_ns()).collect();
+    median(&costs)
+}

@@ -1,0 +1,98 @@
+//! Servers whose capacity is known: queues with Poisson arrivals and a known service time.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use hotlap_bench::experiment::Experiment;
+use hotlap_bench::local::LocalRunner;
+use hotlap_bench::participant::Role;
+use hotlap_bench::slo::Objective;
+use hotlap_stats::Estimate;
+use hotlap_testbed::Calibrated;
+
+use super::arena::Arena;
+use crate::analysis::CapacityAnalysis;
+use crate::analysis::capacity::Highest;
+use crate::console::Console;
+use crate::export::Exports;
+use crate::recorder::Recorder;
+
+/// The goal of all searches: it is long enough that the delays of a busy machine do not matter.
+pub const GOAL: Objective = Objective::Latency { quantile: 0.99, limit_ns: 50_000_000 };
+
+/// Enough connections that requests wait in the server.
+const CONNECTIONS: usize = 64;
+
+/// The warm-up of servers that need none.
+const WARM: Duration = Duration::from_secs(1);
+
+/// A queue, and the rate at which 1 % of its requests take longer than 50 ms.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownQueue {
+    /// What it is, in words.
+    pub name: &'static str,
+    /// The server.
+    pub server: Calibrated,
+    /// The capacity, in requests/s: by the formula for M/D/1 (Erlang, 1909) for the first queue, by
+    /// simulating 2 million requests at each rate for the others. `tests/capacity.rs` of
+    /// `hotlap-stats` has both.
+    pub rate: f64,
+}
+
+/// One worker, two workers, and one for which 1 request of 100 takes 20 times as long.
+pub const QUEUES: [KnownQueue; 3] = [
+    KnownQueue {
+        name: "one worker, 2 ms",
+        server: Calibrated::Queue { workers: 1, us: 2_000, slow_us: 2_000, one_in: 1 },
+        rate: 453.0,
+    },
+    KnownQueue {
+        name: "two workers, 2 ms",
+        server: Calibrated::Queue { workers: 2, us: 2_000, slow_us: 2_000, one_in: 1 },
+        rate: 951.0,
+    },
+    KnownQueue {
+        name: "1 ms, 1 in 100 20 ms",
+        server: Calibrated::Queue { workers: 1, us: 1_000, slow_us: 20_000, one_in: 100 },
+        rate: 657.0,
+    },
+];
+
+/// Searches the capacities of all queues, as `hotlap capacity` does. Returns them in order, and the
+/// number of restarts; `None` for one that was not found.
+///
+/// # Errors
+/// When the record cannot begin.
+pub fn search(
+    arena: &Arena,
+    budget: Duration,
+    seed: u64,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<Vec<Option<(Estimate, usize)>>> {
+    let role = |place| if place == 0 { Role::Reference } else { Role::Plain };
+    let participant = |(place, queue): (usize, &KnownQueue)| {
+        arena.participant(queue.name, queue.server, role(place))
+    };
+    let participants = QUEUES.iter().enumerate().map(participant).collect();
+    let experiment = Experiment {
+        objectives: vec![GOAL],
+        precision: Some(0.05),
+        ..arena.experiment(participants, CONNECTIONS, None, budget, seed)
+    };
+    let mut runner = LocalRunner::new(
+        arena.setting(None, WARM),
+        &experiment.participants,
+        &experiment.loads,
+        Arc::clone(stop),
+    );
+    let (mut exports, quiet) = (Exports::default(), Console { quiet: true, ..Console::plain(80) });
+    let kept = Recorder::new(arena.record(&experiment), None, &mut exports, &quiet)?
+        .keep(&experiment, &mut runner);
+    let analysis = CapacityAnalysis::of(&kept.run, 0);
+    let found = analysis.servers.iter().map(|server| match server.found {
+        Highest::Rate(rate) => Some((rate, server.restarts())),
+        Highest::AtLeast(_) | Highest::Below(_) | Highest::Unknown => None,
+    });
+    Ok(found.collect())
+}

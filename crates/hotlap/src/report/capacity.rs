@@ -1,0 +1,359 @@
+//! The capacity of servers: figures, sentences and the table of a search.
+
+use hotlap_stats::{Inconclusive, MIN_RESTARTS, Verdict};
+use serde::Serialize;
+
+use super::figure::{Figure, bare, cell, exactly, micros, millis, per_second, ratio, text_cell};
+use super::loads::{load_title, under, with_load};
+use crate::analysis::CapacityAnalysis;
+use crate::analysis::capacity::{Highest, LatencyAtRate, ServerCapacity, TrialView};
+use crate::model::{Load, Objective, Role, Run};
+use crate::text::number::{self, rounded};
+use crate::text::table::{Cell, Column, Table, Tone};
+
+/// The capacities under one load.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct CapacityResults {
+    /// The index of the load.
+    pub load: usize,
+    /// The load, in words; empty if it is the only one.
+    pub title: String,
+    /// ` under POST /bla`, for a sentence about one of several loads; empty for the only one.
+    #[serde(skip)]
+    pub under: String,
+    /// The goals: `p99 < 10 ms`.
+    pub goals: Vec<String>,
+    /// The limit of the first latency goal, in milliseconds; `null` without one.
+    pub limit_ms: Option<f64>,
+    /// The percentile of the first latency goal, as a share; `null` without one.
+    pub quantile: Option<f64>,
+    /// Name of the reference.
+    pub reference: Option<String>,
+    /// The servers, the highest capacity first.
+    pub rows: Vec<CapacityRow>,
+    /// The result in sentences.
+    pub sentences: Vec<String>,
+}
+
+/// The capacity of one server.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct CapacityRow {
+    /// Its name in tables.
+    pub name: String,
+    /// Its role.
+    pub role: Role,
+    /// Its version, as its toolchain reports it.
+    pub version: String,
+    /// The highest rate that keeps every goal, in requests/s; `null` if even the lowest rate that
+    /// was tried missed one, or nothing is known.
+    pub capacity: Option<Figure>,
+    /// The lowest rate that was tried, in requests/s, if even that missed a goal.
+    pub below: Option<f64>,
+    /// The goal that is missed first.
+    pub decided_by: Option<String>,
+    /// The ratio to the reference; `null` if unknown.
+    pub ratio: Option<Figure>,
+    /// `higher`, `lower`, `no difference that could be measured`, or `inconclusive: ` and why;
+    /// empty for the reference.
+    pub verdict: String,
+    /// The rate at which 95 of 100 windows keep the goals, in requests/s.
+    pub safe_rate: Option<Figure>,
+    /// CPU time per request near the capacity, in microseconds.
+    pub cpu_us: Option<Figure>,
+    /// The number of restarts that the interval rests on.
+    pub restarts: usize,
+    /// The latency over the rate; empty without a latency goal.
+    pub curve: Vec<CurvePoint>,
+    /// The windows, by their rates.
+    pub windows: Vec<CapacityWindow>,
+}
+
+/// The latency at about one rate.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct CurvePoint {
+    /// The mean rate of the windows, in requests/s.
+    pub rate: f64,
+    /// Median over the windows of the percentile of the first latency goal, in milliseconds.
+    pub latency_ms: f64,
+    /// The lowest one.
+    pub low_ms: f64,
+    /// The highest one.
+    pub high_ms: f64,
+}
+
+/// One window of a search.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct CapacityWindow {
+    /// The offered rate, in requests/s.
+    pub rate: f64,
+    /// Whether it counts: the load generator kept up.
+    pub counts: bool,
+    /// Whether it kept every goal.
+    pub is_kept: bool,
+    /// The percentile of the first latency goal; `null` without one.
+    pub latency: Option<Figure>,
+}
+
+/// Verdicts.
+const HIGHER: &str = "higher";
+const LOWER: &str = "lower";
+const NO_DIFFERENCE: &str = "no difference that could be measured";
+
+impl CapacityResults {
+    pub(super) fn of(run: &Run, analysis: &CapacityAnalysis) -> Self {
+        let all: Vec<&Load> = run.loads.iter().collect();
+        let load = &run.loads[analysis.load];
+        let mut order: Vec<usize> =
+            (0..run.servers.len()).filter(|&server| run.is_shown(server)).collect();
+        analysis.sort(&mut order);
+        let latency = run.schedule.objectives.iter().find_map(Objective::latency);
+        let mut results = Self {
+            load: analysis.load,
+            title: if all.len() > 1 { load_title(load, &all) } else { String::new() },
+            under: under(run, analysis.load),
+            goals: run.schedule.objectives.iter().map(ToString::to_string).collect(),
+            limit_ms: latency.map(|(_, limit_ns)| limit_ns as f64 / 1e6),
+            quantile: latency.map(|(quantile, _)| quantile),
+            reference: analysis.reference.map(|r| run.servers[r].name.clone()),
+            rows: order.into_iter().map(|s| CapacityRow::of(run, analysis, s)).collect(),
+            sentences: Vec::new(),
+        };
+        results.sentences = results.in_sentences();
+        results
+    }
+
+    /// A server's name that is unique over all loads.
+    #[must_use]
+    pub fn unique_name(&self, server: &str) -> String {
+        match self.title.is_empty() {
+            true => server.to_owned(),
+            false => format!("{server} ({})", self.title),
+        }
+    }
+
+    /// The goals in words: `p99 < 10 ms and errors < 0.1 %`.
+    #[must_use]
+    pub fn goals_in_words(&self) -> String {
+        self.goals.join(" and ")
+    }
+
+    /// The table of servers, for every output.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        let cells = |of: fn(&CapacityRow) -> Cell| self.rows.iter().map(of).collect::<Vec<_>>();
+        let ratios = self.rows.iter().map(|row| match Some(&row.name) == self.reference.as_ref() {
+            true if self.rows.len() > 1 => Cell::from("reference").sorted_by(1.0),
+            _ => cell(row.ratio.as_ref()),
+        });
+        let mut columns = vec![
+            Column::name("server", cells(|r| Cell::from(&r.name))).required(),
+            Column::right("capacity, req/s", cells(CapacityRow::capacity_cell)).required(),
+            Column::right("vs reference", ratios.collect::<Vec<_>>()),
+        ];
+        if self.goals.len() > 1 {
+            let decided = cells(|r| Cell::from(r.decided_by.as_deref().unwrap_or_default()));
+            columns.push(Column::left("limited by", decided));
+        }
+        columns.extend([
+            Column::right("safe", cells(|r| text_cell(r.safe_rate.as_ref()))).drop_order(2),
+            Column::right(
+                "CPU/req",
+                cells(|r| match &r.cpu_us {
+                    Some(cpu) => Cell::from(format!("{} µs", cpu.text)).sorted_by(cpu.value),
+                    None => text_cell(None),
+                }),
+            )
+            .drop_order(1),
+        ]);
+        let tone = |row: &CapacityRow| if row.capacity.is_some() { Tone::Plain } else { Tone::Bad };
+        Table::new(columns).with_tones(self.rows.iter().map(tone).collect())
+    }
+
+    /// Footnotes to the columns of the table.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let is_known = self.rows.iter().any(|row| row.safe_rate.is_some());
+        let note = "safe: up to here, about 19 of 20 windows kept the goal";
+        is_known.then(|| note.to_owned()).into_iter().collect()
+    }
+
+    /// The windows as a table: what was tried, and what it showed.
+    #[must_use]
+    pub fn window_table(&self) -> Table {
+        let all = || self.rows.iter().flat_map(|r| r.windows.iter().map(move |w| (r, w)));
+        let kept = |window: &CapacityWindow| match (window.counts, window.is_kept) {
+            (false, _) => "generator was late",
+            (true, true) => "kept",
+            (true, false) => "missed",
+        };
+        Table::new(vec![
+            Column::name("server", all().map(|(r, _)| &r.name)),
+            Column::right(
+                "req/s",
+                all().map(|(_, w)| Cell::from(number::rate(w.rate)).sorted_by(w.rate)),
+            ),
+            Column::right(&self.latency_name(), all().map(|(_, w)| text_cell(w.latency.as_ref()))),
+            Column::left("goal", all().map(|(_, w)| kept(w))),
+        ])
+    }
+
+    /// The name of the percentile in charts: `p99`.
+    #[must_use]
+    pub fn latency_name(&self) -> String {
+        let name = self.goals.iter().find(|goal| goal.starts_with('p'));
+        name.and_then(|goal| goal.split(' ').next()).unwrap_or_default().to_owned()
+    }
+
+    /// The sentences, each with its load if there are several.
+    pub(super) fn sentences_with_load(&self) -> impl Iterator<Item = String> {
+        self.sentences.iter().map(|sentence| with_load(&self.under, sentence))
+    }
+
+    /// One sentence for each server, the reference first, since the others are compared with it.
+    fn in_sentences(&self) -> Vec<String> {
+        let is_reference = |row: &&CapacityRow| Some(&row.name) == self.reference.as_ref();
+        let first = self.rows.iter().filter(is_reference);
+        let others = self.rows.iter().filter(|row| !is_reference(row));
+        first.chain(others).map(|row| self.sentence(row)).collect()
+    }
+
+    fn sentence(&self, row: &CapacityRow) -> String {
+        let goals = self.goals_in_words();
+        let Some(capacity) = &row.capacity else {
+            return match row.below {
+                Some(rate) => format!(
+                    "{} misses {goals} even at {} requests/s, the lowest rate that was tried.",
+                    row.name,
+                    number::rate(rate)
+                ),
+                None => {
+                    format!("{}: no window counts, so nothing is known of its capacity.", row.name)
+                }
+            };
+        };
+        if capacity.is_lower_bound {
+            return format!(
+                "{} holds {goals} at {} requests/s; the load generator could not offer more.",
+                row.name,
+                capacity.text.trim_start_matches("≥ ")
+            );
+        }
+        let own =
+            format!("{} holds {goals} up to {} requests/s", row.name, with_interval(capacity));
+        let Some(reference) = self.reference.as_ref().filter(|name| **name != row.name) else {
+            return own + ".";
+        };
+        match (&row.ratio, row.verdict.as_str()) {
+            (Some(ratio), HIGHER | LOWER) => {
+                format!("{own}: {} the capacity of {reference}.", ratio.full())
+            }
+            (Some(ratio), NO_DIFFERENCE) => format!(
+                "{own}: no difference from {reference} that could be measured ({}).",
+                ratio.full()
+            ),
+            (Some(ratio), why) => format!("{own}: {} that of {reference}, {why}.", ratio.full()),
+            (None, _) => own + ".",
+        }
+    }
+}
+
+/// `41,000 [39,100, 42,600]`.
+fn with_interval(figure: &Figure) -> String {
+    match (figure.low, figure.high) {
+        (Some(low), Some(high)) => {
+            format!("{} [{}, {}]", figure.text, number::rate(low), number::rate(high))
+        }
+        _ => figure.text.clone(),
+    }
+}
+
+impl CapacityRow {
+    fn of(run: &Run, analysis: &CapacityAnalysis, index: usize) -> Self {
+        let server = &run.servers[index];
+        let found: &ServerCapacity = &analysis.servers[index];
+        let (capacity, below) = match found.found {
+            Highest::Rate(rate) => (Some(per_second(&rate)), None),
+            Highest::AtLeast(rate) => (Some(per_second(&exactly(rate)).at_least()), None),
+            Highest::Below(rate) => (None, Some(rounded(rate))),
+            Highest::Unknown => (None, None),
+        };
+        let objectives = &run.schedule.objectives;
+        let verdict = |(_, verdict): (_, Verdict)| match verdict {
+            Verdict::Better => HIGHER.to_owned(),
+            Verdict::Worse => LOWER.to_owned(),
+            Verdict::NoDifference => NO_DIFFERENCE.to_owned(),
+            Verdict::Inconclusive(why) => format!("inconclusive: {}", inconclusive(why)),
+        };
+        Self {
+            name: server.name.clone(),
+            role: server.role,
+            version: server.version.clone(),
+            capacity,
+            below,
+            decided_by: found.decisive.map(|goal| objectives[goal].to_string()),
+            ratio: found.against.map(|(effect, _)| ratio(&effect.ratio)),
+            verdict: found.against.map(verdict).unwrap_or_default(),
+            safe_rate: found.safe_rate.map(|rate| bare(rate, number::rate(rate))),
+            cpu_us: found.cost_ns.map(|ns| micros(&exactly(ns / 1e3))),
+            restarts: found.restarts(),
+            curve: found.curve().iter().map(CurvePoint::of).collect(),
+            windows: found.windows.iter().map(CapacityWindow::of).collect(),
+        }
+    }
+
+    fn capacity_cell(&self) -> Cell {
+        match (&self.capacity, self.below) {
+            (Some(capacity), _) => {
+                let spread = if capacity.low.is_some() { &capacity.spread } else { "" };
+                Cell { spread: spread.to_owned(), ..text_cell(Some(capacity)) }
+            }
+            (None, Some(rate)) => Cell::from(format!("< {}", number::rate(rate))).sorted_by(0.0),
+            (None, None) => "no valid windows".into(),
+        }
+    }
+
+    /// Whether the verdict is that its capacity is lower than the reference's.
+    #[must_use]
+    pub fn is_lower(&self) -> bool {
+        self.verdict == LOWER
+    }
+
+    /// Why it could not be compared; `None` if there is a verdict or nothing to compare.
+    #[must_use]
+    pub fn inconclusive(&self) -> Option<&str> {
+        self.verdict.strip_prefix("inconclusive: ")
+    }
+}
+
+fn inconclusive(why: Inconclusive) -> String {
+    match why {
+        Inconclusive::TooFewRestarts => {
+            format!("fewer than {MIN_RESTARTS} restarts (--duration gives more)")
+        }
+        Inconclusive::NoiseUnknown | Inconclusive::ControlDiffers => {
+            "the noise is unknown".to_owned()
+        }
+    }
+}
+
+impl CurvePoint {
+    fn of(at: &LatencyAtRate) -> Self {
+        let ms = |ns: f64| rounded(ns / 1e6);
+        Self {
+            rate: rounded(at.rate),
+            latency_ms: ms(at.median_ns),
+            low_ms: ms(at.lowest_ns),
+            high_ms: ms(at.highest_ns),
+        }
+    }
+}
+
+impl CapacityWindow {
+    fn of(window: &TrialView) -> Self {
+        let latency = window.latency_ns.map(|(ns, is_lower_bound)| {
+            let figure = millis(ns as f64 / 1e6);
+            if is_lower_bound { figure.at_least() } else { figure }
+        });
+        Self { rate: rounded(window.rate), counts: window.counts, is_kept: window.is_kept, latency }
+    }
+}

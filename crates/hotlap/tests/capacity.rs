@@ -1,0 +1,98 @@
+//! `hotlap capacity`: what is printed, exported and judged, with scripted servers.
+
+mod scene;
+
+use hotlap::cmd::run::rule::{Rule, Ruling};
+use hotlap::exit::Exit;
+use hotlap::model::{Question, Run};
+use hotlap::render::{Format, render, terminal};
+use hotlap::report::Report;
+use hotlap::store::Store;
+use hotlap_bench::participant::Role;
+use hotlap_bench::slo::Objective;
+use scene::{Scene, hold, scene, script};
+use serde_json::Value;
+
+const P99: Objective = Objective::Latency { quantile: 0.99, limit_ns: 10_000_000 };
+
+/// Two servers; the second one holds less.
+fn two() -> Scene {
+    let mut scene = scene(&[
+        ("old", Role::Reference, script(30_000.0, 9_000.0, 9, &[0.01, -0.02, 0.015, 0.0])),
+        ("new", Role::Plain, script(22_000.0, 12_000.0, 9, &[-0.01, 0.02, 0.0, 0.01, -0.015])),
+    ]);
+    scene.question = Question::Capacity;
+    scene.experiment.objectives = vec![P99];
+    scene.experiment.rounds = None;
+    scene.experiment.restarts = Some(5);
+    scene
+}
+
+fn shown(run: &Run, width: usize) -> String {
+    let text = terminal::render(&Report::of(run), width, false);
+    for line in text.lines() {
+        assert!(line.chars().count() <= width, "{line}");
+    }
+    text
+}
+
+#[test]
+fn a_search_says_what_each_server_holds_and_compares_them() {
+    insta::assert_snapshot!(shown(&hold(&two(), None).run, 80), @"");
+}
+
+#[test]
+fn a_search_without_a_bracket_says_what_it_proves() {
+    let mut scene = two();
+    // Even at the lowest rate, the second server misses the goal.
+    scene.experiment.objectives = vec![Objective::Latency { quantile: 0.99, limit_ns: 1_000 }];
+    let shown = shown(&hold(&scene, None).run, 80);
+    assert!(shown.contains("old misses p99 < 1 µs even at "), "{shown}");
+}
+
+#[test]
+fn exports_have_the_capacities() {
+    let report = Report::of(&hold(&two(), None).run);
+    let json: Value = serde_json::from_str(&render(&report, Format::Json)).unwrap();
+    let rows = &json["capacity"][0]["rows"];
+    assert_eq!(
+        (rows[0]["name"].as_str(), rows[1]["verdict"].as_str()),
+        (Some("old"), Some("lower"))
+    );
+    let capacity = rows[0]["capacity"]["value"].as_f64().unwrap();
+    assert!((26_000.0..28_000.0).contains(&capacity), "{capacity}");
+    let csv = render(&report, Format::Csv);
+    assert!(csv.lines().nth(1).unwrap().contains(",old,reference,old 1.0,p99 < 10 ms,"), "{csv}");
+    let markdown = render(&report, Format::Markdown);
+    assert!(markdown.contains("**old holds p99 &lt; 10 ms up to "), "{markdown}");
+    let page = render(&report, Format::Html);
+    assert!(page.contains("p99 over the offered rate"));
+    let junit = render(&report, Format::Junit);
+    assert!(junit.contains("name=\"new\"") && junit.contains("failures=\"0\""), "{junit}");
+}
+
+#[test]
+fn a_rule_about_capacity_fails_a_server_that_holds_less() {
+    let report = Report::of(&hold(&two(), None).run);
+    let ruling = |rule| Ruling::on(&report, &[Rule::parse(rule).unwrap()]);
+    assert_eq!(ruling("capacity -5%").exit(), Exit::Regression);
+    let said: String = ruling("capacity -5%").sentences().cloned().collect();
+    assert!(said.starts_with("Regression: new has 0.73× ["), "{said}");
+    assert_eq!(ruling("capacity -50%").exit(), Exit::Ok);
+    let mut few = two();
+    few.experiment.restarts = Some(2);
+    let report = Report::of(&hold(&few, None).run);
+    let ruling = Ruling::on(&report, &[Rule::parse("capacity -5%").unwrap()]);
+    assert_eq!(ruling.exit(), Exit::Invalid);
+}
+
+#[test]
+fn a_stored_search_is_reported_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("runs.db")).unwrap();
+    let kept = hold(&two(), Some(store)).run;
+    let store = Store::open(&folder.path().join("runs.db")).unwrap();
+    let read = store.run(kept.number.unwrap()).unwrap();
+    assert_eq!(read, kept);
+    assert_eq!(shown(&read, 80), shown(&kept, 80));
+}
