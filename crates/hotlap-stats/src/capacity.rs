@@ -15,16 +15,16 @@
 //! 2nd edition, chapter XIII), so the line fits locally and only there. Trials far from the
 //! capacity are left out ([`LOCAL`]).
 //!
-//! All trials share one slope, and each restart has its own intercept, so each restart gives one
-//! capacity. Misses come in bursts, so their binomial variance means nothing here: the interval is
-//! computed over restarts, as for any other level ([`crate::level`]), and the ratio of two servers
-//! over pairs of restarts ([`crate::effect`]).
+//! The trials of all restarts are fitted together, because the few bursts of one restart would give
+//! a capacity that is too high on average: the logarithm of a noisy share is too low. Each restart
+//! gets the jackknife's pseudo-value, what the estimate owes to it (Tukey, 1958; Miller, "The
+//! jackknife", Biometrika 61, 1974). The interval is Student's over them, as for any other level
+//! ([`crate::level`]), and the ratio of two servers is computed over pairs ([`crate::effect`]).
 //!
 //! # The search
 //!
 //! First the rate is bracketed between a trial that kept the goal and one that did not. Then trials
-//! alternate between both sides of the present estimate, one unit of the logistic curve away from
-//! it, where a trial tells most about the point at which the curve crosses the goal (Wu, "Efficient
+//! alternate between both sides of the present estimate, close to it, where a trial tells most about the point at which the curve crosses the goal (Wu, "Efficient
 //! sequential designs with binary data", JASA 80, 1985).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,9 +53,15 @@ pub struct GoalTrials {
     pub trials: Vec<Trial>,
 }
 
-/// Trials count if the fitted odds of a miss differ from the allowed odds by at most this, as a
-/// logarithm: between a twelfth and twelve times the allowed odds.
-const LOCAL: f64 = 2.5;
+/// How many independent misses a trial at the capacity is worth, however many it has: misses come
+/// in bursts, one burst for each time that the queue is long. With the number of requests in its
+/// place, the noise of single windows would look like a steep curve.
+const INDEPENDENT: f64 = 0.3;
+
+/// The prior of the slope: its median, and the standard deviation of its logarithm. A queue with
+/// constant service time and a goal of 10 service times has a slope of 17, one of 20 has 38, one of
+/// 200 has 400; without a prior, few trials give any slope, and steps that are far too small.
+const PRIOR: (f64, f64) = (12.0, 1.2);
 
 /// The slopes of the curve that are possible. With the lower one, twice the rate has four times the
 /// misses, as if the rate hardly mattered. With the upper one, a rate that is 1 % too high is
@@ -63,13 +69,27 @@ const LOCAL: f64 = 2.5;
 /// about 500.
 const SLOPES: (f64, f64) = (2.0, 2_000.0);
 
-/// Each restart is pulled towards the common estimate by an imaginary trial with half of a miss, so
-/// that a restart without any miss has an estimate too.
-const IMAGINARY_MISSES: f64 = 0.5;
+/// How much the capacities of restarts differ, as a standard deviation of their logarithms: between
+/// these two. Where the curve is steep, each restart shows its own capacity; where it is flat, the
+/// bursts of a single restart say little, and all of them are taken together.
+const RESTARTS_DIFFER: (f64, f64) = (0.001, 0.05);
+
+/// Trials count if their rates differ from a first estimate by at most this, as a logarithm. Over a
+/// wider range, the curve of a queue bends.
+const NEAR: f64 = 0.15;
+
+/// Trials count if their fitted odds differ from the allowed odds by at most this, as a logarithm.
+/// Those further away, which the beginning of a search has on one side only, would move the
+/// estimate if the slope is not known well.
+const LOCAL: f64 = 2.5;
+
+/// How far the trials of a search lie from its estimate on the scale of the curve: at about a third
+/// of and three times the allowed odds.
+const DISTANCES: [f64; 3] = [2.0, 1.0, 0.5];
 
 /// How far the trials of a search lie from its estimate, as a logarithm of the rate: at least this
 /// much, so that they tell the two sides apart, and at most that much.
-const STEP: (f64, f64) = (0.005, 0.15);
+const STEP: (f64, f64) = (0.005, 0.08);
 
 /// The bracket in which the curve takes over from bisection: an upper end at most this many times
 /// the lower one.
@@ -97,6 +117,12 @@ pub enum Side {
     Above,
 }
 
+impl Trial {
+    fn share(&self) -> f64 {
+        self.missed / self.requests
+    }
+}
+
 impl GoalTrials {
     /// Whether a trial kept the goal.
     fn is_kept(&self, trial: &Trial) -> bool {
@@ -116,28 +142,19 @@ impl Capacity {
     #[must_use]
     pub fn fit(goal: &GoalTrials) -> Option<Self> {
         let trials = goal.usable();
-        let target = log_odds(goal.share);
+        let curve = Curve::fit(goal, &trials)?;
         let restarts: BTreeSet<u32> = trials.iter().map(|t| t.restart).collect();
-        let (rates, below) = border(trials.iter().map(|t| (t.rate, goal.is_kept(t))).collect());
-        let start = (rates.get(below.checked_sub(1)?)? * rates.get(below)?).sqrt().ln();
-        let mut fitted = Self {
-            slope: start_slope(goal, &trials, start).clamp(SLOPES.0, SLOPES.1),
-            by_restart: restarts.iter().map(|restart| (*restart, start)).collect(),
+        let count = restarts.len() as f64;
+        let pseudo_value = |restart: &u32| {
+            let others: Vec<Trial> =
+                trials.iter().filter(|t| t.restart != *restart).copied().collect();
+            let without = Curve::fit(goal, &others).unwrap_or(curve);
+            (*restart, count * curve.log_rate - (count - 1.0) * without.log_rate)
         };
-        let mut selected = Vec::new();
-        // Usually three to five steps; trials at the edge may enter and leave forever.
-        for _ in 0..12 {
-            let local = fitted.local(&trials);
-            if local == selected {
-                break;
-            }
-            fitted = fitted.refit(&local, target);
-            selected = local;
-        }
-        Some(fitted)
+        Some(Self { slope: curve.slope, by_restart: restarts.iter().map(pseudo_value).collect() })
     }
 
-    /// The capacity of each restart, as readings of one round.
+    /// The capacity by restart, as readings of one round.
     #[must_use]
     pub fn readings(&self) -> Vec<Reading> {
         let reading = |(restart, log): (&u32, &f64)| Reading {
@@ -151,79 +168,176 @@ impl Capacity {
     /// The geometric mean over restarts, in requests/s.
     #[must_use]
     pub fn rate(&self) -> f64 {
-        self.log_rate().exp()
+        (self.by_restart.values().sum::<f64>() / self.by_restart.len().max(1) as f64).exp()
+    }
+}
+
+/// A logistic curve: ln(odds of a miss) = ln(allowed odds) + slope × (ln(rate) − `log_rate`).
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Curve {
+    slope: f64,
+    log_rate: f64,
+    /// How far the latest restart's crossing is from it.
+    latest: f64,
+}
+
+impl Curve {
+    /// Fits the curve to the trials near the capacity.
+    fn fit(goal: &GoalTrials, trials: &[Trial]) -> Option<Self> {
+        let target = log_odds(goal.share);
+        let (rates, below) = border(trials.iter().map(|t| (t.rate, goal.is_kept(t))).collect());
+        let is_bracketed = below > 0 && below < rates.len();
+        let rough = is_bracketed.then(|| Self::regression(trials, target))?;
+        Some(Self::regression(&rough.near(trials), target))
     }
 
-    fn log_rate(&self) -> f64 {
-        self.by_restart.values().sum::<f64>() / self.by_restart.len().max(1) as f64
-    }
-
-    /// The odds of a miss at a trial's rate relative to the allowed odds, as a logarithm.
-    fn excess(&self, trial: &Trial) -> f64 {
-        self.slope * (trial.rate.ln() - self.by_restart[&trial.restart])
-    }
-
-    /// The trials near the capacity; if there are only one or two on a side, the nearest two.
-    fn local(&self, trials: &[Trial]) -> Vec<Trial> {
+    /// The trials near the capacity, and the nearest two on each side.
+    fn near(&self, trials: &[Trial]) -> Vec<Trial> {
+        let distance = |t: &Trial| t.rate.ln() - self.log_rate;
         let nearest = |is_above: bool| {
-            let mut distances: Vec<f64> = trials
-                .iter()
-                .map(|t| self.excess(t))
-                .filter(|excess| (*excess > 0.0) == is_above)
-                .map(f64::abs)
-                .collect();
+            let side = trials.iter().map(distance).filter(|d| (*d > 0.0) == is_above);
+            let mut distances: Vec<f64> = side.map(f64::abs).collect();
             distances.sort_by(f64::total_cmp);
             distances.get(1).or(distances.first()).copied().unwrap_or(0.0)
         };
-        let (below, above) = (LOCAL.max(nearest(false)), LOCAL.max(nearest(true)));
-        let is_local = |t: &&Trial| (-below..=above).contains(&self.excess(t));
-        trials.iter().filter(is_local).copied().collect()
+        let near = NEAR.min(LOCAL / self.slope);
+        let (below, above) = (near.max(nearest(false)), near.max(nearest(true)));
+        let is_near = |t: &&Trial| (-below..=above).contains(&distance(t));
+        trials.iter().filter(is_near).copied().collect()
     }
 
-    /// The maximum-likelihood fit to these trials. The profile likelihood is concave in the slope,
-    /// so its derivative has one root.
-    fn refit(&self, trials: &[Trial], target: f64) -> Self {
-        let centre = self.log_rate();
-        let at = |slope: f64| -> BTreeMap<u32, f64> {
-            let of = |restart: &u32| (*restart, crossing(trials, *restart, slope, target, centre));
-            self.by_restart.keys().map(of).collect()
-        };
-        let derivative = |slope: f64| -> f64 {
-            let by_restart = at(slope);
-            let of = |t: &Trial| {
-                let distance = t.rate.ln() - by_restart[&t.restart];
-                distance * (t.missed - t.requests * share(target + slope * distance))
-            };
-            trials.iter().map(of).sum()
-        };
-        let slope = root(SLOPES.0.ln(), SLOPES.1.ln(), |log| derivative(log.exp())).exp();
-        Self { slope, by_restart: at(slope) }
+    /// The logistic regression in which each trial counts as [`INDEPENDENT`] misses, with priors
+    /// for the slope and for how much restarts differ.
+    fn regression(trials: &[Trial], target: f64) -> Self {
+        let mut restarts = BTreeMap::<u32, Vec<(f64, f64)>>::new();
+        for trial in trials {
+            let own = restarts.entry(trial.restart).or_default();
+            own.push((trial.rate.ln(), trial.share()));
+        }
+        let restarts: Vec<Vec<(f64, f64)>> = restarts.into_values().collect();
+        let fit = |differ: f64| Model::fit(&restarts, target, differ);
+        let alike = fit(RESTARTS_DIFFER.0);
+        // What restarts differ by, beyond what bursts explain.
+        let crossing = alike.crossing();
+        let loose = Model { differ: RESTARTS_DIFFER.1, ..alike };
+        let shifts: Vec<f64> = restarts.iter().map(|own| loose.shift(own, crossing)).collect();
+        let count = shifts.len() as f64;
+        let mean = shifts.iter().sum::<f64>() / count;
+        let variance =
+            shifts.iter().map(|shift| (shift - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
+        let misses = INDEPENDENT * trials.len() as f64 / count;
+        let explained = 1.0 / misses / alike.slope.powi(2);
+        let differ = (variance - explained).max(0.0).sqrt();
+        let model = fit(differ.clamp(RESTARTS_DIFFER.0, RESTARTS_DIFFER.1));
+        let log_rate = model.crossing();
+        let latest = restarts.last().map_or(0.0, |own| model.shift(own, log_rate));
+        Self { slope: model.slope, log_rate, latest }
     }
 }
 
-/// ln(rate) at which a restart's curve of this slope crosses the goal.
-fn crossing(trials: &[Trial], restart: u32, slope: f64, target: f64, centre: f64) -> f64 {
-    let own: Vec<&Trial> = trials.iter().filter(|t| t.restart == restart).collect();
-    let allowed = share(target);
-    let surplus = |log: f64| -> f64 {
-        let of = |t: &&Trial| t.missed - t.requests * share(target + slope * (t.rate.ln() - log));
-        let imaginary = IMAGINARY_MISSES * (1.0 - share(target + slope * (centre - log)) / allowed);
-        own.iter().map(of).sum::<f64>() + imaginary
-    };
-    // A higher crossing predicts fewer misses.
-    let rates = own.iter().map(|t| t.rate.ln()).chain([centre]);
-    let (low, high) =
-        rates.fold((f64::MAX, f64::MIN), |(low, high), log| (low.min(log), high.max(log)));
-    root(low - 3.0, high + 3.0, |log| -surplus(log))
+/// A curve of a known slope, and the trials of each restart as ln(rate) and share of misses.
+#[derive(Clone, Copy)]
+struct Model<'a> {
+    restarts: &'a [Vec<(f64, f64)>],
+    slope: f64,
+    target: f64,
+    /// Standard deviation between restarts, as a logarithm of the rate.
+    differ: f64,
+    /// The weight of a trial, in requests.
+    weight: f64,
 }
+
+impl<'a> Model<'a> {
+    /// The slope that fits best.
+    fn fit(restarts: &'a [Vec<(f64, f64)>], target: f64, differ: f64) -> Self {
+        let weight = INDEPENDENT / (share(target) * (1.0 - share(target)));
+        let model = |slope: f64| Self { restarts, slope, target, differ, weight };
+        // The derivative of the penalized likelihood by ln(slope).
+        let derivative = |log_slope: f64| -> f64 {
+            let model = model(log_slope.exp());
+            let crossing = model.crossing();
+            let steeper: f64 = restarts.iter().map(|own| model.steeper(own, crossing)).sum();
+            model.slope * weight * steeper - (log_slope - PRIOR.0.ln()) / PRIOR.1.powi(2)
+        };
+        model(root(SLOPES.0.ln(), SLOPES.1.ln(), derivative).exp())
+    }
+
+    /// By how much the curve predicts more misses than there were, in shares, if it crosses the
+    /// goal at `log`.
+    fn surplus(&self, own: &[(f64, f64)], log: f64) -> f64 {
+        let of = |(x, found): &(f64, f64)| share(self.target + self.slope * (x - log)) - found;
+        own.iter().map(of).sum()
+    }
+
+    /// How far a restart's own crossing is from the common one, as a logarithm: where its trials
+    /// and the prior balance.
+    fn shift(&self, own: &[(f64, f64)], crossing: f64) -> f64 {
+        let pull = |shift: f64| {
+            let by_trials = self.weight * self.slope * self.surplus(own, crossing + shift);
+            by_trials - shift / self.differ.powi(2)
+        };
+        root(-10.0 * self.differ, 10.0 * self.differ, pull)
+    }
+
+    /// ln(rate) at which the curve crosses the goal: it predicts as many misses as there were.
+    fn crossing(&self) -> f64 {
+        let logs = || self.restarts.iter().flatten().map(|(x, _)| *x);
+        let (low, high) = (logs().fold(f64::MAX, f64::min), logs().fold(f64::MIN, f64::max));
+        let surplus = |log: f64| -> f64 {
+            let of = |own: &Vec<(f64, f64)>| self.surplus(own, log + self.shift(own, log));
+            self.restarts.iter().map(of).sum()
+        };
+        // Beyond that, the curve would predict hardly any misses, or nothing else.
+        root(low - 20.0 / self.slope, high + 20.0 / self.slope, surplus)
+    }
+
+    /// How much better a steeper curve fits a restart.
+    fn steeper(&self, own: &[(f64, f64)], crossing: f64) -> f64 {
+        let log = crossing + self.shift(own, crossing);
+        let of = |(x, found): &(f64, f64)| {
+            (x - log) * (found - share(self.target + self.slope * (x - log)))
+        };
+        own.iter().map(of).sum()
+    }
+}
+
+/// Roots are known to this precision: logarithms of rates and slopes, for intervals of some per cent.
+const PRECISION: f64 = 1e-5;
 
 /// The point at which a decreasing function crosses 0, within a range; the nearer end if it does
-/// not.
+/// not. The Illinois method (Dowell and Jarratt, BIT 11, 1971): a secant that keeps both sides, in
+/// which an end that stays counts half.
 fn root(mut low: f64, mut high: f64, function: impl Fn(f64) -> f64) -> f64 {
-    // Halved 32 times, a range of 10 is known to 10⁻⁸.
-    for _ in 0..32 {
-        let middle = f64::midpoint(low, high);
-        if function(middle) > 0.0 { low = middle } else { high = middle }
+    // The functions here grow like exponentials, which a secant does not fit.
+    let function = |at: f64| function(at).asinh();
+    let (mut at_low, mut at_high) = (function(low), function(high));
+    if at_low <= 0.0 {
+        return low;
+    }
+    if at_high >= 0.0 {
+        return high;
+    }
+    let mut stayed = None;
+    for _ in 0..100 {
+        if high - low < PRECISION {
+            break;
+        }
+        let secant = (low * at_high - high * at_low) / (at_high - at_low);
+        // Not closer to an end than a rounding error, so that each step is a step.
+        let at = secant.clamp(low + PRECISION / 10.0, high - PRECISION / 10.0);
+        let value = function(at);
+        let is_low = value > 0.0;
+        if is_low {
+            (low, at_low) = (at, value);
+        } else {
+            (high, at_high) = (at, value);
+        }
+        match stayed {
+            Some(true) if is_low => at_high /= 2.0,
+            Some(false) if !is_low => at_low /= 2.0,
+            _ => {}
+        }
+        stayed = Some(is_low);
     }
     f64::midpoint(low, high)
 }
@@ -245,17 +359,6 @@ fn border(mut tried: Vec<(f64, bool)>) -> (Vec<f64>, usize) {
     (tried.into_iter().map(|(rate, _)| rate).collect(), best.1)
 }
 
-/// A first slope: that between the nearest trial on each side of the border.
-fn start_slope(goal: &GoalTrials, trials: &[Trial], border: f64) -> f64 {
-    let nearest = |is_above: bool| {
-        let side = trials.iter().filter(|t| (t.rate.ln() > border) == is_above);
-        side.min_by(|a, b| (a.rate.ln() - border).abs().total_cmp(&(b.rate.ln() - border).abs()))
-    };
-    let (Some(below), Some(above)) = (nearest(false), nearest(true)) else { return SLOPES.0 };
-    let odds = |t: &Trial| log_odds((t.missed + 0.5 * goal.share) / (t.requests + 0.5));
-    (odds(above) - odds(below)) / (above.rate.ln() - below.rate.ln()).max(1e-6)
-}
-
 fn log_odds(share: f64) -> f64 {
     let share = share.clamp(1e-12, 1.0 - 1e-12);
     (share / (1.0 - share)).ln()
@@ -273,14 +376,18 @@ pub fn next_rate(goals: &[GoalTrials], first: f64, side: Side) -> f64 {
     let (kept, missed) = bracket(goals);
     match (kept, missed) {
         (None, None) => first,
-        (Some(kept), None) => kept * 1.4,
+        (Some(kept), None) => kept * 1.5,
         (None, Some(missed)) => missed / 2.0,
         (Some(kept), Some(missed)) if missed > kept * BRACKET => (kept * missed).sqrt(),
         (Some(kept), Some(missed)) => {
-            let fits = goals.iter().filter_map(Capacity::fit).map(|fit| (fit.rate(), fit.slope));
-            let lowest = fits.min_by(|a, b| a.0.total_cmp(&b.0));
-            let (rate, slope) = lowest.unwrap_or(((kept * missed).sqrt(), SLOPES.0));
-            let step = (1.0 / slope).clamp(STEP.0, STEP.1);
+            let fits = goals.iter().filter_map(|goal| Curve::fit(goal, &goal.usable()));
+            let lowest = fits.min_by(|a, b| a.log_rate.total_cmp(&b.log_rate));
+            let (rate, slope) = lowest.map_or(((kept * missed).sqrt(), PRIOR.0), |curve| {
+                ((curve.log_rate + curve.latest).exp(), curve.slope)
+            });
+            let number = goals.first().map_or(0, |goal| goal.trials.len());
+            let distance = DISTANCES[number / 2 % DISTANCES.len()];
+            let step = (distance / slope).clamp(STEP.0, STEP.1);
             let step = if side == Side::Above { step } else { -step };
             rate.clamp(kept / LARGEST_MOVE, missed * LARGEST_MOVE) * step.exp()
         }
@@ -399,7 +506,7 @@ mod tests {
     fn a_search_brackets_the_capacity_first() {
         let next = |trials| next_rate(&[goal(trials)], 100.0, Side::Above);
         assert_eq!(next(vec![]), 100.0);
-        assert_eq!(next(vec![kept(100.0)]), 140.0);
+        assert_eq!(next(vec![kept(100.0)]), 150.0);
         assert_eq!(next(vec![missed(100.0)]), 50.0);
         assert_eq!(next(vec![missed(100.0), kept(25.0)]), 50.0);
         assert!(!is_bracketed(&[goal(vec![missed(100.0), kept(25.0)])]));
@@ -424,7 +531,7 @@ mod tests {
         assert!((89.0..=121.0).contains(&rate), "{rate}");
         let all_kept_but_one = vec![kept(25.0), missed(50.0), kept(51.0), kept(52.0)];
         let rate = next_rate(&[goal(all_kept_but_one)], 1.0, Side::Above);
-        assert!((rate - 52.0 * 1.4).abs() < 1e-9, "{rate}");
+        assert!((rate - 52.0 * 1.5).abs() < 1e-9, "{rate}");
     }
 
     #[test]

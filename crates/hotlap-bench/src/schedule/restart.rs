@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hotlap_stats::{Class, median};
+use hotlap_stats::Class;
 
 use super::Schedule;
 use crate::experiment::{Event, Over, Place, order, shuffled};
@@ -36,8 +36,9 @@ impl Schedule<'_> {
                         let took = self.elapsed().saturating_sub(since);
                         let is_flat = warmup.class == Class::Flat;
                         let last = warmup.curve.len().saturating_sub(LAST_WINDOWS);
-                        let last = median(&warmup.curve[last..]).unwrap_or(0.0);
-                        self.reached[participant][load] = last;
+                        let windows = &warmup.curve[last..];
+                        let sum: f64 = windows.iter().sum();
+                        self.reached[participant][load] = sum / windows.len().max(1) as f64;
                         again += if is_flat { took.min(FLAT_AGAIN) } else { took };
                         (self.watch)(Event::Warmed { participant, load, restart, warmup: &warmup });
                     }

@@ -31,6 +31,9 @@ const WINDOW: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 /// misses in a window tells little.
 const MISSES: f64 = 10.0;
 
+/// The number of requests that a window has at least, if that takes no longer than 20 s.
+const FEWEST: f64 = 20.0;
+
 /// A window takes at most one in this many parts of a server's share of the budget, so that there
 /// is time for five restarts.
 const PARTS: u32 = 45;
@@ -208,7 +211,8 @@ impl Searched {
         let servers = u32::try_from(experiment.participants.len()).unwrap_or(u32::MAX).max(1);
         let longest = (experiment.budget / servers / PARTS).clamp(WINDOW.0, WINDOW.1);
         let length = Duration::from_secs_f64((MISSES / smallest / rate).min(60.0));
-        let length = length.clamp(WINDOW.0, longest);
+        let fewest = Duration::from_secs_f64(FEWEST / rate.max(FEWEST / 20.0));
+        let length = length.clamp(WINDOW.0, longest).max(fewest);
         // The bracket only needs to know the side.
         let length = if is_bracketed(&self.goals) { length } else { length / 2 };
         TrialWindow { rate, length, seed: 0 }

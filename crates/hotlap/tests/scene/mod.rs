@@ -111,8 +111,8 @@ pub fn record(scene: &Scene) -> Run {
         contract: "hello".to_owned(),
         seed: scene.experiment.seed,
         schedule: Schedule {
-            restarts: 3,
-            rounds: 6,
+            restarts: scene.experiment.restarts.unwrap_or(0),
+            rounds: scene.experiment.rounds.unwrap_or(0),
             slice_ms: Some(500.0),
             probed: Vec::new(),
             budget_s: 60.0,
