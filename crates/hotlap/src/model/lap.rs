@@ -2,7 +2,7 @@
 //! checks failed.
 
 use hotlap_bench::lap::{self as measured, Share, Violation};
-use hotlap_load::outcome::{FailureCount, Tick};
+use hotlap_load::outcome::{FailureCount, RequestOutcome, Tick};
 use hotlap_stats::{Censored, Histogram};
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +64,10 @@ pub struct Lap {
     pub usage: Option<measured::Usage>,
     /// The failed validity checks.
     pub failed: Vec<Violation>,
+    /// The outcome of each request, in order; empty if the load sends one request, and in laps
+    /// stored by versions that did not keep it.
+    #[serde(default)]
+    pub by_request: Vec<RequestOutcome>,
 }
 
 impl From<&measured::Lap> for Lap {
@@ -104,6 +108,7 @@ impl From<&measured::Lap> for Lap {
             generator: (outcome.threads.iter().map(|t| t.cpu_ns).sum(), busiest),
             usage: lap.usage,
             failed: lap.failed.iter().cloned().map(redact::record).collect(),
+            by_request: outcome.by_request.clone(),
         }
     }
 }
