@@ -176,11 +176,15 @@ impl Report {
     #[must_use]
     pub fn hint(&self) -> String {
         let rows = || self.tables.iter().filter(|t| t.is_measured).flat_map(|t| &t.rows);
+        let has_requests = self.tables.iter().any(|table| !table.by_request.is_empty());
+        let more = if has_requests { ", each request" } else { "" };
         match (rows().next(), rows().any(|row| row.errors > 0)) {
             (None, _) => String::new(),
-            (_, true) => "Errors by kind, intervals of levels, conformance: --details".to_owned(),
+            (_, true) => {
+                format!("Errors by kind, intervals of levels, conformance{more}: --details")
+            }
             (_, false) => {
-                "No request errors. Intervals of levels, conformance: --details".to_owned()
+                format!("No request errors. Intervals of levels, conformance{more}: --details")
             }
         }
     }

@@ -15,6 +15,7 @@ use hotlap_bench::experiment::{Experiment, Place};
 use hotlap_bench::participant::{self, Participant, Role};
 use hotlap_bench::scripted::{Script, Scripted};
 use hotlap_bench::stress::{Observed, Service, Subject, Trial, judge};
+use hotlap_load::outcome::RequestOutcome;
 use hotlap_load::plan::Reuse;
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
@@ -202,5 +203,27 @@ pub fn hang(run: &mut Run, server: usize) {
     let is_own = |lap: &&mut Lap| lap.server == server && (lap.restart, lap.round) == (1, 2);
     for lap in run.laps.iter_mut().filter(is_own) {
         lap.service_censored.open = [1_200_000_000; 64].into_iter().collect();
+    }
+}
+
+/// The names of the requests of [`mix`].
+pub const USER: &str = "GET /users/${id}";
+pub const ORDER: &str = "POST /orders";
+
+/// The load sends two requests: nine of ten get a user, and take as long as all did; one of ten
+/// sends an order, and takes five times as long. The ceiling has one request only.
+pub fn mix(run: &mut Run) {
+    let names = [USER, ORDER].map(str::to_owned);
+    run.loads.iter_mut().for_each(|load| load.requests = names.to_vec());
+    let ceiling = run.servers.iter().position(|server| server.role == Role::Ceiling);
+    for lap in run.laps.iter_mut().filter(|lap| Some(lap.server) != ceiling) {
+        let times = if lap.rate.is_some() { &lap.response } else { &lap.service };
+        let mut own = [RequestOutcome::default(), RequestOutcome::default()];
+        for (n, ns) in times.counts().flat_map(|(ns, n)| (0..n).map(move |_| ns)).enumerate() {
+            let request = usize::from(n % 10 == 9);
+            own[request].responses += 1;
+            own[request].latency.record(if request == 1 { ns * 5 } else { ns });
+        }
+        lap.by_request = own.into();
     }
 }
