@@ -15,13 +15,12 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use hotlap_load::outcome::RequestOutcome;
 use rusqlite::{
     Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params,
 };
 use serde::Serialize;
 
-use crate::model::{Lap, Run, Schedule, ServerFailure, Start, State, Subject};
+use crate::model::{Lap, LapRequest, Run, Schedule, ServerFailure, Start, State, Subject};
 pub use error::StoreError;
 use error::{explain, refused};
 use migrations::Refused;
@@ -409,10 +408,10 @@ impl Store {
     }
 
     /// The outcomes of the requests of a run's laps, by the sequence of the lap.
-    fn read_requests(&self, run: i64) -> rusqlite::Result<BTreeMap<u64, Vec<RequestOutcome>>> {
+    fn read_requests(&self, run: i64) -> rusqlite::Result<BTreeMap<u64, Vec<LapRequest>>> {
         let sql = "SELECT * FROM lap_request WHERE run = ?1 ORDER BY lap, place";
         let mut requests = self.db.prepare(sql)?;
-        let mut by_lap = BTreeMap::<u64, Vec<RequestOutcome>>::new();
+        let mut by_lap = BTreeMap::<u64, Vec<LapRequest>>::new();
         for found in requests.query_map([run], read_request)? {
             let (lap, own) = found?;
             by_lap.entry(lap).or_default().push(own);

@@ -4,11 +4,10 @@ mod scene;
 
 use std::time::Duration;
 
-use hotlap::model::{Run, Violation};
+use hotlap::model::{LapRequest, Run, Violation};
 use hotlap::render::{Format, render, terminal};
 use hotlap::report::{Figure, Report, RequestRow};
 use hotlap::store::Store;
-use hotlap_load::outcome::RequestOutcome;
 use scene::{ORDER, USER, hold, mix, three};
 
 /// A run of three servers, their control and the ceiling, under a load of two requests.
@@ -203,9 +202,8 @@ fn laps_that_do_not_count_are_left_out_of_percentiles_but_their_errors_are_shown
 fn a_request_needs_as_many_samples_as_its_share_of_those_in_flight_takes() {
     let mut run = mixed();
     let times = |count: u64, ns: u64| {
-        let mut own = RequestOutcome { responses: count, ..RequestOutcome::default() };
-        (0..count).for_each(|_| own.latency.record(ns));
-        own
+        let latency = (0..count).map(|_| ns).collect();
+        LapRequest { answers: count, latency, ..LapRequest::default() }
     };
     for lap in run.laps.iter_mut().filter(|lap| lap.server == 1) {
         lap.by_request = vec![times(200, 1_000_000), times(200, 63_000_000)];

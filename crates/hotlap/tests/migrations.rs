@@ -111,7 +111,7 @@ fn check(version: usize, run: &Run) {
     let counts: Vec<(u64, u64, u64)> = closed
         .by_request
         .iter()
-        .map(|own| (own.responses, own.failures, own.censored.open.len()))
+        .map(|own| (own.answers, own.failures, own.censored.open.len()))
         .collect();
     let expected = [(6_000, 1, 4), (136, 2, 0)];
     assert_eq!(counts, expected[..if version >= 7 { 2 } else { 0 }]);

@@ -3,7 +3,7 @@
 
 use hotlap_bench::lap::{self as measured, Share, Violation};
 use hotlap_load::outcome::{FailureCount, RequestOutcome, Tick};
-use hotlap_stats::{Censored, Histogram};
+use hotlap_stats::{Ages, Censored, Histogram};
 use serde::{Deserialize, Serialize};
 
 use crate::redact;
@@ -67,7 +67,32 @@ pub struct Lap {
     /// The outcome of each request, in order; empty if the load sends one request, and in laps
     /// stored by versions that did not keep it.
     #[serde(default)]
-    pub by_request: Vec<RequestOutcome>,
+    pub by_request: Vec<LapRequest>,
+}
+
+/// The outcome of one request in a lap. Its latency is kept as non-empty buckets: a histogram takes
+/// 256 KiB, and a run has one for each request of each lap.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct LapRequest {
+    /// Correct responses.
+    pub answers: u64,
+    /// Requests that failed, wrong responses included.
+    pub failures: u64,
+    /// Latency of correct responses: response time in an open loop, else service time.
+    pub latency: Ages,
+    /// Ages of requests whose latency was not observed completely.
+    pub censored: Censored,
+}
+
+impl From<&RequestOutcome> for LapRequest {
+    fn from(own: &RequestOutcome) -> Self {
+        Self {
+            answers: own.responses,
+            failures: own.failures,
+            latency: Ages::from(&own.latency),
+            censored: own.censored.clone(),
+        }
+    }
 }
 
 impl From<&measured::Lap> for Lap {
@@ -108,7 +133,7 @@ impl From<&measured::Lap> for Lap {
             generator: (outcome.threads.iter().map(|t| t.cpu_ns).sum(), busiest),
             usage: lap.usage,
             failed: lap.failed.iter().cloned().map(redact::record).collect(),
-            by_request: outcome.by_request.clone(),
+            by_request: outcome.by_request.iter().map(LapRequest::from).collect(),
         }
     }
 }

@@ -70,9 +70,9 @@ impl RequestRow {
 
 /// p50 and p99.
 fn percentiles(of: &RequestTimes, concurrency: Concurrency) -> [Option<Figure>; 2] {
-    let (survival, concurrency) = (of.times.survival(), concurrency.of_share(of.stall_share));
-    match survival.is_empty() {
+    let concurrency = concurrency.of_share(of.stall_share);
+    match of.survival.is_empty() {
         true => [None, None],
-        false => [0.5, 0.99].map(|q| known(&survival, q, concurrency).map(percentile)),
+        false => [0.5, 0.99].map(|q| known(&of.survival, q, concurrency).map(percentile)),
     }
 }

@@ -1,12 +1,11 @@
 //! Rows of the store: converts each record to its columns, and back.
 
-use hotlap_load::outcome::RequestOutcome;
-use hotlap_stats::{Censored, Histogram};
+use hotlap_stats::{Ages, Censored, Histogram};
 use rusqlite::{Row, Transaction, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::model::{Lap, Run, Server, Start, Subject};
+use crate::model::{Lap, LapRequest, Run, Server, Start, Subject};
 use crate::redact;
 
 /// Stores a run with its servers but without laps, under `number` or the next free one.
@@ -145,17 +144,19 @@ pub(super) fn put_lap(
 fn put_request(
     tx: &Transaction,
     (run, lap, place): (u64, usize, usize),
-    own: &RequestOutcome,
+    own: &LapRequest,
 ) -> rusqlite::Result<()> {
+    let mut latency = Histogram::new();
+    own.latency.add_to(&mut latency);
     tx.execute(
         "INSERT INTO lap_request VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         params![
             run as i64,
             lap as i64,
             place as i64,
-            own.responses as i64,
+            own.answers as i64,
             own.failures as i64,
-            blob(&own.latency),
+            blob(&latency),
             json(&own.censored),
         ],
     )
@@ -219,11 +220,11 @@ pub(super) fn read_subject(row: &Row) -> rusqlite::Result<Subject> {
 }
 
 /// The outcome of a request, and the sequence of its lap.
-pub(super) fn read_request(row: &Row) -> rusqlite::Result<(u64, RequestOutcome)> {
-    let own = RequestOutcome {
-        responses: unsigned(row, "answers")?,
+pub(super) fn read_request(row: &Row) -> rusqlite::Result<(u64, LapRequest)> {
+    let own = LapRequest {
+        answers: unsigned(row, "answers")?,
         failures: unsigned(row, "errors")?,
-        latency: histogram(row, "latency")?,
+        latency: Ages::from(&histogram(row, "latency")?),
         censored: read_json(row, "censored_json")?,
     };
     Ok((unsigned(row, "lap")?, own))

@@ -50,7 +50,7 @@ pub(super) fn check(run: &Run) -> Result<(), String> {
         lap.failures.iter().try_for_each(|f| counts("failures", &[f.count]))?;
         lap.statuses.iter().try_for_each(|(_, count)| counts("statuses", &[*count]))?;
         let mut own = lap.by_request.iter();
-        own.try_for_each(|own| counts("request", &[own.responses, own.failures]))?;
+        own.try_for_each(|own| counts("request", &[own.answers, own.failures]))?;
         let mut ticks = lap.series.iter();
         ticks.try_for_each(|t| counts("series", &[t.responses, t.failures, t.max_ns, t.sum_ns]))?;
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::model::{Host, Lap, Load, Question, Run, Schedule, Server, State};
+use hotlap::model::{Host, Lap, LapRequest, Load, Question, Run, Schedule, Server, State};
 use hotlap::recorder::{Kept, Recorder};
 use hotlap::render::terminal;
 use hotlap::report::Report;
@@ -15,7 +15,6 @@ use hotlap_bench::experiment::{Experiment, Place};
 use hotlap_bench::participant::{self, Participant, Role};
 use hotlap_bench::scripted::{Script, Scripted};
 use hotlap_bench::stress::{Observed, Service, Subject, Trial, judge};
-use hotlap_load::outcome::RequestOutcome;
 use hotlap_load::plan::Reuse;
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
@@ -218,10 +217,10 @@ pub fn mix(run: &mut Run) {
     let ceiling = run.servers.iter().position(|server| server.role == Role::Ceiling);
     for lap in run.laps.iter_mut().filter(|lap| Some(lap.server) != ceiling) {
         let times = if lap.rate.is_some() { &lap.response } else { &lap.service };
-        let mut own = [RequestOutcome::default(), RequestOutcome::default()];
+        let mut own = [LapRequest::default(), LapRequest::default()];
         for (n, ns) in times.counts().flat_map(|(ns, n)| (0..n).map(move |_| ns)).enumerate() {
             let request = usize::from(n % 10 == 9);
-            own[request].responses += 1;
+            own[request].answers += 1;
             own[request].latency.record(if request == 1 { ns * 5 } else { ns });
         }
         lap.by_request = own.into();
