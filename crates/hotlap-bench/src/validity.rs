@@ -28,7 +28,7 @@ pub const LATE: (f64, u64) = (0.5, 200_000);
 #[must_use]
 pub fn judge(lap: &Lap, load: &Load) -> Vec<Violation> {
     [
-        wrong_answers(lap),
+        wrong_answers(lap, load),
         failures(lap),
         connections(lap),
         bytes(lap),
@@ -57,13 +57,17 @@ pub fn side_effect(counted: u64, (least, most): (u64, u64)) -> Option<Violation>
     (!right).then_some(Violation::SideEffect { expected: least, counted })
 }
 
-fn wrong_answers(lap: &Lap) -> Option<Violation> {
+fn wrong_answers(lap: &Lap, load: &Load) -> Option<Violation> {
     let failures = &lap.outcome.failures;
     let wrong = failures.of(Failure::WrongBody)
         + failures.of(Failure::WrongStatus)
         + failures.of(Failure::BadFraming);
     let example = lap.outcome.first_wrong.as_ref().map_or_else(String::new, |w| {
-        format!("{}: {}", w.why, String::from_utf8_lossy(&w.first_bytes).escape_debug())
+        let response = String::from_utf8_lossy(&w.first_bytes);
+        // One fixed request needs no mention.
+        let request = w.method_and_path().filter(|_| load.request.is_none());
+        let request = request.map_or_else(String::new, |request| format!("{request}: "));
+        format!("{request}{}: {}", w.why, response.escape_debug())
     });
     (wrong > 0).then_some(Violation::WrongAnswers { wrong, example })
 }
@@ -223,6 +227,26 @@ mod tests {
         let example = "another body: HTTP/1.1 200\\r\\n".to_owned();
         assert_eq!(violations, [Violation::WrongAnswers { wrong: 1, example }]);
         assert!(violations[0].invalidates());
+    }
+
+    #[test]
+    fn a_wrong_answer_to_one_of_several_requests_names_it_by_method_and_path() {
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
+        lap.outcome.failures.add(Failure::WrongStatus, Phase::Body, 1);
+        lap.outcome.first_wrong = Some(WrongResponse {
+            why: "status 500".to_owned(),
+            first_bytes: b"HTTP/1.1 500\r\n".to_vec(),
+            request: b"POST /orders HTTP/1.1\r\nAuthorization: Bearer a\r\n\r\nbody".to_vec(),
+        });
+        let example = |request| {
+            let violations = judge(&lap, &Load { request, ..load() });
+            let [Violation::WrongAnswers { example, .. }] = &violations[..] else {
+                panic!("{violations:?}")
+            };
+            example.clone()
+        };
+        assert_eq!(example(None), "POST /orders: status 500: HTTP/1.1 500\\r\\n");
+        assert_eq!(example(Some(0)), "status 500: HTTP/1.1 500\\r\\n");
     }
 
     #[test]

@@ -117,6 +117,11 @@ impl RequestMix {
         Turn::new(request, number)
     }
 
+    /// The indices of the requests that are sent next, in order and without end.
+    pub(crate) fn upcoming(&self) -> impl Iterator<Item = usize> {
+        self.order.iter().cycle().skip(self.position).map(|request| *request as usize)
+    }
+
     /// The bytes of a request.
     #[inline]
     pub(crate) fn bytes(&mut self, turn: Turn) -> &[u8] {

@@ -26,7 +26,7 @@ pub(crate) struct Tally {
     service_time: Histogram,
     response_time: Histogram,
     service_time_censored: Censored,
-    pub(crate) response_time_censored: Censored,
+    response_time_censored: Censored,
     pub(crate) lag: Histogram,
     pub(crate) connect_time: Histogram,
     pub(crate) handshake_time: Histogram,
@@ -232,6 +232,27 @@ impl Tally {
         if let Some(own) = self.by_request.get_mut(request.turn.request()) {
             let age_ns = now_ns.saturating_sub(request.start_ns(is_open_loop));
             own.censored.open.record(age_ns);
+        }
+    }
+
+    /// Records the age of a request that was due and not sent when the window opened.
+    pub(crate) fn queued_at_open(&mut self, request: usize, age_ns: u64) {
+        self.response_time_censored.entered.record(age_ns);
+        if let Some(own) = self.by_request.get_mut(request) {
+            own.censored.entered.record(age_ns);
+        }
+    }
+
+    /// Records the age of a request that was due and not sent when the window closed; `has_free` if
+    /// a connection was free.
+    pub(crate) fn queued_at_close(&mut self, request: usize, age_ns: u64, has_free: bool) {
+        let record = |censored: &mut Censored| match has_free {
+            true => censored.open.record(age_ns),
+            false => censored.waiting.record(age_ns),
+        };
+        record(&mut self.response_time_censored);
+        if let Some(own) = self.by_request.get_mut(request) {
+            record(&mut own.censored);
         }
     }
 

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use hotlap_load::plan::{Pace, Stop};
+use hotlap_load::plan::{Pace, Request, Stop};
 use hotlap_load::{Failure, Outcome, Plan, Session, run};
-use hotlap_stats::Survival;
+use hotlap_stats::{Censored, Survival};
 use hotlap_testbed::{HELLO, TestServer};
 use plan::{PlanFor, until};
 
@@ -136,6 +136,27 @@ fn a_rate_of_twice_the_capacity_is_not_reached_and_the_queue_is_reported() {
     assert!(found.oldest_ns >= (outcome.queued - 1) * MS, "{found:?}");
     assert_eq!(response(&outcome).len(), outcome.due);
     assert!(response(&outcome).quantile(0.9).is_lower_bound);
+}
+
+/// Regression: those that waited were missing from the figures of each request, which showed less
+/// latency than the load as a whole.
+#[test]
+fn requests_that_wait_count_for_the_request_that_they_are() {
+    let server = TestServer::one_at_a_time(ms(2), HELLO);
+    let mut plan = lasting(&server, 4, ms(600));
+    plan.pace = Pace::Constant { rate: 1_000.0 };
+    plan.warmup = ms(100);
+    let often = Request { weight: 3, ..plan.requests[0].clone() };
+    plan.requests = vec![often, Request::get("/rare", "test")];
+    let outcome = run(&plan).expect("a load");
+    let mut all = Censored::default();
+    outcome.by_request.iter().for_each(|own| all.merge(&own.censored));
+    assert_eq!(all, outcome.response_time_censored);
+    let waiting: Vec<u64> =
+        outcome.by_request.iter().map(|own| own.censored.waiting.len()).collect();
+    assert_eq!(waiting.iter().sum::<u64>(), outcome.queued);
+    // Three in four, rounded to whole cycles of four.
+    assert!(waiting[1] > 0 && waiting[0].abs_diff(waiting[1] * 3) <= 3, "{waiting:?}");
 }
 
 /// With more connections than due requests, there is a free one for each, however late anything is.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::histogram::MAX_NS;
+use crate::histogram::{Histogram, MAX_NS};
 
-/// A histogram of ages in nanoseconds, with the buckets of [`crate::Histogram`]. A lap has few
-/// ages, so only non-empty buckets take memory.
+/// A histogram of ages in nanoseconds, with the buckets of [`Histogram`]. A lap has few ages, so
+/// only non-empty buckets take memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Ages(BTreeMap<u64, u64>);
@@ -26,6 +26,11 @@ impl Ages {
     /// Adds all ages of `other`.
     pub fn merge(&mut self, other: &Self) {
         other.counts().for_each(|(ns, count)| *self.0.entry(ns).or_default() += count);
+    }
+
+    /// Adds all ages to a histogram, without loss.
+    pub fn add_to(&self, histogram: &mut Histogram) {
+        self.counts().for_each(|(ns, count)| histogram.record_many(ns, count));
     }
 
     /// The number of ages.
@@ -49,6 +54,13 @@ impl Ages {
     /// All non-empty buckets as (highest age in nanoseconds, count), in increasing order.
     pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.iter().map(|(ns, count)| (*ns, *count))
+    }
+}
+
+impl From<&Histogram> for Ages {
+    /// The same times in less memory, without loss.
+    fn from(times: &Histogram) -> Self {
+        Self(times.counts().collect())
     }
 }
 
@@ -103,7 +115,6 @@ mod tests {
     use rand_pcg::Pcg64Mcg;
 
     use super::*;
-    use crate::histogram::Histogram;
 
     fn ages(times: impl IntoIterator<Item = u64>) -> Ages {
         times.into_iter().collect()
@@ -119,6 +130,18 @@ mod tests {
         let ages = ages(times);
         assert_eq!(ages.counts().collect::<Vec<_>>(), histogram.counts().collect::<Vec<_>>());
         assert_eq!((ages.len(), ages.max()), (histogram.len(), histogram.max()));
+    }
+
+    #[test]
+    fn a_histogram_is_kept_as_ages_without_loss() {
+        let mut random = Pcg64Mcg::seed_from_u64(19);
+        let mut times = Histogram::new();
+        (0..1_000).for_each(|_| times.record((random.random::<f64>() * 28.0).exp() as u64));
+        let mut read = Histogram::new();
+        Ages::from(&times).add_to(&mut read);
+        assert!(read.counts().eq(times.counts()) && read.to_bytes() == times.to_bytes());
+        let summary = |h: &Histogram| (h.mean(), h.quantile(0.99), h.max(), h.min());
+        assert_eq!(summary(&read), summary(&times));
     }
 
     #[test]

@@ -42,6 +42,11 @@ impl Histogram {
         self.0.add(&other.0).expect("all histograms share their bounds");
     }
 
+    /// Adds one time, `count` times.
+    pub fn record_many(&mut self, ns: u64, count: u64) {
+        self.0.saturating_record_n(ns, count);
+    }
+
     /// Removes all times but keeps the memory.
     pub fn clear(&mut self) {
         self.0.reset();

@@ -46,6 +46,16 @@ impl Concurrency {
         let due = self.rate.map_or(u64::MAX, |rate| (rate * ns as f64 / 1e9).ceil() as u64);
         due.clamp(1, self.in_flight.max(1))
     }
+
+    /// Of samples that are this share of the requests in flight and of those that become due, 0 to
+    /// 1: a stall delays that share of what it delays in total.
+    #[must_use]
+    pub fn of_share(self, share: f64) -> Self {
+        Self {
+            in_flight: (self.in_flight as f64 * share).ceil() as u64,
+            rate: self.rate.map(|rate| rate * share),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -81,6 +91,15 @@ mod tests {
         assert_eq!((delayed(64, Some(101.0)), delayed(64, Some(6_300.0))), (2, 63));
         assert_eq!((delayed(64, Some(6_400.0)), delayed(64, Some(6_401.0))), (64, 64));
         assert_eq!(Concurrency::ONE.delayed_by(u64::MAX), 1);
+    }
+
+    #[test]
+    fn a_stall_delays_a_share_of_the_requests_of_one_kind() {
+        let all = Concurrency { in_flight: 64, rate: Some(1_000.0) };
+        let tenth = all.of_share(0.1);
+        assert_eq!((tenth.in_flight, tenth.rate), (7, Some(100.0)));
+        assert_eq!((tenth.delayed_by(50 * MS), tenth.delayed_by(MS * 1_000)), (5, 7));
+        assert_eq!((all.of_share(1.0), all.of_share(0.0).delayed_by(MS)), (all, 1));
     }
 
     /// Regression: the rule by samples alone missed the stalls in nine of ten runs.

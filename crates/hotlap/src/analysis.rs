@@ -1,9 +1,10 @@
 //! Every number and every verdict: what the laps of a run show, load by load, and how two or more
 //! runs compare. Nothing here is rounded or put into words; [`crate::report`] does that.
 //!
-//! [`Analysis`] is the central type: one load, with the figures of each server ([`measured`]),
-//! their comparisons ([`compare`]) and ranks (`rank`). Each other module has one task: the cost of
-//! layers ([`layers`]), the capacity under a goal ([`capacity`]), how servers scale ([`scaling`]), published figures ([`published`]),
+//! [`Analysis`] is the central type: one load, with the figures of each server ([`measured`]) and
+//! of each request to it ([`request`]), the comparisons of servers ([`compare`]) and their ranks
+//! (`rank`). Each other module has one task: the cost of layers ([`layers`]), the capacity under a
+//! goal ([`capacity`]), how servers scale ([`scaling`]), published figures ([`published`]),
 //! warnings ([`warnings`]), the bias of slices ([`bias`]), the comparison of two runs ([`runs`]),
 //! and changes over many runs ([`trend`]).
 
@@ -17,6 +18,7 @@ pub mod measure;
 pub mod measured;
 pub mod published;
 mod rank;
+pub mod request;
 pub mod runs;
 pub mod scaling;
 pub mod trend;
@@ -27,3 +29,4 @@ pub use compare::{Found, Limited, ServerComparison};
 pub use load::{Analysis, confidence};
 pub use measure::{Measure, PerMeasure};
 pub use measured::MeasuredServer;
+pub use request::{MeasuredRequest, RequestTimes};

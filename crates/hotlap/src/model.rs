@@ -27,7 +27,7 @@ pub use hotlap_bench::stress::Subject;
 pub use hotlap_bench::suite::{Absent, Question};
 pub use hotlap_servers::failure::ServerFailure;
 pub use hotlap_stats::Class;
-pub use lap::Lap;
+pub use lap::{Lap, LapRequest};
 pub use load::Load;
 pub use server::{Part, Published, Server, Than};
 pub use start::{Start, Warmup};

@@ -9,6 +9,7 @@ mod migrations;
 mod row;
 mod sound;
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -19,13 +20,13 @@ use rusqlite::{
 };
 use serde::Serialize;
 
-use crate::model::{Lap, Run, Schedule, ServerFailure, Start, State, Subject};
+use crate::model::{Lap, LapRequest, Run, Schedule, ServerFailure, Start, State, Subject};
 pub use error::StoreError;
 use error::{explain, refused};
 use migrations::Refused;
 use row::{
-    json, put_lap, put_run, put_start, put_subject, read_lap, read_run, read_server, read_start,
-    read_subject, read_word, unsigned, word,
+    json, put_lap, put_run, put_start, put_subject, read_lap, read_request, read_run, read_server,
+    read_start, read_subject, read_word, unsigned, word,
 };
 
 /// How long to wait for another process that writes to the store: much longer than any transaction
@@ -311,8 +312,8 @@ impl Store {
         self.found(number, true)
     }
 
-    /// A run whose laps have no histograms: reading those takes most of the time, and a list of
-    /// many runs does not need them.
+    /// A run whose laps have no histograms and no outcomes of single requests: reading those takes
+    /// most of the time, and a list of many runs does not need them.
     ///
     /// # Errors
     /// When the run does not exist, or the store fails.
@@ -389,14 +390,33 @@ impl Store {
         let mut starts =
             self.db.prepare("SELECT * FROM start WHERE run = ?1 ORDER BY restart, server")?;
         run.starts = starts.query_map([number], read_start)?.collect::<Result<_, _>>()?;
+        let mut by_request = match times {
+            true => self.read_requests(number)?,
+            false => BTreeMap::new(),
+        };
         let mut laps = self.db.prepare("SELECT * FROM lap WHERE run = ?1 ORDER BY sequence")?;
-        run.laps =
-            laps.query_map([number], |row| read_lap(row, times))?.collect::<Result<_, _>>()?;
+        let laps = laps.query_map([number], |row| {
+            let (sequence, lap) = read_lap(row, times)?;
+            Ok(Lap { by_request: by_request.remove(&sequence).unwrap_or_default(), ..lap })
+        })?;
+        run.laps = laps.collect::<Result<_, _>>()?;
         let mut stress =
             self.db.prepare("SELECT * FROM stress WHERE run = ?1 ORDER BY sequence")?;
         run.stress = stress.query_map([number], read_subject)?.collect::<Result<_, _>>()?;
         sound::check(&run).map_err(row::damaged)?;
         Ok(Some(run))
+    }
+
+    /// The outcomes of the requests of a run's laps, by the sequence of the lap.
+    fn read_requests(&self, run: i64) -> rusqlite::Result<BTreeMap<u64, Vec<LapRequest>>> {
+        let sql = "SELECT * FROM lap_request WHERE run = ?1 ORDER BY lap, place";
+        let mut requests = self.db.prepare(sql)?;
+        let mut by_lap = BTreeMap::<u64, Vec<LapRequest>>::new();
+        for found in requests.query_map([run], read_request)? {
+            let (lap, own) = found?;
+            by_lap.entry(lap).or_default().push(own);
+        }
+        Ok(by_lap)
     }
 
     fn write<T>(

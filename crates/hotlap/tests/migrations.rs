@@ -14,13 +14,14 @@ use hotlap::store::Store;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-const STORES: [&str; 6] = [
+const STORES: [&str; 7] = [
     include_str!("stores/1.sql"),
     include_str!("stores/2.sql"),
     include_str!("stores/3.sql"),
     include_str!("stores/4.sql"),
     include_str!("stores/5.sql"),
     include_str!("stores/6.sql"),
+    include_str!("stores/7.sql"),
 ];
 
 /// Columns that have other names since version 6.
@@ -106,6 +107,17 @@ fn check(version: usize, run: &Run) {
     assert!(!closed.service.is_empty() && closed.response.is_empty());
     assert!(!open.response.is_empty() && !open.lag.is_empty());
     assert_eq!(closed.service_censored.is_empty(), version < 5);
+
+    let counts: Vec<(u64, u64, u64)> = closed
+        .by_request
+        .iter()
+        .map(|own| (own.answers, own.failures, own.censored.open.len()))
+        .collect();
+    let expected = [(6_000, 1, 4), (136, 2, 0)];
+    assert_eq!(counts, expected[..if version >= 7 { 2 } else { 0 }]);
+    assert_eq!(run.loads[0].requests.len(), counts.len());
+    assert!(counts.is_empty() || !closed.by_request[0].latency.is_empty());
+    assert!(open.by_request.is_empty());
 
     assert_eq!(run.stress.len(), usize::from(version >= 4));
     for subject in &run.stress {

@@ -14,6 +14,11 @@ type Seen = Arc<Mutex<Vec<(String, String)>>>;
 
 /// An application: `GET /users/ID` returns the id, and `POST /orders` accepts each key once.
 fn application() -> (TestServer, Seen) {
+    application_that_refuses(usize::MAX)
+}
+
+/// The same, but it refuses one order in this many.
+fn application_that_refuses(one_in: usize) -> (TestServer, Seen) {
     let seen = Seen::default();
     let (log, keys) = (seen.clone(), Mutex::new(BTreeSet::new()));
     let server = TestServer::start(move |mut client| {
@@ -26,8 +31,10 @@ fn application() -> (TestServer, Seen) {
                 Some(id) => ("200 OK", format!("{{\"id\":{id}}}")),
                 None => {
                     let order: Value = serde_json::from_str(body).expect("JSON");
-                    let is_new = keys.lock().expect("keys").insert(order["key"].to_string());
-                    let status = if is_new { "201 Created" } else { "409 Conflict" };
+                    let mut keys = keys.lock().expect("keys");
+                    let is_new = keys.insert(order["key"].to_string());
+                    let is_accepted = is_new && !keys.len().is_multiple_of(one_in);
+                    let status = if is_accepted { "201 Created" } else { "409 Conflict" };
                     (status, format!("{{\"user\":{}}}", order["user"]))
                 }
             };
@@ -191,4 +198,83 @@ fn values_are_not_repeated_in_a_run() {
         .collect();
     assert!(keys.len() > 100);
     assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len());
+}
+
+#[test]
+fn a_run_has_figures_of_each_request_and_names_the_one_that_was_answered_wrongly() {
+    let (server, _) = application_that_refuses(20);
+    let secret = "headers = { Authorization = \"Bearer s3cr3t-t0ken\", Content-Type";
+    let folder = Folder::with(&REQUESTS.replace("headers = { Content-Type", secret));
+    let page = folder.0.path().join("page.html").display().to_string();
+    let store = folder.0.path().join("runs.db").display().to_string();
+    let mut arguments = vec!["--store", &store, "--export-html", &page, "--export-json", "-"];
+    arguments.extend(["-c4", "--restarts", "1", "--rounds", "2", "--slice", "50ms"]);
+    let url = server.url();
+    arguments.push(&url);
+    let output = folder.hotlap("run", &arguments);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["run"]["loads"][0]["requests"], serde_json::json!(["user", "order"]));
+    let own = report["tables"][0]["by_request"].as_array().unwrap();
+    let named: Vec<&str> = own.iter().map(|own| own["request"].as_str().unwrap()).collect();
+    assert_eq!(named, ["user", "order"]);
+    let count = |place: usize, name: &str| own[place][name].as_u64().unwrap();
+    let (users, orders) = (count(0, "requests"), count(1, "requests"));
+    assert!(orders > 100 && users.abs_diff(orders * 3) < orders / 10, "{users}, {orders}");
+    // One in 20, in the laps and between them.
+    let (failed, refused) = (count(0, "errors"), count(1, "errors"));
+    assert!(failed == 0 && refused > 0 && refused < orders / 10, "{failed}, {refused}");
+    // With the sentences if no lap counts, else with the warnings.
+    let told = format!("{}{}", report["tables"][0]["sentences"], report["warnings"]);
+    assert!(told.contains("responses were wrong (POST /orders: "), "{told}");
+
+    let shown = Command::new(env!("CARGO_BIN_EXE_hotlap"))
+        .args(["report", "--store", &store, "--details"])
+        .env("HOTLAP_CONFIG", "/dev/null")
+        .output()
+        .unwrap();
+    assert!(text(&shown.stdout).contains("\n  Each request\n"), "{}", text(&shown.stdout));
+    for bytes in [&output.stdout, &output.stderr, &shown.stdout, &fs::read(page).unwrap()] {
+        assert!(!text(bytes).contains("s3cr3t-t0ken"));
+    }
+    let kept = fs::read(store).unwrap();
+    assert!(!kept.windows(12).any(|window| window == b"s3cr3t-t0ken"));
+}
+
+/// A suite that had both sent the first request of its file in its stress, and said nothing.
+#[test]
+fn a_stress_and_a_requests_file_exclude_each_other() {
+    let (server, seen) = application();
+    let folder = Folder::with(REQUESTS);
+    let suite = folder.0.path().join("suite.toml");
+    let url = server.url();
+    let lines = format!("requests_file = 'requests.toml'\nservers = ['{url}']\n");
+    fs::write(&suite, format!("{lines}stress = ['overload']\n")).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_hotlap"))
+        .args(["run", "--no-store", "--suite", &suite.display().to_string()])
+        .env("HOTLAP_CONFIG", "/dev/null")
+        .output()
+        .unwrap();
+    let told = text(&output.stderr);
+    assert_eq!((output.status.code(), seen.lock().unwrap().len()), (Some(2), 0), "{told}");
+    assert!(told.contains("run the requests file without a stress"), "{told}");
+    let output = folder.hotlap("run", &["--stress", &url]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+/// The values of its fields tell why it failed.
+#[test]
+fn a_wrong_response_to_one_request_that_varies_is_named_too() {
+    let (server, _) = application_that_refuses(20);
+    let order = "fields.key = \"uuid\"\n[[request]]\npath = \"/orders?key=${key}\"\n\
+                 body = '{\"user\":1,\"key\":\"${key}\"}'\nexpect_status = 201\n";
+    let folder = Folder::with(order);
+    let url = server.url();
+    let mut arguments = vec!["--no-store", "-c1", "--restarts", "1", "--rounds", "1"];
+    arguments.extend(["--slice", "50ms", "--export-json", "-", &url]);
+    let output = folder.hotlap("run", &arguments);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let told = format!("{}{}", report["tables"][0]["sentences"], report["warnings"]);
+    assert!(told.contains("responses were wrong (POST /orders?key="), "{told}");
+    assert_eq!(report["tables"][0]["by_request"], serde_json::json!([]));
 }

@@ -109,6 +109,16 @@ fn what_cannot_go_on_says_why() {
     changed.loads[0].connections = 1;
     let error = resume::go_on(&mut scene.experiment, &cut.run, &changed).unwrap_err().to_string();
     assert_eq!(error, "run 1 cannot be resumed: its suite has been changed since");
+    // Figures of each request are kept by place, so the requests must be the same.
+    let (mut cut, mut now) = (cut.run, changed);
+    now.loads.clone_from(&cut.loads);
+    let names = |names: [&str; 2]| names.map(str::to_owned).to_vec();
+    cut.loads[0].requests = names(["user", "order"]);
+    now.loads[0].requests = names(["order", "user"]);
+    assert!(resume::same_suite(&cut, &now).is_err());
+    // An older version did not keep them.
+    cut.loads[0].requests.clear();
+    assert!(resume::same_suite(&cut, &now).is_ok());
     let (scene, run) = suite();
     hold(&scene, run, &path, None);
     assert!(told("mine").contains("run 2, the last of the suite mine, is finished"));

@@ -74,6 +74,17 @@ pub struct WrongResponse {
     pub request: Vec<u8>,
 }
 
+impl WrongResponse {
+    /// Method and path of the request that it answered; `None` if there was none.
+    #[must_use]
+    pub fn method_and_path(&self) -> Option<String> {
+        let line = self.request.split(|byte| *byte == b'\r').next()?;
+        let line = String::from_utf8_lossy(line);
+        let mut words = line.split(' ');
+        Some(format!("{} {}", words.next()?, words.next()?))
+    }
+}
+
 /// What happened to one of the plan's requests.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RequestOutcome {
@@ -157,5 +168,23 @@ impl ThreadUsage {
     #[must_use]
     pub fn busy(&self) -> f64 {
         self.cpu_ns as f64 / self.wall_ns.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_response_names_method_and_path_of_its_request() {
+        let of = |request: &[u8]| {
+            let (why, first_bytes) = (String::new(), Vec::new());
+            WrongResponse { why, first_bytes, request: request.to_vec() }.method_and_path()
+        };
+        let request = b"POST /orders?id=7 HTTP/1.1\r\nAuthorization: Bearer a\r\n\r\nbody";
+        assert_eq!(of(request).as_deref(), Some("POST /orders?id=7"));
+        // Only the beginning of a request is kept.
+        assert_eq!(of(b"GET /a-long-pa").as_deref(), Some("GET /a-long-pa"));
+        assert_eq!(of(b""), None);
     }
 }

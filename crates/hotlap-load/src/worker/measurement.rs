@@ -160,8 +160,9 @@ impl Measurement {
         }
         // The worker wakes up some microseconds late; requests that became due since count as due
         // in the window.
-        let ages = &mut self.tally.response_time_censored.entered;
-        requests.queued(opens_ns.min(now)).for_each(|due| ages.record(now - due));
+        for (due_ns, request) in requests.queued(opens_ns.min(now)) {
+            self.tally.queued_at_open(request, now - due_ns);
+        }
     }
 
     /// Records the requests that are unanswered as the window closes.
@@ -177,12 +178,10 @@ impl Measurement {
         }
         // If a connection is free, a request did not wait for the server, but for a worker that
         // woke up to find the window closed.
-        let censored = &mut self.tally.response_time_censored;
         let has_free = slots.listed().any(|slot| slot.can_send(plan));
-        let ages = if has_free { &mut censored.open } else { &mut censored.waiting };
-        for due_ns in requests.queued(now) {
+        for (due_ns, request) in requests.queued(now) {
             oldest_due_ns = oldest_due_ns.min(due_ns);
-            ages.record(now - due_ns);
+            self.tally.queued_at_close(request, now - due_ns, has_free);
         }
         self.oldest_ns = now - oldest_due_ns;
     }

@@ -97,10 +97,12 @@ impl Requests {
         }
     }
 
-    /// The due times of requests that were due before `end_ns` but not sent.
-    pub(super) fn queued(&self, end_ns: u64) -> impl Iterator<Item = u64> {
+    /// The requests that were due before `end_ns` but not sent: when each was due, and its index.
+    /// They are sent in the order in which they became due, on whichever connection is free.
+    pub(super) fn queued(&self, end_ns: u64) -> impl Iterator<Item = (u64, usize)> {
         let limit = usize::try_from(self.left).unwrap_or(usize::MAX);
-        self.schedule.iter().flat_map(move |s| s.due_before(end_ns)).take(limit)
+        let due = self.schedule.iter().flat_map(move |s| s.due_before(end_ns)).take(limit);
+        due.zip(self.mix.upcoming())
     }
 
     /// How many requests became due in a window; `sent` were sent in it.

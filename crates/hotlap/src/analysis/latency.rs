@@ -52,6 +52,20 @@ pub fn known(times: &Survival, q: f64, concurrency: Concurrency) -> Option<Perce
     is_certain.then_some(found)
 }
 
+/// For each of several requests, its share of the requests that one stall of the server delays: its
+/// share of all responses, or of the sum of their times, which is its share of the requests in
+/// flight (Little's law); the larger of the two, so that no percentile is shown too early.
+#[must_use]
+pub fn stall_shares(answered: &[&Histogram]) -> Vec<f64> {
+    let count = |own: &Histogram| own.len() as f64;
+    let time = |own: &Histogram| if own.is_empty() { 0.0 } else { own.mean() * count(own) };
+    let all = |of: &dyn Fn(&Histogram) -> f64| -> f64 {
+        answered.iter().map(|own| of(own)).sum::<f64>().max(f64::MIN_POSITIVE)
+    };
+    let (responses, sum) = (all(&count), all(&time));
+    answered.iter().map(|own| (count(own) / responses).max(time(own) / sum)).collect()
+}
+
 /// Points of the percentile curve, five for each halving of the remaining share, as in
 /// HdrHistogram's plots: the share, and the time in nanoseconds below which it lies. The curve ends
 /// where there are too few samples, or at the first lower bound.
@@ -69,4 +83,22 @@ pub fn curve(times: &Survival, concurrency: Concurrency) -> Vec<(f64, u64)> {
         .take_while(|(_, found)| !found.is_lower_bound)
         .map(|(q, found)| (q, found.ns))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_request_has_a_larger_share_of_those_in_flight() {
+        let of = |count, ns| {
+            let mut times = Histogram::new();
+            (0..count).for_each(|_| times.record(ns));
+            times
+        };
+        let shares = stall_shares(&[&of(900, 1_000), &of(100, 91_000), &Histogram::new()]);
+        let rounded: Vec<f64> = shares.iter().map(|s| (s * 100.0).round() / 100.0).collect();
+        assert_eq!(rounded, [0.9, 0.91, 0.0]);
+        assert_eq!(stall_shares(&[&Histogram::new()]), [0.0]);
+    }
 }

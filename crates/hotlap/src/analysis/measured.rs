@@ -9,7 +9,7 @@ use hotlap_stats::{Concurrency, Estimate, Reading, level, median};
 
 use super::compare::ServerComparison;
 use super::latency::{Times, known};
-use super::{Measure, PerMeasure, bias};
+use super::{Measure, MeasuredRequest, PerMeasure, bias};
 use crate::model::{Lap, Run, Violation, Warmup};
 
 /// A server keeps up with an open loop if it answers at least this share of the requests that
@@ -51,6 +51,8 @@ pub struct MeasuredServer {
     pub response: Option<(Times, f64)>,
     /// How the common rate compares with the responses, over the same laps.
     pub open_loop: Option<OpenLoop>,
+    /// Each request, in the order of the load; empty if the load sends one request.
+    pub requests: Vec<MeasuredRequest>,
     /// Its usage.
     pub used: Used,
     /// Failures in all of its laps.
@@ -84,6 +86,7 @@ impl MeasuredServer {
     #[must_use]
     pub(super) fn of(run: &Run, load: usize, server: usize, confidence: f64) -> Self {
         let offered = run.loads.get(load).and_then(|load| load.rate);
+        let requests = run.loads.get(load).map_or(0, |load| load.requests.len());
         let is_own = |lap: &&Lap| lap.server == server && lap.load == load;
         let laps: Vec<&Lap> = run.laps.iter().filter(is_own).collect();
         let (main, paced): (Vec<&Lap>, Vec<&Lap>) =
@@ -119,6 +122,7 @@ impl MeasuredServer {
                 .and_then(|lap| lap.rate)
                 .map(|rate| (Times::merged(paced.iter().map(|lap| Times::of(lap, true))), rate)),
             open_loop: open_loop(&paced),
+            requests: MeasuredRequest::all_of(requests, &laps, &good, &paced),
             used: Used::of(&main, &good, &warmups().collect::<Vec<_>>()),
             failures,
             ready_ms: middle(starts().filter_map(|start| start.ready_ms).collect()),

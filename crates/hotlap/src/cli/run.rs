@@ -222,7 +222,7 @@ pub struct RequestArgs {
         long,
         value_name = "FILE",
         long_help = requests_help!(" to commands and URLs", "PATH"),
-        conflicts_with_all = ["path", "method", "body", "expect_status", "expect_body", "stress"]
+        conflicts_with_all = ["path", "method", "body", "expect_status", "expect_body"]
     )]
     pub requests_file: Option<PathBuf>,
     /// Expected status (default: 200 to 299)

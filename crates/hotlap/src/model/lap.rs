@@ -2,8 +2,8 @@
 //! checks failed.
 
 use hotlap_bench::lap::{self as measured, Share, Violation};
-use hotlap_load::outcome::{FailureCount, Tick};
-use hotlap_stats::{Censored, Histogram};
+use hotlap_load::outcome::{FailureCount, RequestOutcome, Tick};
+use hotlap_stats::{Ages, Censored, Histogram};
 use serde::{Deserialize, Serialize};
 
 use crate::redact;
@@ -64,6 +64,35 @@ pub struct Lap {
     pub usage: Option<measured::Usage>,
     /// The failed validity checks.
     pub failed: Vec<Violation>,
+    /// The outcome of each request, in order; empty if the load sends one request, and in laps
+    /// stored by versions that did not keep it.
+    #[serde(default)]
+    pub by_request: Vec<LapRequest>,
+}
+
+/// The outcome of one request in a lap. Its latency is kept as non-empty buckets: a histogram takes
+/// 256 KiB, and a run has one for each request of each lap.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct LapRequest {
+    /// Correct responses.
+    pub answers: u64,
+    /// Requests that failed, wrong responses included.
+    pub failures: u64,
+    /// Latency of correct responses: response time in an open loop, else service time.
+    pub latency: Ages,
+    /// Ages of requests whose latency was not observed completely.
+    pub censored: Censored,
+}
+
+impl From<&RequestOutcome> for LapRequest {
+    fn from(own: &RequestOutcome) -> Self {
+        Self {
+            answers: own.responses,
+            failures: own.failures,
+            latency: Ages::from(&own.latency),
+            censored: own.censored.clone(),
+        }
+    }
 }
 
 impl From<&measured::Lap> for Lap {
@@ -104,6 +133,7 @@ impl From<&measured::Lap> for Lap {
             generator: (outcome.threads.iter().map(|t| t.cpu_ns).sum(), busiest),
             usage: lap.usage,
             failed: lap.failed.iter().cloned().map(redact::record).collect(),
+            by_request: outcome.by_request.iter().map(LapRequest::from).collect(),
         }
     }
 }

@@ -24,6 +24,10 @@ pub struct Load {
     /// The rate of an open loop, in requests/s; `None` in a closed loop.
     #[serde(default)]
     pub rate: Option<f64>,
+    /// The names of its requests, in order, if it sends several; empty otherwise, and in runs
+    /// stored by versions that did not record them.
+    #[serde(default)]
+    pub requests: Vec<String>,
 }
 
 impl From<&participant::Load> for Load {
@@ -36,6 +40,7 @@ impl From<&participant::Load> for Load {
             pipeline: load.pipeline,
             request: String::new(),
             rate: load.rate,
+            requests: Vec::new(),
         }
     }
 }

@@ -1,17 +1,22 @@
 //! One line per server and load, for spreadsheets (RFC 4180). Units are fixed and part of the
-//! column names.
+//! column names. If a load sends several requests, the line of a server is followed by one for each
+//! of them, with the name of the request in the column `request`, which is empty otherwise.
 //!
 //! A spreadsheet reads a field that begins with `=`, `+`, `-` or `@` as a formula, and names and
 //! versions come from outside. Such a text gets an apostrophe in front, which spreadsheets do not
 //! show; figures are left alone. The exact names are in the JSON export.
 
-use crate::report::{Figure, Latency, LoadResults, Report, Role, Row};
+use crate::report::{Figure, Latency, LoadResults, Report, RequestRow, Role, Row};
 use crate::text::visible;
 
 /// A column's name, and its value in a row.
 type Field = (&'static str, fn(&Row) -> String);
 
-/// The columns after load, rank, server, role and version.
+/// The columns before those of [`FIELDS`].
+const FIRST: [&str; 8] =
+    ["load", "rank", "server", "role", "version", "request", "requests", "share_percent"];
+
+/// The columns of a server's figures.
 const FIELDS: [Field; 31] = [
     ("requests_per_s", |r| value(&r.requests_per_s)),
     ("requests_per_s_low", |r| low(&r.requests_per_s)),
@@ -58,14 +63,17 @@ pub fn render(report: &Report) -> String {
     if !report.capacity.is_empty() {
         return capacities(report);
     }
-    let first = ["load", "rank", "server", "role", "version"];
-    let names = first.into_iter().chain(FIELDS.map(|(name, _)| name));
+    let names = FIRST.into_iter().chain(FIELDS.map(|(name, _)| name));
     let mut out = line(names.map(str::to_owned));
     for load in &report.tables {
-        out.extend(load.rows.iter().map(|row| line(fields(load, row))));
+        for row in &load.rows {
+            out += &line(fields(load, row));
+            let own = load.by_request.iter().filter(|request| request.server == row.name);
+            out.extend(own.map(|request| line(request_fields(load, row, request))));
+        }
     }
     for failed in &report.failed {
-        let first = ["", "", &text(&failed.name), "failed", ""].map(str::to_owned);
+        let first = ["", "", &text(&failed.name), "failed", "", "", "", ""].map(str::to_owned);
         out += &line(first.into_iter().chain(FIELDS.map(|_| String::new())));
     }
     out
@@ -122,7 +130,39 @@ fn capacities(report: &Report) -> String {
 fn fields(load: &LoadResults, row: &Row) -> impl Iterator<Item = String> {
     let rank = row.rank.map_or_else(String::new, |rank| rank.to_string());
     let first = [text(&load.title), rank, text(&row.name), role(row.role), text(&row.version)];
-    first.into_iter().chain(FIELDS.map(|(_, field)| field(row)))
+    let no_request = [const { String::new() }; 3];
+    first.into_iter().chain(no_request).chain(FIELDS.map(|(_, field)| field(row)))
+}
+
+/// A request to a server: the columns of its own figures, the others empty.
+fn request_fields<'a>(
+    load: &LoadResults,
+    row: &Row,
+    own: &'a RequestRow,
+) -> impl Iterator<Item = String> + use<'a> {
+    let rank = String::new();
+    let first = [
+        text(&load.title),
+        rank,
+        text(&row.name),
+        role(row.role),
+        text(&row.version),
+        text(&own.request),
+        own.requests.to_string(),
+        value(&own.share_percent),
+    ];
+    let names = match own.rate {
+        None => ["p50_ms", "p99_ms"],
+        Some(_) => ["rate_p50_ms", "rate_p99_ms"],
+    };
+    let percentiles = || names.into_iter().zip([&own.p50, &own.p99]);
+    let field = move |(name, _): Field| match name {
+        "rate" => own.rate.map_or_else(String::new, |rate| rate.to_string()),
+        "errors" => own.errors.to_string(),
+        "lower_bounds" => bounds(percentiles().map(|(name, figure)| (name, figure.as_ref()))),
+        name => percentiles().find(|(n, _)| *n == name).map_or_else(String::new, |p| value(p.1)),
+    };
+    first.into_iter().chain(FIELDS.map(field))
 }
 
 /// The names of latency columns whose values are lower bounds, separated by spaces.
@@ -137,6 +177,11 @@ fn lower_bounds(row: &Row) -> String {
         ("rate_p50_ms", response.and_then(|at| at.p50.as_ref())),
         ("rate_p99_ms", response.and_then(|at| at.p99.as_ref())),
     ];
+    bounds(figures)
+}
+
+/// The names of the figures that are lower bounds, separated by spaces.
+fn bounds<'a>(figures: impl IntoIterator<Item = (&'static str, Option<&'a Figure>)>) -> String {
     let bounds = figures.into_iter().filter(|(_, f)| f.is_some_and(|f| f.is_lower_bound));
     bounds.map(|(name, _)| name).collect::<Vec<_>>().join(" ")
 }

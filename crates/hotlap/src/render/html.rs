@@ -244,6 +244,7 @@ fn section(report: &Report, load: &LoadResults, palette: &Palette, charts: &mut 
             load.notes().iter().map(|note| paragraph("quiet", note)).collect(),
             plots(open),
             more.into(),
+            requests(load, palette),
             errors(load),
             load.sources().iter().map(published).collect(),
         ],
@@ -279,6 +280,19 @@ fn capacity(found: &CapacityResults, palette: &Palette, charts: &mut Charts) -> 
             el("details", &[], windows),
         ],
     )
+}
+
+/// The figures of each request, if the load sends several.
+fn requests(load: &LoadResults, palette: &Palette) -> Html {
+    if load.by_request.is_empty() {
+        return Html::default();
+    }
+    let extras = load.by_request.iter().map(|request| {
+        let server = palette.number(&request.server).unwrap_or(0);
+        RowExtra { server: server.to_string(), mark: mark(server), details: Html::default() }
+    });
+    els("h3", ["Each request"])
+        + sortable(&load.request_table(), "Each request", &extras.collect::<Vec<_>>())
 }
 
 /// Failures by kind.

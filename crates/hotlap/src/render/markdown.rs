@@ -59,6 +59,9 @@ fn results(report: &Report, load: &LoadResults) -> String {
         out += &table(&load.table());
         load.notes().iter().for_each(|note| out += &paragraph(note));
     }
+    if !load.by_request.is_empty() {
+        out += &format!("### Each request\n\n{}", table(&load.request_table()));
+    }
     out += &load.sources().iter().map(published).collect::<String>();
     out + &table(&report.step_table(load))
 }

@@ -41,6 +41,7 @@ fn shown(report: &Report, mut out: Screen, has_details: bool) -> String {
         results(&mut out, report, load);
         if has_details {
             load.rows.iter().for_each(|row| details(&mut out, row));
+            requests(&mut out, load);
         }
     }
     for found in &report.capacity {
@@ -145,6 +146,18 @@ fn details(out: &mut Screen, row: &Row) {
     for (name, value) in row.details() {
         out.hanging(4, &format!("{name}: {value}"));
     }
+}
+
+/// The figures of each request, if the load sends several.
+fn requests(out: &mut Screen, load: &LoadResults) {
+    if load.by_request.is_empty() {
+        return;
+    }
+    out.blank();
+    out.paragraph(BOLD, 2, "Each request");
+    out.table(2, &load.request_table());
+    load.notes().iter().for_each(|note| out.paragraph(DIM, 2, note));
+    out.blank();
 }
 
 /// The cost of each layer.

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::loads::{load_title, under, with_load};
 use super::sentences;
-use super::{Noise, Row};
+use super::{Noise, RequestRow, Row};
 use crate::analysis::Analysis;
 use crate::model::{Load, Run};
 use crate::text::number::rounded;
@@ -30,6 +30,8 @@ pub struct LoadResults {
     pub noise: Option<Noise>,
     /// By rank; then those without one; the ceiling last.
     pub rows: Vec<Row>,
+    /// Each request to each of these servers; empty if the load sends one request.
+    pub by_request: Vec<RequestRow>,
     /// What this load says, in sentences.
     pub sentences: Vec<String>,
 }
@@ -41,7 +43,7 @@ impl LoadResults {
             (0..run.servers.len()).filter(|&server| run.is_shown(server)).collect();
         analysis.sort(run, &mut order);
         let all: Vec<&Load> = run.loads.iter().collect();
-        Self {
+        let mut results = Self {
             load: analysis.load,
             title: match all.len() {
                 1 => String::new(),
@@ -52,9 +54,15 @@ impl LoadResults {
             is_measured: analysis.is_measured(),
             reference: analysis.reference.map(|r| run.servers[r].name.clone()),
             noise: Noise::of(run, analysis),
-            rows: order.into_iter().map(|server| Row::of(run, analysis, server)).collect(),
+            rows: order.iter().map(|server| Row::of(run, analysis, *server)).collect(),
+            by_request: Vec::new(),
             sentences: sentences::of_table(run, analysis),
-        }
+        };
+        let common_rate = results.common_rate();
+        let rows = order.into_iter().zip(&results.rows);
+        let requests = rows.flat_map(|row| RequestRow::all_of(run, analysis, row, common_rate));
+        results.by_request = requests.collect();
+        results
     }
 
     /// A server's name that is unique over all loads.

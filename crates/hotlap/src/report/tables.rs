@@ -2,7 +2,7 @@
 //! page.
 
 use super::figure::{Figure, cell, text_cell};
-use super::{Latency, LayerStep, LoadResults, Measure, Report, Role, Row};
+use super::{Latency, LayerStep, LoadResults, Measure, Report, RequestRow, Role, Row};
 use crate::text::number::{self, count};
 use crate::text::table::{Cell, Column, Output, Table, Tone};
 
@@ -21,7 +21,7 @@ impl LoadResults {
             false => (self.against(Measure::Rate, true), self.against(Measure::Cost, false)),
             true => (self.against(Measure::Rate, false), self.against(Measure::Cost, true)),
         };
-        let mark = if self.latency_mark().is_some() { "*" } else { "" };
+        let mark = self.mark();
         let latency = |q: &str, of: fn(&Latency) -> Option<&Figure>| {
             let cells = self.rows.iter().map(|row| text_cell(self.latency_of(row).and_then(of)));
             Column::right(&format!("{q}{mark}"), cells)
@@ -80,7 +80,7 @@ impl LoadResults {
     }
 
     /// The rate of laps at a common rate; `None` if no server has a percentile there.
-    fn common_rate(&self) -> Option<f64> {
+    pub(super) fn common_rate(&self) -> Option<f64> {
         let is_known = |latency: &&Latency| latency.p50.is_some();
         self.rows.iter().filter_map(Row::at_rate).find(is_known)?.rate
     }
@@ -98,6 +98,11 @@ impl LoadResults {
             ),
             None => "* closed loop, at saturation".to_owned(),
         })
+    }
+
+    /// The mark of columns with percentiles, which [`Self::notes`] explains.
+    fn mark(&self) -> &'static str {
+        if self.latency_mark().is_some() { "*" } else { "" }
     }
 
     /// Footnotes to the columns of the table.
@@ -118,6 +123,43 @@ impl LoadResults {
         ])
     }
 
+    /// The figures of each request: one row per server and request.
+    #[must_use]
+    pub fn request_table(&self) -> Table {
+        let cells = |of: fn(&RequestRow) -> Cell| self.by_request.iter().map(of);
+        let number = |of: fn(&RequestRow) -> u64| {
+            self.by_request.iter().map(move |r| Cell::from(count(of(r))).sorted_by(of(r) as f64))
+        };
+        let has_errors = self.by_request.iter().any(|r| r.errors > 0);
+        let mark = self.mark();
+        let mut columns = vec![
+            Column::name("server", self.servers_of_requests()),
+            Column::prose("request", cells(|r| Cell::from(&r.request))),
+            Column::right("requests", number(|r| r.requests)),
+            Column::right("share", cells(|r| text_cell(r.share_percent.as_ref()))).drop_order(1),
+        ];
+        if has_errors {
+            columns.push(Column::right("errors", number(|r| r.errors)));
+        }
+        columns.extend([
+            Column::right(&format!("p50{mark}"), cells(|r| text_cell(r.p50.as_ref()))).required(),
+            Column::right(&format!("p99{mark}"), cells(|r| text_cell(r.p99.as_ref()))).required(),
+        ]);
+        Table::new(columns)
+    }
+
+    /// The server of each request. A terminal shows it once.
+    fn servers_of_requests(&self) -> Vec<Cell> {
+        let is_again = |place: usize, server: &str| {
+            place.checked_sub(1).is_some_and(|before| self.by_request[before].server == server)
+        };
+        let cell = |(place, r): (usize, &RequestRow)| match is_again(place, &r.server) {
+            false => Cell::from(&r.server),
+            true => Cell::from(&r.server).shortened_to(""),
+        };
+        self.by_request.iter().enumerate().map(cell).collect()
+    }
+
     fn ranks(&self) -> Vec<Cell> {
         let rank = |(place, row): (usize, &Row)| {
             let is_shared = self.rows.iter().filter(|other| other.rank == row.rank).count() > 1;
@@ -134,11 +176,15 @@ impl Report {
     #[must_use]
     pub fn hint(&self) -> String {
         let rows = || self.tables.iter().filter(|t| t.is_measured).flat_map(|t| &t.rows);
+        let has_requests = self.tables.iter().any(|table| !table.by_request.is_empty());
+        let more = if has_requests { ", each request" } else { "" };
         match (rows().next(), rows().any(|row| row.errors > 0)) {
             (None, _) => String::new(),
-            (_, true) => "Errors by kind, intervals of levels, conformance: --details".to_owned(),
+            (_, true) => {
+                format!("Errors by kind, intervals of levels, conformance{more}: --details")
+            }
             (_, false) => {
-                "No request errors. Intervals of levels, conformance: --details".to_owned()
+                format!("No request errors. Intervals of levels, conformance{more}: --details")
             }
         }
     }

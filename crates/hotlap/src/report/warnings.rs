@@ -218,7 +218,8 @@ fn check(violation: &Violation) -> (&'static str, &'static str) {
         ),
         Violation::WrongAnswers { .. } => (
             "wrong responses",
-            "If that response is right, say so with --expect-status and --expect-body.",
+            "If that response is right, say so with --expect-status and --expect-body, or in the \
+             requests file.",
         ),
         Violation::Late { .. } => {
             ("lateness", "Give the generator more cores (-t), or lower the rate.")

@@ -6,13 +6,14 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The migration to each version from the previous one; the first creates the tables.
-const STEPS: [&str; 6] = [
+const STEPS: [&str; 7] = [
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
     include_str!("migrations/3.sql"),
     include_str!("migrations/4.sql"),
     include_str!("migrations/5.sql"),
     include_str!("migrations/6.sql"),
+    include_str!("migrations/7.sql"),
 ];
 
 /// The version that this hotlap writes.

@@ -1,11 +1,11 @@
 //! Rows of the store: converts each record to its columns, and back.
 
-use hotlap_stats::{Censored, Histogram};
+use hotlap_stats::{Ages, Censored, Histogram};
 use rusqlite::{Row, Transaction, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::model::{Lap, Run, Server, Start, Subject};
+use crate::model::{Lap, LapRequest, Run, Server, Start, Subject};
 use crate::redact;
 
 /// Stores a run with its servers but without laps, under `number` or the next free one.
@@ -94,7 +94,6 @@ pub(super) fn put_lap(
     sequence: usize,
     lap: &Lap,
 ) -> rusqlite::Result<()> {
-    let blob = |h: &Histogram| (!h.is_empty()).then(|| h.to_bytes());
     tx.execute(
         "INSERT INTO lap VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
                                  ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28,
@@ -134,6 +133,31 @@ pub(super) fn put_lap(
             json(&lap.failed),
             json(&lap.service_censored),
             json(&lap.response_censored),
+        ],
+    )?;
+    let mut requests = lap.by_request.iter().enumerate();
+    requests.try_for_each(|(place, own)| put_request(tx, (run, sequence, place), own))
+}
+
+/// Stores the outcome of a request of a lap, given as run, sequence of the lap and place in the
+/// load.
+fn put_request(
+    tx: &Transaction,
+    (run, lap, place): (u64, usize, usize),
+    own: &LapRequest,
+) -> rusqlite::Result<()> {
+    let mut latency = Histogram::new();
+    own.latency.add_to(&mut latency);
+    tx.execute(
+        "INSERT INTO lap_request VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        params![
+            run as i64,
+            lap as i64,
+            place as i64,
+            own.answers as i64,
+            own.failures as i64,
+            blob(&latency),
+            json(&own.censored),
         ],
     )
     .map(drop)
@@ -195,7 +219,19 @@ pub(super) fn read_subject(row: &Row) -> rusqlite::Result<Subject> {
     read_json(row, "subject_json")
 }
 
-pub(super) fn read_lap(row: &Row, times: bool) -> rusqlite::Result<Lap> {
+/// The outcome of a request, and the sequence of its lap.
+pub(super) fn read_request(row: &Row) -> rusqlite::Result<(u64, LapRequest)> {
+    let own = LapRequest {
+        answers: unsigned(row, "answers")?,
+        failures: unsigned(row, "errors")?,
+        latency: Ages::from(&histogram(row, "latency")?),
+        censored: read_json(row, "censored_json")?,
+    };
+    Ok((unsigned(row, "lap")?, own))
+}
+
+/// A lap without the outcome of each request, and its sequence.
+pub(super) fn read_lap(row: &Row, times: bool) -> rusqlite::Result<(u64, Lap)> {
     let histogram = |row: &Row, column: &str| match times {
         true => histogram(row, column),
         false => Ok(Histogram::new()),
@@ -204,7 +240,7 @@ pub(super) fn read_lap(row: &Row, times: bool) -> rusqlite::Result<Lap> {
         true => read_json(row, column),
         false => Ok(Censored::default()),
     };
-    Ok(Lap {
+    let lap = Lap {
         server: unsigned(row, "server")? as usize,
         load: unsigned(row, "load")? as usize,
         restart: row.get("restart")?,
@@ -235,7 +271,9 @@ pub(super) fn read_lap(row: &Row, times: bool) -> rusqlite::Result<Lap> {
         generator: (unsigned(row, "generator_cpu_ns")?, row.get("generator_busy")?),
         usage: read_json_or_null(row, "usage_json")?,
         failed: read_json(row, "violations_json")?,
-    })
+        by_request: Vec::new(),
+    };
+    Ok((unsigned(row, "sequence")?, lap))
 }
 
 /// SQLite's integers are signed; the bits are kept.
@@ -265,6 +303,10 @@ fn read_json<T: DeserializeOwned>(row: &Row, column: &str) -> rusqlite::Result<T
 fn read_json_or_null<T: DeserializeOwned>(row: &Row, column: &str) -> rusqlite::Result<Option<T>> {
     let text: Option<String> = row.get(column)?;
     text.map(|t| serde_json::from_str(&t).map_err(|e| unreadable(column, e))).transpose()
+}
+
+fn blob(histogram: &Histogram) -> Option<Vec<u8>> {
+    (!histogram.is_empty()).then(|| histogram.to_bytes())
 }
 
 fn histogram(row: &Row, column: &str) -> rusqlite::Result<Histogram> {

@@ -49,6 +49,8 @@ pub(super) fn check(run: &Run) -> Result<(), String> {
         counts("lap", &[asked, up, again, lap.bytes.0, lap.bytes.1, lap.generator.0])?;
         lap.failures.iter().try_for_each(|f| counts("failures", &[f.count]))?;
         lap.statuses.iter().try_for_each(|(_, count)| counts("statuses", &[*count]))?;
+        let mut own = lap.by_request.iter();
+        own.try_for_each(|own| counts("request", &[own.answers, own.failures]))?;
         let mut ticks = lap.series.iter();
         ticks.try_for_each(|t| counts("series", &[t.responses, t.failures, t.max_ns, t.sum_ns]))?;
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::model::{Host, Lap, Load, Question, Run, Schedule, Server, State};
+use hotlap::model::{Host, Lap, LapRequest, Load, Question, Run, Schedule, Server, State};
 use hotlap::recorder::{Kept, Recorder};
 use hotlap::render::terminal;
 use hotlap::report::Report;
@@ -202,5 +202,27 @@ pub fn hang(run: &mut Run, server: usize) {
     let is_own = |lap: &&mut Lap| lap.server == server && (lap.restart, lap.round) == (1, 2);
     for lap in run.laps.iter_mut().filter(is_own) {
         lap.service_censored.open = [1_200_000_000; 64].into_iter().collect();
+    }
+}
+
+/// The names of the requests of [`mix`].
+pub const USER: &str = "GET /users/${id}";
+pub const ORDER: &str = "POST /orders";
+
+/// The load sends two requests: nine of ten get a user, and take as long as all did; one of ten
+/// sends an order, and takes five times as long. The ceiling has one request only.
+pub fn mix(run: &mut Run) {
+    let names = [USER, ORDER].map(str::to_owned);
+    run.loads.iter_mut().for_each(|load| load.requests = names.to_vec());
+    let ceiling = run.servers.iter().position(|server| server.role == Role::Ceiling);
+    for lap in run.laps.iter_mut().filter(|lap| Some(lap.server) != ceiling) {
+        let times = if lap.rate.is_some() { &lap.response } else { &lap.service };
+        let mut own = [LapRequest::default(), LapRequest::default()];
+        for (n, ns) in times.counts().flat_map(|(ns, n)| (0..n).map(move |_| ns)).enumerate() {
+            let request = usize::from(n % 10 == 9);
+            own[request].answers += 1;
+            own[request].latency.record(if request == 1 { ns * 5 } else { ns });
+        }
+        lap.by_request = own.into();
     }
 }

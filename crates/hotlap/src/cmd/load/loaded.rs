@@ -8,6 +8,8 @@ use hotlap_load::outcome::RequestOutcome;
 use hotlap_load::plan::{Pace, Plan};
 use hotlap_stats::{Concurrency, Histogram, Survival};
 
+use crate::analysis::latency::stall_shares;
+
 /// A completed load, and everything needed to print it.
 pub struct Loaded {
     /// The target as typed.
@@ -24,6 +26,24 @@ pub struct Loaded {
     pub latency: bool,
 }
 
+/// One request of a load that sends several.
+pub struct LoadedRequest<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its outcome.
+    pub outcome: &'a RequestOutcome,
+    /// How many requests of this name one stall delays together.
+    pub concurrency: Concurrency,
+}
+
+impl LoadedRequest<'_> {
+    /// Its times, including those of requests without a response.
+    #[must_use]
+    pub fn survival(&self) -> Survival {
+        Survival::new(&self.outcome.latency, &self.outcome.censored)
+    }
+}
+
 impl Loaded {
     /// Whether requests were sent too late for their times to be the server's, by the same rule as
     /// for a lap of `hotlap run`.
@@ -38,8 +58,17 @@ impl Loaded {
     }
 
     /// The requests with figures of their own, by name; none if the plan has one request only.
-    pub fn by_request(&self) -> impl Iterator<Item = (&str, &RequestOutcome)> {
-        self.names.iter().map(String::as_str).zip(&self.outcome.by_request)
+    #[must_use]
+    pub fn by_request(&self) -> Vec<LoadedRequest<'_>> {
+        let all = &self.outcome.by_request;
+        let shares = stall_shares(&all.iter().map(|own| &own.latency).collect::<Vec<_>>());
+        let parts = self.names.iter().map(String::as_str).zip(all).zip(shares);
+        let request = |((name, outcome), share)| LoadedRequest {
+            name,
+            outcome,
+            concurrency: self.concurrency().of_share(share),
+        };
+        parts.map(request).collect()
     }
 
     /// How many requests one stall delays together.

@@ -1,5 +1,6 @@
 //! The record of a run, before its first event.
 
+use std::collections::BTreeSet;
 use std::hash::Hasher;
 use std::time::SystemTime;
 
@@ -87,8 +88,27 @@ fn loads(loads: &[Load], participants: &[Participant]) -> Vec<model::Load> {
         }
         requests.join(", ")
     };
-    let described = |load| model::Load { request: request(load), ..model::Load::from(load) };
+    let described = |load| model::Load {
+        request: request(load),
+        requests: names(load, participants),
+        ..model::Load::from(load)
+    };
     loads.iter().map(described).collect()
+}
+
+/// The names of the requests that a load sends, if it sends several, and the same ones to each of
+/// these servers.
+fn names(load: &Load, participants: &[Participant]) -> Vec<String> {
+    let of = |participant: &Participant| -> Vec<String> {
+        let exchanges = participant.contract.exchanges.iter();
+        exchanges.map(|exchange| redact::text(&exchange.name)).collect()
+    };
+    let all: BTreeSet<Vec<String>> =
+        participants.iter().filter(|e| e.role != Role::Ceiling).map(of).collect();
+    match (load.request, all.len()) {
+        (None, 1) => all.into_iter().next().filter(|names| names.len() > 1).unwrap_or_default(),
+        _ => Vec::new(),
+    }
 }
 
 /// A request to a command or URL: its method, its path, and a hash of its headers and body if it

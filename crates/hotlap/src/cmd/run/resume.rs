@@ -9,7 +9,7 @@ use hotlap_bench::experiment::{Experiment, Past, PastLap, Place};
 use hotlap_bench::participant::Participant;
 
 use crate::exit::usage;
-use crate::model::{Run, Server, State};
+use crate::model::{Load, Run, Server, State};
 use crate::store::Store;
 
 /// Finds the run to continue: the last one of the suite.
@@ -50,7 +50,12 @@ pub fn earlier(store: &Store, suite: &str) -> anyhow::Result<Run> {
 /// When it had not.
 pub fn same_suite(earlier: &Run, now: &Run) -> anyhow::Result<()> {
     let both = || earlier.loads.iter().zip(&now.loads);
-    let are_same = both().all(|(load, other)| load.name == other.name && load.is_same(other));
+    // Figures of each request are kept in the order of the earlier run.
+    let have_same_requests =
+        |load: &Load, other: &Load| load.requests.is_empty() || load.requests == other.requests;
+    let are_same = both().all(|(load, other)| {
+        load.name == other.name && load.is_same(other) && have_same_requests(load, other)
+    });
     let is_alike = earlier.loads.len() == now.loads.len() && are_same;
     if is_alike && earlier.question == now.question {
         return Ok(());

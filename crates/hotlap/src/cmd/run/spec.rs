@@ -170,7 +170,7 @@ impl RunSpec {
         let seed = placement.seed.unwrap_or_else(fresh_seed);
         let requests = request::requests(&args.request, suite, seed)?;
         let generators = cores.generator.len().max(1);
-        let sends_all = requests.asks.len() > 1;
+        let sends_all = requests.asks.len() > 1 || !requests.fields.list.is_empty();
         let loads =
             loads::loads(shape, args.rate.is_some(), suite, contract, sends_all, generators)?;
         let servers = server::servers(&entries, args, suite, contract, &requests)?;
@@ -202,7 +202,7 @@ impl RunSpec {
             server_cpus,
             cores,
             freeze: !placement.no_freeze,
-            scenarios: scenarios(args, suite, question)?,
+            scenarios: scenarios(args, suite, question, sends_all)?,
             rules: rules(args, question)?,
             has_details: args.details,
             exports: exports(args, question)?,
@@ -338,12 +338,20 @@ fn scenarios(
     args: &RunArgs,
     suite: Option<&Suite>,
     question: Question,
+    sends_all: bool,
 ) -> anyhow::Result<Vec<Scenario>> {
     let own = suite.map_or_else(Vec::new, |suite| suite.stress.clone());
-    match args.scenarios.as_slice() {
-        [] if own.is_empty() && question == Question::Stress => Ok(Scenario::all()),
-        [] => Ok(own),
-        names => chosen(names),
+    let scenarios = match args.scenarios.as_slice() {
+        [] if own.is_empty() && question == Question::Stress => Scenario::all(),
+        [] => own,
+        names => chosen(names)?,
+    };
+    match sends_all && !scenarios.is_empty() {
+        false => Ok(scenarios),
+        true => usage(
+            "a stress compares windows of about a second, so its clients send one fixed request: \
+             run the requests file without a stress, and the stress without the file",
+        ),
     }
 }
 

@@ -7,7 +7,7 @@ use hotlap_stats::{Censored, Concurrency, Histogram, Survival};
 use serde_json::json;
 
 use crate::analysis::latency::known;
-use crate::cmd::load::loaded::Loaded;
+use crate::cmd::load::loaded::{Loaded, LoadedRequest};
 use crate::report::figure::percentile;
 use crate::report::open_loop::not_reached;
 use crate::text::number::{count, grouped, plural, rate, time};
@@ -115,22 +115,21 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
 
 /// The figures of each request as a table; empty if there is one only.
 fn by_request(loaded: &Loaded, width: usize) -> String {
-    let rows: Vec<(&str, &RequestOutcome)> = loaded.by_request().collect();
+    let rows = loaded.by_request();
     if rows.is_empty() {
         return String::new();
     }
-    let concurrency = loaded.concurrency();
     let latency = |q: f64| {
-        let cell = |(_, own): &(&str, &RequestOutcome)| {
-            let found = known(&Survival::new(&own.latency, &own.censored), q, concurrency);
+        let cell = |own: &LoadedRequest| {
+            let found = known(&own.survival(), q, own.concurrency);
             Cell::from(found.map_or_else(|| UNKNOWN.to_owned(), |found| percentile(found).text))
         };
         rows.iter().map(cell).collect::<Vec<_>>()
     };
     let number = |of: fn(&RequestOutcome) -> u64| {
-        rows.iter().map(|(_, own)| Cell::from(count(of(own)))).collect::<Vec<_>>()
+        rows.iter().map(|own| Cell::from(count(of(own.outcome)))).collect::<Vec<_>>()
     };
-    let names: Vec<Cell> = rows.iter().map(|(name, _)| Cell::from((*name).to_owned())).collect();
+    let names: Vec<Cell> = rows.iter().map(|own| Cell::from(own.name)).collect();
     let table = Table::new(vec![
         Column::name("request", names),
         Column::right("responses", number(|own| own.responses)),

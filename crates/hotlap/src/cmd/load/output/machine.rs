@@ -40,14 +40,13 @@ pub fn json(loaded: &Loaded) -> String {
         wrong.first_bytes = redact::message(&wrong.first_bytes);
         wrong.request = redact::message(&wrong.request);
     }
-    let concurrency = loaded.concurrency();
-    let by_request = loaded.by_request().map(|(name, own)| {
-        let survival = Survival::new(&own.latency, &own.censored);
-        let times = Times { name: "latency", answered: &own.latency, survival, concurrency };
+    let by_request = loaded.by_request().into_iter().map(|own| {
+        let (answered, survival) = (&own.outcome.latency, own.survival());
+        let times = Times { name: "latency", answered, survival, concurrency: own.concurrency };
         json!({
-            "name": name,
-            "answers": own.responses,
-            "errors": own.failures,
+            "name": own.name,
+            "answers": own.outcome.responses,
+            "errors": own.outcome.failures,
             "latency": latency(times),
         })
     });
@@ -116,15 +115,15 @@ pub fn csv(loaded: &Loaded) -> String {
             }
         }
     }
-    for (name, own) in loaded.by_request() {
-        let survival = Survival::new(&own.latency, &own.censored);
+    for own in loaded.by_request() {
+        let survival = own.survival();
         let mut put = |figure: &str, value: f64, unit: &str| {
-            lines.push([format!("{figure} ({name})"), value.to_string(), unit.to_owned()]);
+            lines.push([format!("{figure} ({})", own.name), value.to_string(), unit.to_owned()]);
         };
-        put("answers", own.responses as f64, "");
-        put("errors", own.failures as f64, "");
+        put("answers", own.outcome.responses as f64, "");
+        put("errors", own.outcome.failures as f64, "");
         for (label, q) in [("p50", 0.5), ("p99", 0.99)] {
-            if let Some(found) = known(&survival, q, loaded.concurrency()) {
+            if let Some(found) = known(&survival, q, own.concurrency) {
                 put(label, found.ns as f64 / 1e6, "ms");
             }
         }
