@@ -24,6 +24,7 @@ use slices::{Needs, Next, Slices, WHOLE};
 
 mod files;
 mod instance;
+mod open_loop;
 mod setting;
 mod slices;
 mod start;
@@ -40,14 +41,6 @@ const LAP: Duration = Duration::from_millis(100);
 /// Minimum length of a lap in mean service times (METHODOLOGY, *A run*). In a shorter lap, requests
 /// in flight at its edges would dominate.
 const SERVICE_TIMES: u32 = 8;
-
-/// A server is idle if a single request takes no longer than this, or than its mean service time
-/// when it was saturated.
-const CALM: Duration = Duration::from_millis(50);
-
-/// How long a server may take to recover from overload, if the timeout of a request is not longer.
-/// Requests that it had accepted before are abandoned, but many servers still carry them out.
-const RECOVERY: Duration = Duration::from_secs(10);
 
 /// How many servers are verified at once. Verification mostly waits, but a server that has to wait
 /// for a core looks slow.
@@ -270,82 +263,6 @@ impl LocalRunner {
         lap.failed = validity::judge(&lap, &self.loads[load]);
         lap.failed.extend(run.side_effect);
         lap
-    }
-
-    /// Runs one lap in an open loop: its pace, and the length of its window. The server stays
-    /// thawed.
-    fn open_loop(
-        &mut self,
-        participant: usize,
-        load: usize,
-        (pace, window): (Pace, Duration),
-    ) -> Result<Run, ServerFailure> {
-        self.instances[participant].forget_lap();
-        let mut plan = self.plan(participant, load)?;
-        plan.warmup = slices::lead_in(window);
-        plan.stop = Stop::After(window);
-        plan.pace = pace;
-        self.instances[participant].thaw();
-        self.instances[participant].begin_lap();
-        let run = self.measure_paced(participant, &plan);
-        self.instances[participant].forget_lap();
-        run
-    }
-
-    /// Waits until a server that was loaded at a rate is idle again: two single requests in a row
-    /// take no longer than at the end of its warm-up, when it was saturated.
-    fn recover(&mut self, participant: usize, load: usize, rate: f64) -> Result<(), ServerFailure> {
-        let calm = CALM.max(self.service(participant, load));
-        let until = Instant::now() + self.setting.timeout.max(RECOVERY);
-        let mut in_a_row = 0;
-        while in_a_row < 2 {
-            let instance = &mut self.instances[participant];
-            instance.still_there("recovery")?;
-            let asked = Instant::now();
-            let is_calm = instance.asks_safely(calm).is_none_or(|found| found.is_ok());
-            in_a_row = if is_calm && asked.elapsed() <= calm { in_a_row + 1 } else { 0 };
-            if self.stop.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            if Instant::now() > until {
-                let cause = format!(
-                    "after {rate:.0} requests/s, a single request still took longer than {} ms, or \
-                     failed",
-                    calm.as_millis()
-                );
-                let remedy = "it does not recover from overload by itself: limit its queue";
-                return Err(self.instances[participant].out("recovery", cause, remedy));
-            }
-        }
-        Ok(())
-    }
-
-    /// Runs one lap at a rate, on a thawed server.
-    fn measure_paced(&mut self, participant: usize, plan: &Plan) -> Result<Run, ServerFailure> {
-        let session =
-            Session::start(plan).map_err(|e| self.instances[participant].failed("lap", e))?;
-        self.instances[participant].uses_values(&session);
-        let Some(window) = session.wait_for_window() else {
-            return Err(self.instances[participant].unanswered("lap", session.join()));
-        };
-        self.wait(&session, window.opens);
-        let at = Instant::now();
-        let first = self.instances[participant].switches();
-        let before = self.instances[participant].sample(&session);
-        // An incomplete lap does not count.
-        if window.closes.is_some_and(|closes| !self.wait(&session, closes)) {
-            return Err(self.cut_short(participant, "lap", session));
-        }
-        let after = self.instances[participant].sample(&session);
-        let last = self.instances[participant].switches();
-        let outcome = session.join().map_err(|e| self.instances[participant].failed("lap", e))?;
-        self.instances[participant].still_there("lap")?;
-        let outcome = self.unless_it_hangs(participant, outcome)?;
-        let instance = &mut self.instances[participant];
-        let between = after.since(&before);
-        let usage = instance.usage(&between, first.zip(last), between.requests);
-        let side_effect = instance.side_effect(&outcome.totals);
-        Ok(Run { at, outcome, usage, side_effect })
     }
 }
 

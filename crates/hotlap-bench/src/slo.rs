@@ -80,6 +80,13 @@ impl Objective {
         }
     }
 
+    /// Whether a window kept the goal. One without a request did not.
+    #[must_use]
+    pub fn is_kept(&self, window: &WindowOutcome) -> bool {
+        let misses = self.misses(window);
+        misses.requests > 0.0 && misses.share() <= self.share()
+    }
+
     /// The requests of a window that missed the goal.
     ///
     /// Latency counts from the moment a request was due. A request that was unanswered when the

@@ -50,7 +50,7 @@ pub mod student;
 mod survival;
 mod verdict;
 
-pub use capacity::{Capacity, GoalTrials, Side, Trial, is_bracketed, next_rate};
+pub use capacity::{Capacity, Side, Trial, is_bracketed, next_rate};
 pub use censored::{Ages, Censored};
 pub use change_points::change_points;
 pub use compare::{Effect, Pair, Reading, Spread, effect, level, pairs, pooled, unpaired};

@@ -9,27 +9,27 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hotlap_stats::{
-    Capacity, GoalTrials, RESTARTS_BEFORE_LOOK, Side, Trial, is_bracketed, level, next_rate,
-};
+use hotlap_stats::{Capacity, RESTARTS_BEFORE_LOOK, Side, Trial, is_bracketed, level, next_rate};
 
 use super::Schedule;
 use crate::experiment::{Event, Experiment, Over, Place, order, salted};
 use crate::lap::Lap;
 use crate::runner::TrialWindow;
-use crate::slo::WindowOutcome;
+use crate::slo::{Objective, WindowOutcome};
 
 /// Rounds of a restart after the bracket, with two trials of each server each. Restarts tell more
 /// than rounds, but each costs a start and a warm-up, which take about as long as two rounds.
 const ROUNDS: u32 = 3;
 
-/// The shortest window, and the longest. Requests of one window are not independent, because a
-/// queue carries its length from one to the next.
+/// The shortest window, and the longest.
 const WINDOW: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 
-/// The number of misses that a window should expect at the capacity. With fewer, the share of
-/// misses in a window tells little.
-const MISSES: f64 = 10.0;
+/// A window takes this many times as long as the longest latency that a goal allows: a rate that is
+/// 1 % above what a server can do needs that long until requests wait for too long.
+const GOALS: u32 = 100;
+
+/// The number of misses that a window allows at the capacity. With fewer, chance decides.
+const MISSES: f64 = 3.0;
 
 /// The number of requests that a window has at least, if that takes no longer than 20 s.
 const FEWEST: f64 = 20.0;
@@ -50,8 +50,7 @@ const LATE_IN_A_ROW: u32 = 2;
 /// The search on one server under one load.
 #[derive(Debug, Clone)]
 struct Searched {
-    /// The trials, goal by goal.
-    goals: Vec<GoalTrials>,
+    trials: Vec<Trial>,
     /// The first rate to try, in requests/s.
     first: f64,
     /// Trials in a row in which the generator was late.
@@ -128,9 +127,8 @@ impl Schedule<'_> {
                     true => Side::Above,
                 };
                 let reached = self.reached[participant][load];
-                let search = searches
-                    .entry((participant, load))
-                    .or_insert_with(|| Searched::new(self.experiment, reached));
+                let search =
+                    searches.entry((participant, load)).or_insert_with(|| Searched::new(reached));
                 if search.is_over() {
                     continue;
                 }
@@ -152,7 +150,7 @@ impl Schedule<'_> {
     /// Whether the capacities of all running servers are bracketed.
     fn all_bracketed(&self, searches: &Searches) -> bool {
         self.of_running(searches)
-            .all(|search| search.is_some_and(|s| s.is_over() || is_bracketed(&s.goals)))
+            .all(|search| search.is_some_and(|s| s.is_over() || is_bracketed(&s.trials)))
     }
 
     /// Whether more trials would show nothing new of any running server.
@@ -176,9 +174,8 @@ impl Schedule<'_> {
         let Some(precision) = self.experiment.precision else { return false };
         let confidence = self.experiment.confidence();
         self.of_running(searches).flatten().filter(|search| !search.is_over()).all(|search| {
-            let fits = search.goals.iter().filter_map(Capacity::fit);
-            let lowest = fits.min_by(|a, b| a.rate().total_cmp(&b.rate()));
-            let Some(readings) = lowest.map(|fit| fit.readings()) else { return false };
+            let Some(fit) = Capacity::fit(&search.trials) else { return false };
+            let readings = fit.readings();
             readings.len() >= RESTARTS_BEFORE_LOOK as usize
                 && level(&readings, confidence)
                     .is_some_and(|level| level.relative_half_width() <= precision)
@@ -186,35 +183,37 @@ impl Schedule<'_> {
     }
 }
 
+/// The length of a window for these goals, at a rate with enough requests.
+#[must_use]
+pub fn usual_window(objectives: &[Objective]) -> Duration {
+    let limits = objectives.iter().filter_map(Objective::latency);
+    let longest = limits.map(|(_, ns)| Duration::from_nanos(ns)).max().unwrap_or_default();
+    (longest * GOALS).clamp(WINDOW.0, WINDOW.1)
+}
+
 impl Searched {
-    fn new(experiment: &Experiment, reached: f64) -> Self {
-        let goals = experiment.objectives.iter();
-        Self {
-            goals: goals.map(|o| GoalTrials { share: o.share(), trials: Vec::new() }).collect(),
-            first: (reached * FIRST).max(1.0),
-            late: 0,
-        }
+    fn new(reached: f64) -> Self {
+        Self { trials: Vec::new(), first: (reached * FIRST).max(1.0), late: 0 }
     }
 
     /// Whether more trials would show nothing new: the generator is the limit, or the server keeps
     /// the goals at no rate.
     fn is_over(&self) -> bool {
-        let lowest = next_rate(&self.goals, self.first, Side::Below);
+        let lowest = next_rate(&self.trials, self.first, Side::Below);
         self.late >= LATE_IN_A_ROW || lowest < self.first * LOWEST
     }
 
     /// The next trial; its seed is up to the schedule.
     fn next(&self, experiment: &Experiment, side: Side) -> TrialWindow {
-        let rate = next_rate(&self.goals, self.first, side);
-        let shares = self.goals.iter().map(|goal| goal.share);
-        let smallest = shares.fold(1.0, f64::min);
+        let rate = next_rate(&self.trials, self.first, side);
+        let shares = experiment.objectives.iter().map(Objective::share);
+        let misses = MISSES / shares.fold(1.0, f64::min) / rate;
         let servers = u32::try_from(experiment.participants.len()).unwrap_or(u32::MAX).max(1);
         let longest = (experiment.budget / servers / PARTS).clamp(WINDOW.0, WINDOW.1);
-        let length = Duration::from_secs_f64((MISSES / smallest / rate).min(60.0));
+        let usual = usual_window(&experiment.objectives);
+        let length = usual.max(Duration::from_secs_f64(misses.min(60.0))).min(longest);
         let fewest = Duration::from_secs_f64(FEWEST / rate.max(FEWEST / 20.0));
-        let length = length.clamp(WINDOW.0, longest).max(fewest);
-        // The bracket only needs to know the side.
-        let length = if is_bracketed(&self.goals) { length } else { length / 2 };
+        let length = length.max(fewest);
         TrialWindow { rate, length, seed: 0 }
     }
 
@@ -226,11 +225,8 @@ impl Searched {
         }
         self.late = 0;
         let window = WindowOutcome::of(&lap.outcome);
-        for (goal, objective) in self.goals.iter_mut().zip(&experiment.objectives) {
-            let misses = objective.misses(&window);
-            let (requests, missed) = (misses.requests, misses.missed);
-            goal.trials.push(Trial { restart: place.restart, rate, requests, missed });
-        }
+        let is_kept = experiment.objectives.iter().all(|goal| goal.is_kept(&window));
+        self.trials.push(Trial { restart: place.restart, rate, is_kept });
     }
 }
 
@@ -239,7 +235,6 @@ mod tests {
     use super::super::tests::{experiment, runner};
     use super::*;
     use crate::scripted::{KEEPS, Script};
-    use crate::slo::Objective;
 
     const P99: Objective = Objective::Latency { quantile: 0.99, limit_ns: 10_000_000 };
 
@@ -334,14 +329,20 @@ mod tests {
     }
 
     #[test]
-    fn slow_servers_get_longer_windows() {
+    fn slow_servers_and_long_goals_get_longer_windows() {
         let experiment = search(None, None);
         let length = |reached: f64| {
-            let search = Searched::new(&experiment, reached);
+            let search = Searched::new(reached);
             search.next(&experiment, Side::Above).length
         };
-        // Before the capacity is bracketed, half of the length: 120 s / 2 servers / 45 parts.
-        assert_eq!(length(100_000.0), Duration::from_millis(500));
-        assert_eq!(length(100.0), Duration::from_secs(60) / PARTS / 2);
+        // 120 s / 2 servers / 45 parts at most.
+        assert_eq!(length(100_000.0), Duration::from_secs(1));
+        assert_eq!(length(500.0), Duration::from_secs_f64(3.0 / 0.01 / 250.0));
+        assert_eq!(length(100.0), Duration::from_secs(60) / PARTS);
+        let long = Objective::Latency { quantile: 0.99, limit_ns: 30_000_000 };
+        assert_eq!(usual_window(&[P99, long]), Duration::from_secs(3));
+        assert_eq!(usual_window(&[Objective::Errors { share: 0.1 }]), Duration::from_secs(1));
+        // At least 20 requests.
+        assert_eq!(length(10.0), Duration::from_secs(4));
     }
 }

@@ -4,8 +4,7 @@
 use hotlap_bench::slo::{Objective, WindowOutcome};
 use hotlap_load::Failures;
 use hotlap_stats::{
-    Better, Capacity, Criterion, Estimate, GoalTrials, NoiseFloor, Reading, Trial, effect, level,
-    median, pairs,
+    Better, Capacity, Criterion, Estimate, NoiseFloor, Reading, Trial, effect, level, median, pairs,
 };
 
 use super::compare::{Found, judged};
@@ -68,12 +67,14 @@ pub enum Highest {
 /// One window of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrialView {
+    /// The restart, from 0.
+    pub restart: u32,
     /// The offered rate, in requests/s.
     pub rate: f64,
     /// Whether it counts: the generator kept up.
     pub counts: bool,
-    /// Whether it kept every goal.
-    pub is_kept: bool,
+    /// The goals that it missed, as indices.
+    pub missed: Vec<usize>,
     /// The percentile of the first latency goal, in nanoseconds, and whether it is a lower bound;
     /// `None` without such a goal or without requests.
     pub latency_ns: Option<(u64, bool)>,
@@ -136,14 +137,13 @@ impl ServerCapacity {
         let objectives = &run.schedule.objectives;
         let laps = || run.laps.iter().filter(|lap| lap.server == server && lap.load == load);
         let counted: Vec<&Lap> = laps().filter(|lap| lap.counts()).collect();
-        let goals: Vec<GoalTrials> = objectives.iter().map(|o| trials(o, &counted)).collect();
-        let fits = goals.iter().map(Capacity::fit).enumerate();
-        let fits = fits.filter_map(|(goal, fit)| Some((goal, fit?)));
-        let lowest = fits.min_by(|(_, a), (_, b)| a.rate().total_cmp(&b.rate()));
         let mut windows: Vec<TrialView> =
             laps().map(|lap| TrialView::of(lap, objectives)).collect();
         windows.sort_by(|a, b| a.rate.total_cmp(&b.rate));
-        let readings = lowest.as_ref().map_or_else(Vec::new, |(_, fit)| fit.readings());
+        let counting = windows.iter().filter(|window| window.counts);
+        let trials: Vec<Trial> = counting.map(TrialView::trial).collect();
+        let fit = Capacity::fit(&trials);
+        let readings = fit.as_ref().map_or_else(Vec::new, Capacity::readings);
         let found = match level(&readings, confidence(run)) {
             Some(rate) => Highest::Rate(rate),
             None => bound(&windows),
@@ -156,9 +156,9 @@ impl ServerCapacity {
         };
         Self {
             found,
-            decisive: lowest.map(|(goal, _)| goal),
+            decisive: decisive(&windows, objectives.len()),
             readings,
-            safe_rate: safe_rate(&windows),
+            safe_rate: fit.map(|fit| fit.rate_kept_with(SAFE)),
             against: None,
             cost_ns,
             windows,
@@ -216,11 +216,14 @@ impl ServerCapacity {
 impl TrialView {
     fn of(lap: &Lap, objectives: &[Objective]) -> Self {
         let failures = Failures(lap.failures.clone());
-        let window = window(lap, &failures);
-        let is_kept = objectives.iter().all(|objective| {
-            let misses = objective.misses(&window);
-            misses.requests > 0.0 && misses.share() <= objective.share()
-        });
+        let window = WindowOutcome {
+            responses: lap.answers,
+            failures: &failures,
+            response_time: &lap.response,
+            censored: &lap.response_censored,
+        };
+        let missed = (0..objectives.len()).filter(|goal| !objectives[*goal].is_kept(&window));
+        let missed: Vec<usize> = missed.collect();
         let latency = objectives.iter().find_map(Objective::latency);
         let latency_ns = latency.and_then(|(quantile, _)| {
             let times = Times::merged([(&lap.response, &lap.response_censored)]).survival();
@@ -228,58 +231,36 @@ impl TrialView {
             (!times.is_empty()).then_some((found.ns, found.is_lower_bound))
         });
         let rate = lap.rate.unwrap_or_default();
-        Self { rate, counts: lap.counts(), is_kept, latency_ns }
+        Self { restart: lap.restart, rate, counts: lap.counts(), missed, latency_ns }
+    }
+
+    /// Whether it kept every goal.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.missed.is_empty()
+    }
+
+    fn trial(&self) -> Trial {
+        Trial { restart: self.restart, rate: self.rate, is_kept: self.is_kept() }
     }
 }
 
-fn window<'a>(lap: &'a Lap, failures: &'a Failures) -> WindowOutcome<'a> {
-    WindowOutcome {
-        responses: lap.answers,
-        failures,
-        response_time: &lap.response,
-        censored: &lap.response_censored,
-    }
-}
-
-/// The trials of one goal.
-fn trials(objective: &Objective, laps: &[&Lap]) -> GoalTrials {
-    let trial = |lap: &&Lap| {
-        let failures = Failures(lap.failures.clone());
-        let misses = objective.misses(&window(lap, &failures));
-        Trial {
-            restart: lap.restart,
-            rate: lap.rate.unwrap_or_default(),
-            requests: misses.requests,
-            missed: misses.missed,
-        }
-    };
-    GoalTrials { share: objective.share(), trials: laps.iter().map(trial).collect() }
+/// The goal that most windows missed of those that missed any, as an index; `None` if none did.
+fn decisive(windows: &[TrialView], goals: usize) -> Option<usize> {
+    let missed =
+        |goal: &usize| windows.iter().filter(|w| w.counts && w.missed.contains(goal)).count();
+    // Of goals that are missed as often, the first one decides.
+    (0..goals).rev().max_by_key(missed).filter(|goal| missed(goal) > 0)
 }
 
 /// What windows prove if they do not bracket the capacity.
 fn bound(windows: &[TrialView]) -> Highest {
     let counted = || windows.iter().filter(|window| window.counts);
-    match (counted().rfind(|window| window.is_kept), counted().next()) {
+    match (counted().rfind(|window| window.is_kept()), counted().next()) {
         (Some(kept), _) => Highest::AtLeast(kept.rate),
         (None, Some(lowest)) => Highest::Below(lowest.rate),
         (None, None) => Highest::Unknown,
     }
-}
-
-/// The rate at which a window keeps the goals in [`SAFE`] of all cases: whether a window keeps them
-/// is itself a trial.
-fn safe_rate(windows: &[TrialView]) -> Option<f64> {
-    let trial = |window: &TrialView| Trial {
-        restart: 0,
-        rate: window.rate,
-        requests: 1.0,
-        missed: f64::from(u8::from(!window.is_kept)),
-    };
-    let trials: Vec<Trial> = windows.iter().filter(|w| w.counts).map(trial).collect();
-    let even = Capacity::fit(&GoalTrials { share: 0.5, trials })?;
-    // From even odds down to the odds of a safe rate, along the fitted curve.
-    let odds = (SAFE / (1.0 - SAFE)).ln();
-    Some(even.rate() * (-odds / even.slope).exp())
 }
 
 /// The median CPU time per request of laps near a rate, in nanoseconds.

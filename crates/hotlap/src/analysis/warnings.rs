@@ -146,7 +146,7 @@ fn of_search(found: &ServerCapacity) -> Vec<ServerWarning> {
         }
         Highest::AtLeast(_) | Highest::Below(_) | Highest::Unknown => Vec::new(),
     };
-    let missed = below.iter().filter(|window| !window.is_kept).count();
+    let missed = below.iter().filter(|window| !window.is_kept()).count();
     [
         (late * LATE_ONE_IN >= windows && late > 0)
             .then_some(ServerWarning::LateWindows { late, windows }),

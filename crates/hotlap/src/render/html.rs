@@ -6,6 +6,7 @@ mod chart;
 mod charts;
 mod laps;
 mod picture;
+mod style;
 mod svg;
 mod table;
 mod tag;
@@ -17,6 +18,7 @@ use crate::report::{CapacityResults, Failed, LoadResults, Report, Role, Source};
 use chart::Chart;
 use charts::Palette;
 pub use picture::picture;
+use style::STYLE;
 use svg::{COLOURS, colour};
 use table::{RowExtra, sortable, table};
 use tag::{Html, el, els, paragraph};
@@ -24,7 +26,6 @@ use tag::{Html, el, els, paragraph};
 /// The number of charts of a load that are shown at once; the others are folded.
 const OPEN_CHARTS: usize = 6;
 
-const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
 
 /// The page.

@@ -354,6 +354,11 @@ impl CapacityWindow {
             let figure = millis(ns as f64 / 1e6);
             if is_lower_bound { figure.at_least() } else { figure }
         });
-        Self { rate: rounded(window.rate), counts: window.counts, is_kept: window.is_kept, latency }
+        Self {
+            rate: rounded(window.rate),
+            counts: window.counts,
+            is_kept: window.is_kept(),
+            latency,
+        }
     }
 }

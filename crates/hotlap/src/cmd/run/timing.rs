@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hotlap_bench::experiment::Experiment;
 use hotlap_bench::participant::Participant;
+use hotlap_bench::schedule::usual_window;
 use hotlap_bench::stress::{Scenario, Subject};
 
 use super::participants::is_named;
@@ -15,8 +16,8 @@ use crate::store::Store;
 /// minute has room for five restarts of three rounds.
 const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(25));
 
-/// The measuring time of a search without `--duration`, for each server: five restarts of six
-/// windows of 1 to 1.3 s.
+/// The measuring time of a search without `--duration`, for each server and each second of its
+/// windows: a bracket, and five restarts of six windows.
 const SEARCH: Duration = Duration::from_secs(60);
 
 /// The approximate time of a round and of a restart, for each server under each load: see
@@ -50,7 +51,8 @@ const STRESS: (Duration, Duration) = (Duration::from_secs(3), Duration::from_sec
 #[must_use]
 pub fn usual_budget(experiment: &Experiment) -> Duration {
     if !experiment.objectives.is_empty() {
-        return SEARCH * u32::try_from(rows(experiment)).unwrap_or(u32::MAX);
+        let window = usual_window(&experiment.objectives).as_secs_f64();
+        return SEARCH.mul_f64(window) * u32::try_from(rows(experiment)).unwrap_or(u32::MAX);
     }
     let (least, servers, each) = BUDGET;
     least + each * u32::try_from(rows(experiment).saturating_sub(servers)).unwrap_or(u32::MAX)

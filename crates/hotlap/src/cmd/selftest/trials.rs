@@ -269,7 +269,7 @@ pub fn erring(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Claim
     ])
 }
 
-/// Three queues of known service time: the rate at which 1 % of the requests take longer than 50 ms.
+/// Three queues of known service time: the rate up to which they keep p99 < 10 ms.
 ///
 /// # Errors
 /// When the search fails.
@@ -282,7 +282,7 @@ pub fn capacities(
     let found = queues::search(arena, budget, seed, stop)?;
     let claim = |(queue, found): (&KnownQueue, Option<(Estimate, usize)>)| Claim {
         server: format!("queue, {}", queue.name),
-        figure: "p99 < 50 ms up to".to_owned(),
+        figure: "p99 < 10 ms up to".to_owned(),
         unit: Unit::Rate,
         claimed: found.map_or(f64::NAN, |(rate, _)| rate.value),
         real: queue.rate,

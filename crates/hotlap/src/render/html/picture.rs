@@ -1,9 +1,10 @@
 //! The main chart of a report as an SVG file of its own, for documents and READMEs.
 
+use super::chart::Chart;
 use super::charts::{self, Palette};
+use super::style::STYLE;
 use super::svg::{COLOURS, LINE, WIDTH, colour};
 use super::tag::{Html, el, els};
-use super::{STYLE, chart::Chart};
 use crate::report::Report;
 
 /// Height of the title, in units of the chart.
