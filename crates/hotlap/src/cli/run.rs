@@ -223,7 +223,7 @@ pub struct RequestArgs {
         long,
         value_name = "FILE",
         long_help = requests_help!(" to commands and URLs", "PATH"),
-        conflicts_with_all = ["path", "method", "body", "expect_status", "expect_body", "stress"]
+        conflicts_with_all = ["path", "method", "body", "expect_status", "expect_body"]
     )]
     pub requests_file: Option<PathBuf>,
     /// Replay an access log to commands and URLs: the requests of a server, in Common or Combined Log Format (Apache,
@@ -235,7 +235,7 @@ pub struct RequestArgs {
         long,
         value_name = "FILE",
         conflicts_with_all = [
-            "requests_file", "path", "method", "body", "expect_status", "expect_body", "stress"
+            "requests_file", "path", "method", "body", "expect_status", "expect_body"
         ]
     )]
     pub access_log: Option<PathBuf>,
