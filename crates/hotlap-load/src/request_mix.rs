@@ -1,7 +1,8 @@
 //! The requests of a plan, ready to send: their bytes, the order in which they are sent, and the
 //! templates of their responses. Each worker has its own.
 
-use crate::plan::{Entry, ExpectedBody, ExpectedResponse, Insert, Plan, Request, Reuse, Shared};
+use crate::plan::{ExpectedBody, ExpectedResponse, Insert, Plan, Request, Reuse};
+use crate::recorded::Recorded;
 use crate::rendered::Rendered;
 use crate::template::ResponseTemplate;
 use crate::values::Values;
@@ -104,7 +105,8 @@ impl RequestMix {
 
     fn next_of_several(&mut self) -> Turn {
         if let Some(recorded) = &mut self.recorded {
-            return recorded.next();
+            let entry = recorded.next();
+            return Turn::new(entry.request, entry.value);
         }
         let position = self.position;
         self.position = if position + 1 == self.order.len() { 0 } else { position + 1 };
@@ -184,33 +186,6 @@ impl RequestMix {
     /// Whether some bodies are not checked.
     pub(crate) fn skips_bodies(&self) -> bool {
         self.check_one_in > 1
-    }
-}
-
-/// One worker's share of the order of a plan.
-#[derive(Debug, Clone)]
-struct Recorded {
-    entries: Shared<Entry>,
-    /// The place of the next entry, and the distance to the one after it.
-    next: usize,
-    step: usize,
-}
-
-impl Recorded {
-    fn new(entries: &Shared<Entry>, plan: &Plan, worker: usize) -> Self {
-        let count = entries.len().max(1);
-        let first = (plan.first_value + worker as u64) % count as u64;
-        Self { entries: entries.clone(), next: first as usize, step: plan.threads.max(1) % count }
-    }
-
-    #[inline]
-    fn next(&mut self) -> Turn {
-        let Entry { request, value } = self.entries[self.next];
-        self.next += self.step;
-        if self.next >= self.entries.len() {
-            self.next -= self.entries.len();
-        }
-        Turn::new(request, value)
     }
 }
 
@@ -338,7 +313,7 @@ fn add_connection_close(bytes: &mut Vec<u8>, inserts: &mut [Insert]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Endpoint, Field, Inserted, Source, Target};
+    use crate::plan::{Endpoint, Entry, Field, Inserted, Source, Target};
 
     #[test]
     fn requests_are_spread_evenly_by_their_weights() {
