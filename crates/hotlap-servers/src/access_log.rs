@@ -7,22 +7,20 @@
 //! Bodies are not compared: a log does not have them, and learning them would take a few requests
 //! for each path.
 
-mod common;
+mod combined;
 mod json;
 mod reader;
 mod record;
+mod replay;
 mod time;
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use hotlap_load::plan::DueTimes;
-
-use crate::contract::Requests;
-use reader::LogReader;
-use record::Cause;
+use reader::{Complaint, LogReader};
+use record::{Cause, LONGEST};
+pub use replay::{AccessLog, LeftOut, Replay, ReplayOrder};
 
 /// Why an access log cannot be replayed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,63 +33,6 @@ pub struct AccessLogError {
     /// What is wrong with it, and what to do.
     pub what: String,
 }
-
-/// How a log is replayed.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Replay {
-    /// The order of the requests.
-    pub order: ReplayOrder,
-    /// Whether methods other than GET and HEAD are sent, too.
-    pub unsafe_methods: bool,
-}
-
-/// The order in which the requests of a log are sent.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum ReplayOrder {
-    /// That of the lines.
-    Lines,
-    /// Random, each as often as in the log.
-    Random {
-        /// The same seed gives the same order.
-        seed: u64,
-    },
-    /// Each at its time.
-    Times {
-        /// How many times as fast as in the log.
-        speed: f64,
-    },
-}
-
-/// A log that was read.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AccessLog {
-    /// Its requests, and their order.
-    pub requests: Requests,
-    /// When they are due; with [`ReplayOrder::Times`] only.
-    pub due: Option<DueTimes>,
-    /// What was left out.
-    pub left_out: LeftOut,
-}
-
-/// The lines of a log that are not sent.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LeftOut {
-    /// All lines of the log that are not blank.
-    pub of: u64,
-    /// Lines that have no request that can be sent.
-    pub lines: u64,
-    /// The number of the first of them, from 1, and what is wrong with it: "line 3 has no request".
-    pub first: Option<(u64, String)>,
-    /// Requests with methods other than GET and HEAD, by method.
-    pub methods: BTreeMap<String, u64>,
-}
-
-/// What is wrong, and in which line.
-type Complaint = (Option<u64>, String);
-
-/// The longest line in bytes. Servers limit a request line to 8 to 64 KiB; Caddy logs all headers,
-/// too.
-const LONGEST: usize = 256 * 1024;
 
 /// Reads a log.
 ///
@@ -134,10 +75,11 @@ pub fn parse(mut log: impl BufRead, replay: Replay) -> Result<AccessLog, Complai
 mod tests {
     use std::time::Duration;
 
-    use hotlap_load::plan::{Entry, Source};
+    use hotlap_load::plan::{DueTimes, Entry, Source};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::contract::Requests;
 
     const LINES: Replay = Replay { order: ReplayOrder::Lines, unsafe_methods: false };
 
@@ -227,8 +169,8 @@ mod tests {
         let error = |log: &[u8], replay| parse(log, replay).unwrap_err();
         let (line, what) = error(b"\n\xff\xfe\0garbage\n{}\n", LINES);
         assert_eq!(line, Some(2));
-        assert!(what.starts_with("this line is neither in Common or Combined"), "{what}");
-        assert!(what.contains("none of all 2 lines can be sent"), "{what}");
+        let expected = "0 of 2 lines can be sent: this line is neither in Common or Combined Log";
+        assert!(what.starts_with(expected), "{what}");
         assert_eq!(error(b"\n\n", LINES), (None, "the log is empty".to_owned()));
         assert!(error(b"\x1f\x8b\x08", LINES).1.contains("compressed"));
         let post = common("08:00:00", "POST / HTTP/1.1", 200);
@@ -309,7 +251,7 @@ mod tests {
             place in 0usize..400, bytes in prop::collection::vec(any::<u8>(), 0..4), times: bool,
         ) {
             let mut log = Vec::new();
-            for line in record::tests::LINES {
+            for line in reader::tests::SAMPLES.lines() {
                 let mut line = line.as_bytes().to_vec();
                 let at = place.min(line.len());
                 let end = (at + bytes.len()).min(line.len());

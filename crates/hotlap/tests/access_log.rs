@@ -243,7 +243,7 @@ fn a_mistake_is_reported_before_anything_is_sent() {
     let (server, seen) = recorder();
     let url = server.url();
     for (log, command, arguments, expected) in [
-        ("\n\0\n", "load", vec![], "access.log:2: this line is neither in Common or Combined"),
+        ("\n\0\n", "load", vec![], "access.log:2: 0 of 1 lines can be sent: this line is neither"),
         ("\n", "run", vec![], "access.log: the log is empty"),
         (LOG, "load", vec!["--body", "x"], "cannot be used with"),
         (LOG, "load", vec!["--replay", "times", "-R", "5"], "leave out --rate"),

@@ -5,11 +5,15 @@ use std::collections::HashMap;
 use hotlap_load::plan::{DueTimes, Entry, ExpectedStatus, Field, MAX_BY_REQUEST, Source, shuffle};
 
 use super::record::{Cause, Record};
-use super::{AccessLog, Complaint, LeftOut, Replay, ReplayOrder};
+use super::replay::{AccessLog, LeftOut, Replay, ReplayOrder};
+use super::{combined, json};
 use crate::contract::{Ask, Fields, Requests};
 
 /// The number of methods that are counted separately; a log may contain anything.
 const METHODS: usize = 20;
+
+/// What is wrong with a log, and in which line.
+pub(super) type Complaint = (Option<u64>, String);
 
 /// A log while it is read.
 pub(super) struct LogReader {
@@ -43,7 +47,7 @@ impl LogReader {
             return;
         }
         self.left_out.of += 1;
-        let taken = line.and_then(Record::parse).and_then(|record| self.record(record));
+        let taken = line.and_then(record).and_then(|record| self.record(record));
         if let Err(cause) = taken {
             self.left_out.lines += 1;
             self.first.get_or_insert((number, cause));
@@ -135,8 +139,8 @@ impl LogReader {
             }
             Some((line, cause)) if lines == of => {
                 let what = format!(
-                    "this line {cause}, and none of all {of} lines can be sent. Logs in Common or \
-                     Combined Log Format, of Caddy, and of nginx in JSON can be read"
+                    "0 of {of} lines can be sent: this line {cause}. hotlap reads Common and \
+                     Combined Log Format, and the JSON of Caddy and nginx"
                 );
                 (Some(line), what)
             }
@@ -163,6 +167,13 @@ impl LogReader {
         self.entries.extend(all.into_iter().map(|(_, entry)| entry));
         times_ns
     }
+}
+
+/// Recognises the format of a line, and parses it.
+fn record(line: &[u8]) -> Result<Record<'_>, Cause> {
+    // Some tools write a byte order mark.
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    if line.starts_with(b"{") { json::parse(line) } else { combined::parse(line) }
 }
 
 /// The requests with one method and one expected status.
@@ -202,5 +213,103 @@ impl Group {
             values[number as usize] = path;
         }
         Field { name, source: Source::Choice { values: values.into(), random: false } }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::time::Time;
+    use super::*;
+
+    /// The same request in each format.
+    pub(crate) const SAMPLES: &str = include_str!("samples.log");
+
+    #[test]
+    fn every_format_is_recognised() {
+        for line in SAMPLES.lines() {
+            let record = record(line.as_bytes()).unwrap_or_else(|e| panic!("{line}: {e}"));
+            let Record { method, path, status, time } = record;
+            assert_eq!((method.as_ref(), path.as_ref()), ("GET", "/a?b=1"), "{line}");
+            assert_eq!(status, ExpectedStatus::Exactly(200), "{line}");
+            let expected = Time { ns: 1_795_508_644_000_000_000, is_whole_second: true };
+            assert_eq!(time, Some(expected), "{line}");
+        }
+    }
+
+    /// The path of a request in a line of Common Log Format.
+    fn path_of(request: &[u8]) -> Result<String, Cause> {
+        let mut line = b"::1 - - [24/Nov/2026:08:24:04 +0000] \"".to_vec();
+        line.extend(request);
+        line.extend(b"\" 200 1");
+        record(&line).map(|record| record.path.into_owned())
+    }
+
+    #[test]
+    fn targets_become_paths() {
+        for (request, expected) in [
+            (&b"GET /a\\x22b\\\\c HTTP/1.1"[..], Ok("/a\"b\\c")),
+            (br#"GET /say\"hi\" HTTP/1.0"#, Ok("/say\"hi\"")),
+            (b"GET /caf\\xc3\\xa9 HTTP/1.1", Ok("/caf%C3%A9")),
+            ("GET /café HTTP/1.1".as_bytes(), Ok("/caf%C3%A9")),
+            (b"GET /\xff HTTP/1.1", Ok("/%FF")),
+            (b"GET /x\\xzz HTTP/1.1", Ok("/x\\xzz")),
+            (b"GET http://example.org HTTP/1.1", Ok("/")),
+            (b"GET HTTPS://example.org:8443?q HTTP/1.1", Ok("/?q")),
+            (b"GET http://[::1]:80/a%20b?c=/d HTTP/1.1", Ok("/a%20b?c=/d")),
+            (b"GET ftp://example.org/a HTTP/1.1", Err(Cause::NoPath)),
+            (b"OPTIONS * HTTP/1.1", Err(Cause::NoPath)),
+            (b"CONNECT example.org:443 HTTP/1.1", Err(Cause::Tunnel)),
+            (b"GET /a b HTTP/1.1", Err(Cause::Control)),
+            (b"GET /a\\nb HTTP/1.1", Err(Cause::Control)),
+            (b"GET /a\\x0d\\x0aX:1 HTTP/1.1", Err(Cause::Control)),
+            (b"GET /a\x7fb HTTP/1.1", Err(Cause::Control)),
+            (b"\\x16\\x03\\x01\\x02", Err(Cause::NotHttp)),
+            (b"G\\x22T / HTTP/1.1", Err(Cause::NotHttp)),
+            (b"GET", Err(Cause::NotHttp)),
+            (b"GET ", Err(Cause::NoPath)),
+            (b"-", Err(Cause::NoRequest)),
+            (b"", Err(Cause::NoRequest)),
+        ] {
+            let name = String::from_utf8_lossy(request);
+            assert_eq!(path_of(request), expected.map(str::to_owned), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_status_that_depends_on_more_than_the_request_is_not_exact() {
+        let status = |status: &str| {
+            let line = format!("::1 - - [24/Nov/2026:08:24:04 +0000] \"GET /\" {status} 1");
+            record(line.as_bytes()).map(|record| record.status)
+        };
+        for exact in [200, 204, 301, 400, 401, 404] {
+            assert_eq!(status(&exact.to_string()), Ok(ExpectedStatus::Exactly(exact)));
+        }
+        for range in ["206", "304", "412", "416"] {
+            assert_eq!(status(range), Ok(ExpectedStatus::Success));
+        }
+        for passing in ["429", "499", "500", "503"] {
+            assert_eq!(status(passing), Ok(ExpectedStatus::Any));
+        }
+        assert_eq!(status("101"), Err(Cause::NoResponse(101)));
+        assert_eq!(status("444"), Err(Cause::NoResponse(444)));
+        for none in ["-", "000", "99", "2000", "+20", ""] {
+            assert_eq!(status(none), Err(Cause::NoStatus), "{none:?}");
+        }
+    }
+
+    #[test]
+    fn hostile_json_is_left_out() {
+        let deep = "{\"a\":".repeat(10_000);
+        let nested = "{\"request\":{\"method\":".repeat(10_000);
+        let lines = ["{", "{}", "{\"status\":200}", "{\"status\":{\"a\":[]},\"uri\":\"/\"}", &deep];
+        for line in lines.into_iter().chain([nested.as_str()]) {
+            assert!(record(line.as_bytes()).is_err());
+        }
+        let line = br#"{"request":{"method":"GET","uri":"/a\u0000b"},"status":200}"#;
+        assert_eq!(record(line), Err(Cause::Control));
+        let line = b"{\"request\":{\"method\":\"GET\",\"uri\":\"/\xff\"},\"status\":200}";
+        assert_eq!(record(line), Err(Cause::Format));
+        let line = br#"{"request":"GET / HTTP/1.1","status":200,"ts":-1}"#;
+        assert_eq!(record(line).unwrap().time, None);
     }
 }

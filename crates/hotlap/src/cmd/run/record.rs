@@ -99,23 +99,20 @@ fn loads(loads: &[Load], participants: &[Participant]) -> Vec<model::Load> {
     loads.iter().map(described).collect()
 }
 
-/// The requests of an access log: their number and a hash, so that different logs can be told apart.
-/// It is the same for every order of the same requests. Paths may contain secrets, so only their
-/// lengths are hashed.
+/// The requests of an access log: their number, and a hash that tells different logs apart. It is
+/// the same for every order of the same requests. Paths may contain secrets, so only their lengths
+/// are hashed.
 fn recorded(fields: &Fields) -> Option<String> {
     let order = fields.order.as_ref()?;
+    let length = |entry: &Entry| match &fields.list.get(entry.request as usize)?.source {
+        Source::Choice { values, .. } => values.get(entry.value as usize).map(String::len),
+        _ => None,
+    };
     let hash = |entry: &Entry| {
-        let length =
-            fields.list.get(entry.request as usize).map_or(0, |field| match &field.source {
-                Source::Choice { values, .. } => {
-                    values.get(entry.value as usize).map_or(0, String::len)
-                }
-                _ => 0,
-            });
         let mut hasher = FnvHasher::default();
         hasher.write_u32(entry.request);
         hasher.write_u32(entry.value);
-        hasher.write_u64(length as u64);
+        hasher.write_u64(length(entry).unwrap_or(0) as u64);
         hasher.finish()
     };
     let sum = order.iter().fold(0u64, |sum, entry| sum.wrapping_add(hash(entry)));
