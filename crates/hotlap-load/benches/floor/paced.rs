@@ -11,7 +11,9 @@ pub fn run(rate: f64) {
     let endpoint = Endpoint::Tcp(Server::start(13).address);
     let request = Request::get("/", "localhost").expecting(&body(13));
     let paces = [Pace::Constant { rate }, Pace::Poisson { rate, seed: 1 }];
-    for (pace, busy_poll) in paces.into_iter().flat_map(|pace| [(pace.clone(), true), (pace, false)]) {
+    for (pace, busy_poll) in
+        paces.into_iter().flat_map(|pace| [(pace.clone(), true), (pace, false)])
+    {
         let mut plan = Plan::new(Target { endpoint: endpoint.clone(), tls: None }, request.clone());
         plan.cpus = vec![1];
         plan.busy_poll = busy_poll;
