@@ -89,6 +89,7 @@ impl Schedule {
 
     /// When request `taken` is due. Call this once for each request, in order, because a Poisson
     /// process accumulates its gaps.
+    #[inline(never)]
     fn due(&mut self) -> u64 {
         match &mut self.arrivals {
             Arrivals::Constant { rate, worker, workers } => {
