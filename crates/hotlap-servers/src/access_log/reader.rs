@@ -218,8 +218,8 @@ impl Group {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::time::Time;
     use super::*;
+    use crate::access_log::time::Time;
 
     /// The same request in each format.
     pub(crate) const SAMPLES: &str = include_str!("samples.log");

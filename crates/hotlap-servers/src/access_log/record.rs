@@ -153,7 +153,7 @@ fn expected(status: u16) -> Result<ExpectedStatus, Cause> {
         206 | 304 | 412 | 416 => ExpectedStatus::Success,
         // They depend on the state of the server or, in nginx, on a client that left.
         429 | 499 | 500..=599 => ExpectedStatus::Any,
-        // A switch of protocols needs headers. nginx closes the connection, or got no valid request.
+        // A switch of protocols needs headers; nginx closed the connection or got no valid request.
         100..=199 | 444 | 494..=498 => return Err(Cause::NoResponse(status)),
         200..=999 => ExpectedStatus::Exactly(status),
         _ => return Err(Cause::NoStatus),

@@ -226,8 +226,8 @@ pub struct RequestArgs {
         conflicts_with_all = ["path", "method", "body", "expect_status", "expect_body"]
     )]
     pub requests_file: Option<PathBuf>,
-    /// Replay an access log to commands and URLs: the requests of a server, in Common or Combined Log Format (Apache,
-    /// nginx), or JSON (Caddy, nginx)
+    /// Replay an access log to commands and URLs: the requests of a server, in Common or Combined
+    /// Log Format (Apache, nginx), or JSON (Caddy, nginx)
     ///
     /// Each response must have the status in the log; bodies are not compared. Without
     /// --unsafe-methods, only GET and HEAD are sent. Headers are not in a log: add them with -H.
