@@ -251,7 +251,7 @@ mod tests {
             place in 0usize..400, bytes in prop::collection::vec(any::<u8>(), 0..4), times: bool,
         ) {
             let mut log = Vec::new();
-            for line in reader::tests::SAMPLES.lines() {
+            for line in include_str!("access_log/samples.log").lines() {
                 let mut line = line.as_bytes().to_vec();
                 let at = place.min(line.len());
                 let end = (at + bytes.len()).min(line.len());

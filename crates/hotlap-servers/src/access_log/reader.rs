@@ -217,12 +217,12 @@ impl Group {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
     use crate::access_log::time::Time;
 
     /// The same request in each format.
-    pub(crate) const SAMPLES: &str = include_str!("samples.log");
+    const SAMPLES: &str = include_str!("samples.log");
 
     #[test]
     fn every_format_is_recognised() {
