@@ -86,8 +86,8 @@ impl LocalRunner {
             target.ok_or_else(|| instance.out("lap", "it is not running".to_owned(), ""))?;
         let mut plan = Plan::new(target, Request::get("/", ""));
         plan.requests = instance.requests(load);
-        let Fields { list, seed } = instance.participant.contract.fields.clone();
-        (plan.fields, plan.seed) = (list, seed);
+        let Fields { list, seed, order } = instance.participant.contract.fields.clone();
+        (plan.fields, plan.seed, plan.order) = (list, seed, order);
         (plan.unique, plan.first_value) = (participant as u64, instance.first_value());
         plan.connections = load.connections;
         plan.threads = load.threads;

@@ -40,7 +40,7 @@
 //!   worker    one loop: stages, connect, send, receive, fail
 //!     tally       counts             schedule    due times of an open loop
 //!     connection  the protocol on one connection, without sockets
-//!       request_mix, rendered, values, template, check, http
+//!       request_mix, recorded, rendered, values, template, check, http
 //!     io, tls     sockets, events, encryption
 //!   shared, resources
 //! outcome, plan, window, progress, error, clock, random
@@ -58,6 +58,7 @@ pub mod outcome;
 pub mod plan;
 mod progress;
 mod random;
+mod recorded;
 mod rendered;
 mod request_mix;
 mod resources;

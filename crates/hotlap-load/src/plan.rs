@@ -6,14 +6,18 @@
 mod error;
 mod field;
 mod insert;
+mod order;
 mod request;
+mod shared;
 mod target;
 
 pub use error::PlanError;
 pub(crate) use field::Buffer;
-pub use field::{Field, Source, Texts};
-pub use insert::{Insert, Inserted, UnknownField, fill, has_fields, split};
+pub use field::{Field, Source};
+pub use insert::{Insert, Inserted, UnknownField, escape, fill, has_fields, split};
+pub use order::{DueTimes, Entry, shuffle};
 pub use request::{ExpectedBody, ExpectedResponse, ExpectedStatus, Request};
+pub use shared::{Shared, Texts};
 pub use target::{Endpoint, Target, Tls};
 
 use std::net::IpAddr;
@@ -26,15 +30,20 @@ use serde::{Deserialize, Serialize};
 pub struct Plan {
     /// The server.
     pub target: Target,
-    /// What to send, in proportion to the weights.
+    /// What to send, in proportion to the weights unless there is an order.
     pub requests: Vec<Request>,
+    /// The order in which requests are sent, then again from the first entry; `None`: by weights.
+    /// All threads together send it: with n of them, each sends every n-th entry.
+    #[serde(default)]
+    pub order: Option<Shared<Entry>>,
     /// The fields that requests and expected bodies refer to.
     pub fields: Vec<Field>,
     /// The seed of random values of fields.
     pub seed: u64,
     /// Tells loads with the same seed apart: their UUIDs differ, all other values are the same.
     pub unique: u64,
-    /// Where the sequences of all fields begin: how many values were used before.
+    /// Where the sequences of all fields begin: how many values were used before. With an order,
+    /// how many of its entries were.
     pub first_value: u64,
     /// Connections open at the same time, over all threads.
     pub connections: usize,
@@ -81,7 +90,7 @@ pub enum Reuse {
 }
 
 /// When requests are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pace {
     /// Closed loop: as soon as a connection is free.
@@ -98,6 +107,20 @@ pub enum Pace {
         /// The seed of the gaps: the same seed gives the same due times.
         seed: u64,
     },
+    /// Open loop: each request at its own time. Nothing is due after the last.
+    Recorded(DueTimes),
+}
+
+impl Pace {
+    /// Requests per second, on average; `None` for a closed loop.
+    #[must_use]
+    pub fn rate(&self) -> Option<f64> {
+        match self {
+            Self::Closed => None,
+            Self::Constant { rate } | Self::Poisson { rate, .. } => Some(*rate),
+            Self::Recorded(due) => Some(due.rate()),
+        }
+    }
 }
 
 /// When a load ends.
@@ -136,6 +159,7 @@ impl Plan {
         Self {
             target,
             requests: vec![request],
+            order: None,
             fields: Vec::new(),
             seed: 0,
             unique: 0,
@@ -233,6 +257,7 @@ impl Plan {
         if self.requests.iter().any(|r| r.weight == 0) || weights > MAX_WEIGHTS {
             return out_of_range(format!("weights must be at least 1, {MAX_WEIGHTS} in total"));
         }
+        self.check_order()?;
         let endpoint = &self.target.endpoint;
         if let Some(source) = self.sources.iter().find(|s| !endpoint.accepts_source(s)) {
             return out_of_range(format!("{} cannot be reached from {source}", self.target));
@@ -243,6 +268,27 @@ impl Plan {
             }
         }
         self.requests.iter().try_for_each(|request| request.check(self.fields.len()))
+    }
+
+    /// Checks the order of requests and their times.
+    fn check_order(&self) -> Result<(), PlanError> {
+        let out_of_range = |why: String| Err(PlanError::OutOfRange(why));
+        if let Some(order) = &self.order {
+            let is_known = |entry: &Entry| (entry.request as usize) < self.requests.len();
+            if order.is_empty() || !order.iter().all(is_known) {
+                return out_of_range("an order must name requests of the plan".to_owned());
+            }
+        }
+        let Pace::Recorded(due) = &self.pace else { return Ok(()) };
+        if let Some(problem) = due.problem() {
+            return out_of_range(problem.to_owned());
+        }
+        match self.stop {
+            Stop::Requests(count) if count > due.count() as u64 => {
+                out_of_range(format!("{count} requests, but only {} have times", due.count()))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -285,6 +331,14 @@ mod tests {
         assert!(why(&field(Source::Text { length: 0 })).contains("length is 0"));
         let unknown = Insert { at: 0, what: Inserted::Field(0) };
         assert!(why(&|p| p.requests[0].inserts = vec![unknown]).contains("no such field"));
+        let entry = Entry { request: 1, value: 0 };
+        assert!(why(&|p| p.order = Some(vec![entry].into())).contains("name requests"));
+        let recorded = |times: &[u64], speed| Pace::Recorded(DueTimes::new(times, speed));
+        assert!(why(&|p| p.pace = recorded(&[], 1.0)).contains("without requests"));
+        assert!(why(&|p| p.pace = recorded(&[0, 1], 0.0)).contains("positive"));
+        assert!(why(&|p| p.pace = recorded(&[7_000, 9_000, 8_000], 1.0)).contains("ascend"));
+        let longer = |p: &mut Plan| (p.pace, p.stop) = (recorded(&[0, 1], 1.0), Stop::Requests(3));
+        assert_eq!(why(&longer), "3 requests, but only 2 have times");
         let closing = |p: &mut Plan| (p.reuse, p.pipeline) = (Reuse::Close, 2);
         assert!(why(&closing).contains("no pipelining"));
     }

@@ -4,7 +4,7 @@
 //! threads send one after another rather than all at once. Overdue requests need no queue: the due
 //! time of the next request and the present time determine them.
 
-use crate::plan::Pace;
+use crate::plan::{DueTimes, Pace};
 use crate::random::{mix, number};
 
 /// One worker's share of an open loop.
@@ -26,16 +26,19 @@ enum Arrivals {
     /// Each worker runs a process with 1/n of the rate; together they are a process with the whole
     /// rate (superposition of Poisson processes).
     Poisson { mean_ns: f64, seed: u64, at_ns: f64 },
+    /// Request k of worker w of n is request k·n + w of the recording.
+    Recorded { due: DueTimes, worker: u64, workers: u64 },
 }
 
 impl Schedule {
     /// The share of worker `worker` of `workers`, from `start_ns` on; `None` for a closed loop.
-    pub(crate) fn new(pace: Pace, worker: usize, workers: usize, start_ns: u64) -> Option<Self> {
+    pub(crate) fn new(pace: &Pace, worker: usize, workers: usize, start_ns: u64) -> Option<Self> {
         let (worker, workers) = (worker as u64, workers as u64);
         let arrivals = match pace {
             Pace::Closed => return None,
-            Pace::Constant { rate } => Arrivals::Constant { rate, worker, workers },
-            Pace::Poisson { rate, seed } => Arrivals::Poisson {
+            &Pace::Constant { rate } => Arrivals::Constant { rate, worker, workers },
+            Pace::Recorded(due) => Arrivals::Recorded { due: due.clone(), worker, workers },
+            &Pace::Poisson { rate, seed } => Arrivals::Poisson {
                 mean_ns: 1e9 * workers as f64 / rate,
                 seed: mix(seed ^ mix(worker + 1)),
                 at_ns: 0.0,
@@ -86,6 +89,7 @@ impl Schedule {
 
     /// When request `taken` is due. Call this once for each request, in order, because a Poisson
     /// process accumulates its gaps.
+    #[inline(never)]
     fn due(&mut self) -> u64 {
         match &mut self.arrivals {
             Arrivals::Constant { rate, worker, workers } => {
@@ -100,6 +104,10 @@ impl Schedule {
                 *at_ns -= *mean_ns * uniform.ln();
                 self.start_ns.saturating_add(*at_ns as u64)
             }
+            Arrivals::Recorded { due, worker, workers } => {
+                let due_ns = due.ns((self.taken * *workers + *worker) as usize);
+                due_ns.map_or(u64::MAX, |ns| self.start_ns.saturating_add(ns))
+            }
         }
     }
 }
@@ -110,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    fn due_times(pace: Pace, worker: usize, workers: usize, count: usize) -> Vec<u64> {
+    fn due_times(pace: &Pace, worker: usize, workers: usize, count: usize) -> Vec<u64> {
         let mut schedule = Schedule::new(pace, worker, workers, 1_000).expect("an open loop");
         (0..count).map(|_| schedule.take()).collect()
     }
@@ -118,25 +126,36 @@ mod tests {
     #[test]
     fn a_constant_rate_is_due_at_equal_gaps() {
         let pace = Pace::Constant { rate: 1_000.0 };
-        assert_eq!(due_times(pace, 0, 1, 4), [1_000, 1_001_000, 2_001_000, 3_001_000]);
+        assert_eq!(due_times(&pace, 0, 1, 4), [1_000, 1_001_000, 2_001_000, 3_001_000]);
     }
 
     #[test]
     fn threads_send_one_after_the_other() {
         let pace = Pace::Constant { rate: 1_000.0 };
-        assert_eq!(due_times(pace, 0, 2, 2), [1_000, 2_001_000]);
-        assert_eq!(due_times(pace, 1, 2, 2), [1_001_000, 3_001_000]);
+        assert_eq!(due_times(&pace, 0, 2, 2), [1_000, 2_001_000]);
+        assert_eq!(due_times(&pace, 1, 2, 2), [1_001_000, 3_001_000]);
     }
 
     #[test]
     fn a_closed_loop_has_no_schedule() {
-        assert!(Schedule::new(Pace::Closed, 0, 1, 0).is_none());
+        assert!(Schedule::new(&Pace::Closed, 0, 1, 0).is_none());
+    }
+
+    #[test]
+    fn threads_share_a_recording_and_nothing_is_due_after_it() {
+        let due = DueTimes::new(&[7_000_000, 8_000_000, 9_000_000], 1.0);
+        let pace = Pace::Recorded(due);
+        assert_eq!(due_times(&pace, 0, 1, 4), [1_000, 1_001_000, 2_001_000, u64::MAX]);
+        assert_eq!(due_times(&pace, 0, 2, 3), [1_000, 2_001_000, u64::MAX]);
+        assert_eq!(due_times(&pace, 1, 2, 2), [1_001_000, u64::MAX]);
+        let schedule = Schedule::new(&pace, 0, 1, 1_000).expect("an open loop");
+        assert_eq!(schedule.due_before(u64::MAX).count(), 3);
     }
 
     #[test]
     fn a_constant_rate_does_not_drift() {
         // A third of a second is not a whole number of nanoseconds; a million of them is exact.
-        let all = due_times(Pace::Constant { rate: 3.0 }, 0, 1, 1_000_001);
+        let all = due_times(&Pace::Constant { rate: 3.0 }, 0, 1, 1_000_001);
         assert_eq!(all[999_999], 1_000 + 333_333 * 1_000_000_000);
     }
 
@@ -145,7 +164,7 @@ mod tests {
     #[test]
     fn a_request_due_after_the_end_of_the_clock_is_never_due() {
         for pace in [Pace::Constant { rate: 1e-14 }, Pace::Poisson { rate: 1e-14, seed: 1 }] {
-            let all = due_times(pace, 1, 2, 3);
+            let all = due_times(&pace, 1, 2, 3);
             assert!(all.is_sorted() && all[2] == u64::MAX, "{all:?}");
         }
     }
@@ -154,7 +173,7 @@ mod tests {
     fn poisson_gaps_are_exponential() {
         // In an exponential distribution, the standard deviation equals the mean, and a share of
         // 1/e is longer than the mean. 200,000 gaps determine both within 1 %.
-        let all = due_times(Pace::Poisson { rate: 1e6, seed: 7 }, 0, 1, 200_001);
+        let all = due_times(&Pace::Poisson { rate: 1e6, seed: 7 }, 0, 1, 200_001);
         let gaps: Vec<f64> = all.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
         let n = gaps.len() as f64;
         let mean = gaps.iter().sum::<f64>() / n;
@@ -168,7 +187,7 @@ mod tests {
     #[test]
     fn a_schedule_that_is_restarted_has_the_same_due_times() {
         for pace in [Pace::Constant { rate: 1e6 }, Pace::Poisson { rate: 1e6, seed: 1 }] {
-            let mut schedule = Schedule::new(pace, 0, 1, 1_000).expect("an open loop");
+            let mut schedule = Schedule::new(&pace, 0, 1, 1_000).expect("an open loop");
             assert_eq!(schedule.take_until(101_000), schedule.restarted().take_until(101_000));
         }
     }
@@ -176,11 +195,11 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_due_times_and_each_worker_its_own() {
         let pace = Pace::Poisson { rate: 1_000.0, seed: 1 };
-        assert_eq!(due_times(pace, 0, 2, 50), due_times(pace, 0, 2, 50));
-        assert_ne!(due_times(pace, 0, 2, 50), due_times(pace, 1, 2, 50));
+        assert_eq!(due_times(&pace, 0, 2, 50), due_times(&pace, 0, 2, 50));
+        assert_ne!(due_times(&pace, 0, 2, 50), due_times(&pace, 1, 2, 50));
         assert_ne!(
-            due_times(pace, 0, 2, 50),
-            due_times(Pace::Poisson { rate: 1_000.0, seed: 2 }, 0, 2, 50)
+            due_times(&pace, 0, 2, 50),
+            due_times(&Pace::Poisson { rate: 1_000.0, seed: 2 }, 0, 2, 50)
         );
     }
 
@@ -188,7 +207,7 @@ mod tests {
     fn first_second(rate: f64, workers: usize) -> Vec<u64> {
         let mut all: Vec<u64> = (0..workers)
             .flat_map(|worker| {
-                let schedule = Schedule::new(Pace::Constant { rate }, worker, workers, 0);
+                let schedule = Schedule::new(&Pace::Constant { rate }, worker, workers, 0);
                 schedule.expect("an open loop").due_before(1_000_000_000)
             })
             .collect();
@@ -234,7 +253,7 @@ mod tests {
             } else {
                 Pace::Constant { rate }
             };
-            let all = due_times(pace, workers - 1, workers, 200);
+            let all = due_times(&pace, workers - 1, workers, 200);
             prop_assert!(all.is_sorted());
             prop_assert!(all[0] >= 1_000);
         }
@@ -243,7 +262,7 @@ mod tests {
         fn the_shares_of_all_threads_add_up_to_the_rate(rate in 10.0..1e5, workers in 1usize..9) {
             let due = |w| {
                 let pace = Pace::Constant { rate };
-                Schedule::new(pace, w, workers, 0).expect("open").take_until(1_000_000_000)
+                Schedule::new(&pace, w, workers, 0).expect("open").take_until(1_000_000_000)
             };
             let sum: u64 = (0..workers).map(due).sum();
             prop_assert!((sum as f64 - rate).abs() <= 1.0, "{} of {}", sum, rate);

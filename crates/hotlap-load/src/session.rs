@@ -29,7 +29,7 @@ pub struct Session {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<Outcome>>,
     target: String,
-    /// Threads, and requests in flight at most.
+    /// Threads that take values in turn, and requests in flight at most.
     size: (u64, u64),
     /// Released once all workers have ended.
     _files: OpenFiles,
@@ -98,7 +98,9 @@ impl Session {
         let shared = Arc::new(Shared::new(plan, is_held, wakers));
         let target = plan.target.to_string();
         let plan = Arc::new(plan.clone());
-        let size = (plan.threads as u64, (plan.connections * plan.pipeline) as u64);
+        // The entries of an order may be sent again; the values of a sequence may not.
+        let takers = if plan.order.is_some() { 1 } else { plan.threads as u64 };
+        let size = (takers, (plan.connections * plan.pipeline) as u64);
         let mut session = Self { shared, workers: Vec::new(), target, size, _files: files };
         for (number, (io, _)) in queues.into_iter().enumerate() {
             let (plan, shared, tls) = (plan.clone(), session.shared.clone(), tls.clone());

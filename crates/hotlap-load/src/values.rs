@@ -35,6 +35,9 @@ struct Uses {
 impl Values {
     /// The fields of a plan whose requests are sent in this order, repeatedly.
     pub(crate) fn new(plan: &Plan, order: &[u32], worker: usize) -> Self {
+        if plan.order.is_some() {
+            return Self::numbered(plan);
+        }
         let uses = |index: usize| {
             let is_field = |insert: &Insert| insert.what == Inserted::Field(index);
             let used: Vec<bool> =
@@ -56,6 +59,21 @@ impl Values {
             cycle: u32::try_from(order.len()).unwrap_or(u32::MAX).max(1),
             first: plan.first_value + worker as u64,
             workers: plan.threads.max(1) as u64,
+            buffer: Buffer::default(),
+        }
+    }
+
+    /// The fields of a plan whose order says which value each request has: the value of that
+    /// number, whichever worker sends it.
+    fn numbered(plan: &Plan) -> Self {
+        let uses =
+            |index: usize| Uses { key: Field::key(plan.seed, index), before: vec![0], in_cycle: 1 };
+        Self {
+            fields: plan.fields.clone().into(),
+            uses: (0..plan.fields.len()).map(uses).collect(),
+            cycle: 1,
+            first: 0,
+            workers: 1,
             buffer: Buffer::default(),
         }
     }

@@ -212,9 +212,9 @@ fn a_pipelined_response_is_timed_when_it_arrives() {
 fn an_open_loop_sends_the_requests_that_are_due_and_no_more() {
     let server = correct();
     let paces = [Pace::Constant { rate: 2_000.0 }, Pace::Poisson { rate: 2_000.0, seed: 1 }];
-    for (pace, awake) in paces.into_iter().flat_map(|pace| [(pace, false), (pace, true)]) {
+    for (pace, awake) in paces.into_iter().flat_map(|pace| [(pace.clone(), false), (pace, true)]) {
         let mut plan = server.plan(8, 200);
-        plan.pace = pace;
+        plan.pace = pace.clone();
         plan.threads = 2;
         (plan.busy_poll, plan.cpus) = (awake, if awake { vec![0, 0] } else { vec![] });
         assert_eq!(plan.may_busy_poll(), awake);

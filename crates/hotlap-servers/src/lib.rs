@@ -27,6 +27,7 @@
 //! A server that fails on the way is a [`ServerFailure`](failure::ServerFailure). A
 //! [`Checker`](check::Checker) runs all of these steps once, for `hotlap check`.
 
+pub mod access_log;
 pub mod allocation;
 pub mod catalogue;
 pub mod check;

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use hotlap_load::http::is_token;
-use hotlap_load::plan::{Field, Source, split};
+use hotlap_load::plan::{ExpectedStatus, Field, Source, escape, split};
 use hotlap_load::url::request_path;
 use serde::Deserialize;
 use toml::Spanned;
@@ -131,7 +131,7 @@ pub fn parse(text: &str, folder: &Path) -> Result<Requests, Complaint> {
     }
     let entries = document.request.into_iter();
     let asks = entries.map(|e| ask(e, folder, &fields)).collect::<Result<_, _>>()?;
-    Ok(Requests { asks, fields: Fields { list: fields, seed: 0 } })
+    Ok(Requests { asks, fields: Fields { list: fields, ..Fields::default() } })
 }
 
 /// Line and column of a byte offset, both from 1.
@@ -245,7 +245,8 @@ fn ask(entry: Spanned<RequestEntry>, folder: &Path, fields: &[Field]) -> Result<
             let what = format!("{} is not a status: use 100 to 999", status.get_ref());
             return Err((Some(status.span()), what));
         }
-        status => status.as_ref().map(|status| *status.get_ref()),
+        Some(status) => ExpectedStatus::Exactly(*status.get_ref()),
+        None => ExpectedStatus::Success,
     };
     if path.is_empty() {
         return Err((Some(whole), "the request has no path".to_owned()));
@@ -271,18 +272,6 @@ fn check_length(entry: &RequestEntry, body: &[u8], fields: &[Field]) -> Result<(
         Err(_) => format!("{:?} is not a length: leave out Content-Length", stated.get_ref()),
     };
     Err((Some(stated.span()), what))
-}
-
-/// A text in which no placeholder is left.
-fn escape(text: &[u8]) -> Vec<u8> {
-    let mut escaped = Vec::with_capacity(text.len());
-    for (at, byte) in text.iter().enumerate() {
-        if *byte == b'$' && text.get(at + 1) == Some(&b'{') {
-            escaped.push(b'$');
-        }
-        escaped.push(*byte);
-    }
-    escaped
 }
 
 #[cfg(test)]
@@ -326,9 +315,12 @@ expect_status = 201
         assert_eq!(file.fields.list[0].source, Source::Integer { min: 1, max: 10_000 });
         assert_eq!(file.fields.list[1].source, Source::Uuid);
         let [user, order] = &file.asks[..] else { panic!("{:?}", file.asks) };
-        assert_eq!((user.method.as_str(), user.weight, user.status), ("GET", 9, None));
+        assert_eq!(
+            (user.method.as_str(), user.weight, user.status),
+            ("GET", 9, ExpectedStatus::Success)
+        );
         assert_eq!(user.answer.as_deref(), Some(&br#"{"id":${id}}"#[..]));
-        assert_eq!((order.method.as_str(), order.status), ("POST", Some(201)));
+        assert_eq!((order.method.as_str(), order.status), ("POST", ExpectedStatus::Exactly(201)));
         assert_eq!(order.name.as_deref(), Some("order"));
         let header = ("Content-Type".to_owned(), "application/json".to_owned());
         assert_eq!(order.headers, [header]);

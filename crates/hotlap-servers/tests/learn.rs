@@ -54,7 +54,7 @@ fn an_error_status_is_an_error_unless_expected() {
         "GET /nowhere: got 404 \"Not Found\"; set the right path with --path, or accept this \
          status with --expect-status 404"
     );
-    let ask = Ask { status: Some(404), ..ask };
+    let ask = Ask { status: ExpectedStatus::Exactly(404), ..ask };
     assert!(inferred(Site::Hello, Fault::None, &ask).is_ok());
 }
 
@@ -141,7 +141,7 @@ fn a_server_without_any_right_response_is_an_error() {
     let refused =
         |ask: &Ask| infer(&target, "localhost", LIMIT, &Contract::custom(ask)).unwrap_err();
     assert!(refused(&Ask::default()).starts_with("GET /: got 500 \"ok\"; set the right"));
-    let ask = Ask { status: Some(200), ..Ask::default() };
+    let ask = Ask { status: ExpectedStatus::Exactly(200), ..Ask::default() };
     assert_eq!(refused(&ask), "GET /: expected status 200, got 500 \"ok\"");
     let (target, _) = unsteady(&[0]);
     let silent = infer(&target, "localhost", LIMIT, &Contract::custom(&ask)).unwrap_err();

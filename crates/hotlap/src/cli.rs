@@ -35,6 +35,7 @@ macro_rules! requests_help {
 mod capacity;
 mod load;
 mod output;
+mod replay;
 mod run;
 
 use std::ffi::OsString;
@@ -50,6 +51,7 @@ use crate::quantity;
 pub use capacity::CapacityArgs;
 pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
 pub use output::{ExportArgs, StoreArgs};
+pub use replay::{ReplayArgs, ReplayMode};
 pub use run::{Placement, RequestArgs, RunArgs, Schedule, Shape};
 
 /// hyperfine for HTTP servers: builds and starts the servers you name, checks their responses,
@@ -414,7 +416,7 @@ mod tests {
         let cli = Cli::try_parse_from(line.split(' ')).unwrap();
         let Command::Load(load) = cli.command else { panic!("not a load") };
         assert_eq!((load.threads, load.connections), (Some(4), 100));
-        assert_eq!(load.duration, Duration::from_secs(30));
+        assert_eq!(load.duration, Some(Duration::from_secs(30)));
         assert!(load.latency);
     }
 

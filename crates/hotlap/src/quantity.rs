@@ -96,6 +96,17 @@ pub fn rate(text: &str) -> Result<f64, String> {
     Ok(value * scale)
 }
 
+/// Parses a factor: `10`, `0.5`.
+///
+/// # Errors
+/// When the text is invalid.
+pub fn factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(factor),
+        _ => Err("a factor is a positive number: 10 or 0.5".to_owned()),
+    }
+}
+
 /// Splits a text into number and unit.
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
@@ -148,5 +159,7 @@ mod tests {
         assert_eq!(rate("500/s"), Ok(500.0));
         assert!(rate("0").is_err());
         assert!(rate("inf").is_err());
+        assert_eq!(factor("0.5"), Ok(0.5));
+        assert!(factor("0").is_err() && factor("nan").is_err() && factor("10x").is_err());
     }
 }

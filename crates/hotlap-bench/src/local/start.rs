@@ -72,6 +72,13 @@ impl Instance {
         let target = self.target.clone();
         let target =
             target.ok_or_else(|| self.out("verify", "it is not running".to_owned(), ""))?;
+        let contract = &self.participant.contract;
+        if contract.fields.order.is_some() {
+            // A recording says which status is right. It may have many paths, of which a few may
+            // be answered otherwise by now, so nothing is learned, and wrong responses count.
+            self.requests = contract.unverified_requests(&self.host);
+            return Ok(Examined::default());
+        }
         if self.verified {
             return self.examine_again(&target, limit);
         }

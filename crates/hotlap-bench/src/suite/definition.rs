@@ -62,6 +62,8 @@ pub struct Suite {
     pub request: Option<CustomRequest>,
     /// A file with the requests to commands and URLs, instead of one request.
     pub requests_file: Option<PathBuf>,
+    /// An access log whose requests are sent to commands and URLs instead.
+    pub access_log: Option<PathBuf>,
     /// Published figures for the servers.
     pub published: Vec<Publication>,
     /// Servers that were published but are not part of the suite, and why.

@@ -37,6 +37,7 @@ pub(super) struct Keys {
     pub(super) load: Vec<Spanned<LoadKeys>>,
     pub(super) request: Option<CustomRequest>,
     pub(super) requests_file: Option<Spanned<PathBuf>>,
+    pub(super) access_log: Option<Spanned<PathBuf>>,
     #[serde(default)]
     pub(super) published: Vec<SourceKeys>,
     #[serde(default)]

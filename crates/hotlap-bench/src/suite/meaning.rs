@@ -45,6 +45,12 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
         let what = "requests_file and [request] exclude each other: put all requests into the file";
         return Err((path.span(), what.to_owned()));
     }
+    if let (Some(path), true) =
+        (&keys.access_log, keys.request.is_some() || keys.requests_file.is_some())
+    {
+        let what = "access_log takes the place of requests_file and [request]: leave them out";
+        return Err((path.span(), what.to_owned()));
+    }
     if let Some(question) = &keys.question
         && (*question.get_ref() == Question::Capacity) != keys.slo.is_some()
     {
@@ -81,6 +87,7 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
         loads,
         request: keys.request,
         requests_file: keys.requests_file.map(|path| beside(file, path.get_ref())),
+        access_log: keys.access_log.map(|path| beside(file, path.get_ref())),
         published,
         absent: keys.absent,
     })

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hotlap_load::plan::{Endpoint, Field, Request, Source, Stop, Target};
+use hotlap_load::plan::{Endpoint, Entry, Field, Request, Source, Stop, Target};
 use hotlap_load::{Plan, run};
 
 use super::generators;
@@ -13,16 +13,20 @@ use super::table::{self, figure};
 use super::{Options, number, pin};
 
 /// The fields of each request, as they are printed and as they are passed to the process.
-const CASES: [(&str, &str); 8] = [
+const CASES: [(&str, &str); 9] = [
     ("1 field: integer, 1 to 10,000", "small"),
     ("1 field: integer, 1 to 999,999", "integer"),
     ("1 field: counter", "counter"),
     ("1 field: choice of 1,000", "choice"),
     ("1 field: text of 16", "text"),
     ("1 field: UUID", "uuid"),
+    ("access log: 100,000 lines, 50,000 paths", "log"),
     ("5 fields: integers, choice, text", "small,small,small,choice,text"),
     ("5 fields: integer, counter, choice, text, UUID", "small,counter,choice,text,uuid"),
 ];
+
+/// The paths of the access log.
+const PATHS: u32 = 50_000;
 
 pub fn run_all(options: &Options) {
     if !Counter::Callgrind.works() {
@@ -78,8 +82,13 @@ pub fn as_generator(words: &[&str], is_fixed: bool) {
         "choice" => Source::Choice { values: texts.clone().into(), random: true },
         "text" => Source::Text { length: 16 },
         "uuid" => Source::Uuid,
+        "log" => {
+            let paths: Vec<String> = (0..PATHS).map(|n| format!("item{n}")).collect();
+            Source::Choice { values: paths.into(), random: false }
+        }
         _ => panic!("no field {name}"),
     };
+    let is_log = *fields == "log";
     let named = fields.split(',').enumerate();
     let fields: Vec<Field> =
         named.map(|(n, field)| Field { name: format!("f{n}"), source: source(field) }).collect();
@@ -93,6 +102,11 @@ pub fn as_generator(words: &[&str], is_fixed: bool) {
     let request = request.expecting(&super::server::body(13));
     let mut plan = Plan::new(Target { endpoint, tls: None }, request);
     plan.fields = if is_fixed { Vec::new() } else { fields };
+    if is_log && !is_fixed {
+        // 7,919 is a prime, so that the paths come in no simple order.
+        let entry = |n: u32| Entry { request: 0, value: n * 7_919 % PATHS };
+        plan.order = Some((0..2 * PATHS).map(entry).collect::<Vec<_>>().into());
+    }
     plan.connections = number(connections);
     plan.warmup = Duration::ZERO;
     plan.stop = Stop::After(Duration::from_secs(number(seconds) as u64));

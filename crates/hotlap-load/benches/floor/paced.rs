@@ -11,11 +11,13 @@ pub fn run(rate: f64) {
     let endpoint = Endpoint::Tcp(Server::start(13).address);
     let request = Request::get("/", "localhost").expecting(&body(13));
     let paces = [Pace::Constant { rate }, Pace::Poisson { rate, seed: 1 }];
-    for (pace, busy_poll) in paces.into_iter().flat_map(|pace| [(pace, true), (pace, false)]) {
+    for (pace, busy_poll) in
+        paces.into_iter().flat_map(|pace| [(pace.clone(), true), (pace, false)])
+    {
         let mut plan = Plan::new(Target { endpoint: endpoint.clone(), tls: None }, request.clone());
         plan.cpus = vec![1];
         plan.busy_poll = busy_poll;
-        plan.pace = pace;
+        plan.pace = pace.clone();
         plan.stop = Stop::After(Duration::from_secs(3));
         let outcome = load(&plan).expect("a load");
         let us = |ns: u64| ns as f64 / 1e3;

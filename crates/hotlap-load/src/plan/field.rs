@@ -1,9 +1,8 @@
 //! Fields: the parts of requests that vary from request to request.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 
+use super::shared::Texts;
 use crate::random::{below, mix, number};
 
 /// A part of requests that varies, such as an id.
@@ -51,31 +50,6 @@ pub enum Source {
     },
 }
 
-/// Texts that are shared, because a file may have many lines.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Vec<String>", into = "Vec<String>")]
-pub struct Texts(Arc<[String]>);
-
-impl Texts {
-    /// The texts in order.
-    #[must_use]
-    pub fn as_slice(&self) -> &[String] {
-        &self.0
-    }
-}
-
-impl From<Vec<String>> for Texts {
-    fn from(texts: Vec<String>) -> Self {
-        Self(texts.into())
-    }
-}
-
-impl From<Texts> for Vec<String> {
-    fn from(texts: Texts) -> Self {
-        texts.0.to_vec()
-    }
-}
-
 /// The characters of [`Source::Text`]: 64, so that 6 random bits choose one. None of them has to be
 /// escaped in a URL, in JSON or in a header.
 const CHARACTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -107,9 +81,9 @@ impl Source {
                 buffer.integer.format(min + below(number(key, n), span)).as_bytes()
             }
             Self::Choice { values, random } => {
-                let count = values.0.len() as u64;
+                let count = values.len() as u64;
                 let index = if *random { below(number(key, n), count) } else { n % count };
-                values.0[index as usize].as_bytes()
+                values[index as usize].as_bytes()
             }
             Self::Uuid => {
                 uuid(number(key, 2 * n), number(key, 2 * n + 1), &mut buffer.uuid);
@@ -135,7 +109,7 @@ impl Source {
         match self {
             Self::Counter { .. } | Self::Uuid => None,
             Self::Integer { min, max } => Some((max - min).saturating_add(1)),
-            Self::Choice { values, .. } => Some(values.0.len() as u64),
+            Self::Choice { values, .. } => Some(values.len() as u64),
             // They only make requests differ.
             Self::Text { .. } => Some(1),
         }
@@ -145,7 +119,7 @@ impl Source {
     pub(super) fn problem(&self) -> Option<&'static str> {
         match self {
             Self::Integer { min, max } if min > max => Some("its minimum is above its maximum"),
-            Self::Choice { values, .. } if values.0.is_empty() => Some("it has no values"),
+            Self::Choice { values, .. } if values.is_empty() => Some("it has no values"),
             Self::Text { length: 0 } => Some("its length is 0"),
             _ => None,
         }

@@ -105,6 +105,19 @@ pub fn fill(text: &[u8], fields: &[Field], seed: u64, number: u64) -> Vec<u8> {
     filled
 }
 
+/// A text that [`split`] returns unchanged: no part of it is a placeholder.
+#[must_use]
+pub fn escape(text: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(text.len());
+    for (at, byte) in text.iter().enumerate() {
+        if *byte == b'$' && text.get(at + 1) == Some(&b'{') {
+            escaped.push(b'$');
+        }
+        escaped.push(*byte);
+    }
+    escaped
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::field::Source;

@@ -58,7 +58,7 @@ impl Worker {
         self.stage = Stage::Unmeasured;
         self.measurement.start(self.slots.open);
         let schedule =
-            Schedule::new(self.plan.pace, self.number, self.plan.threads, self.times.start_ns);
+            Schedule::new(&self.plan.pace, self.number, self.plan.threads, self.times.start_ns);
         self.requests.start(schedule);
         if self.times.opens_ns <= self.times.start_ns {
             self.open_window(now);

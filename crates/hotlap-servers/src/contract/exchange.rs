@@ -5,7 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use hotlap_load::http::{self, Response};
 use hotlap_load::plan::{
-    ExpectedBody, ExpectedResponse, ExpectedStatus, Field, Request, fill, has_fields, split,
+    Entry, ExpectedBody, ExpectedResponse, ExpectedStatus, Field, Request, Shared, fill,
+    has_fields, split,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -33,13 +34,17 @@ pub struct Exchange {
     pub content: Content,
 }
 
-/// The parts of requests that vary.
+/// The parts of requests that vary, and their order.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Fields {
     /// The fields.
     pub list: Vec<Field>,
     /// The seed of their random values.
     pub seed: u64,
+    /// The order in which requests are sent, and with which values; `None`: by weights. Only a
+    /// recording has one, such as an access log.
+    #[serde(default)]
+    pub order: Option<Shared<Entry>>,
 }
 
 /// Which bodies are right.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use super::replay::ReplayArgs;
 use crate::quantity;
 
 /// `hotlap load`
@@ -20,10 +21,10 @@ pub struct LoadArgs {
     /// Open connections
     #[arg(short, long, value_name = "N", default_value = "64", value_parser = quantity::count)]
     pub connections: usize,
-    /// How long to measure
-    #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = quantity::span)]
+    /// How long to measure (default: 10s; with --replay times, the whole log)
+    #[arg(short, long, value_name = "TIME", value_parser = quantity::span)]
     #[arg(conflicts_with = "requests", allow_hyphen_values = true)]
-    pub duration: Duration,
+    pub duration: Option<Duration>,
     /// Number of requests, instead of a duration
     #[arg(short = 'n', long, value_name = "N", value_parser = quantity::count)]
     pub requests: Option<usize>,
@@ -36,7 +37,7 @@ pub struct LoadArgs {
     /// Open loop with exponentially distributed gaps, as independent users produce them
     #[arg(long, requires = "rate")]
     pub poisson: bool,
-    /// Seed of the gaps of --poisson
+    /// Seed of the gaps of --poisson, of fields, and of `--replay weights`
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
     /// Open a new connection for each request
@@ -91,6 +92,9 @@ Examples:
   hotlap load -R 5k --poisson http://localhost:8080/       an open loop
   hotlap load -n 10k --method POST --body @order.json -H 'Content-Type: \
 application/json' http://localhost:8080/orders
+  hotlap load --access-log access.log http://localhost:8080/
+  hotlap load --access-log access.log --replay times --replay-speed 10 \
+http://localhost:8080/
   hotlap load --format wrk -t2 -c10 -d5s http://localhost:8080/ | ./parse.sh
   hotlap load --format hgrm http://localhost:8080/ > latency.hgrm";
 
@@ -118,6 +122,25 @@ pub struct LoadRequestArgs {
         long_help = requests_help!("", "URL"),
     )]
     pub requests_file: Option<PathBuf>,
+    /// Replay an access log: the requests of a server, in Common or Combined Log Format (Apache,
+    /// nginx), or JSON (Caddy, nginx)
+    ///
+    /// Each response must have the status in the log; bodies are not compared. Without
+    /// --unsafe-methods, only GET and HEAD are sent. Headers are not in a log: add them with -H.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = [
+            "requests_file", "method", "body", "expect_status", "expect_body"
+        ]
+    )]
+    pub access_log: Option<PathBuf>,
+    /// How it is sent.
+    #[command(flatten)]
+    pub replay: ReplayArgs,
+    /// How many times as fast as in the log `--replay times` sends (default: 1)
+    #[arg(long, value_name = "FACTOR", requires = "replay", value_parser = quantity::factor)]
+    pub replay_speed: Option<f64>,
     /// Expected status (default: 200 to 299)
     #[arg(long, value_name = "N")]
     pub expect_status: Option<u16>,

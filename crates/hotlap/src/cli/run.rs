@@ -7,6 +7,7 @@ use clap::Args;
 use hotlap_bench::slo::Objective;
 
 use super::output::{ExportArgs, StoreArgs};
+use super::replay::ReplayArgs;
 use crate::quantity;
 use crate::text::is_hidden;
 
@@ -225,6 +226,22 @@ pub struct RequestArgs {
         conflicts_with_all = ["path", "method", "body", "expect_status", "expect_body"]
     )]
     pub requests_file: Option<PathBuf>,
+    /// Replay an access log to commands and URLs: the requests of a server, in Common or Combined
+    /// Log Format (Apache, nginx), or JSON (Caddy, nginx)
+    ///
+    /// Each response must have the status in the log; bodies are not compared. Without
+    /// --unsafe-methods, only GET and HEAD are sent. Headers are not in a log: add them with -H.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = [
+            "requests_file", "path", "method", "body", "expect_status", "expect_body"
+        ]
+    )]
+    pub access_log: Option<PathBuf>,
+    /// How it is sent.
+    #[command(flatten)]
+    pub replay: ReplayArgs,
     /// Expected status (default: 200 to 299)
     #[arg(long, value_name = "N")]
     pub expect_status: Option<u16>,

@@ -62,7 +62,8 @@ connections = 64
 # rate      = 1000
 
 # The request to commands and URLs. For several requests, or fields that vary, give a file instead,
-# above the servers: requests_file = 'requests.toml' (docs/requests.md describes it).
+# above the servers: requests_file = 'requests.toml', or access_log = 'access.log' (docs/requests.md
+# describes both).
 # [request]
 # method        = "GET"
 # path          = "/"

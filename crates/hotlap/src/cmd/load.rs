@@ -1,5 +1,6 @@
 //! `hotlap load`: the load generator alone, with wrk's flags.
 
+pub mod access_log;
 mod loaded;
 mod output;
 pub mod requests;
@@ -10,7 +11,7 @@ use hotlap_load::plan::{Pace, Plan, Reuse, Stop};
 use hotlap_load::{Error, Failure, Outcome, Session};
 use hotlap_servers::infer::PROBES;
 
-use crate::cli::{Form, LoadArgs};
+use crate::cli::{Form, LoadArgs, ReplayMode};
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::export::Texts;
@@ -81,29 +82,39 @@ fn exports(args: &LoadArgs) -> anyhow::Result<Texts<Loaded>> {
 
 /// Turns the flags into a plan, the names of its requests, and notes for the user.
 fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, Vec<String>, Vec<String>)> {
-    let asked = requests::Asked::of(args)?;
-    let pace = match args.rate {
-        None => Pace::Closed,
-        Some(rate) if args.poisson => Pace::Poisson { rate, seed: args.seed },
-        Some(rate) => Pace::Constant { rate },
+    let log = &args.request;
+    if log.access_log.is_none() {
+        access_log::needs_log(log.replay)?;
+    }
+    if log.replay_speed.is_some() && log.replay.replay != Some(ReplayMode::Times) {
+        return usage("--replay-speed is about times: add --replay times");
+    }
+    let mut asked = requests::Asked::of(args)?;
+    let pace = match (asked.due.take(), args.rate) {
+        (Some(_), Some(_)) => {
+            return usage("--replay times follows the log: leave out --rate (--replay-speed)");
+        }
+        (Some(due), None) => Pace::Recorded(due),
+        (None, None) => Pace::Closed,
+        (None, Some(rate)) if args.poisson => Pace::Poisson { rate, seed: args.seed },
+        (None, Some(rate)) => Pace::Constant { rate },
     };
     let mut plan = Plan {
         target: asked.target.clone(),
         requests: asked.unchecked(),
         fields: asked.fields.list.clone(),
         seed: asked.fields.seed,
+        order: asked.fields.order.clone(),
         unique: 0,
-        first_value: PROBES,
+        // An order begins with its first entry: there were no probes.
+        first_value: if asked.fields.order.is_some() { 0 } else { PROBES },
         connections: args.connections,
         threads: args.threads.unwrap_or(1),
         reuse: if args.disable_keepalive { Reuse::Close } else { Reuse::KeepAlive },
+        stop: stop(args, &pace),
         pace,
         pipeline: args.pipeline,
         warmup: args.warmup,
-        stop: match args.requests {
-            Some(requests) => Stop::Requests(requests as u64),
-            None => Stop::After(args.duration),
-        },
         timeout: args.timeout,
         check_one_in: args.check_one_in,
         cpus: args.generator_cpus.clone(),
@@ -118,6 +129,21 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, Vec<String>, Vec<String>)> {
     Ok((plan, asked.names, notes))
 }
 
+/// How long to measure, unless the command line says it.
+const DURATION: Duration = Duration::from_secs(10);
+
+/// When the load ends. Recorded requests end with the last of them, if it is due by then.
+fn stop(args: &LoadArgs, pace: &Pace) -> Stop {
+    match (args.requests, args.duration, pace) {
+        (Some(requests), _, _) => Stop::Requests(requests as u64),
+        (None, None, Pace::Recorded(due)) => Stop::Requests(due.count() as u64),
+        (None, Some(time), Pace::Recorded(due)) if time > due.span() => {
+            Stop::Requests(due.count() as u64)
+        }
+        (None, time, _) => Stop::After(time.unwrap_or(DURATION)),
+    }
+}
+
 fn moment(unix_seconds: f64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::try_from_secs_f64(unix_seconds).unwrap_or_default()
 }
@@ -130,8 +156,10 @@ fn drive(plan: &Plan, interrupt: &Interrupt, console: &Console) -> anyhow::Resul
     };
     let quiet = Console { quiet: true, ..*console };
     let mut live = Live::start(if console.live { console } else { &quiet });
-    if let Stop::After(time) = plan.stop {
-        live.left(plan.warmup + time);
+    match (plan.stop, &plan.pace) {
+        (Stop::After(time), _) => live.left(plan.warmup + time),
+        (Stop::Requests(_), Pace::Recorded(due)) => live.left(due.span()),
+        (Stop::Requests(_), _) => {}
     }
     let began = std::time::Instant::now();
     while !session.is_finished() {
@@ -165,10 +193,13 @@ fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
             }
         }
         if outcome.failures.of(Failure::WrongStatus) > 0 {
-            console.note(
-                "Only correct responses are timed. If this status is correct, pass \
-                 --expect-status.",
-            );
+            console.note(match loaded.plan.order {
+                Some(_) => "Only correct responses are timed. The access log has another status.",
+                None => {
+                    "Only correct responses are timed. If this status is correct, pass \
+                     --expect-status."
+                }
+            });
         }
     }
     let wrong = [Failure::WrongBody, Failure::WrongStatus, Failure::BadFraming];

@@ -33,6 +33,7 @@ use spec::{RunSpec, Storage};
 /// an operation.
 pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
     let spec = RunSpec::new(&args)?;
+    spec.notes.iter().for_each(|note| console.note(&format!("Note: {note}")));
     let mut exports = Exports::open(&spec.exports)?;
     let store = open_store(&spec, console)?;
     let spec = match spec.resumes {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use hotlap_bench::validity;
 use hotlap_load::Outcome;
 use hotlap_load::outcome::RequestOutcome;
-use hotlap_load::plan::{Pace, Plan};
+use hotlap_load::plan::Plan;
 use hotlap_stats::{Concurrency, Histogram, Survival};
 
 use crate::analysis::latency::stall_shares;
@@ -49,12 +49,10 @@ impl Loaded {
     /// for a lap of `hotlap run`.
     #[must_use]
     pub fn is_late(&self) -> bool {
-        match self.plan.pace {
-            Pace::Closed => false,
-            Pace::Constant { rate } | Pace::Poisson { rate, .. } => {
-                validity::is_late(&self.outcome.lag, self.plan.connections, rate)
-            }
-        }
+        self.plan
+            .pace
+            .rate()
+            .is_some_and(|rate| validity::is_late(&self.outcome.lag, self.plan.connections, rate))
     }
 
     /// The requests with figures of their own, by name; none if the plan has one request only.
@@ -74,11 +72,8 @@ impl Loaded {
     /// How many requests one stall delays together.
     #[must_use]
     pub fn concurrency(&self) -> Concurrency {
-        let rate = match self.plan.pace {
-            Pace::Closed => None,
-            Pace::Constant { rate } | Pace::Poisson { rate, .. } => Some(rate),
-        };
-        Concurrency { in_flight: (self.plan.connections * self.plan.pipeline) as u64, rate }
+        let in_flight = (self.plan.connections * self.plan.pipeline) as u64;
+        Concurrency { in_flight, rate: self.plan.pace.rate() }
     }
 
     /// The times that a user sees: since a request was due, in an open loop; else since it was

@@ -4,14 +4,15 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use hotlap_load::http::{Response, is_token};
-use hotlap_load::plan::{Request, Target};
+use hotlap_load::http::is_token;
+use hotlap_load::plan::{DueTimes, ExpectedStatus, Request, Target};
 use hotlap_load::url::{ResolvedUrl, request_path};
 use hotlap_servers::contract::{Ask, Contract, Fields, Requests};
 use hotlap_servers::infer::infer;
 use hotlap_servers::requests_file;
 use hotlap_servers::verify::LIMIT;
 
+use super::access_log;
 use crate::cli::LoadArgs;
 use crate::exit::{server_failed, usage};
 use crate::redact;
@@ -25,6 +26,10 @@ pub struct Asked {
     pub names: Vec<String>,
     /// The fields that they refer to.
     pub fields: Fields,
+    /// When they are due, if an access log is replayed with its times.
+    pub due: Option<DueTimes>,
+    /// What of an access log was left out.
+    notes: Vec<String>,
     host: String,
     contract: Contract,
 }
@@ -39,14 +44,22 @@ impl Asked {
         let mut ask = Ask {
             headers: headers(&args.request.headers)?,
             body: args.request.body.as_deref().map(text_or_file).transpose()?.unwrap_or_default(),
-            status: args.request.expect_status,
+            status: expected(args.request.expect_status),
             answer: args.request.expect_body.as_deref().map(text_or_file).transpose()?,
             ..Ask::default()
         };
         let has_body = !ask.body.is_empty();
         let usual = if has_body { "POST" } else { "GET" };
         ask.method = method(args.request.method.as_deref().unwrap_or(usual))?;
+        let (mut due, mut notes) = (None, Vec::new());
         let (base, requests) = match (&args.request.requests_file, base) {
+            (None, Some(base)) if let Some(file) = &args.request.access_log => {
+                let speed = args.request.replay_speed.unwrap_or(1.0);
+                let replay = args.request.replay;
+                let (log, told) = access_log::read(file, replay, args.seed, speed, &ask.headers)?;
+                (due, notes) = (log.due, told);
+                (base, log.requests)
+            }
             (Some(file), base) => {
                 let (found, requests) = from_file(file, base, &ask)?;
                 let Some(base) = found else {
@@ -70,33 +83,28 @@ impl Asked {
         let fields = Fields { seed: args.seed, ..requests.fields };
         let contract = Contract::custom_requests(&Requests { fields: fields.clone(), ..requests });
         let names = contract.exchanges.iter().map(|exchange| exchange.name.clone()).collect();
-        Ok(Self { target, names, fields, host: base.host, contract })
+        Ok(Self { target, names, fields, due, notes, host: base.host, contract })
     }
 
     /// The requests with their expected responses, learned from a few probes unless `--no-check`
-    /// was given, and notes for the user.
+    /// was given, and notes for the user. Nothing is learned about an access log, which says which
+    /// status is right.
     ///
     /// # Errors
     /// When the server does not respond, or not correctly.
     pub fn requests(&self, args: &LoadArgs) -> anyhow::Result<(Vec<Request>, Vec<String>)> {
-        if args.no_check {
-            return Ok((self.unchecked(), Vec::new()));
+        if args.no_check || self.fields.order.is_some() {
+            return Ok((self.unchecked(), self.notes.clone()));
         }
         let inferred = infer(&self.target, &self.host, args.timeout.max(LIMIT), &self.contract)
             .or_else(|why| server_failed(format!("{}: {why}", self.host)))?;
-        let answers: Vec<Option<&Response>> = inferred.answers.iter().map(Some).collect();
-        Ok((self.built(&inferred.contract, &answers), inferred.notes))
+        Ok((inferred.contract.requests(&self.host, &inferred.answers), inferred.notes))
     }
 
     /// The requests, expecting any 2xx.
     #[must_use]
     pub fn unchecked(&self) -> Vec<Request> {
-        self.built(&self.contract, &vec![None; self.contract.exchanges.len()])
-    }
-
-    fn built(&self, contract: &Contract, answers: &[Option<&Response>]) -> Vec<Request> {
-        let both = contract.exchanges.iter().zip(answers);
-        both.map(|(exchange, answer)| exchange.request(&self.host, *answer, &self.fields)).collect()
+        self.contract.unverified_requests(&self.host)
     }
 }
 
@@ -145,6 +153,12 @@ pub fn text_or_file(typed: &str) -> anyhow::Result<Vec<u8>> {
         Some(file) => fs::read(file).with_context(|| format!("cannot read {file}")),
         None => Ok(typed.as_bytes().to_vec()),
     }
+}
+
+/// The expected status: the one that was given, or any 2xx.
+#[must_use]
+pub fn expected(given: Option<u16>) -> ExpectedStatus {
+    given.map_or(ExpectedStatus::Success, ExpectedStatus::Exactly)
 }
 
 /// A method is a token (RFC 9110 section 9.1).

@@ -20,6 +20,7 @@ use crate::cmd::build::build_all;
 use crate::console::Console;
 use crate::interrupt::Interrupt;
 use crate::model::{Part, Published, Server, ServerFailure, Than};
+use crate::text::number::plural;
 
 /// The servers of a run.
 #[derive(Debug, Default)]
@@ -163,6 +164,9 @@ impl Participants {
             let contract = &participant.contract;
             let title = match contract.name {
                 Some(name) => name.to_string(),
+                None if let Some(order) = &contract.fields.order => {
+                    plural(order.len(), "logged request")
+                }
                 None if contract.exchanges.len() > 1 => {
                     format!("{} requests", contract.exchanges.len())
                 }

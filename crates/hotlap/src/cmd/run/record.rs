@@ -7,14 +7,16 @@ use std::time::SystemTime;
 use fnv::FnvHasher;
 use hotlap_bench::experiment::Experiment;
 use hotlap_bench::participant::{Load, Participant, Role};
+use hotlap_load::plan::{Entry, Source};
 use hotlap_servers::allocation::CpuAllocation;
-use hotlap_servers::contract::Exchange;
+use hotlap_servers::contract::{Exchange, Fields};
 use hotlap_servers::machine;
 
 use super::participants::Participants;
 use super::spec::RunSpec;
 use crate::model::{self, Question, Run, Server, State};
 use crate::redact;
+use crate::text::number::plural;
 
 /// The record of a run that is about to begin; `experiment` is `None` for a stress run without a
 /// measurement.
@@ -74,6 +76,12 @@ fn loads(loads: &[Load], participants: &[Participant]) -> Vec<model::Load> {
         let mut requests: Vec<String> = Vec::new();
         for participant in participants.iter().filter(|e| e.role != Role::Ceiling) {
             let contract = &participant.contract;
+            if let Some(recorded) = recorded(&contract.fields) {
+                if !requests.contains(&recorded) {
+                    requests.push(recorded);
+                }
+                continue;
+            }
             let sent = |index| load.request.is_none_or(|request| request == index);
             let sent = contract.exchanges.iter().enumerate().filter(|(index, _)| sent(*index));
             for (_, exchange) in sent {
@@ -111,6 +119,26 @@ fn names(load: &Load, participants: &[Participant]) -> Vec<String> {
     }
 }
 
+/// The requests of an access log: their number, and a hash that tells different logs apart. It is
+/// the same for every order of the same requests. Paths may contain secrets, so only their lengths
+/// are hashed.
+fn recorded(fields: &Fields) -> Option<String> {
+    let order = fields.order.as_ref()?;
+    let length = |entry: &Entry| match &fields.list.get(entry.request as usize)?.source {
+        Source::Choice { values, .. } => values.get(entry.value as usize).map(String::len),
+        _ => None,
+    };
+    let hash = |entry: &Entry| {
+        let mut hasher = FnvHasher::default();
+        hasher.write_u32(entry.request);
+        hasher.write_u32(entry.value);
+        hasher.write_u64(length(entry).unwrap_or(0) as u64);
+        hasher.finish()
+    };
+    let sum = order.iter().fold(0u64, |sum, entry| sum.wrapping_add(hash(entry)));
+    Some(format!("{} (access log {:08x})", plural(order.len(), "logged request"), sum as u32))
+}
+
 /// A request to a command or URL: its method, its path, and a hash of its headers and body if it
 /// has any, so that different requests can be told apart. Of a header that may contain a secret,
 /// only the name is hashed.
@@ -134,9 +162,27 @@ fn described(exchange: &Exchange) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hotlap_load::plan::Field;
     use hotlap_servers::contract::{Ask, Contract};
 
     use super::*;
+
+    #[test]
+    fn logs_are_told_apart_whatever_their_order() {
+        let fields = |values: &[u32], paths: &[&str]| {
+            let values = values.iter().map(|value| Entry { request: 0, value: *value });
+            let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
+            let source = Source::Choice { values: paths.into(), random: false };
+            let list = vec![Field { name: "path0".to_owned(), source }];
+            recorded(&Fields { list, seed: 0, order: Some(values.collect::<Vec<_>>().into()) })
+        };
+        let log = fields(&[0, 1, 0], &["/", "/a"]).unwrap();
+        assert!(log.starts_with("3 logged requests (access log "), "{log}");
+        assert_eq!(fields(&[0, 0, 1], &["/", "/a"]).unwrap(), log);
+        assert_ne!(fields(&[0, 1, 1], &["/", "/a"]).unwrap(), log);
+        assert_ne!(fields(&[0, 1, 0], &["/", "/ab"]).unwrap(), log);
+        assert_eq!(recorded(&Fields::default()), None);
+    }
 
     /// A 32-bit digest that includes a header's value would allow guesses to be tested.
     #[test]

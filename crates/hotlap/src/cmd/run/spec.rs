@@ -51,6 +51,8 @@ pub struct RunSpec {
     pub entries: Vec<Entry>,
     /// The servers of all entries.
     pub servers: Vec<ServerSpec>,
+    /// What of an access log was left out.
+    pub notes: Vec<String>,
     /// The server that the others are compared with.
     pub reference: Reference,
     /// The goals of a search for capacities; empty for other questions.
@@ -168,7 +170,7 @@ impl RunSpec {
             false => allocation::split_here(server_cpus),
         };
         let seed = placement.seed.unwrap_or_else(fresh_seed);
-        let requests = request::requests(&args.request, suite, seed)?;
+        let (requests, notes) = request::requests(&args.request, suite, seed)?;
         let generators = cores.generator.len().max(1);
         let sends_all = requests.asks.len() > 1 || !requests.fields.list.is_empty();
         let loads =
@@ -184,6 +186,7 @@ impl RunSpec {
             reference: reference(args, suite, &entries, &servers)?,
             entries,
             servers,
+            notes,
             has_ceiling: !schedule.no_ceiling && objectives.is_empty(),
             install: args.setup,
             leaves_out_missing: suite.is_some_and(|s| s.leave_out_missing),

@@ -165,10 +165,13 @@ fn shape(plan: &Plan, outcome: &Outcome) -> String {
     }
     let plural = if plan.threads == 1 { "" } else { "s" };
     parts.push(format!("{} thread{plural} ({})", plan.threads, outcome.backend));
-    match plan.pace {
+    match &plan.pace {
         Pace::Closed => {}
-        Pace::Constant { rate: r } => parts.push(format!("{} requests/s", rate(r))),
-        Pace::Poisson { rate: r, .. } => parts.push(format!("{} requests/s, Poisson", rate(r))),
+        Pace::Constant { rate: r } => parts.push(format!("{} requests/s", rate(*r))),
+        Pace::Poisson { rate: r, .. } => parts.push(format!("{} requests/s, Poisson", rate(*r))),
+        Pace::Recorded(due) => {
+            parts.push(format!("times of the log, {} requests/s", rate(due.rate())));
+        }
     }
     parts.push(format!("{:.1} s", outcome.window_ns as f64 / 1e9));
     if plan.check_one_in > 1 {

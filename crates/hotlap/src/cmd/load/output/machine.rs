@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hotlap_load::plan::ExpectedBody;
+use hotlap_load::plan::{ExpectedBody, Pace, Plan};
 use hotlap_stats::{Censored, Concurrency, Histogram, Percentile, Survival, interval_log};
 use serde_json::json;
 
@@ -51,6 +51,7 @@ pub fn json(loaded: &Loaded) -> String {
         })
     });
     let by_request: Vec<serde_json::Value> = by_request.collect();
+    let plan = plan_json(plan);
     let value = json!({
         "url": loaded.url,
         "figures": {
@@ -71,6 +72,24 @@ pub fn json(loaded: &Loaded) -> String {
     });
     let text = serde_json::to_string(&value).expect("an outcome is plain data") + "\n";
     visible_json(&redact::text(&text))
+}
+
+/// A plan. Of an access log it has only the number of requests and their rate: the paths may have
+/// secrets, and there may be millions.
+fn plan_json(mut plan: Plan) -> serde_json::Value {
+    const PLAIN: &str = "a plan is plain data";
+    let Some(order) = plan.order.take() else { return serde_json::to_value(&plan).expect(PLAIN) };
+    plan.fields = Vec::new();
+    let recorded = matches!(plan.pace, Pace::Recorded(_)).then(|| plan.pace.rate());
+    if recorded.is_some() {
+        plan.pace = Pace::Closed;
+    }
+    let mut value = serde_json::to_value(&plan).expect(PLAIN);
+    value["order"] = json!({ "entries": order.len() });
+    if let Some(rate) = recorded {
+        value["pace"] = json!({ "recorded": { "rate": rate } });
+    }
+    value
 }
 
 /// One line per figure: name, value, unit.

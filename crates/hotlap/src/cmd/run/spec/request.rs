@@ -3,8 +3,9 @@
 use hotlap_bench::suite::Suite;
 use hotlap_servers::contract::{Ask, Fields, Name, Requests};
 
-use crate::cli::RequestArgs;
-use crate::cmd::load::requests::{from_file, headers, method, text_or_file};
+use crate::cli::{ReplayMode, RequestArgs};
+use crate::cmd::load::access_log;
+use crate::cmd::load::requests::{expected, from_file, headers, method, text_or_file};
 use crate::exit::usage;
 
 /// The contract given by `--contract`, or else the suite's.
@@ -22,14 +23,33 @@ pub fn contract(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Opt
     }
 }
 
-/// The requests to commands and URLs: those of a requests file, or the one that flags and suite
-/// describe. `seed` is that of their fields.
+/// The requests to commands and URLs, and notes for the user: those of a requests file or an access
+/// log, or the one that flags and suite describe. `seed` is that of their fields.
 ///
 /// # Errors
 /// When the file, a path, a method or a header is invalid, or a file cannot be read.
-pub fn requests(args: &RequestArgs, suite: Option<&Suite>, seed: u64) -> anyhow::Result<Requests> {
-    let file = args.requests_file.as_ref().or_else(|| suite?.requests_file.as_ref());
-    let Some(file) = file else { return Ok(ask(args, suite)?.into()) };
+pub fn requests(
+    args: &RequestArgs,
+    suite: Option<&Suite>,
+    seed: u64,
+) -> anyhow::Result<(Requests, Vec<String>)> {
+    let (file, log) = match (&args.requests_file, &args.access_log, suite) {
+        (None, None, Some(suite)) => (&suite.requests_file, &suite.access_log),
+        (file, log, _) => (file, log),
+    };
+    if let Some(log) = log {
+        if args.replay.replay == Some(ReplayMode::Times) {
+            return usage(
+                "--replay times works with `hotlap load` only: a run measures each server at its \
+                 highest rate and at a common one",
+            );
+        }
+        let headers = headers(&args.headers)?;
+        let (log, notes) = access_log::read(log, args.replay, seed, 1.0, &headers)?;
+        return Ok((log.requests, notes));
+    }
+    access_log::needs_log(args.replay)?;
+    let Some(file) = file else { return Ok((ask(args, suite)?.into(), Vec::new())) };
     let common = Ask { headers: headers(&args.headers)?, ..Ask::default() };
     let (server, requests) = from_file(file, None, &common)?;
     if server.is_some() {
@@ -38,7 +58,8 @@ pub fn requests(args: &RequestArgs, suite: Option<&Suite>, seed: u64) -> anyhow:
             file.display()
         ));
     }
-    Ok(Requests { fields: Fields { seed, ..requests.fields }, ..requests })
+    let fields = Fields { seed, ..requests.fields };
+    Ok((Requests { fields, ..requests }, Vec::new()))
 }
 
 /// The one request to commands and URLs. Flags take precedence over the suite; headers of both are
@@ -64,7 +85,7 @@ fn ask(args: &RequestArgs, suite: Option<&Suite>) -> anyhow::Result<Ask> {
         path,
         headers: headers(&all)?,
         body,
-        status: args.expect_status.or(said.expect_status),
+        status: expected(args.expect_status.or(said.expect_status)),
         answer: read(args.expect_body.clone().or(said.expect_body))?,
     })
 }

@@ -155,6 +155,7 @@ fn must_apply(meant: &[(usize, Meaning)], args: &RunArgs) -> anyhow::Result<()> 
         ("--body", ask.body.is_some() && !strangers),
         ("--expect-status", ask.expect_status.is_some() && !strangers),
         ("--expect-body", ask.expect_body.is_some() && !strangers),
+        ("--access-log", ask.access_log.is_some() && !strangers),
         ("--shell", args.shell && !commands),
     ];
     match given.iter().find(|(_, is_idle)| *is_idle) {
@@ -237,6 +238,7 @@ fn running(url: String, requests: &Requests, args: &RunArgs) -> anyhow::Result<S
     }
     let mut requests = requests.clone();
     if args.request.requests_file.is_none()
+        && requests.fields.order.is_none()
         && let [ask] = &mut requests.asks[..]
     {
         ask.path = args.request.path.clone().unwrap_or(resolved.path);
