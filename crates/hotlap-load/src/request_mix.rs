@@ -129,7 +129,12 @@ impl RequestMix {
 
     /// The indices of the requests that are sent next, in order and without end.
     pub(crate) fn upcoming(&self) -> impl Iterator<Item = usize> {
-        self.order.iter().cycle().skip(self.position).map(|request| *request as usize)
+        let entries = |mut recorded: Recorded| {
+            std::iter::repeat_with(move || recorded.next().request as usize)
+        };
+        let by_weight = self.order.iter().cycle().skip(self.position);
+        let recorded = self.recorded.clone().into_iter().flat_map(entries);
+        recorded.chain(by_weight.map(|request| *request as usize))
     }
 
     /// The bytes of a request.
@@ -474,5 +479,17 @@ mod tests {
         (mix.number, mix.position) = (Some(last), 1);
         assert_eq!(mix.next().number(), last);
         assert_eq!((mix.next().number(), mix.position), (0, 1));
+    }
+
+    /// Regression: requests of a log that were due and not sent counted for others.
+    #[test]
+    fn upcoming_requests_are_those_that_are_sent_next() {
+        for plan in [recorded(1), recorded(2), plan(2)] {
+            let mut mix = RequestMix::new(&plan, 1 % plan.threads);
+            mix.next();
+            let upcoming: Vec<usize> = mix.upcoming().take(7).collect();
+            let sent: Vec<usize> = (0..7).map(|_| mix.next().request()).collect();
+            assert_eq!(upcoming, sent);
+        }
     }
 }

@@ -18,8 +18,8 @@
 //! 6. **Verdicts.** [`verdicts`] compares each effect with a [`Criterion`], which contains the
 //!    [`NoiseFloor`] from the A/A control, and returns a [`Verdict`]. [`ranks`] orders the servers
 //!    by their verdicts.
-//! 7. **Capacity.** A [`Trial`] is a window at one rate. [`next_rate`] chooses the rates, and
-//!    [`Capacity::fit`] finds the highest one that keeps a goal, once for each restart.
+//! 7. **Capacity.** A [`Trial`] is a window at one rate, which kept a goal or not. [`next_rate`]
+//!    chooses the rates, and [`Capacity::fit`] finds the one that keeps it as often as not.
 //! 8. **History.** [`change_points`] finds where a figure of stored runs moved to another level.
 //!
 //! # Modules

@@ -2,6 +2,8 @@
 //! searches. Servers are simulated queues, so there is no clock. The seeds are fixed, so a test
 //! that passes once always passes.
 
+#![allow(clippy::print_stdout, reason = "the table of METHODOLOGY is printed")]
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -256,6 +258,15 @@ fn the_simulated_queue_is_the_one_of_the_formula() {
     let (found, share) = (missed as f64 / requests as f64, md1_share_above(380.0, 0.002, 0.020));
     // Misses come in bursts: 1.5 million requests leave an error of some per cent.
     assert!((found / share - 1.0).abs() < 0.1, "{found} {share}");
+}
+
+/// Of 600 searches, 95 % ± 2.7 % (three standard errors) should hold the truth.
+#[test]
+fn intervals_of_95_percent_hold_the_true_capacity_in_95_of_100_searches() {
+    let worlds = [WORLDS[1], WORLDS[2], WORLDS[5]];
+    let held = worlds.map(|world| coverage(world, world.queue.capacity(world.goal), 200).held);
+    let mean = held.iter().sum::<f64>() / held.len() as f64;
+    assert!((92.3..=97.7).contains(&mean), "{held:?}");
 }
 
 #[test]

@@ -19,7 +19,8 @@ pub struct CapacityArgs {
     /// The goals, separated by commas: p99<10ms, p50<2ms, p99.9<100ms, errors<0.1%
     ///
     /// Latency counts from the moment a request is due, in an open loop with Poisson arrivals. A
-    /// request that fails misses every goal.
+    /// request that fails misses every goal. The capacity is the rate at which a window of 1 to 4 s
+    /// keeps all goals as often as not; at the rate that the table calls safe, 19 of 20 windows do.
     #[arg(long, value_name = "GOALS", required = true)]
     pub slo: String,
     /// Display name; repeat it for each server, in order
@@ -40,7 +41,7 @@ pub struct CapacityArgs {
     /// The load.
     #[command(flatten)]
     pub shape: Shape,
-    /// Total measuring time (default: a minute per server)
+    /// Total measuring time (default: a minute per server, more if a goal is over 10 ms)
     #[arg(short, long, value_name = "TIME", value_parser = quantity::span,
         help_heading = "Schedule")]
     pub duration: Option<Duration>,

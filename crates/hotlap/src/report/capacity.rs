@@ -173,7 +173,7 @@ impl CapacityResults {
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let is_known = self.rows.iter().any(|row| row.safe_rate.is_some());
-        let note = "safe: up to here, about 19 of 20 windows kept the goal";
+        let note = "capacity: half of all windows keep the goal; safe: 19 of 20 do";
         is_known.then(|| note.to_owned()).into_iter().collect()
     }
 

@@ -7,6 +7,7 @@
 
 pub mod command_name;
 mod entry;
+mod goals;
 pub mod loads;
 pub mod request;
 pub mod server;
@@ -24,7 +25,7 @@ use super::rule::Rule;
 use crate::cli::{ExportArgs, RunArgs};
 use crate::exit::usage;
 use crate::model::{self, Run};
-use crate::{assets, quantity, slo};
+use crate::{assets, quantity};
 use entry::Entry;
 use server::ServerSpec;
 
@@ -142,18 +143,11 @@ impl RunSpec {
     pub fn new(args: &RunArgs) -> anyhow::Result<Self> {
         let suite = suite(args)?;
         let suite = suite.as_ref();
-        let objectives = match suite.and_then(|s| Some((s, s.slo.as_ref()?))) {
-            Some((suite, written)) => slo::parse(&written.text)
-                .or_else(|error| usage(suite.wrong(written.line, error).to_string()))?,
-            None => args.slo.clone(),
-        };
+        let objectives = goals::goals(args, suite)?;
         let question = match objectives.is_empty() {
             true => question(args, suite),
             false => Question::Capacity,
         };
-        if !objectives.is_empty() {
-            only_for_searches(args)?;
-        }
         let contract = request::contract(&args.request, suite)?;
         let entries = match suite {
             Some(suite) => entry::of_suite(suite),
@@ -193,11 +187,11 @@ impl RunSpec {
             allow_remote: shape.allow_remote,
             loads,
             rate: args.rate,
-            timeout: timeout(shape.timeout, &objectives),
+            timeout: goals::timeout(shape.timeout, &objectives),
             start_timeout: shape.start_timeout,
             budget: or_written(schedule.duration, suite, |s| &s.budget, quantity::span)?,
             precision: or_written(schedule.precision, suite, |s| &s.precision, quantity::share)?
-                .or((!objectives.is_empty()).then_some(CAPACITY_PRECISION)),
+                .or((!objectives.is_empty()).then_some(goals::PRECISION)),
             slice: or_written(schedule.slice, suite, |s| &s.slice, quantity::span)?,
             restarts: schedule.restarts,
             rounds: schedule.rounds,
@@ -206,7 +200,7 @@ impl RunSpec {
             cores,
             freeze: !placement.no_freeze,
             scenarios: scenarios(args, suite, question, sends_all)?,
-            rules: rules(args, question)?,
+            rules: goals::rules(args, question)?,
             has_details: args.details,
             exports: exports(args, question)?,
             storage: match &args.store.store {
@@ -238,37 +232,6 @@ impl RunSpec {
             rounds: some(schedule.rounds),
             earlier: Some(earlier),
             ..self
-        }
-    }
-}
-
-/// The precision of a search in a suite that sets none.
-const CAPACITY_PRECISION: f64 = 0.05;
-
-/// The timeout of a request. A request that takes longer than a goal allows must be seen to take
-/// longer.
-fn timeout(timeout: Duration, objectives: &[Objective]) -> Duration {
-    let limits = objectives.iter().filter_map(Objective::latency);
-    limits.map(|(_, ns)| Duration::from_nanos(ns) * 2).fold(timeout, Duration::max)
-}
-
-/// Rejects options that have no meaning for a search.
-fn only_for_searches(args: &RunArgs) -> anyhow::Result<()> {
-    let schedule = &args.schedule;
-    let given = [
-        ("--rate", args.rate.is_some()),
-        ("--slice", schedule.slice.is_some()),
-        ("--rounds", schedule.rounds.is_some()),
-        ("--stress", args.stress),
-        ("--resume", args.resume),
-        ("--save-baseline", args.save_baseline.is_some()),
-        ("--export-github-benchmark", args.exports.export_github_benchmark.is_some()),
-        ("--export-bencher", args.exports.export_bencher.is_some()),
-    ];
-    match given.iter().find(|(_, is_given)| *is_given) {
-        None => Ok(()),
-        Some((option, _)) => {
-            usage(format!("{option} does not work with a search for capacities: leave it out"))
         }
     }
 }
@@ -368,20 +331,6 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
         }
     }
     Ok(all.into_iter().filter(|s| names.contains(&s.name)).collect())
-}
-
-/// The rules of `--fail-if`. Rules about capacities belong to searches, all others to comparisons.
-fn rules(args: &RunArgs, question: Question) -> anyhow::Result<Vec<Rule>> {
-    let rules: Vec<Rule> =
-        args.fail_if.iter().map(|r| Rule::parse(r)).collect::<anyhow::Result<_>>()?;
-    let is_search = question == Question::Capacity;
-    match args.fail_if.iter().zip(&rules).find(|(_, r)| r.is_about_capacity() != is_search) {
-        None => Ok(rules),
-        Some((text, _)) if is_search => {
-            usage(format!("--fail-if {text:?}: a search only knows \"capacity -5%\""))
-        }
-        Some((text, _)) => usage(format!("--fail-if {text:?} needs `hotlap capacity`")),
-    }
 }
 
 /// The exports. Formats that contain only measured figures are rejected for a stress run.
