@@ -20,8 +20,6 @@ mod paced;
 mod restart;
 mod search;
 
-pub use search::usual_window;
-
 /// Runs the experiment to its end and reports each event to `watch` as it happens. If it has
 /// objectives, it is a search for the highest rate at which each server keeps them.
 pub fn run(experiment: &Experiment, runner: &mut dyn Runner, watch: &mut dyn FnMut(Event)) -> Over {

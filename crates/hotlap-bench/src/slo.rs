@@ -2,6 +2,7 @@
 //! of a window miss them.
 
 use std::fmt;
+use std::time::Duration;
 
 use hotlap_load::{Failure, Failures, Outcome};
 use hotlap_stats::{Censored, Histogram, Survival};
@@ -24,6 +25,21 @@ pub enum Objective {
         /// The limit as a share, for instance 0.001.
         share: f64,
     },
+}
+
+/// The shortest window of a search, and the longest.
+pub const WINDOW: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
+
+/// A window takes this many times as long as the longest latency that a goal allows: a rate that is
+/// 1 % above what a server can do needs that long until requests wait for too long.
+const GOALS: u32 = 100;
+
+/// The length of a window for these goals, at a rate with enough requests.
+#[must_use]
+pub fn usual_window(objectives: &[Objective]) -> Duration {
+    let limits = objectives.iter().filter_map(Objective::latency);
+    let longest = limits.map(|(_, ns)| Duration::from_nanos(ns)).max().unwrap_or_default();
+    (longest * GOALS).clamp(WINDOW.0, WINDOW.1)
 }
 
 /// What a window shows of its requests.

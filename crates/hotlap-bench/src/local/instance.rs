@@ -396,8 +396,8 @@ impl Instance {
         ask(target, &self.host, limit, &self.participant.contract.with_values(0).exchanges[0])
     }
 
-    /// Sends one request that is safe to repeat, and waits up to `limit` for the response. `None` if
-    /// the contract has no such request.
+    /// Sends one request that is safe to repeat, and waits up to `limit` for the response. `None`
+    /// if the contract has no such request.
     pub(super) fn asks_safely(&self, limit: Duration) -> Option<Result<Response, String>> {
         let target = self.target.as_ref()?;
         let contract = self.participant.contract.with_values(0);

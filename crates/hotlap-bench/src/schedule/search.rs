@@ -15,18 +15,11 @@ use super::Schedule;
 use crate::experiment::{Event, Experiment, Over, Place, order, salted};
 use crate::lap::Lap;
 use crate::runner::TrialWindow;
-use crate::slo::{Objective, WindowOutcome};
+use crate::slo::{Objective, WINDOW, WindowOutcome, usual_window};
 
 /// Rounds of a restart after the bracket, with two trials of each server each. Restarts tell more
 /// than rounds, but each costs a start and a warm-up, which take about as long as two rounds.
 const ROUNDS: u32 = 3;
-
-/// The shortest window, and the longest.
-const WINDOW: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
-
-/// A window takes this many times as long as the longest latency that a goal allows: a rate that is
-/// 1 % above what a server can do needs that long until requests wait for too long.
-const GOALS: u32 = 100;
 
 /// The number of misses that a window allows at the capacity. With fewer, chance decides.
 const MISSES: f64 = 3.0;
@@ -181,14 +174,6 @@ impl Schedule<'_> {
                     .is_some_and(|level| level.relative_half_width() <= precision)
         })
     }
-}
-
-/// The length of a window for these goals, at a rate with enough requests.
-#[must_use]
-pub fn usual_window(objectives: &[Objective]) -> Duration {
-    let limits = objectives.iter().filter_map(Objective::latency);
-    let longest = limits.map(|(_, ns)| Duration::from_nanos(ns)).max().unwrap_or_default();
-    (longest * GOALS).clamp(WINDOW.0, WINDOW.1)
 }
 
 impl Searched {

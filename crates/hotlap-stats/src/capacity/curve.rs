@@ -150,7 +150,8 @@ impl<'a> Model<'a> {
         beyond.max(0.0).sqrt().clamp(RESTARTS_DIFFER.0, RESTARTS_DIFFER.1)
     }
 
-    /// The information that the trials of one restart have on its crossing, on average: 1 ÷ variance.
+    /// The information that the trials of one restart have on its crossing, on average: the inverse
+    /// of the variance.
     fn information(&self) -> f64 {
         let trials = self.restarts.iter().map(Vec::len).sum::<usize>() as f64;
         INFORMATION * trials / self.restarts.len() as f64 * self.slope.powi(2)

@@ -1,4 +1,5 @@
-//! `hotlap capacity`: a run whose question is the highest rate at which each server keeps the goals.
+//! `hotlap capacity`: a run whose question is the highest rate at which each server keeps the
+//! goals.
 
 use crate::cli::CapacityArgs;
 use crate::console::Console;

@@ -1,6 +1,6 @@
 //! JUnit XML, which every CI system shows as a list of tests: one case per server and load.
 
-use crate::report::{Failed, Measure, Report, Role, Row};
+use crate::report::{CapacityResults, CapacityRow, Failed, Measure, Report, Role, Row};
 use crate::text::visible_lines;
 
 /// The end of the suite.
@@ -58,23 +58,10 @@ pub fn render(report: &Report) -> String {
         cases.push(case(&table.unique_name(&row.name), &figures(row), &fault));
     }
     for (found, row) in report.capacity.iter().flat_map(|c| c.rows.iter().map(move |r| (c, r))) {
-        let own = report.broken.iter().filter(|b| b.server == row.name && b.load == found.load);
-        let broken: Vec<&str> = own.map(|b| b.sentence.as_str()).collect();
-        let fault = match (&row.capacity, row.inconclusive()) {
-            _ if !broken.is_empty() => {
-                failures += 1;
-                fault("failure", broken[0], &broken.join("\n"))
-            }
-            (None, _) => {
-                errors += 1;
-                fault("error", "the goals are kept at no rate", &found.sentences.join("\n"))
-            }
-            (Some(_), Some(why)) => {
-                skipped += 1;
-                fault("skipped", why, &found.sentences.join("\n"))
-            }
-            (Some(_), None) => String::new(),
-        };
+        let (kind, fault) = capacity_fault(report, found, row);
+        failures += u32::from(kind == "failure");
+        errors += u32::from(kind == "error");
+        skipped += u32::from(kind == "skipped");
         let figures = row.capacity.as_ref().map_or_else(String::new, |capacity| {
             format!("{} up to {} requests/s", found.goals_in_words(), capacity.full())
         });
@@ -90,6 +77,25 @@ pub fn render(report: &Report) -> String {
         report.run.began.trim_end_matches('Z'),
         cases.concat()
     )
+}
+
+/// What is wrong with the capacity of a server: the kind of fault, and its element. Both are empty if
+/// nothing is.
+fn capacity_fault(
+    report: &Report,
+    found: &CapacityResults,
+    row: &CapacityRow,
+) -> (&'static str, String) {
+    let own = report.broken.iter().filter(|b| b.server == row.name && b.load == found.load);
+    let broken: Vec<&str> = own.map(|b| b.sentence.as_str()).collect();
+    let all = found.sentences.join("\n");
+    let (kind, message, text) = match (&row.capacity, row.inconclusive()) {
+        _ if !broken.is_empty() => ("failure", broken[0], broken.join("\n")),
+        (None, _) => ("error", "the goals are kept at no rate", all),
+        (Some(_), Some(why)) => ("skipped", why, all),
+        (Some(_), None) => return ("", String::new()),
+    };
+    (kind, fault(kind, message, &text))
 }
 
 /// Why a server's comparison with the reference is inconclusive; `None` if it has a verdict in CPU

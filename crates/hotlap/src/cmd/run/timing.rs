@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hotlap_bench::experiment::Experiment;
 use hotlap_bench::participant::Participant;
-use hotlap_bench::schedule::usual_window;
+use hotlap_bench::slo::usual_window;
 use hotlap_bench::stress::{Scenario, Subject};
 
 use super::participants::is_named;

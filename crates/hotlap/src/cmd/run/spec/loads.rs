@@ -12,8 +12,8 @@ use crate::exit::usage;
 /// Connections, unless the command line or a suite says otherwise.
 const CONNECTIONS: usize = 64;
 
-/// The loads, for a generator with this many cores. `has_rate` says whether a common rate was given;
-/// `contract` defines the request names that a
+/// The loads, for a generator with this many cores. `has_rate` says whether a common rate was
+/// given; `contract` defines the request names that a
 /// suite may use; with `sends_all`, a load sends all requests unless it names one.
 ///
 /// # Errors
