@@ -79,8 +79,8 @@ pub fn render(report: &Report) -> String {
     )
 }
 
-/// What is wrong with the capacity of a server: the kind of fault, and its element. Both are empty if
-/// nothing is.
+/// What is wrong with the capacity of a server: the kind of fault, and its element. Both are empty
+/// if nothing is.
 fn capacity_fault(
     report: &Report,
     found: &CapacityResults,
