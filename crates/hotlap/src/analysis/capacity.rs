@@ -186,7 +186,7 @@ pub struct LatencyAtRate {
 }
 
 impl ServerCapacity {
-    /// The latency over the rate: windows whose rates differ by at most [`ALIKE`] are one point.
+    /// The latency over the rate: windows whose rates differ by at most `ALIKE` are one point.
     #[must_use]
     pub fn curve(&self) -> Vec<LatencyAtRate> {
         let windows: Vec<(f64, f64)> = self
