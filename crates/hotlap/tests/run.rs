@@ -29,7 +29,7 @@ fn the_whole_table_at_120_columns() {
 
     node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.66], 51 % more CPU per request [51, 52].
     python3 app.py: 0.036× the throughput of go/net-http [0.036, 0.037], 27.8× the CPU per request [27.8, 27.8].
-    Noise floor (go/net-http against itself): ± 0.7% in requests/s, ± 0.1% in CPU per request.
+    Noise floor (go/net-http against itself): ± 0.6% in requests/s, ± 0.1% in CPU per request.
     No request errors. Intervals of levels, conformance: --details
     ");
 }
@@ -64,7 +64,7 @@ fn the_whole_table_at_80_columns() {
     CPU per request [51, 52].
     python3 app.py: 0.036× the throughput of go/net-http [0.036, 0.037], 27.8× the
     CPU per request [27.8, 27.8].
-    Noise floor (go/net-http against itself): ± 0.7% in requests/s, ± 0.1% in CPU
+    Noise floor (go/net-http against itself): ± 0.6% in requests/s, ± 0.1% in CPU
     per request.
     No request errors. Intervals of levels, conformance: --details
     ");
@@ -121,7 +121,7 @@ fn the_whole_table_as_markdown() {
 
     \* closed loop, at saturation
 
-    Noise floor (go/net-http against itself): ± 0.7% in requests/s, ± 0.1% in CPU per request.
+    Noise floor (go/net-http against itself): ± 0.6% in requests/s, ± 0.1% in CPU per request.
 
     2026-11-21T20:15:00Z · hotlap 0.1.0 · seed 7
     2 × Imaginary CPU, 16 GB, Debian GNU/Linux 12, Linux 6.18

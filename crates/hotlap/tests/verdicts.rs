@@ -45,7 +45,7 @@ fn rows_that_the_generator_limits_are_told_apart_by_cpu_time() {
     waits: 50 % less CPU per request than reference [50, 50]; throughput at most
     0.20×, as the load generator limits reference.
     The load generator limited 3 servers (≥). They are ranked by CPU per request.
-    Noise floor (reference against itself): ± 0.3% in requests/s, ± 0.07% in CPU
+    Noise floor (reference against itself): ± 0.3% in requests/s, ± 0.06% in CPU
     per request.
     No request errors. Intervals of levels, conformance: --details
 

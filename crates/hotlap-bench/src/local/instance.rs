@@ -51,7 +51,7 @@ pub(super) struct Instance {
     pub(super) host: String,
     /// Its requests with the right responses, set when it was verified first.
     pub(super) requests: Vec<Request>,
-    /// Values of fields that earlier loads have used, and the use by the latest load.
+    /// How many field values earlier loads have used up, and how many the latest load has used.
     values_used: (u64, Option<ValuesUsed>),
     /// What its warm-ups have shown so far, by load.
     pub(super) known: Vec<Option<WarmupProfile>>,

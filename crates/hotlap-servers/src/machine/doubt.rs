@@ -56,11 +56,11 @@ impl Machine {
         match (self.busy, self.pressure) {
             (Some(busy), _) if busy >= BUSY_LIMIT => doubt(
                 format!("other processes use {busy:.0} % of the CPU"),
-                "stop them (see top), or compare CPU time per request, which still holds",
+                "stop them (see top), or compare CPU time per request, which suffers less",
             ),
             (_, Some(pressure)) if pressure >= BUSY_LIMIT => doubt(
                 format!("CPU contention: tasks waited for a core {pressure:.0} % of the last 10 s"),
-                "let other programs finish, or compare CPU time per request, which still holds",
+                "let other programs finish, or compare CPU time per request, which suffers less",
             ),
             _ => {}
         }
@@ -123,7 +123,7 @@ mod tests {
                 "the hypervisor gave 4 % of the CPU time to other machines; use a machine with \
                  dedicated cores, or compare CPU time per request",
                 "other processes use 31 % of the CPU; stop them (see top), or compare CPU time per \
-                 request, which still holds",
+                 request, which suffers less",
                 "the machine runs on battery and saves power; plug it in",
                 "the frequency governor is powersave, so clock speed follows load; set it \
                  with: sudo cpupower frequency-set -g performance",

@@ -92,8 +92,12 @@ impl Analysis {
     /// The smallest difference from the reference that is not noise, as a share; `None` if unknown.
     #[must_use]
     pub fn noise_band(&self, measure: Measure) -> Option<f64> {
-        let is_known = self.floor(measure) != NoiseFloor::Unusable(Inconclusive::NoiseUnknown);
-        is_known.then_some(self.noise[measure]?.far_end().exp_m1())
+        if self.floor(measure) == NoiseFloor::Unusable(Inconclusive::NoiseUnknown) {
+            return None;
+        }
+        let floor = NoiseFloor::Known(self.noise[measure]?.far_end()).against_pooled();
+        let NoiseFloor::Known(noise) = floor else { return None };
+        Some(noise.exp_m1())
     }
 
     /// A server's readings as one side of a comparison. The A/A control is the same program as the
