@@ -65,8 +65,14 @@ impl LocalRunner {
         loads: &[Load],
         stop: Arc<AtomicBool>,
     ) -> Self {
-        let instances =
-            participants.iter().map(|e| Instance::new(e.clone(), loads.len())).collect();
+        let instances = (0..)
+            .zip(participants)
+            .map(|(number, participant)| {
+                let mut participant = participant.clone();
+                participant.contract.fields.unique = number;
+                Instance::new(participant, loads.len())
+            })
+            .collect();
         let slices = Slices::new(setting.slice, setting.probe_limit);
         Self { setting, loads: loads.to_vec(), instances, slices, began: Instant::now(), stop }
     }
@@ -86,9 +92,9 @@ impl LocalRunner {
             target.ok_or_else(|| instance.out("lap", "it is not running".to_owned(), ""))?;
         let mut plan = Plan::new(target, Request::get("/", ""));
         plan.requests = instance.requests(load);
-        let Fields { list, seed, order } = instance.participant.contract.fields.clone();
+        let Fields { list, seed, unique, order } = instance.participant.contract.fields.clone();
         (plan.fields, plan.seed, plan.order) = (list, seed, order);
-        (plan.unique, plan.first_value) = (participant as u64, instance.first_value());
+        (plan.unique, plan.first_value) = (unique, instance.first_value());
         plan.connections = load.connections;
         plan.threads = load.threads;
         plan.reuse = load.reuse;

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::plan::{Buffer, Field, Insert, Inserted, Plan, Source};
-use crate::random::mix;
+use crate::plan::{Buffer, Field, Insert, Inserted, Plan};
 
 /// The fields of a plan, for one worker.
 ///
@@ -49,8 +48,7 @@ impl Values {
                 before
             };
             let before = order.iter().map(before).collect();
-            let is_unique = plan.fields[index].source == Source::Uuid;
-            let seed = if is_unique { plan.seed ^ mix(plan.unique) } else { plan.seed };
+            let seed = plan.fields[index].source.seed(plan.seed, plan.unique);
             Uses { key: Field::key(seed, index), before, in_cycle: u64::from(count) }
         };
         Self {

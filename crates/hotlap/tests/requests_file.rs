@@ -166,6 +166,7 @@ fn a_mistake_is_reported_before_anything_is_sent() {
 }
 
 /// Each lap has connections of its own, and a key that was sent in an earlier lap would be refused.
+/// Nor do two servers that share a database send the same key, not even while they are verified.
 #[test]
 fn values_are_not_repeated_in_a_run() {
     let (server, seen) = application();
@@ -183,7 +184,12 @@ fn values_are_not_repeated_in_a_run() {
             "-",
             "--slice",
             "50ms",
+            "--name",
+            "old",
+            "--name",
+            "new",
             &server.url(),
+            &format!("{}/", server.url().trim_end_matches('/')),
         ],
     );
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));

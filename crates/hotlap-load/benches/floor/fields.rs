@@ -94,7 +94,7 @@ pub fn as_generator(words: &[&str], is_fixed: bool) {
         named.map(|(n, field)| Field { name: format!("f{n}"), source: source(field) }).collect();
     let path: String = (0..fields.len()).map(|n| format!("/${{f{n}}}")).collect();
     let path = if is_fixed {
-        String::from_utf8(hotlap_load::plan::fill(path.as_bytes(), &fields, 0, 0)).expect("text")
+        String::from_utf8(hotlap_load::plan::fill(path.as_bytes(), &fields, 0, 0, 0)).expect("text")
     } else {
         path
     };

@@ -71,6 +71,12 @@ impl Field {
 }
 
 impl Source {
+    /// The seed of its values for one server, numbered `unique`. UUIDs differ from server to
+    /// server, because two servers may share a database; other values are the same for all.
+    pub(crate) fn seed(&self, seed: u64, unique: u64) -> u64 {
+        if *self == Self::Uuid { seed ^ mix(unique) } else { seed }
+    }
+
     /// The `n`-th value, from 0. It is written to `buffer`, unless it is kept somewhere else.
     #[inline]
     pub(crate) fn value<'a>(&'a self, key: u64, n: u64, buffer: &'a mut Buffer) -> &'a [u8] {

@@ -87,18 +87,19 @@ pub fn has_fields(text: &[u8], fields: &[Field]) -> bool {
     split(text, fields).is_ok_and(|(_, inserts)| !inserts.is_empty())
 }
 
-/// The text with the `number`-th values of all fields in place of its placeholders. Placeholders
-/// that name no field stay.
+/// The text with the `number`-th values of all fields in place of its placeholders, for the server
+/// with the number `unique`. Placeholders that name no field stay.
 #[must_use]
-pub fn fill(text: &[u8], fields: &[Field], seed: u64, number: u64) -> Vec<u8> {
+pub fn fill(text: &[u8], fields: &[Field], seed: u64, unique: u64, number: u64) -> Vec<u8> {
     let Ok((literal, inserts)) = split(text, fields) else { return text.to_vec() };
     let (mut filled, mut from, mut buffer) = (Vec::new(), 0, Buffer::default());
     for insert in inserts {
         filled.extend_from_slice(&literal[from..insert.at]);
         from = insert.at;
         if let Inserted::Field(index) = insert.what {
-            let key = Field::key(seed, index);
-            filled.extend_from_slice(fields[index].source.value(key, number, &mut buffer));
+            let source = &fields[index].source;
+            let key = Field::key(source.seed(seed, unique), index);
+            filled.extend_from_slice(source.value(key, number, &mut buffer));
         }
     }
     filled.extend_from_slice(&literal[from..]);
@@ -141,7 +142,7 @@ mod tests {
         let counter =
             |name: &str, from| Field { name: name.to_owned(), source: Source::Counter { from } };
         let fields = [counter("a", 0), counter("b", 10)];
-        assert_eq!(fill(b"${b}/${a}/$${a}", &fields, 0, 3), b"13/3/${a}");
+        assert_eq!(fill(b"${b}/${a}/$${a}", &fields, 0, 0, 3), b"13/3/${a}");
         assert!(has_fields(b"${a}", &fields) && !has_fields(b"$${a}", &fields));
     }
 

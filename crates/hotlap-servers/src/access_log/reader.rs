@@ -125,7 +125,7 @@ impl LogReader {
             asks.push(group.ask(&name));
             list.push(group.field(name));
         }
-        let fields = Fields { list, seed: 0, order: Some(self.entries.into()) };
+        let fields = Fields { list, seed: 0, unique: 0, order: Some(self.entries.into()) };
         Ok(AccessLog { requests: Requests { asks, fields }, due, left_out: self.left_out })
     }
 

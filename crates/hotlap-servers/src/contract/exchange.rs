@@ -41,6 +41,9 @@ pub struct Fields {
     pub list: Vec<Field>,
     /// The seed of their random values.
     pub seed: u64,
+    /// The server's number in its run, since UUIDs differ from server to server.
+    #[serde(skip)]
+    pub unique: u64,
     /// The order in which requests are sent, and with which values; `None`: by weights. Only a
     /// recording has one, such as an access log.
     #[serde(default)]
@@ -145,7 +148,7 @@ impl Exchange {
     /// The exchange with the values that fields have in the `number`-th request.
     #[must_use]
     pub fn with_values(&self, fields: &Fields, number: u64) -> Self {
-        let bytes = |text: &[u8]| fill(text, &fields.list, fields.seed, number);
+        let bytes = |text: &[u8]| fill(text, &fields.list, fields.seed, fields.unique, number);
         let text = |text: &str| String::from_utf8_lossy(&bytes(text.as_bytes())).into_owned();
         let headers = self.headers.iter().map(|(name, value)| (name.clone(), text(value)));
         Self {

@@ -174,7 +174,12 @@ mod tests {
             let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
             let source = Source::Choice { values: paths.into(), random: false };
             let list = vec![Field { name: "path0".to_owned(), source }];
-            recorded(&Fields { list, seed: 0, order: Some(values.collect::<Vec<_>>().into()) })
+            recorded(&Fields {
+                list,
+                seed: 0,
+                unique: 0,
+                order: Some(values.collect::<Vec<_>>().into()),
+            })
         };
         let log = fields(&[0, 1, 0], &["/", "/a"]).unwrap();
         assert!(log.starts_with("3 logged requests (access log "), "{log}");
