@@ -56,7 +56,7 @@ pub struct ServerCapacity {
 pub enum Highest {
     /// The rate with its interval.
     Rate(Estimate),
-    /// At least this rate: the generator could not offer more.
+    /// At least this rate: the generator could not offer more, or the search ended too early.
     AtLeast(f64),
     /// Below this rate, the lowest that was tried.
     Below(f64),

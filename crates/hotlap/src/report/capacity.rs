@@ -232,11 +232,13 @@ impl CapacityResults {
             };
         };
         if capacity.is_lower_bound {
-            return format!(
-                "{} holds {goals} at {} requests/s; the load generator could not offer more.",
-                row.name,
-                capacity.text.trim_start_matches("≥ ")
-            );
+            let was_late = |window: &CapacityWindow| !window.counts && window.rate > capacity.value;
+            let why = match row.windows.iter().any(was_late) {
+                true => "the load generator could not offer more",
+                false => "the search ended before it found the limit (--duration gives more time)",
+            };
+            let rate = capacity.text.trim_start_matches("≥ ");
+            return format!("{} holds {goals} at {rate} requests/s; {why}.", row.name);
         }
         let own =
             format!("{} holds {goals} up to {} requests/s", row.name, with_interval(capacity));
