@@ -8,6 +8,7 @@ use hotlap::model::{Question, Run};
 use hotlap::render::{Format, render, terminal};
 use hotlap::report::Report;
 use hotlap::store::Store;
+use hotlap_bench::lap::Violation;
 use hotlap_bench::participant::Role;
 use hotlap_bench::slo::Objective;
 use scene::{Scene, hold, scene, script};
@@ -60,6 +61,24 @@ fn a_search_without_a_bracket_says_what_it_proves() {
     scene.experiment.objectives = vec![Objective::Latency { quantile: 0.99, limit_ns: 1_000 }];
     let shown = shown(&hold(&scene, None).run, 80);
     assert!(shown.contains("old misses p99 < 1 µs even at "), "{shown}");
+}
+
+/// A search that ended too early once blamed the load generator.
+#[test]
+fn a_lower_bound_says_why_it_is_one() {
+    let whole = hold(&two(), None).run;
+    let mut early = whole.clone();
+    early.laps.retain(|lap| lap.rate.is_some_and(|rate| rate < 15_000.0));
+    let early = shown(&early, 120);
+    assert!(early.contains("; the search ended before it found the limit"), "{early}");
+    assert!(!early.contains("could not offer more"), "{early}");
+    let mut late = whole;
+    for lap in late.laps.iter_mut().filter(|lap| lap.rate.is_some_and(|rate| rate > 15_000.0)) {
+        lap.failed = vec![Violation::Late { lag_us: 1e6 }];
+    }
+    let late = shown(&late, 120);
+    assert!(late.contains("; the load generator could not offer more."), "{late}");
+    assert!(!late.contains("the search ended"), "{late}");
 }
 
 #[test]
