@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use hotlap_stats::{
-    Costs, Decision, Goal, Pair, RunProgress, StopReason, StoppingRule, median, pairs, pooled,
+    Costs, Decision, Goal, Pair, RESTARTS_BEFORE_LOOK, RunProgress, StopReason, StoppingRule,
+    median, pairs, pooled,
 };
 
 use crate::experiment::{Experiment, Over, Place};
@@ -17,6 +18,10 @@ use crate::participant::Role;
 /// parts of the budget (METHODOLOGY, *A run*).
 const PACED_RESTARTS: u32 = 4;
 const BUDGET_A_PACED_RESTART: Duration = Duration::from_secs(15);
+
+/// What a budget that may grow always has time for: enough restarts to judge by, with more than one
+/// round each, because nothing shows whether a single round was disturbed.
+const USEFUL: (u32, u32) = (RESTARTS_BEFORE_LOOK, 2);
 
 /// What to run next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +38,8 @@ pub enum Next {
 #[derive(Debug)]
 pub struct Budget {
     experiment: Experiment,
+    /// The experiment's, or what [`USEFUL`] takes if that is longer and the budget may grow.
+    total: Duration,
     rule: StoppingRule,
     started: Vec<Duration>,
     /// Expected time to start all servers once more.
@@ -58,6 +65,7 @@ impl Budget {
         };
         let mut budget = Self {
             rule: StoppingRule::new(goal),
+            total: experiment.budget,
             started: Vec::new(),
             again: Duration::ZERO,
             rounds: Vec::new(),
@@ -140,6 +148,7 @@ impl Budget {
 
     /// What to run next; `next` is the first place that has not been run.
     pub fn next(&mut self, next: Place, elapsed: Duration) -> Next {
+        self.grow();
         let elapsed = self.of_the_budget(elapsed);
         let begun = next.restart + 1;
         match (self.experiment.restarts, self.experiment.rounds) {
@@ -153,7 +162,7 @@ impl Budget {
                 }
             }
             (Some(restarts), None) => {
-                let share = self.experiment.budget * begun / restarts.max(1);
+                let share = self.total * begun / restarts.max(1);
                 if elapsed + self.paced_takes(next.restart) + mean(&self.rounds) <= share {
                     Next::Round
                 } else if begun < restarts {
@@ -167,7 +176,7 @@ impl Budget {
                 // This restart's paced laps, and the next restart's.
                 let paced = self.paced_takes(next.restart) + self.paced_takes(begun);
                 let restart = self.start_takes() + mean(&self.rounds) * rounds;
-                let fits = elapsed + restart + paced <= self.experiment.budget;
+                let fits = elapsed + restart + paced <= self.total;
                 if fits { Next::Restart } else { Next::Stop(Over::Budget) }
             }
             (None, None) => self.by_rule(next, elapsed),
@@ -177,14 +186,14 @@ impl Budget {
     /// Whether the budget has time for another round of this restart.
     #[must_use]
     pub fn has_time_for_round(&self, elapsed: Duration) -> bool {
-        self.of_the_budget(elapsed) + mean(&self.rounds) <= self.experiment.budget
+        self.of_the_budget(elapsed) + mean(&self.rounds) <= self.total
     }
 
     /// Whether the budget has time for another restart of some rounds.
     #[must_use]
     pub fn has_time_for_restart(&self, elapsed: Duration, rounds: u32) -> bool {
         let restart = self.start_takes() + mean(&self.rounds) * rounds;
-        self.of_the_budget(elapsed) + restart <= self.experiment.budget
+        self.of_the_budget(elapsed) + restart <= self.total
     }
 
     fn by_rule(&mut self, next: Place, elapsed: Duration) -> Next {
@@ -205,12 +214,31 @@ impl Budget {
         }
     }
 
+    /// Extends a budget that may grow, once the length of rounds and starts is known.
+    fn grow(&mut self) {
+        if !self.experiment.may_grow {
+            return;
+        }
+        let (restarts, rounds) = USEFUL;
+        let paced: Duration = (0..restarts).map(|restart| self.paced_takes(restart)).sum();
+        let starts = self.start_takes() * (restarts - 1);
+        let useful = mean(&self.rounds) * (restarts * rounds) + starts + paced;
+        self.total = self.total.max(useful);
+        self.rule.set_budget_s(self.total.as_secs_f64());
+    }
+
+    /// The whole budget, as it is now.
+    #[must_use]
+    pub fn total(&self) -> Duration {
+        self.total
+    }
+
     /// Estimated time left.
     #[must_use]
     pub fn left(&self, next: Place, elapsed: Duration) -> Duration {
         let (Some(restarts), Some(rounds)) = (self.experiment.restarts, self.experiment.rounds)
         else {
-            return self.experiment.budget.saturating_sub(self.of_the_budget(elapsed));
+            return self.total.saturating_sub(self.of_the_budget(elapsed));
         };
         let rounds_here = rounds.saturating_sub(next.round);
         let restarts_after = restarts.saturating_sub(next.restart + 1);

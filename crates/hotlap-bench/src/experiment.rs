@@ -26,6 +26,9 @@ pub struct Experiment {
     pub loads: Vec<Load>,
     /// Time limit after the servers have been started and warmed up for the first time.
     pub budget: Duration,
+    /// Whether the budget may grow to what a useful result takes, once the length of rounds and
+    /// starts is known.
+    pub may_grow: bool,
     /// Stop when every cost interval's relative half-width is at most this, for instance 0.01.
     pub precision: Option<f64>,
     /// An exact number of restarts, whatever the budget.
@@ -152,6 +155,11 @@ pub enum Event<'a> {
     },
     /// A lap has ended.
     Lap(&'a Lap),
+    /// The budget has grown.
+    Extended {
+        /// The whole budget.
+        budget: Duration,
+    },
     /// A round has ended.
     Round {
         /// The first place that has not been run.

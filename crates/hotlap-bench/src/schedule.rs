@@ -69,7 +69,12 @@ impl Schedule<'_> {
                     return over;
                 }
                 place.round += 1;
+                let before = self.budget.total();
                 let next = self.budget.next(place, self.elapsed());
+                let budget = self.budget.total();
+                if budget > before {
+                    (self.watch)(Event::Extended { budget });
+                }
                 let left = self.budget.left(place, self.elapsed());
                 (self.watch)(Event::Round { next: place, left });
                 if next != Next::Round {
@@ -270,6 +275,7 @@ pub(crate) mod tests {
             ],
             loads: vec![load()],
             budget: Duration::from_secs(60),
+            may_grow: false,
             precision: None,
             restarts,
             rounds,
@@ -467,5 +473,26 @@ pub(crate) mod tests {
         assert_eq!(laps(&precise, &mut runner).1, Over::Precise);
         let spent = runner.elapsed().as_secs_f64();
         assert!(spent < 100.0, "{spent} s");
+    }
+
+    /// Suites of nine servers with slices of 1 s ended after one restart, without any verdict.
+    #[test]
+    fn a_budget_that_may_grow_has_time_for_five_restarts_of_two_rounds() {
+        let budget = Duration::from_secs(1);
+        let restarts = |may_grow| {
+            let mut grown = Vec::new();
+            let experiment = Experiment { may_grow, budget, ..experiment(None, None) };
+            let mut runner = runner(three());
+            let mut last = Place::default();
+            run(&experiment, &mut runner, &mut |event| match event {
+                Event::Extended { budget } => grown.push(budget),
+                Event::Lap(lap) => last = Place { restart: lap.restart, round: lap.round },
+                _ => {}
+            });
+            (last.restart + 1, last.round + 1, grown.len())
+        };
+        assert_eq!(restarts(false), (1, 1, 0));
+        // It grows once more when a restart is seen to take longer than estimated.
+        assert_eq!(restarts(true), (5, 2, 2));
     }
 }

@@ -74,6 +74,7 @@ fn laps(
         participants,
         loads: vec![load()],
         budget: Duration::from_secs(60),
+        may_grow: false,
         precision: None,
         restarts: Some(1),
         rounds: Some(rounds),

@@ -111,6 +111,11 @@ impl StoppingRule {
         Self { goal, rounds: 1, planned: 0 }
     }
 
+    /// Changes the budget, for what is decided from now on.
+    pub fn set_budget_s(&mut self, budget_s: f64) {
+        self.goal.budget_s = budget_s;
+    }
+
     /// What to do next.
     pub fn next(&mut self, progress: &RunProgress<'_>) -> Decision {
         let left_s = self.goal.budget_s - progress.spent_s;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use hotlap_bench::experiment::{Event, Experiment, Over};
 use hotlap_bench::runner::Runner;
 use hotlap_bench::schedule;
+use hotlap_stats::RESTARTS_BEFORE_LOOK;
 
 use crate::console::Console;
 use crate::export::Exports;
@@ -37,6 +38,8 @@ pub struct Recorder<'a> {
     failed: Option<PathBuf>,
     /// Notes about servers that did not stop in time, without their numbers; each is printed once.
     told: Vec<(usize, String)>,
+    /// Whether the budget has grown.
+    has_grown: bool,
 }
 
 /// The result of an experiment.
@@ -80,6 +83,7 @@ impl<'a> Recorder<'a> {
             rewriting_failed: false,
             failed: None,
             told: Vec::new(),
+            has_grown: false,
         })
     }
 
@@ -191,6 +195,12 @@ impl<'a> Recorder<'a> {
                 self.run.laps.push(lap.clone());
                 self.stored(|store, number| store.lap(number, sequence, &lap));
             }
+            Event::Extended { budget } => {
+                self.run.schedule.budget_s = budget.as_secs_f64();
+                let schedule = self.run.schedule.clone();
+                self.stored(|store, number| store.schedule(number, &schedule));
+                self.extended(budget);
+            }
             Event::Round { left, .. } => {
                 self.live.left(left);
                 self.rewrite();
@@ -210,6 +220,18 @@ impl<'a> Recorder<'a> {
                 }
             }
         }
+    }
+
+    /// Says once that the measurement takes longer than announced.
+    fn extended(&mut self, budget: Duration) {
+        if std::mem::replace(&mut self.has_grown, true) {
+            return;
+        }
+        self.live.say(&format!(
+            "Rounds and starts take longer than expected, so this takes longer: about {} s for \
+             {RESTARTS_BEFORE_LOOK} restarts. --duration limits it.",
+            budget.as_secs()
+        ));
     }
 
     fn warmed(&mut self, server: usize, restart: u32, warmup: Warmup) {

@@ -108,7 +108,15 @@ impl LoadResults {
     /// Footnotes to the columns of the table.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        self.latency_mark().into_iter().collect()
+        let mut notes: Vec<String> = self.latency_mark().into_iter().collect();
+        let lacks_p99 =
+            |row: &Row| self.latency_of(row).is_some_and(|l| l.p50.is_some() && l.p99.is_none());
+        if self.rows.iter().any(lacks_p99) {
+            let why = "p99 is left out (–) where there are too few requests for it: a longer \
+                       --duration measures more";
+            notes.push(why.to_owned());
+        }
+        notes
     }
 
     /// Failures by kind: one row per server and kind.

@@ -153,6 +153,7 @@ impl Scene {
             participants: cast.into_iter().map(participant).collect(),
             loads: self.connections.iter().map(load).collect(),
             budget: Duration::from_secs(60),
+            may_grow: false,
             precision: None,
             restarts: Some(self.size.0),
             rounds: Some(self.size.1),

@@ -56,6 +56,7 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
             participants: servers.iter().map(participant).collect(),
             loads: vec![load],
             budget: Duration::from_secs(60),
+            may_grow: false,
             precision: None,
             restarts: Some(3),
             rounds: Some(6),

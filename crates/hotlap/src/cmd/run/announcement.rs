@@ -31,10 +31,11 @@ pub fn of(
     };
     words += &format!(" {}", plural(count, "server"));
     if experiment.restarts.is_none() || experiment.rounds.is_none() {
+        let start_s = timing::first_start(experiment, store).as_secs();
+        let lap_s = experiment.budget.saturating_sub(experiment.past.spent).as_secs();
         words += &format!(
-            " for about {} s (--duration), after starting all servers, which takes about {} s",
-            experiment.budget.saturating_sub(experiment.past.spent).as_secs(),
-            timing::first_start(experiment, store).as_secs()
+            " takes about {} s: {start_s} s until all are warmed up, then {lap_s} s (--duration)",
+            start_s + lap_s
         );
     }
     if takes > 0 {

@@ -115,9 +115,9 @@ fn schedule(Prepared { experiment, run, .. }: &Prepared, store: Option<&Store>) 
         lines.push("servers are not frozen while others are measured".to_owned());
     }
     lines.push(format!(
-        "about {} of measuring, after starting all servers, which takes about {}",
-        seconds(timing::measuring(experiment)),
-        seconds(timing::first_start(experiment, store))
+        "about {} until all are warmed up, then about {} of measuring",
+        seconds(timing::first_start(experiment, store)),
+        seconds(timing::measuring(experiment))
     ));
     lines.extend(experiment.precision.map(|share| {
         format!("stops earlier once all intervals are within ± {}", percent(share * 100.0))

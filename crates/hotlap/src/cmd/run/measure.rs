@@ -42,6 +42,7 @@ impl Prepared {
             participants: participants.ready.clone(),
             loads: spec.loads.clone(),
             budget: spec.budget.unwrap_or_default(),
+            may_grow: spec.budget.is_none(),
             precision: spec.precision,
             restarts: spec.restarts,
             rounds: spec.rounds,

@@ -39,10 +39,14 @@ pub const START_LIMIT: Duration = Duration::from_secs(120);
 /// How long a server may take to stop.
 pub const GRACE: Duration = Duration::from_secs(5);
 
-/// The approximate time of a first start, for a server that was never measured: to respond and be
-/// checked against its contract, and to be warmed up by each load. Runtimes with a JIT compiler
-/// take longer.
-const FIRST_START: (Duration, Duration) = (Duration::from_millis(800), Duration::from_millis(1500));
+/// The approximate time of a first start, for a server that was never measured: to respond, and to
+/// be warmed up by each load. Runtimes with a JIT compiler take longer.
+const FIRST_START: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(1500));
+
+/// The approximate time that it takes to check a server against its contract, and to probe it under
+/// each load for the slice length.
+const VERIFYING: Duration = Duration::from_millis(400);
+const PROBES: Duration = Duration::from_millis(800);
 
 /// The approximate time of a server's start, first load and end, and of each stress scenario.
 const STRESS: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(3));
@@ -100,8 +104,8 @@ pub fn measuring(experiment: &Experiment) -> Duration {
     (RESTART * left.saturating_sub(1) + ROUND * left * rounds) * rows
 }
 
-/// The approximate time to start all servers for the first time, from the time that each took when
-/// it was last measured.
+/// The approximate time until the first lap: all servers are started, verified, warmed up and
+/// probed. Starts and warm-ups are assumed to take as long as when the server was last measured.
 #[must_use]
 pub fn first_start(experiment: &Experiment, store: Option<&Store>) -> Duration {
     let loads = u32::try_from(experiment.loads.len()).unwrap_or(u32::MAX);
@@ -115,7 +119,10 @@ pub fn first_start(experiment: &Experiment, store: Option<&Store>) -> Duration {
         ))
     };
     let usual = FIRST_START.0 + FIRST_START.1 * loads;
-    experiment.participants.iter().map(|participant| of(participant).unwrap_or(usual)).sum()
+    let is_probed = experiment.slice.is_none() && experiment.objectives.is_empty();
+    let checks = VERIFYING + if is_probed { PROBES * loads } else { Duration::ZERO };
+    let each = |participant| of(participant).unwrap_or(usual) + checks;
+    experiment.participants.iter().map(each).sum()
 }
 
 /// The approximate time of a stress run, less the scenarios that are already done.

@@ -111,6 +111,7 @@ impl Arena {
             participants,
             loads: vec![self.load(connections)],
             budget,
+            may_grow: false,
             precision: None,
             restarts: None,
             rounds: None,
