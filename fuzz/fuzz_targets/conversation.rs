@@ -16,7 +16,7 @@ const BODY: &[u8] = b"Hello";
 
 fuzz_target!(|input: &[u8]| {
     let [shape, size, bytes @ ..] = input else { return };
-    let target = Target { endpoint: Endpoint::Tcp(([127, 0, 0, 1], 1).into()), tls: None };
+    let target = Target::plain(Endpoint::Tcp(([127, 0, 0, 1], 1).into()));
     let mut request = Request::get("/", "fuzz").expecting(BODY);
     request.is_head = shape & 1 == 1;
     if let (ExpectedBody::Bytes { varies, .. }, true) = (&mut request.expect.body, shape & 2 == 2) {

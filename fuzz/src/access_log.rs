@@ -28,7 +28,7 @@ fn check_requests(log: &AccessLog) {
     let contract = Contract::custom_requests(&log.requests);
     let fields = &contract.fields;
     let endpoint = Endpoint::Tcp(([127, 0, 0, 1], 1).into());
-    let mut plan = Plan::new(Target { endpoint, tls: None }, Request::get("/", "h"));
+    let mut plan = Plan::new(Target::plain(endpoint), Request::get("/", "h"));
     plan.requests = contract.unverified_requests("h");
     (plan.fields, plan.order) = (fields.list.clone(), fields.order.clone());
     if let Some(due) = &log.due {

@@ -38,7 +38,7 @@ fn check_toml(text: &str) {
     let contract = Contract::custom_requests(&requests);
     let sent = contract.exchanges.iter().map(|e| e.request("h", None, &contract.fields)).collect();
     let endpoint = Endpoint::Tcp(([127, 0, 0, 1], 1).into());
-    let mut plan = Plan::new(Target { endpoint, tls: None }, Request::get("/", "h"));
+    let mut plan = Plan::new(Target::plain(endpoint), Request::get("/", "h"));
     (plan.requests, plan.fields) = (sent, contract.fields.list.clone());
     // Only the sum of the weights may be too large.
     if let Err(error) = plan.check() {

@@ -90,6 +90,7 @@ impl LocalRunner {
         let target = instance.target.clone();
         let target =
             target.ok_or_else(|| instance.out("lap", "it is not running".to_owned(), ""))?;
+        let target = Target { protocol: load.protocol, ..target };
         let mut plan = Plan::new(target, Request::get("/", ""));
         plan.requests = instance.requests(load);
         let Fields { list, seed, unique, order } = instance.participant.contract.fields.clone();

@@ -2,7 +2,7 @@
 
 use hotlap_servers::launch::{Counts, Launch};
 
-use hotlap_load::plan::{Reuse, Target};
+use hotlap_load::plan::{Protocol, Reuse, Target};
 use serde::{Deserialize, Serialize};
 
 use hotlap_servers::contract::Contract;
@@ -74,7 +74,9 @@ pub struct Load {
     pub threads: usize,
     /// Keep-alive, or a new connection for each request.
     pub reuse: Reuse,
-    /// Requests in flight per connection.
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Requests in flight per connection: pipelined in HTTP/1.1, streams in HTTP/2.
     pub pipeline: usize,
     /// Index of the contract's request to send; `None`: all of them, by weight.
     pub request: Option<usize>,

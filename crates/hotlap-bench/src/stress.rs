@@ -366,6 +366,7 @@ fn start_process(
     let startup = Startup {
         launch,
         first: &participant.contract.with_values(0).exchanges[0],
+        protocol: hotlap_load::plan::Protocol::Http1,
         accepts_wrong: false,
         cpus,
         cores,

@@ -14,7 +14,7 @@ mod meaning;
 mod published;
 
 pub use definition::{Question, Suite, SuiteError, Written};
-pub use entry::{CustomRequest, Entry, Loading};
+pub use entry::{CustomRequest, Entry, Loading, STREAMS};
 pub use published::{Absent, Publication, PublishedFigure};
 
 impl Suite {

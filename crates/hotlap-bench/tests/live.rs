@@ -33,7 +33,7 @@ fn serve(due: Arc<AtomicU64>, stop: Arc<AtomicBool>) -> SocketAddr {
 }
 
 fn runner(address: SocketAddr, slice: Duration, stop: Arc<AtomicBool>) -> LocalRunner {
-    let target = Target { endpoint: Endpoint::Tcp(address), tls: None };
+    let target = Target::plain(Endpoint::Tcp(address));
     let participant = Participant {
         name: "it".to_owned(),
         role: Role::Reference,

@@ -77,6 +77,7 @@ fn boot(folder: &Path, script: &str) -> Started {
     let boot = Startup {
         launch: &launch,
         first: &Contract::of(Name::Hello, None).exchanges[0],
+        protocol: hotlap_load::plan::Protocol::Http1,
         accepts_wrong: false,
         cpus: 1,
         cores: &[],
@@ -170,7 +171,7 @@ fn a_url_on_this_machine_has_a_cost() {
 }
 
 fn url(address: SocketAddr) -> LocalRunner {
-    let target = Target { endpoint: Endpoint::Tcp(address), tls: None };
+    let target = Target::plain(Endpoint::Tcp(address));
     let url = format!("http://{address}/");
     let participant = Participant {
         name: "it".to_owned(),

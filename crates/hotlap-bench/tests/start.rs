@@ -59,6 +59,7 @@ fn refused(limit_s: u64) -> ServerFailure {
     let startup = Startup {
         launch: &launch(folder.path(), "exec $STAND_IN late $PORT 3600000"),
         first: &Contract::of(Name::Hello, None).exchanges[0],
+        protocol: hotlap_load::plan::Protocol::Http1,
         accepts_wrong: false,
         cpus: 1,
         cores: &[],

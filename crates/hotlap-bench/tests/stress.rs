@@ -94,7 +94,7 @@ impl Strict {
 }
 
 fn participant(address: SocketAddr) -> Participant {
-    let target = Target { endpoint: Endpoint::Tcp(address), tls: None };
+    let target = Target::plain(Endpoint::Tcp(address));
     let url = format!("http://{address}/");
     Participant {
         name: "it".to_owned(),

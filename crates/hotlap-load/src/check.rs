@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use crate::http::Head;
 use crate::plan::{ExpectedBody, ExpectedResponse, ExpectedStatus};
 
 /// The difference between a well-formed response and the expected one.
@@ -40,29 +39,35 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Starts with the head of a response.
+    /// Starts with the head of a response: its status, and the length of its body if it says so.
     pub(crate) fn new(
-        head: &Head,
+        status: u16,
+        length: Option<u64>,
         expect: &ExpectedResponse,
         is_head: bool,
         skips_body: bool,
     ) -> Self {
         let is_expected = match expect.status {
-            ExpectedStatus::Success => (200..300).contains(&head.status),
-            ExpectedStatus::Exactly(status) => head.status == status,
+            ExpectedStatus::Success => (200..300).contains(&status),
+            ExpectedStatus::Exactly(expected) => status == expected,
             ExpectedStatus::Any => true,
         };
         let mut mismatch = None;
         if !is_expected {
-            mismatch = Some(Mismatch::Status(head.status));
+            mismatch = Some(Mismatch::Status(status));
         } else if let (true, Some(expected), Some(got)) =
-            (is_head, expect.body.length(), head.length)
+            (is_head, expect.body.length(), length)
         {
             // The response to a HEAD says how long the body would be; there is nothing else to
             // check.
             mismatch = (got != expected as u64).then_some(Mismatch::Length { got, expected });
         }
         Self { length: 0, mismatch, skips_body }
+    }
+
+    /// Whether the response is known to be wrong.
+    pub(crate) fn is_wrong(&self) -> bool {
+        self.mismatch.is_some()
     }
 
     /// Whether the rest of the body may be discarded unread.

@@ -2,11 +2,16 @@
 //! out.
 //!
 //! It knows the requests in flight, in order, and therefore which of them incoming bytes answer.
+//! What is here is HTTP/1.1; HTTP/2 keeps its streams beside the same requests.
+
+mod http2;
 
 use std::collections::VecDeque;
 
+pub(crate) use self::http2::{FailedStream, FrameStep, Http2, Why};
 use crate::check::{Check, Mismatch};
 use crate::http::{Head, ResponseError, ResponseEvent, ResponseReader};
+use crate::http2::Limits;
 use crate::outcome::{Failure, Phase};
 use crate::request_mix::{RequestMix, Turn};
 
@@ -82,9 +87,79 @@ pub(crate) struct Connection {
     check: Check,
     /// The first bytes of the current response, if it does not arrive in one piece.
     first_bytes: Vec<u8>,
+    /// The streams, if the protocol is HTTP/2.
+    http2: Option<Box<Http2>>,
 }
 
 impl Connection {
+    /// A connection that speaks HTTP/2.
+    pub(crate) fn multiplexed(limits: Limits) -> Self {
+        Self { http2: Some(Box::new(Http2::new(limits))), ..Self::default() }
+    }
+
+    /// The state of HTTP/2, if that is the protocol.
+    #[inline]
+    pub(crate) fn http2(&mut self) -> Option<&mut Http2> {
+        self.http2.as_deref_mut()
+    }
+
+    /// Whether the protocol is HTTP/2.
+    #[inline]
+    pub(crate) fn is_multiplexed(&self) -> bool {
+        self.http2.is_some()
+    }
+
+    /// Whether another request may be sent, if at most `limit` may be in flight.
+    #[inline]
+    pub(crate) fn has_room(&self, limit: usize) -> bool {
+        let in_flight = self.in_flight.len();
+        match &self.http2 {
+            None => in_flight < limit,
+            Some(http2) => in_flight < limit && http2.room() > in_flight - http2.sent(),
+        }
+    }
+
+    /// Opens streams for the requests in flight that have none.
+    pub(crate) fn send_frames(&mut self, mix: &mut RequestMix) {
+        let Some(http2) = &mut self.http2 else { return };
+        for at in http2.sent()..self.in_flight.len() {
+            http2.send(&self.in_flight[at], mix);
+        }
+    }
+
+    /// Consumes frames from the front of `input`, up to the end of a response.
+    pub(crate) fn take_frames(&mut self, input: &mut &[u8], mix: &mut RequestMix) -> FrameStep {
+        match &mut self.http2 {
+            Some(http2) => http2.take(input, &mut self.in_flight, mix),
+            None => FrameStep::NeedMore,
+        }
+    }
+
+    /// Gives up the oldest request of a connection that speaks HTTP/2, and removes it.
+    pub(crate) fn cancel_oldest(&mut self) -> Option<(InFlight, Phase)> {
+        self.http2.as_mut()?.cancel_oldest(&mut self.in_flight)
+    }
+
+    /// How many responses have begun, if the protocol is HTTP/2.
+    pub(crate) fn begun(&self) -> Option<usize> {
+        self.http2.as_ref().map(|http2| http2.begun())
+    }
+
+    /// Whether the server takes no more requests on this connection, and all that it takes are
+    /// answered.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.http2.as_ref().is_some_and(|http2| http2.is_drained())
+    }
+
+    /// The requests to send again on another connection: those that the server has said it did not
+    /// process.
+    pub(crate) fn take_retries(&mut self) -> VecDeque<InFlight> {
+        match &self.http2 {
+            Some(http2) if http2.may_retry() => std::mem::take(&mut self.in_flight),
+            _ => VecDeque::new(),
+        }
+    }
+
     /// A request is sent.
     #[inline]
     pub(crate) fn send(&mut self, request: InFlight) {
@@ -130,6 +205,9 @@ impl Connection {
 
     /// The phase of the oldest request.
     pub(crate) fn phase(&self) -> Phase {
+        if let (Some(http2), false) = (&self.http2, self.in_flight.is_empty()) {
+            return http2.phase();
+        }
         match (self.in_flight.is_empty(), self.bytes) {
             (true, _) => Phase::Idle,
             (false, 0) => Phase::FirstByte,
@@ -144,6 +222,9 @@ impl Connection {
         self.bytes = 0;
         self.head = None;
         self.first_bytes = Vec::new();
+        if let Some(http2) = &mut self.http2 {
+            http2.reset();
+        }
     }
 
     /// The response to the only request in flight, if `input` is exactly that and matches its
@@ -220,7 +301,8 @@ impl Connection {
                 Ok(ResponseEvent::Head(head)) => {
                     let skips_body = mix.skips_next_body();
                     let expect = &mix.get(request.turn).expect;
-                    self.check = Check::new(&head, expect, is_head, skips_body);
+                    let (status, length) = (head.status, head.length);
+                    self.check = Check::new(status, length, expect, is_head, skips_body);
                     self.head = Some(head);
                 }
                 Ok(ResponseEvent::Data(data)) => self.check.data(data, &prepared.expect),
@@ -282,6 +364,9 @@ impl Connection {
         mix: &mut RequestMix,
     ) -> Result<Option<Completed>, (Failure, Phase)> {
         let Some(&request) = self.in_flight.front() else { return Ok(None) };
+        if self.http2.is_some() {
+            return Err((Failure::ClosedEarly, self.phase()));
+        }
         match self.reader.close() {
             Ok(()) => {
                 let prepared = mix.get(request.turn);

@@ -40,7 +40,7 @@
 //!   worker    one loop: stages, connect, send, receive, fail
 //!     tally       counts             schedule    due times of an open loop
 //!     connection  the protocol on one connection, without sockets
-//!       request_mix, recorded, rendered, values, template, check, http
+//!       request_mix, recorded, http2_request, rendered, values, template, check, http, http2
 //!     io, tls     sockets, events, encryption
 //!   shared, resources
 //! outcome, plan, window, progress, error, clock, random
@@ -53,6 +53,8 @@ mod clock;
 mod connection;
 mod error;
 pub mod http;
+pub mod http2;
+mod http2_request;
 mod io;
 pub mod outcome;
 pub mod plan;

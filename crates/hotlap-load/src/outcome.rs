@@ -4,7 +4,7 @@ mod counts;
 mod failure;
 
 pub use counts::{
-    ByteCounts, ConnectionCounts, EdgeAges, RequestOutcome, ThreadUsage, Tick, Totals,
+    ByteCounts, ConnectionCounts, EdgeAges, Negotiated, RequestOutcome, ThreadUsage, Tick, Totals,
     WrongResponse,
 };
 pub use failure::{Failure, FailureCount, Failures, Phase};
@@ -47,6 +47,12 @@ pub struct Outcome {
     pub handshake_time: Histogram,
     /// Failures.
     pub failures: Failures,
+    /// HTTP/2: streams that the server reset, by error code (RFC 9113 section 7).
+    #[serde(default)]
+    pub stream_resets: BTreeMap<u32, u64>,
+    /// What TLS negotiated on the first connection; `None` without TLS.
+    #[serde(default)]
+    pub tls: Option<Negotiated>,
     /// Responses by status code, correct or not.
     pub statuses: BTreeMap<u16, u64>,
     /// The first wrong or malformed response.
@@ -121,6 +127,12 @@ impl Outcome {
         self.connect_time.merge(&other.connect_time);
         self.handshake_time.merge(&other.handshake_time);
         self.failures.merge(&other.failures);
+        for (code, count) in &other.stream_resets {
+            *self.stream_resets.entry(*code).or_default() += count;
+        }
+        if self.tls.is_none() {
+            self.tls.clone_from(&other.tls);
+        }
         for (status, count) in &other.statuses {
             *self.statuses.entry(*status).or_default() += count;
         }

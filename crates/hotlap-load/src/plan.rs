@@ -18,7 +18,7 @@ pub use insert::{Insert, Inserted, UnknownField, escape, fill, has_fields, split
 pub use order::{DueTimes, Entry, shuffle};
 pub use request::{ExpectedBody, ExpectedResponse, ExpectedStatus, Request};
 pub use shared::{Shared, Texts};
-pub use target::{Endpoint, Target, Tls};
+pub use target::{Endpoint, Identity, Protocol, Target, Tls};
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -53,7 +53,8 @@ pub struct Plan {
     pub reuse: Reuse,
     /// When requests are sent.
     pub pace: Pace,
-    /// The most requests in flight on one connection; 1 means no pipelining.
+    /// The most requests in flight on one connection. In HTTP/1.1 they are pipelined, and 1 means
+    /// no pipelining; in HTTP/2 each has a stream, and the server may allow fewer.
     pub pipeline: usize,
     /// How long to send before the measurement window opens, once all connections are open. There
     /// is no warm-up with [`Stop::Requests`], so that the server gets exactly that many.
@@ -238,7 +239,10 @@ impl Plan {
             return out_of_range(format!("a pipeline of {pipeline}: use 1 to {MAX_PIPELINE}"));
         }
         if pipeline > 1 && self.reuse == Reuse::Close {
-            let what = "no pipelining with a connection per request: use a pipeline of 1";
+            let what = match self.target.protocol {
+                Protocol::Http1 => "no pipelining with a connection per request: use a pipeline of 1",
+                Protocol::Http2 => "a connection per request has one stream: use 1 stream",
+            };
             return out_of_range(what.to_owned());
         }
         if self.timeout.is_zero() {
@@ -299,7 +303,7 @@ mod tests {
     #[test]
     fn an_invalid_plan_is_rejected_with_the_reason() {
         let address = ([127, 0, 0, 1], 80).into();
-        let target = Target { endpoint: Endpoint::Tcp(address), tls: None };
+        let target = Target::plain(Endpoint::Tcp(address));
         let mut valid = Plan::new(target, Request::get("/", "test"));
         valid.connections = 4;
         assert_eq!(valid.check(), Ok(()));

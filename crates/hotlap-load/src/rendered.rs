@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::http2_request::Span;
 use crate::plan::{Insert, Inserted};
 use crate::values::Values;
 
@@ -30,6 +31,16 @@ impl Rendered {
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Where a part of it is in the latest rendering.
+    pub(crate) fn range(&self, span: &Span) -> Range<usize> {
+        let place = |at: usize, inserts_before: usize| match inserts_before.checked_sub(1) {
+            None => at,
+            Some(last) => self.places[last].end + (at - self.inserts[last].at),
+        };
+        let Span { literal, inserts } = span;
+        place(literal.start, inserts.start)..place(literal.end, inserts.end)
     }
 
     /// Renders it with the values of a request. While values keep their widths, they are replaced
@@ -98,7 +109,7 @@ mod tests {
 
     fn plan(requests: Vec<Request>, fields: Vec<Field>, threads: usize) -> Plan {
         let endpoint = Endpoint::Tcp(([127, 0, 0, 1], 80).into());
-        let mut plan = Plan::new(Target { endpoint, tls: None }, requests[0].clone());
+        let mut plan = Plan::new(Target::plain(endpoint), requests[0].clone());
         (plan.requests, plan.fields, plan.threads) = (requests, fields, threads);
         plan
     }

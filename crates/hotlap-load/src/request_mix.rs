@@ -1,7 +1,9 @@
 //! The requests of a plan, ready to send: their bytes, the order in which they are sent, and the
 //! templates of their responses. Each worker has its own.
 
-use crate::plan::{ExpectedBody, ExpectedResponse, Insert, Plan, Request, Reuse};
+use crate::http2::Form;
+use crate::http2_request::Http2Requests;
+use crate::plan::{ExpectedBody, ExpectedResponse, Insert, Plan, Protocol, Request, Reuse};
 use crate::recorded::Recorded;
 use crate::rendered::Rendered;
 use crate::template::ResponseTemplate;
@@ -62,6 +64,8 @@ pub(crate) struct RequestMix {
     /// Whether any request has fields.
     varies: bool,
     pool: Pool,
+    /// The same requests for HTTP/2, if the plan uses it.
+    http2: Option<Box<Http2Requests>>,
     values: Values,
     /// Check the body of one response in this many.
     check_one_in: u32,
@@ -74,8 +78,9 @@ impl RequestMix {
     pub(crate) fn new(plan: &Plan, worker: usize) -> Self {
         let mut order = order(&plan.requests.iter().map(|r| r.weight).collect::<Vec<_>>());
         let position = worker * order.len() / plan.threads.max(1);
+        let closes = plan.reuse == Reuse::Close && plan.target.protocol == Protocol::Http1;
         let mut requests: Vec<PreparedRequest> =
-            plan.requests.iter().map(|r| PreparedRequest::new(r, plan.reuse)).collect();
+            plan.requests.iter().map(|r| PreparedRequest::new(r, closes)).collect();
         let mut values = Values::new(plan, &order, worker);
         let varies = plan.requests.iter().any(|r| r.all_inserts().next().is_some());
         let pool = Pool::new(plan, &order, &mut requests, &mut values);
@@ -91,6 +96,9 @@ impl RequestMix {
             order,
             position,
             pool,
+            http2: (plan.target.protocol == Protocol::Http2).then(|| {
+                Box::new(Http2Requests::new(&plan.requests, plan.target.tls.is_some()))
+            }),
             values,
             check_one_in: plan.check_one_in.max(1),
             skipped: 0,
@@ -161,6 +169,28 @@ impl RequestMix {
         }
     }
 
+    /// The header block in this form, and the body, of a request for HTTP/2.
+    #[inline]
+    pub(crate) fn http2(&mut self, turn: Turn, form: Form) -> (&[u8], &[u8]) {
+        let Some(http2) = &mut self.http2 else { return (&[], &[]) };
+        let prepared = &mut self.requests[turn.request()];
+        if let Some(rendered) = &mut prepared.rendered {
+            rendered.render(turn.number(), &mut self.values);
+        }
+        http2.get(turn.request(), form, &prepared.bytes, prepared.rendered.as_ref())
+    }
+
+    /// The size that the fields which all requests share take in a server's header table (HTTP/2).
+    pub(crate) fn table_size(&self) -> u32 {
+        self.http2.as_ref().map_or(0, |http2| http2.table_size())
+    }
+
+    /// Whether a request is a HEAD.
+    #[inline]
+    pub(crate) fn is_head(&self, turn: Turn) -> bool {
+        self.requests[turn.request()].is_head
+    }
+
     /// The template of a request that [`RequestMix::next`] returned. It matches nothing if the
     /// expected body varies.
     #[inline]
@@ -229,6 +259,7 @@ impl Pool {
         let is_small = |distinct: Option<u64>| distinct.is_some_and(|d| d <= POOL as u64 / 4);
         if !varies
             || plan.order.is_some()
+            || plan.target.protocol == Protocol::Http2
             || order.len() > POOL
             || !distinct.into_iter().all(is_small)
         {
@@ -255,9 +286,9 @@ impl Pool {
 }
 
 impl PreparedRequest {
-    fn new(request: &Request, reuse: Reuse) -> Self {
+    fn new(request: &Request, closes: bool) -> Self {
         let (mut bytes, mut inserts) = (request.bytes.clone(), request.inserts.clone());
-        if reuse == Reuse::Close {
+        if closes {
             add_connection_close(&mut bytes, &mut inserts);
         }
         let body_at = bytes.windows(4).position(|w| w == b"\r\n\r\n").map_or(0, |at| at + 4);
@@ -353,7 +384,7 @@ mod tests {
             inserts: vec![Insert { at: 1, what: Inserted::Field(0) }],
         };
         let endpoint = Endpoint::Tcp(([127, 0, 0, 1], 80).into());
-        let mut plan = Plan::new(Target { endpoint, tls: None }, build("/"));
+        let mut plan = Plan::new(Target::plain(endpoint), build("/"));
         plan.requests.push(varying);
         (plan.fields, plan.threads) = (fields, threads);
         plan

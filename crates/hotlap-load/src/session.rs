@@ -89,7 +89,7 @@ impl Session {
     fn open(plan: &Plan, is_held: bool) -> Result<Self, Error> {
         plan.check()?;
         let files = OpenFiles::reserve(plan)?;
-        let tls = plan.target.tls.as_ref().map(TlsConfig::new).transpose()?;
+        let tls = TlsConfig::of(&plan.target)?;
         let queues: Vec<(Io, Arc<Waker>)> = (0..plan.threads)
             .map(|_| Io::new())
             .collect::<Result<_, _>>()

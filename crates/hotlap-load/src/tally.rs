@@ -31,7 +31,11 @@ pub(crate) struct Tally {
     pub(crate) connect_time: Histogram,
     pub(crate) handshake_time: Histogram,
     pub(crate) reopened: u64,
+    /// TLS handshakes that resumed a session.
+    pub(crate) resumed: u64,
     failures: [[u64; Phase::ALL.len()]; Failure::ALL.len()],
+    /// Streams that the server reset, by error code.
+    stream_resets: BTreeMap<u32, u64>,
     /// By status code, which is below 1,000.
     statuses: Vec<u64>,
     pub(crate) bytes: ByteCounts,
@@ -64,7 +68,9 @@ impl Tally {
             connect_time: Histogram::new(),
             handshake_time: Histogram::new(),
             reopened: 0,
+            resumed: 0,
             failures: Default::default(),
+            stream_resets: BTreeMap::new(),
             statuses: vec![0; 1000],
             bytes: ByteCounts::default(),
             series: Vec::new(),
@@ -186,6 +192,12 @@ impl Tally {
         self.tick.failures += count;
     }
 
+    /// Counts a stream that the server reset.
+    #[cold]
+    pub(crate) fn stream_reset(&mut self, code: u32) {
+        *self.stream_resets.entry(code).or_default() += 1;
+    }
+
     /// Keeps a wrong or malformed response, if it is the first. Returns whether it is.
     pub(crate) fn evidence(&mut self, why: impl FnOnce() -> String, first_bytes: Vec<u8>) -> bool {
         let is_first = self.first_wrong.is_none();
@@ -305,10 +317,13 @@ impl Tally {
             connect_time: self.connect_time,
             handshake_time: self.handshake_time,
             failures,
+            stream_resets: self.stream_resets,
+            tls: None,
             statuses: seen.map(|(status, count)| (status, *count)).collect::<BTreeMap<_, _>>(),
             first_wrong: self.first_wrong,
             connections: ConnectionCounts {
                 reopened: self.reopened,
+                resumed: self.resumed,
                 ..ConnectionCounts::default()
             },
             bytes: self.bytes,

@@ -1,18 +1,29 @@
 //! TLS by rustls, without sockets: bytes from the wire in, plain bytes out, and the reverse.
 
+pub mod pem;
+
 use std::io::{Read, Write};
 use std::sync::{Arc, OnceLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, RootCertStore,
+    SignatureScheme,
 };
 
 use crate::error::Error;
-use crate::plan::{PlanError, Tls};
+use crate::outcome::Negotiated;
+use crate::plan::{PlanError, Protocol, Target};
+
+/// The name of HTTP/2 over TLS (RFC 9113 section 3.2).
+const ALPN_HTTP2: &[u8] = b"h2";
+
+/// How many servers' sessions are kept for resumption. A load has one server, and each of its
+/// sessions has several tickets.
+const SESSIONS: usize = 8;
 
 /// The TLS settings of all connections of a load.
 #[derive(Debug, Clone)]
@@ -22,12 +33,13 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// Trusts the certificates that the system trusts. Sessions are never resumed, so all
-    /// handshakes are full ones and comparable.
+    /// For connections to a target; `None` if it does not use TLS.
     ///
     /// # Errors
-    /// The server name is not valid in a certificate, or the system has no trusted certificates.
-    pub fn new(tls: &Tls) -> Result<Self, Error> {
+    /// The server name is not valid in a certificate, there are no trusted certificates, or the
+    /// client's own certificate does not fit its key.
+    pub fn of(target: &Target) -> Result<Option<Self>, Error> {
+        let Some(tls) = &target.tls else { return Ok(None) };
         let name = ServerName::try_from(tls.server_name.clone()).map_err(|_| {
             PlanError::OutOfRange(format!(
                 "{:?} is not a valid name for a certificate",
@@ -38,19 +50,39 @@ impl TlsConfig {
         let verifier: Arc<dyn ServerCertVerifier> = if tls.insecure {
             Arc::new(AcceptAny(provider.clone()))
         } else {
-            let built =
-                WebPkiServerVerifier::builder_with_provider(roots()?, provider.clone()).build();
-            built.map_err(|e| system("use the system's certificates", e))?
+            let roots = match tls.authorities.is_empty() {
+                true => roots()?,
+                false => Arc::new(authorities(&tls.authorities)?),
+            };
+            let built = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
+            built.map_err(|e| system("use the trusted certificates", e))?
         };
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|e| system("set up TLS", e))?
             .dangerous()
-            .with_custom_certificate_verifier(verifier)
-            .with_no_client_auth();
-        config.resumption = Resumption::disabled();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { config: Arc::new(config), name })
+            .with_custom_certificate_verifier(verifier);
+        let mut config = match &tls.identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => {
+                let chain = identity.chain.iter().map(|der| CertificateDer::from(der.clone()));
+                let key = PrivateKeyDer::try_from(identity.key.clone());
+                let key = key.map_err(|why| {
+                    PlanError::OutOfRange(format!("the private key cannot be used: {why}"))
+                })?;
+                let config = builder.with_client_auth_cert(chain.collect(), key);
+                config.map_err(|e| system("use the client's certificate", e))?
+            }
+        };
+        config.resumption = match tls.resumes {
+            true => Resumption::in_memory_sessions(SESSIONS),
+            false => Resumption::disabled(),
+        };
+        config.alpn_protocols = vec![match target.protocol {
+            Protocol::Http1 => b"http/1.1".to_vec(),
+            Protocol::Http2 => ALPN_HTTP2.to_vec(),
+        }];
+        Ok(Some(Self { config: Arc::new(config), name }))
     }
 
     /// Starts TLS for a new connection; `None` if rustls refuses.
@@ -64,6 +96,17 @@ impl TlsConfig {
 
 fn system(what: &str, source: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::System { what: what.to_owned(), why: std::io::Error::other(source) }
+}
+
+/// These certificates, which are trusted instead of the system's.
+fn authorities(certificates: &[Vec<u8>]) -> Result<RootCertStore, Error> {
+    let mut store = RootCertStore::empty();
+    for der in certificates {
+        store
+            .add(CertificateDer::from(der.clone()))
+            .map_err(|e| system("trust the given certificate", e))?;
+    }
+    Ok(store)
 }
 
 /// The certificates that the system trusts, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`. Read
@@ -102,10 +145,34 @@ impl TlsConnection {
         self.client.is_handshaking()
     }
 
+    /// Whether the server has agreed to HTTP/2.
+    #[must_use]
+    pub fn speaks_http2(&self) -> bool {
+        self.client.alpn_protocol() == Some(ALPN_HTTP2)
+    }
+
+    /// What the handshake has negotiated; `None` before it is over.
+    #[must_use]
+    pub fn negotiated(&self) -> Option<Negotiated> {
+        let version = self.client.protocol_version()?;
+        let cipher = self.client.negotiated_cipher_suite()?.suite();
+        let name = |name: Option<&str>| name.unwrap_or("unknown").to_owned();
+        Some(Negotiated {
+            version: name(version.as_str()).replace("TLSv1_", "TLS 1."),
+            cipher: name(cipher.as_str()),
+        })
+    }
+
     /// Whether the server has sent `close_notify`: it sends no more data (RFC 8446 section 6.1).
     #[must_use]
     pub fn peer_has_closed(&self) -> bool {
         self.peer_has_closed
+    }
+
+    /// Whether the handshake resumed an earlier session.
+    #[must_use]
+    pub fn has_resumed(&self) -> bool {
+        self.client.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
     /// Takes bytes from the wire, and appends the decrypted data to `plain`.

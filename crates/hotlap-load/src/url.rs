@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::plan::{Endpoint, Target, Tls};
+use crate::plan::{Endpoint, Protocol, Target, Tls};
 
 /// How long to wait for a connection to each address, if a name has several.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
@@ -144,8 +144,8 @@ impl Url {
             Authority::Tcp(name, port) => (Endpoint::Tcp(address(&name, port)?), name),
             Authority::Unix(socket) => (Endpoint::Unix(socket), String::new()),
         };
-        let tls = is_tls.then_some(Tls { server_name, insecure: false });
-        Ok(ResolvedUrl { target: Target { endpoint, tls }, host, path })
+        let tls = is_tls.then(|| Tls::with(server_name));
+        Ok(ResolvedUrl { target: Target { endpoint, tls, protocol: Protocol::Http1 }, host, path })
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod connect;
 mod fail;
+mod frames;
 mod measurement;
 mod receive;
 mod requests;
@@ -24,9 +25,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::clock;
+use crate::http2::Limits;
 use crate::io::{self, Events, Io};
-use crate::outcome::Outcome;
-use crate::plan::{Plan, Reuse, Stop};
+use crate::outcome::{Negotiated, Outcome};
+use crate::plan::{Plan, Protocol, Reuse, Stop};
 use crate::shared::{Commands, Shared};
 use crate::tls::TlsConfig;
 use crate::window::Times;
@@ -52,6 +54,8 @@ pub(crate) struct Worker {
     slots: Slots,
     requests: Requests,
     measurement: Measurement,
+    /// What TLS negotiated on the first connection.
+    negotiated: Option<Negotiated>,
     /// Decrypted bytes, or the bytes of several requests.
     scratch: Vec<u8>,
     timeout_ns: u64,
@@ -106,6 +110,7 @@ impl Worker {
             _ => u64::MAX,
         };
         let timeout_ns = clock::nanos(plan.timeout);
+        let requests = Requests::new(plan, number, limit);
         Self {
             number,
             plan: plan.clone(),
@@ -114,8 +119,17 @@ impl Worker {
             io,
             stage: Stage::Connecting,
             times: Times::UNKNOWN,
-            slots: Slots::new((0..connections).map(source), plan.target.endpoint.is_local()),
-            requests: Requests::new(plan, number, limit),
+            slots: Slots::new(
+                (0..connections).map(source),
+                plan.target.endpoint.is_local(),
+                (plan.target.protocol == Protocol::Http2).then(|| Limits {
+                    streams: plan.pipeline as u32,
+                    table_size: requests.mix.table_size(),
+                    ..Limits::default()
+                }),
+            ),
+            requests,
+            negotiated: None,
             measurement: Measurement::new(shared.is_held(), plan.by_request()),
             scratch: Vec::new(),
             timeout_ns,
@@ -218,6 +232,7 @@ impl Worker {
     /// Adds the worker's own usage to an outcome.
     fn complete(&self, mut outcome: Outcome) -> Outcome {
         outcome.backend = io::BACKEND.to_owned();
+        outcome.tls.clone_from(&self.negotiated);
         outcome.threads[0].cpu = self.plan.cpu(self.number);
         outcome
     }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 fn plan(expect: ExpectedBody) -> Plan {
     let address: SocketAddr = ([127, 0, 0, 1], 1).into();
-    let target = Target { endpoint: Endpoint::Tcp(address), tls: None };
+    let target = Target::plain(Endpoint::Tcp(address));
     let mut request = Request::get("/", "test");
     request.expect.body = expect;
     Plan::new(target, request)

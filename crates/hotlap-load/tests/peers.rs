@@ -111,7 +111,7 @@ fn secure(
 
 fn over_tls(server: &TestServer, connections: usize, requests: u64) -> Plan {
     let mut plan = server.plan(connections, requests);
-    plan.target.tls = Some(Tls { server_name: "localhost".to_owned(), insecure: true });
+    plan.target.tls = Some(Tls { insecure: true, ..Tls::with("localhost".to_owned()) });
     plan
 }
 

@@ -253,6 +253,7 @@ impl Checker<'_> {
         let startup = Startup {
             launch,
             first: &contract.exchanges[0],
+            protocol: hotlap_load::plan::Protocol::Http1,
             accepts_wrong: true,
             cpus: allocation::split_here(None).of_server(None).0,
             // Nothing is timed here, so the server may use every core.

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
 use hotlap_load::http::Response;
-use hotlap_load::plan::{Endpoint, Target};
+use hotlap_load::plan::{Endpoint, Protocol, Target};
 
 use crate::contract::Exchange;
 use crate::counters::Counters;
@@ -32,6 +32,8 @@ pub struct Startup<'a> {
     pub launch: &'a Launch,
     /// The request that shows whether it is up ([`Exchange::readiness`]).
     pub first: &'a Exchange,
+    /// The protocol in which it is asked.
+    pub protocol: Protocol,
     /// Whether to accept a wrong response after half of the time that it may take to become right,
     /// because the verifier describes the fault better.
     pub accepts_wrong: bool,
@@ -157,7 +159,8 @@ impl Startup<'_> {
                 if TcpStream::connect_timeout(address, self.limit).is_err() {
                     continue;
                 }
-                let target = Target { endpoint: Endpoint::Tcp(*address), tls: None };
+                let protocol = self.protocol;
+                let target = Target { protocol, ..Target::plain(Endpoint::Tcp(*address)) };
                 let left = self.limit.saturating_sub(began.elapsed()).max(FIRST_WAIT);
                 match self.is_up(&target, wait.min(left)) {
                     Ok(()) => return Ok(target),
@@ -228,8 +231,7 @@ impl Startup<'_> {
         let exchange = self.first.readiness();
         let response = || {
             let mut wire = Wire::open(target, limit)?;
-            wire.send(&exchange.bytes(HOST))?;
-            wire.answer_unless(exchange.is_head(), self.stop)
+            wire.ask_unless(&exchange, HOST, self.stop)
         };
         let answer = response().map_err(NotYet::Silent)?;
         exchange.check(&answer, SystemTime::now()).map_err(NotYet::Wrong)

@@ -13,7 +13,7 @@ use hotlap_testbed::{Fault, Site, TestServer};
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn target(server: &TestServer) -> Target {
-    Target { endpoint: Endpoint::Tcp(server.address()), tls: None }
+    Target::plain(Endpoint::Tcp(server.address()))
 }
 
 fn inferred(site: Site, fault: Fault, ask: &Ask) -> Result<Inferred, String> {

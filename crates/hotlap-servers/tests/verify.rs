@@ -30,7 +30,7 @@ fn verified(site: Site, fault: Fault, requirements: Requirements) -> Findings {
         Site::JsonApi => Name::JsonApi,
     };
     let contract = Contract::of(name, None);
-    let target = Target { endpoint: Endpoint::Tcp(server.address()), tls: None };
+    let target = Target::plain(Endpoint::Tcp(server.address()));
     let host = server.address().to_string();
     let verifier = Verifier {
         target: &target,
@@ -216,7 +216,7 @@ fn a_custom_server_needs_only_silence_and_a_response() {
 
 #[test]
 fn a_refused_connection_is_reported_at_once() {
-    let target = Target { endpoint: Endpoint::Tcp(unused_address()), tls: None };
+    let target = Target::plain(Endpoint::Tcp(unused_address()));
     let contract = Contract::of(Name::Hello, None);
     let report = verify::verify(&Verifier {
         target: &target,

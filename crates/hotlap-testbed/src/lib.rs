@@ -18,7 +18,7 @@
 //! ceiling    calibrated         misbehaving
 //!    └────┬──────┘                  │
 //!       serve                     faulty
-//!     event_loop                    │
+//!     event_loop               http2_client
 //! connection, timer            test_server
 //!      request
 //!      response
@@ -29,6 +29,7 @@ mod ceiling;
 mod connection;
 mod event_loop;
 mod faulty;
+pub mod http2_client;
 mod misbehaving;
 mod request;
 mod response;

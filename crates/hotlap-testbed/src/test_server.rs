@@ -114,6 +114,19 @@ impl Client {
         }
     }
 
+    /// The next bytes of the client; `None` when it has closed the connection.
+    pub fn receive(&mut self) -> Option<Vec<u8>> {
+        let mut piece = vec![0; 65_536];
+        let count = self.stream.read(&mut piece).ok().filter(|count| *count > 0)?;
+        piece.truncate(count);
+        Some(piece)
+    }
+
+    /// Counts a request that [`receive`](Self::receive) has returned.
+    pub fn count_request(&self) {
+        self.counts.requests.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// Sends bytes; false if the client has disconnected.
     pub fn send(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).is_ok()

@@ -36,6 +36,7 @@ mod capacity;
 mod load;
 mod output;
 mod replay;
+mod tls;
 mod run;
 
 use std::ffi::OsString;
@@ -52,6 +53,7 @@ pub use capacity::CapacityArgs;
 pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
 pub use output::{ExportArgs, StoreArgs};
 pub use replay::{ReplayArgs, ReplayMode};
+pub use tls::TlsArgs;
 pub use run::{Placement, RequestArgs, RunArgs, Schedule, Shape};
 
 /// hyperfine for HTTP servers: builds and starts the servers you name, checks their responses,
@@ -426,13 +428,13 @@ mod tests {
             let Command::Run(run) = typed(&format!("hotlap run {line} https://h/")).command else {
                 panic!("not a run")
             };
-            assert_eq!((run.request.insecure, run.request.method.as_deref()), (true, Some("PUT")));
+            assert_eq!((run.tls.insecure, run.request.method.as_deref()), (true, Some("PUT")));
             let Command::Load(load) = typed(&format!("hotlap load {line} https://h/")).command
             else {
                 panic!("not a load")
             };
             assert_eq!(
-                (load.request.insecure, load.request.method.as_deref()),
+                (load.tls.insecure, load.request.method.as_deref()),
                 (true, Some("PUT"))
             );
         }

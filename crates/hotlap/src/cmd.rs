@@ -13,6 +13,7 @@ pub mod report;
 pub mod run;
 pub mod selftest;
 pub mod setup;
+pub mod tls;
 
 use crate::cli::{self, Command};
 use crate::console::Console;

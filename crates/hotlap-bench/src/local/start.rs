@@ -6,11 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hotlap_load::http::Response;
-use hotlap_load::plan::Target;
+use hotlap_load::plan::{Protocol, Target};
 
 use super::LocalRunner;
 use super::instance::Instance;
-use crate::participant::{Origin, Participant, Role};
+use crate::participant::{Load, Origin, Participant, Role};
 use crate::runner::Ready;
 use hotlap_servers::contract::Exchange;
 use hotlap_servers::failure::ServerFailure;
@@ -132,17 +132,25 @@ impl LocalRunner {
     pub(super) fn boot(&mut self, participant: usize) -> Result<(), ServerFailure> {
         match self.instances[participant].participant.start.clone() {
             Origin::Running { target, host, .. } => {
+                let protocol = self.spoken();
                 let instance = &mut self.instances[participant];
                 if owner::is_here(&target.endpoint) {
                     let owner = owner::owner(&target.endpoint, &[]);
                     instance.sampler = Sampler::of(&owner, None);
                     instance.notes.extend(owner.note());
                 }
-                (instance.target, instance.host) = (Some(target), host);
+                (instance.target, instance.host) = (Some(Target { protocol, ..target }), host);
                 Ok(())
             }
             Origin::Launch(launch) => self.launch(participant, &launch),
         }
+    }
+
+    /// The protocol in which servers are started and verified: that of the loads, or HTTP/1.1 if
+    /// they differ.
+    fn spoken(&self) -> Protocol {
+        let is_http2 = |load: &Load| load.protocol == Protocol::Http2;
+        if self.loads.iter().all(is_http2) { Protocol::Http2 } else { Protocol::Http1 }
     }
 
     fn launch(
@@ -153,10 +161,13 @@ impl LocalRunner {
         let instance = &mut self.instances[participant];
         let Participant { counts, requirements, .. } = &instance.participant;
         let lines = counts.as_ref().map(|counts| LogLines::of(counts, launch, *requirements));
+        let protocol = self.spoken();
+        let instance = &mut self.instances[participant];
         let (cpus, cores) = self.setting.cores.of_server(instance.participant.cpus);
         let startup = Startup {
             launch,
             first: &instance.participant.contract.with_values(0).exchanges[0],
+            protocol,
             accepts_wrong: false,
             cpus,
             cores,

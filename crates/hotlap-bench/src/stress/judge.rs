@@ -321,6 +321,7 @@ pub fn words(failure: Failure) -> &'static str {
         Failure::WrongStatus => "wrong status",
         Failure::Tls => "TLS",
         Failure::Truncated => "closed without TLS close_notify",
+        Failure::StreamReset => "stream reset",
         Failure::Other => "system error",
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use hotlap_load::plan::Protocol;
 use hotlap_servers::launch::Counts;
 
 /// A server of a suite, with one number of cores.
@@ -23,6 +24,9 @@ pub struct Entry {
     pub line: usize,
 }
 
+/// Default number of streams of a connection.
+pub const STREAMS: usize = 10;
+
 /// A load with a single value for each parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loading {
@@ -34,7 +38,9 @@ pub struct Loading {
     pub threads: Option<usize>,
     /// Opens a new connection for each request.
     pub close: bool,
-    /// Requests in flight per connection.
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Requests in flight per connection: pipelined in HTTP/1.1, streams in HTTP/2.
     pub pipeline: usize,
     /// Which of the contract's requests: by name, or by index from 0.
     pub request: Option<String>,

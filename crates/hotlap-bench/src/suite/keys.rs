@@ -69,6 +69,15 @@ pub(super) struct ServerKeys {
     pub(super) counts: Option<Counts>,
 }
 
+/// A protocol, as suites write it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(super) enum ProtocolKey {
+    #[serde(rename = "http/1.1")]
+    Http1,
+    #[serde(rename = "h2")]
+    Http2,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LoadKeys {
@@ -82,6 +91,10 @@ pub(super) struct LoadKeys {
     pub(super) close: List<bool>,
     #[serde(default)]
     pub(super) pipeline: List<usize>,
+    #[serde(default)]
+    pub(super) protocol: List<ProtocolKey>,
+    #[serde(default)]
+    pub(super) streams: List<usize>,
     #[serde(default)]
     pub(super) request: List<String>,
     #[serde(default)]

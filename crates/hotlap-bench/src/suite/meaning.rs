@@ -4,11 +4,12 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use hotlap_load::plan::Protocol;
 use toml::Spanned;
 
 use super::definition::{Question, Suite, SuiteError, Written};
-use super::entry::{Entry, Loading};
-use super::keys::{Item, Keys, List, SourceKeys};
+use super::entry::{Entry, Loading, STREAMS};
+use super::keys::{Item, Keys, List, LoadKeys, ProtocolKey, SourceKeys};
 use super::published::{Publication, PublishedFigure};
 use crate::stress::Scenario;
 
@@ -188,6 +189,26 @@ fn stand(keys: &Keys, entries: &mut [Entry]) -> Result<(), Complaint> {
     Ok(())
 }
 
+/// The protocols of a load, each with the numbers of requests in flight on a connection.
+fn shapes(keys: &LoadKeys) -> Vec<(Protocol, usize)> {
+    let or = |list: &List<usize>, usual: usize| match list.0.is_empty() {
+        true => vec![usual],
+        false => list.0.clone(),
+    };
+    let protocols = match keys.protocol.0.is_empty() {
+        true => vec![ProtocolKey::Http1],
+        false => keys.protocol.0.clone(),
+    };
+    let of = |protocol| match protocol {
+        ProtocolKey::Http1 => (Protocol::Http1, or(&keys.pipeline, 1)),
+        ProtocolKey::Http2 => (Protocol::Http2, or(&keys.streams, STREAMS)),
+    };
+    let each = |(protocol, numbers): (Protocol, Vec<usize>)| {
+        numbers.into_iter().map(move |number| (protocol, number))
+    };
+    protocols.into_iter().map(of).flat_map(each).collect()
+}
+
 /// Every combination of the values of each load.
 fn loads(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Loading>, Complaint> {
     fn values<T: Clone>(list: &List<T>) -> Vec<Option<T>> {
@@ -199,9 +220,9 @@ fn loads(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Loading>, Com
     let mut loads = Vec::new();
     for load in &keys.load {
         let (span, keys) = (load.span(), load.get_ref());
-        let nothing = [&keys.connections, &keys.threads, &keys.pipeline];
+        let nothing = [&keys.connections, &keys.threads, &keys.pipeline, &keys.streams];
         if nothing.iter().any(|list| list.0.contains(&0)) {
-            let what = "connections, threads and requests in flight must be at least 1".to_owned();
+            let what = "connections, threads, streams and requests in flight must be at least 1".to_owned();
             return Err((span, what));
         }
         if keys.rate.0.iter().any(|rate| !(rate.is_finite() && *rate > 0.0)) {
@@ -209,7 +230,7 @@ fn loads(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Loading>, Com
         }
         for request in values(&keys.request) {
             for close in values(&keys.close) {
-                for pipeline in values(&keys.pipeline) {
+                for (protocol, pipeline) in shapes(keys) {
                     for threads in values(&keys.threads) {
                         for connections in values(&keys.connections) {
                             for rate in values(&keys.rate) {
@@ -218,7 +239,8 @@ fn loads(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Loading>, Com
                                     connections: connections.unwrap_or(CONNECTIONS),
                                     threads,
                                     close: close.unwrap_or(false),
-                                    pipeline: pipeline.unwrap_or(1),
+                                    protocol,
+                                    pipeline,
                                     request: request.clone(),
                                     rate,
                                     line: line(span.start),

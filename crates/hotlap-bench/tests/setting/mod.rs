@@ -33,6 +33,7 @@ pub fn load() -> Load {
         connections: 2,
         threads: 1,
         reuse: Reuse::KeepAlive,
+        protocol: hotlap_load::plan::Protocol::Http1,
         pipeline: 1,
         request: Some(0),
         rate: None,

@@ -10,7 +10,7 @@ use super::{Options, pin};
 const CONNECTIONS: [usize; 3] = [10, 100, 1_000];
 
 pub fn run(options: &Options) {
-    let server = Server::start(13);
+    let server = Server::start(13, None);
     pin(1);
     let seconds = options.seconds.unwrap_or(1);
     let rounds = options.rounds.unwrap_or(5);
@@ -18,7 +18,7 @@ pub fn run(options: &Options) {
     let mut rows = Vec::new();
     for connections in CONNECTIONS {
         let load = Load { connections, seconds, body: 13 };
-        let all = generators::all(load, server.address);
+        let all = generators::all(load, &server);
         let mut costs = vec![Vec::new(); all.len()];
         let mut batches = vec![Vec::new(); all.len()];
         for round in 0..rounds {

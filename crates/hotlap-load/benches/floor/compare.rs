@@ -13,9 +13,9 @@ pub fn run(options: &Options) {
         body: options.body,
     };
     let rounds = options.rounds.unwrap_or(3);
-    let server = Server::start(load.body);
+    let server = Server::start(load.body, options.streams);
     pin(1);
-    let all = generators::all(load, server.address);
+    let all = generators::all(load, &server);
     let counter = Counter::PerfInstructions;
     let has_counters = counter.works();
     let mut rates = vec![Vec::new(); all.len()];

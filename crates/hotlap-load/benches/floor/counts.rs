@@ -19,7 +19,7 @@ struct Counted {
 }
 
 pub fn run(options: &Options) {
-    let server = Server::start(13);
+    let server = Server::start(13, options.streams);
     pin(1);
     let short = options.seconds.unwrap_or(2);
     let window = (short, short * 2);
@@ -29,7 +29,7 @@ pub fn run(options: &Options) {
     let calls = Counter::of_calls();
     let load = Load { connections, seconds: short, body: 13 };
     let mut all = Vec::new();
-    for generator in generators::all(load, server.address) {
+    for generator in generators::all(load, &server) {
         let name = generator.name;
         let count = |counter: Option<Counter>, connections| {
             counter?.per_request(name, window, connections, &server)

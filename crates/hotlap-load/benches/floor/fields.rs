@@ -33,7 +33,7 @@ pub fn run_all(options: &Options) {
         println!("This needs valgrind: apt-get install valgrind");
         return;
     }
-    let server = Server::start(13);
+    let server = Server::start(13, None);
     pin(1);
     let short = options.seconds.unwrap_or(2);
     let connections = options.connections;
@@ -100,7 +100,7 @@ pub fn as_generator(words: &[&str], is_fixed: bool) {
     };
     let request = Request::with_fields("GET", &path, address, &[], b"", &fields).expect("fields");
     let request = request.expecting(&super::server::body(13));
-    let mut plan = Plan::new(Target { endpoint, tls: None }, request);
+    let mut plan = Plan::new(Target::plain(endpoint), request);
     plan.fields = if is_fixed { Vec::new() } else { fields };
     if is_log && !is_fixed {
         // 7,919 is a prime, so that the paths come in no simple order.

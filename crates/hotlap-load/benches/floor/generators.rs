@@ -1,15 +1,15 @@
 //! The load generators, as commands. Two of them are this program itself.
 
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use hotlap_load::plan::{Endpoint, Request, Stop, Target};
+use hotlap_load::plan::{Endpoint, Protocol, Request, Stop, Target};
 use hotlap_load::{Plan, run};
 use rustix::event::epoll;
 use rustix::net::{RecvFlags, SendFlags};
 
 use super::number;
-use super::server::body;
+use super::server::{Server, body};
 
 /// A load generator.
 pub struct Generator {
@@ -31,9 +31,19 @@ pub struct Load {
 pub const BARE_LIMIT: usize = 16_000;
 
 /// All load generators that are installed.
-pub fn all(load: Load, address: SocketAddr) -> Vec<Generator> {
+pub fn all(load: Load, server: &Server) -> Vec<Generator> {
     let Load { connections: c, seconds: s, body } = load;
+    let address = server.address;
     let url = format!("http://{address}/");
+    if let Some(streams) = server.streams {
+        let mut all = vec![
+            own("hotlap", &format!("as-http2 {streams} {address} {c} {s} {body}")),
+            peer("h2load", &format!("-t1 -c{c} -m{streams} -D{s} {url}")),
+            peer("oha", &format!("--no-tui --http2 -c {c} -p {streams} -z {s}s {url}")),
+        ];
+        all.retain(|g| g.is_own || is_installed(g.name));
+        return all;
+    }
     let mut all = vec![
         own("hotlap", &format!("as-hotlap {address} {c} {s} {body}")),
         own("bare loop", &format!("as-bare {address} {c} {s}")),
@@ -66,13 +76,16 @@ pub fn is_installed(name: &str) -> bool {
     std::env::split_paths(&paths).any(|folder| folder.join(name).is_file())
 }
 
-/// hotlap: ADDRESS CONNECTIONS SECONDS BODY [THREADS [ONE-IN [SOURCE...]]]
-pub fn as_hotlap(words: &[&str]) {
+/// hotlap, in HTTP/2 if it has streams: ADDRESS CONNECTIONS SECONDS BODY [THREADS [ONE-IN [SOURCE...]]]
+pub fn as_hotlap(words: &[&str], streams: Option<usize>) {
     let [address, connections, seconds, length, more @ ..] = words else { panic!("{words:?}") };
     let endpoint = Endpoint::Tcp(address.parse().expect("an address"));
     let request = Request::get("/", address).expecting(&body(number(length)));
-    let mut plan = Plan::new(Target { endpoint, tls: None }, request);
+    let mut plan = Plan::new(Target::plain(endpoint), request);
     plan.connections = number(connections);
+    if let Some(streams) = streams {
+        (plan.target.protocol, plan.pipeline) = (Protocol::Http2, streams);
+    }
     plan.warmup = Duration::ZERO;
     plan.stop = Stop::After(Duration::from_secs(number(seconds) as u64));
     plan.timeout = Duration::from_secs(20);

@@ -22,11 +22,11 @@ pub fn run(options: &Options) {
     let seconds = options.seconds.unwrap_or(1);
     let rounds = options.rounds.unwrap_or(3);
     let connections = options.connections;
-    let server = Server::start(options.body);
+    let server = Server::start(options.body, options.streams);
     pin(1);
     let of = |seconds| {
         let load = Load { connections, seconds, body: options.body };
-        generators::all(load, server.address)
+        generators::all(load, &server)
     };
     let (short, long) = (of(seconds), of(seconds * 3));
     let mut known: Vec<Ratios> = long.iter().map(|_| Ratios::default()).collect();

@@ -16,7 +16,7 @@ pub fn run(options: &Options) {
     pin(1);
     let mut rows = Vec::new();
     for (label, body) in BODIES {
-        let server = Server::start(body);
+        let server = Server::start(body, None);
         let address = server.address;
         let load = Load { connections, seconds, body };
         let mut all = generators::all(load, address);

@@ -12,7 +12,9 @@
 //!     … -- scale        memory per idle connection; more connections than an address has ports
 //!     … -- paced RATE   how late an open loop sends
 //!
-//! All of them take `--connections`, `--seconds`, `--rounds` and `--body`, each with a number.
+//! All of them take `--connections`, `--seconds`, `--rounds` and `--body`, each with a number. The
+//! first four take `--streams`, too: then the generators speak HTTP/2, with so many streams on each
+//! connection.
 //!
 //! All generators load the same small server, which runs in this process and counts the requests.
 //! It is pinned to the first core, the generators to the second. They are interleaved, and the
@@ -26,6 +28,7 @@ mod compare;
 mod counts;
 mod fields;
 mod generators;
+mod http2_server;
 mod instructions;
 mod large;
 mod measure;
@@ -44,6 +47,8 @@ struct Options {
     seconds: Option<u64>,
     rounds: Option<usize>,
     body: usize,
+    /// Streams of each connection; `None`: HTTP/1.1.
+    streams: Option<usize>,
 }
 
 fn main() {
@@ -52,7 +57,8 @@ fn main() {
     allow_files();
     let options = options(&words);
     match words[..] {
-        ["as-hotlap", ..] => generators::as_hotlap(&words[1..]),
+        ["as-hotlap", ..] => generators::as_hotlap(&words[1..], None),
+        ["as-http2", streams, ..] => generators::as_hotlap(&words[2..], Some(number(streams))),
         ["as-bare", ..] => generators::as_bare(&words[1..]),
         ["as-fixed", ..] => fields::as_generator(&words[1..], true),
         ["as-varying", ..] => fields::as_generator(&words[1..], false),
@@ -78,6 +84,7 @@ fn options(words: &[&str]) -> Options {
         seconds: named("--seconds").map(|s| s as u64),
         rounds: named("--rounds"),
         body: named("--body").unwrap_or(13),
+        streams: named("--streams"),
     }
 }
 

@@ -145,7 +145,7 @@ impl Counter {
         server: &Server,
     ) -> Option<Counts> {
         let named = |load| {
-            let all = super::generators::all(load, server.address);
+            let all = super::generators::all(load, server);
             all.into_iter().find(|g| g.name == name)
         };
         self.per_request_of(&named, window, connections, server)

@@ -8,13 +8,13 @@ use hotlap_load::{Plan, run as load};
 use super::server::{Server, body};
 
 pub fn run(rate: f64) {
-    let endpoint = Endpoint::Tcp(Server::start(13).address);
+    let endpoint = Endpoint::Tcp(Server::start(13, None).address);
     let request = Request::get("/", "localhost").expecting(&body(13));
     let paces = [Pace::Constant { rate }, Pace::Poisson { rate, seed: 1 }];
     for (pace, busy_poll) in
         paces.into_iter().flat_map(|pace| [(pace.clone(), true), (pace, false)])
     {
-        let mut plan = Plan::new(Target { endpoint: endpoint.clone(), tls: None }, request.clone());
+        let mut plan = Plan::new(Target::plain(endpoint.clone()), request.clone());
         plan.cpus = vec![1];
         plan.busy_poll = busy_poll;
         plan.pace = pace.clone();

@@ -12,7 +12,7 @@ pub const FILES: u64 = 45_000;
 
 pub fn run(options: &Options) {
     let seconds = options.seconds.unwrap_or(2);
-    let server = Server::start(13);
+    let server = Server::start(13, None);
     let address = server.address;
     let mut rows = Vec::new();
     let mut base: Option<(f64, f64)> = None;

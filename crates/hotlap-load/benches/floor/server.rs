@@ -9,6 +9,8 @@ use std::time::Duration;
 use rustix::event::epoll;
 use socket2::{Domain, Socket, Type};
 
+use super::http2_server::{Peer, Response};
+
 /// Responses up to this size are sent in one write.
 const SMALL: usize = 16_000;
 
@@ -20,17 +22,19 @@ struct Count(AtomicU64);
 /// A server that runs as long as this process.
 pub struct Server {
     pub address: SocketAddr,
+    /// Streams of each connection, if it speaks HTTP/2.
+    pub streams: Option<usize>,
     served: Vec<Arc<Count>>,
 }
 
 impl Server {
-    /// One thread on the first core.
-    pub fn start(body: usize) -> Self {
-        Self::on(&[0], body)
+    /// One thread on the first core. With `streams`, it speaks HTTP/2.
+    pub fn start(body: usize, streams: Option<usize>) -> Self {
+        Self::on(&[0], body, streams)
     }
 
     /// One thread on each of these cores.
-    pub fn on(cpus: &[usize], length: usize) -> Self {
+    pub fn on(cpus: &[usize], length: usize, streams: Option<usize>) -> Self {
         let first = listen(0);
         let address = first.local_addr().expect("an address");
         let others = cpus.iter().skip(1).map(|_| listen(address.port()));
@@ -40,10 +44,10 @@ impl Server {
             let cpu = *cpu;
             std::thread::spawn(move || {
                 super::pin(cpu);
-                serve(&listener, &count.0, &body(length));
+                serve(&listener, &count.0, &body(length), streams.is_some());
             });
         }
-        Self { address, served }
+        Self { address, streams, served }
     }
 
     /// Requests so far, once the number is stable: the last requests of a generator are read after
@@ -79,9 +83,11 @@ fn listen(port: u16) -> TcpListener {
 struct Client {
     stream: TcpStream,
     sent: usize,
+    http2: Option<Peer>,
 }
 
-fn serve(listener: &TcpListener, served: &AtomicU64, body: &[u8]) {
+fn serve(listener: &TcpListener, served: &AtomicU64, body: &[u8], is_http2: bool) {
+    let frames = Response::new(body);
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
     let response = [head.as_bytes(), body].concat();
     let queue = epoll::create(epoll::CreateFlags::CLOEXEC).expect("epoll");
@@ -110,15 +116,47 @@ fn serve(listener: &TcpListener, served: &AtomicU64, body: &[u8]) {
                     if place == clients.len() {
                         clients.push(None);
                     }
-                    clients[place] = Some(Client { stream, sent: response.len() });
+                    let http2 = is_http2.then(Peer::default);
+                    clients[place] = Some(Client { stream, sent: response.len(), http2 });
                 }
                 continue;
             }
             let Some(client) = &mut clients[number] else { continue };
-            if !serve_client(client, &response, &mut buffer, served) {
+            let goes_on = match client.http2 {
+                None => serve_client(client, &response, &mut buffer, served),
+                Some(_) => serve_frames(client, &frames, &mut buffer, served),
+            };
+            if !goes_on {
                 clients[number] = None;
                 free.push(number);
             }
+        }
+    }
+}
+
+/// Reads frames and answers them, as many as possible; false if the client has disconnected.
+fn serve_frames(
+    client: &mut Client,
+    response: &Response,
+    buffer: &mut [u8],
+    served: &AtomicU64,
+) -> bool {
+    let Client { stream, http2: Some(peer), .. } = client else { return false };
+    loop {
+        while peer.sent < peer.out.len() {
+            match stream.write(&peer.out[peer.sent..]) {
+                Ok(count) => peer.sent += count,
+                Err(_) => return true,
+            }
+        }
+        peer.out.clear();
+        peer.sent = 0;
+        match stream.read(buffer) {
+            Ok(count) if count > 0 => {
+                served.fetch_add(peer.take(&buffer[..count], response), Ordering::Relaxed);
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return true,
+            _ => return false,
         }
     }
 }

@@ -16,7 +16,7 @@ pub fn run(options: &Options) {
     let mut rows = Vec::new();
     for threads in counts {
         let cpus: Vec<usize> = (0..threads).collect();
-        let server = Server::on(&cpus, 13);
+        let server = Server::on(&cpus, 13, None);
         let (address, each) = (server.address, 50);
         let all = threads * each;
         let together = own("threads", &format!("as-hotlap {address} {all} {seconds} 13 {threads}"));

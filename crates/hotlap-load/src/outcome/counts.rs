@@ -62,6 +62,15 @@ impl Tick {
     }
 }
 
+/// What a TLS handshake negotiated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Negotiated {
+    /// `TLS 1.3`.
+    pub version: String,
+    /// The cipher suite: `TLS13_AES_256_GCM_SHA384`.
+    pub cipher: String,
+}
+
 /// A wrong or malformed response, kept as evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrongResponse {
@@ -118,6 +127,9 @@ pub struct ConnectionCounts {
     pub reopened: u64,
     /// Attempts to connect, over the whole load.
     pub opened: u64,
+    /// TLS handshakes within the window that resumed a session.
+    #[serde(default)]
+    pub resumed: u64,
 }
 
 impl ConnectionCounts {
@@ -126,6 +138,7 @@ impl ConnectionCounts {
         self.established += other.established;
         self.reopened += other.reopened;
         self.opened += other.opened;
+        self.resumed += other.resumed;
     }
 }
 

@@ -25,13 +25,15 @@ pub enum Failure {
     /// A TLS connection ended without `close_notify` within a response that the end of the
     /// connection delimits, so it may be incomplete (RFC 8446 section 6.1, RFC 9112 section 9.8).
     Truncated,
+    /// The server reset the stream of the request (HTTP/2); the connection goes on.
+    StreamReset,
     /// Any other error of the system (no free port, too many open files, no route).
     Other,
 }
 
 impl Failure {
     /// All kinds, in order: `ALL[kind as usize]` is `kind`.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Refused,
         Self::Reset,
         Self::ClosedEarly,
@@ -41,6 +43,7 @@ impl Failure {
         Self::WrongStatus,
         Self::Tls,
         Self::Truncated,
+        Self::StreamReset,
         Self::Other,
     ];
 }

@@ -1,17 +1,32 @@
-//! The server's address.
+//! The server's address and protocol.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// The server's address, and whether it uses TLS.
+/// The server's address, and how it is spoken to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     /// The socket to connect to.
     pub endpoint: Endpoint,
     /// The TLS settings for `https`; `None` for `http`.
     pub tls: Option<Tls>,
+    /// The protocol.
+    #[serde(default)]
+    pub protocol: Protocol,
+}
+
+/// The protocol of a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// HTTP/1.1 (RFC 9112).
+    #[default]
+    Http1,
+    /// HTTP/2 (RFC 9113): over TLS if the server agrees to it (ALPN), without TLS at once (prior
+    /// knowledge, section 3.3).
+    Http2,
 }
 
 /// The address of a socket.
@@ -31,6 +46,48 @@ pub struct Tls {
     pub server_name: String,
     /// Accept any certificate (`--insecure`).
     pub insecure: bool,
+    /// The certificates to trust instead of the system's, in DER; empty: the system's.
+    #[serde(default)]
+    pub authorities: Vec<Vec<u8>>,
+    /// The client's own certificate.
+    #[serde(default)]
+    pub identity: Option<Identity>,
+    /// Whether a connection resumes the session of an earlier one (RFC 8446 section 2.2). Otherwise
+    /// all handshakes are full ones.
+    #[serde(default)]
+    pub resumes: bool,
+}
+
+/// A certificate with which the client identifies itself.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The certificate, followed by those that lead to an authority, in DER.
+    pub chain: Vec<Vec<u8>>,
+    /// Its private key, in DER. It is a secret.
+    pub key: Vec<u8>,
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity").field("chain", &self.chain.len()).finish_non_exhaustive()
+    }
+}
+
+impl Tls {
+    /// Full handshakes with a server that has a certificate for this name, from an authority that
+    /// the system trusts.
+    #[must_use]
+    pub fn with(server_name: String) -> Self {
+        Self { server_name, insecure: false, authorities: vec![], identity: None, resumes: false }
+    }
+}
+
+impl Target {
+    /// HTTP/1.1 without TLS.
+    #[must_use]
+    pub fn plain(endpoint: Endpoint) -> Self {
+        Self { endpoint, tls: None, protocol: Protocol::Http1 }
+    }
 }
 
 impl Endpoint {

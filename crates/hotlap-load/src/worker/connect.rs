@@ -121,7 +121,10 @@ impl Worker {
     pub(super) fn opened(&mut self, number: usize, now: u64) {
         self.slots.opened(number);
         match self.slots[number].conn.in_flight() {
-            0 => self.activate(number, now),
+            0 => {
+                self.activate(number, now);
+                self.write_frames(number, now);
+            }
             waiting => self.send(number, waiting, now),
         }
     }

@@ -45,8 +45,17 @@ impl Worker {
             tally.unfinished(request, now, is_open_loop);
             tally.failed_request(request);
         }
-        tally.failure(failure, phase, 1, now);
-        if in_flight > 1 {
+        if let (Some(begun), true) = (slot.conn.begun(), in_flight > 0) {
+            let before = if phase == Phase::Body { Phase::FirstByte } else { phase };
+            for (phase, count) in [(Phase::Body, begun as u64), (before, in_flight - begun as u64)] {
+                if count > 0 {
+                    tally.failure(failure, phase, count, now);
+                }
+            }
+        } else {
+            tally.failure(failure, phase, 1, now);
+        }
+        if in_flight > 1 && !slot.conn.is_multiplexed() {
             // The first response was being read; the other requests had only been sent.
             let phase = if phase == Phase::Body { Phase::FirstByte } else { phase };
             tally.failure(failure, phase, in_flight - 1, now);
@@ -74,7 +83,7 @@ impl Worker {
                 (State::Connecting | State::Handshaking, None) => slot.since_ns,
             };
             if now.saturating_sub(since_ns) >= self.timeout_ns {
-                self.fail(number, Failure::Timeout, now, "timed out");
+                self.time_out(number, since_ns, now);
             }
         }
     }

@@ -82,8 +82,10 @@ impl Worker {
     /// Processes bytes from the wire.
     #[inline(always)]
     fn decode(&mut self, number: usize, wire: &[u8], now: u64) {
-        if self.slots[number].is_plain() {
+        if self.slots[number].is_direct() {
             self.process(number, wire, now);
+        } else if self.slots[number].is_plain() {
+            self.process_frames(number, wire, now);
         } else {
             self.decrypt(number, wire, now);
         }
@@ -104,12 +106,15 @@ impl Worker {
             self.fail(number, Failure::Tls, now, &why);
         } else {
             if slot.state == State::Handshaking && !is_handshaking {
-                self.measurement.tally.handshake_time.record(now - slot.since_ns);
-                self.opened(number, now);
+                self.handshake_done(number, now);
             }
-            let generation = self.slots[number].generation;
-            if !plain.is_empty() {
-                self.process(number, &plain, now);
+            let slot = &self.slots[number];
+            let generation = slot.generation;
+            if !plain.is_empty() && slot.state == State::Open {
+                match slot.conn.is_multiplexed() {
+                    false => self.process(number, &plain, now),
+                    true => self.process_frames(number, &plain, now),
+                }
             }
             // RFC 8446 section 6.1: after close_notify the server sends no more data, whether or
             // not it closes the TCP connection.
@@ -119,6 +124,25 @@ impl Worker {
             }
         }
         self.scratch = plain;
+    }
+
+    /// Handles the end of a TLS handshake.
+    #[cold]
+    fn handshake_done(&mut self, number: usize, now: u64) {
+        let slot = &mut self.slots[number];
+        let is_multiplexed = slot.conn.is_multiplexed();
+        let since_ns = slot.since_ns;
+        let Some(tls) = slot.tls() else { return };
+        if is_multiplexed && !tls.speaks_http2() {
+            let why = "the server does not offer HTTP/2 (ALPN h2)";
+            return self.fail(number, Failure::Tls, now, why);
+        }
+        if self.negotiated.is_none() {
+            self.negotiated = tls.negotiated();
+        }
+        self.measurement.tally.resumed += u64::from(tls.has_resumed());
+        self.measurement.tally.handshake_time.record(now - since_ns);
+        self.opened(number, now);
     }
 
     /// Processes bytes of responses.
@@ -180,7 +204,7 @@ impl Worker {
     }
 
     /// A response is complete. Returns whether the connection ends with it.
-    fn completed(&mut self, number: usize, response: Completed, now: u64) -> bool {
+    pub(super) fn completed(&mut self, number: usize, response: Completed, now: u64) -> bool {
         let keep_alive = response.keep_alive;
         self.count(number, response, now);
         if keep_alive && !self.closes_connections() {
@@ -197,7 +221,7 @@ impl Worker {
     }
 
     /// Counts a complete response.
-    fn count(&mut self, number: usize, response: Completed, now: u64) {
+    pub(super) fn count(&mut self, number: usize, response: Completed, now: u64) {
         self.slots[number].failed = 0;
         self.requests.in_flight -= 1;
         let turn = response.request.turn;
@@ -208,7 +232,7 @@ impl Worker {
 
     /// Keeps the request that a wrong response answered.
     #[cold]
-    fn add_request_to_evidence(&mut self, turn: Turn) {
+    pub(super) fn add_request_to_evidence(&mut self, turn: Turn) {
         let request = self.requests.mix.bytes(turn);
         self.measurement.tally.evidence_of(request);
     }

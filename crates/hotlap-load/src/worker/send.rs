@@ -11,7 +11,7 @@ impl Worker {
     #[inline(always)]
     pub(super) fn refill(&mut self, number: usize, now: u64) {
         let mut begun = 0;
-        while self.slots[number].conn.in_flight() < self.plan.pipeline && self.requests.left > 0 {
+        while self.slots[number].conn.has_room(self.plan.pipeline) && self.requests.left > 0 {
             let Some(due_ns) = self.requests.take_due(now) else {
                 self.slots.list(number);
                 break;
@@ -66,6 +66,10 @@ impl Worker {
     pub(super) fn send(&mut self, number: usize, count: usize, now: u64) {
         let (slot, mix) = (&mut self.slots[number], &mut self.requests.mix);
         self.measurement.tally.sent += count as u64;
+        if slot.conn.is_multiplexed() {
+            slot.conn.send_frames(mix);
+            return self.write_frames(number, now);
+        }
         let sent = if count == 1 {
             let request = slot.conn.newest();
             slot.send(mix.bytes(request))

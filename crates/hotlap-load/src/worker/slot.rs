@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use crate::connection::Connection;
+use crate::http2::Limits;
 use crate::io::Socket;
 use crate::outcome::{Failure, Phase};
 use crate::plan::{Plan, Reuse};
@@ -27,6 +28,8 @@ pub(super) struct Slot {
     pub(super) conn: Connection,
     socket: Option<Socket>,
     tls: Option<Box<TlsConnection>>,
+    /// Whether the bytes of the socket are HTTP/1.1 as they are: there is neither TLS nor HTTP/2.
+    is_direct: bool,
     /// Bytes that did not fit into the socket.
     unsent: Vec<u8>,
     /// The local address to connect from.
@@ -47,12 +50,14 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub(super) fn new(source: Option<IpAddr>) -> Self {
+    /// A slot that connects from this address; with `limits`, its connections speak HTTP/2.
+    pub(super) fn new(source: Option<IpAddr>, limits: Option<Limits>) -> Self {
         Self {
             state: State::Down,
-            conn: Connection::default(),
+            conn: limits.map_or_else(Connection::default, Connection::multiplexed),
             socket: None,
             tls: None,
+            is_direct: false,
             unsent: Vec::new(),
             source,
             since_ns: 0,
@@ -78,6 +83,7 @@ impl Slot {
     /// Assigns a socket that is connecting.
     pub(super) fn connect(&mut self, socket: Socket, tls: Option<Box<TlsConnection>>, now: u64) {
         self.socket = Some(socket);
+        self.is_direct = tls.is_none() && !self.conn.is_multiplexed();
         self.tls = tls;
         self.since_ns = now;
         self.state = State::Connecting;
@@ -103,6 +109,12 @@ impl Slot {
         self.tls.is_none()
     }
 
+    /// Whether the bytes of the socket are HTTP/1.1 as they are.
+    #[inline]
+    pub(super) fn is_direct(&self) -> bool {
+        self.is_direct
+    }
+
     pub(super) fn tls(&mut self) -> Option<&mut TlsConnection> {
         self.tls.as_deref_mut()
     }
@@ -118,7 +130,7 @@ impl Slot {
     #[inline]
     pub(super) fn can_send(&self, plan: &Plan) -> bool {
         match self.state {
-            State::Open => self.conn.in_flight() < plan.pipeline,
+            State::Open => self.conn.has_room(plan.pipeline),
             State::Down => plan.reuse == Reuse::Close,
             _ => false,
         }
@@ -161,6 +173,18 @@ impl Slot {
             self.unsent.extend_from_slice(&bytes[sent..]);
         }
         Ok(sent as u64)
+    }
+
+    /// Sends the frames that are ready; returns how many bytes were sent.
+    pub(super) fn send_frames(&mut self) -> Result<u64, Failure> {
+        let Some(http2) = self.conn.http2() else { return Ok(0) };
+        let mut frames = http2.take_out();
+        let sent = self.send(&frames);
+        frames.clear();
+        if let Some(http2) = self.conn.http2() {
+            http2.give_back(frames);
+        }
+        sent
     }
 
     /// Sends the bytes that are waiting; returns how many were sent.

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::ops::{Index, IndexMut, Range};
 
 use super::slot::{Slot, State};
+use crate::http2::Limits;
 use crate::io::Socket;
 use crate::tls::TlsConnection;
 
@@ -65,9 +66,13 @@ impl IndexMut<usize> for Slots {
 }
 
 impl Slots {
-    /// A slot for each of these local addresses.
-    pub(super) fn new(sources: impl Iterator<Item = Option<IpAddr>>, is_local: bool) -> Self {
-        let slots: Vec<Slot> = sources.map(Slot::new).collect();
+    /// A slot for each of these local addresses. With `limits`, connections speak HTTP/2.
+    pub(super) fn new(
+        sources: impl Iterator<Item = Option<IpAddr>>,
+        is_local: bool,
+        limits: Option<Limits>,
+    ) -> Self {
+        let slots: Vec<Slot> = sources.map(|source| Slot::new(source, limits)).collect();
         Self {
             free: VecDeque::new(),
             reopen: BinaryHeap::new(),

@@ -27,7 +27,7 @@ pub trait PlanFor {
 
 impl PlanFor for TestServer {
     fn plan(&self, connections: usize, requests: u64) -> Plan {
-        let target = Target { endpoint: Endpoint::Tcp(self.address()), tls: None };
+        let target = Target::plain(Endpoint::Tcp(self.address()));
         let mut plan = Plan::new(target, Request::get("/", "test").expecting(b"Hello, World!"));
         plan.connections = connections;
         plan.stop = Stop::Requests(requests);

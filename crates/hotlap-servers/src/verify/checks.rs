@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use hotlap_load::http::{Framing, Response};
+use hotlap_load::plan::Protocol;
 
 use super::client::Wire;
 use super::{Check, Findings, Requirements, Verifier};
@@ -41,6 +42,15 @@ impl<'a> Bench<'a> {
     }
 
     pub(super) fn run(&mut self) {
+        if self.is_http2() {
+            // The other checks are about HTTP/1.1.
+            self.contract();
+            if self.first.is_none() {
+                self.report.ended =
+                    Some("nothing else can be checked without a first response".to_owned());
+            }
+            return;
+        }
         let silent = self.silence();
         let silent_enough = silent.is_ok();
         self.require("silence", "nothing sent before a request", silent);
@@ -74,6 +84,10 @@ impl<'a> Bench<'a> {
             Requirements::Custom => &mut self.report.conformance,
         };
         list.push(check(name, expected, outcome));
+    }
+
+    pub(super) fn is_http2(&self) -> bool {
+        self.verifier.target.protocol == Protocol::Http2
     }
 
     fn open(&self) -> Result<Wire, String> {
@@ -146,9 +160,11 @@ impl<'a> Bench<'a> {
                 }
                 continue;
             };
-            if is_main {
+            if is_main && !self.is_http2() {
                 self.line_ends(bare_lf);
                 self.framing(&answer);
+            }
+            if is_main {
                 self.first = Some((answer.clone(), now, right));
             }
             if self.report.answers.len() < contract.exchanges.len() {

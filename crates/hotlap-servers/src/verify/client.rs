@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hotlap_load::http::{self, Framing, Response};
-use hotlap_load::plan::{Endpoint, Target};
+use hotlap_load::plan::{Endpoint, Protocol, Target};
 use hotlap_load::tls::{TlsConfig, TlsConnection};
 
+use super::http2::Conversation;
 use crate::contract::{Exchange, quoted};
 use crate::interrupt;
 
@@ -22,18 +23,20 @@ const ANSWER_LIMIT: usize = 64 << 20;
 
 pub struct Wire {
     stream: Stream,
-    channel: Option<Box<TlsConnection>>,
-    limit: Duration,
+    pub(super) channel: Option<Box<TlsConnection>>,
+    pub(super) limit: Duration,
     /// What is wrong with the TLS data received.
     fault: Option<String>,
     /// Received but not consumed.
-    buf: Vec<u8>,
+    pub(super) buf: Vec<u8>,
     /// The server sends no more: it closed or reset the connection, or ended the TLS session.
     pub over: bool,
     /// Why a response delimited by the end of the connection may be truncated, if it may.
     cut: Option<&'static str>,
     /// A head had lines that end in a bare LF; they were accepted like CRLF.
     pub bare_lf: bool,
+    /// The state of HTTP/2, if that is the protocol.
+    pub(super) http2: Option<Box<Conversation>>,
 }
 
 enum Stream {
@@ -83,10 +86,8 @@ impl Wire {
                 Stream::Unix(stream)
             }
         };
-        let channel = match &target.tls {
-            Some(tls) => TlsConfig::new(tls).map_err(|error| error.to_string())?.connect(),
-            None => None,
-        };
+        let tls = TlsConfig::of(target).map_err(|error| error.to_string())?;
+        let channel = tls.and_then(|tls| tls.connect());
         let mut wire = Self {
             stream,
             channel,
@@ -96,8 +97,12 @@ impl Wire {
             over: false,
             cut: None,
             bare_lf: false,
+            http2: None,
         };
         wire.handshake()?;
+        if target.protocol == Protocol::Http2 {
+            wire.begin_http2()?;
+        }
         Ok(wire)
     }
 
@@ -143,7 +148,7 @@ impl Wire {
     }
 
     /// Reads once, waiting until `until` at most. Returns whether something changed.
-    fn fill(&mut self, until: Instant) -> bool {
+    pub(super) fn fill(&mut self, until: Instant) -> bool {
         let mut piece = [0; 16 << 10];
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -182,8 +187,21 @@ impl Wire {
 
     /// Sends a request and returns the response.
     pub fn ask(&mut self, exchange: &Exchange, host: &str) -> Result<Response, String> {
+        self.ask_unless(exchange, host, &AtomicBool::new(false))
+    }
+
+    /// Sends a request and returns the response, or stops waiting once `stop` is set.
+    pub fn ask_unless(
+        &mut self,
+        exchange: &Exchange,
+        host: &str,
+        stop: &AtomicBool,
+    ) -> Result<Response, String> {
+        if self.http2.is_some() {
+            return self.ask_http2(exchange, host, stop);
+        }
         self.send(&exchange.bytes(host))?;
-        self.answer(exchange.is_head())
+        self.answer_unless(exchange.is_head(), stop)
     }
 
     /// Receives one response.

@@ -58,6 +58,9 @@ pub struct CapacityArgs {
     /// The request.
     #[command(flatten)]
     pub request: RequestArgs,
+    /// How servers are reached over TLS.
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// Exit with code 5 if a server's capacity is lower than the reference's by more than this and
     /// the noise: "capacity -5%"
     #[arg(long, value_name = "RULE", help_heading = None::<&'static str>)]

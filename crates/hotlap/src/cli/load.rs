@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::replay::ReplayArgs;
+use super::tls::TlsArgs;
 use crate::quantity;
 
 /// `hotlap load`
@@ -45,7 +46,17 @@ pub struct LoadArgs {
     pub disable_keepalive: bool,
     /// Requests in flight on each connection
     #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::count)]
+    #[arg(conflicts_with = "http2")]
     pub pipeline: usize,
+    /// HTTP/2: agreed on by TLS (ALPN) for https, spoken at once for http (prior knowledge)
+    ///
+    /// -c then says how many requests are in flight, as with HTTP/1.1: it is divided by --streams,
+    /// and that many connections are opened.
+    #[arg(long)]
+    pub http2: bool,
+    /// Streams of each connection with --http2 (default: 10)
+    #[arg(long, value_name = "N", requires = "http2", value_parser = quantity::count)]
+    pub streams: Option<usize>,
     /// Timeout of a request
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::span)]
     pub timeout: Duration,
@@ -55,6 +66,9 @@ pub struct LoadArgs {
     /// What is asked.
     #[command(flatten)]
     pub request: LoadRequestArgs,
+    /// How servers are reached over TLS.
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// Check the body of one response in N (status and length are always checked)
     #[arg(long, value_name = "N", default_value = "1")]
     pub check_one_in: u32,
@@ -147,9 +161,6 @@ pub struct LoadRequestArgs {
     /// Expected body (default: that of the probes, except for the parts that vary)
     #[arg(long, value_name = "TEXT|@FILE")]
     pub expect_body: Option<String>,
-    /// Accept any TLS certificate
-    #[arg(short = 'k', long)]
-    pub insecure: bool,
 }
 
 /// How `hotlap load` prints.

@@ -8,6 +8,7 @@ use hotlap_bench::slo::Objective;
 
 use super::output::{ExportArgs, StoreArgs};
 use super::replay::ReplayArgs;
+use super::tls::TlsArgs;
 use crate::quantity;
 use crate::text::is_hidden;
 
@@ -82,6 +83,9 @@ pub struct RunArgs {
     /// The request.
     #[command(flatten)]
     pub request: RequestArgs,
+    /// How servers are reached over TLS.
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// Exit with code 5 if a server is worse than the reference by more than this and the noise:
     /// "cost +3%", "rps -5%", "p50 +10%", "p99 +10%", "memory +10%"
     #[arg(long, value_name = "RULE", help_heading = None::<&'static str>)]
@@ -135,7 +139,17 @@ pub struct Shape {
     pub disable_keepalive: bool,
     /// Requests in flight on each connection (default: 1)
     #[arg(long, value_name = "N", value_parser = quantity::count)]
+    #[arg(conflicts_with = "http2")]
     pub pipeline: Option<usize>,
+    /// HTTP/2: agreed on by TLS (ALPN) for https, spoken at once for http (prior knowledge)
+    ///
+    /// -c then says how many requests are in flight, as with HTTP/1.1: it is divided by --streams,
+    /// and that many connections are opened.
+    #[arg(long)]
+    pub http2: bool,
+    /// Streams of each connection with --http2 (default: 10)
+    #[arg(long, value_name = "N", requires = "http2", value_parser = quantity::count)]
+    pub streams: Option<usize>,
     /// Timeout of a request (at least 2s while the server is probed)
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::span)]
     pub timeout: Duration,
@@ -248,9 +262,6 @@ pub struct RequestArgs {
     /// Expected body (default: that of the probes, except for the parts that vary)
     #[arg(long, value_name = "TEXT|@FILE")]
     pub expect_body: Option<String>,
-    /// Accept any TLS certificate
-    #[arg(short = 'k', long)]
-    pub insecure: bool,
 }
 
 /// A baseline's name: not a number, which means a run, and not a path, which means a file.

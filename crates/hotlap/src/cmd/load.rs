@@ -12,6 +12,7 @@ use hotlap_load::{Error, Failure, Outcome, Session};
 use hotlap_servers::infer::PROBES;
 
 use crate::cli::{Form, LoadArgs, ReplayMode};
+use crate::cmd::run::spec::loads::streams;
 use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::export::Texts;
@@ -99,6 +100,10 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, Vec<String>, Vec<String>)> {
         (None, Some(rate)) if args.poisson => Pace::Poisson { rate, seed: args.seed },
         (None, Some(rate)) => Pace::Constant { rate },
     };
+    let (connections, pipeline) = match args.http2 {
+        true => streams(args.connections, args.streams, args.disable_keepalive),
+        false => (args.connections, args.pipeline),
+    };
     let mut plan = Plan {
         target: asked.target.clone(),
         requests: asked.unchecked(),
@@ -108,12 +113,12 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, Vec<String>, Vec<String>)> {
         unique: 0,
         // An order begins with its first entry: there were no probes.
         first_value: if asked.fields.order.is_some() { 0 } else { PROBES },
-        connections: args.connections,
+        connections,
         threads: args.threads.unwrap_or(1),
         reuse: if args.disable_keepalive { Reuse::Close } else { Reuse::KeepAlive },
         stop: stop(args, &pace),
         pace,
-        pipeline: args.pipeline,
+        pipeline,
         warmup: args.warmup,
         timeout: args.timeout,
         check_one_in: args.check_one_in,

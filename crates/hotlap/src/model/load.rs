@@ -2,7 +2,7 @@
 //! runs are the same.
 
 use hotlap_bench::participant;
-use hotlap_load::plan::Reuse;
+use hotlap_load::plan::{Protocol, Reuse};
 use serde::{Deserialize, Serialize};
 
 /// A load.
@@ -16,7 +16,10 @@ pub struct Load {
     pub threads: usize,
     /// Keep-alive, or a new connection for each request.
     pub keep_alive: bool,
-    /// Requests in flight on each connection.
+    /// Whether the protocol is HTTP/2; HTTP/1.1 otherwise.
+    #[serde(default)]
+    pub http2: bool,
+    /// Requests in flight on each connection: pipelined in HTTP/1.1, streams in HTTP/2.
     pub pipeline: usize,
     /// The request in words: `GET /`, `POST /x (request 1f0c3a55)`. Empty in runs stored by
     /// versions that did not record it.
@@ -37,6 +40,7 @@ impl From<&participant::Load> for Load {
             connections: load.connections,
             threads: load.threads,
             keep_alive: load.reuse == Reuse::KeepAlive,
+            http2: load.protocol == Protocol::Http2,
             pipeline: load.pipeline,
             request: String::new(),
             rate: load.rate,
@@ -51,7 +55,7 @@ impl Load {
     /// request is enough. An unknown request, as in runs stored by earlier versions, matches any.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        let shape = |l: &Self| (l.connections, l.threads, l.keep_alive, l.pipeline, l.rate);
+        let shape = |l: &Self| (l.connections, l.threads, l.keep_alive, l.http2, l.pipeline, l.rate);
         let is_unknown = self.request.is_empty() || other.request.is_empty();
         let has = |request: &str| other.request.split(", ").any(|theirs| theirs == request);
         shape(self) == shape(other) && (is_unknown || self.request.split(", ").any(has))

@@ -10,7 +10,12 @@ pub(super) fn load_words(load: &Load) -> String {
         true => format!("{connections}, keep-alive"),
         false => format!("{connections}, a new one per request"),
     };
-    if load.pipeline > 1 {
+    if load.http2 {
+        words += &format!(", HTTP/2 with {}", plural(load.pipeline, "stream"));
+        if load.connections > 1 {
+            words += " each";
+        }
+    } else if load.pipeline > 1 {
         words += &format!(", {} requests in flight on each", load.pipeline);
     }
     if load.threads > 1 {

@@ -145,6 +145,7 @@ impl Scene {
             connections: *connections,
             threads: 1,
             reuse: Reuse::KeepAlive,
+            protocol: hotlap_load::plan::Protocol::Http1,
             pipeline: 1,
             request: Some(0),
             rate: None,

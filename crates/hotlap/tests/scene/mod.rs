@@ -47,6 +47,7 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
         connections: 64,
         threads: 1,
         reuse: Reuse::KeepAlive,
+        protocol: hotlap_load::plan::Protocol::Http1,
         pipeline: 1,
         request: Some(0),
         rate: None,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use hotlap_load::http::is_token;
-use hotlap_load::plan::{DueTimes, ExpectedStatus, Request, Target};
+use hotlap_load::plan::{DueTimes, ExpectedStatus, Protocol, Request, Target};
 use hotlap_load::url::{ResolvedUrl, request_path};
 use hotlap_servers::contract::{Ask, Contract, Fields, Requests};
 use hotlap_servers::infer::infer;
@@ -14,6 +14,7 @@ use hotlap_servers::verify::LIMIT;
 
 use super::access_log;
 use crate::cli::LoadArgs;
+use crate::cmd::tls;
 use crate::exit::{server_failed, usage};
 use crate::redact;
 
@@ -77,8 +78,9 @@ impl Asked {
             (None, None) => return usage("name a URL"),
         };
         let mut target = base.target;
-        if let Some(tls) = &mut target.tls {
-            tls.insecure = args.request.insecure;
+        tls::complete(&mut target, &args.tls)?;
+        if args.http2 {
+            target.protocol = Protocol::Http2;
         }
         let fields = Fields { seed: args.seed, ..requests.fields };
         let contract = Contract::custom_requests(&Requests { fields: fields.clone(), ..requests });

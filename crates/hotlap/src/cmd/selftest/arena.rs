@@ -71,6 +71,7 @@ impl Arena {
             connections,
             threads: 1,
             reuse: Reuse::KeepAlive,
+            protocol: hotlap_load::plan::Protocol::Http1,
             pipeline: 1,
             request: Some(0),
             rate: None,

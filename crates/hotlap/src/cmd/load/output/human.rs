@@ -1,7 +1,7 @@
 //! The short form, for people.
 
 use hotlap_load::outcome::RequestOutcome;
-use hotlap_load::plan::{Pace, Plan, Reuse};
+use hotlap_load::plan::{Pace, Plan, Protocol, Reuse};
 use hotlap_load::{OpenLoop, Outcome};
 use hotlap_stats::{Censored, Concurrency, Histogram, Survival};
 use serde_json::json;
@@ -160,8 +160,15 @@ fn shape(plan: &Plan, outcome: &Outcome) -> String {
         Reuse::KeepAlive => "keep-alive".to_owned(),
         Reuse::Close => "a new one per request".to_owned(),
     });
-    if plan.pipeline > 1 {
-        parts.push(format!("{} in flight on each", plan.pipeline));
+    match plan.target.protocol {
+        Protocol::Http1 if plan.pipeline > 1 => {
+            parts.push(format!("{} in flight on each", plan.pipeline));
+        }
+        Protocol::Http1 => {}
+        Protocol::Http2 => parts.push(format!("HTTP/2, {}", plural(plan.pipeline, "stream") + " each")),
+    }
+    if let Some(tls) = &outcome.tls {
+        parts.push(format!("{}, {}", tls.version, tls.cipher));
     }
     let plural = if plan.threads == 1 { "" } else { "s" };
     parts.push(format!("{} thread{plural} ({})", plan.threads, outcome.backend));

@@ -65,6 +65,7 @@ fn wrk_totals(outcome: &Outcome) -> String {
         Failure::ClosedEarly,
         Failure::Truncated,
         Failure::BadFraming,
+        Failure::StreamReset,
         Failure::Other,
     ];
     let failed_to_connect: Vec<Failure> =

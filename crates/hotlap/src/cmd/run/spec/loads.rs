@@ -2,8 +2,8 @@
 
 use anyhow::Context;
 use hotlap_bench::participant::Load;
-use hotlap_bench::suite::{Loading, Suite};
-use hotlap_load::plan::Reuse;
+use hotlap_bench::suite::{Loading, STREAMS, Suite};
+use hotlap_load::plan::{Protocol, Reuse};
 use hotlap_servers::contract::{Contract, Name};
 
 use crate::cli::Shape;
@@ -30,13 +30,14 @@ pub fn loads(
     let is_shaped = shape.connections.is_some()
         || shape.threads.is_some()
         || shape.disable_keepalive
+        || shape.http2
         || shape.pipeline.is_some();
     let loadings = match suite.filter(|suite| !suite.loads.is_empty()) {
         None => vec![typed(shape)],
         Some(suite) if is_shaped => {
             return usage(format!(
-                "the suite {} defines its loads: leave out -c, -t, --disable-keepalive and \
-                 --pipeline",
+                "the suite {} defines its loads: leave out -c, -t, --disable-keepalive, --pipeline \
+                 and --http2",
                 suite.name
             ));
         }
@@ -55,14 +56,29 @@ pub fn loads(
     Ok(loads)
 }
 
+/// How many connections, with how many streams each, carry so many requests at a time. All
+/// connections have the same number of streams, so the number of requests may be rounded up.
+#[must_use]
+pub fn streams(in_flight: usize, streams: Option<usize>, closes: bool) -> (usize, usize) {
+    let usual = if closes { 1 } else { STREAMS };
+    let streams = streams.unwrap_or(usual).clamp(1, in_flight.max(1));
+    (in_flight.div_ceil(streams), streams)
+}
+
 /// The one load that the command line describes.
 fn typed(shape: &Shape) -> Loading {
+    let connections = shape.connections.unwrap_or(CONNECTIONS);
+    let (protocol, (connections, pipeline)) = match shape.http2 {
+        true => (Protocol::Http2, streams(connections, shape.streams, shape.disable_keepalive)),
+        false => (Protocol::Http1, (connections, shape.pipeline.unwrap_or(1))),
+    };
     Loading {
         name: String::new(),
-        connections: shape.connections.unwrap_or(CONNECTIONS),
+        connections,
         threads: shape.threads,
         close: shape.disable_keepalive,
-        pipeline: shape.pipeline.unwrap_or(1),
+        protocol,
+        pipeline,
         request: None,
         rate: None,
         line: 0,
@@ -91,6 +107,7 @@ fn load(
         name: if loading.name.is_empty() { asked } else { loading.name.clone() },
         connections,
         threads,
+        protocol: loading.protocol,
         reuse: if loading.close { Reuse::Close } else { Reuse::KeepAlive },
         pipeline,
         request: Some(request),

@@ -18,6 +18,7 @@ use super::entry::Entry;
 use crate::assets;
 use crate::cli::RunArgs;
 use crate::cmd::load::requests::resolve;
+use crate::cmd::tls;
 use crate::exit::usage;
 use crate::redact;
 use crate::text::is_hidden;
@@ -233,9 +234,7 @@ fn running(url: String, requests: &Requests, args: &RunArgs) -> anyhow::Result<S
             "{url} is on another machine: pass --allow-remote if you are allowed to load it"
         ));
     }
-    if let Some(tls) = &mut resolved.target.tls {
-        tls.insecure = args.request.insecure;
-    }
+    tls::complete(&mut resolved.target, &args.tls)?;
     let mut requests = requests.clone();
     if args.request.requests_file.is_none()
         && requests.fields.order.is_none()

@@ -1,0 +1,272 @@
+//! HTTP/2 on one connection: which request each stream carries, and the check of its response.
+//!
+//! The requests are those of the [`Connection`](super::Connection), in the order in which they were
+//! sent. Streams end in any order; most end in the order in which they began, so a search from the
+//! front finds them at once.
+
+use std::collections::VecDeque;
+
+use super::{Broken, Completed, EVIDENCE, InFlight};
+use crate::check::Check;
+use crate::http2::{Client, ErrorCode, Event, Limits};
+use crate::outcome::{Failure, Phase};
+use crate::request_mix::RequestMix;
+
+/// The state of HTTP/2 on one connection.
+#[derive(Debug)]
+pub(crate) struct Http2 {
+    client: Client,
+    limits: Limits,
+    /// The streams of the first requests in flight; the requests after them are not sent yet.
+    streams: VecDeque<Stream>,
+    next_tag: u32,
+    /// Bytes to send.
+    out: Vec<u8>,
+    /// Whether the server takes no more requests on this connection.
+    is_going_away: bool,
+    /// Whether a response was complete on this connection.
+    has_answered: bool,
+    /// When bytes last arrived.
+    pub(crate) received_ns: u64,
+}
+
+/// The stream of a request.
+#[derive(Debug)]
+struct Stream {
+    tag: u32,
+    id: u32,
+    status: u16,
+    /// Whether the head of the response has arrived.
+    has_head: bool,
+    /// Whether the server has said that it does not process the request.
+    is_refused: bool,
+    check: Check,
+    /// The first wrong bytes of the body.
+    evidence: Vec<u8>,
+}
+
+/// The result of taking frames.
+#[derive(Debug)]
+pub(crate) enum FrameStep {
+    /// All bytes are consumed.
+    NeedMore,
+    Completed(Completed),
+    /// A request failed; the connection goes on.
+    Failed(FailedStream),
+    /// The connection cannot be used any more.
+    Broken(Broken),
+}
+
+/// A request that failed alone.
+#[derive(Debug)]
+pub(crate) struct FailedStream {
+    pub(crate) request: InFlight,
+    pub(crate) failure: Failure,
+    pub(crate) phase: Phase,
+    /// Why the response is malformed, or the code of a reset.
+    pub(crate) why: Why,
+}
+
+/// Why a request failed alone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Why {
+    Malformed(&'static str),
+    Reset(ErrorCode),
+}
+
+impl Stream {
+    fn phase(&self) -> Phase {
+        if self.has_head { Phase::Body } else { Phase::FirstByte }
+    }
+}
+
+impl Http2 {
+    /// A connection on which nothing has been sent.
+    pub(crate) fn new(limits: Limits) -> Self {
+        let mut http2 = Self {
+            client: Client::new(limits),
+            limits,
+            streams: VecDeque::new(),
+            next_tag: 0,
+            out: Vec::new(),
+            is_going_away: false,
+            has_answered: false,
+            received_ns: 0,
+        };
+        http2.client.open(&mut http2.out);
+        http2
+    }
+
+    /// Starts over on another socket.
+    pub(super) fn reset(&mut self) {
+        *self = Self::new(self.limits);
+    }
+
+    /// How many more requests may be sent now.
+    #[inline]
+    pub(super) fn room(&self) -> usize {
+        self.client.can_open()
+    }
+
+    /// How many of the requests in flight have been sent.
+    #[inline]
+    pub(super) fn sent(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// How many responses have begun.
+    pub(super) fn begun(&self) -> usize {
+        self.streams.iter().filter(|stream| stream.has_head).count()
+    }
+
+    /// The phase of the oldest request.
+    pub(super) fn phase(&self) -> Phase {
+        self.streams.front().map_or(Phase::FirstByte, Stream::phase)
+    }
+
+    /// The bytes to send.
+    pub(crate) fn take_out(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Gives back the memory of [`take_out`](Self::take_out).
+    pub(crate) fn give_back(&mut self, empty: Vec<u8>) {
+        self.out = empty;
+    }
+
+    /// Whether there are bytes to send.
+    #[inline]
+    pub(crate) fn has_out(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// Opens a stream for the next request that has not been sent.
+    pub(super) fn send(&mut self, request: &InFlight, mix: &mut RequestMix) {
+        let tag = self.next_tag;
+        self.next_tag = tag.wrapping_add(1);
+        let (form, is_head) = (self.client.form(), mix.is_head(request.turn));
+        let (block, body) = mix.http2(request.turn, form);
+        let opened = self.client.request(tag, block, body, is_head, &mut self.out);
+        let id = opened.expect("a request is begun only where a stream can be opened");
+        self.streams.push_back(Stream {
+            tag,
+            id,
+            status: 0,
+            has_head: false,
+            is_refused: false,
+            check: Check::default(),
+            evidence: Vec::new(),
+        });
+    }
+
+    fn position(&self, tag: u32) -> usize {
+        let found = self.streams.iter().position(|stream| stream.tag == tag);
+        found.expect("events have the tag of an open stream")
+    }
+
+    /// Consumes frames from the front of `input`, up to the end of a response.
+    pub(super) fn take(
+        &mut self,
+        input: &mut &[u8],
+        requests: &mut VecDeque<InFlight>,
+        mix: &mut RequestMix,
+    ) -> FrameStep {
+        loop {
+            match self.client.take(input, &mut self.out) {
+                Event::NeedMore => return FrameStep::NeedMore,
+                Event::Head { tag, status, length, .. } => {
+                    let at = self.position(tag);
+                    let skips_body = mix.skips_next_body();
+                    let prepared = mix.get(requests[at].turn);
+                    let is_head = prepared.is_head;
+                    let stream = &mut self.streams[at];
+                    stream.check = Check::new(status, length, &prepared.expect, is_head, skips_body);
+                    (stream.status, stream.has_head) = (status, true);
+                }
+                Event::Data { tag, data } => {
+                    let at = self.position(tag);
+                    let prepared = mix.get(requests[at].turn);
+                    let stream = &mut self.streams[at];
+                    stream.check.data(data, &prepared.expect);
+                    if stream.check.is_wrong() {
+                        let room = EVIDENCE.saturating_sub(stream.evidence.len()).min(data.len());
+                        stream.evidence.extend_from_slice(&data[..room]);
+                    }
+                }
+                Event::End { tag, bytes } => {
+                    let at = self.position(tag);
+                    self.has_answered = true;
+                    let (Some(stream), Some(request)) =
+                        (self.streams.remove(at), requests.remove(at))
+                    else {
+                        continue;
+                    };
+                    let prepared = mix.get(request.turn);
+                    let result = stream.check.finish(&prepared.expect, prepared.is_head);
+                    mix.done(request.turn);
+                    return FrameStep::Completed(Completed {
+                        request,
+                        status: stream.status,
+                        keep_alive: true,
+                        bytes,
+                        wrong: result.err().map(|mismatch| (mismatch, stream.evidence)),
+                    });
+                }
+                Event::Reset { tag, code } => {
+                    return self.failed(tag, requests, Failure::StreamReset, Why::Reset(code));
+                }
+                Event::Malformed { tag, why } => {
+                    return self.failed(tag, requests, Failure::BadFraming, Why::Malformed(why));
+                }
+                Event::GoAway { .. } => self.is_going_away = true,
+                Event::Refused { tag } => {
+                    let at = self.position(tag);
+                    self.streams[at].is_refused = true;
+                }
+                Event::Broken { why, .. } => {
+                    let (failure, phase) = (Failure::BadFraming, self.phase());
+                    return FrameStep::Broken(Broken { failure, phase, why, first_bytes: Vec::new() });
+                }
+            }
+        }
+    }
+
+    /// Removes a stream that failed.
+    fn failed(
+        &mut self,
+        tag: u32,
+        requests: &mut VecDeque<InFlight>,
+        failure: Failure,
+        why: Why,
+    ) -> FrameStep {
+        let at = self.position(tag);
+        let phase = self.streams[at].phase();
+        self.streams.remove(at);
+        match requests.remove(at) {
+            Some(request) => FrameStep::Failed(FailedStream { request, failure, phase, why }),
+            None => FrameStep::NeedMore,
+        }
+    }
+
+    /// Gives up the oldest request, and removes it.
+    pub(super) fn cancel_oldest(
+        &mut self,
+        requests: &mut VecDeque<InFlight>,
+    ) -> Option<(InFlight, Phase)> {
+        let stream = self.streams.pop_front()?;
+        self.client.cancel(stream.id, &mut self.out);
+        Some((requests.pop_front()?, stream.phase()))
+    }
+
+    /// Whether the server takes no more requests on this connection, and all that it takes are
+    /// answered.
+    pub(super) fn is_drained(&self) -> bool {
+        self.is_going_away && self.streams.iter().all(|stream| stream.is_refused)
+    }
+
+    /// Whether requests that the server did not process may be sent again on another connection
+    /// (RFC 9113 section 8.7): this one has answered some, so that will not go on forever.
+    pub(super) fn may_retry(&self) -> bool {
+        self.is_drained() && self.has_answered
+    }
+}
