@@ -41,6 +41,7 @@
 //!     tally       counts             schedule    due times of an open loop
 //!     connection  the protocol on one connection, without sockets
 //!       request_mix, recorded, rendered, values, template, check, http
+//!     http2       the protocol of HTTP/2 on one connection, without sockets
 //!     io, tls     sockets, events, encryption
 //!   shared, resources
 //! outcome, plan, window, progress, error, clock, random
@@ -53,6 +54,7 @@ mod clock;
 mod connection;
 mod error;
 pub mod http;
+pub mod http2;
 mod io;
 pub mod outcome;
 pub mod plan;
