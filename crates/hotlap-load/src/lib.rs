@@ -40,7 +40,8 @@
 //!   worker    one loop: stages, connect, send, receive, fail
 //!     tally       counts             schedule    due times of an open loop
 //!     connection  the protocol on one connection, without sockets
-//!       request_mix, recorded, http2_request, rendered, values, template, check, http, http2
+//!       request_mix, recorded, http2_request, rendered, values, template, check
+//!         http    HTTP/1.1 framing          http2    HTTP/2 on one connection
 //!     io, tls     sockets, events, encryption
 //!   shared, resources
 //! outcome, plan, window, progress, error, clock, random

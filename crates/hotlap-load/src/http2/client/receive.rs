@@ -1,0 +1,285 @@
+//! Receiving frames, and the bodies of responses.
+
+use super::{Client, State, Step};
+use crate::http2::event::{Event, Fault};
+use crate::http2::frame::ErrorCode;
+use crate::http2::frame::{self, FRAME_HEADER, FrameHeader, MAX_FRAME, flags, kind};
+use crate::http2::streams::Found;
+
+impl Client {
+    /// Reads a frame header, and the frame if it is complete.
+    #[inline]
+    pub(super) fn frame<'a>(&mut self, input: &mut &'a [u8], out: &mut Vec<u8>) -> Step<'a> {
+        if self.header_length == 0
+            && let Some((bytes, rest)) = input.split_first_chunk::<FRAME_HEADER>()
+        {
+            *input = rest;
+            return self.begin(FrameHeader::parse(bytes), bytes, input, out);
+        }
+        let count = (FRAME_HEADER - self.header_length).min(input.len());
+        let (part, rest) = input.split_at(count);
+        *input = rest;
+        self.header[self.header_length..][..count].copy_from_slice(part);
+        self.header_length += count;
+        if self.header_length < FRAME_HEADER {
+            return Ok(Some(Event::NeedMore));
+        }
+        self.header_length = 0;
+        let bytes = self.header;
+        self.begin(FrameHeader::parse(&bytes), &bytes, input, out)
+    }
+
+    /// Begins to read a payload.
+    #[inline]
+    fn begin<'a>(
+        &mut self,
+        header: FrameHeader,
+        bytes: &[u8; FRAME_HEADER],
+        input: &mut &'a [u8],
+        out: &mut Vec<u8>,
+    ) -> Step<'a> {
+        if !self.has_settings {
+            check_first(&header, bytes)?;
+        }
+        if header.length > MAX_FRAME {
+            return Err(Fault::size("a frame of over 16 KiB"));
+        }
+        if let Some(block) = &self.open_block
+            && (header.kind != kind::CONTINUATION || header.stream != block.stream)
+        {
+            return Err(Fault::protocol("a header block is interrupted by another frame"));
+        }
+        match header.kind {
+            kind::DATA => self.begin_data(header, out),
+            kind::PUSH_PROMISE => Err(Fault::protocol("PUSH_PROMISE, though push is disabled")),
+            kind::HEADERS..=kind::CONTINUATION => {
+                match input.split_at_checked(header.length as usize) {
+                    Some((payload, rest)) => {
+                        *input = rest;
+                        self.whole(header, payload, out)
+                    }
+                    None => {
+                        self.payload.clear();
+                        self.state = State::Payload(header);
+                        Ok(None)
+                    }
+                }
+            }
+            // Section 5.5: frames of unknown types are ignored.
+            _ => {
+                self.state = State::Skip(header.length);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Buffers a payload until it is complete.
+    pub(super) fn payload<'a>(
+        &mut self,
+        header: FrameHeader,
+        input: &mut &'a [u8],
+        out: &mut Vec<u8>,
+    ) -> Step<'a> {
+        let missing = header.length as usize - self.payload.len();
+        let (part, rest) = input.split_at(missing.min(input.len()));
+        *input = rest;
+        self.payload.extend_from_slice(part);
+        if part.len() < missing {
+            return Ok(Some(Event::NeedMore));
+        }
+        self.state = State::Frame;
+        let payload = std::mem::take(&mut self.payload);
+        let step = self.whole(header, &payload, out);
+        self.payload = payload;
+        step
+    }
+
+    /// Handles a frame with its whole payload, of any type but DATA and PUSH_PROMISE.
+    #[inline]
+    fn whole(&mut self, header: FrameHeader, payload: &[u8], out: &mut Vec<u8>) -> Step<'static> {
+        match header.kind {
+            kind::HEADERS => self.headers(header, payload, out),
+            kind::CONTINUATION => self.continuation(header, payload, out),
+            kind::SETTINGS => self.settings(header, payload, out),
+            kind::WINDOW_UPDATE => self.window_update(header, payload, out),
+            kind::PING => self.ping(header, payload, out),
+            kind::RST_STREAM => self.rst_stream(header, payload),
+            kind::GOAWAY => self.goaway(header, payload),
+            _ => priority(header),
+        }
+    }
+
+    /// Begins a DATA frame (section 6.1). Flow control counts the whole payload, whatever becomes of
+    /// the stream (section 6.9). The window is given back when the frame begins: its bytes are not
+    /// kept.
+    #[inline]
+    fn begin_data(&mut self, header: FrameHeader, out: &mut Vec<u8>) -> Step<'static> {
+        let found = self.streams.find(header.stream);
+        if found == Found::Idle {
+            return Err(Fault::protocol("DATA on a stream without a request"));
+        }
+        if !self.receive.take(header.length) {
+            return Err(Fault::flow("more DATA than the window of the connection"));
+        }
+        if let Some(increment) = self.receive.refill() {
+            frame::write_window_update(out, 0, increment);
+        }
+        self.answers = self.answers.saturating_sub(header.length as usize);
+        let is_end = header.has(flags::END_STREAM);
+        if header.length == 0 && !is_end {
+            self.answer(FRAME_HEADER)?;
+        }
+        let slot = match found {
+            Found::Open(slot) => slot,
+            Found::Closed => {
+                let (code, why) = (ErrorCode::STREAM_CLOSED, "DATA on a stream that has ended");
+                return Err(Fault { code, why });
+            }
+            _ if header.has(flags::PADDED) && header.length == 0 => return Err(NO_PAD_LENGTH),
+            _ => {
+                self.state = State::Skip(header.length);
+                return Ok(None);
+            }
+        };
+        let stream = self.streams.at(slot);
+        stream.bytes += FRAME_HEADER as u64 + u64::from(header.length);
+        if !stream.receive.take(header.length) {
+            return Err(Fault::flow("more DATA than the window of the stream"));
+        }
+        if !is_end && let Some(increment) = stream.receive.refill() {
+            frame::write_window_update(out, header.stream, increment);
+        }
+        if !header.has(flags::PADDED) {
+            return Ok(self.begin_body(slot, header.length, 0, is_end, out));
+        }
+        if header.length == 0 {
+            return Err(NO_PAD_LENGTH);
+        }
+        self.state = State::PadLength { slot, header };
+        Ok(None)
+    }
+
+    /// Reads the length of the padding.
+    pub(super) fn pad_length<'a>(
+        &mut self,
+        slot: usize,
+        header: FrameHeader,
+        input: &mut &'a [u8],
+        out: &mut Vec<u8>,
+    ) -> Step<'a> {
+        let Some((&length, rest)) = input.split_first() else { return Ok(Some(Event::NeedMore)) };
+        *input = rest;
+        let padding = u32::from(length);
+        let Some(left) = (header.length - 1).checked_sub(padding) else {
+            return Err(Fault::protocol("padding that is longer than its frame"));
+        };
+        Ok(self.begin_body(slot, left, padding, header.has(flags::END_STREAM), out))
+    }
+
+    /// Checks the length of the body, before any of the new bytes is passed on.
+    #[inline]
+    fn begin_body(
+        &mut self,
+        slot: usize,
+        left: u32,
+        padding: u32,
+        is_end: bool,
+        out: &mut Vec<u8>,
+    ) -> Option<Event<'static>> {
+        self.state = State::Data { slot, left, padding, is_end };
+        let stream = self.streams.at(slot);
+        stream.received += u64::from(left);
+        let why = match stream.length {
+            _ if !stream.has_head => "DATA before the head of the response",
+            Some(0) if left > 0 => "DATA, though the response has no body",
+            Some(length) if stream.received > length => "more DATA than content-length",
+            Some(length) if is_end && stream.received < length => "less DATA than content-length",
+            _ => return None,
+        };
+        Some(self.malformed(slot, why, out))
+    }
+
+    /// Passes on bytes of a body, and skips the padding after them.
+    #[inline]
+    pub(super) fn data<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+        slot: usize,
+        left: u32,
+        padding: u32,
+        is_end: bool,
+    ) -> Option<Event<'a>> {
+        if left == 0 && padding == 0 {
+            self.state = if is_end { State::End(slot) } else { State::Frame };
+            return None;
+        }
+        if input.is_empty() {
+            return Some(Event::NeedMore);
+        }
+        let wanted = if left > 0 { left } else { padding };
+        let (data, rest) = input.split_at((wanted as usize).min(input.len()));
+        *input = rest;
+        let count = data.len() as u32;
+        if left == 0 {
+            self.state = State::Data { slot, left, padding: padding - count, is_end };
+            return None;
+        }
+        self.state = State::Data { slot, left: left - count, padding, is_end };
+        Some(Event::Data { tag: self.streams.at(slot).tag, data })
+    }
+
+    /// Skips bytes of a payload.
+    pub(super) fn skip<'a>(&mut self, left: u32, input: &mut &'a [u8]) -> Option<Event<'a>> {
+        let count = (left as usize).min(input.len());
+        *input = &input[count..];
+        match left - count as u32 {
+            0 => {
+                self.state = State::Frame;
+                None
+            }
+            left => {
+                self.state = State::Skip(left);
+                Some(Event::NeedMore)
+            }
+        }
+    }
+
+    /// Completes a response. If the request's body was not sent completely, the server does not
+    /// want the rest (section 8.1), and the stream is ended.
+    #[inline]
+    pub(super) fn end(&mut self, slot: usize, out: &mut Vec<u8>) -> Event<'static> {
+        self.state = State::Frame;
+        self.answers = 0;
+        let stream = self.streams.at(slot);
+        let (bytes, is_sending) = (stream.bytes, stream.is_sending());
+        if is_sending {
+            frame::write_reset(out, stream.id, ErrorCode::CANCEL);
+        }
+        let tag = self.streams.close(slot, is_sending);
+        Event::End { tag, bytes }
+    }
+}
+
+/// A PADDED frame without a payload.
+const NO_PAD_LENGTH: Fault = Fault::size("a padded frame without the length of its padding");
+
+/// The first frame must be SETTINGS (section 3.4).
+#[cold]
+fn check_first(header: &FrameHeader, bytes: &[u8; FRAME_HEADER]) -> Result<(), Fault> {
+    if bytes.starts_with(b"HTTP/") {
+        return Err(Fault::protocol("a response of HTTP/1 instead of HTTP/2"));
+    }
+    if header.kind != kind::SETTINGS || header.has(flags::ACK) {
+        return Err(Fault::protocol("the first frame is not SETTINGS"));
+    }
+    Ok(())
+}
+
+/// PRIORITY is deprecated (section 6.3): it is checked and ignored.
+fn priority(header: FrameHeader) -> Step<'static> {
+    match (header.length, header.stream) {
+        (_, 0) => Err(Fault::protocol("PRIORITY on stream 0")),
+        (5, _) => Ok(None),
+        _ => Err(Fault::size("PRIORITY is not 5 bytes long")),
+    }
+}

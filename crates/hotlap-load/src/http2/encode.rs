@@ -1,0 +1,419 @@
+//! Header blocks of requests, encoded once.
+//!
+//! A benchmark sends a few different requests millions of times. Most of their fields are the same
+//! in all of them: these are shared. The first request of a connection inserts the shared fields
+//! into the server's dynamic table, and later ones name them by their indices: about six bytes,
+//! which is what browsers send too. A server whose table is too small for the shared fields gets
+//! blocks that do not use it.
+
+use super::hpack::{FIELD_OVERHEAD, STATIC_LENGTH, TABLE_SIZE, find, insert_length, write_integer};
+
+/// Fields that belong to a connection of HTTP/1.1 (RFC 9113 section 8.2.2), and `host`, which
+/// `:authority` replaces (section 8.3.1). They are left out.
+const LEFT_OUT: [&str; 7] = [
+    "connection",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-connection",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Fields with secrets. They are marked as never to be indexed (RFC 7541 section 7.1.3), unless they
+/// are shared: the attack against which this protects needs somebody else's requests on the same
+/// connection, and all requests here are those of one user.
+const SENSITIVE: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+
+/// The first bits of a literal field (RFC 7541 section 6.2), and the length of its index.
+const INSERTED: (u8, u8) = (0x40, 6);
+const NOT_INDEXED: (u8, u8) = (0x00, 4);
+const NEVER_INDEXED: (u8, u8) = (0x10, 4);
+
+/// The value of a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// The same in each request.
+    Constant(&'a [u8]),
+    /// Supplied when the request is sent, by the closure of [`Template::render`], which gets this
+    /// number.
+    Varies(u32),
+}
+
+/// A request.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestFields<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// `http` or `https`.
+    pub scheme: &'a str,
+    /// The host, with its port if it is not the scheme's.
+    pub authority: &'a str,
+    /// The path with the query.
+    pub path: Value<'a>,
+    /// The headers. Names become lower-case; those of HTTP/1.1 connections are left out.
+    pub headers: &'a [(&'a str, Value<'a>)],
+    /// The length of the body, for `content-length` if it is not 0 and not among the headers.
+    pub body_length: usize,
+}
+
+/// The form of a header block, as [`Client::form`](super::Client::form) demands it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The first block of a connection: it inserts the shared fields into the table.
+    First,
+    /// A later block: it uses the table.
+    Later,
+    /// A block that neither changes nor uses the table.
+    Plain,
+}
+
+/// The header blocks of one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncodedRequest {
+    forms: [Template; 3],
+}
+
+impl EncodedRequest {
+    /// The block in one form.
+    #[must_use]
+    #[inline]
+    pub fn form(&self, form: Form) -> &Template {
+        &self.forms[form as usize]
+    }
+}
+
+/// The header blocks of some requests, any of which may be the first of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncodedRequests {
+    /// The requests, in the order in which they were given.
+    pub requests: Vec<EncodedRequest>,
+    /// The size of the shared fields in a table; 0 if there are none.
+    pub table_size: u32,
+}
+
+/// A header block: constant bytes, and strings that are supplied when it is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Template {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Bytes(Vec<u8>),
+    /// A string with its length before it.
+    String(u32),
+}
+
+impl Template {
+    /// The block, if none of it varies.
+    #[must_use]
+    #[inline]
+    pub fn constant(&self) -> Option<&[u8]> {
+        match &*self.parts {
+            [Part::Bytes(bytes)] => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Appends the block to `out`. For each value that varies, `value` gets its number and appends
+    /// its bytes to the same buffer.
+    #[inline]
+    pub fn render(&self, out: &mut Vec<u8>, mut value: impl FnMut(u32, &mut Vec<u8>)) {
+        for part in &self.parts {
+            match part {
+                Part::Bytes(bytes) => out.extend_from_slice(bytes),
+                Part::String(number) => {
+                    // Most lengths take one byte.
+                    out.push(0);
+                    let start = out.len();
+                    value(*number, out);
+                    insert_length(out, start);
+                }
+            }
+        }
+    }
+
+    /// The last part, to which constant bytes can be appended.
+    fn bytes(&mut self) -> &mut Vec<u8> {
+        if !matches!(self.parts.last(), Some(Part::Bytes(_))) {
+            self.parts.push(Part::Bytes(Vec::new()));
+        }
+        match self.parts.last_mut() {
+            Some(Part::Bytes(bytes)) => bytes,
+            _ => unreachable!("the last part was made one of bytes"),
+        }
+    }
+
+    /// Appends a field of a table.
+    fn indexed(&mut self, index: usize) {
+        write_integer(self.bytes(), 0x80, 7, index);
+    }
+
+    /// Appends a field with a name in the static table, or without one.
+    fn literal(&mut self, (pattern, bits): (u8, u8), field: &Field<'_>) {
+        let named = find(&field.name, None).map_or(0, |(index, _)| index);
+        write_integer(self.bytes(), pattern, bits, named);
+        if named == 0 {
+            encode_string(self.bytes(), field.name.as_bytes());
+        }
+        match field.value() {
+            Value::Constant(value) => encode_string(self.bytes(), value),
+            Value::Varies(number) => self.parts.push(Part::String(number)),
+        }
+    }
+}
+
+/// Appends a string with its length, not Huffman-coded (RFC 7541 section 5.2).
+fn encode_string(out: &mut Vec<u8>, string: &[u8]) {
+    write_integer(out, 0, 7, string.len());
+    out.extend_from_slice(string);
+}
+
+/// A field of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Field<'a> {
+    name: String,
+    value: Value<'a>,
+    /// The value of `content-length`, if it was computed.
+    computed: Option<String>,
+}
+
+impl<'a> Field<'a> {
+    fn new(name: &str, value: Value<'a>) -> Self {
+        Self { name: name.to_ascii_lowercase(), value, computed: None }
+    }
+
+    fn value(&self) -> Value<'_> {
+        self.computed.as_ref().map_or(self.value, |value| Value::Constant(value.as_bytes()))
+    }
+
+    /// The index of the whole field in the static table.
+    fn index(&self) -> Option<usize> {
+        let Value::Constant(value) = self.value() else { return None };
+        find(&self.name, Some(value)).and_then(|(index, is_whole)| is_whole.then_some(index))
+    }
+
+    /// The size in a table (RFC 7541 section 4.1), if the value is constant.
+    fn size(&self) -> Option<usize> {
+        match self.value() {
+            Value::Constant(value) => Some(self.name.len() + value.len() + FIELD_OVERHEAD),
+            Value::Varies(_) => None,
+        }
+    }
+
+    fn is_pseudo(&self) -> bool {
+        self.name.starts_with(':')
+    }
+}
+
+/// All fields of a request, the pseudo-header fields first (RFC 9113 section 8.3).
+fn fields<'a>(request: &RequestFields<'a>) -> Vec<Field<'a>> {
+    let text = |text: &'a str| Value::Constant(text.as_bytes());
+    let mut fields = vec![
+        Field::new(":method", text(request.method)),
+        Field::new(":scheme", text(request.scheme)),
+        Field::new(":authority", text(request.authority)),
+        Field::new(":path", request.path),
+    ];
+    let headers = request.headers.iter().map(|(name, value)| Field::new(name, *value));
+    fields.extend(headers.filter(|field| !LEFT_OUT.contains(&&*field.name)));
+    if request.body_length > 0 && !fields.iter().any(|field| field.name == "content-length") {
+        let mut length = Field::new("content-length", Value::Constant(b""));
+        length.computed = Some(request.body_length.to_string());
+        fields.push(length);
+    }
+    fields
+}
+
+/// The fields that all requests have, in the order in which the first block of a connection inserts
+/// them, as far as they fit into a table of the initial size. A name that occurs twice in a request
+/// is left out, because the order of its values matters.
+fn shared<'a>(lists: &[Vec<Field<'a>>]) -> Vec<Field<'a>> {
+    let Some(first) = lists.first() else { return Vec::new() };
+    let has = |list: &Vec<Field<'_>>, field: &Field<'_>| {
+        list.iter().filter(|other| other.name == field.name).count() == 1 && list.contains(field)
+    };
+    let mut size = 0;
+    let candidates = first.iter().filter(|field| field.index().is_none());
+    let shared = candidates.filter(|field| {
+        let Some(own) = field.size() else { return false };
+        let fits = size + own <= TABLE_SIZE as usize && lists.iter().all(|list| has(list, field));
+        size += if fits { own } else { 0 };
+        fits
+    });
+    shared.cloned().collect()
+}
+
+/// Encodes requests. Any number of them may follow one another on a connection, in any order.
+#[must_use]
+pub fn encode(requests: &[RequestFields<'_>]) -> EncodedRequests {
+    let lists: Vec<Vec<Field<'_>>> = requests.iter().map(fields).collect();
+    let shared = shared(&lists);
+    let encoded = |list: &Vec<Field<'_>>| {
+        let forms = [Form::First, Form::Later, Form::Plain];
+        EncodedRequest { forms: forms.map(|form| template(list, &shared, form)) }
+    };
+    EncodedRequests {
+        requests: lists.iter().map(encoded).collect(),
+        table_size: shared.iter().filter_map(Field::size).sum::<usize>() as u32,
+    }
+}
+
+/// One form of a request: pseudo-header fields, the other shared fields, and the rest.
+fn template(list: &[Field<'_>], shared: &[Field<'_>], form: Form) -> Template {
+    let mut template = Template::default();
+    let pseudo = list.iter().filter(|field| field.is_pseudo());
+    let common = shared.iter().filter(|field| !field.is_pseudo());
+    let rest = list.iter().filter(|field| !field.is_pseudo() && !shared.contains(field));
+    for field in pseudo.chain(common).chain(rest) {
+        let position = shared.iter().position(|other| other == field);
+        match (position, form, field.index()) {
+            (Some(_), Form::First, _) => template.literal(INSERTED, field),
+            // Section 2.3.3: the newest field has the lowest index.
+            (Some(at), Form::Later, _) => template.indexed(STATIC_LENGTH + shared.len() - at),
+            (_, _, Some(index)) => template.indexed(index),
+            _ if SENSITIVE.contains(&&*field.name) => template.literal(NEVER_INDEXED, field),
+            _ => template.literal(NOT_INDEXED, field),
+        }
+    }
+    template
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http2::hpack::Decoder;
+
+    const AGENT: (&str, Value<'_>) = ("User-Agent", Value::Constant(b"hotlap"));
+
+    fn request<'a>(path: &'a str, headers: &'a [(&'a str, Value<'a>)]) -> RequestFields<'a> {
+        RequestFields {
+            method: "GET",
+            scheme: "http",
+            authority: "h:80",
+            path: Value::Constant(path.as_bytes()),
+            headers,
+            body_length: 0,
+        }
+    }
+
+    fn bytes(encoded: &EncodedRequests, number: usize, form: Form) -> Vec<u8> {
+        encoded.requests[number].form(form).constant().unwrap().to_vec()
+    }
+
+    fn decoded(decoder: &mut Decoder, block: &[u8]) -> Vec<String> {
+        let mut found = Vec::new();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        decoder.decode(block, |n, v| found.push(format!("{}={}", text(n), text(v)))).unwrap();
+        found
+    }
+
+    #[test]
+    fn the_first_block_inserts_the_shared_fields_and_later_ones_use_them() {
+        let encoded = encode(&[request("/", &[AGENT])]);
+        // RFC 7541 section 6.1: 82 is :method GET, 86 :scheme http, 84 :path /. Section 6.2.1: 41
+        // is :authority (1), inserted, 7a user-agent (58).
+        let first = b"\x82\x86\x41\x04h:80\x84\x7a\x06hotlap";
+        assert_eq!(bytes(&encoded, 0, Form::First), first);
+        // Index 62 is the newest: user-agent; 63 is :authority.
+        assert_eq!(bytes(&encoded, 0, Form::Later), b"\x82\x86\xbf\x84\xbe");
+        // Section 6.2.2: 01 is :authority, 0f 2b is user-agent (58 = 15 + 43).
+        let plain = b"\x82\x86\x01\x04h:80\x84\x0f\x2b\x06hotlap";
+        assert_eq!(bytes(&encoded, 0, Form::Plain), plain);
+        // Section 4.1: 10 + 4 + 32 and 10 + 6 + 32.
+        assert_eq!(encoded.table_size, 46 + 48);
+    }
+
+    #[test]
+    fn any_request_may_be_the_first_of_a_connection() {
+        let one = [AGENT, ("accept", Value::Constant(b"*/*")), ("x-a", Value::Constant(b"1"))];
+        let two = [("X-A", Value::Constant(b"2")), ("Accept", Value::Constant(b"*/*")), AGENT];
+        let encoded = encode(&[request("/one", &one), request("/two", &two)]);
+        let expected = |n: usize| {
+            let path = ["/one", "/two"][n];
+            let list = [":method=GET", ":scheme=http", ":authority=h:80", "accept=*/*"];
+            let mut list: Vec<String> = list.map(str::to_owned).to_vec();
+            list.insert(3, format!(":path={path}"));
+            list.insert(4, "user-agent=hotlap".to_owned());
+            list.push(format!("x-a={}", n + 1));
+            list
+        };
+        for order in [[0, 1, 0], [1, 0, 1], [1, 1, 0]] {
+            let mut decoder = Decoder::default();
+            for (place, number) in order.into_iter().enumerate() {
+                let form = if place == 0 { Form::First } else { Form::Later };
+                let block = bytes(&encoded, number, form);
+                assert_eq!(decoded(&mut decoder, &block), expected(number), "{order:?}");
+            }
+            assert_eq!(decoder.changes(), 3, "only the first block inserts fields");
+            let plain = bytes(&encoded, 0, Form::Plain);
+            assert_eq!(decoded(&mut Decoder::default(), &plain), expected(0));
+        }
+    }
+
+    #[test]
+    fn values_that_vary_are_supplied_when_a_request_is_sent() {
+        let mut varying = request("/", &[]);
+        varying.path = Value::Varies(7);
+        let encoded = encode(&[varying]);
+        let template = encoded.requests[0].form(Form::Later);
+        assert_eq!(template.constant(), None);
+        let render = |length: usize| {
+            let mut out = b"before".to_vec();
+            template.render(&mut out, |number, out| {
+                assert_eq!(number, 7);
+                out.extend(std::iter::repeat_n(b'p', length));
+            });
+            out
+        };
+        // 04: :path, not indexed.
+        assert_eq!(render(2), b"before\x82\x86\xbe\x04\x02pp");
+        // Section 5.1: 200 = 127 + 73.
+        let long = render(200);
+        assert_eq!(long[..12], *b"before\x82\x86\xbe\x04\x7f\x49");
+        assert_eq!(long[12..], [b'p'; 200]);
+        assert_eq!(encoded.table_size, 46, ":authority alone is shared");
+    }
+
+    #[test]
+    fn fields_of_http_1_connections_are_left_out_and_the_length_added() {
+        let headers = LEFT_OUT.map(|name| (name, Value::Constant(&b"x"[..])));
+        let mut post = request("/", &headers);
+        (post.method, post.body_length) = ("POST", 12);
+        let found = decoded(&mut Decoder::default(), &bytes(&encode(&[post]), 0, Form::Plain));
+        let expected =
+            [":method=POST", ":scheme=http", ":authority=h:80", ":path=/", "content-length=12"];
+        assert_eq!(found, expected);
+        let own = [("Content-Length", Value::Constant(&b"5"[..]))];
+        post.headers = &own;
+        let found = decoded(&mut Decoder::default(), &bytes(&encode(&[post]), 0, Form::Plain));
+        assert_eq!(found.last().unwrap(), "content-length=5");
+    }
+
+    #[test]
+    fn secrets_are_never_indexed_unless_they_are_shared() {
+        let (one, two) = ([("cookie", Value::Constant(b"1"))], [("cookie", Value::Constant(b"2"))]);
+        let encoded = encode(&[request("/", &one), request("/", &two)]);
+        // Section 6.2.3: 1f 11 is cookie (32 = 15 + 17), never indexed.
+        assert!(bytes(&encoded, 0, Form::Later).ends_with(b"\x1f\x11\x011"));
+        let encoded = encode(&[request("/", &one), request("/", &one)]);
+        assert!(bytes(&encoded, 0, Form::First).ends_with(b"\x60\x011"));
+        assert!(bytes(&encoded, 0, Form::Plain).ends_with(b"\x1f\x11\x011"));
+    }
+
+    #[test]
+    fn repeated_names_and_what_does_not_fit_are_not_shared() {
+        let repeated = [("a", Value::Constant(&b"1"[..])), ("a", Value::Constant(b"2"))];
+        let encoded = encode(&[request("/", &repeated)]);
+        assert_eq!(encoded.table_size, 46);
+        assert!(bytes(&encoded, 0, Form::Later).ends_with(b"\x00\x01a\x011\x00\x01a\x012"));
+        // 4096 - 46 = 4050 are left for x: 1 + value + 32.
+        let value = [b'v'; 4018];
+        let (fits, long) =
+            ([("x", Value::Constant(&value[..4017]))], [("x", Value::Constant(&value[..]))]);
+        assert_eq!(encode(&[request("/", &fits)]).table_size, 4096);
+        assert_eq!(encode(&[request("/", &long)]).table_size, 46);
+        assert_eq!(encode(&[]).table_size, 0);
+    }
+}

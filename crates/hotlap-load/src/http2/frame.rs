@@ -1,0 +1,227 @@
+//! Frame headers (RFC 9113 section 4.1), and error codes (section 7).
+
+use std::fmt;
+
+/// The length of a frame header.
+pub const FRAME_HEADER: usize = 9;
+
+/// The longest payload that a client accepts: the initial value of SETTINGS_MAX_FRAME_SIZE, which
+/// the client leaves as it is.
+pub const MAX_FRAME: u32 = 16_384;
+
+/// The longest payload that the standard allows: SETTINGS_MAX_FRAME_SIZE is at most this.
+pub(super) const LARGEST_FRAME: u32 = (1 << 24) - 1;
+
+/// The largest stream identifier, which is also the largest flow-control window.
+pub(super) const MAX_31_BITS: u32 = (1 << 31) - 1;
+
+/// Frame types (RFC 9113 section 6).
+pub mod kind {
+    /// Part of a body.
+    pub const DATA: u8 = 0;
+    /// A header block, or its first part.
+    pub const HEADERS: u8 = 1;
+    /// Deprecated; it is checked and ignored.
+    pub const PRIORITY: u8 = 2;
+    /// Ends a stream.
+    pub const RST_STREAM: u8 = 3;
+    /// Parameters of the connection.
+    pub const SETTINGS: u8 = 4;
+    /// A response to a request that was not sent.
+    pub const PUSH_PROMISE: u8 = 5;
+    /// Must be answered with the same bytes.
+    pub const PING: u8 = 6;
+    /// The server takes no further streams.
+    pub const GOAWAY: u8 = 7;
+    /// Opens a flow-control window.
+    pub const WINDOW_UPDATE: u8 = 8;
+    /// A further part of a header block.
+    pub const CONTINUATION: u8 = 9;
+}
+
+/// Flags of frames (RFC 9113 section 6).
+pub mod flags {
+    /// DATA, HEADERS: no further frame with content follows on this stream.
+    pub const END_STREAM: u8 = 0x1;
+    /// SETTINGS, PING: an answer.
+    pub const ACK: u8 = 0x1;
+    /// HEADERS, CONTINUATION: the header block is complete.
+    pub const END_HEADERS: u8 = 0x4;
+    /// DATA, HEADERS: the payload starts with the length of its padding.
+    pub const PADDED: u8 = 0x8;
+    /// HEADERS: five bytes of priority precede the header block.
+    pub const PRIORITY: u8 = 0x20;
+}
+
+/// The header of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// The length of the payload that follows.
+    pub length: u32,
+    /// The type, one of [`kind`] if it is known.
+    pub kind: u8,
+    /// The [`flags`].
+    pub flags: u8,
+    /// The stream; 0 is the connection as a whole.
+    pub stream: u32,
+}
+
+impl FrameHeader {
+    /// Reads a header. The reserved bit is ignored, as the standard demands.
+    #[must_use]
+    #[inline]
+    pub fn parse(bytes: &[u8; FRAME_HEADER]) -> Self {
+        let [a, b, c, kind, flags, stream @ ..] = *bytes;
+        Self {
+            length: u32::from_be_bytes([0, a, b, c]),
+            kind,
+            flags,
+            stream: u32::from_be_bytes(stream) & MAX_31_BITS,
+        }
+    }
+
+    /// The bytes of the header. The length must have at most 24 bits.
+    #[must_use]
+    #[inline]
+    pub fn bytes(&self) -> [u8; FRAME_HEADER] {
+        let [_, a, b, c] = self.length.to_be_bytes();
+        let [d, e, f, g] = (self.stream & MAX_31_BITS).to_be_bytes();
+        [a, b, c, self.kind, self.flags, d, e, f, g]
+    }
+
+    /// Whether a flag is set.
+    #[must_use]
+    #[inline]
+    pub fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// Appends a frame to `out`.
+pub(super) fn write(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+    let length = payload.len() as u32;
+    out.extend_from_slice(&FrameHeader { length, kind, flags, stream }.bytes());
+    out.extend_from_slice(payload);
+}
+
+/// Appends a RST_STREAM to `out`.
+pub(super) fn write_reset(out: &mut Vec<u8>, stream: u32, code: ErrorCode) {
+    write(out, kind::RST_STREAM, 0, stream, &code.0.to_be_bytes());
+}
+
+/// Appends a WINDOW_UPDATE to `out`.
+pub(super) fn write_window_update(out: &mut Vec<u8>, stream: u32, increment: u32) {
+    write(out, kind::WINDOW_UPDATE, 0, stream, &increment.to_be_bytes());
+}
+
+/// The reason for the end of a stream or a connection (RFC 9113 section 7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ErrorCode(pub u32);
+
+impl ErrorCode {
+    /// No error: a graceful end.
+    pub const NO_ERROR: Self = Self(0x0);
+    /// A violation of the protocol without a more specific code.
+    pub const PROTOCOL_ERROR: Self = Self(0x1);
+    /// An internal error of the sender.
+    pub const INTERNAL_ERROR: Self = Self(0x2);
+    /// More data than the flow-control window allows, or a window that is too large.
+    pub const FLOW_CONTROL_ERROR: Self = Self(0x3);
+    /// SETTINGS were not answered in time.
+    pub const SETTINGS_TIMEOUT: Self = Self(0x4);
+    /// A frame for a stream that has ended.
+    pub const STREAM_CLOSED: Self = Self(0x5);
+    /// A frame of a wrong size.
+    pub const FRAME_SIZE_ERROR: Self = Self(0x6);
+    /// The request was not processed and may be sent again.
+    pub const REFUSED_STREAM: Self = Self(0x7);
+    /// The stream is not needed any more.
+    pub const CANCEL: Self = Self(0x8);
+    /// A header block cannot be decoded.
+    pub const COMPRESSION_ERROR: Self = Self(0x9);
+    /// A connection of a CONNECT request failed.
+    pub const CONNECT_ERROR: Self = Self(0xa);
+    /// The other side causes too much work.
+    pub const ENHANCE_YOUR_CALM: Self = Self(0xb);
+    /// The encryption is too weak.
+    pub const INADEQUATE_SECURITY: Self = Self(0xc);
+    /// HTTP/1.1 must be used instead.
+    pub const HTTP_1_1_REQUIRED: Self = Self(0xd);
+
+    /// The name in the standard, if the code is one of its codes.
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
+        const NAMES: [&str; 14] = [
+            "NO_ERROR",
+            "PROTOCOL_ERROR",
+            "INTERNAL_ERROR",
+            "FLOW_CONTROL_ERROR",
+            "SETTINGS_TIMEOUT",
+            "STREAM_CLOSED",
+            "FRAME_SIZE_ERROR",
+            "REFUSED_STREAM",
+            "CANCEL",
+            "COMPRESSION_ERROR",
+            "CONNECT_ERROR",
+            "ENHANCE_YOUR_CALM",
+            "INADEQUATE_SECURITY",
+            "HTTP_1_1_REQUIRED",
+        ];
+        NAMES.get(self.0 as usize).copied()
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "error code {:#x}", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_header_has_nine_bytes_in_network_order() {
+        // RFC 9113 section 4.1: length (24 bits), type, flags, reserved bit, stream (31 bits).
+        let bytes = [0x01, 0x02, 0x03, 0x01, 0x05, 0x00, 0x00, 0x01, 0x07];
+        let header =
+            FrameHeader { length: 0x01_0203, kind: kind::HEADERS, flags: 0x5, stream: 0x107 };
+        assert_eq!(FrameHeader::parse(&bytes), header);
+        assert_eq!(header.bytes(), bytes);
+        assert!(header.has(flags::END_STREAM) && header.has(flags::END_HEADERS));
+        assert!(!header.has(flags::PADDED) && !header.has(flags::PRIORITY));
+    }
+
+    #[test]
+    fn the_reserved_bit_is_ignored_and_sent_as_zero() {
+        let reserved = [0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+        assert_eq!(FrameHeader::parse(&reserved).stream, 0x7fff_ffff);
+        let header = FrameHeader { length: 0, kind: 0, flags: 0, stream: 0xffff_ffff };
+        assert_eq!(header.bytes(), [0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff]);
+    }
+
+    #[test]
+    fn frames_are_written_with_their_lengths() {
+        let mut out = Vec::new();
+        write_reset(&mut out, 3, ErrorCode::CANCEL);
+        write_window_update(&mut out, 0, 0x1_0000);
+        // RFC 9113 sections 6.4 and 6.9: four bytes each.
+        let expected =
+            [0, 0, 4, 3, 0, 0, 0, 0, 3, 0, 0, 0, 8, 0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 1, 0, 0];
+        assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn error_codes_have_the_names_of_the_standard() {
+        // RFC 9113 section 7.
+        assert_eq!(ErrorCode::NO_ERROR.to_string(), "NO_ERROR");
+        assert_eq!(ErrorCode(7), ErrorCode::REFUSED_STREAM);
+        assert_eq!(ErrorCode(7).to_string(), "REFUSED_STREAM");
+        assert_eq!(ErrorCode(0xd).to_string(), "HTTP_1_1_REQUIRED");
+        assert_eq!(ErrorCode(0xe).to_string(), "error code 0xe");
+    }
+}

@@ -1,0 +1,268 @@
+//! The streams of one connection.
+//!
+//! A stream has the slot that its identifier, halved, has modulo the number of slots, so that a
+//! frame's stream is found without a search. Identifiers whose slot is still taken are left out:
+//! they must ascend, and need not be consecutive (RFC 9113 section 5.1.1). There are at least twice
+//! as many slots as streams may be open at a time, so that this is rare.
+
+use super::event::OpenStream;
+use super::frame::MAX_31_BITS;
+use super::window::{self, ReceiveWindow, SendWindow};
+
+/// The most streams that a connection may have at a time.
+pub(super) const MAX_STREAMS: u32 = 1024;
+
+/// A stream with a request in flight, or a free slot.
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// The identifier; 0 in a free slot.
+    pub(super) id: u32,
+    /// The last stream of this slot that the client ended early.
+    abandoned: u32,
+    /// The caller's number.
+    pub(super) tag: u32,
+    /// Whether the request is a HEAD.
+    pub(super) is_head: bool,
+    /// Whether the head of the final response has arrived.
+    pub(super) has_head: bool,
+    /// Interim responses so far.
+    pub(super) interim: u8,
+    /// The length of the body, if it is known.
+    pub(super) length: Option<u64>,
+    /// Bytes of the body so far.
+    pub(super) received: u64,
+    /// Bytes of all frames so far.
+    pub(super) bytes: u64,
+    /// What the server may send.
+    pub(super) receive: ReceiveWindow,
+    /// What the client may send.
+    pub(super) send: SendWindow,
+    /// The part of the request's body that flow control holds back.
+    pub(super) body: Vec<u8>,
+    /// How much of `body` is sent.
+    pub(super) sent: usize,
+}
+
+impl Stream {
+    fn new() -> Self {
+        Self {
+            id: 0,
+            abandoned: 0,
+            tag: 0,
+            is_head: false,
+            has_head: false,
+            interim: 0,
+            length: None,
+            received: 0,
+            bytes: 0,
+            receive: ReceiveWindow::new(window::STREAM),
+            send: SendWindow::new(0),
+            body: Vec::new(),
+            sent: 0,
+        }
+    }
+
+    /// Whether a part of the request's body is not sent yet.
+    pub(super) fn is_sending(&self) -> bool {
+        self.sent < self.body.len()
+    }
+}
+
+/// The state of the stream with some identifier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It is in this slot.
+    Open(usize),
+    /// The client ended it early. Frames may still arrive.
+    Abandoned,
+    /// It is complete, or the server ended it.
+    Closed,
+    /// It has never been opened.
+    Idle,
+}
+
+/// The streams of one connection.
+#[derive(Debug)]
+pub(super) struct Streams {
+    slots: Box<[Stream]>,
+    mask: u32,
+    next: u32,
+    open: usize,
+    /// How many streams have a body that is not sent completely.
+    pub(super) sending: usize,
+}
+
+impl Streams {
+    /// No streams, and room for this many at a time.
+    pub(super) fn new(limit: u32) -> Self {
+        let slots = (limit * 2).next_power_of_two();
+        let all = (0..slots).map(|_| Stream::new());
+        Self { slots: all.collect(), mask: slots - 1, next: 1, open: 0, sending: 0 }
+    }
+
+    /// How many streams are open.
+    pub(super) fn open_count(&self) -> usize {
+        self.open
+    }
+
+    /// Whether a further stream can be opened: an identifier is left.
+    pub(super) fn has_identifiers(&self) -> bool {
+        self.next <= MAX_31_BITS
+    }
+
+    fn slot_of(&self, id: u32) -> usize {
+        (id >> 1 & self.mask) as usize
+    }
+
+    /// The state of a stream.
+    #[inline]
+    pub(super) fn find(&self, id: u32) -> Found {
+        let slot = self.slot_of(id);
+        let stream = &self.slots[slot];
+        if stream.id == id && id != 0 {
+            Found::Open(slot)
+        } else if id & 1 == 0 || id >= self.next {
+            Found::Idle
+        } else if stream.abandoned == id {
+            Found::Abandoned
+        } else {
+            Found::Closed
+        }
+    }
+
+    /// The stream in a slot.
+    #[inline]
+    pub(super) fn at(&mut self, slot: usize) -> &mut Stream {
+        &mut self.slots[slot]
+    }
+
+    /// Opens a stream; `None` if no identifier is left. There must be fewer streams than the limit.
+    pub(super) fn open(&mut self, tag: u32, is_head: bool, window: u32) -> Option<usize> {
+        while self.has_identifiers() {
+            let id = self.next;
+            self.next += 2;
+            let slot = self.slot_of(id);
+            let stream = &mut self.slots[slot];
+            if stream.id != 0 {
+                continue;
+            }
+            (stream.id, stream.tag, stream.is_head) = (id, tag, is_head);
+            (stream.has_head, stream.interim, stream.length) = (false, 0, None);
+            (stream.received, stream.bytes) = (0, 0);
+            stream.receive = ReceiveWindow::new(window::STREAM);
+            stream.send = SendWindow::new(window);
+            self.open += 1;
+            return Some(slot);
+        }
+        None
+    }
+
+    /// Frees a slot, and returns the tag of its stream. The client ended it early if it
+    /// `is_abandoned`.
+    #[inline]
+    pub(super) fn close(&mut self, slot: usize, is_abandoned: bool) -> u32 {
+        let stream = &mut self.slots[slot];
+        if stream.is_sending() {
+            self.sending -= 1;
+        }
+        stream.body.clear();
+        stream.sent = 0;
+        if is_abandoned {
+            stream.abandoned = stream.id;
+        }
+        stream.id = 0;
+        self.open -= 1;
+        stream.tag
+    }
+
+    /// The slot of the next open stream above an identifier, from a slot on.
+    pub(super) fn next_above(&self, id: u32, from: usize) -> Option<usize> {
+        (from..self.slots.len()).find(|slot| self.slots[*slot].id > id)
+    }
+
+    /// The slot of the next stream with a body that is not sent completely, from a slot on.
+    pub(super) fn next_sending(&self, from: usize) -> Option<usize> {
+        (from..self.slots.len()).find(|slot| self.slots[*slot].is_sending())
+    }
+
+    /// Changes the send windows of all streams; returns whether all are valid.
+    pub(super) fn change_windows(&mut self, by: i64) -> bool {
+        let mut open = self.slots.iter_mut().filter(|stream| stream.id != 0);
+        open.all(|stream| stream.send.change(by))
+    }
+
+    /// All open streams.
+    pub(super) fn iter(&self) -> impl Iterator<Item = OpenStream> {
+        let open = self.slots.iter().filter(|stream| stream.id != 0);
+        open.map(|s| OpenStream { tag: s.tag, stream: s.id, bytes: s.bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(streams: &mut Streams) -> u32 {
+        let slot = streams.open(0, false, 0).unwrap();
+        streams.at(slot).id
+    }
+
+    fn close(streams: &mut Streams, id: u32, is_abandoned: bool) {
+        let Found::Open(slot) = streams.find(id) else { panic!("{id} is not open") };
+        streams.close(slot, is_abandoned);
+    }
+
+    #[test]
+    fn identifiers_are_odd_and_ascend() {
+        // RFC 9113 section 5.1.1.
+        let mut streams = Streams::new(2);
+        assert_eq!((open(&mut streams), open(&mut streams)), (1, 3));
+        for (id, found) in [(0, Found::Idle), (2, Found::Idle), (5, Found::Idle), (4, Found::Idle)]
+        {
+            assert_eq!(streams.find(id), found, "{id}");
+        }
+        assert_eq!(streams.find(3), Found::Open(1));
+        close(&mut streams, 3, false);
+        assert_eq!(streams.find(3), Found::Closed);
+        close(&mut streams, 1, true);
+        assert_eq!(streams.find(1), Found::Abandoned);
+        assert_eq!(streams.open_count(), 0);
+    }
+
+    #[test]
+    fn an_identifier_whose_slot_is_taken_is_left_out() {
+        // Four slots: stream 9 would have the slot of stream 1.
+        let mut streams = Streams::new(2);
+        assert_eq!(open(&mut streams), 1);
+        for id in [3, 5, 7, 11, 13, 15, 19] {
+            assert_eq!(open(&mut streams), id);
+            close(&mut streams, id, false);
+        }
+        assert_eq!(streams.find(1), Found::Open(0));
+        assert_eq!(streams.find(9), Found::Closed);
+    }
+
+    #[test]
+    fn an_abandoned_stream_is_remembered_while_its_slot_is_used_again() {
+        let mut streams = Streams::new(1);
+        open(&mut streams);
+        close(&mut streams, 1, true);
+        for id in [3, 5] {
+            assert_eq!(open(&mut streams), id);
+            close(&mut streams, id, false);
+        }
+        assert_eq!((streams.find(1), streams.find(5)), (Found::Abandoned, Found::Closed));
+    }
+
+    #[test]
+    fn identifiers_end_at_31_bits() {
+        let mut streams = Streams::new(1);
+        streams.next = MAX_31_BITS;
+        assert!(streams.has_identifiers());
+        assert_eq!(open(&mut streams), MAX_31_BITS);
+        assert!(!streams.has_identifiers());
+        close(&mut streams, MAX_31_BITS, false);
+        assert_eq!(streams.open(0, false, 0), None);
+        assert_eq!(streams.find(MAX_31_BITS), Found::Closed);
+    }
+}
