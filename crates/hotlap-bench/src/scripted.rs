@@ -173,6 +173,7 @@ impl Scripted {
                 established: connections,
                 reopened: 0,
                 opened: connections,
+                resumed: 0,
             },
             bytes: ByteCounts {
                 received: answers * 100,

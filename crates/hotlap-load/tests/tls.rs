@@ -65,7 +65,7 @@ fn ends(response: &'static [u8], end: End) -> TestServer {
 
 fn plan(server: &TestServer, connections: usize, requests: u64) -> Plan {
     let mut plan = server.plan(connections, requests);
-    plan.target.tls = Some(Tls { server_name: "localhost".to_owned(), insecure: true });
+    plan.target.tls = Some(Tls { insecure: true, ..Tls::with("localhost".to_owned()) });
     plan
 }
 
@@ -104,7 +104,7 @@ fn a_self_signed_certificate_is_an_error() {
     let config = valid();
     let server = server(config, HELLO);
     let mut plan = plan(&server, 2, 10);
-    plan.target.tls = Some(Tls { server_name: "localhost".to_owned(), insecure: false });
+    plan.target.tls = Some(Tls { insecure: false, ..Tls::with("localhost".to_owned()) });
     // A system without trusted certificates reports another error.
     let why = run(&plan).expect_err("an unknown issuer").to_string();
     assert!(why.contains("certificate"), "{why}");
@@ -116,7 +116,7 @@ fn an_expired_certificate_is_accepted_only_with_insecure() {
     let server = server(config, HELLO);
     assert_eq!(counts(&run(&plan(&server, 2, 10)).expect("a load")), (10, vec![]));
     let mut strict = plan(&server, 2, 10);
-    strict.target.tls = Some(Tls { server_name: "localhost".to_owned(), insecure: false });
+    strict.target.tls = Some(Tls { insecure: false, ..Tls::with("localhost".to_owned()) });
     let why = run(&strict).expect_err("expired").to_string();
     assert!(why.contains("certificate"), "{why}");
 }

@@ -59,9 +59,9 @@ fn ends(response: &'static [u8], end: End) -> TestServer {
 }
 
 fn inferred(response: &'static [u8], end: End) -> Result<Inferred, String> {
-    let tls = Some(Tls { server_name: "localhost".to_owned(), insecure: true });
+    let tls = Some(Tls { insecure: true, ..Tls::with("localhost".to_owned()) });
     let server = ends(response, end);
-    let target = Target { endpoint: Endpoint::Tcp(server.address()), tls };
+    let target = Target { tls, ..Target::plain(Endpoint::Tcp(server.address())) };
     infer(&target, "localhost", LIMIT, &Contract::custom(&Ask::default()))
 }
 

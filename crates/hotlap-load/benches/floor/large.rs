@@ -19,7 +19,7 @@ pub fn run(options: &Options) {
         let server = Server::start(body, None);
         let address = server.address;
         let load = Load { connections, seconds, body };
-        let mut all = generators::all(load, address);
+        let mut all = generators::all(load, &server);
         let sampling = format!("as-hotlap {address} {connections} {seconds} {body} 1 100");
         all.insert(1, own("hotlap, 1 in 100", &sampling));
         let mut speeds = vec![Vec::new(); all.len()];

@@ -6,6 +6,7 @@ use clap::Args;
 use hotlap_bench::slo::Objective;
 
 use super::output::{ExportArgs, StoreArgs};
+use super::tls::TlsArgs;
 use super::run::{Placement, RequestArgs, RunArgs, Schedule, Shape};
 use crate::{quantity, slo};
 
@@ -127,6 +128,7 @@ impl CapacityArgs {
                 no_ceiling: true,
             },
             request: self.request,
+            tls: self.tls,
             fail_if: self.fail_if,
             save_baseline: None,
             no_store: self.no_store,
