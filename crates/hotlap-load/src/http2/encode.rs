@@ -20,9 +20,9 @@ const LEFT_OUT: [&str; 7] = [
     "upgrade",
 ];
 
-/// Fields with secrets. They are marked as never to be indexed (RFC 7541 section 7.1.3), unless they
-/// are shared: the attack against which this protects needs somebody else's requests on the same
-/// connection, and all requests here are those of one user.
+/// Fields with secrets. They are marked as never to be indexed (RFC 7541 section 7.1.3), unless
+/// they are shared: the attack against which this protects needs somebody else's requests on the
+/// same connection, and all requests here are those of one user.
 const SENSITIVE: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
 /// The first bits of a literal field (RFC 7541 section 6.2), and the length of its index.

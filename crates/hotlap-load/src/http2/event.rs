@@ -2,7 +2,8 @@
 
 use super::frame::ErrorCode;
 
-/// An event of a [`Client`](super::Client). `tag` is the number that the caller gave to the request.
+/// An event of a [`Client`](super::Client). `tag` is the number that the caller gave to the
+/// request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
     /// All bytes are consumed, and nothing else has happened.

@@ -49,7 +49,7 @@ impl Settings {
         if is_first {
             self.max_streams = u32::MAX;
         }
-        if payload.len() % 6 != 0 {
+        if !payload.len().is_multiple_of(6) {
             return Err(Fault::size("the length of SETTINGS is not a multiple of 6"));
         }
         for setting in payload.chunks_exact(6) {

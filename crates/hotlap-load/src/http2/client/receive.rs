@@ -109,9 +109,9 @@ impl Client {
         }
     }
 
-    /// Begins a DATA frame (section 6.1). Flow control counts the whole payload, whatever becomes of
-    /// the stream (section 6.9). The window is given back when the frame begins: its bytes are not
-    /// kept.
+    /// Begins a DATA frame (section 6.1). Flow control counts the whole payload, whatever becomes
+    /// of the stream (section 6.9). The window is given back when the frame begins: its bytes are
+    /// not kept.
     #[inline]
     fn begin_data(&mut self, header: FrameHeader, out: &mut Vec<u8>) -> Step<'static> {
         let found = self.streams.find(header.stream);

@@ -5,8 +5,8 @@ use super::huffman;
 use super::integer::{CUT_OFF, read_integer};
 use super::static_table::{self, STATIC_LENGTH};
 
-/// How many table size updates a block may begin with: the smallest size and the final one (RFC 7541
-/// section 4.2).
+/// How many table size updates a block may begin with: the smallest size and the final one (RFC
+/// 7541 section 4.2).
 const MAX_UPDATES: usize = 2;
 
 const NO_SUCH_INDEX: &str = "a header field has an index that does not exist";

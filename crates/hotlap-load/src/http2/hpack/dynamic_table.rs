@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 
 /// The initial size of a dynamic table (RFC 9113 section 6.5.2); both sides keep it.
-pub(in crate::http2) const TABLE_SIZE: u32 = 4096;
+pub(crate) const TABLE_SIZE: u32 = 4096;
 
 /// The size of a field beyond its bytes, in the table (RFC 7541 section 4.1) and in the size of a
 /// header list (RFC 9113 section 6.5.2).
-pub(in crate::http2) const FIELD_OVERHEAD: usize = 32;
+pub(crate) const FIELD_OVERHEAD: usize = 32;
 
-/// When the buffer exceeds this, the fields in it, up to 4 KiB, are moved to its front. So each byte
-/// is moved at most about once.
+/// When the buffer exceeds this, the fields in it, up to 4 KiB, are moved to its front. So each
+/// byte is moved at most about once.
 const COMPACT_FROM: usize = 8 * 1024;
 
 /// A field: where its name and value begin in the buffer, and their lengths.

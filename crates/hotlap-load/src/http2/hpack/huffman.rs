@@ -172,7 +172,7 @@ mod tests {
             let (code, length) = code(symbol);
             bits += &format!("{code:0width$b}", width = length as usize);
         }
-        while padding && bits.len() % 8 != 0 {
+        while padding && !bits.len().is_multiple_of(8) {
             bits.push('1');
         }
         let byte = |bits: &[u8]| u8::from_str_radix(std::str::from_utf8(bits).unwrap(), 2).unwrap();

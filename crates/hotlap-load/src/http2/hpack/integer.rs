@@ -30,7 +30,7 @@ fn read_rest(input: &mut &[u8], prefix: usize) -> Result<usize, &'static str> {
 }
 
 /// Appends an integer with a prefix of `bits` bits; `pattern` is the rest of the first byte.
-pub(in crate::http2) fn write_integer(out: &mut Vec<u8>, pattern: u8, bits: u8, value: usize) {
+pub(crate) fn write_integer(out: &mut Vec<u8>, pattern: u8, bits: u8, value: usize) {
     let most = (1 << bits) - 1;
     if value < most {
         out.push(pattern | value as u8);
@@ -47,7 +47,7 @@ pub(in crate::http2) fn write_integer(out: &mut Vec<u8>, pattern: u8, bits: u8, 
 
 /// Writes the length of the string that begins at `start`, after one byte which was left for it
 /// (RFC 7541 section 5.2, raw). Strings of up to 126 bytes stay where they are.
-pub(in crate::http2) fn insert_length(out: &mut Vec<u8>, start: usize) {
+pub(crate) fn insert_length(out: &mut Vec<u8>, start: usize) {
     let length = out.len() - start;
     if length < 0x7f {
         out[start - 1] = length as u8;

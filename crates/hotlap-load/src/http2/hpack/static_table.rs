@@ -1,7 +1,7 @@
 //! The static table (RFC 7541 appendix A).
 
 /// How many fields the static table has. The first field of the dynamic table follows it.
-pub(in crate::http2) const STATIC_LENGTH: usize = 61;
+pub(crate) const STATIC_LENGTH: usize = 61;
 
 /// The fields, in order: index 1 is the first.
 const FIELDS: [(&str, &str); STATIC_LENGTH] = [
@@ -76,7 +76,7 @@ pub(super) fn field(index: usize) -> Option<(&'static [u8], &'static [u8])> {
 }
 
 /// The index of a field in the static table: of the whole field (`true`) or of its name.
-pub(in crate::http2) fn find(name: &str, value: Option<&[u8]>) -> Option<(usize, bool)> {
+pub(crate) fn find(name: &str, value: Option<&[u8]>) -> Option<(usize, bool)> {
     let is_whole = |field: &(&str, &str)| field.0 == name && value == Some(field.1.as_bytes());
     let whole = FIELDS.iter().position(is_whole).map(|at| (at + 1, true));
     whole.or_else(|| FIELDS.iter().position(|field| field.0 == name).map(|at| (at + 1, false)))

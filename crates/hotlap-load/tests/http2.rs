@@ -1,0 +1,186 @@
+//! Misbehaving HTTP/2 servers, as bytes: what the client reports of each, however the bytes are cut.
+
+#[path = "http2/replay.rs"]
+mod replay;
+#[path = "http2/responses.rs"]
+mod responses;
+#[path = "http2/scripts.rs"]
+mod scripts;
+#[path = "http2/server.rs"]
+mod server;
+#[path = "http2/valid.rs"]
+mod valid;
+
+use hotlap_load::http2::{ErrorCode, kind};
+use proptest::prelude::*;
+use replay::{FIVE, Replay, agree, replay};
+use server::*;
+
+fn after(bytes: &[u8]) -> Replay {
+    replay(FIVE, [bytes])
+}
+
+#[test]
+fn each_misbehaving_server_is_reported_as_it_should_be() {
+    assert!(scripts::ALL.len() >= 40, "{}", scripts::ALL.len());
+    for (name, bytes, expected) in scripts::ALL.iter() {
+        let whole = agree(false, bytes, bytes.chunks(1));
+        assert_eq!(whole.text(), *expected, "{name}");
+    }
+}
+
+#[test]
+fn a_window_that_is_never_opened_holds_the_body_back() {
+    let sent = |seen: &Replay| -> usize {
+        let frames = seen.frames();
+        let data = frames.iter().filter(|(header, _)| header.kind == kind::DATA);
+        data.map(|(_, payload)| payload.len()).sum()
+    };
+    // RFC 9113 section 6.9.2: 65535 bytes at first.
+    assert_eq!(sent(&after(&settings(&[]))), 65_535);
+    // Opening one of the two windows is not enough.
+    let stream = window_update(9, 34_465);
+    assert_eq!(sent(&after(&[settings(&[]), stream.clone()].concat())), 65_535);
+    assert_eq!(sent(&after(&[settings(&[]), window_update(0, 34_465)].concat())), 65_535);
+    let both = after(&[settings(&[]), stream, window_update(0, 34_465)].concat());
+    assert_eq!(sent(&both), 100_000);
+    let frames = both.frames();
+    assert!(frames.last().unwrap().0.has(END), "the last frame ends the stream");
+    // SETTINGS open and close the windows of streams: by 34465 and by 1 - 65535.
+    let wide = [settings(&[(4, 100_000)]), window_update(0, 1 << 20)].concat();
+    assert_eq!(sent(&after(&wide)), 100_000);
+    let narrow = [settings(&[(4, 1)]), window_update(9, 65_534), window_update(0, 1 << 20)];
+    assert_eq!(sent(&after(&narrow.concat())), 65_535);
+    let one_more = [narrow.concat(), window_update(9, 1)].concat();
+    assert_eq!(sent(&after(&one_more)), 65_536);
+}
+
+#[test]
+fn a_complete_response_ends_the_request_whose_body_is_held_back() {
+    // RFC 9113 section 8.1: the server may then reset the stream with NO_ERROR.
+    let bytes = [settings(&[]), headers(9, WHOLE | END, OK), rst_stream(9, 0)].concat();
+    let seen = after(&bytes);
+    assert_eq!(seen.text(), "head 4 200; end 4");
+    let (header, payload) = *seen.frames().last().unwrap();
+    assert_eq!((header.kind, header.stream), (kind::RST_STREAM, 9));
+    assert_eq!(payload, ErrorCode::CANCEL.0.to_be_bytes());
+}
+
+#[test]
+fn pings_and_settings_are_answered() {
+    let seen = after(&[settings(&[]), ping(), frame(kind::PING, 1, 0, b"ignored!")].concat());
+    let frames = seen.frames();
+    let [.., (acknowledgement, _), (pong, payload)] = &frames[..] else { panic!("{frames:?}") };
+    assert_eq!((acknowledgement.kind, acknowledgement.flags), (kind::SETTINGS, 1));
+    assert_eq!((pong.kind, pong.flags, *payload), (kind::PING, 1, &b"12345678"[..]));
+}
+
+#[test]
+fn windows_are_refilled_when_more_than_half_of_them_is_used() {
+    let mut bytes = [settings(&[]), headers(1, WHOLE, OK)].concat();
+    let piece = data(1, 0, &[0; 16_384]);
+    // 2^23 - 1 is half of the window: 512 frames of 2^14 bytes are one byte more.
+    bytes.extend(piece.repeat(511));
+    assert!(
+        after(&bytes)
+            .frames()
+            .iter()
+            .all(|(header, _)| header.stream != 1 || header.kind != kind::WINDOW_UPDATE)
+    );
+    bytes.extend(piece);
+    let seen = after(&bytes);
+    let (header, payload) = *seen.frames().last().unwrap();
+    assert_eq!((header.kind, header.stream), (kind::WINDOW_UPDATE, 1));
+    assert_eq!(payload, (1_u32 << 23).to_be_bytes());
+}
+
+#[test]
+fn a_smaller_header_table_is_confirmed_once_and_not_used() {
+    // RFC 7541 section 4.2; 20 is a table size update to 0.
+    let bytes = [settings(&[(1, 0)]), headers(1, WHOLE | END, OK), headers(3, WHOLE | END, OK)];
+    let seen = replay(replay::Setup { refills: true, ..FIVE }, [&bytes.concat()[..]]);
+    let frames = seen.frames();
+    let blocks = frames.iter().filter(|(header, _)| header.kind == kind::HEADERS);
+    let blocks: Vec<&[u8]> = blocks.map(|(_, payload)| *payload).collect();
+    assert_eq!(blocks.len(), 7);
+    let plain = b"\x82\x86\x01\x09localhost\x84\x0f\x2b\x06hotlap";
+    assert_eq!(blocks[0], b"\x82\x86\x41\x09localhost\x84\x7a\x06hotlap");
+    assert_eq!(blocks[1], b"\x82\x86\xbf\x84\xbe");
+    assert_eq!(blocks[5], [&b"\x20"[..], plain].concat());
+    assert_eq!(blocks[6], plain);
+}
+
+#[test]
+fn streams_are_limited_by_the_server_and_end_with_goaway() {
+    use hotlap_load::http2::{Client, Event, Limits};
+    let mut client = Client::new(Limits { streams: 200, ..Limits::default() });
+    let mut out = Vec::new();
+    assert_eq!(client.can_open(), 100, "assumed until SETTINGS arrive");
+    let take = |client: &mut Client, bytes: &[u8], out: &mut Vec<u8>| {
+        let mut rest = bytes;
+        while client.take(&mut rest, out) != Event::NeedMore {}
+    };
+    take(&mut client, &settings(&[]), &mut out);
+    assert_eq!(client.can_open(), 200);
+    take(&mut client, &settings(&[(3, 2)]), &mut out);
+    assert_eq!(client.can_open(), 2);
+    let request =
+        |client: &mut Client, tag| client.request(tag, &[0x82], b"", false, &mut Vec::new());
+    assert_eq!(request(&mut client, 7), Some(1));
+    assert_eq!(request(&mut client, 8), Some(3));
+    assert_eq!((client.can_open(), request(&mut client, 9)), (0, None));
+    // The server may lower its limit below what is open.
+    take(&mut client, &settings(&[(3, 1)]), &mut out);
+    assert_eq!(client.can_open(), 0);
+    client.cancel(1, &mut out);
+    assert!(out.ends_with(&rst_stream(1, 8)));
+    assert_eq!(client.can_open(), 0);
+    take(&mut client, &[headers(3, WHOLE | END, OK), goaway(3, 0)].concat(), &mut out);
+    assert_eq!((client.can_open(), client.open_streams().count()), (0, 0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn cuts_make_no_difference_to_misbehaving_servers(
+        which in any::<prop::sample::Index>(),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+        refills: bool,
+    ) {
+        let mut bytes = scripts::ALL[which.index(scripts::ALL.len())].1.clone();
+        prop_assume!(!bytes.is_empty());
+        bytes.truncate(20_000);
+        for (at, byte) in flips {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        agree(refills, &bytes, pieces(&bytes, &cuts));
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_a_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+        frames in prop::collection::vec(
+            (0_u8..12, any::<u8>(), 0_u32..14, prop::collection::vec(any::<u8>(), 0..24)), 0..12),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+        refills: bool,
+    ) {
+        let mut all = settings(&[]);
+        for (kind, flags, stream, payload) in frames {
+            all.extend(frame(kind, flags, stream, &payload));
+        }
+        all.extend(&bytes);
+        agree(refills, &all, pieces(&all, &cuts));
+        agree(refills, &bytes, pieces(&bytes, &cuts[..cuts.len() / 2]));
+    }
+}
+
+/// Some bytes, cut at some places.
+fn pieces<'a>(bytes: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
+    let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+    cuts.extend([0, bytes.len()]);
+    cuts.sort_unstable();
+    cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect()
+}
