@@ -55,9 +55,7 @@ impl Check {
         let mut mismatch = None;
         if !is_expected {
             mismatch = Some(Mismatch::Status(status));
-        } else if let (true, Some(expected), Some(got)) =
-            (is_head, expect.body.length(), length)
-        {
+        } else if let (true, Some(expected), Some(got)) = (is_head, expect.body.length(), length) {
             // The response to a HEAD says how long the body would be; there is nothing else to
             // check.
             mismatch = (got != expected as u64).then_some(Mismatch::Length { got, expected });

@@ -208,7 +208,10 @@ mod tests {
             "accept=*/*",
             "content-length=8",
         ];
-        assert_eq!((decoded(block), body), (expected.map(str::to_owned).into(), &b"body\r\n\r\n"[..]));
+        assert_eq!(
+            (decoded(block), body),
+            (expected.map(str::to_owned).into(), &b"body\r\n\r\n"[..])
+        );
     }
 
     #[test]

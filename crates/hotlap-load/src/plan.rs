@@ -240,7 +240,9 @@ impl Plan {
         }
         if pipeline > 1 && self.reuse == Reuse::Close {
             let what = match self.target.protocol {
-                Protocol::Http1 => "no pipelining with a connection per request: use a pipeline of 1",
+                Protocol::Http1 => {
+                    "no pipelining with a connection per request: use a pipeline of 1"
+                }
                 Protocol::Http2 => "a connection per request has one stream: use 1 stream",
             };
             return out_of_range(what.to_owned());

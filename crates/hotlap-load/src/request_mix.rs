@@ -96,9 +96,8 @@ impl RequestMix {
             order,
             position,
             pool,
-            http2: (plan.target.protocol == Protocol::Http2).then(|| {
-                Box::new(Http2Requests::new(&plan.requests, plan.target.tls.is_some()))
-            }),
+            http2: (plan.target.protocol == Protocol::Http2)
+                .then(|| Box::new(Http2Requests::new(&plan.requests, plan.target.tls.is_some()))),
             values,
             check_one_in: plan.check_one_in.max(1),
             skipped: 0,

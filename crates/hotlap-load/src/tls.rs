@@ -54,7 +54,8 @@ impl TlsConfig {
                 true => roots()?,
                 false => Arc::new(authorities(&tls.authorities)?),
             };
-            let built = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
+            let built =
+                WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
             built.map_err(|e| system("use the trusted certificates", e))?
         };
         let builder = ClientConfig::builder_with_provider(provider)

@@ -47,6 +47,8 @@ pub(crate) struct Worker {
     plan: Arc<Plan>,
     shared: Arc<Shared>,
     tls: Option<TlsConfig>,
+    /// Whether the protocol is HTTP/2.
+    is_multiplexed: bool,
     io: Io,
     stage: Stage,
     /// When the load starts, and when its window opens and closes.
@@ -116,6 +118,7 @@ impl Worker {
             plan: plan.clone(),
             shared: shared.clone(),
             tls,
+            is_multiplexed: plan.target.protocol == Protocol::Http2,
             io,
             stage: Stage::Connecting,
             times: Times::UNKNOWN,

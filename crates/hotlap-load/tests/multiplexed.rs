@@ -162,10 +162,8 @@ fn requests_that_are_unanswered_when_the_connection_closes_fail() {
     });
     let (responses, failures) = counts(&load(&server, 1, 5, 10));
     // One had begun to answer, four had not, on each of two connections.
-    let expected = [
-        (Failure::ClosedEarly, Phase::FirstByte, 8),
-        (Failure::ClosedEarly, Phase::Body, 2),
-    ];
+    let expected =
+        [(Failure::ClosedEarly, Phase::FirstByte, 8), (Failure::ClosedEarly, Phase::Body, 2)];
     assert_eq!((responses, failures), (0, expected.into()));
 }
 
@@ -191,7 +189,8 @@ fn a_malformed_response_fails_its_request_alone() {
 
 #[test]
 fn a_request_that_times_out_is_given_up_alone() {
-    let server = server(|number, stream, client| number == 0 || client.send(&response(stream, BODY)));
+    let server =
+        server(|number, stream, client| number == 0 || client.send(&response(stream, BODY)));
     let mut plan = plan(&server, 1, 2, 2_000_000);
     plan.timeout = Duration::from_millis(200);
     plan.stop = Stop::After(Duration::from_millis(600));

@@ -36,8 +36,8 @@ mod capacity;
 mod load;
 mod output;
 mod replay;
-mod tls;
 mod run;
+mod tls;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -53,8 +53,8 @@ pub use capacity::CapacityArgs;
 pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
 pub use output::{ExportArgs, StoreArgs};
 pub use replay::{ReplayArgs, ReplayMode};
-pub use tls::TlsArgs;
 pub use run::{Placement, RequestArgs, RunArgs, Schedule, Shape};
+pub use tls::TlsArgs;
 
 /// hyperfine for HTTP servers: builds and starts the servers you name, checks their responses,
 /// interleaves their measurements, and says which is faster, by how much, and how certain that is.
@@ -433,10 +433,7 @@ mod tests {
             else {
                 panic!("not a load")
             };
-            assert_eq!(
-                (load.tls.insecure, load.request.method.as_deref()),
-                (true, Some("PUT"))
-            );
+            assert_eq!((load.tls.insecure, load.request.method.as_deref()), (true, Some("PUT")));
         }
     }
 

@@ -222,7 +222,8 @@ fn loads(keys: &Keys, line: &dyn Fn(usize) -> usize) -> Result<Vec<Loading>, Com
         let (span, keys) = (load.span(), load.get_ref());
         let nothing = [&keys.connections, &keys.threads, &keys.pipeline, &keys.streams];
         if nothing.iter().any(|list| list.0.contains(&0)) {
-            let what = "connections, threads, streams and requests in flight must be at least 1".to_owned();
+            let what = "connections, threads, streams and requests in flight must be at least 1"
+                .to_owned();
             return Err((span, what));
         }
         if keys.rate.0.iter().any(|rate| !(rate.is_finite() && *rate > 0.0)) {

@@ -40,9 +40,10 @@ impl Response {
         let mut block = vec![0x88, 0x0f, 28 - 15, length.len() as u8];
         block.extend_from_slice(length.as_bytes());
         let last = body.len().div_ceil(16_384).max(1) - 1;
-        let data = body.chunks(16_384).enumerate().map(|(number, part)| {
-            frame(DATA, if number == last { END_STREAM } else { 0 }, part)
-        });
+        let data = body
+            .chunks(16_384)
+            .enumerate()
+            .map(|(number, part)| frame(DATA, if number == last { END_STREAM } else { 0 }, part));
         Self { headers: frame(HEADERS, END_HEADERS, &block), data: data.collect() }
     }
 }
@@ -71,8 +72,8 @@ impl Peer {
         }
         let mut requests = 0;
         while let Some(header) = self.received.get(at..at + 9) {
-            let length = usize::from(header[0]) << 16 | usize::from(header[1]) << 8
-                | usize::from(header[2]);
+            let length =
+                usize::from(header[0]) << 16 | usize::from(header[1]) << 8 | usize::from(header[2]);
             let (kind, flags, stream) = (header[3], header[4], &header[5..9]);
             let Some(payload) = self.received.get(at + 9..at + 9 + length) else { break };
             match kind {

@@ -180,7 +180,8 @@ impl Http2 {
                     let prepared = mix.get(requests[at].turn);
                     let is_head = prepared.is_head;
                     let stream = &mut self.streams[at];
-                    stream.check = Check::new(status, length, &prepared.expect, is_head, skips_body);
+                    stream.check =
+                        Check::new(status, length, &prepared.expect, is_head, skips_body);
                     (stream.status, stream.has_head) = (status, true);
                 }
                 Event::Data { tag, data } => {
@@ -225,7 +226,12 @@ impl Http2 {
                 }
                 Event::Broken { why, .. } => {
                     let (failure, phase) = (Failure::BadFraming, self.phase());
-                    return FrameStep::Broken(Broken { failure, phase, why, first_bytes: Vec::new() });
+                    return FrameStep::Broken(Broken {
+                        failure,
+                        phase,
+                        why,
+                        first_bytes: Vec::new(),
+                    });
                 }
             }
         }

@@ -125,7 +125,7 @@ impl Worker {
                 self.activate(number, now);
                 self.write_frames(number, now);
             }
-            waiting => self.send(number, waiting, now),
+            waiting => self.send_last(number, waiting, now),
         }
     }
 

@@ -47,7 +47,8 @@ impl Worker {
         }
         if let (Some(begun), true) = (slot.conn.begun(), in_flight > 0) {
             let before = if phase == Phase::Body { Phase::FirstByte } else { phase };
-            for (phase, count) in [(Phase::Body, begun as u64), (before, in_flight - begun as u64)] {
+            for (phase, count) in [(Phase::Body, begun as u64), (before, in_flight - begun as u64)]
+            {
                 if count > 0 {
                     tally.failure(failure, phase, count, now);
                 }

@@ -10,8 +10,11 @@ impl Worker {
     /// path, because calls would cost a tenth of a request.
     #[inline(always)]
     pub(super) fn refill(&mut self, number: usize, now: u64) {
+        if self.is_multiplexed {
+            return self.refill_streams(number, now);
+        }
         let mut begun = 0;
-        while self.slots[number].conn.has_room(self.plan.pipeline) && self.requests.left > 0 {
+        while self.slots[number].conn.in_flight() < self.plan.pipeline && self.requests.left > 0 {
             let Some(due_ns) = self.requests.take_due(now) else {
                 self.slots.list(number);
                 break;
@@ -46,7 +49,7 @@ impl Worker {
                 self.connect(number, sent_ns);
                 continue;
             }
-            self.send(number, 1, sent_ns);
+            self.send_last(number, 1, sent_ns);
             let slot = &self.slots[number];
             if slot.state == State::Open && slot.can_send(&self.plan) {
                 self.slots.list(number);
@@ -56,20 +59,24 @@ impl Worker {
 
     /// Adds the next request to those in flight on a slot.
     #[inline(always)]
-    fn begin(&mut self, number: usize, due_ns: u64, sent_ns: u64) {
+    pub(super) fn begin(&mut self, number: usize, due_ns: u64, sent_ns: u64) {
         let request = self.requests.send(due_ns, sent_ns);
         self.slots[number].conn.send(request);
     }
 
-    /// Sends the bytes of the last `count` requests.
+    /// Sends the last `count` requests, whatever the protocol.
+    pub(super) fn send_last(&mut self, number: usize, count: usize, now: u64) {
+        match self.is_multiplexed {
+            false => self.send(number, count, now),
+            true => self.send_on_streams(number, count, now),
+        }
+    }
+
+    /// Sends the bytes of the last `count` requests in HTTP/1.1.
     #[inline(always)]
-    pub(super) fn send(&mut self, number: usize, count: usize, now: u64) {
+    fn send(&mut self, number: usize, count: usize, now: u64) {
         let (slot, mix) = (&mut self.slots[number], &mut self.requests.mix);
         self.measurement.tally.sent += count as u64;
-        if slot.conn.is_multiplexed() {
-            slot.conn.send_frames(mix);
-            return self.write_frames(number, now);
-        }
         let sent = if count == 1 {
             let request = slot.conn.newest();
             slot.send(mix.bytes(request))

@@ -75,7 +75,8 @@ impl Wire {
         let block = block.constant().unwrap_or_default();
         let mut out = Vec::new();
         *requests += 1;
-        if client.request(*requests, block, &exchange.body, exchange.is_head(), &mut out).is_none() {
+        if client.request(*requests, block, &exchange.body, exchange.is_head(), &mut out).is_none()
+        {
             return Err("the server takes no more requests on this connection".to_owned());
         }
         self.send(&out)?;
@@ -124,7 +125,9 @@ impl Wire {
                     }
                 }
                 Event::End { .. } => break Ok(partial.take().map(Partial::complete)),
-                Event::Reset { code, .. } => break Err(format!("the server reset the stream: {code}")),
+                Event::Reset { code, .. } => {
+                    break Err(format!("the server reset the stream: {code}"));
+                }
                 Event::GoAway { .. } => {}
                 Event::Refused { .. } => {
                     break Err("the server did not process the request (GOAWAY)".to_owned());

@@ -6,8 +6,8 @@ use clap::Args;
 use hotlap_bench::slo::Objective;
 
 use super::output::{ExportArgs, StoreArgs};
-use super::tls::TlsArgs;
 use super::run::{Placement, RequestArgs, RunArgs, Schedule, Shape};
+use super::tls::TlsArgs;
 use crate::{quantity, slo};
 
 /// `hotlap capacity`

@@ -55,7 +55,8 @@ impl Load {
     /// request is enough. An unknown request, as in runs stored by earlier versions, matches any.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        let shape = |l: &Self| (l.connections, l.threads, l.keep_alive, l.http2, l.pipeline, l.rate);
+        let shape =
+            |l: &Self| (l.connections, l.threads, l.keep_alive, l.http2, l.pipeline, l.rate);
         let is_unknown = self.request.is_empty() || other.request.is_empty();
         let has = |request: &str| other.request.split(", ").any(|theirs| theirs == request);
         shape(self) == shape(other) && (is_unknown || self.request.split(", ").any(has))

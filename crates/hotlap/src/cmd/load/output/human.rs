@@ -165,7 +165,9 @@ fn shape(plan: &Plan, outcome: &Outcome) -> String {
             parts.push(format!("{} in flight on each", plan.pipeline));
         }
         Protocol::Http1 => {}
-        Protocol::Http2 => parts.push(format!("HTTP/2, {}", plural(plan.pipeline, "stream") + " each")),
+        Protocol::Http2 => {
+            parts.push(format!("HTTP/2, {}", plural(plan.pipeline, "stream") + " each"))
+        }
     }
     if let Some(tls) = &outcome.tls {
         parts.push(format!("{}, {}", tls.version, tls.cipher));
