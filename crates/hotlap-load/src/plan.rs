@@ -238,7 +238,7 @@ impl Plan {
             return out_of_range(format!("a pipeline of {pipeline}: use 1 to {MAX_PIPELINE}"));
         }
         if pipeline > 1 && self.reuse == Reuse::Close {
-            let what = "no pipelining with a connection per request: use a pipeline of 1";
+            let what = "pipelining needs connections that are kept: use a pipeline of 1";
             return out_of_range(what.to_owned());
         }
         if self.timeout.is_zero() {
@@ -340,6 +340,6 @@ mod tests {
         let longer = |p: &mut Plan| (p.pace, p.stop) = (recorded(&[0, 1], 1.0), Stop::Requests(3));
         assert_eq!(why(&longer), "3 requests, but only 2 have times");
         let closing = |p: &mut Plan| (p.reuse, p.pipeline) = (Reuse::Close, 2);
-        assert!(why(&closing).contains("no pipelining"));
+        assert!(why(&closing).contains("pipelining needs"));
     }
 }
