@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use hotlap_stats::{
-    Costs, Decision, Goal, Pair, RESTARTS_BEFORE_LOOK, RunProgress, StopReason, StoppingRule,
-    median, pairs, pooled,
+    Costs, Decision, Goal, MIN_RESTARTS, Pair, RESTARTS_BEFORE_LOOK, RunProgress, StopReason,
+    StoppingRule, median, pairs, pooled,
 };
 
 use crate::experiment::{Experiment, Over, Place};
@@ -19,9 +19,14 @@ use crate::participant::Role;
 const PACED_RESTARTS: u32 = 4;
 const BUDGET_A_PACED_RESTART: Duration = Duration::from_secs(15);
 
-/// What a budget that may grow always has time for: enough restarts to judge by, with more than one
-/// round each, because nothing shows whether a single round was disturbed.
-const USEFUL: (u32, u32) = (RESTARTS_BEFORE_LOOK, 2);
+/// What a budget that may grow always has time for: enough restarts to judge by, or, if those take
+/// longer than [`LONG`], the fewest that allow a verdict. Each has more than one round, because
+/// nothing shows whether a single round was disturbed.
+const USEFUL_RESTARTS: [u32; 2] = [RESTARTS_BEFORE_LOOK, MIN_RESTARTS];
+const USEFUL_ROUNDS: u32 = 2;
+
+/// Nobody waits longer than this without having asked for it, as far as it can be helped.
+const LONG: Duration = Duration::from_secs(600);
 
 /// What to run next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +43,7 @@ pub enum Next {
 #[derive(Debug)]
 pub struct Budget {
     experiment: Experiment,
-    /// The experiment's, or what [`USEFUL`] takes if that is longer and the budget may grow.
+    /// The experiment's, or what a useful result takes if that is longer and the budget may grow.
     total: Duration,
     rule: StoppingRule,
     started: Vec<Duration>,
@@ -219,12 +224,15 @@ impl Budget {
         if !self.experiment.may_grow {
             return;
         }
-        let (restarts, rounds) = USEFUL;
-        let paced: Duration = (0..restarts).map(|restart| self.paced_takes(restart)).sum();
-        let starts = self.start_takes() * (restarts - 1);
-        let useful = mean(&self.rounds) * (restarts * rounds) + starts + paced;
-        self.total = self.total.max(useful);
+        let [usual, fewest] = USEFUL_RESTARTS.map(|restarts| self.takes(restarts, USEFUL_ROUNDS));
+        self.total = self.total.max(if usual <= LONG { usual } else { fewest });
         self.rule.set_budget_s(self.total.as_secs_f64());
+    }
+
+    /// The part of the budget that so many restarts take, of so many rounds each.
+    fn takes(&self, restarts: u32, rounds: u32) -> Duration {
+        let paced: Duration = (0..restarts).map(|restart| self.paced_takes(restart)).sum();
+        mean(&self.rounds) * (restarts * rounds) + self.start_takes() * (restarts - 1) + paced
     }
 
     /// The whole budget, as it is now.

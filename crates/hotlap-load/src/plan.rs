@@ -241,7 +241,7 @@ impl Plan {
         if pipeline > 1 && self.reuse == Reuse::Close {
             let what = match self.target.protocol {
                 Protocol::Http1 => {
-                    "no pipelining with a connection per request: use a pipeline of 1"
+                    "pipelining needs connections that are kept: use a pipeline of 1"
                 }
                 Protocol::Http2 => "a connection per request has one stream: use 1 stream",
             };
@@ -346,6 +346,6 @@ mod tests {
         let longer = |p: &mut Plan| (p.pace, p.stop) = (recorded(&[0, 1], 1.0), Stop::Requests(3));
         assert_eq!(why(&longer), "3 requests, but only 2 have times");
         let closing = |p: &mut Plan| (p.reuse, p.pipeline) = (Reuse::Close, 2);
-        assert!(why(&closing).contains("no pipelining"));
+        assert!(why(&closing).contains("pipelining needs"));
     }
 }

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use hotlap_bench::experiment::{Event, Experiment, Over};
 use hotlap_bench::runner::Runner;
 use hotlap_bench::schedule;
-use hotlap_stats::RESTARTS_BEFORE_LOOK;
 
 use crate::console::Console;
 use crate::export::Exports;
@@ -228,8 +227,8 @@ impl<'a> Recorder<'a> {
             return;
         }
         self.live.say(&format!(
-            "Rounds and starts take longer than expected, so this takes longer: about {} s for \
-             {RESTARTS_BEFORE_LOOK} restarts. --duration limits it.",
+            "Rounds and starts take longer than expected: enough of them for a verdict take about \
+             {} s. --duration limits it.",
             budget.as_secs()
         ));
     }

@@ -48,8 +48,8 @@ impl DetectorSettings {
     /// - A flat server only has to fill its caches. It gets the windows that this took.
     /// - A server with a compiler compiles at every start. It gets three times the windows that it
     ///   took to come near its speed.
-    /// - All others are judged again, within the time that they took: an apparent warm-up may have
-    ///   been a neighbour on the machine, which need not be there at every start.
+    /// - All others are judged again, within the time that they took: what looked like
+    ///   a warm-up may have been another process on the machine, which need not run at every start.
     #[must_use]
     pub fn for_restart(&self, previous: &PreviousWarmup) -> Self {
         let windows = previous.windows.min(self.max_windows);

@@ -167,7 +167,7 @@ pub struct Shape {
 #[command(next_help_heading = "Schedule")]
 pub struct Schedule {
     /// Total measuring time (default: that of the suite, else a minute for up to two servers, and
-    /// 25 s for each further one)
+    /// 25 s for each further one; more if that is too little for a verdict)
     #[arg(short, long, value_name = "TIME")]
     #[arg(value_parser = quantity::span)]
     pub duration: Option<Duration>,

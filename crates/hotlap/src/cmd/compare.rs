@@ -57,7 +57,7 @@ fn both(args: &CompareArgs) -> anyhow::Result<(Named, Named)> {
     let own = |number: u64| anyhow::Ok((store.run(number)?, format!("run {number}")));
     match (&args.runs[..], &args.baseline) {
         ([before, after], None) => Ok((own(*before)?, own(*after)?)),
-        ([_, _], Some(_)) => usage("--baseline and two runs make three: leave one out"),
+        ([_, _], Some(_)) => usage("--baseline is compared with one run: name no second one"),
         (runs, Some(baseline)) => {
             let before = before(&store, baseline)?;
             let after = runs.first().copied().map_or_else(|| store.last(), Ok)?;

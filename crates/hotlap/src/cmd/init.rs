@@ -47,7 +47,7 @@ budget = "2m"
 servers = [
 "#;
 
-/// The text after them.
+/// The text that follows the servers.
 const TAIL: &str = r#"]
 
 # A load: each value may be a list, and lists are crossed. Repeat [[load]] for more. A load with a

@@ -68,7 +68,7 @@ pub struct CapacityRow {
     pub windows: Vec<CapacityWindow>,
 }
 
-/// The latency at about one rate.
+/// A point of the curve: the latency of the windows whose rates are close to this one.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct CurvePoint {
     /// The mean rate of the windows, in requests/s.

@@ -53,7 +53,7 @@ pub const QUEUES: [KnownQueue; 3] = [
         rate: 1_829.6,
     },
     KnownQueue {
-        name: "0.25 ms, 1 in 100 5 ms",
+        name: "0.25 ms; 1 in 100 takes 5 ms",
         server: Calibrated::Queue { workers: 1, us: 250, slow_us: 5_000, one_in: 100 },
         rate: 3_159.9,
     },

@@ -169,7 +169,7 @@ pub fn bimodal(arena: &Arena, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Clai
     let mut alone = Alone::start(arena, Calibrated::Bimodal { us, slow_us, one_in }, LAP, stop)?;
     let half = HalfLoad::run(&mut alone, us as f64)?;
     alone.stop();
-    let server = "1 ms, 1 in 100 50 ms";
+    let server = "1 ms; 1 in 100 takes 50 ms";
     let quantiles =
         [("p50", 0.5, us as f64), ("p98", 0.98, us as f64), ("p99.5", 0.995, slow_us as f64)];
     let mut claims = quantiles.map(|quantile| half.claim(server, quantile)).to_vec();
