@@ -51,7 +51,8 @@ fn push(bytes: &mut Vec<u8>, input: &mut &[u8]) {
         _ => u32::from(choice >> 4) * 2 + 1,
     };
     let end = if choice & 1 == 1 { END } else { 0 };
-    let value = [0, 1, 5, 100, 16_384, 65_535, 1 << 20, (1 << 31) - 1][usize::from(choice >> 1 & 7)];
+    let value =
+        [0, 1, 5, 100, 16_384, 65_535, 1 << 20, (1 << 31) - 1][usize::from(choice >> 1 & 7)];
     bytes.extend(match what % 16 {
         0..=3 => headers(stream, WHOLE | end, BLOCKS[usize::from(what >> 4)]),
         4 => headers(stream, end, BLOCKS[usize::from(what >> 4)]),
@@ -63,7 +64,11 @@ fn push(bytes: &mut Vec<u8>, input: &mut &[u8]) {
             let mut payload = vec![padding];
             payload.extend(b"Hello");
             payload.resize(6 + usize::from(padding), 0);
-            if choice & 2 == 2 { data(stream, end | PADDED, &payload) } else { data(stream, end, &payload) }
+            if choice & 2 == 2 {
+                data(stream, end | PADDED, &payload)
+            } else {
+                data(stream, end, &payload)
+            }
         }
         10 => settings(&[(u16::from(what >> 4 & 7), value)]),
         11 => window_update(if choice & 1 == 1 { 0 } else { stream }, value),

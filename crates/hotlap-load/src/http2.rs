@@ -12,9 +12,9 @@
 //!
 //! As for HTTP/1.1, the client is strict where a lenient one would hide a fault of the server.
 //!
-//! A server that answers one request costs about as much work as it does in HTTP/1.1, because
-//! nearly every header block that arrives is one of the last few (`memo`), and a frame that is
-//! complete in the input is read in place.
+//! Nearly every header block that arrives is one of the last few (`memo`), and a frame that is
+//! complete in the input is read in place. So a response with a body of 13 bytes takes about 530
+//! instructions, and some 3000 if its header block must be decoded (counted with callgrind).
 
 mod client;
 mod encode;

@@ -13,7 +13,7 @@ mod valid;
 
 use hotlap_load::http2::{ErrorCode, kind};
 use proptest::prelude::*;
-use replay::{FIVE, Replay, agree, replay};
+use replay::{FIVE, Replay, Seen, agree, replay};
 use server::*;
 
 fn after(bytes: &[u8]) -> Replay {
@@ -157,6 +157,32 @@ proptest! {
             bytes[at] = byte;
         }
         agree(refills, &bytes, pieces(&bytes, &cuts));
+    }
+
+    /// The same block means another head after the table has changed (RFC 7541 section 2.3.3).
+    #[test]
+    fn a_head_is_reused_only_while_the_table_is_the_same(
+        choices in prop::collection::vec((0_u8..8, b'0'..=b'9'), 1..60),
+    ) {
+        // Two fields for the indices 62 and 63: 48 inserts :status, 5c content-length.
+        let first = b"\x5c\x017\x48\x03299".to_vec();
+        let blocks = choices.iter().map(|(choice, digit)| match choice {
+            0 => vec![0x48, 3, b'2', b'0', *digit],
+            1 => vec![0x88, 0x5c, 1, *digit],
+            2 => b"\x88\xbe".to_vec(),
+            3 => b"\x88\xbf".to_vec(),
+            4 => vec![0xbf],
+            _ => vec![0xbe],
+        });
+        let mut bytes = settings(&[]);
+        for (number, block) in std::iter::once(first).chain(blocks).enumerate() {
+            let stream = number as u32 * 2 + 1;
+            bytes.extend(headers(stream, WHOLE, &block));
+            bytes.extend(rst_stream(stream, 0));
+        }
+        let seen = agree(true, &bytes, bytes.chunks(7));
+        let is_broken = matches!(seen.events.last(), Some(Seen::Broken { .. }));
+        prop_assert!(!is_broken);
     }
 
     #[test]

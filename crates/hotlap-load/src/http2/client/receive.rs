@@ -50,7 +50,13 @@ impl Client {
             return Err(Fault::protocol("a header block is interrupted by another frame"));
         }
         match header.kind {
-            kind::DATA => self.begin_data(header, out),
+            kind::DATA => self.begin_data(header, input, out),
+            // The usual case first.
+            kind::HEADERS if header.length as usize <= input.len() => {
+                let (payload, rest) = input.split_at(header.length as usize);
+                *input = rest;
+                self.headers(header, payload, out)
+            }
             kind::PUSH_PROMISE => Err(Fault::protocol("PUSH_PROMISE, though push is disabled")),
             kind::HEADERS..=kind::CONTINUATION => {
                 match input.split_at_checked(header.length as usize) {
@@ -95,7 +101,7 @@ impl Client {
     }
 
     /// Handles a frame with its whole payload, of any type but DATA and PUSH_PROMISE.
-    #[inline]
+    #[cold]
     fn whole(&mut self, header: FrameHeader, payload: &[u8], out: &mut Vec<u8>) -> Step<'static> {
         match header.kind {
             kind::HEADERS => self.headers(header, payload, out),
@@ -113,7 +119,12 @@ impl Client {
     /// of the stream (section 6.9). The window is given back when the frame begins: its bytes are
     /// not kept.
     #[inline]
-    fn begin_data(&mut self, header: FrameHeader, out: &mut Vec<u8>) -> Step<'static> {
+    fn begin_data<'a>(
+        &mut self,
+        header: FrameHeader,
+        input: &mut &'a [u8],
+        out: &mut Vec<u8>,
+    ) -> Step<'a> {
         let found = self.streams.find(header.stream);
         if found == Found::Idle {
             return Err(Fault::protocol("DATA on a stream without a request"));
@@ -150,7 +161,14 @@ impl Client {
             frame::write_window_update(out, header.stream, increment);
         }
         if !header.has(flags::PADDED) {
-            return Ok(self.begin_body(slot, header.length, 0, is_end, out));
+            return Ok(match self.check_body(slot, header.length, is_end) {
+                None if header.length == 0 || input.is_empty() => {
+                    self.continue_body(slot, header.length, 0, is_end);
+                    None
+                }
+                None => self.data(input, slot, header.length, 0, is_end),
+                Some(why) => Some(self.malformed_body(slot, header.length, why, out)),
+            });
         }
         if header.length == 0 {
             return Err(NO_PAD_LENGTH);
@@ -173,34 +191,59 @@ impl Client {
         let Some(left) = (header.length - 1).checked_sub(padding) else {
             return Err(Fault::protocol("padding that is longer than its frame"));
         };
-        Ok(self.begin_body(slot, left, padding, header.has(flags::END_STREAM), out))
+        let is_end = header.has(flags::END_STREAM);
+        Ok(match self.check_body(slot, left, is_end) {
+            None => {
+                self.continue_body(slot, left, padding, is_end);
+                None
+            }
+            Some(why) => Some(self.malformed_body(slot, left + padding, why, out)),
+        })
     }
 
-    /// Checks the length of the body, before any of the new bytes is passed on.
-    #[inline]
-    fn begin_body(
+    /// Checks the length of the body, before any of `count` new bytes is passed on; returns what is
+    /// wrong.
+    #[inline(always)]
+    fn check_body(&mut self, slot: usize, count: u32, is_end: bool) -> Option<&'static str> {
+        let stream = self.streams.at(slot);
+        stream.received += u64::from(count);
+        match stream.length {
+            _ if !stream.has_head => Some("DATA before the head of the response"),
+            None => None,
+            Some(length) if stream.received == length => None,
+            Some(0) => Some("DATA, though the response has no body"),
+            Some(length) if stream.received > length => Some("more DATA than content-length"),
+            Some(_) => is_end.then_some("less DATA than content-length"),
+        }
+    }
+
+    /// Ends a stream whose body is wrong, and skips the rest of its frame.
+    #[cold]
+    fn malformed_body(
         &mut self,
         slot: usize,
         left: u32,
-        padding: u32,
-        is_end: bool,
+        why: &'static str,
         out: &mut Vec<u8>,
-    ) -> Option<Event<'static>> {
-        self.state = State::Data { slot, left, padding, is_end };
-        let stream = self.streams.at(slot);
-        stream.received += u64::from(left);
-        let why = match stream.length {
-            _ if !stream.has_head => "DATA before the head of the response",
-            Some(0) if left > 0 => "DATA, though the response has no body",
-            Some(length) if stream.received > length => "more DATA than content-length",
-            Some(length) if is_end && stream.received < length => "less DATA than content-length",
-            _ => return None,
-        };
-        Some(self.malformed(slot, why, out))
+    ) -> Event<'static> {
+        self.state = State::Skip(left);
+        self.malformed(slot, why, out)
+    }
+
+    /// The next state within a DATA frame: more of it, or its end.
+    #[inline(always)]
+    fn continue_body(&mut self, slot: usize, left: u32, padding: u32, is_end: bool) {
+        if left + padding > 0 {
+            self.state = State::Data { slot, left, padding, is_end };
+        } else if is_end {
+            self.state = State::End(slot);
+        } else {
+            self.state = State::Frame;
+        }
     }
 
     /// Passes on bytes of a body, and skips the padding after them.
-    #[inline]
+    #[inline(always)]
     pub(super) fn data<'a>(
         &mut self,
         input: &mut &'a [u8],
@@ -209,10 +252,6 @@ impl Client {
         padding: u32,
         is_end: bool,
     ) -> Option<Event<'a>> {
-        if left == 0 && padding == 0 {
-            self.state = if is_end { State::End(slot) } else { State::Frame };
-            return None;
-        }
         if input.is_empty() {
             return Some(Event::NeedMore);
         }
@@ -221,10 +260,10 @@ impl Client {
         *input = rest;
         let count = data.len() as u32;
         if left == 0 {
-            self.state = State::Data { slot, left, padding: padding - count, is_end };
+            self.continue_body(slot, 0, padding - count, is_end);
             return None;
         }
-        self.state = State::Data { slot, left: left - count, padding, is_end };
+        self.continue_body(slot, left - count, padding, is_end);
         Some(Event::Data { tag: self.streams.at(slot).tag, data })
     }
 
