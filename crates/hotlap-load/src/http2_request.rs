@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use crate::http2::{EncodedRequests, Form, RequestFields, Template, Value, encode};
-use crate::plan::{Insert, Request};
-use crate::rendered::Rendered;
+use crate::plan::Request;
+use crate::rendered::{Rendered, Span};
 
 /// The requests of a plan.
 #[derive(Debug, Clone)]
@@ -22,24 +22,6 @@ pub(crate) struct Http2Requests {
 struct Parts {
     varying: Vec<Span>,
     body: Span,
-}
-
-/// A part of a request's bytes, and the inserts in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Span {
-    /// Its place in the bytes without the values of inserts.
-    pub(crate) literal: Range<usize>,
-    /// The numbers of its inserts.
-    pub(crate) inserts: Range<usize>,
-}
-
-impl Span {
-    fn new(literal: Range<usize>, inserts: &[Insert]) -> Self {
-        let before = |at: usize, includes: bool| {
-            inserts.iter().filter(|i| i.at < at || (includes && i.at == at)).count()
-        };
-        Self { inserts: before(literal.start, false)..before(literal.end, true), literal }
-    }
 }
 
 /// The lines of a request's head: method, path and headers, as ranges of its bytes.

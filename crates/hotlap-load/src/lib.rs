@@ -40,7 +40,8 @@
 //!   worker    one loop: stages, connect, send, receive, fail
 //!     tally       counts             schedule    due times of an open loop
 //!     connection  the protocol on one connection, without sockets
-//!       request_mix, recorded, http2_request, rendered, values, template, check
+//!       in_flight, request_mix, recorded, prepared, http2_request, rendered, values, template,
+//!       check
 //!         http    HTTP/1.1 framing          http2    HTTP/2 on one connection
 //!     io, tls     sockets, events, encryption
 //!   shared, resources
@@ -56,9 +57,11 @@ mod error;
 pub mod http;
 pub mod http2;
 mod http2_request;
+mod in_flight;
 mod io;
 pub mod outcome;
 pub mod plan;
+mod prepared;
 mod progress;
 mod random;
 mod recorded;

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use crate::http2_request::Span;
 use crate::plan::{Insert, Inserted};
 use crate::values::Values;
 
@@ -16,6 +15,25 @@ pub(crate) struct Rendered {
     bytes: Vec<u8>,
     /// Where each insert is in `bytes`.
     places: Vec<Range<usize>>,
+}
+
+/// A part of a request's bytes, and the inserts in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Span {
+    /// Its place in the bytes without the values of inserts.
+    pub(crate) literal: Range<usize>,
+    /// The numbers of its inserts.
+    pub(crate) inserts: Range<usize>,
+}
+
+impl Span {
+    /// The part at this place in bytes with these inserts.
+    pub(crate) fn new(literal: Range<usize>, inserts: &[Insert]) -> Self {
+        let before = |at: usize, includes: bool| {
+            inserts.iter().filter(|i| i.at < at || (includes && i.at == at)).count()
+        };
+        Self { inserts: before(literal.start, false)..before(literal.end, true), literal }
+    }
 }
 
 impl Rendered {

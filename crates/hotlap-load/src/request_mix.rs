@@ -3,9 +3,9 @@
 
 use crate::http2::Form;
 use crate::http2_request::Http2Requests;
-use crate::plan::{ExpectedBody, ExpectedResponse, Insert, Plan, Protocol, Request, Reuse};
+use crate::plan::{Plan, Protocol, Reuse};
+use crate::prepared::PreparedRequest;
 use crate::recorded::Recorded;
-use crate::rendered::Rendered;
 use crate::template::ResponseTemplate;
 use crate::values::Values;
 
@@ -30,21 +30,6 @@ impl Turn {
     fn number(self) -> u32 {
         (self.0 >> 32) as u32
     }
-}
-
-/// A request that is ready to be sent.
-#[derive(Debug, Clone)]
-pub(crate) struct PreparedRequest {
-    /// Its bytes, without the values of fields.
-    bytes: Vec<u8>,
-    /// Its bytes with the values of fields, if it has any.
-    rendered: Option<Rendered>,
-    pub(crate) is_head: bool,
-    /// What the current response is compared with.
-    pub(crate) expect: ExpectedResponse,
-    /// The expected body, if it has values of fields.
-    body: Option<Rendered>,
-    pub(crate) template: ResponseTemplate,
 }
 
 /// All requests, and their order.
@@ -284,48 +269,6 @@ impl Pool {
     }
 }
 
-impl PreparedRequest {
-    fn new(request: &Request, closes: bool) -> Self {
-        let (mut bytes, mut inserts) = (request.bytes.clone(), request.inserts.clone());
-        if closes {
-            add_connection_close(&mut bytes, &mut inserts);
-        }
-        let body_at = bytes.windows(4).position(|w| w == b"\r\n\r\n").map_or(0, |at| at + 4);
-        let mut expect = request.expect.clone();
-        let body = match &expect.body {
-            ExpectedBody::Fields { bytes, inserts } => {
-                Some(Rendered::new(bytes.clone(), inserts.clone(), 0))
-            }
-            _ => None,
-        };
-        if body.is_some() {
-            expect.body = ExpectedBody::Bytes { bytes: Vec::new(), varies: Vec::new() };
-        }
-        Self {
-            rendered: (!inserts.is_empty()).then(|| Rendered::new(bytes.clone(), inserts, body_at)),
-            bytes,
-            is_head: request.is_head,
-            expect,
-            body,
-            template: ResponseTemplate::default(),
-        }
-    }
-
-    /// Inserts the values of a request into the expected body.
-    #[inline(never)]
-    fn expect_body(&mut self, number: u32, values: &mut Values) {
-        let (Some(body), ExpectedBody::Bytes { bytes, .. }) =
-            (&mut self.body, &mut self.expect.body)
-        else {
-            return;
-        };
-        body.render(number, values);
-        bytes.clear();
-        bytes.extend_from_slice(body.bytes());
-        self.template.expect_body(bytes);
-    }
-}
-
 /// Each request as often as its weight, spread evenly: the j-th of w is (j + ½) / w of the way.
 fn order(weights: &[u32]) -> Vec<u32> {
     let mut places: Vec<(f64, u32)> = Vec::new();
@@ -337,41 +280,19 @@ fn order(weights: &[u32]) -> Vec<u32> {
     places.into_iter().map(|(_, request)| request).collect()
 }
 
-/// Adds `Connection: close` after the request line, unless there is a `Connection` header.
-fn add_connection_close(bytes: &mut Vec<u8>, inserts: &mut [Insert]) {
-    const HEADER: &[u8] = b"\r\nConnection: close";
-    let head = bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap_or(bytes.len());
-    let line = bytes.windows(2).position(|w| w == b"\r\n");
-    let mut lines = bytes[..head].split(|&b| b == b'\n').skip(1);
-    let is_connection =
-        |l: &[u8]| l.get(..11).is_some_and(|name| name.eq_ignore_ascii_case(b"connection:"));
-    let Some(line) = line.filter(|_| !lines.any(is_connection)) else { return };
-    bytes.splice(line..line, HEADER.iter().copied());
-    for insert in inserts.iter_mut().filter(|insert| insert.at > line) {
-        insert.at += HEADER.len();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Endpoint, Entry, Field, Inserted, Source, Target};
+    use crate::plan::{
+        Endpoint, Entry, ExpectedBody, Field, Insert, Inserted, Request, Source, Target,
+    };
+    use crate::rendered::Rendered;
 
     #[test]
     fn requests_are_spread_evenly_by_their_weights() {
         assert_eq!(order(&[1]), [0]);
         assert_eq!(order(&[3, 1]), [0, 0, 1, 0]);
         assert_eq!(order(&[1, 1, 2]), [2, 0, 1, 2]);
-    }
-
-    #[test]
-    fn connection_close_is_added_once() {
-        let closes = b"GET / HTTP/1.1\r\nConnection: close\r\nHost: a\r\n\r\nbody";
-        for before in [&b"GET / HTTP/1.1\r\nHost: a\r\n\r\nbody"[..], closes] {
-            let mut bytes = before.to_vec();
-            add_connection_close(&mut bytes, &mut []);
-            assert_eq!(bytes, closes);
-        }
     }
 
     fn plan(threads: usize) -> Plan {

@@ -26,6 +26,7 @@ fn the_whole_table_at_120_columns() {
     3  python3 app.py       2,100  0.036× [0.036, 0.037]  469.8 µs  27.8× [27.8, 27.8]  30.2 ms        –   23 MB
        ceiling            123,200                      –    7.1 µs                   –  0.51 ms  0.53 ms  1.0 MB
     * closed loop, at saturation
+    p99 is left out (–) where there are too few requests for it: a longer --duration measures more
 
     node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.66], 51 % more CPU per request [51, 52].
     python3 app.py: 0.036× the throughput of go/net-http [0.036, 0.037], 27.8× the CPU per request [27.8, 27.8].
@@ -59,6 +60,8 @@ fn the_whole_table_at_80_columns() {
     3  python3 app.py       2,100  0.036× [0.036, 0.037]  469.8 µs        –
        ceiling            123,200                      –    7.1 µs  0.53 ms
     * closed loop, at saturation
+    p99 is left out (–) where there are too few requests for it: a longer
+    --duration measures more
 
     node/http:cluster: 0.66× the throughput of go/net-http [0.66, 0.66], 51 % more
     CPU per request [51, 52].
@@ -120,6 +123,8 @@ fn the_whole_table_as_markdown() {
     |  | *ceiling* | 123,200 ± 0.1% | – | 7.1 µs ± 0.03% | – | 0.51 ms | 0.53 ms | 1.0 MB |
 
     \* closed loop, at saturation
+
+    p99 is left out (–) where there are too few requests for it: a longer --duration measures more
 
     Noise floor (go/net-http against itself): ± 0.6% in requests/s, ± 0.1% in CPU per request.
 
@@ -199,6 +204,7 @@ fn a_row_that_the_generator_limits_is_a_bound_and_is_ordered_by_cpu_time() {
     1  fast    ≥ 100,000   8.0 µs  0.20× [0.20, 0.20]  0.63 ms  0.64 ms  1.0 MB
     2  slow       20,000  40.0 µs           reference   3.2 ms        –  9.0 MB
     * closed loop, at saturation
+    p99 is left out (–) where there are too few requests for it: a longer --duration measures more
 
     fast: 80 % less CPU per request than slow [80, 80]; throughput at least 4.99×, limited by the load generator.
     The load generator limited 1 server (≥). It is ranked by CPU per request.
@@ -237,8 +243,8 @@ fn answers_that_wait_for_acknowledgements_are_told_of_where_the_server_waits() {
     };
     insta::assert_snapshot!(told(90_000.0), @"
     Note: app: hardly any response takes less than 40 ms, although the server is mostly idle. This is how a response looks
-    that is sent in two writes, with the second held back until the first is acknowledged (Nagle's algorithm). Send it in
-    one write, or set TCP_NODELAY.
+    that is sent in two writes, with the second held back until the first is acknowledged (Nagle's algorithm). The wait
+    limits its requests/s. Send it in one write, or set TCP_NODELAY.
     ");
     assert_eq!(told(700_000.0), "", "a server that works for that long is only slow");
 }
@@ -274,6 +280,8 @@ fn a_server_that_dies_is_named_with_phase_last_words_and_cure() {
       server   req/s  CPU/req    p50*  memory
       good    20,000  40.0 µs  3.2 ms  9.0 MB
     * closed loop, at saturation
+    p99 is left out (–) where there are too few requests for it: a longer
+    --duration measures more
 
     No request errors. Intervals of levels, conformance: --details
 

@@ -76,7 +76,8 @@ pub fn is_installed(name: &str) -> bool {
     std::env::split_paths(&paths).any(|folder| folder.join(name).is_file())
 }
 
-/// hotlap, in HTTP/2 if it has streams: ADDRESS CONNECTIONS SECONDS BODY [THREADS [ONE-IN [SOURCE...]]]
+/// hotlap, in HTTP/2 if it has streams:
+/// ADDRESS CONNECTIONS SECONDS BODY [THREADS [ONE-IN [SOURCE...]]]
 pub fn as_hotlap(words: &[&str], streams: Option<usize>) {
     let [address, connections, seconds, length, more @ ..] = words else { panic!("{words:?}") };
     let endpoint = Endpoint::Tcp(address.parse().expect("an address"));

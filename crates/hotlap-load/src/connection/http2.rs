@@ -1,16 +1,16 @@
 //! HTTP/2 on one connection: which request each stream carries, and the check of its response.
 //!
-//! The requests are those of the [`Connection`](super::Connection), in the order in which they were
+//! The requests are those of the connection, in the order in which they were
 //! sent. Streams end in any order; most end in the order in which they began, so a search from the
 //! front finds them at once.
 
 use std::collections::VecDeque;
 
-use super::{Broken, Completed, EVIDENCE, InFlight};
 use crate::check::Check;
 use crate::http2::{Client, ErrorCode, Event, Limits};
+use crate::in_flight::{Broken, Completed, EVIDENCE, InFlight};
 use crate::outcome::{Failure, Phase};
-use crate::request_mix::RequestMix;
+use crate::request_mix::{RequestMix, Turn};
 
 /// The state of HTTP/2 on one connection.
 #[derive(Debug)]
@@ -77,6 +77,26 @@ pub(crate) enum Why {
 impl Stream {
     fn phase(&self) -> Phase {
         if self.has_head { Phase::Body } else { Phase::FirstByte }
+    }
+
+    /// Begins to check the response to a request.
+    #[inline]
+    fn head(&mut self, status: u16, length: Option<u64>, turn: Turn, mix: &mut RequestMix) {
+        let skips_body = mix.skips_next_body();
+        let prepared = mix.get(turn);
+        let is_head = prepared.is_head;
+        self.check = Check::new(status, length, &prepared.expect, is_head, skips_body);
+        (self.status, self.has_head) = (status, true);
+    }
+
+    /// Checks a part of its body.
+    #[inline]
+    fn data(&mut self, data: &[u8], turn: Turn, mix: &mut RequestMix) {
+        self.check.data(data, &mix.get(turn).expect);
+        if self.check.is_wrong() {
+            let room = EVIDENCE.saturating_sub(self.evidence.len()).min(data.len());
+            self.evidence.extend_from_slice(&data[..room]);
+        }
     }
 }
 
@@ -176,23 +196,11 @@ impl Http2 {
                 Event::NeedMore => return FrameStep::NeedMore,
                 Event::Head { tag, status, length, .. } => {
                     let at = self.position(tag);
-                    let skips_body = mix.skips_next_body();
-                    let prepared = mix.get(requests[at].turn);
-                    let is_head = prepared.is_head;
-                    let stream = &mut self.streams[at];
-                    stream.check =
-                        Check::new(status, length, &prepared.expect, is_head, skips_body);
-                    (stream.status, stream.has_head) = (status, true);
+                    self.streams[at].head(status, length, requests[at].turn, mix);
                 }
                 Event::Data { tag, data } => {
                     let at = self.position(tag);
-                    let prepared = mix.get(requests[at].turn);
-                    let stream = &mut self.streams[at];
-                    stream.check.data(data, &prepared.expect);
-                    if stream.check.is_wrong() {
-                        let room = EVIDENCE.saturating_sub(stream.evidence.len()).min(data.len());
-                        stream.evidence.extend_from_slice(&data[..room]);
-                    }
+                    self.streams[at].data(data, requests[at].turn, mix);
                 }
                 Event::End { tag, bytes } => {
                     let at = self.position(tag);

@@ -23,12 +23,12 @@ const ANSWER_LIMIT: usize = 64 << 20;
 
 pub struct Wire {
     stream: Stream,
-    pub(super) channel: Option<Box<TlsConnection>>,
-    pub(super) limit: Duration,
+    channel: Option<Box<TlsConnection>>,
+    limit: Duration,
     /// What is wrong with the TLS data received.
     fault: Option<String>,
     /// Received but not consumed.
-    pub(super) buf: Vec<u8>,
+    buf: Vec<u8>,
     /// The server sends no more: it closed or reset the connection, or ended the TLS session.
     pub over: bool,
     /// Why a response delimited by the end of the connection may be truncated, if it may.
@@ -36,7 +36,7 @@ pub struct Wire {
     /// A head had lines that end in a bare LF; they were accepted like CRLF.
     pub bare_lf: bool,
     /// The state of HTTP/2, if that is the protocol.
-    pub(super) http2: Option<Box<Conversation>>,
+    http2: Option<Conversation>,
 }
 
 enum Stream {
@@ -101,7 +101,12 @@ impl Wire {
         };
         wire.handshake()?;
         if target.protocol == Protocol::Http2 {
-            wire.begin_http2()?;
+            if wire.channel.as_ref().is_some_and(|channel| !channel.speaks_http2()) {
+                return Err("the server does not offer HTTP/2 (ALPN h2)".to_owned());
+            }
+            let mut out = Vec::new();
+            wire.http2 = Some(Conversation::begin(&mut out));
+            wire.send(&out)?;
         }
         Ok(wire)
     }
@@ -148,7 +153,7 @@ impl Wire {
     }
 
     /// Reads once, waiting until `until` at most. Returns whether something changed.
-    pub(super) fn fill(&mut self, until: Instant) -> bool {
+    fn fill(&mut self, until: Instant) -> bool {
         let mut piece = [0; 16 << 10];
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -197,11 +202,50 @@ impl Wire {
         host: &str,
         stop: &AtomicBool,
     ) -> Result<Response, String> {
-        if self.http2.is_some() {
-            return self.ask_http2(exchange, host, stop);
+        if let Some(mut conversation) = self.http2.take() {
+            let answer = self.converse(&mut conversation, exchange, host, stop);
+            self.http2 = Some(conversation);
+            return answer;
         }
         self.send(&exchange.bytes(host))?;
         self.answer_unless(exchange.is_head(), stop)
+    }
+
+    /// Sends a request in HTTP/2 and returns the response, or stops waiting once `stop` is set.
+    fn converse(
+        &mut self,
+        conversation: &mut Conversation,
+        exchange: &Exchange,
+        host: &str,
+        stop: &AtomicBool,
+    ) -> Result<Response, String> {
+        let scheme = if self.channel.is_some() { "https" } else { "http" };
+        let mut out = Vec::new();
+        conversation.request(exchange, host, scheme, &mut out)?;
+        self.send(&out)?;
+        let until = Instant::now() + self.limit;
+        loop {
+            out.clear();
+            let read = conversation.read(&mut self.buf, &mut out);
+            // If answers to the server's own frames cannot be sent, the next read fails.
+            let _ = self.send(&out);
+            if let Some(answer) = read? {
+                return Ok(answer);
+            }
+            if self.over {
+                return Err(match conversation.has_settings() {
+                    true => "the connection closed before the response was complete".to_owned(),
+                    false => "the connection closed without a frame of HTTP/2".to_owned(),
+                });
+            }
+            let is_changed = self.fill(until.min(Instant::now() + interrupt::LOOK));
+            if !is_changed && !self.over && stop.load(Ordering::Relaxed) {
+                return Err("interrupted".to_owned());
+            }
+            if !is_changed && !self.over && Instant::now() >= until {
+                return Err(format!("no complete response within {} s", self.limit.as_secs_f64()));
+            }
+        }
     }
 
     /// Receives one response.

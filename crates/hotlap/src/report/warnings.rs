@@ -94,8 +94,8 @@ fn of_server(run: &Run, load: usize, server: usize, warning: &ServerWarning) -> 
         ServerWarning::DelayedAcknowledgements => format!(
             "{name}: hardly any response takes less than 40 ms, although the server is mostly idle. \
              This is how a response looks that is sent in two writes, with the second held back \
-             until the first is acknowledged (Nagle's algorithm). The wait limits its requests/s. Send \
-             it in one write, or set TCP_NODELAY."
+             until the first is acknowledged (Nagle's algorithm). The wait limits its requests/s. \
+             Send it in one write, or set TCP_NODELAY."
         ),
         ServerWarning::Bias(of_alone) => bias(&name, of_alone, run.schedule.slice_ms),
         ServerWarning::Silent(rounds) => format!(
