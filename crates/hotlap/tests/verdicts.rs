@@ -38,6 +38,8 @@ fn rows_that_the_generator_limits_are_told_apart_by_cpu_time() {
     2=  alike      ≥ 100,000   8.0 µs  1.00× [1.00, 1.00]  0.63 ms  0.65 ms
      4  waits         20,000   4.0 µs  0.50× [0.50, 0.50]   3.2 ms        –
     * closed loop, at saturation
+    p99 is left out (–) where there are too few requests for it: a longer
+    --duration measures more
 
     lean: 25 % less CPU per request than reference [25, 25].
     alike and reference: no difference that could be measured (CPU per request
@@ -109,6 +111,7 @@ fn fewer_than_three_restarts_give_no_verdict_and_no_rank_in_any_form() {
       python3 app.py       2,100  0.036× [0.035, 0.038]  469.9 µs  30.2 ms        –   23 MB
       ceiling            123,200                      –    7.1 µs  0.51 ms  0.53 ms  1.0 MB
     * closed loop, at saturation
+    p99 is left out (–) where there are too few requests for it: a longer --duration measures more
 
     node/http:cluster and go/net-http: inconclusive (throughput 0.66× [0.66, 0.67], CPU per request
     1.51× [1.51, 1.52]).
