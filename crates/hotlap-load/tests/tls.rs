@@ -9,9 +9,9 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
 
-use certificate::{expired, valid};
+use certificate::{certificate, expired, valid};
 
-use hotlap_load::plan::{Plan, Reuse, Tls};
+use hotlap_load::plan::{Identity, Plan, Protocol, Reuse, Tls};
 use hotlap_load::{Failure, Phase, run};
 use hotlap_testbed::{Client, HELLO, TestServer};
 use plan::{PlanFor, counts};
@@ -175,4 +175,59 @@ fn a_body_that_close_notify_ends_is_complete() {
     let cut = ends(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nHello, World!", End::TlsOnly);
     let outcome = run(&plan(&cut, 1, 5)).expect("a load");
     assert_eq!(counts(&outcome), (0, vec![(Failure::ClosedEarly, Phase::Body, 5)]));
+}
+
+#[test]
+fn a_given_certificate_is_trusted_and_the_cipher_suite_reported() {
+    let certificate = certificate(4096);
+    let server = server(certificate.server(), HELLO);
+    let mut plan = plan(&server, 2, 10);
+    let authorities = vec![certificate.der.clone()];
+    plan.target.tls = Some(Tls { authorities, ..Tls::with("localhost".to_owned()) });
+    let outcome = run(&plan).expect("a load");
+    assert_eq!(counts(&outcome), (10, vec![]));
+    let tls = outcome.tls.expect("TLS");
+    assert_eq!(tls.version, "TLS 1.3");
+    assert!(tls.cipher.starts_with("TLS13_"), "{tls:?}");
+    plan.target.tls.as_mut().expect("TLS").server_name = "elsewhere".to_owned();
+    let why = run(&plan).expect_err("another name").to_string();
+    assert!(why.contains("certificate"), "{why}");
+}
+
+#[test]
+fn a_client_identifies_itself_where_the_server_demands_it() {
+    let certificate = certificate(4096);
+    let server = server(certificate.mutual(), HELLO);
+    let mut plan = plan(&server, 1, 5);
+    let tls = plan.target.tls.as_mut().expect("TLS");
+    let key = certificate.key.clone();
+    tls.identity = Some(Identity { chain: vec![certificate.der.clone()], key });
+    assert_eq!(counts(&run(&plan).expect("a load")), (5, vec![]));
+    plan.target.tls.as_mut().expect("TLS").identity = None;
+    // In TLS 1.3, a client learns only after its handshake that the server has refused it.
+    let refused = run(&plan).map(|outcome| outcome.failures.of(Failure::Tls)).unwrap_or(5);
+    assert_eq!(refused, 5);
+}
+
+#[test]
+fn sessions_are_resumed_only_if_the_plan_says_so() {
+    let server = server(valid(), HELLO);
+    let mut plan = plan(&server, 1, 20);
+    plan.reuse = Reuse::Close;
+    let outcome = run(&plan).expect("a load");
+    assert_eq!((counts(&outcome), outcome.connections.resumed), ((20, vec![]), 0));
+    plan.target.tls.as_mut().expect("TLS").resumes = true;
+    let outcome = run(&plan).expect("a load");
+    assert_eq!(counts(&outcome), (20, vec![]));
+    // The first connection was opened before the window.
+    assert_eq!(outcome.connections.resumed, 19);
+}
+
+#[test]
+fn a_server_that_does_not_agree_to_http2_is_a_tls_failure() {
+    let server = server(valid(), HELLO);
+    let mut plan = plan(&server, 1, 3);
+    plan.target.protocol = Protocol::Http2;
+    let why = run(&plan).expect_err("no ALPN").to_string();
+    assert!(why.contains("does not offer HTTP/2 (ALPN h2)"), "{why}");
 }

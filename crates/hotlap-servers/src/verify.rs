@@ -15,6 +15,8 @@ pub(crate) mod client;
 mod conformance;
 mod findings;
 mod http2;
+mod http2_conformance;
+mod http2_frames;
 mod verifier;
 
 pub use findings::{Check, Findings};
@@ -28,7 +30,10 @@ pub fn verify(verifier: &Verifier<'_>) -> Findings {
     if bench.report.ended.is_none() {
         let conformance = match bench.is_http2() {
             false => conformance::run(verifier, &bench),
-            true => Vec::new(),
+            true => {
+                let first = bench.first.as_ref();
+                http2_conformance::run(verifier, first.map_or(0, |(first, ..)| first.status))
+            }
         };
         bench.report.conformance.splice(0..0, conformance);
     }

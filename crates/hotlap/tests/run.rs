@@ -130,7 +130,7 @@ fn the_whole_table_as_markdown() {
 
     2026-11-21T20:15:00Z · hotlap 0.1.0 · seed 7
     2 × Imaginary CPU, 16 GB, Debian GNU/Linux 12, Linux 6.18
-    go/net-http (go/net-http 1.0), node/http:cluster (node/http:cluster 1.0), python3 app.py (python3 app.py 1.0), ceiling (ceiling 1.0)
+    go/net-http (go/net-http 1.0); node/http:cluster (node/http:cluster 1.0); python3 app.py (python3 app.py 1.0); ceiling (ceiling 1.0)
 
         hotlap run 'python3 app.py'
     ");

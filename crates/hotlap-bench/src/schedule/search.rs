@@ -37,7 +37,9 @@ const FIRST: f64 = 0.5;
 /// A server that misses a goal at this share of the first rate keeps it at none.
 const LOWEST: f64 = 0.01;
 
-/// The generator limits a server after this many trials in a row in which it was late.
+/// The generator limits a server after this many trials in a row in which it was late, if no trial
+/// has missed the goals yet. Otherwise the capacity lies below what the generator can offer, and
+/// something else made it late.
 const LATE_IN_A_ROW: u32 = 2;
 
 /// The search on one server under one load.
@@ -185,7 +187,8 @@ impl Searched {
     /// the goals at no rate.
     fn is_over(&self) -> bool {
         let lowest = next_rate(&self.trials, self.first, Side::Below);
-        self.late >= LATE_IN_A_ROW || lowest < self.first * LOWEST
+        let has_missed = self.trials.iter().any(|trial| !trial.is_kept);
+        (self.late >= LATE_IN_A_ROW && !has_missed) || lowest < self.first * LOWEST
     }
 
     /// The next trial; its seed is up to the schedule.
@@ -251,6 +254,19 @@ mod tests {
             }
         });
         (laps, over)
+    }
+
+    /// Regression: two late windows in the second restart ended the search on a server, whose
+    /// capacity then rested on two restarts instead of five.
+    #[test]
+    fn late_windows_end_a_search_only_if_no_rate_was_too_high() {
+        let search = |kept: &[bool]| {
+            let trial = |is_kept: &bool| Trial { restart: 0, rate: 1_000.0, is_kept: *is_kept };
+            Searched { trials: kept.iter().map(trial).collect(), first: 500.0, late: 2 }
+        };
+        assert!(search(&[]).is_over());
+        assert!(search(&[true, true]).is_over());
+        assert!(!search(&[true, false]).is_over());
     }
 
     #[test]

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use rcgen::{CertificateParams, PublicKeyData, SignatureAlgorithm, SigningKey, date_time_ymd};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
-use rustls::ServerConfig;
 use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 
 struct Key(EcdsaKeyPair);
 
@@ -29,18 +30,26 @@ impl SigningKey for Key {
     }
 }
 
+/// A certificate for `localhost`, and its key, in DER.
+pub struct Certificate {
+    pub der: Vec<u8>,
+    pub key: Vec<u8>,
+}
+
 /// The configuration of a server whose certificate is valid.
+#[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
 pub fn valid() -> Arc<ServerConfig> {
-    until(4096)
+    certificate(4096).server()
 }
 
 /// The configuration of a server whose certificate has expired.
 #[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
 pub fn expired() -> Arc<ServerConfig> {
-    until(2020)
+    certificate(2020).server()
 }
 
-fn until(year: i32) -> Arc<ServerConfig> {
+/// A certificate that is valid until this year.
+pub fn certificate(year: i32) -> Certificate {
     let (algorithm, random) = (&ECDSA_P256_SHA256_ASN1_SIGNING, SystemRandom::new());
     let private = EcdsaKeyPair::generate_pkcs8(algorithm, &random).expect("a key");
     let key = Key(EcdsaKeyPair::from_pkcs8(algorithm, private.as_ref(), &random).expect("a key"));
@@ -49,12 +58,40 @@ fn until(year: i32) -> Arc<ServerConfig> {
     params.not_after = date_time_ymd(year, 1, 1);
     params.serial_number = Some(1.into());
     let certificate = params.self_signed(&key).expect("a certificate");
-    let private = PrivatePkcs8KeyDer::from(private.as_ref().to_vec()).into();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("default versions")
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], private);
-    Arc::new(config.expect("a matching key"))
+    Certificate { der: certificate.der().to_vec(), key: private.as_ref().to_vec() }
+}
+
+impl Certificate {
+    /// The configuration of a server that has it.
+    pub fn server(&self) -> Arc<ServerConfig> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("default versions")
+            .with_no_client_auth();
+        Arc::new(self.complete(config))
+    }
+
+    /// The configuration of a server that has it, and that expects it of clients, too.
+    #[allow(dead_code, reason = "shared by several tests, each of which needs a part")]
+    pub fn mutual(&self) -> Arc<ServerConfig> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(self.der.clone().into()).expect("a certificate");
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("default versions")
+            .with_client_cert_verifier(verifier.expect("roots"));
+        Arc::new(self.complete(config))
+    }
+
+    fn complete(
+        &self,
+        config: rustls::ConfigBuilder<ServerConfig, rustls::server::WantsServerCert>,
+    ) -> ServerConfig {
+        let key = PrivatePkcs8KeyDer::from(self.key.clone()).into();
+        config.with_single_cert(vec![self.der.clone().into()], key).expect("a matching key")
+    }
 }

@@ -70,8 +70,20 @@ impl Stream {
 }
 
 impl Wire {
-    /// Connects. Each later wait takes at most `limit`.
+    /// Connects, and begins with HTTP/2 if that is the protocol. Each later wait takes at most
+    /// `limit`.
     pub fn open(target: &Target, limit: Duration) -> Result<Self, String> {
+        let mut wire = Self::open_bare(target, limit)?;
+        if target.protocol == Protocol::Http2 {
+            let mut out = Vec::new();
+            wire.http2 = Some(Conversation::begin(&mut out));
+            wire.send(&out)?;
+        }
+        Ok(wire)
+    }
+
+    /// Connects, and leaves the protocol to the caller. Each later wait takes at most `limit`.
+    pub(super) fn open_bare(target: &Target, limit: Duration) -> Result<Self, String> {
         let failed = |error: io::Error| format!("no connection: {error}");
         let stream = match &target.endpoint {
             Endpoint::Tcp(address) => {
@@ -100,13 +112,9 @@ impl Wire {
             http2: None,
         };
         wire.handshake()?;
-        if target.protocol == Protocol::Http2 {
-            if wire.channel.as_ref().is_some_and(|channel| !channel.speaks_http2()) {
-                return Err("the server does not offer HTTP/2 (ALPN h2)".to_owned());
-            }
-            let mut out = Vec::new();
-            wire.http2 = Some(Conversation::begin(&mut out));
-            wire.send(&out)?;
+        let speaks_it = |channel: &TlsConnection| channel.speaks_http2();
+        if target.protocol == Protocol::Http2 && !wire.channel.as_deref().is_none_or(speaks_it) {
+            return Err("the server does not offer HTTP/2 (ALPN h2)".to_owned());
         }
         Ok(wire)
     }
@@ -308,6 +316,12 @@ impl Wire {
         let until = Instant::now() + wait;
         while self.buf.is_empty() && self.fill(until) {}
         (!self.buf.is_empty()).then_some(&self.buf)
+    }
+
+    /// The bytes received within this time, as soon as there are any.
+    pub(super) fn take_received(&mut self, wait: Duration) -> Vec<u8> {
+        self.first_bytes(wait);
+        std::mem::take(&mut self.buf)
     }
 
     /// Waits until the server closes the connection. Any byte before that is an error. Even for

@@ -149,13 +149,21 @@ fn provenance(report: &Report) -> String {
     if !report.host.line.is_empty() {
         out += &format!("{}\n", escape(&report.host.line));
     }
-    let rows = report.tables.iter().take(1).flat_map(|t| &t.rows);
-    let versions: Vec<String> = rows
-        .filter(|row| !row.version.is_empty())
-        .map(|row| format!("{} ({})", escape(&row.name), escape(&row.version)))
-        .collect();
-    if !versions.is_empty() {
-        out += &format!("{}\n", versions.join(", "));
+    // Variants of a server have the same version.
+    let mut versions: Vec<(&str, Vec<String>)> = Vec::new();
+    for row in report.tables.iter().take(1).flat_map(|t| &t.rows) {
+        match versions.iter_mut().find(|(version, _)| *version == row.version) {
+            _ if row.version.is_empty() => {}
+            Some((_, names)) => names.push(escape(&row.name)),
+            None => versions.push((&row.version, vec![escape(&row.name)])),
+        }
+    }
+    let each = versions
+        .iter()
+        .map(|(version, names)| format!("{} ({})", names.join(", "), escape(version)));
+    let each: Vec<String> = each.collect();
+    if !each.is_empty() {
+        out += &format!("{}\n", each.join("; "));
     }
     out + &format!("\n    {}\n", visible(&run.command))
 }

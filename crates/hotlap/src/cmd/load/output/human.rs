@@ -171,6 +171,10 @@ fn shape(plan: &Plan, outcome: &Outcome) -> String {
     }
     if let Some(tls) = &outcome.tls {
         parts.push(format!("{}, {}", tls.version, tls.cipher));
+        if plan.target.tls.as_ref().is_some_and(|tls| tls.resumes) {
+            let resumed = outcome.connections.resumed;
+            parts.push(format!("{} resumed", plural(resumed as usize, "handshake")));
+        }
     }
     let plural = if plan.threads == 1 { "" } else { "s" };
     parts.push(format!("{} thread{plural} ({})", plan.threads, outcome.backend));
