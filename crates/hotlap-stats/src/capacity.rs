@@ -31,7 +31,7 @@ mod trial;
 use std::collections::BTreeMap;
 
 use crate::compare::Reading;
-use curve::{Curve, PRIOR};
+use curve::Curve;
 pub use trial::Trial;
 use trial::border;
 
@@ -107,16 +107,14 @@ pub fn next_rate(trials: &[Trial], first: f64, side: Side) -> f64 {
         (None, None) => first,
         (Some(kept), None) => kept * 1.4,
         (None, Some(missed)) => missed / 2.0,
-        (Some(kept), Some(missed)) if missed > kept * BRACKET => (kept * missed).sqrt(),
-        (Some(kept), Some(missed)) => {
-            let curve = Curve::fit(trials);
-            let (rate, slope) = curve.map_or(((kept * missed).sqrt(), PRIOR.0), |curve| {
-                (curve.latest.exp(), curve.slope)
-            });
-            let distance = DISTANCES[trials.len() / 2 % DISTANCES.len()];
-            let step = (distance / slope).clamp(STEP.0, STEP.1);
-            rate * if side == Side::Above { step } else { -step }.exp()
-        }
+        (Some(kept), Some(missed)) => match Curve::fit(trials) {
+            Some(curve) if missed <= kept * BRACKET => {
+                let distance = DISTANCES[trials.len() / 2 % DISTANCES.len()];
+                let step = (distance / curve.slope).clamp(STEP.0, STEP.1);
+                (curve.latest + if side == Side::Above { step } else { -step }).exp()
+            }
+            _ => (kept * missed).sqrt(),
+        },
     }
 }
 
@@ -159,6 +157,21 @@ mod tests {
             (1.07, false),
         ];
         tried.iter().map(trial).collect()
+    }
+
+    /// Distances of 1.5, 1 and 0.5 slopes follow one another, the same on both sides.
+    #[test]
+    fn trials_lie_at_changing_distances_on_both_sides_of_the_curve() {
+        let mut trials = restart(0, 1_000.0);
+        let mut distances = Vec::new();
+        for _ in 0..4 {
+            let curve = Curve::fit(&trials).unwrap();
+            let of = |side| (next_rate(&trials, 1.0, side).ln() - curve.latest) * curve.slope;
+            assert!((of(Side::Above) + of(Side::Below)).abs() < 1e-9);
+            distances.push((of(Side::Above) * 1e6).round() / 1e6);
+            trials.extend([kept(900.0), missed(1_100.0)]);
+        }
+        assert_eq!(distances, [1.0, 0.5, 1.5, 1.0]);
     }
 
     #[test]

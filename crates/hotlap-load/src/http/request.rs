@@ -39,6 +39,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_token_has_letters_digits_and_some_signs() {
+        for token in ["X-Id", "a", "9", "!#$%&'*+-.^_`|~"] {
+            assert!(is_token(token), "{token}");
+        }
+        for text in ["", "X Id", "X:", "(a)", "ä", "a\n"] {
+            assert!(!is_token(text), "{text}");
+        }
+    }
+
+    #[test]
     fn a_request_states_the_length_of_its_body_once() {
         let text = |headers: &[(&str, &str)], body: &[u8]| {
             let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());

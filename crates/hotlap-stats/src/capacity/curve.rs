@@ -8,7 +8,7 @@ use super::trial::{Trial, border};
 /// constant service time and windows of a second have slopes from 15 (a goal of 10 service times)
 /// to 300 (200 service times). Without a prior, few trials give any slope, and the next trials
 /// would be far too close to each other.
-pub(super) const PRIOR: (f64, f64) = (20.0, 1.0);
+const PRIOR: (f64, f64) = (20.0, 1.0);
 
 /// The slopes that are possible.
 const SLOPES: (f64, f64) = (4.0, 2_000.0);
