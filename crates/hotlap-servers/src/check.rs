@@ -1,5 +1,5 @@
-//! Checks servers: builds each, starts it, verifies it against each of its contracts, and stops it;
-//! one row per server.
+//! Checks servers: builds each, starts it, verifies it against each of its contracts over each of its
+//! protocols, and stops it; one row per server.
 //!
 //! This is the catalogue's test, and the first command that a contributor runs. Failures are states
 //! of a row rather than errors, so one server never keeps the others from being checked.
@@ -17,7 +17,7 @@ use crate::failure::ServerFailure;
 use crate::infer;
 use crate::launch::{Counts, Launch};
 use crate::lines::{self, LogLines};
-use crate::manifest::Server;
+use crate::manifest::{Protocol, Server};
 use crate::pool;
 use crate::process::Stopped;
 use crate::start::{HOST, Started, Startup};
@@ -56,10 +56,21 @@ pub struct CheckedServer {
     pub ready: Duration,
     /// Resident memory of its whole tree before any load, in bytes; 0 if unknown.
     pub rss_bytes: u64,
-    /// The findings for each contract (`None`: an inferred one), as far as they came.
-    pub reports: Vec<(Option<Name>, Findings)>,
+    /// The findings for each contract over each protocol, as far as they came.
+    pub reports: Vec<ContractReport>,
     /// What the user should know.
     pub notes: Vec<String>,
+}
+
+/// The findings for a contract over a protocol.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ContractReport {
+    /// The contract; `None`: an inferred one.
+    pub contract: Option<Name>,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The findings.
+    pub findings: Findings,
 }
 
 /// The outcome of a check.
@@ -93,14 +104,22 @@ impl CheckedServer {
     /// Conformance checks of the first contract: passed, and total.
     #[must_use]
     pub fn conformance(&self) -> (u32, u32) {
-        self.reports.first().map_or((0, 0), |(_, report)| report.conformance_count())
+        self.reports.first().map_or((0, 0), |report| report.findings.conformance_count())
     }
 
-    /// The required checks that failed, each with its contract.
-    pub fn failures(&self) -> impl Iterator<Item = (Option<Name>, &Check)> {
+    /// The required checks that failed, each with the report that has it.
+    pub fn failures(&self) -> impl Iterator<Item = (&ContractReport, &Check)> {
         self.reports
             .iter()
-            .flat_map(|(contract, report)| report.failures().map(|check| (*contract, check)))
+            .flat_map(|report| report.findings.failures().map(move |check| (report, check)))
+    }
+
+    /// Whether its responses over a protocol were right; `None` if that was not checked.
+    #[must_use]
+    pub fn passed_over(&self, protocol: Protocol) -> Option<bool> {
+        let mut over = self.reports.iter().filter(|report| report.protocol == protocol).peekable();
+        over.peek()?;
+        Some(over.all(|report| report.findings.passed()))
     }
 }
 
@@ -131,7 +150,7 @@ impl Checker<'_> {
         rows.into_iter().flatten().collect()
     }
 
-    /// Checks a server of the catalogue against each of its contracts.
+    /// Checks a server of the catalogue against each of its contracts, over each of its protocols.
     #[must_use]
     pub fn check(&self, server: &Server) -> CheckedServer {
         let mut row = CheckedServer::new(&server.id);
@@ -150,7 +169,9 @@ impl Checker<'_> {
         let requirements =
             Requirements::Catalogue { kind: server.kind, keep_alive: server.keep_alive };
         let launch = built.launch(server);
-        self.start_and_verify(&mut row, &launch, contracts, requirements, server.counts.as_ref());
+        let counts = server.counts.as_ref();
+        let protocols = &server.protocols;
+        self.start_and_verify(&mut row, &launch, &contracts, protocols, requirements, counts);
         row
     }
 
@@ -161,7 +182,8 @@ impl Checker<'_> {
         self.start_and_verify(
             &mut row,
             launch,
-            vec![Contract::custom(ask)],
+            &[Contract::custom(ask)],
+            &[Protocol::Http1],
             Requirements::Custom,
             None,
         );
@@ -183,7 +205,7 @@ impl Checker<'_> {
             &mut row,
             target,
             host,
-            vec![Contract::custom(ask)],
+            &[Contract::custom(ask)],
             Requirements::Custom,
             rude,
         );
@@ -198,12 +220,13 @@ impl Checker<'_> {
         &self,
         row: &mut CheckedServer,
         launch: &Launch,
-        contracts: Vec<Contract>,
+        contracts: &[Contract],
+        protocols: &[Protocol],
         requirements: Requirements,
         counts: Option<&Counts>,
     ) {
         let mut lines = counts.map(|counts| LogLines::of(counts, launch, requirements));
-        let mut started = match self.boot(row, launch, &contracts[0], requirements) {
+        let mut started = match self.boot(row, launch, &contracts[0], protocols[0], requirements) {
             Ok(started) => started,
             Err(failure) => {
                 row.outcome = CheckOutcome::ServerFailure(failure);
@@ -214,12 +237,14 @@ impl Checker<'_> {
         row.notes.append(&mut started.notes);
         let memory = started.sampler.as_mut().and_then(|sampler| sampler.resident().ok());
         row.rss_bytes = memory.map_or(0, |memory| memory.rss_bytes);
-        let main = contracts[0].clone();
-        verify_contracts(row, &started.target, HOST, contracts, requirements, true);
+        for protocol in protocols {
+            let target = Target { protocol: (*protocol).into(), ..started.target.clone() };
+            verify_contracts(row, &target, HOST, contracts, requirements, true);
+        }
         if let (Some(counts), Some(lines), CheckOutcome::Passed) =
             (counts, &mut lines, &row.outcome)
         {
-            let outcome = side_effect(&started.target, &main.exchanges[0], lines, counts);
+            let outcome = side_effect(&started.target, &contracts[0].exchanges[0], lines, counts);
             let check = Check {
                 name: "side effect".to_owned(),
                 expected: format!("{} lines per request in {}", counts.per_request, counts.file),
@@ -229,7 +254,7 @@ impl Checker<'_> {
             if !check.pass {
                 row.outcome = CheckOutcome::Failed;
             }
-            row.reports[0].1.required.push(check);
+            row.reports[0].findings.required.push(check);
         }
         self.stop_server(row, started);
         lines.inspect(LogLines::remove);
@@ -240,6 +265,7 @@ impl Checker<'_> {
         row: &CheckedServer,
         launch: &Launch,
         contract: &Contract,
+        protocol: Protocol,
         requirements: Requirements,
     ) -> Result<Started, ServerFailure> {
         let logs = self.builder.cache.join("logs");
@@ -253,7 +279,7 @@ impl Checker<'_> {
         let startup = Startup {
             launch,
             first: &contract.exchanges[0],
-            protocol: hotlap_load::plan::Protocol::Http1,
+            protocol: protocol.into(),
             accepts_wrong: true,
             cpus: allocation::split_here(None).of_server(None).0,
             // Nothing is timed here, so the server may use every core.
@@ -291,16 +317,16 @@ impl Checker<'_> {
     }
 }
 
-/// Verifies a running server against its contracts, one after the other.
+/// Verifies a running server against its contracts, one after the other, over the target's protocol.
 fn verify_contracts(
     row: &mut CheckedServer,
     target: &Target,
     host: &str,
-    contracts: Vec<Contract>,
+    contracts: &[Contract],
     requirements: Requirements,
     rude: bool,
 ) {
-    for mut contract in contracts {
+    for mut contract in contracts.iter().cloned() {
         if contract.name.is_none() {
             match infer::infer(target, host, LIMIT, &contract) {
                 Ok(inferred) => {
@@ -321,11 +347,12 @@ fn verify_contracts(
         let (limit, pause) = (LIMIT, PAUSE);
         let verifier =
             Verifier { target, host, contract: &contract, requirements, rude, limit, pause };
-        let report = verify(&verifier);
-        if !report.passed() {
+        let findings = verify(&verifier);
+        if !findings.passed() {
             row.outcome = CheckOutcome::Failed;
         }
-        row.reports.push((contract.name, report));
+        let protocol = target.protocol.into();
+        row.reports.push(ContractReport { contract: contract.name, protocol, findings });
     }
 }
 

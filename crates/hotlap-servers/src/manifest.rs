@@ -10,12 +10,17 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use serde::de::{Error as _, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use crate::contract::{self, Api};
 use crate::launch::Counts;
+
+mod probes;
+mod protocol;
+
+use probes::Probes;
+pub use protocol::Protocol;
 
 /// The name of the file in each server's folder.
 pub const FILE_NAME: &str = "server.toml";
@@ -33,6 +38,8 @@ pub struct Server {
     pub kind: ServerKind,
     /// The contracts that it implements.
     pub contracts: Vec<contract::Name>,
+    /// The protocols that it speaks, all of them on one port.
+    pub protocols: Vec<Protocol>,
     /// How it is built.
     pub toolchain: Toolchain,
     /// The command that starts it, in the folder that it was built in.
@@ -184,6 +191,7 @@ struct Keys {
     url: String,
     kind: ServerKind,
     contracts: Spanned<Vec<contract::Name>>,
+    protocols: Option<Spanned<Vec<Protocol>>>,
     toolchain: ToolchainKeys,
     run: RunKeys,
     api: Option<Api>,
@@ -218,6 +226,7 @@ struct RunKeys {
 struct VariantKeys {
     about: Option<String>,
     contracts: Option<Spanned<Vec<contract::Name>>>,
+    protocols: Option<Spanned<Vec<Protocol>>>,
     command: Option<Spanned<Vec<String>>>,
     #[serde(default)]
     env: BTreeMap<String, String>,
@@ -229,58 +238,6 @@ struct VariantKeys {
     api: Option<Api>,
     counts: Option<Counts>,
     keep_alive: Option<bool>,
-}
-
-/// One command, or a list of them.
-struct Probes(Vec<Vec<String>>);
-
-/// An item of a probe's list: a word of its only command, or a whole command.
-enum Item {
-    Word(String),
-    Command(Vec<String>),
-}
-
-impl<'de> Deserialize<'de> for Item {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ItemVisitor;
-        impl<'de> Visitor<'de> for ItemVisitor {
-            type Value = Item;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string or a list of strings")
-            }
-            fn visit_str<E>(self, word: &str) -> Result<Item, E> {
-                Ok(Item::Word(word.to_owned()))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Item, A::Error> {
-                let mut words = Vec::new();
-                while let Some(word) = seq.next_element()? {
-                    words.push(word);
-                }
-                Ok(Item::Command(words))
-            }
-        }
-        deserializer.deserialize_any(ItemVisitor)
-    }
-}
-
-impl<'de> Deserialize<'de> for Probes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut words = Vec::new();
-        let mut commands = Vec::new();
-        for item in Vec::<Item>::deserialize(deserializer)? {
-            match item {
-                Item::Word(word) => words.push(word),
-                Item::Command(command) => commands.push(command),
-            }
-        }
-        match (words.is_empty(), commands.is_empty()) {
-            (_, true) => Ok(Self(vec![words])),
-            (true, false) => Ok(Self(commands)),
-            (false, false) => {
-                Err(D::Error::custom("a probe is one command or a list of commands, not a mixture"))
-            }
-        }
-    }
 }
 
 type Complaint = (Range<usize>, String);
@@ -322,6 +279,16 @@ fn resolve(
                 .to_owned(),
         ));
     }
+    let protocols = match variant.protocols.as_ref().or(keys.protocols.as_ref()) {
+        Some(listed) if listed.get_ref().is_empty() => {
+            let known = Protocol::ALL.map(|name| format!("\"{name}\"")).join(", ");
+            return Err((listed.span(), format!("no protocol: list at least one of {known}")));
+        }
+        Some(listed) => {
+            Protocol::ALL.into_iter().filter(|p| listed.get_ref().contains(p)).collect()
+        }
+        None => vec![Protocol::Http1],
+    };
     let mut env = keys.run.env.clone();
     env.extend(variant.env.clone());
     Ok(Server {
@@ -330,6 +297,7 @@ fn resolve(
         url: keys.url.clone(),
         kind: keys.kind,
         contracts: contracts.get_ref().clone(),
+        protocols,
         toolchain: Toolchain {
             probe: probe.get_ref().0.clone(),
             install: variant.install.as_ref().unwrap_or(&base.install).clone(),
@@ -468,6 +436,25 @@ contracts = ["hello"]
         assert!(complaint(&text).contains(":5: the contract \"api\" needs its response"));
         let text = text + "[api]\nbody = '{}'\ncontent_type = \"application/json\"\n";
         assert_eq!(parsed(&text).unwrap()[0].api.as_ref().unwrap().body, "{}");
+    }
+
+    #[test]
+    fn a_server_speaks_http_1_unless_its_manifest_lists_protocols() {
+        assert_eq!(parsed(WHOLE).unwrap()[0].protocols, [Protocol::Http1]);
+        let text = WHOLE.replace("[toolchain]", "protocols = [\"http/1.1\", \"h2c\"]\n[toolchain]");
+        let text = text.replace("[variants.nogc]", "[variants.nogc]\nprotocols = [\"h2c\"]");
+        let servers = parsed(&text).unwrap();
+        assert_eq!(servers[0].protocols, [Protocol::Http1, Protocol::H2c]);
+        assert_eq!(servers[1].protocols, [Protocol::H2c]);
+        assert_eq!(servers[2].protocols, servers[0].protocols);
+        assert_eq!(
+            complaint(&text.replace("[\"h2c\"]", "[\"h2\"]")),
+            "servers/go/x/server.toml:19: unknown variant `h2`, expected `http/1.1` or `h2c`"
+        );
+        assert_eq!(
+            complaint(&text.replace("[\"h2c\"]", "[]")),
+            "servers/go/x/server.toml:19: no protocol: list at least one of \"http/1.1\", \"h2c\""
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use hotlap_servers::check::{CheckOutcome, CheckedServer, Checker};
 use hotlap_servers::contract::{Ask, Name};
 use hotlap_servers::launch::Launch;
-use hotlap_servers::manifest::{self, Server};
+use hotlap_servers::manifest::{self, Protocol, Server};
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::toolchain::{Builder, MissingKind};
 
@@ -80,10 +80,22 @@ fn each_contract_is_reported() {
     let bench = Bench::new();
     let row = bench.check(&bench.faulty("faulty/json", "[\"json-api\", \"hello\"]", "", "none"));
     assert_eq!(row.outcome, CheckOutcome::Failed);
-    let names: Vec<_> = row.reports.iter().map(|(name, report)| (*name, report.passed())).collect();
+    let names: Vec<_> = row.reports.iter().map(|r| (r.contract, r.findings.passed())).collect();
     assert_eq!(names, [(Some(Name::JsonApi), true), (Some(Name::Hello), false)]);
-    let (contract, check) = row.failures().next().unwrap();
-    assert_eq!((contract, check.name.as_str()), (Some(Name::Hello), "GET /"));
+    let (report, check) = row.failures().next().unwrap();
+    assert_eq!((report.contract, check.name.as_str()), (Some(Name::Hello), "GET /"));
+}
+
+#[test]
+fn each_protocol_is_verified() {
+    let bench = Bench::new();
+    let keys = "protocols = [\"h2c\", \"http/1.1\"]";
+    let row = bench.check(&bench.faulty("faulty/old", "[\"hello\"]", keys, "none"));
+    assert_eq!(row.outcome, CheckOutcome::Failed, "{row:#?}");
+    assert_eq!(row.conformance(), (14, 14));
+    let passed = Protocol::ALL.map(|protocol| row.passed_over(protocol));
+    assert_eq!(passed, [Some(true), Some(false)]);
+    assert!(row.failures().all(|(report, _)| report.protocol == Protocol::H2c));
 }
 
 #[test]
@@ -157,5 +169,5 @@ fn a_command_is_compared_with_its_own_first_response() {
     let launch = Launch { argv, env: [].into(), cwd: bench.root.path().to_owned() };
     let row = bench.with(|checker| checker.check_command("faulty", &launch, &Ask::default()));
     assert_eq!(row.outcome, CheckOutcome::Passed, "{row:#?}");
-    assert_eq!(row.reports[0].0, None);
+    assert_eq!(row.reports[0].contract, None);
 }

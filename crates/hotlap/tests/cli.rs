@@ -448,3 +448,29 @@ fn a_suite_may_leave_out_servers_whose_toolchain_is_missing() {
     let table = String::from_utf8(output.stdout).unwrap();
     assert!(table.contains("go/net-http failed (toolchain)"), "{table}");
 }
+
+/// A server that does not speak the load's protocol is neither built nor started, and the others are
+/// measured.
+#[test]
+fn a_run_leaves_out_servers_that_do_not_speak_its_protocol() {
+    let shell = Shell::new();
+    let manifest = shell.folder.path().join("servers/go/net-http/server.toml");
+    let said = shell.says(&["run", "go/net-http", "true x", "--http2", "--dry-run"]);
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let why = "go/net-http: cannot take part: it does not speak HTTP/2; leave out --http2, or name";
+    assert!(said.contains(why) && !said.contains("ceiling"), "{said}");
+
+    let http2 = MANIFEST.replace("[toolchain]", "protocols = [\"h2c\"]\n[toolchain]");
+    let build = format!("build   = [[\"touch\", '{}/built']]", shell.folder.path().display());
+    std::fs::write(&manifest, http2.replace("build   = []", &build)).unwrap();
+    let ceiling = format!("{} __ceiling", env!("CARGO_BIN_EXE_hotlap"));
+    let servers = ["run", "go/net-http", &ceiling, "--name", "other", "--name", "mine"];
+    let load = ["-c", "2", "--restarts", "1", "--rounds", "1", "--slice", "48ms", "--no-pin"];
+    let output = shell.run(&[&servers[..], &load[..], &["--no-store", "--no-ceiling"]].concat());
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{table}");
+    for words in ["other failed (protocol)", "it does not speak HTTP/1.1", "add --http2", "mine"] {
+        assert!(table.contains(words), "{table}");
+    }
+    assert!(!shell.folder.path().join("built").exists());
+}

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use hotlap_bench::suite::{self, Suite};
 use hotlap_servers::catalogue::Catalogue;
 use hotlap_servers::contract::Contract;
+use hotlap_servers::manifest::Protocol;
 
 fn root(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder)
@@ -14,7 +15,7 @@ fn root(folder: &str) -> PathBuf {
 fn every_suite_names_servers_that_answer_its_contract_and_requests_that_it_has() {
     let catalogue = Catalogue::open(&root("servers")).unwrap();
     let names = suite::names(&root("suites"));
-    let known = ["app-servers", "hello", "json-api", "layers", "nim-speedup", "quick"];
+    let known = ["app-servers", "hello", "http2", "json-api", "layers", "nim-speedup", "quick"];
     assert!(known.iter().all(|name| names.iter().any(|n| n == name)), "{names:?}");
     for name in names {
         let suite = Suite::open(&name, &root("suites")).unwrap();
@@ -24,6 +25,9 @@ fn every_suite_names_servers_that_answer_its_contract_and_requests_that_it_has()
             let server = server.unwrap_or_else(|| panic!("{name}:{}: {}", entry.line, entry.run));
             if let Some(contract) = suite.contract {
                 assert!(server.contracts.contains(&contract), "{name}: {}", entry.run);
+            }
+            for protocol in suite.loads.iter().map(|load| Protocol::from(load.protocol)) {
+                assert!(server.protocols.contains(&protocol), "{name}: {}", entry.run);
             }
         }
         let exchanges = suite.contract.map(|c| Contract::of(c, None).exchanges);

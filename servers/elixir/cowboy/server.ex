@@ -15,7 +15,9 @@ defmodule Server do
       env: %{dispatch: {:persistent_term, __MODULE__}},
       # By default a connection is closed after 1,000 requests, or when it is idle for 5 s.
       max_keepalive: 1_000_000_000,
-      request_timeout: 65_000
+      request_timeout: 65_000,
+      # By default an HTTP/2 connection is closed after 10,000 frames in 10 s.
+      max_received_frame_rate: {1_000_000_000, 10_000}
     }
 
     {:ok, _} = :cowboy.start_clear(__MODULE__, transport, protocol)

@@ -22,7 +22,9 @@ start() ->
         env => #{dispatch => {persistent_term, ?MODULE}},
         %% By default a connection is closed after 1,000 requests, or when it is idle for 5 s.
         max_keepalive => 1000000000,
-        request_timeout => 65000
+        request_timeout => 65000,
+        %% By default an HTTP/2 connection is closed after 10,000 frames in 10 s.
+        max_received_frame_rate => {1000000000, 10000}
     },
     {ok, _} = cowboy:start_clear(?MODULE, Transport, Protocol).
 

@@ -37,7 +37,14 @@ func main() {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusNotFound)
 	})
-	log.Fatal(http.ListenAndServe("127.0.0.1:"+os.Getenv("PORT"), mux))
+	server := &http.Server{
+		Addr:      "127.0.0.1:" + os.Getenv("PORT"),
+		Handler:   mux,
+		Protocols: new(http.Protocols),
+	}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
+	log.Fatal(server.ListenAndServe())
 }
 
 func postBla(w http.ResponseWriter, r *http.Request) {

@@ -5,7 +5,11 @@ import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
 import org.eclipse.jetty.ee10.servlet.ServletContextHandler;
+import org.eclipse.jetty.http2.server.HTTP2CServerConnectionFactory;
+import org.eclipse.jetty.server.HttpConfiguration;
+import org.eclipse.jetty.server.HttpConnectionFactory;
 import org.eclipse.jetty.server.Server;
+import org.eclipse.jetty.server.ServerConnector;
 
 public class Hello extends HttpServlet {
     @Override
@@ -21,7 +25,13 @@ public class Hello extends HttpServlet {
                     + System.getProperty("java.vm.name") + " " + Runtime.version());
             return;
         }
-        Server server = new Server(Integer.parseInt(System.getenv("PORT")));
+        Server server = new Server();
+        HttpConfiguration configuration = new HttpConfiguration();
+        ServerConnector connector = new ServerConnector(server,
+                new HttpConnectionFactory(configuration),
+                new HTTP2CServerConnectionFactory(configuration));
+        connector.setPort(Integer.parseInt(System.getenv("PORT")));
+        server.addConnector(connector);
         server.setStopAtShutdown(true);
         ServletContextHandler context = new ServletContextHandler("/");
         // The empty pattern is the root and nothing below it: any other path is a 404.

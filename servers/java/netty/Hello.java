@@ -9,6 +9,9 @@ import io.netty.channel.nio.NioEventLoopGroup;
 import io.netty.channel.socket.SocketChannel;
 import io.netty.channel.socket.nio.NioServerSocketChannel;
 import io.netty.handler.codec.http.*;
+import io.netty.handler.codec.http2.Http2FrameCodecBuilder;
+import io.netty.handler.codec.http2.Http2MultiplexHandler;
+import io.netty.handler.codec.http2.Http2StreamFrameToHttpObjectCodec;
 import io.netty.util.Version;
 import java.nio.charset.StandardCharsets;
 
@@ -50,6 +53,17 @@ public class Hello extends SimpleChannelInboundHandler<HttpObject> {
         return response;
     }
 
+    // Each stream is a channel of its own, with the handler of HTTP/1.1.
+    private static void addHttp2(ChannelPipeline pipeline) {
+        pipeline.addLast(Http2FrameCodecBuilder.forServer().build());
+        pipeline.addLast(new Http2MultiplexHandler(new ChannelInitializer<Channel>() {
+            @Override
+            protected void initChannel(Channel stream) {
+                stream.pipeline().addLast(new Http2StreamFrameToHttpObjectCodec(true), new Hello());
+            }
+        }));
+    }
+
     public static void main(String[] args) throws Exception {
         String mode = args.length > 0 ? args[0] : "nio";
         if (mode.equals("--version")) {
@@ -68,6 +82,10 @@ public class Hello extends SimpleChannelInboundHandler<HttpObject> {
                 .childHandler(new ChannelInitializer<SocketChannel>() {
                     @Override
                     protected void initChannel(SocketChannel channel) {
+                        if (mode.equals("http2")) {
+                            addHttp2(channel.pipeline());
+                            return;
+                        }
                         channel.pipeline()
                                 .addLast(new HttpServerCodec())
                                 .addLast(new HttpServerKeepAliveHandler())

@@ -2,6 +2,7 @@
 
 import io.undertow.Handlers;
 import io.undertow.Undertow;
+import io.undertow.UndertowOptions;
 import io.undertow.Version;
 import io.undertow.server.HttpServerExchange;
 import io.undertow.util.Headers;
@@ -21,6 +22,7 @@ public class Hello {
         Undertow.builder()
                 .addHttpListener(Integer.parseInt(System.getenv("PORT")), "0.0.0.0")
                 .setIoThreads(Integer.parseInt(System.getenv("CPUS")))
+                .setServerOption(UndertowOptions.ENABLE_HTTP2, true)
                 .setHandler(Handlers.path().addExactPath("/", Hello::answer))
                 .build()
                 .start();

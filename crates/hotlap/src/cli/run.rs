@@ -24,8 +24,8 @@ pub struct RunArgs {
     /// another port, hotlap finds it.
     #[arg(value_name = "SERVER|COMMAND|URL")]
     pub servers: Vec<String>,
-    /// Run a suite: quick, hello, nim-speedup, app-servers, layers, json-api, or a file (`hotlap
-    /// init` writes one)
+    /// Run a suite: quick, hello, nim-speedup, app-servers, layers, json-api, http2, or a file
+    /// (`hotlap init` writes one)
     #[arg(
         long,
         value_name = "NAME|FILE",
@@ -144,7 +144,7 @@ pub struct Shape {
     /// HTTP/2: agreed on by TLS (ALPN) for https, spoken at once for http (prior knowledge)
     ///
     /// -c then says how many requests are in flight, as with HTTP/1.1: it is divided by --streams,
-    /// and that many connections are opened.
+    /// and that many connections are opened. The ceiling is left out: it speaks HTTP/1.1.
     #[arg(long)]
     pub http2: bool,
     /// Streams of each connection with --http2 (default: 10)

@@ -1,14 +1,15 @@
 //! `hotlap check`: builds servers, starts them, verifies their responses and stops them. It is the
 //! test of the catalogue.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use anyhow::Context;
 use hotlap_bench::participant::Origin;
 use hotlap_servers::catalogue::Catalogue;
-use hotlap_servers::check::{CheckOutcome, CheckedServer, Checker};
+use hotlap_servers::check::{CheckOutcome, CheckedServer, Checker, ContractReport};
 use hotlap_servers::contract::Name;
-use hotlap_servers::manifest::Server;
+use hotlap_servers::manifest::{Protocol, Server};
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::toolchain::Builder;
 use serde_json::json;
@@ -137,8 +138,11 @@ fn built_only(
 /// A row as one line, with its problems in the lines below.
 fn line(row: &CheckedServer, width: usize, console: &Console) -> String {
     let ink = |code: &'static str| if console.color { code } else { "" };
-    let contracts: Vec<&str> =
-        row.reports.iter().filter_map(|(name, _)| Some((*name)?.as_str())).collect();
+    let mut contracts: Vec<&str> =
+        row.reports.iter().filter_map(|report| Some(report.contract?.as_str())).collect();
+    // Over a second protocol, they are the same.
+    let mut seen = HashSet::new();
+    contracts.retain(|name| seen.insert(*name));
     let (word, color, rest) = match &row.outcome {
         CheckOutcome::Passed => {
             let (passed, made) = row.conformance();
@@ -150,8 +154,15 @@ fn line(row: &CheckedServer, width: usize, console: &Console) -> String {
                 Duration::ZERO => String::new(),
                 ready => time(ready.as_secs_f64() * 1e3),
             };
-            let conformance = format!("{passed}/{made}");
-            let rest = format!("{conformance:>5}  {ready:>7}  {rss:>7}  {}", row.version);
+            let conformance = match made {
+                0 => String::new(),
+                made => format!("{passed}/{made}"),
+            };
+            let http2 = match row.passed_over(Protocol::H2c) {
+                Some(_) => "HTTP/2 ok, ",
+                None => "",
+            };
+            let rest = format!("{conformance:>5}  {ready:>7}  {rss:>7}  {http2}{}", row.version);
             ("ok", "\x1b[32m", rest)
         }
         CheckOutcome::Skipped(absence) => {
@@ -159,7 +170,7 @@ fn line(row: &CheckedServer, width: usize, console: &Console) -> String {
         }
         CheckOutcome::Unbuilt(error) => ("FAILED", "\x1b[31m", error.to_string()),
         CheckOutcome::ServerFailure(failure) => ("FAILED", "\x1b[31m", failure.to_string()),
-        CheckOutcome::Failed => ("FAILED", "\x1b[31m", "wrong responses".to_owned()),
+        CheckOutcome::Failed => ("FAILED", "\x1b[31m", wrong(row)),
     };
     let contracts = contracts.join(" ");
     let (color, plain) = (ink(color), ink("\x1b[0m"));
@@ -177,10 +188,27 @@ fn line(row: &CheckedServer, width: usize, console: &Console) -> String {
     out
 }
 
+/// In which protocols the responses were wrong, if more than HTTP/1.1 was checked.
+fn wrong(row: &CheckedServer) -> String {
+    let failed = |protocol: &Protocol| row.passed_over(*protocol) == Some(false);
+    let over: Vec<&str> = Protocol::ALL.iter().filter(|p| failed(p)).map(|p| p.title()).collect();
+    match row.passed_over(Protocol::H2c) {
+        None => "wrong responses".to_owned(),
+        Some(_) => format!("wrong responses over {}", over.join(" and ")),
+    }
+}
+
 /// The lines below a row: failed checks, the last lines of output, the remedy, notes.
 fn below(row: &CheckedServer, quiet: bool) -> Vec<String> {
-    let mut below: Vec<String> = row.failures().map(|(_, check)| check.to_string()).collect();
-    below.extend(row.reports.iter().filter_map(|(_, report)| report.ended.clone()));
+    let over = |protocol: Protocol, what: String| match protocol {
+        Protocol::Http1 => what,
+        Protocol::H2c => format!("{}: {what}", protocol.title()),
+    };
+    let mut below: Vec<String> =
+        row.failures().map(|(report, check)| over(report.protocol, check.to_string())).collect();
+    let ended =
+        |report: &ContractReport| Some(over(report.protocol, report.findings.ended.clone()?));
+    below.extend(row.reports.iter().filter_map(ended));
     match &row.outcome {
         CheckOutcome::Skipped(absence) => below.push(absence.remedy.clone()),
         CheckOutcome::Unbuilt(error) => {
@@ -204,7 +232,7 @@ fn as_json(row: &CheckedServer) -> serde_json::Value {
         CheckOutcome::Skipped(absence) => ("skipped", absence.to_string()),
         CheckOutcome::Unbuilt(error) => ("failed", error.to_string()),
         CheckOutcome::ServerFailure(failure) => ("failed", failure.to_string()),
-        CheckOutcome::Failed => ("failed", "wrong responses".to_owned()),
+        CheckOutcome::Failed => ("failed", wrong(row)),
     };
     let checks = |checks: &[hotlap_servers::verify::Check]| -> Vec<serde_json::Value> {
         checks
@@ -217,12 +245,13 @@ fn as_json(row: &CheckedServer) -> serde_json::Value {
     let reports: Vec<_> = row
         .reports
         .iter()
-        .map(|(contract, report)| {
+        .map(|ContractReport { contract, protocol, findings }| {
             json!({
                 "contract": contract.map(Name::as_str),
-                "required": checks(&report.required),
-                "conformance": checks(&report.conformance),
-                "ended": report.ended,
+                "protocol": protocol,
+                "required": checks(&findings.required),
+                "conformance": checks(&findings.conformance),
+                "ended": findings.ended,
             })
         })
         .collect();

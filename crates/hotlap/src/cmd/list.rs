@@ -71,6 +71,7 @@ fn as_json(rows: &[(&Server, Result<String, MissingToolchain>)]) -> serde_json::
             "url": server.url,
             "kind": server.kind,
             "contracts": server.contracts,
+            "protocols": server.protocols,
             "state": state(probed),
             "why": absence.map(|a| &a.why),
             "remedy": absence.map(|a| &a.remedy),
@@ -91,10 +92,13 @@ fn state(probed: &Result<String, MissingToolchain>) -> &'static str {
 fn table(rows: &[(&Server, Result<String, MissingToolchain>)], width: usize) -> String {
     let contracts =
         |s: &Server| s.contracts.iter().map(|c| c.as_str()).collect::<Vec<_>>().join(" ");
+    let protocols =
+        |s: &Server| s.protocols.iter().map(|p| p.as_str()).collect::<Vec<_>>().join(" ");
     let table = Table::new(vec![
         Column::left("server", rows.iter().map(|(s, _)| &s.id)),
         Column::left("kind", rows.iter().map(|(s, _)| s.kind.to_string())).drop_order(1),
         Column::left("answers", rows.iter().map(|(s, _)| contracts(s))).drop_order(2),
+        Column::left("protocols", rows.iter().map(|(s, _)| protocols(s))).drop_order(3),
         Column::left("state", rows.iter().map(|(_, p)| state(p))),
         Column::prose("", rows.iter().map(|(s, p)| remark(s, p))),
     ]);

@@ -28,7 +28,7 @@ pub fn page(catalogue: &Catalogue) -> String {
     }
     for servers in catalogue.servers.chunk_by(|a, b| a.language() == b.language()) {
         write!(page, "\n## {}\n\n", servers[0].language()).unwrap();
-        page += "| server | what it is | kind | contracts |\n|---|---|---|---|\n";
+        page += "| server | what it is | kind | contracts | protocols |\n|---|---|---|---|---|\n";
         for server in servers {
             page += &row(server);
         }
@@ -75,12 +75,14 @@ fn base(server: &Server) -> &str {
 
 fn row(server: &Server) -> String {
     let contracts: Vec<&str> = server.contracts.iter().map(|name| name.as_str()).collect();
+    let protocols: Vec<&str> = server.protocols.iter().map(|name| name.as_str()).collect();
     let name = match server.id.contains(':') {
         true => format!("`{}`", server.id),
         false => format!("[`{0}`](../servers/{0}) ([site]({1}))", server.id, server.url),
     };
     let about = server.about.replace('|', "\\|");
-    format!("| {name} | {about} | {} | {} |\n", server.kind, contracts.join(", "))
+    let (contracts, protocols) = (contracts.join(", "), protocols.join(", "));
+    format!("| {name} | {about} | {} | {contracts} | {protocols} |\n", server.kind)
 }
 
 /// How a server is installed, built and started; of a variant, what its base does not say.

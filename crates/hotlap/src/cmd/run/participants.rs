@@ -9,7 +9,7 @@ use hotlap_bench::suite::Question;
 use hotlap_servers::allocation::CpuAllocation;
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
-use hotlap_servers::manifest::{self, ServerKind};
+use hotlap_servers::manifest::{self, Protocol, ServerKind};
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::toolchain::Unready;
 use hotlap_servers::verify::Requirements;
@@ -58,18 +58,25 @@ pub fn build(spec: &RunSpec, interrupt: &Interrupt, console: &Console) -> anyhow
     Ok(launched.collect())
 }
 
-/// The catalogue servers of a run, each once.
+/// The catalogue servers of a run that speak the protocols of its loads, each once.
 #[must_use]
 pub fn from_catalogue(spec: &RunSpec) -> Vec<&manifest::Server> {
     let mut servers: Vec<&manifest::Server> = Vec::new();
     for server in &spec.servers {
         if let Source::Catalogue(server, _) = &server.source
+            && missing_protocol(spec, server).is_none()
             && !servers.iter().any(|s| s.id == server.id)
         {
             servers.push(server);
         }
     }
     servers
+}
+
+/// The first protocol of the loads that a catalogue server does not speak.
+fn missing_protocol(spec: &RunSpec, server: &manifest::Server) -> Option<Protocol> {
+    let mut needed = spec.loads.iter().map(|load| Protocol::from(load.protocol));
+    needed.find(|protocol| !server.protocols.contains(protocol))
 }
 
 /// Whether the user named it; false for the A/A control and the ceiling.
@@ -91,19 +98,17 @@ impl Participants {
         for (index, server) in spec.servers.iter().enumerate() {
             let built = match &server.source {
                 Source::Custom(..) => None,
-                Source::Catalogue(own, _) => {
-                    match builds.get(&own.id).context("a server could not be built")? {
-                        Ok(built) => Some(built.clone()),
-                        Err(Unready::Absent(why)) if spec.leaves_out_missing => {
-                            console.note(&format!("{} is left out: {why}", own.id));
-                            continue;
-                        }
-                        Err(why) => {
-                            absent.push((index, out(&server.name, own, why)));
-                            continue;
-                        }
+                Source::Catalogue(own, _) => match started(spec, own, builds)? {
+                    Ok(built) => Some(built),
+                    Err(LeftOut::Noted(why)) => {
+                        console.note(&format!("{} is left out: {why}", own.id));
+                        continue;
                     }
-                }
+                    Err(LeftOut::Failed(failure)) => {
+                        absent.push((index, without(&server.name, own, failure)));
+                        continue;
+                    }
+                },
             };
             all.add(participant(spec, server, built));
             if let Source::Catalogue(own, _) = &server.source {
@@ -280,9 +285,52 @@ fn ceiling() -> anyhow::Result<Participant> {
     })
 }
 
-/// A catalogue server that cannot take part.
-fn out(name: &str, server: &manifest::Server, why: &Unready) -> Server {
-    let failure = match why {
+/// Why a catalogue server cannot take part.
+enum LeftOut {
+    /// The suite expects it: this is printed.
+    Noted(String),
+    /// The table shows it as failed.
+    Failed(ServerFailure),
+}
+
+/// How a catalogue server is started, and its version; or why it cannot take part.
+fn started(
+    spec: &RunSpec,
+    server: &manifest::Server,
+    builds: &Builds,
+) -> anyhow::Result<Result<(Launch, String), LeftOut>> {
+    if let Some(protocol) = missing_protocol(spec, server) {
+        let failure = unspoken(spec, protocol);
+        return Ok(Err(match spec.leaves_out_missing {
+            true => LeftOut::Noted(failure.cause),
+            false => LeftOut::Failed(failure),
+        }));
+    }
+    let built = builds.get(&server.id).context("a server could not be built")?;
+    Ok(built.clone().map_err(|why| match why {
+        Unready::Absent(why) if spec.leaves_out_missing => LeftOut::Noted(why.to_string()),
+        why => LeftOut::Failed(unready(&why)),
+    }))
+}
+
+/// Why a catalogue server cannot take part in a run whose loads need `protocol`.
+fn unspoken(spec: &RunSpec, protocol: Protocol) -> ServerFailure {
+    let remedy = match (protocol, &spec.suite) {
+        (_, Some(suite)) => format!("take it or these loads out of the suite {suite}"),
+        (Protocol::H2c, None) => "leave out --http2, or name another server".to_owned(),
+        (Protocol::Http1, None) => "add --http2, or name another server".to_owned(),
+    };
+    ServerFailure {
+        phase: "protocol".to_owned(),
+        cause: format!("it does not speak {}", protocol.title()),
+        log_tail: Vec::new(),
+        remedy: format!("{remedy}; `hotlap list` shows protocols"),
+    }
+}
+
+/// Why a catalogue server could not be built.
+fn unready(why: &Unready) -> ServerFailure {
+    match why {
         Unready::Absent(absence) => ServerFailure {
             phase: "toolchain".to_owned(),
             cause: format!("{}: {}", absence.command, absence.why),
@@ -295,7 +343,11 @@ fn out(name: &str, server: &manifest::Server, why: &Unready) -> Server {
             log_tail: error.log_tail.clone(),
             remedy: error.remedy.clone(),
         },
-    };
+    }
+}
+
+/// A catalogue server that cannot take part.
+fn without(name: &str, server: &manifest::Server, failure: ServerFailure) -> Server {
     Server {
         name: name.to_owned(),
         role: Role::Plain,

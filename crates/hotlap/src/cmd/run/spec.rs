@@ -19,6 +19,7 @@ use hotlap_bench::participant::Load;
 use hotlap_bench::slo::Objective;
 use hotlap_bench::stress::Scenario;
 use hotlap_bench::suite::{Absent, Question, Suite, Written};
+use hotlap_load::plan::Protocol;
 use hotlap_servers::allocation::{self, CpuAllocation};
 
 use super::rule::Rule;
@@ -58,7 +59,7 @@ pub struct RunSpec {
     pub reference: Reference,
     /// The goals of a search for capacities; empty for other questions.
     pub objectives: Vec<Objective>,
-    /// Whether the ceiling is measured, if hotlap starts the servers.
+    /// Whether the ceiling, which speaks HTTP/1.1, is measured, if hotlap starts the servers.
     pub has_ceiling: bool,
     /// Whether missing toolchains are installed first.
     pub install: bool,
@@ -181,7 +182,9 @@ impl RunSpec {
             entries,
             servers,
             notes,
-            has_ceiling: !schedule.no_ceiling && objectives.is_empty(),
+            has_ceiling: !schedule.no_ceiling
+                && objectives.is_empty()
+                && loads.iter().all(|load| load.protocol == Protocol::Http1),
             install: args.setup,
             leaves_out_missing: suite.is_some_and(|s| s.leave_out_missing),
             allow_remote: shape.allow_remote,

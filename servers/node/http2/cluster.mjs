@@ -1,0 +1,18 @@
+// As many processes of server.mjs as there are cores to use, on one port.
+import cluster from "node:cluster";
+
+let stopping = false;
+process.on("SIGTERM", () => {
+  stopping = true;
+  for (const worker of Object.values(cluster.workers)) worker.process.kill("SIGTERM");
+});
+
+cluster.setupPrimary({ exec: "server.mjs" });
+for (let i = 0; i < Number(process.env.CPUS ?? 1); i++) cluster.fork();
+
+// A worker that ends unasked takes the server down: a race with fewer workers would be unfair.
+cluster.on("exit", (worker, code, signal) => {
+  if (stopping) return;
+  console.error(`worker ${worker.id} ended (${signal ?? code})`);
+  process.exit(1);
+});
