@@ -3,6 +3,7 @@
 //! Pure functions: a lap and its load in, failed validity checks out.
 
 use hotlap_load::Failure;
+use hotlap_load::plan::Protocol;
 use hotlap_stats::Histogram;
 
 use crate::lap::{Kind, Lap, Violation};
@@ -31,7 +32,7 @@ pub fn judge(lap: &Lap, load: &Load) -> Vec<Violation> {
         wrong_answers(lap, load),
         failures(lap),
         connections(lap),
-        bytes(lap),
+        bytes(lap, load),
         littles_law(lap, load),
         generator(lap),
         late(lap, load),
@@ -91,15 +92,17 @@ fn connections(lap: &Lap) -> Option<Violation> {
         .then_some(Violation::Connections { asked: c.requested, up: c.established })
 }
 
-/// All bytes belong to right responses, except for what is in flight at the window's two edges.
-fn bytes(lap: &Lap) -> Option<Violation> {
+/// All bytes belong to right responses, except for what is in flight at the window's two edges: in
+/// HTTP/1.1 one response of each connection, in HTTP/2 one of each stream.
+fn bytes(lap: &Lap, load: &Load) -> Option<Violation> {
     let o = &lap.outcome;
     if o.responses == 0 || o.failures.total() > 0 {
         return None;
     }
     let (expected, received) = (o.bytes.responses, o.bytes.received);
     let one = expected.div_ceil(o.responses);
-    let edges = one * o.connections.requested.max(1) * 2;
+    let streams = if load.protocol == Protocol::Http2 { load.pipeline as u64 } else { 1 };
+    let edges = one * o.connections.requested.max(1) * streams * 2;
     (expected.abs_diff(received) > edges).then_some(Violation::Bytes { expected, received })
 }
 
@@ -143,7 +146,7 @@ mod tests {
             connections: 64,
             threads: 1,
             reuse: Reuse::KeepAlive,
-            protocol: hotlap_load::plan::Protocol::Http1,
+            protocol: Protocol::Http1,
             pipeline: 1,
             request: Some(0),
             rate: None,
@@ -192,6 +195,17 @@ mod tests {
         assert_eq!(judged(|lap| lap.outcome.bytes.received += 12_800), []);
         let violations = judged(|lap| lap.outcome.bytes.received += 12_801);
         assert_eq!(violations, [Violation::Bytes { expected: 1_000_000, received: 1_012_801 }]);
+    }
+
+    /// Regression: with 10 streams per connection, laps of right responses did not count.
+    #[test]
+    fn each_stream_may_have_a_response_at_the_edges() {
+        let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Flat);
+        let load = Load { protocol: Protocol::Http2, pipeline: 10, ..load() };
+        lap.outcome.bytes.received += 128_000;
+        assert_eq!(bytes(&lap, &load), None);
+        lap.outcome.bytes.received += 1;
+        assert!(matches!(bytes(&lap, &load), Some(Violation::Bytes { .. })));
     }
 
     #[test]

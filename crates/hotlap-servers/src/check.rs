@@ -1,5 +1,5 @@
-//! Checks servers: builds each, starts it, verifies it against each of its contracts over each of its
-//! protocols, and stops it; one row per server.
+//! Checks servers: builds each, starts it, verifies it against each of its contracts over each of
+//! its protocols, and stops it; one row per server.
 //!
 //! This is the catalogue's test, and the first command that a contributor runs. Failures are states
 //! of a row rather than errors, so one server never keeps the others from being checked.
@@ -317,7 +317,7 @@ impl Checker<'_> {
     }
 }
 
-/// Verifies a running server against its contracts, one after the other, over the target's protocol.
+/// Verifies a running server against its contracts over the target's protocol, one after the other.
 fn verify_contracts(
     row: &mut CheckedServer,
     target: &Target,

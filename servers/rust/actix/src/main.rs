@@ -16,7 +16,7 @@ async fn main() -> std::io::Result<()> {
     HttpServer::new(|| App::new().service(hello))
         .workers(number("CPUS").unwrap_or(1).into())
         .shutdown_timeout(1)
-        .bind(("127.0.0.1", port))?
+        .bind_auto_h2c(("127.0.0.1", port))?
         .run()
         .await
 }

@@ -2,15 +2,16 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::{env, io, thread};
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
 use tokio::net::TcpSocket;
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
@@ -33,6 +34,11 @@ fn serve(port: u16) -> io::Result<()> {
         socket.set_reuseport(true)?;
         socket.bind(SocketAddr::from(([127, 0, 0, 1], port)))?;
         let listener = socket.listen(1024)?;
+        // HTTP/1.1 or HTTP/2, by the first bytes of a connection.
+        let mut server = auto::Builder::new(TokioExecutor::new());
+        server.http1().timer(TokioTimer::new());
+        server.http2().timer(TokioTimer::new());
+        let server = Rc::new(server);
         loop {
             // Accepting fails when descriptors run out, and works again when some are given back.
             let Ok((stream, _)) = listener.accept().await else {
@@ -40,12 +46,10 @@ fn serve(port: u16) -> io::Result<()> {
                 continue;
             };
             let _ = stream.set_nodelay(true);
-            tokio::task::spawn_local(async {
+            let server = Rc::clone(&server);
+            tokio::task::spawn_local(async move {
                 // A client that breaks off is the client's business.
-                let _ = http1::Builder::new()
-                    .timer(TokioTimer::new())
-                    .serve_connection(TokioIo::new(stream), service_fn(answer))
-                    .await;
+                let _ = server.serve_connection(TokioIo::new(stream), service_fn(answer)).await;
             });
         }
     })
