@@ -1,12 +1,14 @@
 //! Replay of an access log: what a server gets, in which order and when.
 
+mod input;
+
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hotlap_testbed::TestServer;
+use input::{Input, text};
 use serde_json::Value;
 
 /// The heads of all requests and the times at which they came.
@@ -50,28 +52,8 @@ not a line of a log
 
 const ONCE: [&str; 4] = ["GET /a?b=1", "GET /missing", "HEAD /head", "GET /\"q\""];
 
-struct Folder(tempfile::TempDir);
-
-impl Folder {
-    fn with(log: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("access.log"), log).unwrap();
-        Self(folder)
-    }
-
-    fn file(&self) -> PathBuf {
-        self.0.path().join("access.log")
-    }
-
-    fn hotlap(&self, command: &str, arguments: &[&str]) -> Output {
-        let mut hotlap = Command::new(env!("CARGO_BIN_EXE_hotlap"));
-        hotlap.args([command, "--access-log"]).arg(self.file()).args(arguments);
-        hotlap.env("HOTLAP_CONFIG", "/dev/null").output().unwrap()
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
+fn input(content: &str) -> Input {
+    Input::new("access.log", "--access-log", content)
 }
 
 fn succeeded(output: &Output) {
@@ -81,7 +63,7 @@ fn succeeded(output: &Output) {
 #[test]
 fn requests_are_sent_in_the_order_of_the_log_and_again_from_the_first() {
     let (server, seen) = recorder();
-    let folder = Folder::with(LOG);
+    let folder = input(LOG);
     let output = folder.hotlap("load", &["-n", "10", "-c1", &server.url()]);
     succeeded(&output);
     let expected: Vec<&str> = ONCE.into_iter().cycle().take(10).collect();
@@ -95,7 +77,7 @@ fn requests_are_sent_in_the_order_of_the_log_and_again_from_the_first() {
 #[test]
 fn each_method_and_status_has_figures_of_its_own_and_no_path_is_exported() {
     let (server, _) = recorder();
-    let folder = Folder::with(LOG);
+    let folder = input(LOG);
     let output =
         folder.hotlap("load", &["-n", "8", "-c2", "-t2", "--format", "json", &server.url()]);
     succeeded(&output);
@@ -121,7 +103,7 @@ fn two_threads_share_the_log() {
         .map(|n| format!("::1 - - [24/Nov/2026:08:24:04 +0000] \"GET /{n} HTTP/1.1\" 200 5\n"))
         .collect();
     let (server, seen) = recorder();
-    let output = Folder::with(&log).hotlap("load", &["-n", "100", "-c2", "-t2", &server.url()]);
+    let output = input(&log).hotlap("load", &["-n", "100", "-c2", "-t2", &server.url()]);
     succeeded(&output);
     let all: Vec<u32> =
         lines(&seen).iter().map(|line| line["GET /".len()..].parse().unwrap()).collect();
@@ -134,7 +116,7 @@ fn two_threads_share_the_log() {
 #[test]
 fn a_response_with_another_status_than_in_the_log_is_an_error() {
     let (server, _) = recorder();
-    let folder = Folder::with(&LOG.replace("\"GET /missing", "\"GET /found"));
+    let folder = input(&LOG.replace("\"GET /missing", "\"GET /found"));
     let output = folder.hotlap("load", &["-n", "4", "-c1", &server.url()]);
     assert_eq!(output.status.code(), Some(3));
     let told = text(&output.stderr);
@@ -146,7 +128,7 @@ fn a_response_with_another_status_than_in_the_log_is_an_error() {
 #[test]
 fn unsafe_methods_are_sent_without_bodies_and_headers_are_added_as_they_are() {
     let (server, seen) = recorder();
-    let folder = Folder::with(LOG);
+    let folder = input(LOG);
     let arguments = ["-n", "5", "-c1", "--unsafe-methods", "-H", "X-Key: ${a}", &server.url()];
     succeeded(&folder.hotlap("load", &arguments));
     let seen = seen.lock().unwrap();
@@ -160,7 +142,7 @@ fn a_random_order_follows_from_the_seed() {
     let log: String = (0..50)
         .map(|n| format!("::1 - - [24/Nov/2026:08:24:04 +0000] \"GET /{n} HTTP/1.1\" 200 5\n"))
         .collect();
-    let folder = Folder::with(&log);
+    let folder = input(&log);
     let sent = |seed: &str| {
         let (server, seen) = recorder();
         let arguments = ["-n", "50", "-c1", "--replay", "weights", "--seed", seed, &server.url()];
@@ -183,7 +165,7 @@ fn times_of_the_log_are_kept_and_the_load_ends_with_it() {
         format!("{{\"ts\":1795508644.{ms:03},\"request\":\"GET /{ms} HTTP/1.1\",\"status\":200}}\n")
     };
     let log = [600, 0, 200].map(line).concat();
-    let folder = Folder::with(&log);
+    let folder = input(&log);
     for (speed, gaps_ms) in [("1", [200, 400]), ("4", [50, 100])] {
         let (server, seen) = recorder();
         let began = Instant::now();
@@ -203,7 +185,7 @@ fn times_of_the_log_are_kept_and_the_load_ends_with_it() {
 #[test]
 fn a_run_replays_a_log_against_each_server() {
     let (server, seen) = recorder();
-    let folder = Folder::with(LOG);
+    let folder = input(LOG);
     let schedule = ["--restarts", "1", "--rounds", "1", "--slice", "50ms"];
     let mut arguments = vec!["--no-store", "-c4", "--export-json", "-"];
     arguments.extend(schedule);
@@ -227,8 +209,8 @@ fn a_run_replays_a_log_against_each_server() {
 #[test]
 fn a_suite_may_name_a_log() {
     let (server, seen) = recorder();
-    let folder = Folder::with(LOG);
-    let suite = folder.0.path().join("mine.toml");
+    let folder = input(LOG);
+    let suite = folder.beside("mine.toml");
     fs::write(&suite, format!("access_log = \"access.log\"\nservers = [\"{}\"]\n", server.url()))
         .unwrap();
     let mut hotlap = Command::new(env!("CARGO_BIN_EXE_hotlap"));
@@ -253,7 +235,7 @@ fn a_mistake_is_reported_before_anything_is_sent() {
         (LOG, "run", vec!["--path", "/x"], "cannot be used with"),
         (LOG, "capacity", vec!["--slo", "p99<1s", "--replay", "times"], "`hotlap load` only"),
     ] {
-        let output = Folder::with(log).hotlap(command, &[arguments, vec![&url]].concat());
+        let output = input(log).hotlap(command, &[arguments, vec![&url]].concat());
         let told = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{told}");
         assert!(told.contains(expected), "{told} does not contain {expected}");

@@ -1,12 +1,14 @@
 //! Requests that vary: a requests file, from the command line to the figures of each request.
 
+mod input;
+
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use hotlap_testbed::TestServer;
+use input::{Input, text};
 use serde_json::Value;
 
 /// The paths and bodies of all requests, in the order in which they came.
@@ -68,34 +70,14 @@ expect_status = 201
 expect_body = '{"user":${id}}'
 "#;
 
-struct Folder(tempfile::TempDir);
-
-impl Folder {
-    fn with(requests: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("requests.toml"), requests).unwrap();
-        Self(folder)
-    }
-
-    fn file(&self) -> PathBuf {
-        self.0.path().join("requests.toml")
-    }
-
-    fn hotlap(&self, command: &str, arguments: &[&str]) -> Output {
-        let mut hotlap = Command::new(env!("CARGO_BIN_EXE_hotlap"));
-        hotlap.args([command, "--requests-file"]).arg(self.file()).args(arguments);
-        hotlap.env("HOTLAP_CONFIG", "/dev/null").output().unwrap()
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
+fn input(content: &str) -> Input {
+    Input::new("requests.toml", "--requests-file", content)
 }
 
 #[test]
 fn each_request_has_its_own_values_and_its_own_figures() {
     let (server, seen) = application();
-    let folder = Folder::with(REQUESTS);
+    let folder = input(REQUESTS);
     let output =
         folder.hotlap("load", &["-n", "400", "-c4", "-t2", "--format", "json", &server.url()]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -120,7 +102,7 @@ fn each_request_has_its_own_values_and_its_own_figures() {
 fn the_same_seed_sends_the_same_sequence() {
     let sent = |seed: &str| {
         let (server, seen) = application();
-        let folder = Folder::with(REQUESTS);
+        let folder = input(REQUESTS);
         let arguments = ["-n", "50", "-c1", "--no-check", "--seed", seed, &server.url()];
         assert_eq!(folder.hotlap("load", &arguments).status.code(), Some(0));
         seen.lock().unwrap().clone()
@@ -133,7 +115,7 @@ fn the_same_seed_sends_the_same_sequence() {
 fn a_wrong_response_is_shown_with_the_request_that_it_answered() {
     let (server, _) = application();
     let wrong = REQUESTS.replace("'{\"id\":${id}}'", "'{\"id\":1}'");
-    let folder = Folder::with(&wrong);
+    let folder = input(&wrong);
     let output = folder.hotlap("load", &["-n", "40", "-c1", "--no-check", &server.url()]);
     assert_eq!(output.status.code(), Some(3));
     let (out, told) = (text(&output.stdout), text(&output.stderr));
@@ -154,7 +136,7 @@ fn a_mistake_is_reported_before_anything_is_sent() {
         ),
         (REQUESTS.replace("weight", "wieght"), "requests.toml:9:1: unknown field `wieght`"),
     ] {
-        let folder = Folder::with(&requests);
+        let folder = input(&requests);
         for command in ["load", "run"] {
             let output = folder.hotlap(command, &[&server.url()]);
             let told = text(&output.stderr);
@@ -170,7 +152,7 @@ fn a_mistake_is_reported_before_anything_is_sent() {
 #[test]
 fn values_are_not_repeated_in_a_run() {
     let (server, seen) = application();
-    let folder = Folder::with(REQUESTS);
+    let folder = input(REQUESTS);
     let output = folder.hotlap(
         "run",
         &[
@@ -210,9 +192,9 @@ fn values_are_not_repeated_in_a_run() {
 fn a_run_has_figures_of_each_request_and_names_the_one_that_was_answered_wrongly() {
     let (server, _) = application_that_refuses(20);
     let secret = "headers = { Authorization = \"Bearer s3cr3t-t0ken\", Content-Type";
-    let folder = Folder::with(&REQUESTS.replace("headers = { Content-Type", secret));
-    let page = folder.0.path().join("page.html").display().to_string();
-    let store = folder.0.path().join("runs.db").display().to_string();
+    let folder = input(&REQUESTS.replace("headers = { Content-Type", secret));
+    let page = folder.beside("page.html").display().to_string();
+    let store = folder.beside("runs.db").display().to_string();
     let mut arguments = vec!["--store", &store, "--export-html", &page, "--export-json", "-"];
     arguments.extend(["-c4", "--restarts", "1", "--rounds", "2", "--slice", "50ms"]);
     let url = server.url();
@@ -251,8 +233,8 @@ fn a_run_has_figures_of_each_request_and_names_the_one_that_was_answered_wrongly
 #[test]
 fn a_stress_and_a_requests_file_exclude_each_other() {
     let (server, seen) = application();
-    let folder = Folder::with(REQUESTS);
-    let suite = folder.0.path().join("suite.toml");
+    let folder = input(REQUESTS);
+    let suite = folder.beside("suite.toml");
     let url = server.url();
     let lines = format!("requests_file = 'requests.toml'\nservers = ['{url}']\n");
     fs::write(&suite, format!("{lines}stress = ['overload']\n")).unwrap();
@@ -274,7 +256,7 @@ fn a_wrong_response_to_one_request_that_varies_is_named_too() {
     let (server, _) = application_that_refuses(20);
     let order = "fields.key = \"uuid\"\n[[request]]\npath = \"/orders?key=${key}\"\n\
                  body = '{\"user\":1,\"key\":\"${key}\"}'\nexpect_status = 201\n";
-    let folder = Folder::with(order);
+    let folder = input(order);
     let url = server.url();
     let mut arguments = vec!["--no-store", "-c1", "--restarts", "1", "--rounds", "1"];
     arguments.extend(["--slice", "50ms", "--export-json", "-", &url]);
