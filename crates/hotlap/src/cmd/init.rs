@@ -58,8 +58,8 @@ connections = 64
 # threads   = 1
 # close     = [false, true]
 # pipeline  = 1
-# protocol  = ["http/1.1", "h2"]
-# streams   = [1, 10]     of each connection, over HTTP/2
+# protocol  = "h2"
+# streams   = 10
 # request   = "POST /bla"
 # rate      = 1000
 
