@@ -172,6 +172,11 @@ mod tests {
             trials.extend([kept(900.0), missed(1_100.0)]);
         }
         assert_eq!(distances, [1.0, 0.5, 1.5, 1.0]);
+        // The second trial of a round is as far away as the first.
+        let odd = [restart(0, 1_000.0), vec![kept(900.0)]].concat();
+        let curve = Curve::fit(&odd).unwrap();
+        let above = (next_rate(&odd, 1.0, Side::Above).ln() - curve.latest) * curve.slope;
+        assert!((above - 1.0).abs() < 1e-9);
     }
 
     #[test]

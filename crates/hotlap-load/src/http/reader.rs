@@ -165,6 +165,13 @@ mod tests {
     }
 
     #[test]
+    fn only_a_body_without_length_and_chunks_ends_with_the_connection() {
+        assert!(after(b"HTTP/1.1 200 OK\r\n\r\nHello").is_until_close());
+        assert!(!after(&HELLO[..HELLO.len() - 3]).is_until_close());
+        assert!(!after(b"").is_until_close());
+    }
+
+    #[test]
     fn skipped_bytes_are_not_waited_for() {
         let mut reader = after(&HELLO[..HELLO.len() - 3]);
         reader.skip(2);
