@@ -21,6 +21,22 @@ struct Partial {
     body: Vec<u8>,
 }
 
+/// The header block of a request, which does not use the server's table.
+pub(super) fn block(exchange: &Exchange, host: &str, scheme: &str) -> Vec<u8> {
+    let headers: Vec<(&str, Value<'_>)> = (exchange.headers.iter())
+        .map(|(name, value)| (name.as_str(), Value::Constant(value.as_bytes())))
+        .collect();
+    let encoded = encode(&[RequestFields {
+        method: &exchange.method,
+        scheme,
+        authority: host,
+        path: Value::Constant(exchange.path.as_bytes()),
+        headers: &headers,
+        body_length: exchange.body.len(),
+    }]);
+    encoded.requests[0].form(Form::Plain).constant().unwrap_or_default().to_vec()
+}
+
 impl Conversation {
     /// Begins: `out` gets what a connection begins with.
     pub(super) fn begin(out: &mut Vec<u8>) -> Self {
@@ -43,22 +59,11 @@ impl Conversation {
         scheme: &str,
         out: &mut Vec<u8>,
     ) -> Result<(), String> {
-        let headers: Vec<(&str, Value<'_>)> = (exchange.headers.iter())
-            .map(|(name, value)| (name.as_str(), Value::Constant(value.as_bytes())))
-            .collect();
-        let encoded = encode(&[RequestFields {
-            method: &exchange.method,
-            scheme,
-            authority: host,
-            path: Value::Constant(exchange.path.as_bytes()),
-            headers: &headers,
-            body_length: exchange.body.len(),
-        }]);
-        let block = encoded.requests[0].form(Form::Plain).constant().unwrap_or_default();
+        let block = block(exchange, host, scheme);
         self.requests += 1;
         self.partial = None;
         let stream =
-            self.client.request(self.requests, block, &exchange.body, exchange.is_head(), out);
+            self.client.request(self.requests, &block, &exchange.body, exchange.is_head(), out);
         match stream {
             Some(_) => Ok(()),
             None => Err("the server takes no more requests on this connection".to_owned()),

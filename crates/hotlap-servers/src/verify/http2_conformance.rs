@@ -6,7 +6,8 @@ use hotlap_load::http2::{MAX_FRAME, flags, kind};
 
 use super::checks::check;
 use super::client::Wire;
-use super::http2_frames::{End, Frames, block};
+use super::http2::block;
+use super::http2_frames::{End, Frames};
 use super::{Check, Verifier};
 
 /// Time limit for one response.

@@ -3,11 +3,9 @@
 use std::time::{Duration, Instant};
 
 use hotlap_load::http2::hpack::Decoder;
-use hotlap_load::http2::{FRAME_HEADER, Form, FrameHeader, RequestFields, Value, encode};
-use hotlap_load::http2::{flags, kind};
+use hotlap_load::http2::{FRAME_HEADER, FrameHeader, flags, kind};
 
 use super::client::Wire;
-use crate::contract::Exchange;
 
 /// What a client sends first (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -149,20 +147,4 @@ impl Frames {
 /// The error code of a GOAWAY (RFC 9113 section 6.8).
 fn error_code(payload: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(*payload.get(4..)?.first_chunk()?))
-}
-
-/// The header block of a request without a body.
-pub(super) fn block(exchange: &Exchange, host: &str, scheme: &str) -> Vec<u8> {
-    let headers: Vec<(&str, Value<'_>)> = (exchange.headers.iter())
-        .map(|(name, value)| (name.as_str(), Value::Constant(value.as_bytes())))
-        .collect();
-    let encoded = encode(&[RequestFields {
-        method: &exchange.method,
-        scheme,
-        authority: host,
-        path: Value::Constant(exchange.path.as_bytes()),
-        headers: &headers,
-        body_length: 0,
-    }]);
-    encoded.requests[0].form(Form::Plain).constant().unwrap_or_default().to_vec()
 }
