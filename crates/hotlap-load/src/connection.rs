@@ -77,12 +77,17 @@ impl Connection {
         }
     }
 
-    /// Opens streams for the requests in flight that have none.
-    pub(crate) fn send_frames(&mut self, mix: &mut RequestMix) {
-        let Some(http2) = &mut self.http2 else { return };
-        for at in http2.sent()..self.in_flight.len() {
-            http2.send(&self.in_flight[at], mix);
+    /// Opens streams for the requests in flight that have none, as far as the server allows;
+    /// returns for how many. The others wait.
+    pub(crate) fn open_streams(&mut self, mix: &mut RequestMix) -> usize {
+        let Some(http2) = &mut self.http2 else { return 0 };
+        let before = http2.sent();
+        while let Some(request) = self.in_flight.get(http2.sent())
+            && http2.room() > 0
+        {
+            http2.send(request, mix);
         }
+        http2.sent() - before
     }
 
     /// Consumes frames from the front of `input`, up to the end of a response.

@@ -146,6 +146,32 @@ fn requests_that_were_not_processed_are_sent_again_on_another_connection() {
     assert_eq!(outcome.totals.sent, 1_000);
 }
 
+/// Regression: a new connection may open 100 streams until the server has said how many it allows;
+/// more requests to send again than that ended the load with a panic.
+#[test]
+fn more_requests_are_sent_again_than_a_new_connection_may_open_at_once() {
+    let server = TestServer::start(|client| {
+        // MAX_CONCURRENT_STREAMS 300.
+        let is_first = client.number == 0;
+        let Some(mut client) = Http2Client::begin(client, &[0, 3, 0, 0, 1, 44]) else { return };
+        let mut number = 0;
+        while let Some(stream) = client.request() {
+            let goes_away = is_first && number == 350;
+            let answers = !is_first || number < 100;
+            number += 1;
+            if answers {
+                client.send(&response(stream, BODY));
+            } else if goes_away {
+                // The hundredth stream was the last that was processed.
+                client.send(&frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 199, 0, 0, 0, 0]));
+            }
+        }
+    });
+    let outcome = load(&server, 1, 300, 1_000);
+    assert_eq!(counts(&outcome), (1_000, vec![]));
+    assert_eq!(outcome.totals.sent, 1_000);
+}
+
 #[test]
 fn a_server_that_processes_nothing_fails_each_request() {
     let server = server(|_, _, client| client.send(&frame(kind::GOAWAY, 0, 0, &[0; 8])));

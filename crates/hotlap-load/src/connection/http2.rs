@@ -1,8 +1,8 @@
 //! HTTP/2 on one connection: which request each stream carries, and the check of its response.
 //!
-//! The requests are those of the connection, in the order in which they were
-//! sent. Streams end in any order; most end in the order in which they began, so a search from the
-//! front finds them at once.
+//! The requests are those of the connection, in the order in which they were sent. Streams end in
+//! any order; most end in the order in which they began, so a search from the front finds them at
+//! once.
 
 use std::collections::VecDeque;
 

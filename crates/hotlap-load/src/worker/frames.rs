@@ -2,7 +2,7 @@
 
 use super::slot::State;
 use super::{Stage, Worker};
-use crate::connection::{FailedStream, FrameStep, InFlight, Why};
+use crate::connection::{Connection, FailedStream, FrameStep, InFlight, Why};
 use crate::outcome::{Failure, Phase};
 
 impl Worker {
@@ -42,26 +42,17 @@ impl Worker {
     /// Sends what may be sent on a slot that is open or has just opened.
     #[inline(never)]
     pub(super) fn refill_streams(&mut self, number: usize, now: u64) {
-        let mut begun = 0;
-        while self.slots[number].conn.has_room(self.plan.pipeline) && self.requests.left > 0 {
-            let Some(due_ns) = self.requests.take_due(now) else {
-                self.slots.list(number);
-                break;
-            };
-            self.begin(number, due_ns, now);
-            begun += 1;
-        }
+        let begun = self.begin_due(number, now, Connection::has_room);
         match (begun, self.slots[number].state) {
-            (0, _) => {}
-            (_, State::Down) => self.connect(number, now),
-            (count, _) => self.send_on_streams(number, count, now),
+            (1.., State::Down) => self.connect(number, now),
+            _ => self.send_on_streams(number, now),
         }
     }
 
-    /// Opens streams for the last `count` requests.
-    pub(super) fn send_on_streams(&mut self, number: usize, count: usize, now: u64) {
-        self.measurement.tally.sent += count as u64;
-        self.slots[number].conn.send_frames(&mut self.requests.mix);
+    /// Opens streams for the requests in flight that have none.
+    pub(super) fn send_on_streams(&mut self, number: usize, now: u64) {
+        let opened = self.slots[number].conn.open_streams(&mut self.requests.mix);
+        self.measurement.tally.sent += opened as u64;
         self.write_frames(number, now);
     }
 
@@ -134,9 +125,9 @@ impl Worker {
         if !is_alive {
             return self.fail(number, Failure::Timeout, now, "timed out");
         }
-        let has_timed_out =
-            |request: &InFlight, limit_ns: u64| now.saturating_sub(request.sent_ns) >= limit_ns;
-        while self.slots[number].conn.oldest().is_some_and(|r| has_timed_out(r, self.timeout_ns)) {
+        let limit_ns = self.timeout_ns;
+        let has_timed_out = |request: &InFlight| now.saturating_sub(request.sent_ns) >= limit_ns;
+        while self.slots[number].conn.oldest().is_some_and(has_timed_out) {
             let Some((request, phase)) = self.slots[number].conn.cancel_oldest() else { break };
             self.request_failed(&request, Failure::Timeout, phase, now);
         }

@@ -3,6 +3,7 @@
 use super::Worker;
 use super::slot::State;
 use crate::clock;
+use crate::connection::Connection;
 use crate::outcome::{Failure, Phase};
 
 impl Worker {
@@ -13,8 +14,26 @@ impl Worker {
         if self.is_multiplexed {
             return self.refill_streams(number, now);
         }
+        let has_room = |conn: &Connection, limit| conn.in_flight() < limit;
+        let begun = self.begin_due(number, now, has_room);
+        match (begun, self.slots[number].state) {
+            (0, _) => {}
+            (_, State::Down) => self.connect(number, now),
+            (count, _) => self.send(number, count, now),
+        }
+    }
+
+    /// Begins the requests that are due, as many as there is room for on a slot; returns their
+    /// number.
+    #[inline(always)]
+    pub(super) fn begin_due(
+        &mut self,
+        number: usize,
+        now: u64,
+        has_room: impl Fn(&Connection, usize) -> bool,
+    ) -> usize {
         let mut begun = 0;
-        while self.slots[number].conn.in_flight() < self.plan.pipeline && self.requests.left > 0 {
+        while has_room(&self.slots[number].conn, self.plan.pipeline) && self.requests.left > 0 {
             let Some(due_ns) = self.requests.take_due(now) else {
                 self.slots.list(number);
                 break;
@@ -22,11 +41,7 @@ impl Worker {
             self.begin(number, due_ns, now);
             begun += 1;
         }
-        match (begun, self.slots[number].state) {
-            (0, _) => {}
-            (_, State::Down) => self.connect(number, now),
-            (count, _) => self.send(number, count, now),
-        }
+        begun
     }
 
     /// Sends the requests that are due, on the slots that have been free for longest.
@@ -59,7 +74,7 @@ impl Worker {
 
     /// Adds the next request to those in flight on a slot.
     #[inline(always)]
-    pub(super) fn begin(&mut self, number: usize, due_ns: u64, sent_ns: u64) {
+    fn begin(&mut self, number: usize, due_ns: u64, sent_ns: u64) {
         let request = self.requests.send(due_ns, sent_ns);
         self.slots[number].conn.send(request);
     }
@@ -68,7 +83,7 @@ impl Worker {
     pub(super) fn send_last(&mut self, number: usize, count: usize, now: u64) {
         match self.is_multiplexed {
             false => self.send(number, count, now),
-            true => self.send_on_streams(number, count, now),
+            true => self.send_on_streams(number, now),
         }
     }
 
