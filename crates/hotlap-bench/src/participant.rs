@@ -74,8 +74,11 @@ pub struct Load {
     pub threads: usize,
     /// Keep-alive, or a new connection for each request.
     pub reuse: Reuse,
-    /// The protocol.
+    /// The version of HTTP.
     pub protocol: Protocol,
+    /// Whether servers are started with a certificate and spoken to over TLS. All loads of an
+    /// experiment agree, because servers are started once for all of them.
+    pub https: bool,
     /// Requests in flight per connection: pipelined in HTTP/1.1, streams in HTTP/2.
     pub pipeline: usize,
     /// Index of the contract's request to send; `None`: all of them, by weight.

@@ -246,6 +246,7 @@ pub(crate) mod tests {
             threads: 1,
             reuse: Reuse::KeepAlive,
             protocol: hotlap_load::plan::Protocol::Http1,
+            https: false,
             pipeline: 1,
             request: Some(0),
             rate: None,
@@ -253,8 +254,12 @@ pub(crate) mod tests {
     }
 
     fn participant(name: &str, role: Role) -> Participant {
-        let launch =
-            Launch { argv: vec![name.to_owned()], env: BTreeMap::new(), cwd: PathBuf::from("/") };
+        let launch = Launch {
+            argv: vec![name.to_owned()],
+            env: BTreeMap::new(),
+            cwd: PathBuf::from("/"),
+            tls: None,
+        };
         Participant {
             name: name.to_owned(),
             role,

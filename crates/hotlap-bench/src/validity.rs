@@ -147,6 +147,7 @@ mod tests {
             threads: 1,
             reuse: Reuse::KeepAlive,
             protocol: Protocol::Http1,
+            https: false,
             pipeline: 1,
             request: Some(0),
             rate: None,

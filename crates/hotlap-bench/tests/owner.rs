@@ -73,6 +73,7 @@ fn boot(folder: &Path, script: &str) -> Started {
             ("STAND_IN".to_owned(), program().display().to_string()),
         ]),
         cwd: folder.to_owned(),
+        tls: None,
     };
     let boot = Startup {
         launch: &launch,

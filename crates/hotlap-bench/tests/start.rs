@@ -28,6 +28,7 @@ fn launch(folder: &Path, script: &str) -> Launch {
         argv: ["sh", "-c", script].map(str::to_owned).into(),
         env: BTreeMap::from([("STAND_IN".to_owned(), program().display().to_string())]),
         cwd: folder.to_owned(),
+        tls: None,
     }
 }
 

@@ -9,9 +9,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hotlap_load::plan::Target;
+use hotlap_load::plan::{Target, Tls};
 
 use crate::allocation;
+use crate::certificate::{self, Certificate};
 use crate::contract::{Ask, Contract, Exchange, Name};
 use crate::failure::ServerFailure;
 use crate::infer;
@@ -168,11 +169,38 @@ impl Checker<'_> {
             server.contracts.iter().map(|name| Contract::of(*name, server.api.as_ref())).collect();
         let requirements =
             Requirements::Catalogue { kind: server.kind, keep_alive: server.keep_alive };
-        let launch = built.launch(server);
         let counts = server.counts.as_ref();
-        let protocols = &server.protocols;
-        self.start_and_verify(&mut row, &launch, &contracts, protocols, requirements, counts);
+        let (over_tls, others): (Vec<_>, Vec<_>) =
+            server.protocols.iter().partition(|p| p.is_tls());
+        for protocols in [others, over_tls].into_iter().filter(|protocols| !protocols.is_empty()) {
+            let launch = match self.launch(built.launch(server), &protocols) {
+                Ok(launch) => launch,
+                Err(failure) => {
+                    row.outcome = CheckOutcome::ServerFailure(failure);
+                    break;
+                }
+            };
+            self.start_and_verify(&mut row, &launch, &contracts, &protocols, requirements, counts);
+            if row.outcome != CheckOutcome::Passed {
+                break;
+            }
+        }
         row
+    }
+
+    /// With a certificate, if these protocols run over TLS.
+    fn launch(&self, launch: Launch, protocols: &[Protocol]) -> Result<Launch, ServerFailure> {
+        if !protocols.iter().all(|protocol| protocol.is_tls()) {
+            return Ok(launch);
+        }
+        let certificate = Certificate::kept_in(&self.builder.cache.join(certificate::FOLDER));
+        let certificate = certificate.map_err(|error| ServerFailure {
+            phase: "start".to_owned(),
+            cause: error.to_string(),
+            log_tail: Vec::new(),
+            remedy: "set HOTLAP_CACHE to a writable folder".to_owned(),
+        })?;
+        Ok(launch.with_certificate(&certificate, Tls::with(HOST.to_owned())))
     }
 
     /// Checks a user's command against its own first response.
@@ -226,6 +254,7 @@ impl Checker<'_> {
         counts: Option<&Counts>,
     ) {
         let mut lines = counts.map(|counts| LogLines::of(counts, launch, requirements));
+        let first = row.reports.len();
         let mut started = match self.boot(row, launch, &contracts[0], protocols[0], requirements) {
             Ok(started) => started,
             Err(failure) => {
@@ -233,12 +262,15 @@ impl Checker<'_> {
                 return;
             }
         };
-        row.ready = started.ready;
         row.notes.append(&mut started.notes);
-        let memory = started.sampler.as_mut().and_then(|sampler| sampler.resident().ok());
-        row.rss_bytes = memory.map_or(0, |memory| memory.rss_bytes);
+        // Another start, with a certificate, is not the one to report.
+        if row.ready.is_zero() {
+            row.ready = started.ready;
+            let memory = started.sampler.as_mut().and_then(|sampler| sampler.resident().ok());
+            row.rss_bytes = memory.map_or(0, |memory| memory.rss_bytes);
+        }
         for protocol in protocols {
-            let target = Target { protocol: (*protocol).into(), ..started.target.clone() };
+            let target = Target { protocol: protocol.version(), ..started.target.clone() };
             verify_contracts(row, &target, HOST, contracts, requirements, true);
         }
         if let (Some(counts), Some(lines), CheckOutcome::Passed) =
@@ -254,7 +286,7 @@ impl Checker<'_> {
             if !check.pass {
                 row.outcome = CheckOutcome::Failed;
             }
-            row.reports[0].findings.required.push(check);
+            row.reports[first].findings.required.push(check);
         }
         self.stop_server(row, started);
         lines.inspect(LogLines::remove);
@@ -279,7 +311,7 @@ impl Checker<'_> {
         let startup = Startup {
             launch,
             first: &contract.exchanges[0],
-            protocol: protocol.into(),
+            protocol: protocol.version(),
             accepts_wrong: true,
             cpus: allocation::split_here(None).of_server(None).0,
             // Nothing is timed here, so the server may use every core.
@@ -351,7 +383,7 @@ fn verify_contracts(
         if !findings.passed() {
             row.outcome = CheckOutcome::Failed;
         }
-        let protocol = target.protocol.into();
+        let protocol = Protocol::of(target.protocol, target.tls.is_some());
         row.reports.push(ContractReport { contract: contract.name, protocol, findings });
     }
 }

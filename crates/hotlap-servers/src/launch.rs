@@ -3,19 +3,45 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use hotlap_load::plan::Tls;
 use serde::{Deserialize, Serialize};
+
+use crate::certificate::Certificate;
+
+/// The environment variables that name the files of a server's certificate and its private key. A
+/// server that is started with them speaks TLS on its port.
+pub const TLS_CERT: &str = "TLS_CERT";
+/// See [`TLS_CERT`].
+pub const TLS_KEY: &str = "TLS_KEY";
 
 /// A command that starts a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     /// Program and arguments. At the start, `$PORT`, `${PORT}` and `{port}` are replaced as whole
-    /// words, as are `$CPUS`, `${CPUS}` and `{cpus}`.
+    /// words, as are `CPUS`, and with TLS [`TLS_CERT`] and [`TLS_KEY`].
     pub argv: Vec<String>,
     /// Environment variables to add, with the same replacements. `PORT` and `CPUS` are always
     /// added.
     pub env: BTreeMap<String, String>,
     /// The working directory.
     pub cwd: PathBuf,
+    /// How it is spoken to over TLS; `None`: without TLS.
+    #[serde(default)]
+    pub tls: Option<Tls>,
+}
+
+impl Launch {
+    /// Starts it with a certificate, which is trusted unless `tls` says what is.
+    #[must_use]
+    pub fn with_certificate(mut self, certificate: &Certificate, mut tls: Tls) -> Self {
+        if tls.authorities.is_empty() && !tls.insecure {
+            tls.authorities = vec![certificate.der.clone()];
+        }
+        let files = [(TLS_CERT, &certificate.file), (TLS_KEY, &certificate.key_file)];
+        self.env.extend(files.map(|(name, file)| (name.to_owned(), file.display().to_string())));
+        self.tls = Some(tls);
+        self
+    }
 }
 
 /// A side effect that must happen a known number of times per request.

@@ -30,6 +30,7 @@
 pub mod access_log;
 pub mod allocation;
 pub mod catalogue;
+pub mod certificate;
 pub mod check;
 pub mod clock_flush;
 pub mod contract;

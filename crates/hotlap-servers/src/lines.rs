@@ -242,7 +242,12 @@ mod tests {
 
         let folder = tempfile::tempdir().unwrap();
         let is_ours = |file: &str, requirements| {
-            let launch = Launch { argv: vec![], env: [].into(), cwd: folder.path().join("build") };
+            let launch = Launch {
+                argv: vec![],
+                env: [].into(),
+                cwd: folder.path().join("build"),
+                tls: None,
+            };
             let counts = Counts { file: file.to_owned(), per_request: 1 };
             LogLines::of(&counts, &launch, requirements).is_ours
         };

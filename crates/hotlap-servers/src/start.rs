@@ -17,7 +17,7 @@ use crate::contract::Exchange;
 use crate::counters::Counters;
 use crate::failure::ServerFailure;
 use crate::interrupt;
-use crate::launch::Launch;
+use crate::launch::{Launch, TLS_CERT, TLS_KEY};
 use crate::owner::{Owner, owner};
 use crate::process::{Process, ProcessExit, ProcessSetting, Standby, Supervisor};
 use crate::sample::Sampler;
@@ -159,8 +159,11 @@ impl Startup<'_> {
                 if TcpStream::connect_timeout(address, self.limit).is_err() {
                     continue;
                 }
-                let protocol = self.protocol;
-                let target = Target { protocol, ..Target::plain(Endpoint::Tcp(*address)) };
+                let target = Target {
+                    endpoint: Endpoint::Tcp(*address),
+                    tls: self.launch.tls.clone(),
+                    protocol: self.protocol,
+                };
                 let left = self.limit.saturating_sub(began.elapsed()).max(FIRST_WAIT);
                 match self.is_up(&target, wait.min(left)) {
                     Ok(()) => return Ok(target),
@@ -237,12 +240,16 @@ impl Startup<'_> {
         exchange.check(&answer, SystemTime::now()).map_err(NotYet::Wrong)
     }
 
-    /// Command and environment, with the port and the number of cores filled in.
+    /// Command and environment, with the port, the number of cores and the files of the certificate
+    /// filled in.
     fn filled(&self, port: u16) -> (Vec<String>, BTreeMap<String, String>) {
-        let (port, cpus) = (port.to_string(), self.cpus.to_string());
-        let argv = self.launch.argv.iter().map(|w| fill(w, &port, &cpus)).collect();
-        let env = self.launch.env.iter().map(|(k, v)| (k.clone(), fill(v, &port, &cpus)));
-        let own = [("PORT".to_owned(), port.clone()), ("CPUS".to_owned(), cpus.clone())];
+        let Launch { argv, env, .. } = self.launch;
+        let of_tls = [TLS_CERT, TLS_KEY].map(|name| Some((name, env.get(name)?.clone())));
+        let own = [("PORT", port.to_string()), ("CPUS", self.cpus.to_string())];
+        let values: Vec<_> = own.into_iter().chain(of_tls.into_iter().flatten()).collect();
+        let argv = argv.iter().map(|word| fill(word, &values)).collect();
+        let env = env.iter().map(|(name, value)| (name.clone(), fill(value, &values)));
+        let own = values.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
         (argv, env.chain(own).collect())
     }
 
@@ -312,26 +319,29 @@ fn reachable(listening: SocketAddr) -> Vec<SocketAddr> {
     }
 }
 
-/// Fills in the port and the number of cores where a word of a command names them as whole words:
-/// `$PORT_HTTP` and `${port}` are the command's own variables.
-fn fill(word: &str, port: &str, cpus: &str) -> String {
-    let forms = [
-        ("${PORT}", port),
-        ("$PORT", port),
-        ("{port}", port),
-        ("${CPUS}", cpus),
-        ("$CPUS", cpus),
-        ("{cpus}", cpus),
-    ];
+/// Fills in values where a word of a command names them as whole words: `$PORT`, `${PORT}` and
+/// `{port}`. `$PORT_HTTP` and `${port}` are the command's own variables.
+fn fill(word: &str, values: &[(&str, String)]) -> String {
+    let forms: Vec<(String, &str)> = values
+        .iter()
+        .flat_map(|(name, value)| {
+            let forms = [
+                format!("${{{name}}}"),
+                format!("${name}"),
+                format!("{{{}}}", name.to_lowercase()),
+            ];
+            forms.map(|form| (form, value.as_str()))
+        })
+        .collect();
     let is_name = |c: char| c == '_' || c.is_ascii_alphanumeric();
     let mut filled = String::with_capacity(word.len());
     let mut rest = word;
     while let Some(first) = rest.chars().next() {
         let found = forms.iter().find_map(|(form, value)| {
-            let after = rest.strip_prefix(form)?;
+            let after = rest.strip_prefix(form.as_str())?;
             let goes_on = !form.ends_with('}') && after.starts_with(is_name);
             let is_variable = form.starts_with('{') && filled.ends_with('$');
-            (!goes_on && !is_variable).then_some((after, value))
+            (!goes_on && !is_variable).then_some((after, *value))
         });
         match found {
             Some((after, value)) => {
@@ -353,17 +363,18 @@ mod tests {
 
     #[test]
     fn port_and_cpus_are_filled_in_in_every_form() {
+        let filled = |word| fill(word, &[("PORT", "8080".to_owned()), ("CPUS", "2".to_owned())]);
         for word in ["--port=$PORT", "--port=${PORT}", "--port={port}"] {
-            assert_eq!(fill(word, "8080", "2"), "--port=8080");
+            assert_eq!(filled(word), "--port=8080");
         }
-        assert_eq!(fill("$CPUS:{cpus}:${CPUS}", "1", "2"), "2:2:2");
-        assert_eq!(fill("$HOME {x}", "1", "2"), "$HOME {x}");
+        assert_eq!(filled("$CPUS:{cpus}:${CPUS}"), "2:2:2");
+        assert_eq!(filled("$HOME {x} $TLS_CERT"), "$HOME {x} $TLS_CERT");
     }
 
     /// Regression: `$PORT_HTTP` became `8080_HTTP`.
     #[test]
     fn only_whole_words_are_replaced() {
-        let filled = |word| fill(word, "8080", "2");
+        let filled = |word| fill(word, &[("PORT", "8080".to_owned()), ("CPUS", "2".to_owned())]);
         for own in ["$PORT_HTTP", "$PORTS", "$PORT2", "${PORT_HTTP}", "${port}", "$CPUS_MAX"] {
             assert_eq!(filled(own), own);
         }

@@ -26,7 +26,8 @@ fn every_suite_names_servers_that_answer_its_contract_and_requests_that_it_has()
             if let Some(contract) = suite.contract {
                 assert!(server.contracts.contains(&contract), "{name}: {}", entry.run);
             }
-            for protocol in suite.loads.iter().map(|load| Protocol::from(load.protocol)) {
+            for protocol in suite.loads.iter().map(|load| Protocol::of(load.protocol, suite.https))
+            {
                 assert!(server.protocols.contains(&protocol), "{name}: {}", entry.run);
             }
         }

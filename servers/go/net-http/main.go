@@ -43,7 +43,11 @@ func main() {
 		Protocols: new(http.Protocols),
 	}
 	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetHTTP2(true)
 	server.Protocols.SetUnencryptedHTTP2(true)
+	if certificate := os.Getenv("TLS_CERT"); certificate != "" {
+		log.Fatal(server.ListenAndServeTLS(certificate, os.Getenv("TLS_KEY")))
+	}
 	log.Fatal(server.ListenAndServe())
 }
 

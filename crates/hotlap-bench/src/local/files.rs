@@ -65,6 +65,7 @@ mod tests {
             threads: 1,
             reuse: Reuse::KeepAlive,
             protocol: hotlap_load::plan::Protocol::Http1,
+            https: false,
             pipeline: 1,
             request: Some(0),
             rate: None,

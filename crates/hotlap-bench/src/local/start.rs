@@ -301,8 +301,12 @@ mod tests {
         let participant = |name: &str, body: &[u8]| {
             let mut contract = Contract::of(Name::Hello, None);
             contract.exchanges[0].content = Content::exactly(body);
-            let launch =
-                Launch { argv: vec![], env: BTreeMap::new(), cwd: std::path::PathBuf::new() };
+            let launch = Launch {
+                argv: vec![],
+                env: BTreeMap::new(),
+                cwd: std::path::PathBuf::new(),
+                tls: None,
+            };
             Participant {
                 name: name.to_owned(),
                 role: if name == "a" { Role::Reference } else { Role::Plain },

@@ -50,6 +50,8 @@ pub struct Suite {
     pub slo: Option<Written>,
     /// Cores for servers that do not set a number.
     pub cpus: Option<usize>,
+    /// Whether servers are started with a certificate and spoken to over TLS.
+    pub https: bool,
     /// Whether servers with a missing toolchain are left out instead of shown as failed.
     pub leave_out_missing: bool,
     /// Stress scenarios to run on each server after the laps, or instead of laps in a stress.

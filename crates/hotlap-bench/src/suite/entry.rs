@@ -38,7 +38,7 @@ pub struct Loading {
     pub threads: Option<usize>,
     /// Opens a new connection for each request.
     pub close: bool,
-    /// The protocol.
+    /// The version of HTTP.
     pub protocol: Protocol,
     /// Requests in flight per connection: pipelined in HTTP/1.1, streams in HTTP/2.
     pub pipeline: usize,

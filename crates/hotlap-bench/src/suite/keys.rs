@@ -29,6 +29,8 @@ pub(super) struct Keys {
     pub(super) slo: Option<Spanned<String>>,
     pub(super) cpus: Option<Spanned<usize>>,
     #[serde(default)]
+    pub(super) https: bool,
+    #[serde(default)]
     pub(super) leave_out_missing: bool,
     #[serde(default)]
     pub(super) stress: Vec<Spanned<String>>,

@@ -82,6 +82,7 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
         slice: keys.slice.map(written),
         slo: keys.slo.map(written),
         cpus: keys.cpus.map(Spanned::into_inner),
+        https: keys.https,
         leave_out_missing: keys.leave_out_missing,
         stress,
         servers,

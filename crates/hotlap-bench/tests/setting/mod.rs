@@ -34,6 +34,7 @@ pub fn load() -> Load {
         threads: 1,
         reuse: Reuse::KeepAlive,
         protocol: hotlap_load::plan::Protocol::Http1,
+        https: false,
         pipeline: 1,
         request: Some(0),
         rate: None,

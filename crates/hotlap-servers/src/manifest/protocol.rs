@@ -5,20 +5,53 @@ use std::fmt;
 use hotlap_load::plan;
 use serde::{Deserialize, Serialize};
 
-/// A protocol that a server speaks on its port.
+/// A protocol that a server speaks on its port. With a certificate, the port has those over TLS, and
+/// otherwise the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Protocol {
-    /// HTTP/1.1.
+    /// HTTP/1.1 without TLS.
     #[serde(rename = "http/1.1")]
     Http1,
     /// HTTP/2 without TLS, to clients that begin with its preface (RFC 9113 section 3.3).
     #[serde(rename = "h2c")]
     H2c,
+    /// HTTP/1.1 over TLS.
+    #[serde(rename = "https")]
+    Https,
+    /// HTTP/2 over TLS, to clients that ask for it in the handshake (RFC 9113 section 3.2).
+    #[serde(rename = "h2")]
+    H2,
 }
 
 impl Protocol {
     /// All protocols.
-    pub const ALL: [Self; 2] = [Self::Http1, Self::H2c];
+    pub const ALL: [Self; 4] = [Self::Http1, Self::H2c, Self::Https, Self::H2];
+
+    /// A version of HTTP, with TLS or without.
+    #[must_use]
+    pub const fn of(version: plan::Protocol, is_tls: bool) -> Self {
+        match (version, is_tls) {
+            (plan::Protocol::Http1, false) => Self::Http1,
+            (plan::Protocol::Http2, false) => Self::H2c,
+            (plan::Protocol::Http1, true) => Self::Https,
+            (plan::Protocol::Http2, true) => Self::H2,
+        }
+    }
+
+    /// Its version of HTTP.
+    #[must_use]
+    pub const fn version(self) -> plan::Protocol {
+        match self {
+            Self::Http1 | Self::Https => plan::Protocol::Http1,
+            Self::H2c | Self::H2 => plan::Protocol::Http2,
+        }
+    }
+
+    /// Whether it runs over TLS.
+    #[must_use]
+    pub const fn is_tls(self) -> bool {
+        matches!(self, Self::Https | Self::H2)
+    }
 
     /// Its name in manifests.
     #[must_use]
@@ -26,6 +59,8 @@ impl Protocol {
         match self {
             Self::Http1 => "http/1.1",
             Self::H2c => "h2c",
+            Self::Https => "https",
+            Self::H2 => "h2",
         }
     }
 
@@ -34,7 +69,9 @@ impl Protocol {
     pub const fn title(self) -> &'static str {
         match self {
             Self::Http1 => "HTTP/1.1",
-            Self::H2c => "HTTP/2",
+            Self::H2c => "HTTP/2 without TLS",
+            Self::Https => "HTTPS",
+            Self::H2 => "HTTP/2 over TLS",
         }
     }
 }
@@ -42,23 +79,5 @@ impl Protocol {
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
-    }
-}
-
-impl From<Protocol> for plan::Protocol {
-    fn from(protocol: Protocol) -> Self {
-        match protocol {
-            Protocol::Http1 => Self::Http1,
-            Protocol::H2c => Self::Http2,
-        }
-    }
-}
-
-impl From<plan::Protocol> for Protocol {
-    fn from(protocol: plan::Protocol) -> Self {
-        match protocol {
-            plan::Protocol::Http1 => Self::Http1,
-            plan::Protocol::Http2 => Self::H2c,
-        }
     }
 }

@@ -47,7 +47,7 @@ pub struct RunArgs {
     /// what normal clients notice, and whether it recovers
     ///
     /// Takes about half a minute per server. The result is stored.
-    #[arg(long, conflicts_with_all = ["layers", "fail_if"])]
+    #[arg(long, conflicts_with_all = ["layers", "fail_if", "https"])]
     pub stress: bool,
     /// Only this scenario of --stress; repeat it for more
     #[arg(long = "scenario", value_name = "NAME", requires = "stress")]
@@ -150,6 +150,13 @@ pub struct Shape {
     /// Streams of each connection with --http2 (default: 10)
     #[arg(long, value_name = "N", requires = "http2", value_parser = quantity::count)]
     pub streams: Option<usize>,
+    /// Start servers with a certificate and load them over TLS
+    ///
+    /// Commands find the files in TLS_CERT and TLS_KEY (PEM): $TLS_CERT and {tls_cert} are replaced,
+    /// and both are in the environment. The certificate is for localhost and self-signed. The
+    /// ceiling is left out: it does not speak TLS.
+    #[arg(long)]
+    pub https: bool,
     /// Timeout of a request (at least 2s while the server is probed)
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::span)]
     pub timeout: Duration,

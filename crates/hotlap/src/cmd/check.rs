@@ -158,11 +158,12 @@ fn line(row: &CheckedServer, width: usize, console: &Console) -> String {
                 0 => String::new(),
                 made => format!("{passed}/{made}"),
             };
-            let http2 = match row.passed_over(Protocol::H2c) {
-                Some(_) => "HTTP/2 ok, ",
-                None => "",
+            let others: Vec<&str> = others(row).map(Protocol::as_str).collect();
+            let others = match others.is_empty() {
+                true => String::new(),
+                false => format!("{} ok, ", others.join(" ")),
             };
-            let rest = format!("{conformance:>5}  {ready:>7}  {rss:>7}  {http2}{}", row.version);
+            let rest = format!("{conformance:>5}  {ready:>7}  {rss:>7}  {others}{}", row.version);
             ("ok", "\x1b[32m", rest)
         }
         CheckOutcome::Skipped(absence) => {
@@ -188,11 +189,17 @@ fn line(row: &CheckedServer, width: usize, console: &Console) -> String {
     out
 }
 
+/// The protocols besides HTTP/1.1 without TLS that were checked.
+fn others(row: &CheckedServer) -> impl Iterator<Item = Protocol> {
+    let checked = |protocol: &Protocol| row.passed_over(*protocol).is_some();
+    Protocol::ALL.into_iter().filter(|p| *p != Protocol::Http1).filter(checked)
+}
+
 /// In which protocols the responses were wrong, if more than HTTP/1.1 was checked.
 fn wrong(row: &CheckedServer) -> String {
     let failed = |protocol: &Protocol| row.passed_over(*protocol) == Some(false);
     let over: Vec<&str> = Protocol::ALL.iter().filter(|p| failed(p)).map(|p| p.title()).collect();
-    match row.passed_over(Protocol::H2c) {
+    match others(row).next() {
         None => "wrong responses".to_owned(),
         Some(_) => format!("wrong responses over {}", over.join(" and ")),
     }
@@ -202,7 +209,7 @@ fn wrong(row: &CheckedServer) -> String {
 fn below(row: &CheckedServer, quiet: bool) -> Vec<String> {
     let over = |protocol: Protocol, what: String| match protocol {
         Protocol::Http1 => what,
-        Protocol::H2c => format!("{}: {what}", protocol.title()),
+        _ => format!("{}: {what}", protocol.title()),
     };
     let mut below: Vec<String> =
         row.failures().map(|(report, check)| over(report.protocol, check.to_string())).collect();

@@ -4,11 +4,23 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use hotlap_load::plan::{Identity, Target};
+use hotlap_load::plan::{Identity, Target, Tls};
 use hotlap_load::tls::pem;
+use hotlap_servers::start::HOST;
 
 use crate::cli::TlsArgs;
 use crate::exit::usage;
+
+/// The settings for servers that hotlap starts with its own certificate, which is trusted unless a
+/// flag says what is.
+///
+/// # Errors
+/// When a file cannot be read or has no certificate or key.
+pub fn settings(args: &TlsArgs) -> anyhow::Result<Tls> {
+    let mut tls = Tls::with(HOST.to_owned());
+    apply(&mut tls, args)?;
+    Ok(tls)
+}
 
 /// Completes a target that uses TLS.
 ///
@@ -23,6 +35,10 @@ pub fn complete(target: &mut Target, args: &TlsArgs) -> anyhow::Result<()> {
             false => Ok(()),
         };
     };
+    apply(tls, args)
+}
+
+fn apply(tls: &mut Tls, args: &TlsArgs) -> anyhow::Result<()> {
     tls.insecure = args.insecure;
     tls.resumes = args.tls_resume;
     if let Some(name) = &args.sni {

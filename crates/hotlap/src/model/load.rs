@@ -19,6 +19,10 @@ pub struct Load {
     /// Whether the protocol is HTTP/2; HTTP/1.1 otherwise.
     #[serde(default)]
     pub http2: bool,
+    /// Whether the servers were started with a certificate and spoken to over TLS. A URL says so
+    /// itself.
+    #[serde(default)]
+    pub https: bool,
     /// Requests in flight on each connection: pipelined in HTTP/1.1, streams in HTTP/2.
     pub pipeline: usize,
     /// The request in words: `GET /`, `POST /x (request 1f0c3a55)`. Empty in runs stored by
@@ -41,6 +45,7 @@ impl From<&participant::Load> for Load {
             threads: load.threads,
             keep_alive: load.reuse == Reuse::KeepAlive,
             http2: load.protocol == Protocol::Http2,
+            https: load.https,
             pipeline: load.pipeline,
             request: String::new(),
             rate: load.rate,
@@ -55,8 +60,9 @@ impl Load {
     /// request is enough. An unknown request, as in runs stored by earlier versions, matches any.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
+        let protocol = |l: &Self| (l.http2, l.https);
         let shape =
-            |l: &Self| (l.connections, l.threads, l.keep_alive, l.http2, l.pipeline, l.rate);
+            |l: &Self| (l.connections, l.threads, l.keep_alive, protocol(l), l.pipeline, l.rate);
         let is_unknown = self.request.is_empty() || other.request.is_empty();
         let has = |request: &str| other.request.split(", ").any(|theirs| theirs == request);
         shape(self) == shape(other) && (is_unknown || self.request.split(", ").any(has))

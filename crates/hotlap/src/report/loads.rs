@@ -11,12 +11,18 @@ pub(super) fn load_words(load: &Load) -> String {
         false => format!("{connections}, a new one per request"),
     };
     if load.http2 {
-        words += &format!(", HTTP/2 with {}", plural(load.pipeline, "stream"));
+        let over = if load.https { " over TLS" } else { "" };
+        words += &format!(", HTTP/2{over} with {}", plural(load.pipeline, "stream"));
         if load.connections > 1 {
             words += " each";
         }
-    } else if load.pipeline > 1 {
-        words += &format!(", {} requests in flight on each", load.pipeline);
+    } else {
+        if load.https {
+            words += ", HTTPS";
+        }
+        if load.pipeline > 1 {
+            words += &format!(", {} requests in flight on each", load.pipeline);
+        }
     }
     if load.threads > 1 {
         words += &format!(", {} generator threads", load.threads);

@@ -33,6 +33,7 @@ pub fn probe(spec: &RunSpec, interrupt: &Interrupt) -> Builds {
         argv: server.command.clone(),
         env: server.env.clone(),
         cwd: server.folder.clone(),
+        tls: None,
     };
     let built = servers.into_iter().zip(probed).map(|(server, probed)| {
         (server.id.clone(), probed.map(|_| (launch(server), String::new())).map_err(Into::into))

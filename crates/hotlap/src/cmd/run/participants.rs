@@ -7,6 +7,7 @@ use anyhow::Context;
 use hotlap_bench::participant::{Origin, Participant, Role};
 use hotlap_bench::suite::Question;
 use hotlap_servers::allocation::CpuAllocation;
+use hotlap_servers::certificate::{self, Certificate};
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
 use hotlap_servers::manifest::{self, Protocol, ServerKind};
@@ -20,6 +21,7 @@ use crate::cmd::build::build_all;
 use crate::console::Console;
 use crate::interrupt::Interrupt;
 use crate::model::{Part, Published, Server, ServerFailure, Than};
+use crate::paths;
 use crate::text::number::plural;
 
 /// The servers of a run.
@@ -75,7 +77,7 @@ pub fn from_catalogue(spec: &RunSpec) -> Vec<&manifest::Server> {
 
 /// The first protocol of the loads that a catalogue server does not speak.
 fn missing_protocol(spec: &RunSpec, server: &manifest::Server) -> Option<Protocol> {
-    let mut needed = spec.loads.iter().map(|load| Protocol::from(load.protocol));
+    let mut needed = spec.loads.iter().map(|load| Protocol::of(load.protocol, load.https));
     needed.find(|protocol| !server.protocols.contains(protocol))
 }
 
@@ -89,7 +91,8 @@ impl Participants {
     /// The participants of a run, given the results of the builds.
     ///
     /// # Errors
-    /// When hotlap's own binary, which is the ceiling, cannot be found.
+    /// When hotlap's own binary, which is the ceiling, cannot be found, or a certificate cannot be
+    /// made.
     pub fn new(spec: &RunSpec, builds: &Builds, console: &Console) -> anyhow::Result<Self> {
         let mut all = Self::default();
         // For each record, the index of its server in `spec`.
@@ -123,6 +126,7 @@ impl Participants {
             );
         }
         all.contract = all.title();
+        all.start_with_certificate(spec)?;
         all.choose_reference(spec, &origins);
         if spec.has_ceiling && !all.run_already() {
             all.add(ceiling()?);
@@ -155,6 +159,19 @@ impl Participants {
         let own = |e: &&Participant| e.role != Role::Ceiling;
         let runs = |e: &Participant| matches!(e.start, Origin::Running { .. });
         self.ready.iter().filter(own).all(runs)
+    }
+
+    /// Starts the servers with hotlap's certificate, if the run is over TLS. `--dry-run` writes
+    /// nothing, so it makes none.
+    fn start_with_certificate(&mut self, spec: &RunSpec) -> anyhow::Result<()> {
+        let Some(tls) = spec.tls.as_ref().filter(|_| !spec.is_dry) else { return Ok(()) };
+        let certificate = Certificate::kept_in(&paths::cache()?.join(certificate::FOLDER))?;
+        for participant in &mut self.ready {
+            if let Origin::Launch(launch) = &mut participant.start {
+                *launch = launch.clone().with_certificate(&certificate, tls.clone());
+            }
+        }
+        Ok(())
     }
 
     fn add(&mut self, participant: Participant) {
@@ -276,7 +293,12 @@ fn ceiling() -> anyhow::Result<Participant> {
     Ok(Participant {
         name: CEILING.to_owned(),
         role: Role::Ceiling,
-        start: Origin::Launch(Launch { argv, env: BTreeMap::new(), cwd: std::env::temp_dir() }),
+        start: Origin::Launch(Launch {
+            argv,
+            env: BTreeMap::new(),
+            cwd: std::env::temp_dir(),
+            tls: None,
+        }),
         contract: Contract::of(Name::Hello, None),
         requirements: Requirements::Catalogue { kind: ServerKind::HandWritten, keep_alive: true },
         version: format!("hotlap {}", env!("CARGO_PKG_VERSION")),
@@ -317,8 +339,10 @@ fn started(
 fn unspoken(spec: &RunSpec, protocol: Protocol) -> ServerFailure {
     let remedy = match (protocol, &spec.suite) {
         (_, Some(suite)) => format!("take it or these loads out of the suite {suite}"),
-        (Protocol::H2c, None) => "leave out --http2, or name another server".to_owned(),
         (Protocol::Http1, None) => "add --http2, or name another server".to_owned(),
+        (Protocol::H2c, None) => "leave out --http2, or name another server".to_owned(),
+        (Protocol::Https, None) => "leave out --https, or name another server".to_owned(),
+        (Protocol::H2, None) => "leave out --http2 or --https, or name another server".to_owned(),
     };
     ServerFailure {
         phase: "protocol".to_owned(),

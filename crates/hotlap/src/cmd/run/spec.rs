@@ -19,11 +19,12 @@ use hotlap_bench::participant::Load;
 use hotlap_bench::slo::Objective;
 use hotlap_bench::stress::Scenario;
 use hotlap_bench::suite::{Absent, Question, Suite, Written};
-use hotlap_load::plan::Protocol;
+use hotlap_load::plan::{Protocol, Tls};
 use hotlap_servers::allocation::{self, CpuAllocation};
 
 use super::rule::Rule;
 use crate::cli::{ExportArgs, RunArgs};
+use crate::cmd::tls;
 use crate::exit::usage;
 use crate::model::{self, Run};
 use crate::{assets, quantity};
@@ -59,7 +60,7 @@ pub struct RunSpec {
     pub reference: Reference,
     /// The goals of a search for capacities; empty for other questions.
     pub objectives: Vec<Objective>,
-    /// Whether the ceiling, which speaks HTTP/1.1, is measured, if hotlap starts the servers.
+    /// Whether the ceiling, which speaks HTTP/1.1 without TLS, is measured, if hotlap starts the servers.
     pub has_ceiling: bool,
     /// Whether missing toolchains are installed first.
     pub install: bool,
@@ -73,6 +74,8 @@ pub struct RunSpec {
     /// The rate of laps at a common rate, in requests/s; `None`: half of what the slowest server
     /// reaches.
     pub rate: Option<f64>,
+    /// How servers that hotlap starts are spoken to over TLS; `None`: without TLS.
+    pub tls: Option<Tls>,
     /// How long a request may take.
     pub timeout: Duration,
     /// How long a server may take from its start to its first correct response.
@@ -184,10 +187,14 @@ impl RunSpec {
             notes,
             has_ceiling: !schedule.no_ceiling
                 && objectives.is_empty()
-                && loads.iter().all(|load| load.protocol == Protocol::Http1),
+                && loads.iter().all(|load| load.protocol == Protocol::Http1 && !load.https),
             install: args.setup,
             leaves_out_missing: suite.is_some_and(|s| s.leave_out_missing),
             allow_remote: shape.allow_remote,
+            tls: match loads.iter().any(|load| load.https) {
+                true => Some(tls::settings(&args.tls)?),
+                false => None,
+            },
             loads,
             rate: args.rate,
             timeout: goals::timeout(shape.timeout, &objectives),

@@ -52,7 +52,12 @@ impl Arena {
         Participant {
             name: name.to_owned(),
             role,
-            start: Origin::Launch(Launch { argv, env: BTreeMap::new(), cwd: std::env::temp_dir() }),
+            start: Origin::Launch(Launch {
+                argv,
+                env: BTreeMap::new(),
+                cwd: std::env::temp_dir(),
+                tls: None,
+            }),
             contract: Contract::of(Name::Hello, None),
             // Checked like a command or URL, not against a contract: one of them sends wrong
             // responses on purpose.
@@ -72,6 +77,7 @@ impl Arena {
             threads: 1,
             reuse: Reuse::KeepAlive,
             protocol: hotlap_load::plan::Protocol::Http1,
+            https: false,
             pipeline: 1,
             request: Some(0),
             rate: None,

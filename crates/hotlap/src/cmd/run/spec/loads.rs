@@ -43,7 +43,8 @@ pub fn loads(
         }
         Some(suite) => suite.loads.clone(),
     };
-    let loads = loadings.iter().map(|loading| load(loading, suite, contract, cores));
+    let https = shape.https || suite.is_some_and(|suite| suite.https);
+    let loads = loadings.iter().map(|loading| load(loading, https, suite, contract, cores));
     let mut loads = loads.collect::<anyhow::Result<Vec<_>>>()?;
     for (load, loading) in loads.iter_mut().zip(&loadings) {
         if sends_all && loading.request.is_none() {
@@ -87,6 +88,7 @@ fn typed(shape: &Shape) -> Loading {
 
 fn load(
     loading: &Loading,
+    https: bool,
     suite: Option<&Suite>,
     contract: Option<Name>,
     cores: usize,
@@ -110,6 +112,7 @@ fn load(
         protocol: loading.protocol,
         reuse: if loading.close { Reuse::Close } else { Reuse::KeepAlive },
         pipeline,
+        https,
         request: Some(request),
         rate: loading.rate,
     })

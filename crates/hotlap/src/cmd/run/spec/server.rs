@@ -84,7 +84,7 @@ pub fn servers(
                 let origin = Origin::Launch(launch(&command, args.shell)?);
                 Source::Custom(origin, Box::new(requests.clone()))
             }
-            Meaning::Url(url) => running(url, requests, args)?,
+            Meaning::Url(url) => running(url, requests, args, suite)?,
         };
         Ok(ServerSpec { name, entry, source })
     };
@@ -220,11 +220,16 @@ fn launch(command: &str, shell: bool) -> anyhow::Result<Launch> {
         }
     };
     let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
-    Ok(Launch { argv, env: BTreeMap::new(), cwd })
+    Ok(Launch { argv, env: BTreeMap::new(), cwd, tls: None })
 }
 
 /// A server that is already running. `--path` overrides the path of the URL.
-fn running(url: String, requests: &Requests, args: &RunArgs) -> anyhow::Result<Source> {
+fn running(
+    url: String,
+    requests: &Requests,
+    args: &RunArgs,
+    suite: Option<&Suite>,
+) -> anyhow::Result<Source> {
     let mut resolved = resolve(&url)?;
     if let Endpoint::Tcp(address) = &resolved.target.endpoint
         && !address.ip().is_loopback()
@@ -233,6 +238,10 @@ fn running(url: String, requests: &Requests, args: &RunArgs) -> anyhow::Result<S
         return usage(format!(
             "{url} is on another machine: pass --allow-remote if you are allowed to load it"
         ));
+    }
+    let is_plain = resolved.target.tls.is_none();
+    if is_plain && (args.shape.https || suite.is_some_and(|suite| suite.https)) {
+        return usage(format!("{url} is not https, but the run is over TLS: write https://"));
     }
     tls::complete(&mut resolved.target, &args.tls)?;
     let mut requests = requests.clone();

@@ -1,0 +1,174 @@
+//! The certificate of servers that are started with TLS: self-signed, for this machine's loopback
+//! addresses.
+//!
+//! It is made once and kept, because some toolchains build it into a keystore. Its key is ring's,
+//! which rustls depends on anyway: with its own, rcgen needs 17 more crates.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use hotlap_load::tls::pem;
+use rcgen::{CertificateParams, PublicKeyData, SignatureAlgorithm, SigningKey, date_time_ymd};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
+
+/// The name of its folder in hotlap's cache.
+pub const FOLDER: &str = "tls";
+
+/// The names that it is valid for.
+const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// The files in its folder.
+const CERTIFICATE: &str = "certificate.pem";
+const KEY: &str = "key.pem";
+
+/// A certificate with an ECDSA key on the curve P-256, which all TLS libraries support.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certificate {
+    /// The file with the certificate (PEM).
+    pub file: PathBuf,
+    /// The file with its private key (PEM, PKCS #8). Only the user may read it.
+    pub key_file: PathBuf,
+    /// The certificate, in DER.
+    pub der: Vec<u8>,
+}
+
+impl Certificate {
+    /// The certificate that is kept in a folder. Makes it, and the folder, if there is none.
+    ///
+    /// # Errors
+    /// The folder cannot be written, or has other files; names it.
+    pub fn kept_in(folder: &Path) -> io::Result<Self> {
+        if !folder.join(CERTIFICATE).exists() {
+            make(folder).map_err(|error| named("make a certificate in", folder, &error))?;
+        }
+        let (file, key_file) = (folder.join(CERTIFICATE), folder.join(KEY));
+        let read = || -> io::Result<Vec<u8>> {
+            let found = pem::certificates(&fs::read(&file)?).map_err(io::Error::other)?;
+            fs::metadata(&key_file)?;
+            found.into_iter().next().ok_or_else(|| io::Error::other("it has no certificate"))
+        };
+        let der = read().map_err(|error| named("use the certificate in", folder, &error))?;
+        Ok(Self { file, key_file, der })
+    }
+}
+
+fn named(what: &str, folder: &Path, error: &io::Error) -> io::Error {
+    io::Error::other(format!("cannot {what} {}: {error}", folder.display()))
+}
+
+/// Makes a certificate in a folder of its own and renames it, so that of several first runs at the
+/// same time all use one.
+fn make(folder: &Path) -> io::Result<()> {
+    let made = folder.with_extension(std::process::id().to_string());
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&made)?;
+    let (certificate, key) = generate().map_err(io::Error::other)?;
+    write(&made.join(KEY), &text("PRIVATE KEY", &key))?;
+    write(&made.join(CERTIFICATE), &text("CERTIFICATE", &certificate))?;
+    match fs::rename(&made, folder) {
+        // Another run was faster: the folder has its certificate.
+        Err(_) if folder.join(CERTIFICATE).exists() => fs::remove_dir_all(&made),
+        renamed => renamed,
+    }
+}
+
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    let mut file =
+        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)?;
+    file.write_all(text.as_bytes())
+}
+
+/// A certificate and its private key (PKCS #8), in DER.
+fn generate() -> Result<(Vec<u8>, Vec<u8>), String> {
+    let (algorithm, random) = (&ECDSA_P256_SHA256_ASN1_SIGNING, SystemRandom::new());
+    let private = EcdsaKeyPair::generate_pkcs8(algorithm, &random).map_err(|e| e.to_string())?;
+    let pair = EcdsaKeyPair::from_pkcs8(algorithm, private.as_ref(), &random);
+    let key = Key(pair.map_err(|e| e.to_string())?);
+    let names = NAMES.map(str::to_owned).to_vec();
+    let mut params = CertificateParams::new(names).map_err(|e| e.to_string())?;
+    params.not_before = date_time_ymd(2000, 1, 1);
+    params.not_after = date_time_ymd(4096, 1, 1);
+    params.serial_number = Some(1.into());
+    let certificate = params.self_signed(&key).map_err(|e| e.to_string())?;
+    Ok((certificate.der().to_vec(), private.as_ref().to_vec()))
+}
+
+/// DER as text (RFC 7468 section 2).
+fn text(label: &str, der: &[u8]) -> String {
+    let encoded = BASE64_STANDARD.encode(der);
+    let lines: Vec<&str> =
+        encoded.as_bytes().chunks(64).filter_map(|line| str::from_utf8(line).ok()).collect();
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+}
+
+/// A key of ring's that rcgen can sign with.
+struct Key(EcdsaKeyPair);
+
+impl PublicKeyData for Key {
+    fn der_bytes(&self) -> &[u8] {
+        self.0.public_key().as_ref()
+    }
+
+    fn algorithm(&self) -> &'static SignatureAlgorithm {
+        &rcgen::PKCS_ECDSA_P256_SHA256
+    }
+}
+
+impl SigningKey for Key {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
+        let signed = self.0.sign(&SystemRandom::new(), message);
+        Ok(signed.map_err(|_| rcgen::Error::RemoteKeyError)?.as_ref().to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_made_once_and_only_the_user_may_read_its_key() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("cache/tls");
+        let made = Certificate::kept_in(&folder).unwrap();
+        assert_eq!(Certificate::kept_in(&folder).unwrap(), made);
+        assert_eq!(fs::metadata(&made.key_file).unwrap().permissions().mode() & 0o777, 0o600);
+        let key = pem::private_key(&fs::read(&made.key_file).unwrap()).unwrap();
+        let random = SystemRandom::new();
+        EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &key, &random).unwrap();
+    }
+
+    #[test]
+    fn several_first_runs_at_the_same_time_use_one_certificate() {
+        // Two runs of one process id do not exist, so one that is slower is staged.
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("tls");
+        let first = Certificate::kept_in(&folder).unwrap();
+        make(&folder).unwrap();
+        assert_eq!(Certificate::kept_in(&folder).unwrap(), first);
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1, "nothing is left behind");
+        let all: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| Certificate::kept_in(&folder).unwrap())).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        assert!(all.iter().all(|one| *one == first));
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_used_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("tls");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join(CERTIFICATE), "not a certificate").unwrap();
+        let why = Certificate::kept_in(&folder).unwrap_err().to_string();
+        assert!(why.starts_with("cannot use the certificate in"), "{why}");
+        assert!(why.contains(&folder.display().to_string()), "{why}");
+    }
+}
