@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use hotlap_load::outcome::Negotiated;
 use hotlap_stats::{Class, Estimate};
 
 use crate::lap::{Count, Kind, Lap};
@@ -191,4 +192,6 @@ pub struct Warmup {
     pub count: Option<Count>,
     /// Why instructions are not counted; `None` where they are, and where that was not tried.
     pub uncounted: Option<String>,
+    /// What TLS negotiated; `None` without TLS.
+    pub tls: Option<Negotiated>,
 }

@@ -237,6 +237,7 @@ impl Runner for Scripted {
             curve: vec![rate, rate, rate],
             window_ms: 100.0,
             uncounted: None,
+            tls: None,
             alone_cost_ns: Some(self.scripts[participant].cost_ns),
             count: None,
         })

@@ -160,7 +160,7 @@ impl TlsConnection {
         let name = |name: Option<&str>| name.unwrap_or("unknown").to_owned();
         Some(Negotiated {
             version: name(version.as_str()).replace("TLSv1_", "TLS 1."),
-            cipher: name(cipher.as_str()),
+            cipher: name(cipher.as_str()).replace("TLS13_", "TLS_"),
         })
     }
 

@@ -23,7 +23,7 @@ use crate::process::{Process, ProcessExit, ProcessSetting, Standby, Supervisor};
 use crate::sample::Sampler;
 use crate::tree::{self, Listening};
 use crate::verify::LIMIT;
-use crate::verify::client::Wire;
+use crate::verify::client::{OpenError, Wire};
 
 /// What is started, and how.
 #[derive(Debug)]
@@ -90,11 +90,29 @@ pub const UNREADY: u32 = 20;
 const FIRST_WAIT: Duration = LIMIT;
 
 /// Why a server is not up yet.
+#[derive(Debug, thiserror::Error)]
 enum NotYet {
     /// No whole response came.
+    #[error("{0}")]
     Silent(String),
     /// The response is wrong.
+    #[error("wrong response: {0}")]
     Wrong(String),
+    /// It speaks another protocol.
+    #[error("{0}")]
+    OtherProtocol(String),
+}
+
+impl NotYet {
+    fn remedy(&self) -> &'static str {
+        match self {
+            Self::Silent(_) => "--start-timeout allows more time",
+            Self::Wrong(_) => "`hotlap check` shows its responses",
+            Self::OtherProtocol(_) => {
+                "with --https it must speak TLS on $PORT, with the files in TLS_CERT and TLS_KEY"
+            }
+        }
+    }
 }
 
 /// How many of a server's last log lines to show.
@@ -153,7 +171,7 @@ impl Startup<'_> {
             LOOPBACKS.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
         let unready = self.limit / UNREADY;
         let (mut looked, mut wait) = (began, FIRST_WAIT);
-        let (mut silence, mut wrong): (Option<String>, Option<(Instant, String)>) = (None, None);
+        let (mut silence, mut wrong): (Option<String>, Option<(Instant, NotYet)>) = (None, None);
         loop {
             for address in &addresses {
                 if TcpStream::connect_timeout(address, self.limit).is_err() {
@@ -167,16 +185,17 @@ impl Startup<'_> {
                 let left = self.limit.saturating_sub(began.elapsed()).max(FIRST_WAIT);
                 match self.is_up(&target, wait.min(left)) {
                     Ok(()) => return Ok(target),
-                    Err(NotYet::Wrong(what)) => {
-                        let since = wrong.map_or_else(Instant::now, |(since, _)| since);
-                        if self.accepts_wrong && since.elapsed() > unready / 2 {
-                            return Ok(target);
-                        }
-                        wrong = Some((since, what));
-                    }
                     Err(NotYet::Silent(why)) => {
                         wait = wait.saturating_mul(2);
                         silence = Some(why);
+                    }
+                    Err(unfit) => {
+                        let since = wrong.map_or_else(Instant::now, |(since, _)| since);
+                        let is_accepted = self.accepts_wrong && matches!(unfit, NotYet::Wrong(_));
+                        if is_accepted && since.elapsed() > unready / 2 {
+                            return Ok(target);
+                        }
+                        wrong = Some((since, unfit));
                     }
                 }
             }
@@ -202,15 +221,14 @@ impl Startup<'_> {
                     }
                 }
             }
-            if let Some((since, what)) = &wrong
+            if let Some((since, unfit)) = &wrong
                 && since.elapsed() > unready
             {
-                let cause = format!("wrong response: {what}");
-                return Err(self.out(process, &cause, "`hotlap check` shows its responses"));
+                return Err(self.out(process, &unfit.to_string(), unfit.remedy()));
             }
             if began.elapsed() > self.limit {
                 let limit = self.limit.as_secs_f64();
-                let (cause, remedy) = match wrong.map(|(_, what)| what).or(silence) {
+                let (cause, remedy) = match wrong.map(|(_, unfit)| unfit.to_string()).or(silence) {
                     Some(what) => (
                         format!("it accepts connections but sent no response in {limit} s: {what}"),
                         "--start-timeout allows more time",
@@ -232,11 +250,11 @@ impl Startup<'_> {
     /// Checks that the server gives the right response within `limit`.
     fn is_up(&self, target: &Target, limit: Duration) -> Result<(), NotYet> {
         let exchange = self.first.readiness();
-        let response = || {
-            let mut wire = Wire::open(target, limit)?;
-            wire.ask_unless(&exchange, HOST, self.stop)
-        };
-        let answer = response().map_err(NotYet::Silent)?;
+        let mut wire = Wire::open(target, limit).map_err(|error| match error {
+            OpenError::Silent(why) => NotYet::Silent(why),
+            OpenError::OtherProtocol(why) => NotYet::OtherProtocol(why),
+        })?;
+        let answer = wire.ask_unless(&exchange, HOST, self.stop).map_err(NotYet::Silent)?;
         exchange.check(&answer, SystemTime::now()).map_err(NotYet::Wrong)
     }
 

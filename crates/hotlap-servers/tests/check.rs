@@ -13,10 +13,14 @@ use hotlap_servers::manifest::{self, Protocol, Server};
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::toolchain::{Builder, MissingKind};
 
-/// The example that `cargo test` builds beside the tests.
 fn program() -> PathBuf {
+    example("faulty-server")
+}
+
+/// An example that `cargo test` builds beside the tests.
+fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let program = test.ancestors().nth(2).unwrap().join("examples/faulty-server");
+    let program = test.ancestors().nth(2).unwrap().join("examples").join(name);
     assert!(program.exists(), "{} is not built: `cargo build --examples`", program.display());
     program
 }
@@ -96,6 +100,30 @@ fn each_protocol_is_verified() {
     let passed = Protocol::ALL.map(|protocol| row.passed_over(protocol));
     assert_eq!(passed, [Some(true), Some(false), None, None]);
     assert!(row.failures().all(|(report, _)| report.protocol == Protocol::H2c));
+}
+
+/// A server is started with a certificate for its protocols over TLS, and without one for the
+/// others.
+#[test]
+fn protocols_over_tls_are_verified_with_a_certificate() {
+    let bench = Bench::new();
+    let secure = |id: &str, protocols: &str| {
+        let keys = format!(
+            "protocols = {protocols}\nkeep_alive = false\n\
+             [toolchain]\nprobe = [\"echo\", \"secure 1\"]"
+        );
+        let command = format!("[\"{}\"]", example("secure-server").display());
+        let server = bench.server(id, "[\"hello\"]", &keys, &command);
+        bench.check(&Server { kind: manifest::ServerKind::HandWritten, ..server })
+    };
+    let row = secure("secure/both", "[\"https\", \"http/1.1\"]");
+    let over: Vec<_> = row.reports.iter().map(|report| report.protocol).collect();
+    assert_eq!(over, [Protocol::Http1, Protocol::Https], "{row:#?}");
+    let [plain, tls] = &row.reports[..] else { panic!("{row:#?}") };
+    assert_eq!(plain.findings, tls.findings);
+    let row = secure("secure/newer", "[\"h2\"]");
+    let CheckOutcome::ServerFailure(failure) = &row.outcome else { panic!("{row:#?}") };
+    assert!(failure.cause.contains("does not offer HTTP/2 (ALPN h2)"), "{failure:#?}");
 }
 
 #[test]

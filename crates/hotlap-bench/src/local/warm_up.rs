@@ -120,7 +120,8 @@ impl LocalRunner {
         let curve = windows.iter().map(per_second).collect();
         let alone_cost_ns = alone(&windows);
         let uncounted = self.instances[participant].uncounted.clone();
-        Ok(Warmup { class, steady_ms, curve, window_ms, alone_cost_ns, count, uncounted })
+        let tls = outcome.tls;
+        Ok(Warmup { class, steady_ms, curve, window_ms, alone_cost_ns, count, uncounted, tls })
     }
 }
 

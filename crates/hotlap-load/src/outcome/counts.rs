@@ -67,8 +67,15 @@ impl Tick {
 pub struct Negotiated {
     /// `TLS 1.3`.
     pub version: String,
-    /// The cipher suite: `TLS13_AES_256_GCM_SHA384`.
+    /// The cipher suite by its name in the IANA's registry: `TLS_AES_256_GCM_SHA384`.
     pub cipher: String,
+}
+
+/// `TLS 1.3, TLS_AES_256_GCM_SHA384`.
+impl std::fmt::Display for Negotiated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, {}", self.version, self.cipher)
+    }
 }
 
 /// A wrong or malformed response, kept as evidence.

@@ -91,7 +91,7 @@ impl<'a> Bench<'a> {
     }
 
     fn open(&self) -> Result<Wire, String> {
-        Wire::open(self.verifier.target, self.verifier.limit)
+        Ok(Wire::open(self.verifier.target, self.verifier.limit)?)
     }
 
     fn main(&self) -> &'a Exchange {

@@ -39,6 +39,23 @@ pub struct Wire {
     http2: Option<Conversation>,
 }
 
+/// Why there is no connection over which to ask.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The server did not accept it, or sent nothing.
+    #[error("{0}")]
+    Silent(String),
+    /// The server speaks another protocol. Waiting does not change that.
+    #[error("{0}")]
+    OtherProtocol(String),
+}
+
+impl From<OpenError> for String {
+    fn from(error: OpenError) -> Self {
+        error.to_string()
+    }
+}
+
 enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
@@ -72,19 +89,19 @@ impl Stream {
 impl Wire {
     /// Connects, and begins with HTTP/2 if that is the protocol. Each later wait takes at most
     /// `limit`.
-    pub fn open(target: &Target, limit: Duration) -> Result<Self, String> {
+    pub fn open(target: &Target, limit: Duration) -> Result<Self, OpenError> {
         let mut wire = Self::open_bare(target, limit)?;
         if target.protocol == Protocol::Http2 {
             let mut out = Vec::new();
             wire.http2 = Some(Conversation::begin(&mut out));
-            wire.send(&out)?;
+            wire.send(&out).map_err(OpenError::Silent)?;
         }
         Ok(wire)
     }
 
     /// Connects, and leaves the protocol to the caller. Each later wait takes at most `limit`.
-    pub(super) fn open_bare(target: &Target, limit: Duration) -> Result<Self, String> {
-        let failed = |error: io::Error| format!("no connection: {error}");
+    pub(super) fn open_bare(target: &Target, limit: Duration) -> Result<Self, OpenError> {
+        let failed = |error: io::Error| OpenError::Silent(format!("no connection: {error}"));
         let stream = match &target.endpoint {
             Endpoint::Tcp(address) => {
                 let stream = TcpStream::connect_timeout(address, limit).map_err(failed)?;
@@ -98,7 +115,7 @@ impl Wire {
                 Stream::Unix(stream)
             }
         };
-        let tls = TlsConfig::of(target).map_err(|error| error.to_string())?;
+        let tls = TlsConfig::of(target).map_err(|error| OpenError::Silent(error.to_string()))?;
         let channel = tls.and_then(|tls| tls.connect());
         let mut wire = Self {
             stream,
@@ -114,24 +131,30 @@ impl Wire {
         wire.handshake()?;
         let speaks_it = |channel: &TlsConnection| channel.speaks_http2();
         if target.protocol == Protocol::Http2 && !wire.channel.as_deref().is_none_or(speaks_it) {
-            return Err("the server does not offer HTTP/2 (ALPN h2)".to_owned());
+            let what = "the server does not offer HTTP/2 (ALPN h2)";
+            return Err(OpenError::OtherProtocol(what.to_owned()));
         }
         Ok(wire)
     }
 
-    fn handshake(&mut self) -> Result<(), String> {
+    fn handshake(&mut self) -> Result<(), OpenError> {
         let until = Instant::now() + self.limit;
+        let failed = |why: &str| {
+            format!(
+                "the TLS handshake failed: {why}: does this port speak https, and is its \
+                 certificate trusted (else --insecure)?"
+            )
+        };
         while self.channel.as_ref().is_some_and(|channel| channel.is_handshaking()) {
-            self.flush()?;
+            self.flush().map_err(OpenError::Silent)?;
             if !self.fill(until) || self.over {
-                let why = self.fault.take().unwrap_or_else(|| "no handshake data came".to_owned());
-                return Err(format!(
-                    "the TLS handshake failed: {why}: does this port speak https, and does this \
-                     system trust its certificate (else --insecure)?"
-                ));
+                return Err(match self.fault.take() {
+                    Some(why) => OpenError::OtherProtocol(failed(&why)),
+                    None => OpenError::Silent(failed("no handshake data came")),
+                });
             }
         }
-        self.flush()
+        self.flush().map_err(OpenError::Silent)
     }
 
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), String> {

@@ -58,7 +58,7 @@ impl Conformance<'_> {
     }
 
     fn open(&self) -> Result<Wire, String> {
-        Wire::open(self.verifier.target, self.verifier.limit.min(LIMIT))
+        Ok(Wire::open(self.verifier.target, self.verifier.limit.min(LIMIT))?)
     }
 
     fn ask(&self, bytes: &[u8], is_head: bool) -> Result<Response, String> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hotlap_load::outcome::Negotiated;
 use hotlap_stats::{Estimate, Reading, median};
 
 use super::capacity::{Highest, ServerCapacity, TrialView};
@@ -46,6 +47,8 @@ pub enum Warning {
         /// The servers.
         servers: Vec<usize>,
     },
+    /// The servers negotiated different versions or cipher suites of TLS.
+    DifferentTls(Vec<(Negotiated, Vec<usize>)>),
     /// A note from the starts of these servers.
     Note {
         /// The note.
@@ -132,8 +135,28 @@ pub fn warnings(run: &Run, analyses: &[Analysis], searches: &[CapacityAnalysis])
         }
     }
     warnings.extend(never_steady(run));
+    warnings.extend(different_tls(run));
     warnings.extend(notes(run));
     warnings
+}
+
+/// What TLS negotiated with a server; `None` without TLS.
+#[must_use]
+pub fn tls(run: &Run, server: usize) -> Option<&Negotiated> {
+    let mut warmups = run.starts.iter().filter(|s| s.server == server).flat_map(|s| &s.warmups);
+    warmups.find_map(|warmup| warmup.tls.as_ref())
+}
+
+fn different_tls(run: &Run) -> Option<Warning> {
+    let mut found: Vec<(Negotiated, Vec<usize>)> = Vec::new();
+    for server in (0..run.servers.len()).filter(|&server| run.is_shown(server)) {
+        let Some(tls) = tls(run, server) else { continue };
+        match found.iter_mut().find(|(known, _)| known == tls) {
+            None => found.push((tls.clone(), vec![server])),
+            Some((_, servers)) => servers.push(server),
+        }
+    }
+    (found.len() > 1).then_some(Warning::DifferentTls(found))
 }
 
 fn of_search(found: &ServerCapacity) -> Vec<ServerWarning> {

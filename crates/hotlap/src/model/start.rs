@@ -2,6 +2,7 @@
 
 use hotlap_bench::lap::Count;
 use hotlap_bench::runner;
+use hotlap_load::outcome::Negotiated;
 use hotlap_stats::Class;
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +51,9 @@ pub struct Warmup {
     /// Why instructions are not counted; `None` if they are, or if that was not tried.
     #[serde(default)]
     pub uncounted: Option<String>,
+    /// What TLS negotiated; `None` without TLS.
+    #[serde(default)]
+    pub tls: Option<Negotiated>,
 }
 
 impl Start {
@@ -81,6 +85,7 @@ impl Warmup {
             alone_cost_ns: warmup.alone_cost_ns,
             count: warmup.count,
             uncounted: warmup.uncounted.clone(),
+            tls: warmup.tls.clone(),
         }
     }
 }

@@ -119,6 +119,7 @@ impl Row {
                 "latency at the common rate",
                 self.response.as_ref().map_or_else(String::new, Latency::in_words),
             ),
+            ("TLS", self.tls.clone()),
             ("errors", errors),
             ("conformance checks passed", self.conformance.clone()),
             ("memory (RSS, PSS)", [text(&self.rss_mb), text(&self.pss_mb)].join(", ")),

@@ -7,7 +7,10 @@ use serde::Serialize;
 use super::figure::{self, Figure, bare, megabytes, millis, percent, ratio};
 use super::{AgainstReference, Latency, OpenLoopView, PublishedView, warnings};
 use crate::analysis::measured::Used;
-use crate::analysis::{Analysis, Measure, bias, layers, scaling, warnings::notes_of};
+use crate::analysis::{
+    Analysis, Measure, bias, layers, scaling,
+    warnings::{notes_of, tls},
+};
 use crate::model::{Role, Run};
 use crate::text::number::grouped;
 
@@ -81,6 +84,8 @@ pub struct Row {
     pub steady_ms: Option<Figure>,
     /// How it warmed up, in words.
     pub warmup: String,
+    /// Version and cipher suite of TLS: `TLS 1.3, TLS_AES_256_GCM_SHA384`; empty without TLS.
+    pub tls: String,
     /// Conformance checks that it passes: `11/14`; empty if there were none.
     pub conformance: String,
     /// Notes about it.
@@ -154,6 +159,7 @@ impl Row {
             warmup: warmups
                 .rfind(|w| w.load == analysis.load)
                 .map_or_else(String::new, |w| warnings::class(w.class).to_owned()),
+            tls: tls(run, index).map(ToString::to_string).unwrap_or_default(),
             conformance: conformance(run, index),
             notes: notes(run, analysis.load, index),
             published: PublishedView::all_of(run, analysis, index).collect(),

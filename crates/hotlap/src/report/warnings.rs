@@ -53,6 +53,15 @@ fn sentence(run: &Run, warning: &Warning) -> String {
              longer --duration gives it more time; a quieter machine helps.",
             names(run, servers)
         ),
+        Warning::DifferentTls(found) => {
+            let each =
+                found.iter().map(|(tls, servers)| format!("{} ({tls})", names(run, servers)));
+            format!(
+                "The servers use different ciphers, which cost differently: {}. Configure the same \
+                 one where a server can.",
+                each.collect::<Vec<_>>().join(", ")
+            )
+        }
         Warning::Note { note, servers } => noted(run, note, servers),
     }
 }

@@ -170,7 +170,7 @@ fn shape(plan: &Plan, outcome: &Outcome) -> String {
         }
     }
     if let Some(tls) = &outcome.tls {
-        parts.push(format!("{}, {}", tls.version, tls.cipher));
+        parts.push(tls.to_string());
         if plan.target.tls.as_ref().is_some_and(|tls| tls.resumes) {
             let resumed = outcome.connections.resumed;
             parts.push(format!("{} resumed", plural(resumed as usize, "handshake")));
