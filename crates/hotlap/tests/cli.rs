@@ -457,8 +457,18 @@ fn a_run_leaves_out_servers_that_do_not_speak_its_protocol() {
     let manifest = shell.folder.path().join("servers/go/net-http/server.toml");
     let said = shell.says(&["run", "go/net-http", "true x", "--http2", "--dry-run"]);
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    let why = "go/net-http: cannot take part: it does not speak HTTP/2; leave out --http2, or name";
+    let why = "go/net-http: cannot take part: it does not speak HTTP/2 without TLS; leave out \
+               --http2, or name";
     assert!(said.contains(why) && !said.contains("ceiling"), "{said}");
+    let said = shell.says(&["run", "go/net-http", "true x", "--https", "--dry-run"]);
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let why = "go/net-http: cannot take part: it does not speak HTTPS; leave out --https, or name";
+    assert!(said.contains(why) && !said.contains("ceiling"), "{said}");
+    let output = shell.run(&["run", "http://127.0.0.1:1/", "--https"]);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr).trim(),
+        "error: http://127.0.0.1:1/ is not https, but the run is over TLS: write https://"
+    );
 
     let http2 = MANIFEST.replace("[toolchain]", "protocols = [\"h2c\"]\n[toolchain]");
     let build = format!("build   = [[\"touch\", '{}/built']]", shell.folder.path().display());

@@ -15,7 +15,8 @@ fn root(folder: &str) -> PathBuf {
 fn every_suite_names_servers_that_answer_its_contract_and_requests_that_it_has() {
     let catalogue = Catalogue::open(&root("servers")).unwrap();
     let names = suite::names(&root("suites"));
-    let known = ["app-servers", "hello", "http2", "json-api", "layers", "nim-speedup", "quick"];
+    let known =
+        ["app-servers", "hello", "http2", "json-api", "layers", "nim-speedup", "quick", "tls"];
     assert!(known.iter().all(|name| names.iter().any(|n| n == name)), "{names:?}");
     for name in names {
         let suite = Suite::open(&name, &root("suites")).unwrap();

@@ -24,8 +24,8 @@ pub struct RunArgs {
     /// another port, hotlap finds it.
     #[arg(value_name = "SERVER|COMMAND|URL")]
     pub servers: Vec<String>,
-    /// Run a suite: quick, hello, nim-speedup, app-servers, layers, json-api, http2, or a file
-    /// (`hotlap init` writes one)
+    /// Run a suite: quick, hello, nim-speedup, app-servers, layers, json-api, http2, tls, or a
+    /// file (`hotlap init` writes one)
     #[arg(
         long,
         value_name = "NAME|FILE",

@@ -35,6 +35,10 @@ budget = "2m"
 # Cores for the servers; without it half of them.
 # cpus = 1
 
+# Start the servers with a certificate and load them over TLS: https, and h2 with protocol = "h2".
+# Commands find the files in TLS_CERT and TLS_KEY.
+# https = true
+
 # Leave out servers whose toolchain is missing, instead of showing them as failed.
 # leave_out_missing = true
 
@@ -160,6 +164,7 @@ mod tests {
         );
         let suite = suite.unwrap();
         assert_eq!((suite.loads.len(), suite.published.len(), suite.absent.len()), (2, 1, 1));
-        assert!(suite.request.is_some() && suite.precision.is_some() && suite.leave_out_missing);
+        assert!(suite.request.is_some() && suite.precision.is_some());
+        assert!(suite.leave_out_missing && suite.https);
     }
 }
