@@ -225,7 +225,6 @@ impl Schedule<'_> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::collections::BTreeMap;
     use std::path::PathBuf;
 
     use hotlap_load::plan::Reuse;
@@ -254,12 +253,7 @@ pub(crate) mod tests {
     }
 
     fn participant(name: &str, role: Role) -> Participant {
-        let launch = Launch {
-            argv: vec![name.to_owned()],
-            env: BTreeMap::new(),
-            cwd: PathBuf::from("/"),
-            tls: None,
-        };
+        let launch = Launch::new(vec![name.to_owned()], PathBuf::from("/"));
         Participant {
             name: name.to_owned(),
             role,

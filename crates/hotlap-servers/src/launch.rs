@@ -31,6 +31,12 @@ pub struct Launch {
 }
 
 impl Launch {
+    /// A command in a working directory, with nothing added to its environment, without TLS.
+    #[must_use]
+    pub fn new(argv: Vec<String>, cwd: PathBuf) -> Self {
+        Self { argv, env: BTreeMap::new(), cwd, tls: None }
+    }
+
     /// Starts it with a certificate, which is trusted unless `tls` says what is.
     #[must_use]
     pub fn with_certificate(mut self, certificate: &Certificate, mut tls: Tls) -> Self {

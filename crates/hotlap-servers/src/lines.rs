@@ -242,12 +242,7 @@ mod tests {
 
         let folder = tempfile::tempdir().unwrap();
         let is_ours = |file: &str, requirements| {
-            let launch = Launch {
-                argv: vec![],
-                env: [].into(),
-                cwd: folder.path().join("build"),
-                tls: None,
-            };
+            let launch = Launch::new(vec![], folder.path().join("build"));
             let counts = Counts { file: file.to_owned(), per_request: 1 };
             LogLines::of(&counts, &launch, requirements).is_ours
         };

@@ -301,12 +301,7 @@ mod tests {
         let participant = |name: &str, body: &[u8]| {
             let mut contract = Contract::of(Name::Hello, None);
             contract.exchanges[0].content = Content::exactly(body);
-            let launch = Launch {
-                argv: vec![],
-                env: BTreeMap::new(),
-                cwd: std::path::PathBuf::new(),
-                tls: None,
-            };
+            let launch = Launch::new(vec![], PathBuf::new());
             Participant {
                 name: name.to_owned(),
                 role: if name == "a" { Role::Reference } else { Role::Plain },

@@ -5,8 +5,8 @@ use std::fmt;
 use hotlap_load::plan;
 use serde::{Deserialize, Serialize};
 
-/// A protocol that a server speaks on its port. With a certificate, the port has those over TLS, and
-/// otherwise the others.
+/// A protocol that a server speaks on its port: with a certificate those over TLS, otherwise the
+/// others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Protocol {
     /// HTTP/1.1 without TLS.

@@ -54,12 +54,8 @@ impl Built {
     /// The command that starts it.
     #[must_use]
     pub fn launch(&self, server: &Server) -> Launch {
-        Launch {
-            argv: server.command.clone(),
-            env: server.env.clone(),
-            cwd: self.folder.clone(),
-            tls: None,
-        }
+        let env = server.env.clone();
+        Launch { env, ..Launch::new(server.command.clone(), self.folder.clone()) }
     }
 }
 

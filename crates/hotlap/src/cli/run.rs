@@ -152,8 +152,8 @@ pub struct Shape {
     pub streams: Option<usize>,
     /// Start servers with a certificate and load them over TLS
     ///
-    /// Commands find the files in TLS_CERT and TLS_KEY (PEM): $TLS_CERT and {tls_cert} are replaced,
-    /// and both are in the environment. The certificate is for localhost and self-signed. The
+    /// Commands find the files in TLS_CERT and TLS_KEY (PEM): both are in the environment, and
+    /// $TLS_CERT and {tls_cert} are replaced. The certificate is for localhost and self-signed. The
     /// ceiling is left out: it does not speak TLS.
     #[arg(long)]
     pub https: bool,

@@ -127,12 +127,10 @@ impl Scene {
             cast.push(("ceiling".to_owned(), Role::Ceiling));
         }
         let participant = |(name, role): (String, Role)| Participant {
-            start: participant::Origin::Launch(Launch {
-                argv: vec!["./serve".to_owned(), name.clone()],
-                env: [].into(),
-                cwd: PathBuf::from("."),
-                tls: None,
-            }),
+            start: participant::Origin::Launch(Launch::new(
+                vec!["./serve".to_owned(), name.clone()],
+                PathBuf::from("."),
+            )),
             version: format!("{name} 1.0"),
             name,
             role,

@@ -31,12 +31,10 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
     let participant = |(name, role, _): &(&str, Role, Script)| Participant {
         name: (*name).to_owned(),
         role: *role,
-        start: participant::Origin::Launch(Launch {
-            argv: vec!["./serve".to_owned(), (*name).to_owned()],
-            env: [].into(),
-            cwd: PathBuf::from("."),
-            tls: None,
-        }),
+        start: participant::Origin::Launch(Launch::new(
+            vec!["./serve".to_owned(), (*name).to_owned()],
+            PathBuf::from("."),
+        )),
         contract: Contract::of(Name::Hello, None),
         requirements: Requirements::Custom,
         version: format!("{name} 1.0"),

@@ -30,10 +30,8 @@ pub fn probe(spec: &RunSpec, interrupt: &Interrupt) -> Builds {
     let servers = from_catalogue(spec);
     let probed = probe_all(&servers, interrupt.flag());
     let launch = |server: &manifest::Server| Launch {
-        argv: server.command.clone(),
         env: server.env.clone(),
-        cwd: server.folder.clone(),
-        tls: None,
+        ..Launch::new(server.command.clone(), server.folder.clone())
     };
     let built = servers.into_iter().zip(probed).map(|(server, probed)| {
         (server.id.clone(), probed.map(|_| (launch(server), String::new())).map_err(Into::into))

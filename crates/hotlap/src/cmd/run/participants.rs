@@ -293,12 +293,7 @@ fn ceiling() -> anyhow::Result<Participant> {
     Ok(Participant {
         name: CEILING.to_owned(),
         role: Role::Ceiling,
-        start: Origin::Launch(Launch {
-            argv,
-            env: BTreeMap::new(),
-            cwd: std::env::temp_dir(),
-            tls: None,
-        }),
+        start: Origin::Launch(Launch::new(argv, std::env::temp_dir())),
         contract: Contract::of(Name::Hello, None),
         requirements: Requirements::Catalogue { kind: ServerKind::HandWritten, keep_alive: true },
         version: format!("hotlap {}", env!("CARGO_PKG_VERSION")),

@@ -60,7 +60,8 @@ pub struct RunSpec {
     pub reference: Reference,
     /// The goals of a search for capacities; empty for other questions.
     pub objectives: Vec<Objective>,
-    /// Whether the ceiling, which speaks HTTP/1.1 without TLS, is measured, if hotlap starts the servers.
+    /// Whether the ceiling, which speaks HTTP/1.1 without TLS, is measured, if hotlap starts the
+    /// servers.
     pub has_ceiling: bool,
     /// Whether missing toolchains are installed first.
     pub install: bool,

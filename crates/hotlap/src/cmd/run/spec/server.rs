@@ -1,7 +1,6 @@
 //! The servers of a run and their names: each argument or entry stands for a catalogue server,
 //! several of them, a command or a URL.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use hotlap_bench::participant::Origin;
@@ -220,7 +219,7 @@ fn launch(command: &str, shell: bool) -> anyhow::Result<Launch> {
         }
     };
     let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
-    Ok(Launch { argv, env: BTreeMap::new(), cwd, tls: None })
+    Ok(Launch::new(argv, cwd))
 }
 
 /// A server that is already running. `--path` overrides the path of the URL.
