@@ -237,14 +237,15 @@ fn answers_that_wait_for_acknowledgements_are_told_of_where_the_server_waits() {
     // 64 connections and 1,400 requests/s: 46 ms each.
     let told = |cost_ns: f64| {
         let server = script(1_400.0, cost_ns, 9, &[0.01, -0.01]);
-        let text = table(&scene(&[("app", Role::Reference, server)]), 120);
-        let note = text.lines().skip_while(|line| !line.contains("Note: app: hardly")).take(3);
+        let servers = [("app", Role::Reference, server.clone()), ("new", Role::Plain, server)];
+        let text = table(&scene(&servers), 120);
+        let note = text.lines().skip_while(|line| !line.contains("hardly any")).take(3);
         note.collect::<Vec<_>>().join("\n")
     };
     insta::assert_snapshot!(told(90_000.0), @"
-    Note: app: hardly any response takes less than 40 ms, although the server is mostly idle. This is how a response looks
-    that is sent in two writes, with the second held back until the first is acknowledged (Nagle's algorithm). The wait
-    limits its requests/s. Send it in one write, or set TCP_NODELAY.
+    Note: app, new: hardly any response takes less than 40 ms, although the server is mostly idle. This is how a response
+    looks that is sent in two writes, with the second held back until the first is acknowledged (Nagle's algorithm). The
+    wait limits requests/s. Send it in one write, or set TCP_NODELAY.
     ");
     assert_eq!(told(700_000.0), "", "a server that works for that long is only slow");
 }

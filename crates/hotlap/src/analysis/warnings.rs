@@ -32,6 +32,13 @@ pub enum Warning {
         /// The servers.
         servers: Vec<usize>,
     },
+    /// The responses of these servers wait for delayed acknowledgements.
+    DelayedAcknowledgements {
+        /// The load.
+        load: usize,
+        /// The servers.
+        servers: Vec<usize>,
+    },
     /// A warning about one server under one load.
     Server {
         /// The load.
@@ -63,8 +70,6 @@ pub enum Warning {
 pub enum ServerWarning {
     /// Its CPU time per request changed during the measurement, by this share.
     CostChanged(f64),
-    /// Its responses wait for delayed acknowledgements.
-    DelayedAcknowledgements,
     /// Its CPU time per request in laps differs from that alone, by this ratio.
     Bias(Estimate),
     /// It sent no response in this many rounds.
@@ -129,6 +134,7 @@ pub fn warnings(run: &Run, analyses: &[Analysis], searches: &[CapacityAnalysis])
     for analysis in analyses {
         let load = analysis.load;
         warnings.extend(generator_limited(run, analysis));
+        warnings.extend(delayed_acknowledgements(run, analysis));
         for server in (0..run.servers.len()).filter(|&server| run.is_shown(server)) {
             let of_server = of_server(run, analysis, server).into_iter();
             warnings.extend(of_server.map(|warning| Warning::Server { load, server, warning }));
@@ -189,7 +195,6 @@ fn of_server(run: &Run, analysis: &Analysis, server: usize) -> Vec<ServerWarning
     let left_out = |are_main| left_out(run, analysis.load, server, are_main);
     [
         cost_change(&measured.readings[Measure::Cost]).map(ServerWarning::CostChanged),
-        waits_for_acknowledgements(measured).then_some(ServerWarning::DelayedAcknowledgements),
         measured.of_alone.filter(bias::is_reported).map(ServerWarning::Bias),
         (measured.silent_rounds > 0).then_some(ServerWarning::Silent(measured.silent_rounds)),
         behind.map(|(offered, reached)| ServerWarning::Behind { offered, reached }),
@@ -210,6 +215,15 @@ fn generator_limited(run: &Run, analysis: &Analysis) -> Option<Warning> {
     };
     let servers: Vec<usize> = (0..run.servers.len()).filter(is_limited).collect();
     (!servers.is_empty()).then_some(Warning::GeneratorLimited { load: analysis.load, servers })
+}
+
+fn delayed_acknowledgements(run: &Run, analysis: &Analysis) -> Option<Warning> {
+    let waits = |&server: &usize| {
+        run.is_shown(server) && waits_for_acknowledgements(&analysis.servers[server])
+    };
+    let servers: Vec<usize> = (0..run.servers.len()).filter(waits).collect();
+    let load = analysis.load;
+    (!servers.is_empty()).then_some(Warning::DelayedAcknowledgements { load, servers })
 }
 
 /// By how much the last third of the rounds of a restart costs more than the first third: the

@@ -47,6 +47,14 @@ fn sentence(run: &Run, warning: &Warning) -> String {
             names(run, servers),
             under(run, *load)
         ),
+        Warning::DelayedAcknowledgements { load, servers } => format!(
+            "{}{}: hardly any response takes less than 40 ms, although the server is mostly idle. \
+             This is how a response looks that is sent in two writes, with the second held back \
+             until the first is acknowledged (Nagle's algorithm). The wait limits requests/s. \
+             Send it in one write, or set TCP_NODELAY.",
+            names(run, servers),
+            under(run, *load)
+        ),
         Warning::Server { load, server, warning } => of_server(run, *load, *server, warning),
         Warning::NeverSteady { servers } => format!(
             "{} never became steady within the warm-up's limit: the figures may still be moving. A \
@@ -100,12 +108,6 @@ fn of_server(run: &Run, load: usize, server: usize, warning: &ServerWarning) -> 
     let name = format!("{}{}", run.servers[server].name, under(run, load));
     match warning {
         ServerWarning::CostChanged(change) => cost_changed(run, load, &[(server, *change)]),
-        ServerWarning::DelayedAcknowledgements => format!(
-            "{name}: hardly any response takes less than 40 ms, although the server is mostly idle. \
-             This is how a response looks that is sent in two writes, with the second held back \
-             until the first is acknowledged (Nagle's algorithm). The wait limits its requests/s. \
-             Send it in one write, or set TCP_NODELAY."
-        ),
         ServerWarning::Bias(of_alone) => bias(&name, of_alone, run.schedule.slice_ms),
         ServerWarning::Silent(rounds) => format!(
             "{name} sent no response in {}. They count: its requests/s in such a restart are all of \
