@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use hotlap::analysis::{Analysis, Measure};
 use hotlap::model::{Published, Question, State, Than};
+use hotlap::recorder::Kept;
 use hotlap::render::{Format, render, terminal};
 use hotlap::report::{BrokenRule, Report};
 use hotlap_bench::participant::Role;
 use hotlap_bench::scripted::Script;
+use hotlap_load::outcome::Negotiated;
 use hotlap_stats::NoiseFloor;
 use scene::{hold, scene, script, table, three};
 use serde_json::Value;
@@ -435,6 +437,27 @@ fn every_row_holds_its_numbers_and_its_place_among_sixty() {
     let text = terminal::render(&report, 80, false);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(text.lines().count() > 60);
+}
+
+/// Servers with different ciphers do different work.
+#[test]
+fn different_ciphers_are_named() {
+    let mut kept = hold(&three(), None);
+    let said = |ciphers: [&str; 3], kept: &mut Kept| {
+        for start in kept.run.starts.iter_mut().filter(|start| start.server < 4) {
+            let cipher = ciphers[start.server % 3].to_owned();
+            let tls = Negotiated { version: "TLS 1.3".to_owned(), cipher };
+            start.warmups.iter_mut().for_each(|warmup| warmup.tls = Some(tls.clone()));
+        }
+        let text = terminal::render(&Report::of(&kept.run), 120, false);
+        text.lines().skip_while(|l| !l.contains("ciphers")).collect::<Vec<_>>().join("\n")
+    };
+    let (weak, strong) = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384");
+    assert_eq!(said([strong; 3], &mut kept), "");
+    insta::assert_snapshot!(said([weak, strong, strong], &mut kept), @"
+    Note: The servers use different ciphers, which cost differently: go/net-http (TLS 1.3, TLS_AES_128_GCM_SHA256),
+    node/http:cluster, python3 app.py (TLS 1.3, TLS_AES_256_GCM_SHA384). Configure the same cipher where you can.
+    ");
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn sentence(run: &Run, warning: &Warning) -> String {
                 found.iter().map(|(tls, servers)| format!("{} ({tls})", names(run, servers)));
             format!(
                 "The servers use different ciphers, which cost differently: {}. Configure the same \
-                 one where a server can.",
+                 cipher where you can.",
                 each.collect::<Vec<_>>().join(", ")
             )
         }
