@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use hotlap_bench::lap::Kind;
 use hotlap_bench::local::LocalRunner;
-use hotlap_bench::participant::{Origin, Participant, Role};
+use hotlap_bench::participant::{Load, Origin, Participant, Role};
 use hotlap_bench::runner::Runner;
-use hotlap_load::plan::{Endpoint, Target};
+use hotlap_load::plan::{Endpoint, Protocol, Target};
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::verify::Requirements;
 use hotlap_testbed::{HELLO, TestServer};
@@ -32,7 +32,12 @@ fn serve(due: Arc<AtomicU64>, stop: Arc<AtomicBool>) -> SocketAddr {
     server.address()
 }
 
-fn runner(address: SocketAddr, slice: Duration, stop: Arc<AtomicBool>) -> LocalRunner {
+fn runner(
+    address: SocketAddr,
+    slice: Duration,
+    loads: &[Load],
+    stop: Arc<AtomicBool>,
+) -> LocalRunner {
     let target = Target::plain(Endpoint::Tcp(address));
     let participant = Participant {
         name: "it".to_owned(),
@@ -49,7 +54,7 @@ fn runner(address: SocketAddr, slice: Duration, stop: Arc<AtomicBool>) -> LocalR
         cpus: None,
     };
     let setting = setting(slice, Path::new(""));
-    LocalRunner::new(setting, &[participant], &[load()], stop)
+    LocalRunner::new(setting, &[participant], loads, stop)
 }
 
 /// Regression: an incomplete lap was stored and counted.
@@ -59,9 +64,21 @@ fn an_incomplete_lap_does_not_count() {
     let due = Arc::new(AtomicU64::new(u64::MAX));
     let address = serve(Arc::clone(&due), Arc::clone(&stop));
     let hour = Duration::from_secs(3_600);
-    let mut runner = runner(address, hour, stop);
+    let mut runner = runner(address, hour, &[load()], stop);
     runner.bring_up(0).expect("a running server");
     due.store(1_000, Ordering::SeqCst);
     let cut = runner.whole_lap(0, 0, Kind::Flat).expect_err("an interrupt");
     assert_eq!((cut.phase.as_str(), cut.cause.as_str()), ("lap", "interrupted"));
+}
+
+/// Regression: if loads had several protocols, a server was verified over HTTP/1.1 alone.
+#[test]
+fn a_server_is_verified_over_each_protocol_of_the_loads() {
+    let address = serve(Arc::new(AtomicU64::new(u64::MAX)), Arc::default());
+    let second = Duration::from_secs(1);
+    let loads = [load(), Load { protocol: Protocol::Http2, ..load() }];
+    let mut runner = runner(address, second, &loads, Arc::default());
+    let failure = runner.bring_up(0).expect_err("it does not speak HTTP/2");
+    assert_eq!(failure.phase, "verify");
+    assert!(failure.cause.starts_with("over h2c: GET /: "), "{failure:?}");
 }

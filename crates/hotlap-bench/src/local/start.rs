@@ -16,10 +16,11 @@ use hotlap_servers::contract::Exchange;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::infer;
 use hotlap_servers::lines::LogLines;
+use hotlap_servers::manifest;
 use hotlap_servers::owner;
 use hotlap_servers::sample::Sampler;
 use hotlap_servers::start::{HOST, Startup, ask};
-use hotlap_servers::verify::{LIMIT, PAUSE, Requirements, Verifier, verify};
+use hotlap_servers::verify::{Findings, LIMIT, PAUSE, Requirements, Verifier, verify};
 
 /// Longer verifications are reported, since the budget does not include them. A convention.
 const LONG_VERIFICATION: Duration = Duration::from_secs(20);
@@ -65,9 +66,10 @@ impl Instance {
         Ok(Examined::default())
     }
 
-    /// Verifies a server against its contract: in full the first time, later only the requests of
-    /// the load. `limit` is the time limit for one response.
-    fn examine(&mut self, limit: Duration) -> Result<Examined, ServerFailure> {
+    /// Verifies a server against its contract: in full the first time, over its target's protocol
+    /// and `others`; later only the requests of the load. `limit` is the time limit for one
+    /// response.
+    fn examine(&mut self, limit: Duration, others: &[Protocol]) -> Result<Examined, ServerFailure> {
         let began = Instant::now();
         let target = self.target.clone();
         let target =
@@ -97,8 +99,21 @@ impl Instance {
                 return Ok(Examined { notes, ..Examined::default() });
             }
         }
-        let report = verify(&Verifier {
-            target: &target,
+        let report = self.verified_over(&target, limit)?;
+        for protocol in others {
+            self.verified_over(&Target { protocol: *protocol, ..target.clone() }, limit)?;
+        }
+        self.requests = report.requests(&self.participant.contract, &self.host);
+        if began.elapsed() > LONG_VERIFICATION {
+            notes.push(format!("verification took {:.0} s", began.elapsed().as_secs_f64()));
+        }
+        Ok(Examined { conformance: report.conformance_count(), notes })
+    }
+
+    /// Verifies a server in full over a target's protocol.
+    fn verified_over(&self, target: &Target, limit: Duration) -> Result<Findings, ServerFailure> {
+        let findings = verify(&Verifier {
+            target,
             host: &self.host,
             contract: &self.participant.contract.with_values(0),
             requirements: self.participant.requirements,
@@ -106,16 +121,17 @@ impl Instance {
             limit,
             pause: PAUSE,
         });
-        if !report.passed() {
-            let failures: Vec<String> = report.failures().map(ToString::to_string).collect();
-            let cause = failures.join("; ");
-            return Err(self.out("verify", cause, "`hotlap check` shows its responses"));
+        if findings.passed() {
+            return Ok(findings);
         }
-        self.requests = report.requests(&self.participant.contract, &self.host);
-        if began.elapsed() > LONG_VERIFICATION {
-            notes.push(format!("verification took {:.0} s", began.elapsed().as_secs_f64()));
-        }
-        Ok(Examined { conformance: report.conformance_count(), notes })
+        let failures: Vec<String> = findings.failures().map(ToString::to_string).collect();
+        let protocol = manifest::Protocol::of(target.protocol, target.tls.is_some());
+        let over = match protocol {
+            manifest::Protocol::Http1 => String::new(),
+            _ => format!("over {protocol}: "),
+        };
+        let cause = format!("{over}{}", failures.join("; "));
+        Err(self.out("verify", cause, "`hotlap check` shows its responses"))
     }
 }
 
@@ -146,8 +162,15 @@ impl LocalRunner {
         }
     }
 
-    /// The protocol in which servers are started and verified: that of the loads, or HTTP/1.1 if
-    /// they differ.
+    /// The protocols of the loads, besides the one in which servers are started.
+    fn others(&self) -> Vec<Protocol> {
+        let has = |protocol: &Protocol| self.loads.iter().any(|load| load.protocol == *protocol);
+        let spoken = self.spoken();
+        let others = [Protocol::Http1, Protocol::Http2].into_iter().filter(|p| *p != spoken);
+        others.filter(has).collect()
+    }
+
+    /// The protocol in which servers are started: that of the loads, or HTTP/1.1 if they differ.
     fn spoken(&self) -> Protocol {
         let is_http2 = |load: &Load| load.protocol == Protocol::Http2;
         if self.loads.iter().all(is_http2) { Protocol::Http2 } else { Protocol::Http1 }
@@ -206,9 +229,10 @@ impl LocalRunner {
         participants: &[usize],
     ) -> Vec<Result<Ready, ServerFailure>> {
         let limit = self.setting.timeout.max(LIMIT);
+        let others = self.others();
         let examine = |instance: &mut Instance| {
             instance.thaw();
-            instance.examine(limit)
+            instance.examine(limit, &others)
         };
         let mut examined: BTreeMap<usize, Result<Examined, ServerFailure>> =
             thread::scope(|scope| {
