@@ -71,6 +71,9 @@ impl HeadReader {
             b"connection" | b"proxy-connection" | b"keep-alive" | b"transfer-encoding"
             | b"upgrade" => Err("a header field of HTTP/1.1 connections"),
             b"content-length" if !self.is_trailers => self.content_length(value),
+            // gRPC reports failed calls with status 200, in trailers or in a head without a body
+            // ("gRPC over HTTP2", section Responses).
+            b"grpc-status" if value != b"0" => Err("grpc-status is not 0: the call failed"),
             _ => Ok(()),
         }
     }
@@ -221,6 +224,14 @@ mod tests {
             assert_eq!(wrong("content-length", value), why, "{value:?}");
         }
         assert_eq!(wrong("content-length", "1, 2"), Some("conflicting content-length values"));
+    }
+
+    #[test]
+    fn a_grpc_call_that_failed_is_an_error() {
+        let failed = Err("grpc-status is not 0: the call failed");
+        assert_eq!(read(true, &[("grpc-status", "13"), ("grpc-message", "x")]), failed);
+        assert_eq!(read(false, &[(":status", "200"), ("grpc-status", "12")]), failed);
+        assert_eq!(read(true, &[("grpc-status", "0")]), Ok(Head { status: 0, length: None }));
     }
 
     #[test]
