@@ -14,10 +14,8 @@ start() ->
     ],
     %% Kept where no connection's process has to copy it.
     persistent_term:put(?MODULE, cowboy_router:compile([{'_', Routes}])),
-    Transport = #{
-        max_connections => infinity,
-        socket_opts => [{port, list_to_integer(os:getenv("PORT", "8080"))}, {backlog, 4096}]
-    },
+    Transport = #{max_connections => infinity},
+    Socket = [{port, list_to_integer(os:getenv("PORT", "8080"))}, {backlog, 4096}],
     Protocol = #{
         env => #{dispatch => {persistent_term, ?MODULE}},
         %% By default a connection is closed after 1,000 requests, or when it is idle for 5 s.
@@ -26,7 +24,13 @@ start() ->
         %% By default an HTTP/2 connection is closed after 10,000 frames in 10 s.
         max_received_frame_rate => {1000000000, 10000}
     },
-    {ok, _} = cowboy:start_clear(?MODULE, Transport, Protocol).
+    {ok, _} = case os:getenv("TLS_CERT") of
+        false ->
+            cowboy:start_clear(?MODULE, Transport#{socket_opts => Socket}, Protocol);
+        Certificate ->
+            Files = [{certfile, Certificate}, {keyfile, os:getenv("TLS_KEY")}],
+            cowboy:start_tls(?MODULE, Transport#{socket_opts => Files ++ Socket}, Protocol)
+    end.
 
 init(Req, State) ->
     {ok, answer(State, cowboy_req:method(Req), Req), State}.

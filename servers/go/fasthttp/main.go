@@ -35,5 +35,9 @@ func main() {
 			ctx.SetBodyString("Hello, World!")
 		},
 	}
-	log.Fatal(server.ListenAndServe("127.0.0.1:" + os.Getenv("PORT")))
+	address := "127.0.0.1:" + os.Getenv("PORT")
+	if certificate := os.Getenv("TLS_CERT"); certificate != "" {
+		log.Fatal(server.ListenAndServeTLS(address, certificate, os.Getenv("TLS_KEY")))
+	}
+	log.Fatal(server.ListenAndServe(address))
 }

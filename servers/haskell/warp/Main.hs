@@ -10,7 +10,8 @@ import Data.Version (showVersion)
 import Network.HTTP.Types
 import Network.Wai (Application, Response, pathInfo, requestMethod, responseBuilder)
 import Network.Wai.Handler.Warp
-import System.Environment (getArgs, getEnv)
+import Network.Wai.Handler.WarpTLS (runTLS, tlsSettings)
+import System.Environment (getArgs, getEnv, lookupEnv)
 import System.Info (fullCompilerVersion)
 import Prelude hiding (length)
 
@@ -34,4 +35,10 @@ main = do
     then putStrLn $ "warp " <> warpVersion <> ", ghc " <> showVersion fullCompilerVersion
     else do
       port <- read <$> getEnv "PORT"
-      runSettings (defaultSettings & setPort port & setHost "127.0.0.1") answer
+      let settings = defaultSettings & setPort port & setHost "127.0.0.1"
+      certificate <- lookupEnv "TLS_CERT"
+      case certificate of
+        Nothing -> runSettings settings answer
+        Just file -> do
+          key <- getEnv "TLS_KEY"
+          runTLS (tlsSettings file key) settings answer

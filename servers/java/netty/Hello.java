@@ -3,15 +3,13 @@
 import io.netty.bootstrap.ServerBootstrap;
 import io.netty.buffer.Unpooled;
 import io.netty.channel.*;
-import io.netty.channel.epoll.EpollEventLoopGroup;
-import io.netty.channel.epoll.EpollServerSocketChannel;
+import io.netty.channel.epoll.*;
 import io.netty.channel.nio.NioEventLoopGroup;
 import io.netty.channel.socket.SocketChannel;
 import io.netty.channel.socket.nio.NioServerSocketChannel;
 import io.netty.handler.codec.http.*;
-import io.netty.handler.codec.http2.Http2FrameCodecBuilder;
-import io.netty.handler.codec.http2.Http2MultiplexHandler;
-import io.netty.handler.codec.http2.Http2StreamFrameToHttpObjectCodec;
+import io.netty.handler.codec.http2.*;
+import io.netty.handler.ssl.SslContext;
 import io.netty.util.Version;
 import java.nio.charset.StandardCharsets;
 
@@ -53,8 +51,13 @@ public class Hello extends SimpleChannelInboundHandler<HttpObject> {
         return response;
     }
 
+    static void addHttp1(ChannelPipeline pipeline) {
+        pipeline.addLast(new HttpServerCodec(), new HttpServerKeepAliveHandler(),
+                new HttpServerExpectContinueHandler(), new Hello());
+    }
+
     // Each stream is a channel of its own, with the handler of HTTP/1.1.
-    private static void addHttp2(ChannelPipeline pipeline) {
+    static void addHttp2(ChannelPipeline pipeline) {
         pipeline.addLast(Http2FrameCodecBuilder.forServer().build());
         pipeline.addLast(new Http2MultiplexHandler(new ChannelInitializer<Channel>() {
             @Override
@@ -67,11 +70,13 @@ public class Hello extends SimpleChannelInboundHandler<HttpObject> {
     public static void main(String[] args) throws Exception {
         String mode = args.length > 0 ? args[0] : "nio";
         if (mode.equals("--version")) {
-            System.out.println("Netty " + Version.identify().get("netty-codec-http").artifactVersion()
+            System.out.println("Netty "
+                    + Version.identify().get("netty-codec-http").artifactVersion()
                     + ", " + System.getProperty("java.vm.name") + " " + Runtime.version());
             return;
         }
         boolean epoll = mode.equals("epoll");
+        SslContext tls = System.getenv("TLS_CERT") == null ? null : Tls.context();
         int cpus = Integer.parseInt(System.getenv("CPUS"));
         EventLoopGroup boss = epoll ? new EpollEventLoopGroup(1) : new NioEventLoopGroup(1);
         EventLoopGroup loops = epoll ? new EpollEventLoopGroup(cpus) : new NioEventLoopGroup(cpus);
@@ -82,15 +87,10 @@ public class Hello extends SimpleChannelInboundHandler<HttpObject> {
                 .childHandler(new ChannelInitializer<SocketChannel>() {
                     @Override
                     protected void initChannel(SocketChannel channel) {
-                        if (mode.equals("http2")) {
-                            addHttp2(channel.pipeline());
-                            return;
-                        }
-                        channel.pipeline()
-                                .addLast(new HttpServerCodec())
-                                .addLast(new HttpServerKeepAliveHandler())
-                                .addLast(new HttpServerExpectContinueHandler())
-                                .addLast(new Hello());
+                        ChannelPipeline pipeline = channel.pipeline();
+                        if (tls != null) Tls.add(pipeline, tls);
+                        else if (mode.equals("http2")) addHttp2(pipeline);
+                        else addHttp1(pipeline);
                     }
                 })
                 .bind(Integer.parseInt(System.getenv("PORT")))

@@ -5,8 +5,10 @@ import io.vertx.core.DeploymentOptions;
 import io.vertx.core.Promise;
 import io.vertx.core.Vertx;
 import io.vertx.core.VertxOptions;
+import io.vertx.core.http.HttpServerOptions;
 import io.vertx.core.http.HttpServerRequest;
 import io.vertx.core.impl.launcher.commands.VersionCommand;
+import io.vertx.core.net.PemKeyCertOptions;
 
 public class Hello extends AbstractVerticle {
     private static void answer(HttpServerRequest request) {
@@ -19,7 +21,13 @@ public class Hello extends AbstractVerticle {
 
     @Override
     public void start(Promise<Void> started) {
-        vertx.createHttpServer()
+        HttpServerOptions options = new HttpServerOptions();
+        if (System.getenv("TLS_CERT") != null) {
+            options.setSsl(true).setUseAlpn(true).setKeyCertOptions(new PemKeyCertOptions()
+                    .setCertPath(System.getenv("TLS_CERT"))
+                    .setKeyPath(System.getenv("TLS_KEY")));
+        }
+        vertx.createHttpServer(options)
                 .requestHandler(Hello::answer)
                 .listen(Integer.parseInt(System.getenv("PORT")))
                 .<Void>mapEmpty()

@@ -1,4 +1,11 @@
 # nginx takes no port from its environment, so it gets a configuration of its own for each.
 PATH=$PATH:/usr/sbin
-sed "s/{PORT}/$PORT/; s/{CPUS}/$CPUS/; s/{HTTP2}/$HTTP2/" nginx.conf > "nginx.$PORT.conf" || exit
+if [ -n "$TLS_CERT" ]; then
+  PROTOCOL="ssl http2"
+  tls="s|{TLS_CERT}|$TLS_CERT|; s|{TLS_KEY}|$TLS_KEY|"
+else
+  tls="/ssl_/d"
+fi
+sed "s/{PORT}/$PORT/; s/{CPUS}/$CPUS/; s/{PROTOCOL}/$PROTOCOL/; $tls" nginx.conf \
+  > "nginx.$PORT.conf" || exit
 exec nginx -p "$PWD" -e stderr -c "nginx.$PORT.conf"

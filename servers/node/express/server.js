@@ -1,4 +1,7 @@
 // Express: hello on /, and the JSON API on /bla.
+import { readFileSync } from "node:fs";
+import http from "node:http";
+import https from "node:https";
 import express from "express";
 
 const app = express();
@@ -45,7 +48,18 @@ app.use((req, res) => error(res, 404, "Not Found"));
 // Four parameters make it an error handler; Express's own answers in HTML.
 app.use((failure, req, res, next) => error(res, failure.status ?? 500, failure.message));
 
-const server = app.listen(Number(process.env.PORT ?? 8080));
+const { TLS_CERT, TLS_KEY } = process.env;
+const server = TLS_CERT
+  ? https.createServer({ cert: readFileSync(TLS_CERT), key: readFileSync(TLS_KEY) }, app)
+  : http.createServer(app);
+if (TLS_CERT) {
+  // Node's own answer to a malformed request ends without TLS's close_notify.
+  server.on("clientError", (failure, socket) => {
+    if (!socket.writable) return socket.destroy();
+    socket.end("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+  });
+}
 // Longer than a proxy in front keeps an idle connection, as Node's documentation advises.
 server.keepAliveTimeout = 65_000;
+server.listen(Number(process.env.PORT ?? 8080));
 process.on("SIGTERM", () => process.exit(0));

@@ -1,5 +1,7 @@
 // Node's own HTTP server: hello on /, and the JSON API on /bla.
-import { createServer } from "node:http";
+import { readFileSync } from "node:fs";
+import http from "node:http";
+import https from "node:https";
 
 const MAX_BODY = 1 << 20;
 const HELLO = "Hello, World!";
@@ -63,17 +65,29 @@ const routes = {
 
 function pathOf(url) {
   // A client that takes this for a proxy says the whole of it.
-  if (url.startsWith("http://")) url = url.slice(url.indexOf("/", 7));
+  if (url.startsWith("http")) url = url.slice(url.indexOf("/", 8));
   const query = url.indexOf("?");
   return query < 0 ? url : url.slice(0, query);
 }
 
-const server = createServer((request, response) => {
+function answer(request, response) {
   const { method, url } = request;
   const route = routes[`${method === "HEAD" ? "GET" : method} ${pathOf(url)}`];
   if (route === undefined) return error(response, 404, "Not Found");
   route(request, response);
-});
+}
+
+const { TLS_CERT, TLS_KEY } = process.env;
+const server = TLS_CERT
+  ? https.createServer({ cert: readFileSync(TLS_CERT), key: readFileSync(TLS_KEY) }, answer)
+  : http.createServer(answer);
+if (TLS_CERT) {
+  // Node's own answer to a malformed request ends without TLS's close_notify.
+  server.on("clientError", (failure, socket) => {
+    if (!socket.writable) return socket.destroy();
+    socket.end("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+  });
+}
 
 // Longer than a proxy in front keeps an idle connection, as Node's documentation advises.
 server.keepAliveTimeout = 65_000;

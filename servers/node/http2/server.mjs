@@ -1,5 +1,7 @@
-// Node's own HTTP/2 server, by its stream interface. Without TLS it speaks no HTTP/1.1.
-import { createServer } from "node:http2";
+// Node's own HTTP/2 server, by its stream interface, which has no HTTP/1.1: with allowHTTP1, Node
+// would give the streams of HTTP/2 to the handler of requests as well.
+import { readFileSync } from "node:fs";
+import { createSecureServer, createServer } from "node:http2";
 
 const HELLO = "Hello, World!";
 const TEXT = { ":status": 200, "content-type": "text/plain", "content-length": HELLO.length };
@@ -8,7 +10,10 @@ function isRead(method) {
   return method === "GET" || method === "HEAD";
 }
 
-const server = createServer();
+const { TLS_CERT, TLS_KEY } = process.env;
+const server = TLS_CERT
+  ? createSecureServer({ cert: readFileSync(TLS_CERT), key: readFileSync(TLS_KEY) })
+  : createServer();
 
 server.on("stream", (stream, headers) => {
   // A client that resets its stream harms no other.

@@ -3,6 +3,9 @@
 use std::env;
 
 use actix_web::{App, HttpResponse, HttpServer, Responder, route};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 #[route("/", method = "GET", method = "HEAD")]
 async fn hello() -> impl Responder {
@@ -12,11 +15,23 @@ async fn hello() -> impl Responder {
 #[actix_web::main]
 async fn main() -> std::io::Result<()> {
     let number = |name| env::var(name).ok().and_then(|value| value.parse::<u16>().ok());
-    let port = number("PORT").expect("PORT is not set to a port number");
-    HttpServer::new(|| App::new().service(hello))
+    let address = ("127.0.0.1", number("PORT").expect("PORT is not set to a port number"));
+    let server = HttpServer::new(|| App::new().service(hello))
         .workers(number("CPUS").unwrap_or(1).into())
-        .shutdown_timeout(1)
-        .bind_auto_h2c(("127.0.0.1", port))?
-        .run()
-        .await
+        .shutdown_timeout(1);
+    let server = match env::var("TLS_CERT") {
+        Ok(certificate) => server.bind_rustls_0_23(address, tls(&certificate))?,
+        Err(_) => server.bind_auto_h2c(address)?,
+    };
+    server.run().await
+}
+
+/// actix-web adds its protocols to the configuration's.
+fn tls(certificate: &str) -> ServerConfig {
+    let chain = CertificateDer::pem_file_iter(certificate).expect("TLS_CERT cannot be read");
+    let chain = chain.collect::<Result<_, _>>().expect("TLS_CERT is no certificate");
+    let key = env::var("TLS_KEY").expect("TLS_KEY is not set");
+    let key = PrivateKeyDer::from_pem_file(key).expect("TLS_KEY is no private key");
+    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key);
+    config.expect("TLS_KEY is not the key of TLS_CERT")
 }

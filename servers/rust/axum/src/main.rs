@@ -1,16 +1,28 @@
-//! axum: a router on hyper and tokio, as its documentation begins.
+//! axum: a router on hyper and tokio, as its documentation begins. For TLS it points to axum-server.
 
+use std::net::SocketAddr;
 use std::{env, io};
 
 use axum::serve::ListenerExt;
 use axum::{Router, routing::get};
+use axum_server::accept::NoDelayAcceptor;
+use axum_server::tls_rustls::RustlsConfig;
 use tokio::net::TcpListener;
 
 #[tokio::main]
 async fn main() -> io::Result<()> {
-    let port = env::var("PORT").expect("PORT is not set");
+    let port = env::var("PORT").ok().and_then(|value| value.parse().ok());
+    let address =
+        SocketAddr::from(([127, 0, 0, 1], port.expect("PORT is not set to a port number")));
     let app = Router::new().route("/", get(|| async { "Hello, World!" }));
-    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?.tap_io(|stream| {
+    if let (Ok(certificate), Ok(key)) = (env::var("TLS_CERT"), env::var("TLS_KEY")) {
+        let config = RustlsConfig::from_pem_file(certificate, key).await?;
+        return axum_server::bind_rustls(address, config)
+            .map(|tls| tls.acceptor(NoDelayAcceptor::new()))
+            .serve(app.into_make_service())
+            .await;
+    }
+    let listener = TcpListener::bind(address).await?.tap_io(|stream| {
         let _ = stream.set_nodelay(true);
     });
     axum::serve(listener, app).await

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::{env, io, thread};
 
 use http_body_util::Full;
@@ -12,21 +13,41 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpSocket;
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+type Server = Rc<auto::Builder<TokioExecutor>>;
 
 fn main() -> io::Result<()> {
     let number = |name| env::var(name).ok().and_then(|value| value.parse::<u16>().ok());
     let port = number("PORT").expect("PORT is not set to a port number");
+    let tls = env::var("TLS_CERT").ok().map(|certificate| tls(&certificate));
     for _ in 1..number("CPUS").unwrap_or(1) {
-        thread::spawn(move || serve(port));
+        let tls = tls.clone();
+        thread::spawn(move || serve(port, tls));
     }
-    serve(port)
+    serve(port, tls)
+}
+
+fn tls(certificate: &str) -> TlsAcceptor {
+    let chain = CertificateDer::pem_file_iter(certificate).expect("TLS_CERT cannot be read");
+    let chain = chain.collect::<Result<_, _>>().expect("TLS_CERT is no certificate");
+    let key = env::var("TLS_KEY").expect("TLS_KEY is not set");
+    let key = PrivateKeyDer::from_pem_file(key).expect("TLS_KEY is no private key");
+    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key);
+    let mut config = config.expect("TLS_KEY is not the key of TLS_CERT");
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    TlsAcceptor::from(Arc::new(config))
 }
 
 /// Serves what the kernel deals out to this thread's listener.
-fn serve(port: u16) -> io::Result<()> {
+fn serve(port: u16, tls: Option<TlsAcceptor>) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
         let socket = TcpSocket::new_v4()?;
@@ -38,7 +59,7 @@ fn serve(port: u16) -> io::Result<()> {
         let mut server = auto::Builder::new(TokioExecutor::new());
         server.http1().timer(TokioTimer::new());
         server.http2().timer(TokioTimer::new());
-        let server = Rc::new(server);
+        let server = Server::new(server);
         loop {
             // Accepting fails when descriptors run out, and works again when some are given back.
             let Ok((stream, _)) = listener.accept().await else {
@@ -47,12 +68,21 @@ fn serve(port: u16) -> io::Result<()> {
             };
             let _ = stream.set_nodelay(true);
             let server = Rc::clone(&server);
-            tokio::task::spawn_local(async move {
-                // A client that breaks off is the client's business.
-                let _ = server.serve_connection(TokioIo::new(stream), service_fn(answer)).await;
-            });
+            match tls.clone() {
+                None => tokio::task::spawn_local(converse(server, stream)),
+                Some(tls) => tokio::task::spawn_local(async move {
+                    if let Ok(stream) = tls.accept(stream).await {
+                        converse(server, stream).await;
+                    }
+                }),
+            };
         }
     })
+}
+
+async fn converse(server: Server, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
+    // A client that breaks off is the client's business.
+    let _ = server.serve_connection(TokioIo::new(stream), service_fn(answer)).await;
 }
 
 async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
