@@ -18,6 +18,7 @@ use crate::validity;
 use hotlap_servers::contract::Fields;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::interrupt;
+use hotlap_servers::observe::{Instrument, Observation, ObserveError};
 use hotlap_servers::verify::LIMIT;
 use instance::{Held, Instance, Sample};
 use slices::{Needs, Next, Slices, WHOLE};
@@ -423,6 +424,18 @@ impl Runner for LocalRunner {
         let mut lap = self.judged(participant, load, kind, recovered?);
         lap.failed = validity::judge_trial(&lap, &self.loads[load]);
         Ok(lap)
+    }
+
+    fn begin_explaining(&mut self) {}
+
+    fn can_observe(&mut self, _: usize, _: Instrument) -> Result<(), ObserveError> {
+        Err(ObserveError { what: "", why: String::new(), remedy: String::new() })
+    }
+
+    fn observe(&mut self, _: Option<Instrument>) {}
+
+    fn observation(&mut self, _: usize) -> Result<Observation, ObserveError> {
+        Err(ObserveError { what: "", why: String::new(), remedy: String::new() })
     }
 
     fn begin_stop(&mut self, participant: usize) {

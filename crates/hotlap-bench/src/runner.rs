@@ -5,6 +5,7 @@
 //! returns what a test specified.
 
 use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::observe::{Instrument, Observation, ObserveError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -118,6 +119,29 @@ pub trait Runner {
         (0..self.slices(load)).try_for_each(|_| self.slice(participant, load))?;
         self.lap(participant, load)
     }
+
+    /// From the next start on, participants can be observed: runtimes are told to name their
+    /// functions, and instruments are attached.
+    fn begin_explaining(&mut self);
+
+    /// Whether an instrument can be used on a running participant.
+    ///
+    /// # Errors
+    /// The cause, and what would permit it.
+    fn can_observe(
+        &mut self,
+        participant: usize,
+        instrument: Instrument,
+    ) -> Result<(), ObserveError>;
+
+    /// Switches an instrument on in the windows of the slices that follow, or none.
+    fn observe(&mut self, instrument: Option<Instrument>);
+
+    /// What the instrument saw in the participant's lap that has just ended.
+    ///
+    /// # Errors
+    /// The instrument failed.
+    fn observation(&mut self, participant: usize) -> Result<Observation, ObserveError>;
 
     /// Begins to stop a participant, so that several stop at the same time; [`Runner::stop`]
     /// follows.

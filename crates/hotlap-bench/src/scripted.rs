@@ -15,6 +15,9 @@ use crate::participant::Load;
 use crate::runner::{Ready, Runner, TrialWindow, Warmup};
 use crate::validity;
 use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::observe::{
+    Events, Frame, Instrument, Observation, ObserveError, Profile, Stack,
+};
 
 /// The behaviour of a scripted server.
 #[derive(Debug, Clone)]
@@ -33,6 +36,13 @@ pub struct Script {
     pub wrong: u64,
     /// How busy the generator is, from 0 to 1.
     pub busy: f64,
+    /// Its profile: stacks of functions, each with its library, outermost first, and the CPU time
+    /// per request that they take, in nanoseconds.
+    pub profile: Vec<(Vec<(&'static str, &'static str)>, f64)>,
+    /// System calls per request.
+    pub calls: BTreeMap<String, f64>,
+    /// Page faults and voluntary context switches per request.
+    pub faults_and_switches: (f64, f64),
     /// The server dies in its call with this number (starts, warm-ups, slices and laps counted
     /// together, from 0).
     pub dies_at: Option<usize>,
@@ -50,8 +60,33 @@ impl Script {
             wobble: Vec::new(),
             wrong: 0,
             busy: 0.5,
+            profile: Vec::new(),
+            calls: BTreeMap::new(),
+            faults_and_switches: (0.0, 0.0),
             dies_at: None,
         }
+    }
+}
+
+impl Script {
+    /// Its profile over this many requests, sampled every microsecond.
+    fn sampled(&self, requests: f64) -> Profile {
+        let mut profile = Profile { period_ns: 1_000, ..Profile::default() };
+        for (functions, cost_ns) in &self.profile {
+            let mut frames = Vec::new();
+            for (function, library) in functions {
+                let frame =
+                    Frame { function: (*function).to_owned(), library: (*library).to_owned() };
+                let known = profile.frames.iter().position(|own| *own == frame);
+                frames.push(known.unwrap_or(profile.frames.len()) as u32);
+                if known.is_none() {
+                    profile.frames.push(frame);
+                }
+            }
+            let samples = (cost_ns * requests / 1e3).round() as u64;
+            profile.stacks.push(Stack { process: "scripted".to_owned(), frames, samples });
+        }
+        profile
     }
 }
 
@@ -70,6 +105,12 @@ pub struct Scripted {
     pub probes: u32,
     /// The generator is late in trials from this rate on, in requests/s.
     pub late_from: Option<f64>,
+    /// Instruments that are not permitted.
+    pub forbidden: Vec<Instrument>,
+    /// The instrument that is on.
+    observed: Option<Instrument>,
+    /// The requests of each server's last lap, and the factor of its cost.
+    last: Vec<(u64, f64)>,
     /// Interrupts the experiment when the clock reaches this time.
     pub interrupted_at: Option<Duration>,
     /// The calls, in order: `start 0`, `lap 0`, `stop 0`.
@@ -91,6 +132,9 @@ impl Scripted {
             slices: 1,
             probes: 0,
             late_from: None,
+            forbidden: Vec::new(),
+            observed: None,
+            last: vec![(0, 1.0); n],
             interrupted_at: None,
             log: Vec::new(),
         }
@@ -126,6 +170,7 @@ impl Scripted {
         };
         let outcome = self.outcome(&script, &self.loads[load], rate);
         let requests = outcome.responses + outcome.failures.total();
+        self.last[participant] = (requests, costlier);
         let usage = Usage {
             wall_ns: outcome.window_ns,
             requests,
@@ -314,6 +359,49 @@ impl Runner for Scripted {
         }
         lap.failed = validity::judge_trial(&lap, &self.loads[load]);
         Ok(lap)
+    }
+
+    fn begin_explaining(&mut self) {
+        self.log.push("begin explaining".to_owned());
+    }
+
+    fn can_observe(&mut self, _: usize, instrument: Instrument) -> Result<(), ObserveError> {
+        match self.forbidden.contains(&instrument) {
+            false => Ok(()),
+            true => Err(ObserveError {
+                what: "the CPU profile",
+                why: "the kernel does not permit it".to_owned(),
+                remedy: "sysctl kernel.perf_event_paranoid=1".to_owned(),
+            }),
+        }
+    }
+
+    fn observe(&mut self, instrument: Option<Instrument>) {
+        self.observed = instrument;
+    }
+
+    fn observation(&mut self, participant: usize) -> Result<Observation, ObserveError> {
+        let (requests, costlier) = self.last[participant];
+        let script = &self.scripts[participant];
+        Ok(match self.observed {
+            Some(Instrument::SystemCalls) => {
+                let count = |each: &f64| (each * requests as f64).round() as u64;
+                let calls = script.calls.iter().map(|(name, each)| (name.clone(), count(each)));
+                Observation::SystemCalls(calls.collect())
+            }
+            Some(Instrument::Events) => {
+                let count = |each: f64| Some((each * requests as f64).round() as u64);
+                let (faults, switches) = script.faults_and_switches;
+                Observation::Events(Events {
+                    minor_faults: count(faults),
+                    voluntary_switches: count(switches),
+                    ..Events::default()
+                })
+            }
+            Some(Instrument::Profile) | None => {
+                Observation::Profile(script.sampled(requests as f64 * costlier))
+            }
+        })
     }
 
     fn stop(&mut self, participant: usize) -> Option<String> {

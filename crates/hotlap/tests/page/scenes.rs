@@ -9,6 +9,7 @@ use hotlap::export::Exports;
 use hotlap::model::{Host, Load, Published, Question, Run, Schedule, Server, State, Than};
 use hotlap::recorder::Recorder;
 use hotlap_bench::experiment::{Experiment, Place};
+use hotlap_bench::explain::Explain;
 use hotlap_bench::participant::{self, Participant, Role};
 use hotlap_bench::scripted::{Script, Scripted};
 use hotlap_load::outcome::Tick;
@@ -162,6 +163,7 @@ impl Scene {
             paced: false,
             rate: None,
             objectives: Vec::new(),
+            explain: Explain::No,
             seed: 7,
             from: Place::default(),
             past: hotlap_bench::experiment::Past::default(),
@@ -208,6 +210,7 @@ impl Scene {
                 generator_cpus: vec![1],
                 freeze: true,
                 objectives: Vec::new(),
+                explain: Explain::No,
             },
             host: Host {
                 os: "Debian GNU/Linux 12".to_owned(),

@@ -12,6 +12,7 @@ use hotlap::render::terminal;
 use hotlap::report::Report;
 use hotlap::store::Store;
 use hotlap_bench::experiment::{Experiment, Place};
+use hotlap_bench::explain::Explain;
 use hotlap_bench::participant::{self, Participant, Role};
 use hotlap_bench::scripted::{Script, Scripted};
 use hotlap_bench::stress::{Observed, Service, Subject, Trial, judge};
@@ -65,6 +66,7 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
             paced: false,
             rate: None,
             objectives: Vec::new(),
+            explain: Explain::No,
             seed: 7,
             from: Place::default(),
             past: hotlap_bench::experiment::Past::default(),

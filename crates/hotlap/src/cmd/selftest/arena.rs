@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use hotlap_bench::experiment::{Experiment, Place};
+use hotlap_bench::explain::Explain;
 use hotlap_bench::local::Setting;
 use hotlap_bench::participant::{Load, Origin, Participant, Role};
 use hotlap_load::plan::Reuse;
@@ -120,6 +121,7 @@ impl Arena {
             paced: false,
             rate: None,
             objectives: Vec::new(),
+            explain: Explain::No,
             seed,
             from: Place::default(),
             past: hotlap_bench::experiment::Past::default(),
