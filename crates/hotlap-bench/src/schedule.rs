@@ -254,7 +254,7 @@ pub(crate) mod tests {
 
     fn participant(name: &str, role: Role) -> Participant {
         let launch =
-            Launch { argv: vec![name.to_owned()], env: BTreeMap::new(), cwd: PathBuf::from("/") };
+            Launch { argv: vec![name.to_owned()], cwd: PathBuf::from("/"), ..Launch::default() };
         Participant {
             name: name.to_owned(),
             role,
