@@ -34,6 +34,7 @@ fn participant(folder: &Path, name: &str, script: &str, role: Role) -> Participa
             ("STAND_IN".to_owned(), program().display().to_string()),
         ]),
         cwd: folder.to_owned(),
+        ..Launch::default()
     };
     Participant {
         name: name.to_owned(),

@@ -1,105 +1,11 @@
 //! What a server does during a lap: a CPU profile, system calls by name, and kernel events.
 //!
-//! An [`Observation`] is a plain value that sums over slices and laps and can be stored. The
-//! instruments cost CPU time themselves, so a lap that is observed counts for no other figure, and
-//! only one instrument is on at a time.
+//! An [`Observer`] has one instrument for each. They cost CPU time themselves, so a lap that is
+//! observed counts for no other figure, and only one instrument is on at a time. What they saw is
+//! an [`Observation`].
 
-use std::collections::BTreeMap;
+mod observation;
+mod observer;
 
-use serde::{Deserialize, Serialize};
-
-/// What is observed during a lap. Instruments disturb each other, so a lap has one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Instrument {
-    /// Samples of the stacks of all threads that run, at even intervals of CPU time.
-    Profile,
-    /// System calls, counted by name.
-    SystemCalls,
-    /// Events that the kernel counts at no cost that matters: page faults, context switches,
-    /// migrations, and TCP segments.
-    Events,
-}
-
-/// What one instrument saw in the windows of one lap.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Observation {
-    /// [`Instrument::Profile`].
-    Profile(Profile),
-    /// [`Instrument::SystemCalls`]: counts by name (`epoll_wait`).
-    SystemCalls(BTreeMap<String, u64>),
-    /// [`Instrument::Events`].
-    Events(Events),
-}
-
-/// A CPU profile: how often each stack was on a core when the sampling clock fired.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Profile {
-    /// The CPU time between two samples of one thread, in nanoseconds.
-    pub period_ns: u64,
-    /// Samples that the kernel dropped because a buffer was full.
-    pub lost: u64,
-    /// Every frame that occurs, once; stacks refer to them by index.
-    pub frames: Vec<Frame>,
-    /// Every stack that was sampled, once, with its number of samples.
-    pub stacks: Vec<Stack>,
-}
-
-/// A function on a stack.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Frame {
-    /// Its name, demangled; the address within its library if it has none.
-    pub function: String,
-    /// The file that it was loaded from (`libc.so.6`), `kernel`, or `jit` for code that a runtime
-    /// compiled and named in a perf map.
-    pub library: String,
-}
-
-/// A stack that was sampled.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stack {
-    /// The process's name as the kernel knows it (`node`).
-    pub process: String,
-    /// Indices of its frames, outermost first. Frames of the kernel follow those of the process.
-    pub frames: Vec<u32>,
-    /// How often it was sampled.
-    pub samples: u64,
-}
-
-/// Events that the kernel counts. `None`: not permitted, or not known here.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Events {
-    /// Page faults that needed no disk.
-    pub minor_faults: Option<u64>,
-    /// Page faults that read from a disk.
-    pub major_faults: Option<u64>,
-    /// Context switches because a thread waited.
-    pub voluntary_switches: Option<u64>,
-    /// Context switches because another thread needed the core.
-    pub involuntary_switches: Option<u64>,
-    /// Moves of a thread to another core.
-    pub migrations: Option<u64>,
-    /// TCP segments with data that the server sent.
-    pub segments_sent: Option<u64>,
-    /// TCP segments with data that the server received.
-    pub segments_received: Option<u64>,
-    /// CPU time in user mode, in nanoseconds, where the kernel accounts for it exactly.
-    pub user_ns: Option<u64>,
-    /// CPU time in the kernel, in nanoseconds, where it accounts for it exactly.
-    pub kernel_ns: Option<u64>,
-    /// Threads that used CPU time.
-    pub threads: Option<u64>,
-}
-
-/// Why an instrument cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} cannot be observed: {why}; {remedy}")]
-pub struct ObserveError {
-    /// What would have been observed (`system calls`).
-    pub what: &'static str,
-    /// The cause.
-    pub why: String,
-    /// The remedy: the command that would permit it.
-    pub remedy: String,
-}
+pub use observation::{Events, Frame, Instrument, Observation, ObserveError, Profile, Stack};
+pub use observer::Observer;

@@ -18,6 +18,7 @@ use crate::counters::Counters;
 use crate::failure::ServerFailure;
 use crate::interrupt;
 use crate::launch::Launch;
+use crate::observe::Observer;
 use crate::owner::{Owner, owner};
 use crate::process::{Process, ProcessExit, ProcessSetting, Standby, Supervisor};
 use crate::sample::Sampler;
@@ -49,6 +50,9 @@ pub struct Startup<'a> {
     pub limit: Duration,
     /// Whether hardware counters are attached.
     pub counters: bool,
+    /// Whether instruments are attached, and the variables added that make a runtime name the
+    /// functions that it compiles.
+    pub observes: bool,
     /// Whether it may listen on another port than `PORT`, as a user's command may.
     pub elsewhere: bool,
     /// Set when the user interrupts.
@@ -62,6 +66,8 @@ pub struct Started {
     pub process: Process,
     /// Its hardware counters, switched off; or why there are none.
     pub counters: Result<Counters, String>,
+    /// Its instruments, switched off, if they were asked for.
+    pub observer: Option<Observer>,
     /// The address where it answers.
     pub target: Target,
     /// The owner of the processes that answer there.
@@ -124,6 +130,7 @@ impl Startup<'_> {
             true => Counters::open(&standby).map_err(|r| format!("{}; {}", r.why, r.remedy)),
             false => Err("not asked for".to_owned()),
         };
+        let observer = self.observes.then(|| Observer::open(&standby));
         let began = Instant::now();
         let mut process = standby.go().map_err(failed)?;
         let target = self.await_answer(&mut process, port, began)?;
@@ -140,7 +147,7 @@ impl Startup<'_> {
         let owner = owner(&target.endpoint, &process.members().unwrap_or_default());
         notes.extend(owner.note());
         let sampler = Sampler::of(&owner, Some(&process));
-        Ok(Started { process, counters, target, owner, sampler, ready, notes })
+        Ok(Started { process, counters, observer, target, owner, sampler, ready, notes })
     }
 
     fn await_answer(
@@ -241,7 +248,9 @@ impl Startup<'_> {
     fn filled(&self, port: u16) -> (Vec<String>, BTreeMap<String, String>) {
         let (port, cpus) = (port.to_string(), self.cpus.to_string());
         let argv = self.launch.argv.iter().map(|w| fill(w, &port, &cpus)).collect();
-        let env = self.launch.env.iter().map(|(k, v)| (k.clone(), fill(v, &port, &cpus)));
+        let explain = self.launch.explain_env.iter().filter(|_| self.observes);
+        let env = self.launch.env.iter().chain(explain);
+        let env = env.map(|(k, v)| (k.clone(), fill(v, &port, &cpus)));
         let own = [("PORT".to_owned(), port.clone()), ("CPUS".to_owned(), cpus.clone())];
         (argv, env.chain(own).collect())
     }

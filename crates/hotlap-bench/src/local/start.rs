@@ -175,6 +175,7 @@ impl LocalRunner {
             log: self.setting.logs.join(format!("{participant}.log")),
             limit: self.setting.start_limit,
             counters: self.setting.counters,
+            observes: false,
             elsewhere: instance.participant.requirements == Requirements::Custom,
             stop: &self.stop,
         };
@@ -301,8 +302,7 @@ mod tests {
         let participant = |name: &str, body: &[u8]| {
             let mut contract = Contract::of(Name::Hello, None);
             contract.exchanges[0].content = Content::exactly(body);
-            let launch =
-                Launch { argv: vec![], env: BTreeMap::new(), cwd: std::path::PathBuf::new() };
+            let launch = Launch::default();
             Participant {
                 name: name.to_owned(),
                 role: if name == "a" { Role::Reference } else { Role::Plain },
@@ -326,6 +326,7 @@ mod tests {
                 grace: Duration::ZERO,
                 freeze: true,
                 counters: false,
+                observes: false,
                 cores: CpuAllocation {
                     server: vec![],
                     generator: vec![],

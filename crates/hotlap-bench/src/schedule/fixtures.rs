@@ -1,6 +1,5 @@
 //! An experiment on three scripted servers, for the tests of the schedule.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,7 +28,7 @@ fn load() -> Load {
 
 fn participant(name: &str, role: Role) -> Participant {
     let launch =
-        Launch { argv: vec![name.to_owned()], env: BTreeMap::new(), cwd: PathBuf::from("/") };
+        Launch { argv: vec![name.to_owned()], cwd: PathBuf::from("/"), ..Launch::default() };
     Participant {
         name: name.to_owned(),
         role,

@@ -54,7 +54,12 @@ impl Built {
     /// The command that starts it.
     #[must_use]
     pub fn launch(&self, server: &Server) -> Launch {
-        Launch { argv: server.command.clone(), env: server.env.clone(), cwd: self.folder.clone() }
+        Launch {
+            argv: server.command.clone(),
+            env: server.env.clone(),
+            explain_env: server.explain_env.clone(),
+            cwd: self.folder.clone(),
+        }
     }
 }
 

@@ -130,8 +130,8 @@ impl Scene {
         let participant = |(name, role): (String, Role)| Participant {
             start: participant::Origin::Launch(Launch {
                 argv: vec!["./serve".to_owned(), name.clone()],
-                env: [].into(),
                 cwd: PathBuf::from("."),
+                ..Launch::default()
             }),
             version: format!("{name} 1.0"),
             name,

@@ -34,8 +34,8 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
         role: *role,
         start: participant::Origin::Launch(Launch {
             argv: vec!["./serve".to_owned(), (*name).to_owned()],
-            env: [].into(),
             cwd: PathBuf::from("."),
+            ..Launch::default()
         }),
         contract: Contract::of(Name::Hello, None),
         requirements: Requirements::Custom,

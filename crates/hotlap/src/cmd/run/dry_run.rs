@@ -32,6 +32,7 @@ pub fn probe(spec: &RunSpec, interrupt: &Interrupt) -> Builds {
     let launch = |server: &manifest::Server| Launch {
         argv: server.command.clone(),
         env: server.env.clone(),
+        explain_env: server.explain_env.clone(),
         cwd: server.folder.clone(),
     };
     let built = servers.into_iter().zip(probed).map(|(server, probed)| {

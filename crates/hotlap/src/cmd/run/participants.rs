@@ -276,7 +276,7 @@ fn ceiling() -> anyhow::Result<Participant> {
     Ok(Participant {
         name: CEILING.to_owned(),
         role: Role::Ceiling,
-        start: Origin::Launch(Launch { argv, env: BTreeMap::new(), cwd: std::env::temp_dir() }),
+        start: Origin::Launch(Launch { argv, cwd: std::env::temp_dir(), ..Launch::default() }),
         contract: Contract::of(Name::Hello, None),
         requirements: Requirements::Catalogue { kind: ServerKind::HandWritten, keep_alive: true },
         version: format!("hotlap {}", env!("CARGO_PKG_VERSION")),

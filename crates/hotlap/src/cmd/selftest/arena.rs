@@ -53,7 +53,7 @@ impl Arena {
         Participant {
             name: name.to_owned(),
             role,
-            start: Origin::Launch(Launch { argv, env: BTreeMap::new(), cwd: std::env::temp_dir() }),
+            start: Origin::Launch(Launch { argv, cwd: std::env::temp_dir(), ..Launch::default() }),
             contract: Contract::of(Name::Hello, None),
             // Checked like a command or URL, not against a contract: one of them sends wrong
             // responses on purpose.

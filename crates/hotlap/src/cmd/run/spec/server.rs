@@ -220,7 +220,7 @@ fn launch(command: &str, shell: bool) -> anyhow::Result<Launch> {
         }
     };
     let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
-    Ok(Launch { argv, env: BTreeMap::new(), cwd })
+    Ok(Launch { argv, cwd, ..Launch::default() })
 }
 
 /// A server that is already running. `--path` overrides the path of the URL.
