@@ -17,7 +17,7 @@ use crate::participant::{Load, Participant};
 use crate::runner::{Probed, Ready, Warmup};
 use crate::slo::Objective;
 use hotlap_servers::failure::ServerFailure;
-use hotlap_servers::observe::{Instrument, ObserveError};
+use hotlap_servers::observe::ObserveError;
 
 /// What to measure, and for how long.
 #[derive(Debug, Clone, PartialEq)]
@@ -163,12 +163,10 @@ pub enum Event<'a> {
     Explaining,
     /// A lap that explains has ended.
     ExplainLap(&'a ExplainLap),
-    /// An instrument cannot be used on a server.
+    /// Something of a server cannot be observed.
     Unobserved {
         /// The participant.
         participant: usize,
-        /// The instrument.
-        instrument: Instrument,
         /// The cause, and what would permit it.
         why: &'a ObserveError,
     },

@@ -124,24 +124,24 @@ pub trait Runner {
     /// functions, and instruments are attached.
     fn begin_explaining(&mut self);
 
-    /// Whether an instrument can be used on a running participant.
+    /// The instruments that can be used on a running participant, and what they cannot see: the
+    /// cause, and what would permit it.
+    fn instruments(&mut self, participant: usize) -> (Vec<Instrument>, Vec<ObserveError>);
+
+    /// Runs a lap with an instrument on, in a closed loop and in one slice of at least 0.3 s, so
+    /// that what it costs to thaw a server hardly shows.
     ///
     /// # Errors
-    /// The cause, and what would permit it.
-    fn can_observe(
+    /// It cannot take part any more. If only the instrument failed, there is a lap.
+    fn observed_lap(
         &mut self,
         participant: usize,
+        load: usize,
         instrument: Instrument,
-    ) -> Result<(), ObserveError>;
+    ) -> Result<(Lap, Result<Observation, ObserveError>), ServerFailure>;
 
-    /// Switches an instrument on in the windows of the slices that follow, or none.
-    fn observe(&mut self, instrument: Option<Instrument>);
-
-    /// What the instrument saw in the participant's lap that has just ended.
-    ///
-    /// # Errors
-    /// The instrument failed.
-    fn observation(&mut self, participant: usize) -> Result<Observation, ObserveError>;
+    /// How many laps take as long as an observed one.
+    fn laps_per_observed(&self, load: usize) -> u32;
 
     /// Begins to stop a participant, so that several stop at the same time; [`Runner::stop`]
     /// follows.

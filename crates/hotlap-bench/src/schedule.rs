@@ -40,7 +40,7 @@ pub fn run(experiment: &Experiment, runner: &mut dyn Runner, watch: &mut dyn FnM
         sliced: false,
         reached: vec![vec![0.0; experiment.loads.len()]; experiment.participants.len()],
         restarts: 0,
-        blind: Vec::new(),
+        usable: Vec::new(),
     };
     let mut over = match experiment.explain {
         Explain::Only => schedule.explain(),
@@ -72,8 +72,8 @@ struct Schedule<'a> {
     reached: Vec<Vec<f64>>,
     /// Restarts begun, those of an earlier part of the run included.
     restarts: u32,
-    /// The instruments that cannot be used on each participant.
-    blind: Vec<Vec<Instrument>>,
+    /// The instruments that can be used on each participant.
+    usable: Vec<Vec<Instrument>>,
 }
 
 impl Schedule<'_> {

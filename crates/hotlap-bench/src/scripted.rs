@@ -36,8 +36,8 @@ pub struct Script {
     pub wrong: u64,
     /// How busy the generator is, from 0 to 1.
     pub busy: f64,
-    /// Its profile: stacks of functions, each with its library, outermost first, and the CPU time
-    /// per request that they take, in nanoseconds.
+    /// Its profile: stacks of functions, each with its library, outermost first, and their shares
+    /// of its cost.
     pub profile: Vec<(Vec<(&'static str, &'static str)>, f64)>,
     /// System calls per request.
     pub calls: BTreeMap<String, f64>,
@@ -69,10 +69,12 @@ impl Script {
 }
 
 impl Script {
-    /// Its profile over this many requests, sampled every microsecond.
-    fn sampled(&self, requests: f64) -> Profile {
+    /// Its profile over a lap, sampled every microsecond.
+    fn sampled(&self, usage: Usage) -> Profile {
         let mut profile = Profile { period_ns: 1_000, ..Profile::default() };
-        for (functions, cost_ns) in &self.profile {
+        let whole: f64 = self.profile.iter().map(|(_, share)| share).sum();
+        let cpu_us = usage.cpu_ns.unwrap_or_default() as f64 / 1e3;
+        for (functions, share) in &self.profile {
             let mut frames = Vec::new();
             for (function, library) in functions {
                 let frame =
@@ -83,7 +85,7 @@ impl Script {
                     profile.frames.push(frame);
                 }
             }
-            let samples = (cost_ns * requests / 1e3).round() as u64;
+            let samples = (share / whole * cpu_us).round() as u64;
             profile.stacks.push(Stack { process: "scripted".to_owned(), frames, samples });
         }
         profile
@@ -107,10 +109,6 @@ pub struct Scripted {
     pub late_from: Option<f64>,
     /// Instruments that are not permitted.
     pub forbidden: Vec<Instrument>,
-    /// The instrument that is on.
-    observed: Option<Instrument>,
-    /// The requests of each server's last lap, and the factor of its cost.
-    last: Vec<(u64, f64)>,
     /// Interrupts the experiment when the clock reaches this time.
     pub interrupted_at: Option<Duration>,
     /// The calls, in order: `start 0`, `lap 0`, `stop 0`.
@@ -133,8 +131,6 @@ impl Scripted {
             probes: 0,
             late_from: None,
             forbidden: Vec::new(),
-            observed: None,
-            last: vec![(0, 1.0); n],
             interrupted_at: None,
             log: Vec::new(),
         }
@@ -170,7 +166,6 @@ impl Scripted {
         };
         let outcome = self.outcome(&script, &self.loads[load], rate);
         let requests = outcome.responses + outcome.failures.total();
-        self.last[participant] = (requests, costlier);
         let usage = Usage {
             wall_ns: outcome.window_ns,
             requests,
@@ -365,43 +360,51 @@ impl Runner for Scripted {
         self.log.push("begin explaining".to_owned());
     }
 
-    fn can_observe(&mut self, _: usize, instrument: Instrument) -> Result<(), ObserveError> {
-        match self.forbidden.contains(&instrument) {
-            false => Ok(()),
-            true => Err(ObserveError {
-                what: "the CPU profile",
-                why: "the kernel does not permit it".to_owned(),
-                remedy: "sysctl kernel.perf_event_paranoid=1".to_owned(),
-            }),
-        }
+    fn instruments(&mut self, _: usize) -> (Vec<Instrument>, Vec<ObserveError>) {
+        let all = [Instrument::Profile, Instrument::SystemCalls, Instrument::Events];
+        let (forbidden, usable): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|instrument| self.forbidden.contains(instrument));
+        let refused = |_| ObserveError {
+            what: "the CPU profile",
+            why: "the kernel does not permit it".to_owned(),
+            remedy: "sysctl kernel.perf_event_paranoid=1 permits it".to_owned(),
+        };
+        (usable, forbidden.into_iter().map(refused).collect())
     }
 
-    fn observe(&mut self, instrument: Option<Instrument>) {
-        self.observed = instrument;
-    }
-
-    fn observation(&mut self, participant: usize) -> Result<Observation, ObserveError> {
-        let (requests, costlier) = self.last[participant];
+    fn observed_lap(
+        &mut self,
+        participant: usize,
+        load: usize,
+        instrument: Instrument,
+    ) -> Result<(Lap, Result<Observation, ObserveError>), ServerFailure> {
+        let begun = self.clock;
+        self.clock += self.lap + Duration::from_millis(110);
+        self.call("observed lap", participant)?;
+        let lap = self.driven(participant, load, Kind::Flat, millis(begun));
+        let usage = lap.usage.expect("scripted");
         let script = &self.scripts[participant];
-        Ok(match self.observed {
-            Some(Instrument::SystemCalls) => {
-                let count = |each: &f64| (each * requests as f64).round() as u64;
-                let calls = script.calls.iter().map(|(name, each)| (name.clone(), count(each)));
+        let count = |each: f64| (each * usage.requests as f64).round() as u64;
+        let seen = match instrument {
+            Instrument::Profile => Observation::Profile(script.sampled(usage)),
+            Instrument::SystemCalls => {
+                let calls = script.calls.iter().map(|(name, each)| (name.clone(), count(*each)));
                 Observation::SystemCalls(calls.collect())
             }
-            Some(Instrument::Events) => {
-                let count = |each: f64| Some((each * requests as f64).round() as u64);
+            Instrument::Events => {
                 let (faults, switches) = script.faults_and_switches;
                 Observation::Events(Events {
-                    minor_faults: count(faults),
-                    voluntary_switches: count(switches),
+                    minor_faults: Some(count(faults)),
+                    voluntary_switches: Some(count(switches)),
                     ..Events::default()
                 })
             }
-            Some(Instrument::Profile) | None => {
-                Observation::Profile(script.sampled(requests as f64 * costlier))
-            }
-        })
+        };
+        Ok((lap, Ok(seen)))
+    }
+
+    fn laps_per_observed(&self, _load: usize) -> u32 {
+        1
     }
 
     fn stop(&mut self, participant: usize) -> Option<String> {

@@ -1,18 +1,19 @@
 //! Laps that explain where the difference in cost between servers comes from.
 //!
-//! A restart begins like any other. A round then runs two laps of each server without an
-//! instrument, which measure the difference, and two with the profile on, both interleaved and
-//! mirrored as in a run. Some rounds have a lap with each of the other instruments too, which
-//! count: counts per request are nearly exact, so they need little time.
+//! A restart begins like any other. A round then runs laps of each server without an instrument,
+//! which measure the difference, and two with the profile on, all interleaved and mirrored as in a
+//! run. Some rounds have a lap with each of the other instruments too, which count: counts per
+//! request are nearly exact, so they need little time.
 
 use std::time::Duration;
 
-use hotlap_servers::observe::Instrument;
+use hotlap_servers::observe::{Instrument, Observation};
 use hotlap_stats::MIN_RESTARTS;
 
 use super::Schedule;
 use crate::experiment::{Event, Over, Place, order};
 use crate::explain::{Explain, ExplainLap};
+use crate::lap::Lap;
 use crate::participant::Role;
 
 /// Restarts, unless their number is given. Intervals are computed over restarts: with six, a
@@ -23,12 +24,8 @@ const RESTARTS: u32 = 6;
 const COUNTS_EVERY: u32 = 3;
 
 /// The instruments, and whether a round has two mirrored laps of each server with it, or one.
-const KINDS: [(Option<Instrument>, bool); 4] = [
-    (None, true),
-    (Some(Instrument::Profile), true),
-    (Some(Instrument::SystemCalls), false),
-    (Some(Instrument::Events), false),
-];
+const INSTRUMENTS: [(Instrument, bool); 3] =
+    [(Instrument::Profile, true), (Instrument::SystemCalls, false), (Instrument::Events, false)];
 
 /// Separates the orders of the kinds of laps within a round; laps have fewer slices.
 const STEPS_APART: u32 = 1 << 16;
@@ -69,7 +66,8 @@ impl Schedule<'_> {
             self.stop_all();
             // The number of restarts tells most, so half of the last one may exceed the budget.
             let has_time = self.elapsed() + (start + round) / 2 <= opened + budget;
-            if restarts.is_none() && nth + 1 >= MIN_RESTARTS && !has_time {
+            let is_enough = restarts.is_none() && (MIN_RESTARTS..planned).contains(&(nth + 1));
+            if is_enough && !has_time {
                 return Over::Budget;
             }
         }
@@ -88,10 +86,10 @@ impl Schedule<'_> {
         let mut first = Duration::ZERO;
         for round in 0.. {
             let (place, began) = (Place { restart, round }, self.elapsed());
-            for (instrument, is_mirrored) in KINDS {
-                let is_count = instrument.is_some_and(|own| own != Instrument::Profile);
-                if !is_count || round % COUNTS_EVERY == 0 {
-                    self.explain_laps(place, load, (instrument, is_mirrored))?;
+            self.plain_laps(place, load)?;
+            for (instrument, is_mirrored) in INSTRUMENTS {
+                if instrument == Instrument::Profile || round % COUNTS_EVERY == 0 {
+                    self.observed_laps(place, load, (instrument, is_mirrored))?;
                 }
             }
             let took = self.elapsed().saturating_sub(began);
@@ -111,79 +109,81 @@ impl Schedule<'_> {
 
     /// Finds out which instruments can be used on which server.
     fn find_instruments(&mut self) {
-        self.blind = vec![Vec::new(); self.running.len()];
-        for participant in 0..self.running.len() {
-            for instrument in KINDS.iter().filter_map(|kind| kind.0) {
-                if !self.running[participant] {
-                    continue;
-                }
-                if let Err(why) = self.runner.can_observe(participant, instrument) {
-                    self.blind[participant].push(instrument);
-                    (self.watch)(Event::Unobserved { participant, instrument, why: &why });
-                }
+        self.usable = vec![Vec::new(); self.running.len()];
+        for participant in (0..self.running.len()).filter(|n| self.running[*n]) {
+            let (usable, missing) = self.runner.instruments(participant);
+            self.usable[participant] = usable;
+            for why in &missing {
+                (self.watch)(Event::Unobserved { participant, why });
             }
         }
     }
 
-    /// One lap of every server with an instrument on, or with none; two if they are mirrored.
-    fn explain_laps(
-        &mut self,
-        place: Place,
-        load: usize,
-        (instrument, is_mirrored): (Option<Instrument>, bool),
-    ) -> Result<(), Over> {
+    /// Laps of every server without an instrument, in slices as in a run. There are as many of them
+    /// as take the time of the profiled laps.
+    fn plain_laps(&mut self, place: Place, load: usize) -> Result<(), Over> {
         self.go_on_comparing()?;
         let slices = self.runner.slices(load).max(1);
-        let servers = self.running.len();
-        let mut driven = vec![0_u32; servers];
+        let mut driven = vec![0_u32; self.running.len()];
         let mut nth = 0;
-        let kind = instrument.map_or(0, |instrument| 1 + instrument as u32);
-        self.runner.observe(instrument);
-        for step in 0..slices {
-            let salt = (load, kind * STEPS_APART + step);
-            let mut order = order(self.experiment.seed, place, salt, servers);
-            order.truncate(if is_mirrored { 2 * servers } else { servers });
-            for participant in order {
-                let is_blind = instrument.is_some_and(|i| self.blind[participant].contains(&i));
-                if is_blind || !self.slice(participant, load)? {
+        for step in 0..slices * self.runner.laps_per_observed(load).max(1) {
+            let servers = self.running.len();
+            for participant in order(self.experiment.seed, place, (load, step), servers) {
+                if !self.slice(participant, load)? {
                     continue;
                 }
                 driven[participant] += 1;
                 if driven[participant].is_multiple_of(slices) {
-                    self.explain_lap((place, nth), participant, load, instrument)?;
+                    match self.runner.lap(participant, load) {
+                        Ok(lap) => self.explain_lap((place, nth), lap, None),
+                        Err(why) => self.retire(participant, &why)?,
+                    }
                     nth += 1;
                 }
             }
         }
-        self.runner.observe(None);
         Ok(())
     }
 
-    /// Ends a lap, or drops the server if it failed. A lap whose instrument failed is dropped.
+    /// One lap of every server with an instrument on; two if they are mirrored. A lap whose
+    /// instrument failed is dropped.
+    fn observed_laps(
+        &mut self,
+        place: Place,
+        load: usize,
+        (instrument, is_mirrored): (Instrument, bool),
+    ) -> Result<(), Over> {
+        self.go_on_comparing()?;
+        let salt = (load, (1 + instrument as u32) * STEPS_APART);
+        let mut order = order(self.experiment.seed, place, salt, self.running.len());
+        if !is_mirrored {
+            order.truncate(self.running.len());
+        }
+        for (nth, participant) in (0..).zip(order) {
+            self.go_on()?;
+            if !self.running[participant] || !self.usable[participant].contains(&instrument) {
+                continue;
+            }
+            (self.watch)(Event::Lapping { participant, load });
+            match self.runner.observed_lap(participant, load, instrument) {
+                Ok((lap, Ok(seen))) => self.explain_lap((place, nth), lap, Some(seen)),
+                Ok((_, Err(why))) => {
+                    (self.watch)(Event::Unobserved { participant, why: &why });
+                }
+                Err(why) => self.retire(participant, &why)?,
+            }
+        }
+        Ok(())
+    }
+
     fn explain_lap(
         &mut self,
         (place, nth): (Place, u32),
-        participant: usize,
-        load: usize,
-        instrument: Option<Instrument>,
-    ) -> Result<(), Over> {
-        let mut lap = match self.runner.lap(participant, load) {
-            Ok(lap) => lap,
-            Err(why) => return self.retire(participant, &why),
-        };
+        mut lap: Lap,
+        observation: Option<Observation>,
+    ) {
         self.place(&mut lap, place, nth);
-        let observation = match instrument {
-            None => None,
-            Some(instrument) => match self.runner.observation(participant) {
-                Ok(observation) => Some(observation),
-                Err(why) => {
-                    (self.watch)(Event::Unobserved { participant, instrument, why: &why });
-                    return Ok(());
-                }
-            },
-        };
         (self.watch)(Event::ExplainLap(&ExplainLap { lap, observation }));
-        Ok(())
     }
 
     /// Returns an error once there is a reason to stop: an explanation needs two servers.
@@ -199,8 +199,6 @@ impl Schedule<'_> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-
-    use hotlap_servers::observe::Observation;
 
     use super::super::fixtures::{experiment, runner, three};
     use super::*;
@@ -254,15 +252,11 @@ mod tests {
         let mut laps = 0;
         let experiment = only(Some(1), Some(1));
         super::super::run(&experiment, &mut runner, &mut |event| match event {
-            Event::Unobserved { participant, instrument, why } => {
-                told.push((participant, instrument, why.remedy.clone()));
-            }
+            Event::Unobserved { participant, why } => told.push((participant, why.what)),
             Event::ExplainLap(_) => laps += 1,
             _ => {}
         });
-        let remedy = || "sysctl kernel.perf_event_paranoid=1".to_owned();
-        let profile = Instrument::Profile;
-        assert_eq!(told, [(0, profile, remedy()), (2, profile, remedy())]);
+        assert_eq!(told, [(0, "the CPU profile"), (2, "the CPU profile")]);
         assert_eq!(laps, 2 * 2 + 2 + 2);
     }
 
