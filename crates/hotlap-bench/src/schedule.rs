@@ -225,7 +225,6 @@ impl Schedule<'_> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::collections::BTreeMap;
     use std::path::PathBuf;
 
     use hotlap_load::plan::Reuse;

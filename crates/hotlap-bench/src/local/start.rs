@@ -326,7 +326,6 @@ mod tests {
                 grace: Duration::ZERO,
                 freeze: true,
                 counters: false,
-                observes: false,
                 cores: CpuAllocation {
                     server: vec![],
                     generator: vec![],
