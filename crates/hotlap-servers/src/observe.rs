@@ -18,12 +18,18 @@ mod perf_map;
 #[cfg(target_os = "linux")]
 mod profile;
 #[cfg(target_os = "linux")]
+mod ptrace;
+#[cfg(target_os = "linux")]
 mod refusal;
 #[cfg(target_os = "linux")]
 mod rings;
 mod subject;
 #[cfg(target_os = "linux")]
 mod symbols;
+#[cfg(target_os = "linux")]
+mod system_calls;
+#[cfg(target_os = "linux")]
+mod tracepoint;
 
 pub use observation::{Events, Frame, Instrument, Observation, ObserveError, Profile, Stack};
 pub use observer::Observer;

@@ -5,6 +5,8 @@ use super::observation::{Instrument, Observation, ObserveError};
 #[cfg(target_os = "linux")]
 use super::profile::Profiler;
 use super::subject::Subject;
+#[cfg(target_os = "linux")]
+use super::system_calls::SystemCalls;
 use crate::owner::Owner;
 use crate::process::{Process, Standby};
 
@@ -40,7 +42,10 @@ impl Observer {
 
     #[cfg(target_os = "linux")]
     fn attached(subject: &Subject) -> Self {
-        let devices = vec![(Instrument::Profile, boxed(Profiler::open(subject)))];
+        let devices = vec![
+            (Instrument::Profile, boxed(Profiler::open(subject))),
+            (Instrument::SystemCalls, boxed(SystemCalls::open(subject))),
+        ];
         Self { devices, on: None }
     }
 
