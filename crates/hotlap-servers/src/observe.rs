@@ -4,8 +4,32 @@
 //! observed counts for no other figure, and only one instrument is on at a time. What they saw is
 //! an [`Observation`].
 
+mod device;
+#[cfg(target_os = "linux")]
+mod elf;
+#[cfg(target_os = "linux")]
+mod functions;
+#[cfg(target_os = "linux")]
+mod kallsyms;
 mod observation;
 mod observer;
+#[cfg(target_os = "linux")]
+mod perf_map;
+#[cfg(target_os = "linux")]
+mod profile;
+#[cfg(target_os = "linux")]
+mod ptrace;
+#[cfg(target_os = "linux")]
+mod refusal;
+#[cfg(target_os = "linux")]
+mod rings;
+mod subject;
+#[cfg(target_os = "linux")]
+mod symbols;
+#[cfg(target_os = "linux")]
+mod system_calls;
+#[cfg(target_os = "linux")]
+mod tracepoint;
 
 pub use observation::{Events, Frame, Instrument, Observation, ObserveError, Profile, Stack};
 pub use observer::Observer;

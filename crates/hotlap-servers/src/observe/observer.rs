@@ -1,55 +1,64 @@
 //! The instruments of one server.
 
-use std::fmt::Debug;
-
+use super::device::Device;
 use super::observation::{Instrument, Observation, ObserveError};
+#[cfg(target_os = "linux")]
+use super::profile::Profiler;
+use super::subject::Subject;
+#[cfg(target_os = "linux")]
+use super::system_calls::SystemCalls;
 use crate::owner::Owner;
 use crate::process::{Process, Standby};
 
 /// The instruments of one server, off until an observation begins.
 #[derive(Debug)]
 pub struct Observer {
-    devices: Vec<(Instrument, Result<Box<dyn Device>, ObserveError>)>,
+    devices: Vec<(Instrument, Attached)>,
     on: Option<Instrument>,
 }
 
-/// One instrument, attached to a server.
-pub(super) trait Device: Debug + Send {
-    /// Switches it on.
-    fn enable(&mut self) -> Result<(), ObserveError>;
-
-    /// Switches it off.
-    fn disable(&mut self);
-
-    /// What it saw since the last call.
-    fn take(&mut self) -> Result<Observation, ObserveError>;
-
-    /// What it cannot see here.
-    fn limits(&self) -> Vec<ObserveError>;
-}
+type Attached = Result<Box<dyn Device>, ObserveError>;
 
 impl Observer {
     /// Attaches instruments to everything that a supervisor will start. Never fails as a whole:
     /// see [`Observer::available`].
     #[must_use]
-    pub fn open(_standby: &Standby) -> Self {
-        Self { devices: Vec::new(), on: None }
+    pub fn open(standby: &Standby) -> Self {
+        Self::attached(&Subject::starting(standby.supervisor_pid()))
     }
 
     /// Attaches instruments to the processes that answer, which run already: those that hotlap
     /// started, if any, and others' trees. `None` if the processes that answer are unknown.
     #[must_use]
-    pub fn of(_owner: &Owner, _started: Option<&Process>) -> Option<Self> {
-        Some(Self { devices: Vec::new(), on: None })
+    pub fn of(owner: &Owner, started: Option<&Process>) -> Option<Self> {
+        let tops = match owner {
+            Owner::Started => Vec::new(),
+            Owner::Others(tops) => tops.clone(),
+            Owner::Unknown(_) => return None,
+        };
+        let supervisor = started.map(Process::supervisor_pid);
+        Some(Self::attached(&Subject::running(supervisor, tops)))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn attached(subject: &Subject) -> Self {
+        let devices = vec![
+            (Instrument::Profile, boxed(Profiler::open(subject))),
+            (Instrument::SystemCalls, boxed(SystemCalls::open(subject))),
+        ];
+        Self { devices, on: None }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn attached(_subject: &Subject) -> Self {
+        Self { devices: Vec::new(), on: None }
     }
 
     /// Every instrument, and why it cannot be used if it cannot.
     #[must_use]
     pub fn available(&self) -> Vec<(Instrument, Result<(), ObserveError>)> {
-        let one = |(instrument, device): &(Instrument, Result<Box<dyn Device>, ObserveError>)| {
-            (*instrument, device.as_ref().map(drop).map_err(Clone::clone))
-        };
-        self.devices.iter().map(one).collect()
+        let state = |device: &Attached| device.as_ref().map(drop).map_err(Clone::clone);
+        self.devices.iter().map(|(instrument, device)| (*instrument, state(device))).collect()
     }
 
     /// What instruments that can be used cannot see here, or see only at a price, each with the
@@ -109,4 +118,9 @@ impl Drop for Observer {
     fn drop(&mut self) {
         self.disable();
     }
+}
+
+#[cfg(target_os = "linux")]
+fn boxed<D: Device + 'static>(device: Result<D, ObserveError>) -> Attached {
+    device.map(|device| Box::new(device) as Box<dyn Device>)
 }

@@ -1,7 +1,6 @@
 //! The servers of a run and their names: each argument or entry stands for a catalogue server,
 //! several of them, a command or a URL.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use hotlap_bench::participant::Origin;
