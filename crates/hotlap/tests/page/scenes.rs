@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::model::{Host, Load, Published, Question, Run, Schedule, Server, State, Than};
+use hotlap::model::{
+    Host, Load, Observing, Published, Question, Run, Schedule, Server, State, Than,
+};
 use hotlap::recorder::Recorder;
 use hotlap_bench::experiment::{Experiment, Place};
 use hotlap_bench::explain::Explain;
@@ -210,7 +212,7 @@ impl Scene {
                 generator_cpus: vec![1],
                 freeze: true,
                 objectives: Vec::new(),
-                explain: Explain::No,
+                observing: Observing::default(),
             },
             host: Host {
                 os: "Debian GNU/Linux 12".to_owned(),
@@ -227,6 +229,7 @@ impl Scene {
             laps: Vec::new(),
             absent: Vec::new(),
             stress: Vec::new(),
+            explain: Vec::new(),
         }
     }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::model::{Host, Lap, LapRequest, Load, Question, Run, Schedule, Server, State};
+use hotlap::model::{
+    Host, Lap, LapRequest, Load, Observing, Question, Run, Schedule, Server, State,
+};
 use hotlap::recorder::{Kept, Recorder};
 use hotlap::render::terminal;
 use hotlap::report::Report;
@@ -125,6 +127,7 @@ pub fn record(scene: &Scene) -> Run {
             generator_cpus: vec![1],
             freeze: true,
             objectives: scene.experiment.objectives.clone(),
+            observing: Observing::default(),
         },
         host: Host {
             os: "Debian GNU/Linux 12".to_owned(),
@@ -141,6 +144,7 @@ pub fn record(scene: &Scene) -> Run {
         laps: Vec::new(),
         absent: Vec::new(),
         stress: Vec::new(),
+        explain: Vec::new(),
     }
 }
 

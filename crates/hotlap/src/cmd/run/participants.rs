@@ -198,7 +198,8 @@ impl Participants {
             self.servers[reference].role = Role::Reference;
             // The interval of a capacity rests on restarts alone; the control would take as long as
             // a server.
-            if spec.question == Question::Capacity {
+            // A difference is explained by parts, which are held against restarts too.
+            if matches!(spec.question, Question::Capacity | Question::Explain) {
                 return;
             }
             let name = format!("{} (again)", self.ready[reference].name);

@@ -59,6 +59,8 @@ pub struct RunSpec {
     pub reference: Reference,
     /// The goals of a search for capacities; empty for other questions.
     pub objectives: Vec<Objective>,
+    /// Whether the run also explains the differences in cost.
+    pub explains_after: bool,
     /// Whether the ceiling, which speaks HTTP/1.1, is measured, if hotlap starts the servers.
     pub has_ceiling: bool,
     /// Whether missing toolchains are installed first.
@@ -146,6 +148,7 @@ impl RunSpec {
         let suite = suite.as_ref();
         let objectives = goals::goals(args, suite)?;
         let question = match objectives.is_empty() {
+            true if args.explain_only => Question::Explain,
             true => question(args, suite),
             false => Question::Capacity,
         };
@@ -182,6 +185,7 @@ impl RunSpec {
             entries,
             servers,
             notes,
+            explains_after: goals::explains_after(args, question)?,
             has_ceiling: !schedule.no_ceiling
                 && objectives.is_empty()
                 && loads.iter().all(|load| load.protocol == Protocol::Http1),
@@ -261,6 +265,7 @@ fn suite(args: &RunArgs) -> anyhow::Result<Option<Suite>> {
 /// Rejects options about servers if no server is named: the quick suite would run instead.
 fn needs_servers(args: &RunArgs) -> anyhow::Result<()> {
     let given = [
+        ("--explain", args.explain),
         ("--layers", args.layers),
         ("--scenario", !args.scenarios.is_empty()),
         ("--stress", args.stress),
@@ -345,11 +350,15 @@ fn exports(args: &RunArgs, question: Question) -> anyhow::Result<ExportArgs> {
         &table.export_github_benchmark,
         &table.export_bencher,
     ];
-    if question == Question::Stress && for_tables.iter().any(|file| file.is_some()) {
-        return usage(
-            "--stress can be exported with --export-json, --export-markdown and --export-html \
-             only",
-        );
+    let verb = match question {
+        Question::Stress => "--stress",
+        Question::Explain => "an explanation",
+        _ => return Ok(table.clone()),
+    };
+    if for_tables.iter().any(|file| file.is_some()) {
+        return usage(format!(
+            "{verb} can be exported with --export-json, --export-markdown and --export-html only"
+        ));
     }
     Ok(table.clone())
 }

@@ -19,7 +19,7 @@ use hotlap_testbed::Calibrated;
 
 use crate::cmd::run::logs::Logs;
 use crate::cmd::run::timing::{GRACE, START_LIMIT};
-use crate::model::{self, Question, Run, State};
+use crate::model::{self, Observing, Question, Run, State};
 
 /// The timeout of a request: longer than the longest pause.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -156,6 +156,7 @@ impl Arena {
                 generator_cpus: self.cores.generator.clone(),
                 freeze: true,
                 objectives: experiment.objectives.clone(),
+                observing: Observing::default(),
             },
             host: model::Host::default(),
             loads: experiment.loads.iter().map(model::Load::from).collect(),
@@ -164,6 +165,7 @@ impl Arena {
             laps: Vec::new(),
             absent: Vec::new(),
             stress: Vec::new(),
+            explain: Vec::new(),
         }
     }
 }
