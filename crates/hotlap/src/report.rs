@@ -39,7 +39,7 @@ pub use crate::analysis::{Measure, PerMeasure};
 pub use crate::model::{Absent, Role, State};
 pub use against::{AgainstReference, MeasureVerdict};
 pub use capacity::{CapacityResults, CapacityRow};
-pub use explain::{CountRow, ExplanationResults, LedgerRow};
+pub use explain::{CountRow, ExplanationResults, LedgerKind, LedgerRow};
 pub use failed::Failed;
 pub use figure::Figure;
 pub use heading::{Heading, HostView, cores_in_words};

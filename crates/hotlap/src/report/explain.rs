@@ -3,6 +3,7 @@
 //! Every line of the ledger is rounded to the same digit, and what rounding leaves goes into the
 //! lines for the rest: so the printed lines add up to the printed difference.
 
+mod flame;
 mod ledger;
 mod sentence;
 
@@ -12,11 +13,12 @@ use serde::Serialize;
 use super::figure::{Figure, difference, micros, scaled};
 use super::loads::{load_title, under};
 use crate::analysis::Explanation;
-use crate::analysis::explain::{CountLine, Counted, FlameStack};
+use crate::analysis::explain::{CountLine, Counted};
 use crate::model::{Load, Run};
 use crate::text::layout::shortened;
 use crate::text::number::{grouped, rounded};
 use crate::text::table::{Cell, Column, Table, Tone};
+pub use flame::FlameBox;
 pub use ledger::{LedgerKind, LedgerRow};
 
 /// Verdicts.
@@ -58,9 +60,9 @@ pub struct ExplanationResults {
     pub counts: Vec<CountRow>,
     /// Notes on how the two were observed.
     pub notes: Vec<String>,
-    /// Both profiles by stack.
+    /// The flame graph of both.
     #[serde(skip)]
-    pub stacks: Vec<FlameStack>,
+    pub flame: Vec<FlameBox>,
 }
 
 /// Something that was counted, per request.
@@ -114,7 +116,7 @@ impl ExplanationResults {
             ledger: ledger::rows(found),
             counts: found.counts.iter().filter_map(CountRow::of).collect(),
             notes: notes(run, found),
-            stacks: found.stacks.clone(),
+            flame: flame::boxes([&name(found.reference), &name(found.server)], &found.stacks),
         }
     }
 

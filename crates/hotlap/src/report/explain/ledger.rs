@@ -152,8 +152,17 @@ fn functions(group: &GroupLine, whole: &LedgerRow, digit: Digit) -> Vec<LedgerRo
             ..LedgerRow::of(LedgerKind::Function, &line.cost, digit)
         })
         .collect();
-    if let Some(row) = others(&rows, whole, group.others) {
-        rows.push(row);
+    match others(&rows, whole, group.others) {
+        Some(row) => rows.push(row),
+        // The largest function takes what rounding leaves.
+        None => {
+            let sum: f64 = rows.iter().map(|row| row.difference_us).sum();
+            if let Some(first) = rows.first_mut() {
+                first.difference_us =
+                    digit.rounded(first.difference_us + whole.difference_us - sum);
+                first.difference_text = digit.signed(first.difference_us);
+            }
+        }
     }
     rows
 }
