@@ -8,6 +8,8 @@ mod device;
 #[cfg(target_os = "linux")]
 mod elf;
 #[cfg(target_os = "linux")]
+mod events;
+#[cfg(target_os = "linux")]
 mod functions;
 #[cfg(target_os = "linux")]
 mod kallsyms;
@@ -23,6 +25,8 @@ mod ptrace;
 mod refusal;
 #[cfg(target_os = "linux")]
 mod rings;
+#[cfg(target_os = "linux")]
+mod sockets;
 mod subject;
 #[cfg(target_os = "linux")]
 mod symbols;

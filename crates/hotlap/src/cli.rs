@@ -175,6 +175,9 @@ pub enum Command {
     /// A server of known behaviour.
     #[command(name = "__known", hide = true, disable_help_flag = true)]
     Known(Inner),
+    /// A server with one planted difference.
+    #[command(name = "__planted", hide = true, disable_help_flag = true)]
+    Planted(Inner),
 }
 
 /// The arguments of a hidden command.

@@ -47,5 +47,6 @@ pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
         Command::Supervisor(_) => hidden::supervisor(),
         Command::Ceiling(_) => hidden::ceiling(),
         Command::Known(args) => hidden::known(&args.argv),
+        Command::Planted(args) => hidden::planted(&args.argv),
     }
 }

@@ -1,6 +1,8 @@
 //! The instruments of one server.
 
 use super::device::Device;
+#[cfg(target_os = "linux")]
+use super::events::EventCounts;
 use super::observation::{Instrument, Observation, ObserveError};
 #[cfg(target_os = "linux")]
 use super::profile::Profiler;
@@ -44,6 +46,7 @@ impl Observer {
     fn attached(subject: &Subject) -> Self {
         let devices = vec![
             (Instrument::Profile, boxed(Profiler::open(subject))),
+            (Instrument::Events, Ok(Box::new(EventCounts::open(subject)))),
             (Instrument::SystemCalls, boxed(SystemCalls::open(subject))),
         ];
         Self { devices, on: None }

@@ -346,3 +346,164 @@ mod calls {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Lines, Write};
+    use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+    use super::*;
+    use crate::tree;
+
+    /// Environment variable of a process that traces another one: the process that it traces.
+    const TRACED: &str = "HOTLAP_TRACED_PID";
+
+    /// A shell that calls kill(2) as often as a line of its input says, then writes a line.
+    struct Shell {
+        child: Child,
+        input: ChildStdin,
+        output: Lines<BufReader<ChildStdout>>,
+    }
+
+    impl Shell {
+        fn start() -> Self {
+            let script = "echo; while read n; do
+                while [ $n -gt 0 ]; do kill -0 $$; n=$((n - 1)); done; (kill -0 $$); echo; done";
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            let input = child.stdin.take().unwrap();
+            let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+            output.next().unwrap().unwrap();
+            Self { child, input, output }
+        }
+
+        fn subject(pid: u32) -> Subject {
+            let top = tree::all().unwrap().into_iter().find(|member| member.pid == pid);
+            Subject::running(None, vec![top.unwrap()])
+        }
+
+        /// Has it call kill(2) this often, and once more in a child process.
+        fn kill(&mut self, times: u32) {
+            writeln!(self.input, "{times}").unwrap();
+            self.output.next().unwrap().unwrap();
+        }
+
+        fn signal(&self, signal: rustix::process::Signal) {
+            let pid = rustix::process::Pid::from_child(&self.child);
+            rustix::process::kill_process(pid, signal).unwrap();
+        }
+
+        fn status(&self, field: &str) -> String {
+            let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix(field));
+            line.unwrap().trim().to_owned()
+        }
+
+        fn until(&self, field: &str, is: impl Fn(&str) -> bool) {
+            let since = Instant::now();
+            while !is(&self.status(field)) {
+                let now = self.status(field);
+                assert!(since.elapsed() < Duration::from_secs(60), "{field} {now}");
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+
+    impl Drop for Shell {
+        fn drop(&mut self) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    /// Attaches; false, with a line in the log, if this machine does not permit it.
+    fn is_permitted(enabled: io::Result<()>) -> bool {
+        if let Err(error) = &enabled {
+            assert_eq!(error.raw_os_error(), Some(libc::EPERM), "{error}");
+            let line = format!("skipped: nothing was traced: {error}\n");
+            io::stderr().write_all(line.as_bytes()).unwrap();
+        }
+        enabled.is_ok()
+    }
+
+    fn kills(ptrace: &mut Ptrace) -> u64 {
+        ptrace.take().get(&(libc::SYS_kill as u64)).copied().unwrap_or(0)
+    }
+
+    #[test]
+    fn calls_of_a_process_and_its_children_are_counted_while_enabled() {
+        let mut shell = Shell::start();
+        let mut ptrace = Ptrace::new(&Shell::subject(shell.child.id()));
+        shell.kill(10);
+        if !is_permitted(ptrace.enable()) {
+            return;
+        }
+        shell.kill(200);
+        ptrace.disable();
+        shell.kill(10);
+        assert_eq!(kills(&mut ptrace), 201);
+        ptrace.enable().unwrap();
+        shell.kill(3);
+        ptrace.disable();
+        assert_eq!(kills(&mut ptrace), 4);
+        assert_eq!(shell.status("TracerPid:"), "0");
+    }
+
+    #[test]
+    fn a_frozen_process_stays_frozen_and_is_counted_once_it_goes_on() {
+        use rustix::process::Signal;
+        let mut shell = Shell::start();
+        let mut ptrace = Ptrace::new(&Shell::subject(shell.child.id()));
+        for _ in 0..3 {
+            shell.signal(Signal::STOP);
+            shell.until("State:", |state| state.starts_with('T'));
+            if !is_permitted(ptrace.enable()) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(5));
+            assert!(shell.status("State:").starts_with('t'), "{}", shell.status("State:"));
+            shell.signal(Signal::CONT);
+            shell.kill(20);
+            shell.signal(Signal::STOP);
+            shell.until("State:", |state| state.starts_with('t'));
+            ptrace.disable();
+            assert_eq!(shell.status("TracerPid:"), "0");
+            shell.until("State:", |state| state.starts_with('T'));
+            assert_eq!(kills(&mut ptrace), 21);
+            shell.signal(Signal::CONT);
+            shell.kill(5);
+            assert_eq!(kills(&mut ptrace), 0);
+        }
+    }
+
+    /// Not a test: the process that is killed while it traces runs this.
+    #[test]
+    fn tracing() {
+        let Ok(pid) = std::env::var(TRACED) else { return };
+        let mut ptrace = Ptrace::new(&Shell::subject(pid.parse().unwrap()));
+        if is_permitted(ptrace.enable()) {
+            thread::sleep(Duration::from_secs(600));
+        }
+    }
+
+    #[test]
+    fn a_process_goes_on_when_hotlap_is_killed_while_it_traces() {
+        let mut shell = Shell::start();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "observe::ptrace::tests::tracing"]).stdout(Stdio::null());
+        let mut tracing = command.env(TRACED, shell.child.id().to_string()).spawn().unwrap();
+        while shell.status("TracerPid:") == "0" {
+            if tracing.try_wait().unwrap().is_some() {
+                return; // It was not permitted.
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        shell.kill(50);
+        tracing.kill().unwrap();
+        tracing.wait().unwrap();
+        shell.until("TracerPid:", |tracer| tracer == "0");
+        shell.kill(50);
+        assert!(shell.child.try_wait().unwrap().is_none());
+    }
+}

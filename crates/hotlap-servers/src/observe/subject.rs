@@ -2,6 +2,8 @@
 
 use std::fs;
 
+#[cfg(target_os = "linux")]
+use crate::sample::Sampler;
 use crate::tree::{Member, ProcessTree};
 
 /// A server's processes: those below a supervisor, and the trees of others.
@@ -32,6 +34,12 @@ impl Subject {
     /// Whether hotlap started it.
     pub(super) fn is_started(&self) -> bool {
         self.tops.is_empty()
+    }
+
+    /// Samples its context switches.
+    #[cfg(target_os = "linux")]
+    pub(super) fn sampler(&self) -> Sampler {
+        Sampler::below(self.root, self.tops.clone())
     }
 
     /// Its processes.
