@@ -32,7 +32,7 @@ pub struct ExplainLap {
 }
 
 impl ExplainLap {
-    /// The instrument that was on.
+    /// Which instrument was on.
     #[must_use]
     pub fn instrument(&self) -> Option<Instrument> {
         self.observation.as_ref().map(|seen| match seen {

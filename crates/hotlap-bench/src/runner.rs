@@ -132,7 +132,7 @@ pub trait Runner {
     /// that what it costs to thaw a server hardly shows.
     ///
     /// # Errors
-    /// It cannot take part any more. If only the instrument failed, there is a lap.
+    /// It cannot take part any more. There is a lap if only the observation failed.
     fn observed_lap(
         &mut self,
         participant: usize,

@@ -104,6 +104,8 @@ impl Schedule<'_> {
                 break;
             }
         }
+        // Some limits show only once a profile has been taken.
+        self.find_instruments();
         Ok(first)
     }
 

@@ -196,9 +196,8 @@ impl Participants {
         if let Some(reference) = found.filter(|_| self.ready.len() > 1) {
             self.ready[reference].role = Role::Reference;
             self.servers[reference].role = Role::Reference;
-            // The interval of a capacity rests on restarts alone; the control would take as long as
-            // a server.
-            // A difference is explained by parts, which are held against restarts too.
+            // The interval of a capacity, and of what explains a difference, rests on restarts
+            // alone; the control would take as long as a server.
             if matches!(spec.question, Question::Capacity | Question::Explain) {
                 return;
             }
