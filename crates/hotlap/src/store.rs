@@ -378,7 +378,8 @@ impl Store {
         )?;
         let mut runs = self.db.prepare(
             "SELECT number, began_ms, took_ms, state, baseline, suite, contract,
-                    (SELECT count(*) FROM lap WHERE lap.run = number) AS laps
+                    (SELECT count(*) FROM lap WHERE lap.run = number)
+                      + (SELECT count(*) FROM explain_lap WHERE run = number) AS laps
              FROM run
              WHERE ?1 IS NULL OR number IN (SELECT run FROM server WHERE name = ?1)
              ORDER BY number",
