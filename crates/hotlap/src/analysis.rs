@@ -4,9 +4,9 @@
 //! [`Analysis`] is the central type: one load, with the figures of each server ([`measured`]) and
 //! of each request to it ([`request`]), the comparisons of servers ([`compare`]) and their ranks
 //! (`rank`). Each other module has one task: the cost of layers ([`layers`]), the capacity under a
-//! goal ([`capacity`]), what explains a difference in cost ([`explain`]), how servers scale ([`scaling`]), published figures ([`published`]),
-//! warnings ([`warnings`]), the bias of slices ([`bias`]), the comparison of two runs ([`runs`]),
-//! and changes over many runs ([`trend`]).
+//! goal ([`capacity`]), what explains a difference in cost ([`explain`]), how servers scale
+//! ([`scaling`]), published figures ([`published`]), warnings ([`warnings`]), the bias of slices
+//! ([`bias`]), the comparison of two runs ([`runs`]), and changes over many runs ([`trend`]).
 
 pub mod bias;
 pub mod capacity;

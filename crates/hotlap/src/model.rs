@@ -2,8 +2,9 @@
 //!
 //! A [`Run`] has the machine that it was measured on ([`host`]), its servers ([`server`]) and its
 //! loads ([`load`]). Each server is started and warmed up in every restart ([`start`]), and then
-//! measured in laps ([`lap`]). Laps that explain a difference ([`explain`]) are kept apart. A run grows during the experiment: servers fail, starts and laps are
-//! added, and the state changes at the end.
+//! measured in laps ([`lap`]). Laps that explain a difference ([`mod@explain`]) are kept apart. A
+//! run grows during the experiment: servers fail, starts and laps are added, and the state changes
+//! at the end.
 //!
 //! [`crate::store`] writes and reads it, [`crate::analysis`] computes figures from it; neither
 //! knows the other.

@@ -196,8 +196,7 @@ impl<'a> Recorder<'a> {
                 self.run.schedule.slice_ms = Some(slice.as_secs_f64() * 1e3);
                 // A resumed run already has a slice length and does not probe.
                 self.run.schedule.probed.extend(probed);
-                let schedule = self.run.schedule.clone();
-                self.stored(|store, number| store.schedule(number, &schedule));
+                self.schedule_changed();
             }
             Event::Lapping { participant, .. } => {
                 self.live.running(participant);
@@ -218,8 +217,7 @@ impl<'a> Recorder<'a> {
             }
             Event::Extended { budget } => {
                 self.run.schedule.budget_s = budget.as_secs_f64();
-                let schedule = self.run.schedule.clone();
-                self.stored(|store, number| store.schedule(number, &schedule));
+                self.schedule_changed();
                 self.extended(budget);
             }
             Event::Round { left, .. } => {
@@ -232,14 +230,17 @@ impl<'a> Recorder<'a> {
                 self.stored(|store, number| store.retire(number, participant, &failure));
                 self.live.say(&format!("{} failed: {why}", name(&self.run, participant)));
             }
-            Event::Unclean { participant, ref what } => {
-                // The note is the same in every restart: once is enough.
-                let told = (participant, what.replace(|c: char| c.is_ascii_digit(), ""));
-                if !self.told.contains(&told) {
-                    self.live.say(&format!("{}: {what}", name(&self.run, participant)));
-                    self.told.push(told);
-                }
-            }
+            Event::Unclean { participant, ref what } => self.unclean(participant, what),
+        }
+    }
+
+    /// Says that a server did not stop as it should have. The note is the same in every restart:
+    /// once is enough.
+    fn unclean(&mut self, participant: usize, what: &str) {
+        let told = (participant, what.replace(|c: char| c.is_ascii_digit(), ""));
+        if !self.told.contains(&told) {
+            self.live.say(&format!("{}: {what}", self.run.servers[participant].name));
+            self.told.push(told);
         }
     }
 
@@ -260,6 +261,10 @@ impl<'a> Recorder<'a> {
             return;
         }
         self.run.schedule.observing.missing.push(missing);
+        self.schedule_changed();
+    }
+
+    fn schedule_changed(&mut self) {
         let schedule = self.run.schedule.clone();
         self.stored(|store, number| store.schedule(number, &schedule));
     }

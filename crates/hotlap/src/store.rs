@@ -331,9 +331,8 @@ impl Store {
         self.found(number, true)
     }
 
-    /// A run whose laps have no histograms and no outcomes of single requests, and without laps that
-    /// explain: reading those takes
-    /// most of the time, and a list of many runs does not need them.
+    /// A run whose laps have no histograms and no outcomes of single requests, without laps that
+    /// explain: reading those takes most of the time, and a list of many runs does not need them.
     ///
     /// # Errors
     /// When the run does not exist, or the store fails.

@@ -1,8 +1,8 @@
 //! Laps with an instrument on.
 //!
-//! An instrument is on from before the first request of a lap until all requests are answered, so it
-//! sees whole requests, and all of those are counted. What the lap used is sampled at the same two
-//! moments.
+//! An instrument is on from before the first request of a lap until all requests are answered, so
+//! it sees whole requests, and all of those are counted. What the lap used is sampled at the same
+//! two moments.
 
 use std::time::{Duration, Instant};
 

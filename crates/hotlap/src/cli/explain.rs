@@ -16,10 +16,10 @@ pub struct ExplainArgs {
     /// Two built-in servers (go/net-http), commands ('node app.js'), or URLs; the first is the
     /// reference
     ///
-    /// The second is compared with it: where does the difference in CPU time per request go? hotlap
-    /// samples both with a CPU profiler, counts their system calls, and reads the kernel's counts of
-    /// page faults, context switches and segments, each in laps of its own. As root, all of that is
-    /// permitted; otherwise the report says what is missing, and what would permit it.
+    /// Where does the difference in CPU time per request go? hotlap samples both with a CPU
+    /// profiler, counts their system calls, and reads the kernel's counts of page faults, context
+    /// switches and segments, each in laps of its own. Root may do all of that; otherwise the
+    /// report says what is missing, and what would permit it.
     #[arg(value_names = ["A", "B"], num_args = 2, required = true)]
     pub servers: Vec<String>,
     /// Display name; repeat it for each server, in order

@@ -132,8 +132,8 @@ fn schedule(Prepared { experiment, run, .. }: &Prepared, store: Option<&Store>) 
 }
 
 /// What the laps that explain are.
-const EXPLAINS: &str = "laps of each server without an instrument, with a CPU profile, and with counts of system \
-     calls and kernel events";
+const EXPLAINS: &str = "plain laps, laps with a CPU profile, and laps with counts of system calls \
+                        and kernel events";
 
 /// The goals of a search, and its order.
 fn searches(experiment: &Experiment) -> Vec<String> {

@@ -3,7 +3,7 @@
 use hotlap_stats::Estimate;
 use serde::Serialize;
 
-use super::sentence;
+use super::evidence::evidence_of;
 use crate::analysis::Explanation;
 use crate::analysis::explain::{Amounts, Group, GroupLine};
 use crate::text::number::grouped;
@@ -117,7 +117,7 @@ pub(super) fn rows(found: &Explanation) -> Vec<LedgerRow> {
         let row = LedgerRow {
             name: name(group.group).to_owned(),
             differs: group.differs,
-            evidence: sentence::evidence_of(found, group.group).join(", "),
+            evidence: evidence_of(found, group.group).join(", "),
             functions: group.functions.len() + group.others,
             ..LedgerRow::of(LedgerKind::Group, &group.cost, digit)
         };
