@@ -11,11 +11,13 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
+use crate::explain::{Explain, ExplainLap};
 use crate::lap::{Lap, Share};
 use crate::participant::{Load, Participant};
 use crate::runner::{Probed, Ready, Warmup};
 use crate::slo::Objective;
 use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::observe::ObserveError;
 
 /// What to measure, and for how long.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,6 +47,8 @@ pub struct Experiment {
     /// The goals of a search for the highest rate at which each server keeps them; empty: the
     /// servers are compared in a closed loop.
     pub objectives: Vec<Objective>,
+    /// Whether differences in cost are explained.
+    pub explain: Explain,
     /// The seed of all randomness.
     pub seed: u64,
     /// Where to continue: the first restart and round that have not been run.
@@ -155,6 +159,17 @@ pub enum Event<'a> {
     },
     /// A lap has ended.
     Lap(&'a Lap),
+    /// The laps that explain differences begin.
+    Explaining,
+    /// A lap that explains has ended.
+    ExplainLap(&'a ExplainLap),
+    /// Something of a server cannot be observed.
+    Unobserved {
+        /// The participant.
+        participant: usize,
+        /// The cause, and what would permit it.
+        why: &'a ObserveError,
+    },
     /// The budget has grown.
     Extended {
         /// The whole budget.

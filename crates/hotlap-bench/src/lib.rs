@@ -17,11 +17,15 @@
 //! 4. **The laps.** A [`Lap`](lap::Lap) is the sum of one server's slices. It counts if
 //!    [`judge`](validity::judge) finds no [`Violation`](lap::Violation).
 //!
+//! An [`ExplainLap`](explain::ExplainLap) explains a difference in cost and counts for nothing
+//! else.
+//!
 //! Apart from that, [`stress`](stress::stress) runs attackers beside normal clients and rates the
 //! [`Impact`](stress::Impact) of each [`Scenario`](stress::Scenario).
 
 pub mod budget;
 pub mod experiment;
+pub mod explain;
 pub mod lap;
 pub mod local;
 pub mod participant;

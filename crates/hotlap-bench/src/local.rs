@@ -18,10 +18,12 @@ use crate::validity;
 use hotlap_servers::contract::Fields;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::interrupt;
+use hotlap_servers::observe::{Instrument, Observation, ObserveError};
 use hotlap_servers::verify::LIMIT;
 use instance::{Held, Instance, Sample};
 use slices::{Needs, Next, Slices, WHOLE};
 
+mod explain;
 mod files;
 mod instance;
 mod open_loop;
@@ -52,6 +54,8 @@ pub struct LocalRunner {
     loads: Vec<Load>,
     instances: Vec<Instance>,
     slices: Slices,
+    /// Whether servers are started to be observed.
+    observes: bool,
     began: Instant,
     stop: Arc<AtomicBool>,
 }
@@ -74,7 +78,8 @@ impl LocalRunner {
             })
             .collect();
         let slices = Slices::new(setting.slice, setting.probe_limit);
-        Self { setting, loads: loads.to_vec(), instances, slices, began: Instant::now(), stop }
+        let (loads, began) = (loads.to_vec(), Instant::now());
+        Self { setting, loads, instances, slices, observes: false, began, stop }
     }
 
     /// The address of a running server, for other requests to it.
@@ -150,6 +155,19 @@ impl LocalRunner {
         (lap / self.slices.length().as_secs_f64()).round().clamp(1.0, 1e3) as u32
     }
 
+    /// Thaws a server and connects to it. Nothing is sent until a window is opened.
+    fn hold(&mut self, participant: usize, load: usize) -> Result<Held, ServerFailure> {
+        let plan = self.plan(participant, load)?;
+        self.instances[participant].thaw();
+        let session =
+            Session::start_held(&plan).map_err(|e| self.instances[participant].failed("lap", e))?;
+        self.instances[participant].uses_values(&session);
+        if session.wait_for_window().is_none() {
+            return Err(self.instances[participant].unanswered("lap", session.join()));
+        }
+        Ok(Held::new(load, session))
+    }
+
     /// Loads a server, samples it at the given times, lets it finish requests in flight, and
     /// freezes it.
     fn drive(
@@ -161,17 +179,7 @@ impl LocalRunner {
         let mut held =
             match self.instances[participant].held.take().filter(|held| held.goes_on(load)) {
                 Some(held) => held,
-                None => {
-                    let plan = self.plan(participant, load)?;
-                    self.instances[participant].thaw();
-                    let session = Session::start_held(&plan)
-                        .map_err(|e| self.instances[participant].failed("lap", e))?;
-                    self.instances[participant].uses_values(&session);
-                    if session.wait_for_window().is_none() {
-                        return Err(self.instances[participant].unanswered("lap", session.join()));
-                    }
-                    Held::new(load, session)
-                }
+                None => self.hold(participant, load)?,
             };
         let [opens, closes, ..] = *edges else { return Ok(Vec::new()) };
         // Start the load before resuming the server: the server may take this thread's core.
@@ -423,6 +431,31 @@ impl Runner for LocalRunner {
         let mut lap = self.judged(participant, load, kind, recovered?);
         lap.failed = validity::judge_trial(&lap, &self.loads[load]);
         Ok(lap)
+    }
+
+    fn begin_explaining(&mut self) {
+        self.observes = true;
+    }
+
+    fn instruments(&mut self, participant: usize) -> (Vec<Instrument>, Vec<ObserveError>) {
+        self.instances[participant].instruments()
+    }
+
+    fn observed_lap(
+        &mut self,
+        participant: usize,
+        load: usize,
+        instrument: Instrument,
+    ) -> Result<(Lap, Result<Observation, ObserveError>), ServerFailure> {
+        let observed = self.observed(participant, load, instrument);
+        self.freeze(participant);
+        let (run, seen) = observed?;
+        Ok((self.judged(participant, load, Kind::Flat, run), seen))
+    }
+
+    fn laps_per_observed(&self, load: usize) -> u32 {
+        let lap = self.slices.length() * self.slices_a_lap(load);
+        (self.observed_window(load).as_secs_f64() / lap.as_secs_f64()).round() as u32
     }
 
     fn begin_stop(&mut self, participant: usize) {

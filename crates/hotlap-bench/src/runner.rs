@@ -5,6 +5,7 @@
 //! returns what a test specified.
 
 use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::observe::{Instrument, Observation, ObserveError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -119,6 +120,29 @@ pub trait Runner {
         (0..self.slices(load)).try_for_each(|_| self.slice(participant, load))?;
         self.lap(participant, load)
     }
+
+    /// From the next start on, participants can be observed: runtimes are told to name their
+    /// functions, and instruments are attached.
+    fn begin_explaining(&mut self);
+
+    /// The instruments that can be used on a running participant, and what they cannot see: the
+    /// cause, and what would permit it.
+    fn instruments(&mut self, participant: usize) -> (Vec<Instrument>, Vec<ObserveError>);
+
+    /// Runs a lap with an instrument on, in a closed loop and in one slice of at least 0.3 s, so
+    /// that what it costs to thaw a server hardly shows.
+    ///
+    /// # Errors
+    /// It cannot take part any more. There is a lap if only the observation failed.
+    fn observed_lap(
+        &mut self,
+        participant: usize,
+        load: usize,
+        instrument: Instrument,
+    ) -> Result<(Lap, Result<Observation, ObserveError>), ServerFailure>;
+
+    /// How many laps take as long as an observed one.
+    fn laps_per_observed(&self, load: usize) -> u32;
 
     /// Begins to stop a participant, so that several stop at the same time; [`Runner::stop`]
     /// follows.

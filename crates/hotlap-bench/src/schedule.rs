@@ -11,17 +11,23 @@ use std::time::Duration;
 
 use crate::budget::{Budget, Next};
 use crate::experiment::{Event, Experiment, Over, Place, order};
+use crate::explain::Explain;
 use crate::lap::Lap;
 use crate::participant::{Participant, Role};
 use crate::runner::Runner;
 use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::observe::Instrument;
 
+mod explain;
+#[cfg(test)]
+mod fixtures;
 mod paced;
 mod restart;
 mod search;
 
 /// Runs the experiment to its end and reports each event to `watch` as it happens. If it has
-/// objectives, it is a search for the highest rate at which each server keeps them.
+/// objectives, it is a search for the highest rate at which each server keeps them. Laps that
+/// explain differences follow, or take the place of both.
 pub fn run(experiment: &Experiment, runner: &mut dyn Runner, watch: &mut dyn FnMut(Event)) -> Over {
     let mut schedule = Schedule {
         experiment,
@@ -33,12 +39,21 @@ pub fn run(experiment: &Experiment, runner: &mut dyn Runner, watch: &mut dyn FnM
         rate: experiment.rate.or(experiment.past.rate),
         sliced: false,
         reached: vec![vec![0.0; experiment.loads.len()]; experiment.participants.len()],
+        restarts: 0,
+        usable: Vec::new(),
     };
-    let over = match experiment.objectives.is_empty() {
-        true => schedule.run(),
-        false => schedule.search(),
+    let mut over = match experiment.explain {
+        Explain::Only => schedule.explain(),
+        _ if experiment.objectives.is_empty() => schedule.run(),
+        _ => schedule.search(),
     };
     schedule.stop_all();
+    let is_whole = !matches!(over, Over::Interrupted | Over::Nobody);
+    if is_whole && matches!(experiment.explain, Explain::After(_)) {
+        let explained = schedule.explain();
+        over = if explained == Over::Interrupted { explained } else { over };
+        schedule.stop_all();
+    }
     over
 }
 
@@ -55,6 +70,10 @@ struct Schedule<'a> {
     sliced: bool,
     /// Requests/s at the end of the latest warm-up, by participant and load.
     reached: Vec<Vec<f64>>,
+    /// Restarts begun, those of an earlier part of the run included.
+    restarts: u32,
+    /// The instruments that can be used on each participant.
+    usable: Vec<Vec<Instrument>>,
 }
 
 impl Schedule<'_> {
@@ -157,17 +176,19 @@ impl Schedule<'_> {
     ) -> Result<(), Over> {
         match lap {
             Ok(mut lap) => {
-                lap.at_ms +=
-                    u64::try_from(self.experiment.past.spent.as_millis()).unwrap_or(u64::MAX);
-                lap.restart = place.restart;
-                lap.round = place.round;
-                lap.place = nth;
+                self.place(&mut lap, place, nth);
                 self.budget.lap(&lap);
                 (self.watch)(Event::Lap(&lap));
             }
             Err(why) => self.retire(participant, &why)?,
         }
         Ok(())
+    }
+
+    /// Fills in when a lap was run.
+    fn place(&self, lap: &mut Lap, place: Place, nth: u32) {
+        lap.at_ms += u64::try_from(self.experiment.past.spent.as_millis()).unwrap_or(u64::MAX);
+        (lap.restart, lap.round, lap.place) = (place.restart, place.round, nth);
     }
 
     /// Drops a server; the others continue. A failure because the user interrupted is not the
@@ -224,78 +245,11 @@ impl Schedule<'_> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::path::PathBuf;
-
-    use hotlap_load::plan::Reuse;
-
+mod tests {
+    use super::fixtures::{experiment, runner, three};
     use super::*;
-    use crate::experiment::Past;
     use crate::lap::Kind;
-    use crate::participant::{Load, Origin};
-    use crate::scripted::{Script, Scripted};
-    use hotlap_servers::contract::{Contract, Name};
-    use hotlap_servers::launch::Launch;
-    use hotlap_servers::verify::Requirements;
-
-    fn load() -> Load {
-        Load {
-            name: String::new(),
-            connections: 64,
-            threads: 1,
-            reuse: Reuse::KeepAlive,
-            protocol: hotlap_load::plan::Protocol::Http1,
-            https: false,
-            pipeline: 1,
-            request: Some(0),
-            rate: None,
-        }
-    }
-
-    fn participant(name: &str, role: Role) -> Participant {
-        let launch = Launch::new(vec![name.to_owned()], PathBuf::from("/"));
-        Participant {
-            name: name.to_owned(),
-            role,
-            start: Origin::Launch(launch),
-            contract: Contract::of(Name::Hello, None),
-            requirements: Requirements::Custom,
-            version: String::new(),
-            counts: None,
-            cpus: None,
-        }
-    }
-
-    pub(super) fn experiment(restarts: Option<u32>, rounds: Option<u32>) -> Experiment {
-        Experiment {
-            participants: vec![
-                participant("a", Role::Reference),
-                participant("a again", Role::Control),
-                participant("b", Role::Plain),
-            ],
-            loads: vec![load()],
-            budget: Duration::from_secs(60),
-            may_grow: false,
-            precision: None,
-            restarts,
-            rounds,
-            slice: None,
-            paced: false,
-            rate: None,
-            objectives: Vec::new(),
-            seed: 7,
-            from: Place::default(),
-            past: Past::default(),
-        }
-    }
-
-    pub(super) fn runner(scripts: Vec<Script>) -> Scripted {
-        Scripted::new(scripts, vec![load()], Duration::from_millis(500))
-    }
-
-    fn three() -> Vec<Script> {
-        vec![Script::new(1000.0, 9000.0), Script::new(1000.0, 9000.0), Script::new(900.0, 10_000.0)]
-    }
+    use crate::scripted::Scripted;
 
     /// Runs an experiment. Returns each lap as restart, round, place and participant, and why it
     /// ended.

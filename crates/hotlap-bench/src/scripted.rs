@@ -15,6 +15,9 @@ use crate::participant::Load;
 use crate::runner::{Ready, Runner, TrialWindow, Warmup};
 use crate::validity;
 use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::observe::{
+    Events, Frame, Instrument, Observation, ObserveError, Profile, Stack,
+};
 
 /// The behaviour of a scripted server.
 #[derive(Debug, Clone)]
@@ -33,6 +36,13 @@ pub struct Script {
     pub wrong: u64,
     /// How busy the generator is, from 0 to 1.
     pub busy: f64,
+    /// Its profile: stacks of functions, each with its library, outermost first, and their shares
+    /// of its cost.
+    pub profile: Vec<(Vec<(&'static str, &'static str)>, f64)>,
+    /// System calls per request.
+    pub calls: BTreeMap<String, f64>,
+    /// Page faults and voluntary context switches per request.
+    pub faults_and_switches: (f64, f64),
     /// The server dies in its call with this number (starts, warm-ups, slices and laps counted
     /// together, from 0).
     pub dies_at: Option<usize>,
@@ -50,8 +60,35 @@ impl Script {
             wobble: Vec::new(),
             wrong: 0,
             busy: 0.5,
+            profile: Vec::new(),
+            calls: BTreeMap::new(),
+            faults_and_switches: (0.0, 0.0),
             dies_at: None,
         }
+    }
+}
+
+impl Script {
+    /// Its profile over a lap, sampled every microsecond.
+    fn sampled(&self, usage: Usage) -> Profile {
+        let mut profile = Profile { period_ns: 1_000, ..Profile::default() };
+        let whole: f64 = self.profile.iter().map(|(_, share)| share).sum();
+        let cpu_us = usage.cpu_ns.unwrap_or_default() as f64 / 1e3;
+        for (functions, share) in &self.profile {
+            let mut frames = Vec::new();
+            for (function, library) in functions {
+                let frame =
+                    Frame { function: (*function).to_owned(), library: (*library).to_owned() };
+                let known = profile.frames.iter().position(|own| *own == frame);
+                frames.push(known.unwrap_or(profile.frames.len()) as u32);
+                if known.is_none() {
+                    profile.frames.push(frame);
+                }
+            }
+            let samples = (share / whole * cpu_us).round() as u64;
+            profile.stacks.push(Stack { process: "scripted".to_owned(), frames, samples });
+        }
+        profile
     }
 }
 
@@ -70,6 +107,8 @@ pub struct Scripted {
     pub probes: u32,
     /// The generator is late in trials from this rate on, in requests/s.
     pub late_from: Option<f64>,
+    /// Instruments that are not permitted.
+    pub forbidden: Vec<Instrument>,
     /// Interrupts the experiment when the clock reaches this time.
     pub interrupted_at: Option<Duration>,
     /// The calls, in order: `start 0`, `lap 0`, `stop 0`.
@@ -91,6 +130,7 @@ impl Scripted {
             slices: 1,
             probes: 0,
             late_from: None,
+            forbidden: Vec::new(),
             interrupted_at: None,
             log: Vec::new(),
         }
@@ -315,6 +355,57 @@ impl Runner for Scripted {
         }
         lap.failed = validity::judge_trial(&lap, &self.loads[load]);
         Ok(lap)
+    }
+
+    fn begin_explaining(&mut self) {
+        self.log.push("begin explaining".to_owned());
+    }
+
+    fn instruments(&mut self, _: usize) -> (Vec<Instrument>, Vec<ObserveError>) {
+        let all = [Instrument::Profile, Instrument::SystemCalls, Instrument::Events];
+        let (forbidden, usable): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|instrument| self.forbidden.contains(instrument));
+        let refused = |_| ObserveError {
+            what: "the CPU profile",
+            why: "the kernel does not permit it".to_owned(),
+            remedy: "sysctl kernel.perf_event_paranoid=1 permits it".to_owned(),
+        };
+        (usable, forbidden.into_iter().map(refused).collect())
+    }
+
+    fn observed_lap(
+        &mut self,
+        participant: usize,
+        load: usize,
+        instrument: Instrument,
+    ) -> Result<(Lap, Result<Observation, ObserveError>), ServerFailure> {
+        let begun = self.clock;
+        self.clock += self.lap + Duration::from_millis(110);
+        self.call("observed lap", participant)?;
+        let lap = self.driven(participant, load, Kind::Flat, millis(begun));
+        let usage = lap.usage.expect("scripted");
+        let script = &self.scripts[participant];
+        let count = |each: f64| (each * usage.requests as f64).round() as u64;
+        let seen = match instrument {
+            Instrument::Profile => Observation::Profile(script.sampled(usage)),
+            Instrument::SystemCalls => {
+                let calls = script.calls.iter().map(|(name, each)| (name.clone(), count(*each)));
+                Observation::SystemCalls(calls.collect())
+            }
+            Instrument::Events => {
+                let (faults, switches) = script.faults_and_switches;
+                Observation::Events(Events {
+                    minor_faults: Some(count(faults)),
+                    voluntary_switches: Some(count(switches)),
+                    ..Events::default()
+                })
+            }
+        };
+        Ok((lap, Ok(seen)))
+    }
+
+    fn laps_per_observed(&self, _load: usize) -> u32 {
+        1
     }
 
     fn stop(&mut self, participant: usize) -> Option<String> {

@@ -374,6 +374,7 @@ fn start_process(
         log: setting.logs.join("stress.log"),
         limit: setting.start_limit,
         counters: false,
+        observes: false,
         elsewhere: participant.requirements == Requirements::Custom,
         stop,
     };

@@ -73,7 +73,7 @@ fn boot(folder: &Path, script: &str) -> Started {
             ("STAND_IN".to_owned(), program().display().to_string()),
         ]),
         cwd: folder.to_owned(),
-        tls: None,
+        ..Launch::default()
     };
     let boot = Startup {
         launch: &launch,
@@ -86,6 +86,7 @@ fn boot(folder: &Path, script: &str) -> Started {
         log: folder.join("log"),
         limit: LIMIT,
         counters: false,
+        observes: false,
         elsewhere: false,
         stop: &AtomicBool::new(false),
     };

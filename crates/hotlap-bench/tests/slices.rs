@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hotlap_bench::experiment::{Event, Experiment, Over, Past, Place};
+use hotlap_bench::explain::Explain;
 use hotlap_bench::lap::{Lap, Violation};
 use hotlap_bench::local::LocalRunner;
 use hotlap_bench::participant::{Origin, Participant, Role};
@@ -33,7 +34,7 @@ fn participant(folder: &Path, name: &str, script: &str, role: Role) -> Participa
             ("STAND_IN".to_owned(), program().display().to_string()),
         ]),
         cwd: folder.to_owned(),
-        tls: None,
+        ..Launch::default()
     };
     Participant {
         name: name.to_owned(),
@@ -83,6 +84,7 @@ fn laps(
         paced: false,
         rate: None,
         objectives: Vec::new(),
+        explain: Explain::No,
         seed: 1,
         from: Place::default(),
         past: Past::default(),

@@ -28,7 +28,7 @@ fn launch(folder: &Path, script: &str) -> Launch {
         argv: ["sh", "-c", script].map(str::to_owned).into(),
         env: BTreeMap::from([("STAND_IN".to_owned(), program().display().to_string())]),
         cwd: folder.to_owned(),
-        tls: None,
+        ..Launch::default()
     }
 }
 
@@ -68,6 +68,7 @@ fn refused(limit_s: u64) -> ServerFailure {
         log: folder.path().join("log"),
         limit: Duration::from_secs(limit_s),
         counters: false,
+        observes: false,
         elsewhere: false,
         stop: &AtomicBool::new(false),
     };

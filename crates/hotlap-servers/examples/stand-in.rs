@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use hotlap_load::plan::Endpoint;
 use hotlap_servers::owner::owner;
 use hotlap_servers::process::{Process, ProcessSetting, Supervisor, supervisor};
-use hotlap_testbed::TestServer;
+use hotlap_testbed::{Planted, TestServer};
 use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
@@ -43,6 +43,10 @@ fn main() -> ExitCode {
         ["count", port, file] => {
             let file = File::options().create(true).append(true).open(file).unwrap();
             serve(port, Server { count: Some(file), ..Server::default() });
+        }
+        ["planted", port, name] => {
+            let planted: Planted = name.parse().unwrap();
+            planted.serve(port.parse().unwrap(), 1).unwrap();
         }
         ["hang", port, file] => {
             serve(port, Server { hang: Some(file.into()), ..Server::default() });

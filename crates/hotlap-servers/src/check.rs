@@ -320,6 +320,7 @@ impl Checker<'_> {
             log,
             limit: self.start_limit,
             counters: false,
+            observes: false,
             elsewhere: requirements == Requirements::Custom,
             stop: self.stop(),
         };

@@ -15,7 +15,7 @@ pub const TLS_CERT: &str = "TLS_CERT";
 pub const TLS_KEY: &str = "TLS_KEY";
 
 /// A command that starts a server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Launch {
     /// Program and arguments. At the start, `$PORT`, `${PORT}` and `{port}` are replaced as whole
     /// words, as are `CPUS`, and with TLS [`TLS_CERT`] and [`TLS_KEY`].
@@ -23,6 +23,10 @@ pub struct Launch {
     /// Environment variables to add, with the same replacements. `PORT` and `CPUS` are always
     /// added.
     pub env: BTreeMap<String, String>,
+    /// Environment variables to add only when the server is observed, with the same replacements:
+    /// they make a runtime name the functions that it compiles.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub explain_env: BTreeMap<String, String>,
     /// The working directory.
     pub cwd: PathBuf,
     /// How it is spoken to over TLS; `None`: without TLS.
@@ -31,12 +35,6 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// A command in a working directory, with nothing added to its environment, without TLS.
-    #[must_use]
-    pub fn new(argv: Vec<String>, cwd: PathBuf) -> Self {
-        Self { argv, env: BTreeMap::new(), cwd, tls: None }
-    }
-
     /// Starts it with a certificate, which is trusted unless `tls` says what is.
     #[must_use]
     pub fn with_certificate(mut self, certificate: &Certificate, mut tls: Tls) -> Self {

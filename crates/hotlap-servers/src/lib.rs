@@ -44,6 +44,7 @@ pub mod launch;
 pub mod lines;
 pub mod machine;
 pub mod manifest;
+pub mod observe;
 pub mod owner;
 pub mod package_manager;
 mod pool;

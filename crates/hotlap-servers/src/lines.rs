@@ -242,7 +242,7 @@ mod tests {
 
         let folder = tempfile::tempdir().unwrap();
         let is_ours = |file: &str, requirements| {
-            let launch = Launch::new(vec![], folder.path().join("build"));
+            let launch = Launch { cwd: folder.path().join("build"), ..Launch::default() };
             let counts = Counts { file: file.to_owned(), per_request: 1 };
             LogLines::of(&counts, &launch, requirements).is_ours
         };

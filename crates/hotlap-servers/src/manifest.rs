@@ -46,6 +46,8 @@ pub struct Server {
     pub command: Vec<String>,
     /// Environment variables to add.
     pub env: BTreeMap<String, String>,
+    /// Environment variables to add only when it is observed.
+    pub explain_env: BTreeMap<String, String>,
     /// The exact response to `GET /api/hello`, for the contract `api`.
     pub api: Option<Api>,
     /// A side effect that must happen for each request.
@@ -194,6 +196,8 @@ struct Keys {
     protocols: Option<Spanned<Vec<Protocol>>>,
     toolchain: ToolchainKeys,
     run: RunKeys,
+    #[serde(default)]
+    explain: ExplainKeys,
     api: Option<Api>,
     counts: Option<Counts>,
     keep_alive: Option<bool>,
@@ -223,6 +227,13 @@ struct RunKeys {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
+struct ExplainKeys {
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct VariantKeys {
     about: Option<String>,
     contracts: Option<Spanned<Vec<contract::Name>>>,
@@ -230,6 +241,8 @@ struct VariantKeys {
     command: Option<Spanned<Vec<String>>>,
     #[serde(default)]
     env: BTreeMap<String, String>,
+    #[serde(default)]
+    explain: ExplainKeys,
     build: Option<Commands>,
     version: Option<Spanned<Vec<String>>>,
     probe: Option<Spanned<Probes>>,
@@ -291,6 +304,8 @@ fn resolve(
     };
     let mut env = keys.run.env.clone();
     env.extend(variant.env.clone());
+    let mut explain_env = keys.explain.env.clone();
+    explain_env.extend(variant.explain.env.clone());
     Ok(Server {
         id,
         about: variant.about.as_ref().unwrap_or(&keys.about).clone(),
@@ -307,6 +322,7 @@ fn resolve(
         },
         command: command.get_ref().clone(),
         env,
+        explain_env,
         api: api.cloned(),
         counts: variant.counts.as_ref().or(keys.counts.as_ref()).cloned(),
         keep_alive: variant.keep_alive.or(keys.keep_alive).unwrap_or(true),

@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::owner::Owner;
 use crate::process::Process;
+#[cfg(target_os = "linux")]
+use crate::tree::Member;
 
 /// CPU time of a tree since the server was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +80,11 @@ impl Sampler {
 
 #[cfg(target_os = "linux")]
 impl Sampler {
+    /// A sampler for the processes below a supervisor, if any, and others' trees.
+    pub(crate) fn below(supervisor: Option<u32>, tops: Vec<Member>) -> Self {
+        Self { tree: platform::Tree::new(supervisor, tops) }
+    }
+
     /// CPU time. Cheap enough for both edges of a lap: about 1 µs per process while no process or
     /// thread is created on the machine, some tens of µs per process otherwise.
     ///

@@ -18,6 +18,7 @@ use crate::counters::Counters;
 use crate::failure::ServerFailure;
 use crate::interrupt;
 use crate::launch::{Launch, TLS_CERT, TLS_KEY};
+use crate::observe::Observer;
 use crate::owner::{Owner, owner};
 use crate::process::{Process, ProcessExit, ProcessSetting, Standby, Supervisor};
 use crate::sample::Sampler;
@@ -49,6 +50,9 @@ pub struct Startup<'a> {
     pub limit: Duration,
     /// Whether hardware counters are attached.
     pub counters: bool,
+    /// Whether instruments are attached, and the variables added that make a runtime name the
+    /// functions that it compiles.
+    pub observes: bool,
     /// Whether it may listen on another port than `PORT`, as a user's command may.
     pub elsewhere: bool,
     /// Set when the user interrupts.
@@ -62,6 +66,8 @@ pub struct Started {
     pub process: Process,
     /// Its hardware counters, switched off; or why there are none.
     pub counters: Result<Counters, String>,
+    /// Its instruments, switched off, if they were asked for.
+    pub observer: Option<Observer>,
     /// The address where it answers.
     pub target: Target,
     /// The owner of the processes that answer there.
@@ -142,6 +148,7 @@ impl Startup<'_> {
             true => Counters::open(&standby).map_err(|r| format!("{}; {}", r.why, r.remedy)),
             false => Err("not asked for".to_owned()),
         };
+        let observer = self.observes.then(|| Observer::open(&standby));
         let began = Instant::now();
         let mut process = standby.go().map_err(failed)?;
         let target = self.await_answer(&mut process, port, began)?;
@@ -158,7 +165,7 @@ impl Startup<'_> {
         let owner = owner(&target.endpoint, &process.members().unwrap_or_default());
         notes.extend(owner.note());
         let sampler = Sampler::of(&owner, Some(&process));
-        Ok(Started { process, counters, target, owner, sampler, ready, notes })
+        Ok(Started { process, counters, observer, target, owner, sampler, ready, notes })
     }
 
     fn await_answer(
@@ -261,12 +268,13 @@ impl Startup<'_> {
     /// Command and environment, with the port, the number of cores and the files of the certificate
     /// filled in.
     fn filled(&self, port: u16) -> (Vec<String>, BTreeMap<String, String>) {
-        let Launch { argv, env, .. } = self.launch;
+        let Launch { argv, env, explain_env, .. } = self.launch;
         let of_tls = [TLS_CERT, TLS_KEY].map(|name| Some((name, env.get(name)?.clone())));
         let own = [("PORT", port.to_string()), ("CPUS", self.cpus.to_string())];
         let values: Vec<_> = own.into_iter().chain(of_tls.into_iter().flatten()).collect();
         let argv = argv.iter().map(|word| fill(word, &values)).collect();
-        let env = env.iter().map(|(name, value)| (name.clone(), fill(value, &values)));
+        let env = env.iter().chain(explain_env.iter().filter(|_| self.observes));
+        let env = env.map(|(name, value)| (name.clone(), fill(value, &values)));
         let own = values.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
         (argv, env.chain(own).collect())
     }

@@ -194,7 +194,7 @@ fn a_missing_toolchain_or_failed_start_is_a_row_too() {
 fn a_command_is_compared_with_its_own_first_response() {
     let bench = Bench::new();
     let argv = [program().to_str().unwrap(), "hello", "wrong-body"].map(str::to_owned).into();
-    let launch = Launch::new(argv, bench.root.path().to_owned());
+    let launch = Launch { argv, cwd: bench.root.path().to_owned(), ..Launch::default() };
     let row = bench.with(|checker| checker.check_command("faulty", &launch, &Ask::default()));
     assert_eq!(row.outcome, CheckOutcome::Passed, "{row:#?}");
     assert_eq!(row.reports[0].contract, None);

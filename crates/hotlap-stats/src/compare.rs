@@ -8,12 +8,15 @@
 //! for that restart alone, and gets no verdict ([`crate::MIN_RESTARTS`]).
 //!
 //! All of it is computed on logarithms: ratios and levels are positive, and noise multiplies them.
+//! Only an [`Amount`], which is added to others, has its own unit.
 
+mod amount;
 mod location;
 mod nested;
 mod reading;
 
 use crate::estimate::Estimate;
+pub use amount::Amount;
 use location::Location;
 use nested::Restarts;
 pub use nested::Spread;

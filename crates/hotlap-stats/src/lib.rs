@@ -13,6 +13,7 @@
 //!    restarts into an [`Estimate`] with a confidence interval.
 //! 4. **Two servers.** [`pairs`] pairs their readings by round, and [`effect`] turns the pairs into
 //!    an [`Effect`]: a ratio with its interval and p-value. [`unpaired`] compares two stored runs.
+//!    What explains a difference is an [`Amount`] per request.
 //! 5. **Stopping.** After each round, a [`StoppingRule`] turns the [`RunProgress`] into a
 //!    [`Decision`]: another round, another restart, or the end.
 //! 6. **Verdicts.** [`verdicts`] compares each effect with a [`Criterion`], which contains the
@@ -53,7 +54,7 @@ mod verdict;
 pub use capacity::{Capacity, Side, Trial, is_bracketed, next_rate};
 pub use censored::{Ages, Censored};
 pub use change_points::change_points;
-pub use compare::{Effect, Pair, Reading, Spread, effect, level, pairs, pooled, unpaired};
+pub use compare::{Amount, Effect, Pair, Reading, Spread, effect, level, pairs, pooled, unpaired};
 pub use estimate::Estimate;
 pub use histogram::export::interval_log;
 pub use histogram::{BadHistogram, Histogram};

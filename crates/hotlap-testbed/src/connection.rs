@@ -64,6 +64,19 @@ impl Connection {
         Sent::All
     }
 
+    /// The same in two parts.
+    pub fn send_in_two(&mut self, bytes: &[u8]) -> Sent {
+        let (first, second) = bytes.split_at(bytes.len() / 2);
+        match self.send(first) {
+            Sent::All => self.send(second),
+            Sent::Part => {
+                self.output.extend_from_slice(second);
+                Sent::Part
+            }
+            Sent::Broken => Sent::Broken,
+        }
+    }
+
     /// Sends what was kept.
     pub fn flush(&mut self) -> Sent {
         if self.output.is_empty() {

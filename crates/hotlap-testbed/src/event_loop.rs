@@ -21,6 +21,11 @@ pub(crate) trait Behaviour {
     /// Appends the response to one request. Returns its delay.
     fn respond(&mut self, request: &Request, out: &mut Vec<u8>) -> Duration;
 
+    /// Whether what would be sent in one write is sent in two.
+    fn sends_in_two(&self) -> bool {
+        false
+    }
+
     /// Called after each set of events; a server may stall here on purpose.
     fn after_events(&mut self) {}
 
@@ -273,7 +278,11 @@ impl<B: Behaviour> EventLoop<B> {
             connection.output.extend_from_slice(&self.out);
             return false;
         }
-        match connection.send(&self.out) {
+        let sent = match self.behaviour.sends_in_two() {
+            true => connection.send_in_two(&self.out),
+            false => connection.send(&self.out),
+        };
+        match sent {
             Sent::Part => false,
             Sent::All if !connection.closing => true,
             Sent::All | Sent::Broken => {

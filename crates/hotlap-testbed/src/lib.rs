@@ -6,6 +6,8 @@
 //!   compares servers with it, so that figures can be compared between machines.
 //! - **Calibrated servers** ([`Calibrated`]) are the same loop with a known latency, error rate or
 //!   cost. The self-test measures them and compares its results with the true values.
+//! - **Planted servers** ([`Planted`]) are the same loop with one difference each. The explanation
+//!   of a difference must name it.
 //! - **Test servers** ([`TestServer`]) run in a test's own process, one blocking thread per
 //!   connection. They follow the test's script, or misbehave in a named way: hang, reset, never
 //!   respond, or break one rule of HTTP or of their contract ([`Fault`]).
@@ -15,10 +17,10 @@
 //! Each module imports only from those below it:
 //!
 //! ```text
-//! ceiling    calibrated         misbehaving
-//!    └────┬──────┘                  │
-//!       serve                     faulty
-//!     event_loop               http2_client
+//! ceiling  calibrated  planted  misbehaving
+//!    └─────────┼──────────┘         │
+//!            serve                faulty
+//!         event_loop           http2_client
 //! connection, timer            test_server
 //!      request
 //!      response
@@ -31,6 +33,7 @@ mod event_loop;
 mod faulty;
 pub mod http2_client;
 mod misbehaving;
+mod planted;
 mod request;
 mod response;
 mod serve;
@@ -40,5 +43,6 @@ mod timer;
 pub use calibrated::{Calibrated, NotCalibrated};
 pub use ceiling::serve_ceiling;
 pub use faulty::{Fault, Site};
+pub use planted::{NotPlanted, Planted};
 pub use serve::ServeError;
 pub use test_server::{Client, HELLO, TestServer, unused_address};

@@ -4,13 +4,14 @@
 //! [`Analysis`] is the central type: one load, with the figures of each server ([`measured`]) and
 //! of each request to it ([`request`]), the comparisons of servers ([`compare`]) and their ranks
 //! (`rank`). Each other module has one task: the cost of layers ([`layers`]), the capacity under a
-//! goal ([`capacity`]), how servers scale ([`scaling`]), published figures ([`published`]),
-//! warnings ([`warnings`]), the bias of slices ([`bias`]), the comparison of two runs ([`runs`]),
-//! and changes over many runs ([`trend`]).
+//! goal ([`capacity`]), what explains a difference in cost ([`explain`]), how servers scale
+//! ([`scaling`]), published figures ([`published`]), warnings ([`warnings`]), the bias of slices
+//! ([`bias`]), the comparison of two runs ([`runs`]), and changes over many runs ([`trend`]).
 
 pub mod bias;
 pub mod capacity;
 pub mod compare;
+pub mod explain;
 pub mod latency;
 pub mod layers;
 mod load;
@@ -26,6 +27,7 @@ pub mod warnings;
 
 pub use capacity::CapacityAnalysis;
 pub use compare::{Found, Limited, ServerComparison};
+pub use explain::Explanation;
 pub use load::{Analysis, confidence};
 pub use measure::{Measure, PerMeasure};
 pub use measured::MeasuredServer;

@@ -33,6 +33,7 @@ macro_rules! requests_help {
 }
 
 mod capacity;
+mod explain;
 mod load;
 mod output;
 mod replay;
@@ -50,6 +51,7 @@ use serde::Deserialize;
 use crate::quantity;
 
 pub use capacity::CapacityArgs;
+pub use explain::ExplainArgs;
 pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
 pub use output::{ExportArgs, StoreArgs};
 pub use replay::{ReplayArgs, ReplayMode};
@@ -144,6 +146,8 @@ pub enum Command {
     Load(Box<LoadArgs>),
     /// Find the highest rate at which servers keep a latency goal
     Capacity(Box<CapacityArgs>),
+    /// Explain where the difference in CPU time between two servers comes from
+    Explain(Box<ExplainArgs>),
     /// List the built-in servers, and what each one needs to run here
     List(ListArgs),
     /// Print the commands that install missing toolchains (--yes runs them)
@@ -171,6 +175,9 @@ pub enum Command {
     /// A server of known behaviour.
     #[command(name = "__known", hide = true, disable_help_flag = true)]
     Known(Inner),
+    /// A server with one planted difference.
+    #[command(name = "__planted", hide = true, disable_help_flag = true)]
+    Planted(Inner),
 }
 
 /// The arguments of a hidden command.

@@ -4,6 +4,7 @@ pub mod build;
 pub mod capacity;
 pub mod check;
 pub mod compare;
+pub mod explain;
 pub mod hidden;
 pub mod history;
 pub mod init;
@@ -27,6 +28,7 @@ pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
     match command {
         Command::Run(args) => run::run(*args, console),
         Command::Capacity(args) => capacity::run(*args, console),
+        Command::Explain(args) => explain::run(*args, console),
         Command::Load(args) => load::run(*args, console),
         Command::List(args) => list::run(&args, console),
         Command::Setup(args) => setup::run(&args, console),
@@ -45,5 +47,6 @@ pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
         Command::Supervisor(_) => hidden::supervisor(),
         Command::Ceiling(_) => hidden::ceiling(),
         Command::Known(args) => hidden::known(&args.argv),
+        Command::Planted(args) => hidden::planted(&args.argv),
     }
 }

@@ -44,8 +44,10 @@ impl Config {
     /// # Errors
     /// When the file cannot be read, or a key or a value is invalid; the message names the line.
     pub fn fill(cli: &mut Cli) -> anyhow::Result<()> {
-        let inner =
-            matches!(cli.command, Command::Supervisor(_) | Command::Ceiling(_) | Command::Known(_));
+        let inner = matches!(
+            cli.command,
+            Command::Supervisor(_) | Command::Ceiling(_) | Command::Known(_) | Command::Planted(_)
+        );
         if cli.no_config || inner {
             return Ok(());
         }

@@ -2,12 +2,14 @@
 //!
 //! A [`Run`] has the machine that it was measured on ([`host`]), its servers ([`server`]) and its
 //! loads ([`load`]). Each server is started and warmed up in every restart ([`start`]), and then
-//! measured in laps ([`lap`]). A run grows during the experiment: servers fail, starts and laps are
-//! added, and the state changes at the end.
+//! measured in laps ([`lap`]). Laps that explain a difference ([`mod@explain`]) are kept apart. A
+//! run grows during the experiment: servers fail, starts and laps are added, and the state changes
+//! at the end.
 //!
 //! [`crate::store`] writes and reads it, [`crate::analysis`] computes figures from it; neither
 //! knows the other.
 
+pub mod explain;
 pub mod host;
 pub mod lap;
 pub mod load;
@@ -18,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::redact;
 
+pub use explain::{ExplainLap, Missing, Observing};
 pub use host::Host;
 pub use hotlap_bench::lap::{Count, Violation};
 pub use hotlap_bench::participant::Role;
@@ -76,6 +79,8 @@ pub struct Run {
     pub absent: Vec<Absent>,
     /// Stress results, in the order in which servers were stressed.
     pub stress: Vec<Subject>,
+    /// Laps that explain differences in cost, in the order of measurement.
+    pub explain: Vec<ExplainLap>,
 }
 
 /// The state of a run.
@@ -120,6 +125,9 @@ pub struct Schedule {
     /// The goals of a search for capacities; empty in other runs.
     #[serde(default)]
     pub objectives: Vec<Objective>,
+    /// How servers were observed, to explain differences in cost.
+    #[serde(default)]
+    pub observing: Observing,
 }
 
 /// The words of this command line, with secrets redacted, as they can be typed again; the program
@@ -179,6 +187,7 @@ impl Run {
     /// Whether any lap passed its validity checks.
     #[must_use]
     pub fn has_valid_laps(&self) -> bool {
-        self.laps.iter().any(|lap| self.is_main(lap) && lap.counts())
+        let mut own = self.explain.iter().filter(|_| self.question == Question::Explain);
+        self.laps.iter().any(|lap| self.is_main(lap) && lap.counts()) || own.any(ExplainLap::counts)
     }
 }

@@ -17,7 +17,10 @@ use hotlap_bench::schedule;
 use crate::console::Console;
 use crate::export::Exports;
 use crate::live::{Live, Seen};
-use crate::model::{Lap, Role, Run, Server, ServerFailure, Start, State, Subject, Warmup};
+use crate::model::{
+    ExplainLap, Lap, Missing, Question, Role, Run, Server, ServerFailure, Start, State, Subject,
+    Warmup,
+};
 use crate::redact;
 use crate::report::Report;
 use crate::store::{Store, StoreError};
@@ -39,6 +42,8 @@ pub struct Recorder<'a> {
     told: Vec<(usize, String)>,
     /// Whether the budget has grown.
     has_grown: bool,
+    /// Whether laps explain by now.
+    explains: bool,
 }
 
 /// The result of an experiment.
@@ -83,6 +88,7 @@ impl<'a> Recorder<'a> {
             failed: None,
             told: Vec::new(),
             has_grown: false,
+            explains: false,
         })
     }
 
@@ -95,7 +101,13 @@ impl<'a> Recorder<'a> {
     /// Runs the experiment, and leaves the record open for a stress run after it.
     pub fn experiment(&mut self, experiment: &Experiment, runner: &mut dyn Runner) -> Over {
         let over = schedule::run(experiment, runner, &mut |event| self.watch(&event));
-        self.run.schedule.restarts = self.run.laps.iter().map(|l| l.restart + 1).max().unwrap_or(0);
+        let laps = self.run.laps.iter().map(|l| l.restart);
+        let own = self.run.explain.iter().map(|l| l.restart);
+        let restarts = match self.run.question {
+            Question::Explain => own.max(),
+            _ => laps.max(),
+        };
+        self.run.schedule.restarts = restarts.map_or(0, |last| last + 1);
         self.live.clear();
         over
     }
@@ -135,7 +147,10 @@ impl<'a> Recorder<'a> {
         self.run.state = match over {
             Over::Interrupted => State::Interrupted,
             // A stress run without a measurement has no laps.
-            _ if self.run.laps.is_empty() || self.run.has_valid_laps() => State::Finished,
+            _ if self.run.has_valid_laps() => State::Finished,
+            _ if self.run.laps.is_empty() && self.run.question != Question::Explain => {
+                State::Finished
+            }
             Over::Precise | Over::Budget | Over::Done | Over::Nobody => State::Invalid,
         };
         let (state, took_ms) = (self.run.state, self.run.took_ms);
@@ -159,6 +174,9 @@ impl<'a> Recorder<'a> {
                 self.live.phase(format!("starting {}", name(&self.run, participant)));
             }
             Event::Verifying => self.live.phase("verifying responses".to_owned()),
+            Event::Explaining => self.explains = true,
+            // Servers that are started to be observed may have flags that cost something.
+            Event::Started { .. } | Event::Warmed { .. } if self.explains_after() => {}
             Event::Started { participant, restart, ready } => {
                 let start = Start::new(participant, restart, ready);
                 self.run.starts.push(start.clone());
@@ -178,8 +196,7 @@ impl<'a> Recorder<'a> {
                 self.run.schedule.slice_ms = Some(slice.as_secs_f64() * 1e3);
                 // A resumed run already has a slice length and does not probe.
                 self.run.schedule.probed.extend(probed);
-                let schedule = self.run.schedule.clone();
-                self.stored(|store, number| store.schedule(number, &schedule));
+                self.schedule_changed();
             }
             Event::Lapping { participant, .. } => {
                 self.live.running(participant);
@@ -194,10 +211,13 @@ impl<'a> Recorder<'a> {
                 self.run.laps.push(lap.clone());
                 self.stored(|store, number| store.lap(number, sequence, &lap));
             }
+            Event::ExplainLap(lap) => self.explained(ExplainLap::from(lap)),
+            Event::Unobserved { participant, why } => {
+                self.unobserved(Missing::new(participant, why));
+            }
             Event::Extended { budget } => {
                 self.run.schedule.budget_s = budget.as_secs_f64();
-                let schedule = self.run.schedule.clone();
-                self.stored(|store, number| store.schedule(number, &schedule));
+                self.schedule_changed();
                 self.extended(budget);
             }
             Event::Round { left, .. } => {
@@ -210,15 +230,43 @@ impl<'a> Recorder<'a> {
                 self.stored(|store, number| store.retire(number, participant, &failure));
                 self.live.say(&format!("{} failed: {why}", name(&self.run, participant)));
             }
-            Event::Unclean { participant, ref what } => {
-                // The note is the same in every restart: once is enough.
-                let told = (participant, what.replace(|c: char| c.is_ascii_digit(), ""));
-                if !self.told.contains(&told) {
-                    self.live.say(&format!("{}: {what}", name(&self.run, participant)));
-                    self.told.push(told);
-                }
-            }
+            Event::Unclean { participant, ref what } => self.unclean(participant, what),
         }
+    }
+
+    /// Says that a server did not stop as it should have. The note is the same in every restart:
+    /// once is enough.
+    fn unclean(&mut self, participant: usize, what: &str) {
+        let told = (participant, what.replace(|c: char| c.is_ascii_digit(), ""));
+        if !self.told.contains(&told) {
+            self.live.say(&format!("{}: {what}", self.run.servers[participant].name));
+            self.told.push(told);
+        }
+    }
+
+    /// Whether the laps under way explain the results of earlier ones.
+    fn explains_after(&self) -> bool {
+        self.explains && self.run.question != Question::Explain
+    }
+
+    fn explained(&mut self, lap: ExplainLap) {
+        let sequence = self.run.explain.len();
+        self.run.explain.push(lap.clone());
+        self.stored(|store, number| store.explain_lap(number, sequence, &lap));
+    }
+
+    /// Records once that something of a server cannot be observed.
+    fn unobserved(&mut self, missing: Missing) {
+        if self.run.schedule.observing.missing.contains(&missing) {
+            return;
+        }
+        self.run.schedule.observing.missing.push(missing);
+        self.schedule_changed();
+    }
+
+    fn schedule_changed(&mut self) {
+        let schedule = self.run.schedule.clone();
+        self.stored(|store, number| store.schedule(number, &schedule));
     }
 
     /// Says once that the measurement takes longer than announced.

@@ -7,6 +7,7 @@
 mod against;
 pub mod capacity;
 pub mod comparison;
+pub mod explain;
 mod facts;
 mod failed;
 pub mod figure;
@@ -31,13 +32,14 @@ mod warnings;
 
 use serde::Serialize;
 
-use crate::analysis::{Analysis, CapacityAnalysis};
+use crate::analysis::{Analysis, CapacityAnalysis, Explanation};
 use crate::model::{Question, Run};
 
 pub use crate::analysis::{Measure, PerMeasure};
 pub use crate::model::{Absent, Role, State};
 pub use against::{AgainstReference, MeasureVerdict};
 pub use capacity::{CapacityResults, CapacityRow};
+pub use explain::{CountRow, ExplanationResults, LedgerKind, LedgerRow};
 pub use failed::Failed;
 pub use figure::Figure;
 pub use heading::{Heading, HostView, cores_in_words};
@@ -73,6 +75,8 @@ pub struct Report {
     pub tables: Vec<LoadResults>,
     /// The capacities that a search found, load by load; empty for other runs.
     pub capacity: Vec<CapacityResults>,
+    /// Where differences in CPU time per request come from; empty unless that was measured.
+    pub explanations: Vec<ExplanationResults>,
     /// Servers that failed, and why.
     pub failed: Vec<Failed>,
     /// Each step of a suite about layers; empty for other questions.
@@ -112,10 +116,14 @@ impl Report {
             searches.iter().map(|search| CapacityResults::of(run, search)).collect();
         // The laps of a search have rates of their own: their levels mean nothing.
         let analyses = match run.question {
-            Question::Capacity => Vec::new(),
+            Question::Capacity | Question::Explain => Vec::new(),
             _ => Analysis::of_all(run),
         };
         let tables: Vec<LoadResults> = analyses.iter().map(|a| LoadResults::of(run, a)).collect();
+        let explanations: Vec<ExplanationResults> = Explanation::of_all(run)
+            .iter()
+            .map(|explanation| ExplanationResults::of(run, explanation))
+            .collect();
         let servers = 0..run.servers.len();
         Self {
             schema: 1,
@@ -125,11 +133,14 @@ impl Report {
                 .iter()
                 .flat_map(LoadResults::sentences_with_load)
                 .chain(capacity.iter().flat_map(CapacityResults::sentences_with_load))
+                .chain(explanations.iter().map(|found| found.sentence.clone()))
                 .collect(),
             noise: tables.first().and_then(|t| t.noise.clone()),
-            warnings: warnings::sentences(run, &analyses, &searches),
+            warnings: [warnings::sentences(run, &analyses, &searches), explain::warnings(run)]
+                .concat(),
             tables,
             capacity,
+            explanations,
             failed: servers.filter_map(|server| Failed::of(run, &analyses, server)).collect(),
             layers: match run.question {
                 Question::Layers => {

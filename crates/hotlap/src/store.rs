@@ -5,6 +5,7 @@
 //! [`crate::model`], without computed values.
 
 mod error;
+mod explain;
 mod migrations;
 mod row;
 mod sound;
@@ -20,7 +21,10 @@ use rusqlite::{
 };
 use serde::Serialize;
 
-use crate::model::{Lap, LapRequest, Run, Schedule, ServerFailure, Start, State, Subject};
+use self::explain::{put_explain_lap, read_explain_lap};
+use crate::model::{
+    ExplainLap, Lap, LapRequest, Run, Schedule, ServerFailure, Start, State, Subject,
+};
 pub use error::StoreError;
 use error::{explain, refused};
 use migrations::Refused;
@@ -181,6 +185,8 @@ impl Store {
             laps.try_for_each(|(sequence, lap)| put_lap(tx, number, sequence, lap))?;
             let mut stress = run.stress.iter().enumerate();
             stress.try_for_each(|(sequence, found)| put_subject(tx, number, sequence, found))?;
+            let mut explain = run.explain.iter().enumerate();
+            explain.try_for_each(|(sequence, lap)| put_explain_lap(tx, number, sequence, lap))?;
             Ok(number)
         })
     }
@@ -199,6 +205,19 @@ impl Store {
     /// When it cannot be written.
     pub fn lap(&mut self, run: u64, sequence: usize, lap: &Lap) -> Result<(), StoreError> {
         self.write(|tx| put_lap(tx, run, sequence, lap))
+    }
+
+    /// Stores a lap that explains, as the `sequence`-th of its run.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn explain_lap(
+        &mut self,
+        run: u64,
+        sequence: usize,
+        lap: &ExplainLap,
+    ) -> Result<(), StoreError> {
+        self.write(|tx| put_explain_lap(tx, run, sequence, lap))
     }
 
     /// Stores the stress results of a server so far, as the `sequence`-th of its run.
@@ -312,8 +331,8 @@ impl Store {
         self.found(number, true)
     }
 
-    /// A run whose laps have no histograms and no outcomes of single requests: reading those takes
-    /// most of the time, and a list of many runs does not need them.
+    /// A run whose laps have no histograms and no outcomes of single requests, without laps that
+    /// explain: reading those takes most of the time, and a list of many runs does not need them.
     ///
     /// # Errors
     /// When the run does not exist, or the store fails.
@@ -358,7 +377,8 @@ impl Store {
         )?;
         let mut runs = self.db.prepare(
             "SELECT number, began_ms, took_ms, state, baseline, suite, contract,
-                    (SELECT count(*) FROM lap WHERE lap.run = number) AS laps
+                    (SELECT count(*) FROM lap WHERE lap.run = number)
+                      + (SELECT count(*) FROM explain_lap WHERE run = number) AS laps
              FROM run
              WHERE ?1 IS NULL OR number IN (SELECT run FROM server WHERE name = ?1)
              ORDER BY number",
@@ -403,6 +423,12 @@ impl Store {
         let mut stress =
             self.db.prepare("SELECT * FROM stress WHERE run = ?1 ORDER BY sequence")?;
         run.stress = stress.query_map([number], read_subject)?.collect::<Result<_, _>>()?;
+        if times {
+            let sql = "SELECT * FROM explain_lap WHERE run = ?1 ORDER BY sequence";
+            let mut explain = self.db.prepare(sql)?;
+            let laps = explain.query_map([number], read_explain_lap)?;
+            run.explain = laps.collect::<Result<_, _>>()?;
+        }
         sound::check(&run).map_err(row::damaged)?;
         Ok(Some(run))
     }

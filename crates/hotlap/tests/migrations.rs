@@ -11,10 +11,11 @@ use hotlap::model::{Question, Role, Run, State, Violation};
 use hotlap::render::{Format, render};
 use hotlap::report::Report;
 use hotlap::store::Store;
+use hotlap_servers::observe::Observation;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-const STORES: [&str; 7] = [
+const STORES: [&str; 8] = [
     include_str!("stores/1.sql"),
     include_str!("stores/2.sql"),
     include_str!("stores/3.sql"),
@@ -22,6 +23,7 @@ const STORES: [&str; 7] = [
     include_str!("stores/5.sql"),
     include_str!("stores/6.sql"),
     include_str!("stores/7.sql"),
+    include_str!("stores/8.sql"),
 ];
 
 /// Columns that have other names since version 6.
@@ -118,6 +120,17 @@ fn check(version: usize, run: &Run) {
     assert_eq!(run.loads[0].requests.len(), counts.len());
     assert!(counts.is_empty() || !closed.by_request[0].latency.is_empty());
     assert!(open.by_request.is_empty());
+
+    assert_eq!(run.explain.len(), if version >= 8 { 3 } else { 0 });
+    if let [plain, profiled, counted] = &run.explain[..] {
+        assert_eq!((plain.requests, plain.cpu_ns, plain.answers), (4_000, Some(25_000_000), 3_990));
+        assert_eq!((plain.bytes, plain.failed.len()), ((311_220, 139_650), 1));
+        assert!(plain.observation.is_none());
+        let Some(Observation::Profile(profile)) = &profiled.observation else { panic!() };
+        assert_eq!((profile.samples(), profile.lost, profile.frames.len()), (100, 2, 2));
+        let Some(Observation::SystemCalls(calls)) = &counted.observation else { panic!() };
+        assert_eq!((calls["write"], counted.cpu_ns), (4_000, None));
+    }
 
     assert_eq!(run.stress.len(), usize::from(version >= 4));
     for subject in &run.stress {

@@ -18,6 +18,7 @@ use crate::validity;
 use hotlap_servers::clock_flush::ClockFlush;
 use hotlap_servers::counters::Counters;
 use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::observe::Observer;
 use hotlap_servers::process::{FreezeError, Process, Stopped};
 use hotlap_servers::sample::{Cpu, Memory, Sampler, Switches};
 use hotlap_servers::start::{LAST_LINES, ending};
@@ -46,6 +47,8 @@ pub(super) struct Instance {
     pub(super) process: Option<Process>,
     pub(super) sampler: Option<Sampler>,
     pub(super) counters: Option<Counters>,
+    /// Its instruments, if it was started to be observed.
+    pub(super) observer: Option<Observer>,
     pub(super) target: Option<Target>,
     /// The value of its `Host` header.
     pub(super) host: String,
@@ -198,6 +201,7 @@ impl Instance {
             process: None,
             sampler: None,
             counters: None,
+            observer: None,
             target: None,
             host: String::new(),
             requests: Vec::new(),
@@ -369,6 +373,7 @@ impl Instance {
         self.sampler = None;
         self.memory = None;
         self.counters = None;
+        self.observer = None;
         self.target = None;
         let lines = self.lines.take();
         let stopped = self.process.take()?.stop(grace);

@@ -17,6 +17,7 @@ use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::infer;
 use hotlap_servers::lines::LogLines;
 use hotlap_servers::manifest;
+use hotlap_servers::observe::Observer;
 use hotlap_servers::owner;
 use hotlap_servers::sample::Sampler;
 use hotlap_servers::start::{HOST, Startup, ask};
@@ -148,11 +149,12 @@ impl LocalRunner {
     pub(super) fn boot(&mut self, participant: usize) -> Result<(), ServerFailure> {
         match self.instances[participant].participant.start.clone() {
             Origin::Running { target, host, .. } => {
-                let protocol = self.spoken();
+                let (protocol, observes) = (self.spoken(), self.observes);
                 let instance = &mut self.instances[participant];
                 if owner::is_here(&target.endpoint) {
                     let owner = owner::owner(&target.endpoint, &[]);
                     instance.sampler = Sampler::of(&owner, None);
+                    instance.observer = observes.then(|| Observer::of(&owner, None)).flatten();
                     instance.notes.extend(owner.note());
                 }
                 (instance.target, instance.host) = (Some(Target { protocol, ..target }), host);
@@ -198,6 +200,7 @@ impl LocalRunner {
             log: self.setting.logs.join(format!("{participant}.log")),
             limit: self.setting.start_limit,
             counters: self.setting.counters,
+            observes: self.observes,
             elsewhere: instance.participant.requirements == Requirements::Custom,
             stop: &self.stop,
         };
@@ -208,6 +211,7 @@ impl LocalRunner {
         instance.lines();
         instance.host = HOST.to_owned();
         instance.sampler = started.sampler;
+        instance.observer = started.observer;
         instance.target = Some(started.target);
         instance.process = Some(started.process);
         instance.ready = Some(started.ready);
@@ -325,7 +329,7 @@ mod tests {
         let participant = |name: &str, body: &[u8]| {
             let mut contract = Contract::of(Name::Hello, None);
             contract.exchanges[0].content = Content::exactly(body);
-            let launch = Launch::new(vec![], PathBuf::new());
+            let launch = Launch::default();
             Participant {
                 name: name.to_owned(),
                 role: if name == "a" { Role::Reference } else { Role::Plain },

@@ -19,6 +19,7 @@ impl Schedule<'_> {
     /// Starts and warms up all remaining servers, in random order.
     pub(super) fn start_restart(&mut self, restart: u32) -> Result<(), Over> {
         (self.watch)(Event::Restart { restart });
+        self.restarts = restart + 1;
         let began = self.elapsed();
         let order =
             shuffled(self.experiment.seed, Place { restart, round: 0 }, 0, self.running.len());

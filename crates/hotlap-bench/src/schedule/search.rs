@@ -220,7 +220,7 @@ impl Searched {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{experiment, runner};
+    use super::super::fixtures::{experiment, runner};
     use super::*;
     use crate::scripted::{KEEPS, Script};
 

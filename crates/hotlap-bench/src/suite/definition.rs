@@ -21,6 +21,8 @@ pub enum Question {
     Scale,
     /// How many requests/s does it hold under a goal?
     Capacity,
+    /// Where does the difference in cost come from? Not a question of suites.
+    Explain,
     /// What happens under overload?
     Stress,
 }

@@ -62,6 +62,10 @@ fn suite(keys: Keys, file: &Path, line: &dyn Fn(usize) -> usize) -> Result<Suite
         return Err((question.span(), what.to_owned()));
     }
     let question = keys.question();
+    if let (Some(asked), Question::Explain) = (&keys.question, question) {
+        let what = "a suite cannot explain: use `hotlap run --suite ... --explain`";
+        return Err((asked.span(), what.to_owned()));
+    }
     let stress = keys.stress.iter().map(scenario).collect::<Result<_, _>>()?;
     let published = keys
         .published

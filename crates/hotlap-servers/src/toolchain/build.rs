@@ -54,8 +54,13 @@ impl Built {
     /// The command that starts it.
     #[must_use]
     pub fn launch(&self, server: &Server) -> Launch {
-        let env = server.env.clone();
-        Launch { env, ..Launch::new(server.command.clone(), self.folder.clone()) }
+        Launch {
+            argv: server.command.clone(),
+            env: server.env.clone(),
+            explain_env: server.explain_env.clone(),
+            cwd: self.folder.clone(),
+            tls: None,
+        }
     }
 }
 

@@ -118,6 +118,8 @@ impl CapacityArgs {
             shape: self.shape,
             rate: None,
             slo,
+            explain: false,
+            explain_only: false,
             schedule: Schedule {
                 duration: self.duration,
                 precision: Some(self.precision),

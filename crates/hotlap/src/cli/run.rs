@@ -52,6 +52,14 @@ pub struct RunArgs {
     /// Only this scenario of --stress; repeat it for more
     #[arg(long = "scenario", value_name = "NAME", requires = "stress")]
     pub scenarios: Vec<String>,
+    /// Then explain where the differences in CPU time per request come from, as `hotlap explain`
+    ///
+    /// Takes about half a minute more per server. Servers are started again for it.
+    #[arg(long, conflicts_with_all = ["stress", "layers", "resume"])]
+    pub explain: bool,
+    /// Whether it only explains.
+    #[arg(skip)]
+    pub explain_only: bool,
     /// First install missing toolchains of these servers, as `hotlap setup --yes`
     #[arg(long)]
     pub setup: bool,

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use hotlap_testbed::{Calibrated, serve_ceiling};
+use hotlap_testbed::{Calibrated, Planted, serve_ceiling};
 
 use crate::exit::Exit;
 
@@ -36,6 +36,17 @@ pub fn ceiling() -> anyhow::Result<Exit> {
 pub fn known(argv: &[OsString]) -> anyhow::Result<Exit> {
     let name = argv.first().map(|a| a.to_string_lossy()).unwrap_or_default();
     let server: Calibrated = name.parse()?;
+    server.serve(number("PORT")?, number("CPUS").unwrap_or(1))?;
+    Ok(Exit::Ok)
+}
+
+/// The server with the planted difference in the first argument, on port `PORT`.
+///
+/// # Errors
+/// If there is no such difference, `PORT` is not set, or the port is not available.
+pub fn planted(argv: &[OsString]) -> anyhow::Result<Exit> {
+    let name = argv.first().map(|a| a.to_string_lossy()).unwrap_or_default();
+    let server: Planted = name.parse()?;
     server.serve(number("PORT")?, number("CPUS").unwrap_or(1))?;
     Ok(Exit::Ok)
 }

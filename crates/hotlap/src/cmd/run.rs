@@ -60,9 +60,7 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
         Question::Stress => {
             stress::run(&spec, &participants, store, &mut exports, &interrupt, console)
         }
-        Question::Compare | Question::Layers | Question::Scale | Question::Capacity => {
-            measure::run(&spec, &participants, store, &mut exports, &interrupt, console)
-        }
+        _ => measure::run(&spec, &participants, store, &mut exports, &interrupt, console),
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod chart;
 mod charts;
+mod explain;
 mod laps;
 mod picture;
 mod style;
@@ -48,6 +49,7 @@ pub fn render(report: &Report) -> String {
         scaling.into(),
         loads,
         report.capacity.iter().map(|found| capacity(found, &palette, &mut searched)).collect(),
+        report.explanations.iter().map(explain::section).collect(),
         report.stress.as_ref().map(stress).into(),
         about(report),
         laps::section(report, &palette),

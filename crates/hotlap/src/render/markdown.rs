@@ -2,7 +2,9 @@
 
 use crate::report::comparison::RunComparison;
 use crate::report::stress::Stress;
-use crate::report::{Absent, CapacityResults, Failed, LoadResults, Report, Source};
+use crate::report::{
+    Absent, CapacityResults, ExplanationResults, Failed, LoadResults, Report, Source,
+};
 use crate::text::table::{Column, Output, Table, Tone};
 use crate::text::{capital, number, visible};
 
@@ -25,6 +27,7 @@ pub fn render(report: &Report) -> String {
         out += &results(report, load);
     }
     out += &report.capacity.iter().map(capacity).collect::<String>();
+    out += &report.explanations.iter().map(explanation).collect::<String>();
     out += &list(report.scaling.iter().map(|scaling| escape(&scaling.sentence)));
     out += &report.noise.as_ref().map_or_else(String::new, |noise| paragraph(&noise.sentence));
     out += &report.stress.as_ref().map_or_else(String::new, stress);
@@ -74,6 +77,22 @@ fn capacity(found: &CapacityResults) -> String {
     out += &bold(&found.sentences);
     out += &table(&found.table());
     out + &found.notes().iter().map(|note| paragraph(note)).collect::<String>()
+}
+
+fn explanation(found: &ExplanationResults) -> String {
+    let mut out = match found.title.is_empty() {
+        true => format!("## {} against {}\n\n", escape(&found.server), escape(&found.reference)),
+        false => format!(
+            "## {} against {}: {}\n\n",
+            escape(&found.server),
+            escape(&found.reference),
+            escape(&found.title)
+        ),
+    };
+    out += &bold(std::slice::from_ref(&found.sentence));
+    out += &table(&found.ledger_table(false));
+    out += &table(&found.count_table(false));
+    out + &found.notes.iter().map(|note| paragraph(note)).collect::<String>()
 }
 
 /// A table with all columns that are meant for Markdown; nothing if it has no rows.

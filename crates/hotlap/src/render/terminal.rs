@@ -5,7 +5,9 @@ mod screen;
 use crate::report::comparison::RunComparison;
 use crate::report::stress::Stress;
 use crate::report::trend::ServerTrend;
-use crate::report::{Absent, CapacityResults, Failed, LoadResults, Report, Row, Source};
+use crate::report::{
+    Absent, CapacityResults, ExplanationResults, Failed, LoadResults, Report, Row, Source,
+};
 use crate::text::number::{self, plural};
 use crate::text::visible;
 use screen::{BOLD, DIM, RED, Screen, YELLOW};
@@ -46,6 +48,9 @@ fn shown(report: &Report, mut out: Screen, has_details: bool) -> String {
     }
     for found in &report.capacity {
         capacity(&mut out, found, has_details);
+    }
+    for found in &report.explanations {
+        explanation(&mut out, found, has_details);
     }
     let noise = report.noise.as_ref().map(|noise| &noise.sentence);
     for sentence in report.scaling.iter().map(|s| &s.sentence).chain(noise) {
@@ -137,6 +142,21 @@ fn capacity(out: &mut Screen, found: &CapacityResults, has_details: bool) {
         out.blank();
         out.table(2, &found.window_table());
     }
+}
+
+/// Where a difference in cost comes from.
+fn explanation(out: &mut Screen, found: &ExplanationResults, has_details: bool) {
+    out.blank();
+    out.paragraph(BOLD, 2, &found.title);
+    out.paragraph(BOLD, 2, &found.sentence);
+    for table in [found.ledger_table(has_details), found.count_table(has_details)] {
+        if table.rows() > 0 {
+            out.blank();
+            out.table(2, &table);
+        }
+    }
+    out.blank();
+    found.notes.iter().for_each(|note| out.paragraph(DIM, 2, note));
 }
 
 /// The details of a server.

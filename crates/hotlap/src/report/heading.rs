@@ -107,13 +107,14 @@ fn question_words(question: Question) -> &'static str {
         Question::Layers => "what does each step cost?",
         Question::Scale => "how does it scale?",
         Question::Capacity => "how many requests/s does it hold?",
+        Question::Explain => "where does the difference in CPU time come from?",
         Question::Stress => "what happens when clients misbehave?",
     }
 }
 
 /// What the state of a run means for the reader; empty if it finished.
 pub(super) fn state_note(run: &Run) -> String {
-    let laps = run.laps.len();
+    let laps = run.laps.len() + run.explain.len();
     match run.state {
         State::Finished => String::new(),
         _ if run.question == Question::Stress => {
@@ -154,6 +155,10 @@ fn title(run: &Run) -> Vec<String> {
         let goals: Vec<String> = schedule.objectives.iter().map(ToString::to_string).collect();
         parts.push(format!("open loop, Poisson, {}", goals.join(" and ")));
         parts.push(plural(restarts as usize, "restart"));
+    } else if run.question == Question::Explain {
+        let restarts = run.explain.iter().map(|lap| lap.restart + 1).max().unwrap_or(0);
+        parts.push(plural(restarts as usize, "restart"));
+        parts.extend(schedule.slice_ms.map(|ms| format!("slices of {}", slice_words(ms))));
     } else if let Some(rounds) = rounds {
         let (restarts, rounds) =
             (plural(restarts as usize, "restart"), plural(rounds as usize, "round"));

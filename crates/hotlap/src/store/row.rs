@@ -186,6 +186,7 @@ pub(super) fn read_run(row: &Row) -> rusqlite::Result<Run> {
         starts: Vec::new(),
         laps: Vec::new(),
         stress: Vec::new(),
+        explain: Vec::new(),
     })
 }
 
@@ -295,7 +296,7 @@ pub(super) fn read_word<T: DeserializeOwned>(row: &Row, column: &str) -> rusqlit
     serde_json::from_value(serde_json::Value::String(text)).map_err(|e| unreadable(column, e))
 }
 
-fn read_json<T: DeserializeOwned>(row: &Row, column: &str) -> rusqlite::Result<T> {
+pub(super) fn read_json<T: DeserializeOwned>(row: &Row, column: &str) -> rusqlite::Result<T> {
     let text: String = row.get(column)?;
     serde_json::from_str(&text).map_err(|e| unreadable(column, e))
 }

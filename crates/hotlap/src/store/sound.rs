@@ -1,6 +1,8 @@
 //! Checks what was read: a value that a damaged disk or another program changed is an error when it
 //! is read, rather than a panic or a wrong figure later.
 
+use hotlap_servers::observe::Observation;
+
 use crate::model::Run;
 
 /// The highest accepted count, of requests, bytes, nanoseconds and so on: two thousand of these
@@ -54,5 +56,37 @@ pub(super) fn check(run: &Run) -> Result<(), String> {
         let mut ticks = lap.series.iter();
         ticks.try_for_each(|t| counts("series", &[t.responses, t.failures, t.max_ns, t.sum_ns]))?;
     }
-    Ok(())
+    for lap in &run.explain {
+        within("lap of server", lap.server, servers)?;
+        within("lap of load", lap.load, loads)?;
+        numbers("lap", &[lap.restart, lap.round, lap.place])?;
+        counts("lap", &[lap.at_ms, lap.requests, lap.cpu_ns.unwrap_or_default(), lap.answers])?;
+        counts("lap", &[lap.bytes.0, lap.bytes.1])?;
+        lap.observation.iter().try_for_each(observation)?;
+    }
+    let observing = &run.schedule.observing;
+    observing.env.iter().try_for_each(|(server, _)| within("flags of server", *server, servers))?;
+    let mut missing = observing.missing.iter();
+    missing.try_for_each(|missing| within("instrument of server", missing.server, servers))
+}
+
+/// What is wrong with an observation, if anything.
+fn observation(seen: &Observation) -> Result<(), String> {
+    let is_count = |count: u64| match count <= MOST {
+        true => Ok(()),
+        false => Err(format!("observation: a count of {count}")),
+    };
+    match seen {
+        Observation::Profile(profile) => {
+            is_count(profile.period_ns)?;
+            let frames = profile.frames.len();
+            let stacks = profile.stacks.iter();
+            if stacks.clone().flat_map(|stack| &stack.frames).any(|at| *at as usize >= frames) {
+                return Err(format!("a stack refers to more than {frames} frames"));
+            }
+            stacks.into_iter().try_for_each(|stack| is_count(stack.samples))
+        }
+        Observation::SystemCalls(calls) => calls.values().try_for_each(|count| is_count(*count)),
+        Observation::Events(_) => Ok(()),
+    }
 }

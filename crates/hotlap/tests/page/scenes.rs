@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::model::{Host, Load, Published, Question, Run, Schedule, Server, State, Than};
+use hotlap::model::{
+    Host, Load, Observing, Published, Question, Run, Schedule, Server, State, Than,
+};
 use hotlap::recorder::Recorder;
 use hotlap_bench::experiment::{Experiment, Place};
+use hotlap_bench::explain::Explain;
 use hotlap_bench::participant::{self, Participant, Role};
 use hotlap_bench::scripted::{Script, Scripted};
 use hotlap_load::outcome::Tick;
@@ -127,10 +130,11 @@ impl Scene {
             cast.push(("ceiling".to_owned(), Role::Ceiling));
         }
         let participant = |(name, role): (String, Role)| Participant {
-            start: participant::Origin::Launch(Launch::new(
-                vec!["./serve".to_owned(), name.clone()],
-                PathBuf::from("."),
-            )),
+            start: participant::Origin::Launch(Launch {
+                argv: vec!["./serve".to_owned(), name.clone()],
+                cwd: PathBuf::from("."),
+                ..Launch::default()
+            }),
             version: format!("{name} 1.0"),
             name,
             role,
@@ -162,6 +166,7 @@ impl Scene {
             paced: false,
             rate: None,
             objectives: Vec::new(),
+            explain: Explain::No,
             seed: 7,
             from: Place::default(),
             past: hotlap_bench::experiment::Past::default(),
@@ -208,6 +213,7 @@ impl Scene {
                 generator_cpus: vec![1],
                 freeze: true,
                 objectives: Vec::new(),
+                observing: Observing::default(),
             },
             host: Host {
                 os: "Debian GNU/Linux 12".to_owned(),
@@ -224,6 +230,7 @@ impl Scene {
             laps: Vec::new(),
             absent: Vec::new(),
             stress: Vec::new(),
+            explain: Vec::new(),
         }
     }
 }

@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use hotlap::console::Console;
 use hotlap::export::Exports;
-use hotlap::model::{Host, Lap, LapRequest, Load, Question, Run, Schedule, Server, State};
+use hotlap::model::{
+    Host, Lap, LapRequest, Load, Observing, Question, Run, Schedule, Server, State,
+};
 use hotlap::recorder::{Kept, Recorder};
 use hotlap::render::terminal;
 use hotlap::report::Report;
 use hotlap::store::Store;
 use hotlap_bench::experiment::{Experiment, Place};
+use hotlap_bench::explain::Explain;
 use hotlap_bench::participant::{self, Participant, Role};
 use hotlap_bench::scripted::{Script, Scripted};
 use hotlap_bench::stress::{Observed, Service, Subject, Trial, judge};
@@ -31,10 +34,11 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
     let participant = |(name, role, _): &(&str, Role, Script)| Participant {
         name: (*name).to_owned(),
         role: *role,
-        start: participant::Origin::Launch(Launch::new(
-            vec!["./serve".to_owned(), (*name).to_owned()],
-            PathBuf::from("."),
-        )),
+        start: participant::Origin::Launch(Launch {
+            argv: vec!["./serve".to_owned(), (*name).to_owned()],
+            cwd: PathBuf::from("."),
+            ..Launch::default()
+        }),
         contract: Contract::of(Name::Hello, None),
         requirements: Requirements::Custom,
         version: format!("{name} 1.0"),
@@ -65,6 +69,7 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
             paced: false,
             rate: None,
             objectives: Vec::new(),
+            explain: Explain::No,
             seed: 7,
             from: Place::default(),
             past: hotlap_bench::experiment::Past::default(),
@@ -123,6 +128,7 @@ pub fn record(scene: &Scene) -> Run {
             generator_cpus: vec![1],
             freeze: true,
             objectives: scene.experiment.objectives.clone(),
+            observing: Observing::default(),
         },
         host: Host {
             os: "Debian GNU/Linux 12".to_owned(),
@@ -139,6 +145,7 @@ pub fn record(scene: &Scene) -> Run {
         laps: Vec::new(),
         absent: Vec::new(),
         stress: Vec::new(),
+        explain: Vec::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! One sentence that says what will be measured, and how long it takes.
 
 use hotlap_bench::experiment::Experiment;
+use hotlap_bench::explain::Explain;
 use hotlap_bench::participant::Participant;
 use hotlap_bench::stress::Scenario;
 
@@ -25,6 +26,7 @@ pub fn of(
     let named = |e: &&Participant| is_named(e) && !is_out(run, e);
     let count = experiment.participants.iter().filter(named).count();
     let mut words = match run.number {
+        _ if run.question == Question::Explain => "Explaining".to_owned(),
         _ if run.question == Question::Capacity => "Searching the capacity of".to_owned(),
         Some(number) => format!("Continuing run {number}: measuring"),
         None => "Measuring".to_owned(),
@@ -37,6 +39,9 @@ pub fn of(
             " takes about {} s: {start_s} s until all are warmed up, then {lap_s} s (--duration)",
             start_s + lap_s
         );
+    }
+    if let Explain::After(time) = experiment.explain {
+        words += &format!("; then explaining for about {} s", time.as_secs());
     }
     if takes > 0 {
         words += &format!("; then stress for about {takes} s");

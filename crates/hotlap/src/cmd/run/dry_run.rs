@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hotlap_bench::experiment::Experiment;
+use hotlap_bench::explain::Explain;
 use hotlap_servers::launch::Launch;
 use hotlap_servers::manifest;
 use hotlap_servers::toolchain::probe_all;
@@ -31,7 +32,10 @@ pub fn probe(spec: &RunSpec, interrupt: &Interrupt) -> Builds {
     let probed = probe_all(&servers, interrupt.flag());
     let launch = |server: &manifest::Server| Launch {
         env: server.env.clone(),
-        ..Launch::new(server.command.clone(), server.folder.clone())
+        argv: server.command.clone(),
+        explain_env: server.explain_env.clone(),
+        cwd: server.folder.clone(),
+        tls: None,
     };
     let built = servers.into_iter().zip(probed).map(|(server, probed)| {
         (server.id.clone(), probed.map(|_| (launch(server), String::new())).map_err(Into::into))
@@ -54,7 +58,7 @@ pub fn run(
             let (_, run) = stress::prepared(spec, participants)?;
             (run, Vec::new())
         }
-        Question::Compare | Question::Layers | Question::Scale | Question::Capacity => {
+        _ => {
             let prepared = Prepared::new(spec, participants)?;
             let schedule = schedule(&prepared, store);
             (prepared.run, schedule)
@@ -106,10 +110,14 @@ fn described(spec: &RunSpec, server: &Server) -> String {
 
 /// Restarts, rounds, slices and time.
 fn schedule(Prepared { experiment, run, .. }: &Prepared, store: Option<&Store>) -> Vec<String> {
-    let mut lines = match experiment.objectives.is_empty() {
-        true => rounds(experiment, run),
-        false => searches(experiment),
+    let mut lines = match (experiment.objectives.is_empty(), experiment.explain) {
+        (true, Explain::Only) => vec![EXPLAINS.to_owned()],
+        (true, _) => rounds(experiment, run),
+        (false, _) => searches(experiment),
     };
+    if let Explain::After(time) = experiment.explain {
+        lines.push(format!("then {EXPLAINS}, for about {}", seconds(time)));
+    }
     if !run.schedule.freeze {
         lines.push("servers are not frozen while others are measured".to_owned());
     }
@@ -123,6 +131,10 @@ fn schedule(Prepared { experiment, run, .. }: &Prepared, store: Option<&Store>) 
     }));
     lines
 }
+
+/// What the laps that explain are.
+const EXPLAINS: &str = "plain laps, laps with a CPU profile, and laps with counts of system calls \
+                        and kernel events";
 
 /// The goals of a search, and its order.
 fn searches(experiment: &Experiment) -> Vec<String> {

@@ -69,6 +69,10 @@ pub fn finish(
             true => Exit::Ok,
             false => Exit::Invalid,
         },
+        () if kept.run.question == Question::Explain => match report.explanations.is_empty() {
+            true => Exit::Invalid,
+            false => Exit::Ok,
+        },
         () if !is_measured(&report) => Exit::Invalid,
         () => Exit::Ok,
     };

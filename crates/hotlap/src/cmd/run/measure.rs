@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Context;
 use hotlap_bench::experiment::{Experiment, Over, Past, Place};
+use hotlap_bench::explain::Explain;
 use hotlap_bench::local::{LocalRunner, Setting, allow_files};
 use hotlap_bench::runner::Runner;
 use hotlap_servers::allocation::CpuAllocation;
@@ -50,9 +51,15 @@ impl Prepared {
             paced: true,
             rate: spec.rate,
             objectives: spec.objectives.clone(),
+            explain: Explain::No,
             seed: spec.seed,
             from: Place::default(),
             past: Past::default(),
+        };
+        experiment.explain = match spec.question {
+            Question::Explain => Explain::Only,
+            _ if spec.explains_after => Explain::After(timing::explaining(&experiment)),
+            _ => Explain::No,
         };
         if spec.budget.is_none() {
             experiment.budget = timing::usual_budget(&experiment);

@@ -213,9 +213,9 @@ impl Participants {
         if let Some(reference) = found.filter(|_| self.ready.len() > 1) {
             self.ready[reference].role = Role::Reference;
             self.servers[reference].role = Role::Reference;
-            // The interval of a capacity rests on restarts alone; the control would take as long as
-            // a server.
-            if spec.question == Question::Capacity {
+            // The interval of a capacity, and of what explains a difference, rests on restarts
+            // alone; the control would take as long as a server.
+            if matches!(spec.question, Question::Capacity | Question::Explain) {
                 return;
             }
             let name = format!("{} (again)", self.ready[reference].name);
@@ -293,7 +293,7 @@ fn ceiling() -> anyhow::Result<Participant> {
     Ok(Participant {
         name: CEILING.to_owned(),
         role: Role::Ceiling,
-        start: Origin::Launch(Launch::new(argv, std::env::temp_dir())),
+        start: Origin::Launch(Launch { argv, cwd: std::env::temp_dir(), ..Launch::default() }),
         contract: Contract::of(Name::Hello, None),
         requirements: Requirements::Catalogue { kind: ServerKind::HandWritten, keep_alive: true },
         version: format!("hotlap {}", env!("CARGO_PKG_VERSION")),

@@ -6,7 +6,8 @@ use std::time::SystemTime;
 
 use fnv::FnvHasher;
 use hotlap_bench::experiment::Experiment;
-use hotlap_bench::participant::{Load, Participant, Role};
+use hotlap_bench::explain::Explain;
+use hotlap_bench::participant::{Load, Origin, Participant, Role};
 use hotlap_load::plan::{Entry, Source};
 use hotlap_servers::allocation::CpuAllocation;
 use hotlap_servers::contract::{Exchange, Fields};
@@ -56,6 +57,7 @@ pub fn begin(
             generator_cpus: cores.generator.clone(),
             freeze: spec.freeze && experiment.is_some(),
             objectives: spec.objectives.clone(),
+            observing: observing(participants, experiment),
         },
         host,
         loads: experiment.map_or_else(Vec::new, |e| loads(&e.loads, &e.participants)),
@@ -67,7 +69,23 @@ pub fn begin(
         laps: Vec::new(),
         absent: spec.absent.clone(),
         stress: Vec::new(),
+        explain: Vec::new(),
     }
+}
+
+/// How servers will be observed.
+fn observing(participants: &Participants, experiment: Option<&Experiment>) -> model::Observing {
+    let is_explained = experiment.is_some_and(|experiment| experiment.explain != Explain::No);
+    let mut observing = model::Observing::default();
+    for (server, participant) in participants.ready.iter().enumerate().filter(|_| is_explained) {
+        if let (Origin::Launch(launch), Role::Plain | Role::Reference) =
+            (&participant.start, participant.role)
+        {
+            let set = launch.explain_env.iter().map(|(name, value)| format!("{name}={value}"));
+            observing.env.extend(set.map(|variable| (server, variable)));
+        }
+    }
+    observing
 }
 
 /// The loads, with the requests that they send to these servers.

@@ -60,6 +60,8 @@ pub struct RunSpec {
     pub reference: Reference,
     /// The goals of a search for capacities; empty for other questions.
     pub objectives: Vec<Objective>,
+    /// Whether the run also explains the differences in cost.
+    pub explains_after: bool,
     /// Whether the ceiling, which speaks HTTP/1.1 without TLS, is measured, if hotlap starts the
     /// servers.
     pub has_ceiling: bool,
@@ -150,6 +152,7 @@ impl RunSpec {
         let suite = suite.as_ref();
         let objectives = goals::goals(args, suite)?;
         let question = match objectives.is_empty() {
+            true if args.explain_only => Question::Explain,
             true => question(args, suite),
             false => Question::Capacity,
         };
@@ -186,6 +189,7 @@ impl RunSpec {
             entries,
             servers,
             notes,
+            explains_after: goals::explains_after(args, question)?,
             has_ceiling: !schedule.no_ceiling
                 && objectives.is_empty()
                 && loads.iter().all(|load| load.protocol == Protocol::Http1 && !load.https),
@@ -269,6 +273,7 @@ fn suite(args: &RunArgs) -> anyhow::Result<Option<Suite>> {
 /// Rejects options about servers if no server is named: the quick suite would run instead.
 fn needs_servers(args: &RunArgs) -> anyhow::Result<()> {
     let given = [
+        ("--explain", args.explain),
         ("--layers", args.layers),
         ("--scenario", !args.scenarios.is_empty()),
         ("--stress", args.stress),
@@ -353,11 +358,15 @@ fn exports(args: &RunArgs, question: Question) -> anyhow::Result<ExportArgs> {
         &table.export_github_benchmark,
         &table.export_bencher,
     ];
-    if question == Question::Stress && for_tables.iter().any(|file| file.is_some()) {
-        return usage(
-            "--stress can be exported with --export-json, --export-markdown and --export-html \
-             only",
-        );
+    let verb = match question {
+        Question::Stress => "--stress",
+        Question::Explain => "an explanation",
+        _ => return Ok(table.clone()),
+    };
+    if for_tables.iter().any(|file| file.is_some()) {
+        return usage(format!(
+            "{verb} can be exported with --export-json, --export-markdown and --export-html only"
+        ));
     }
     Ok(table.clone())
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hotlap_bench::experiment::Experiment;
+use hotlap_bench::explain::Explain;
 use hotlap_bench::participant::Participant;
 use hotlap_bench::slo::usual_window;
 use hotlap_bench::stress::{Scenario, Subject};
@@ -19,6 +20,9 @@ const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duratio
 /// The measuring time of a search without `--duration`, for each server and each second of its
 /// windows: a bracket, and five restarts of six windows.
 const SEARCH: Duration = Duration::from_secs(60);
+
+/// How long two servers are explained; more take more.
+const EXPLAIN: Duration = Duration::from_secs(64);
 
 /// The approximate time of a round and of a restart, for each server under each load: see
 /// [`BUDGET`].
@@ -58,8 +62,18 @@ pub fn usual_budget(experiment: &Experiment) -> Duration {
         let window = usual_window(&experiment.objectives).as_secs_f64();
         return SEARCH.mul_f64(window) * u32::try_from(rows(experiment)).unwrap_or(u32::MAX);
     }
+    if experiment.explain == Explain::Only {
+        return explaining(experiment);
+    }
     let (least, servers, each) = BUDGET;
     least + each * u32::try_from(rows(experiment).saturating_sub(servers)).unwrap_or(u32::MAX)
+}
+
+/// How long the differences between the servers of an experiment are explained.
+#[must_use]
+pub fn explaining(experiment: &Experiment) -> Duration {
+    let servers = experiment.participants.iter().filter(|e| is_named(e)).count();
+    EXPLAIN / 2 * u32::try_from(servers).unwrap_or(u32::MAX).max(2)
 }
 
 /// The limit of one warm-up in the first restart, given the number of warm-ups: its part of a

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use hotlap_bench::experiment::{Experiment, Place};
+use hotlap_bench::explain::Explain;
 use hotlap_bench::local::Setting;
 use hotlap_bench::participant::{Load, Origin, Participant, Role};
 use hotlap_load::plan::Reuse;
@@ -18,7 +19,7 @@ use hotlap_testbed::Calibrated;
 
 use crate::cmd::run::logs::Logs;
 use crate::cmd::run::timing::{GRACE, START_LIMIT};
-use crate::model::{self, Question, Run, State};
+use crate::model::{self, Observing, Question, Run, State};
 
 /// The timeout of a request: longer than the longest pause.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -52,7 +53,7 @@ impl Arena {
         Participant {
             name: name.to_owned(),
             role,
-            start: Origin::Launch(Launch::new(argv, std::env::temp_dir())),
+            start: Origin::Launch(Launch { argv, cwd: std::env::temp_dir(), ..Launch::default() }),
             contract: Contract::of(Name::Hello, None),
             // Checked like a command or URL, not against a contract: one of them sends wrong
             // responses on purpose.
@@ -121,6 +122,7 @@ impl Arena {
             paced: false,
             rate: None,
             objectives: Vec::new(),
+            explain: Explain::No,
             seed,
             from: Place::default(),
             past: hotlap_bench::experiment::Past::default(),
@@ -155,6 +157,7 @@ impl Arena {
                 generator_cpus: self.cores.generator.clone(),
                 freeze: true,
                 objectives: experiment.objectives.clone(),
+                observing: Observing::default(),
             },
             host: model::Host::default(),
             loads: experiment.loads.iter().map(model::Load::from).collect(),
@@ -163,6 +166,7 @@ impl Arena {
             laps: Vec::new(),
             absent: Vec::new(),
             stress: Vec::new(),
+            explain: Vec::new(),
         }
     }
 }

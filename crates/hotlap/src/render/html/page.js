@@ -1,5 +1,5 @@
 "use strict";
-// Sorts, points, hides and copies. It computes no figure: every word it shows is in the page.
+// Sorts, points, hides, searches and copies. It computes no figure: every word it shows is in the page.
 (() => {
   const all = (what, within = document) => [...within.querySelectorAll(what)];
   const one = (what, within = document) => within.querySelector(what);
@@ -158,6 +158,45 @@
     });
   }
   addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+
+  // Flame graphs are searched by name, and a part of one is enlarged when it is pressed.
+  for (const flame of all(".flame")) {
+    const boxes = [...flame.children].map((box) => ({
+      box,
+      name: box.textContent.toLowerCase(),
+      left: parseFloat(box.style.left),
+      width: parseFloat(box.style.width),
+      top: parseFloat(box.style.top),
+    }));
+    const enlarge = (on) => {
+      for (const own of boxes) {
+        const above = own.top < on.top && own.left <= on.left + 0.02 &&
+          own.left + own.width >= on.left + on.width - 0.02;
+        const within = own.top >= on.top && own.left >= on.left - 0.02 &&
+          own.left + own.width <= on.left + on.width + 0.02;
+        own.box.hidden = !above && !within;
+        own.box.classList.toggle("above", above);
+        own.box.style.left = above ? "0" : (own.left - on.left) / on.width * 100 + "%";
+        own.box.style.width = above ? "100%" : own.width / on.width * 100 + "%";
+      }
+    };
+    flame.addEventListener("click", (event) => {
+      const on = boxes.find((own) => own.box === event.target);
+      if (on) enlarge(on);
+    });
+    const search = flame.previousElementSibling;
+    search.hidden = false;
+    one("input", search).addEventListener("input", (event) => {
+      const text = event.target.value.trim().toLowerCase();
+      let hits = 0;
+      for (const own of boxes) {
+        const hit = text !== "" && own.name.includes(text);
+        own.box.classList.toggle("hit", hit);
+        hits += hit;
+      }
+      one("output", search).textContent = text === "" ? "" : `${hits} found`;
+    });
+  }
 
   // Each lap, when it is asked for.
   const each = one("#each");

@@ -57,6 +57,18 @@ fn only_for_searches(args: &RunArgs) -> anyhow::Result<()> {
     }
 }
 
+/// Whether the run also explains the differences in cost.
+///
+/// # Errors
+/// When there are none to explain.
+pub(super) fn explains_after(args: &RunArgs, question: Question) -> anyhow::Result<bool> {
+    match question {
+        Question::Compare | Question::Scale => Ok(args.explain),
+        _ if args.explain => usage("--explain needs a comparison of servers"),
+        _ => Ok(false),
+    }
+}
+
 /// The rules of `--fail-if`. Rules about capacities belong to searches, all others to comparisons.
 pub(super) fn rules(args: &RunArgs, question: Question) -> anyhow::Result<Vec<Rule>> {
     let rules: Vec<Rule> =

@@ -219,7 +219,7 @@ fn launch(command: &str, shell: bool) -> anyhow::Result<Launch> {
         }
     };
     let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
-    Ok(Launch::new(argv, cwd))
+    Ok(Launch { argv, cwd, ..Launch::default() })
 }
 
 /// A server that is already running. `--path` overrides the path of the URL.

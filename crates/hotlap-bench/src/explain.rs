@@ -1,0 +1,44 @@
+//! Laps that explain where a difference in cost comes from.
+//!
+//! They are run apart from the laps of an experiment and count for none of its figures: the
+//! instruments cost CPU time, and runtimes are started with flags that make them name their
+//! functions. So the plain laps among them, which have no instrument on, count only here too.
+
+use std::time::Duration;
+
+use hotlap_servers::observe::{Instrument, Observation};
+
+use crate::lap::Lap;
+
+/// Whether an experiment explains the differences in cost between its servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Explain {
+    /// It does not.
+    #[default]
+    No,
+    /// After its laps, in restarts of their own, for this long.
+    After(Duration),
+    /// It does nothing else; budget, restarts and rounds are those of the experiment.
+    Only,
+}
+
+/// A lap that explains.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExplainLap {
+    /// The lap.
+    pub lap: Lap,
+    /// What an instrument saw in it; `None` if none was on.
+    pub observation: Option<Observation>,
+}
+
+impl ExplainLap {
+    /// Which instrument was on.
+    #[must_use]
+    pub fn instrument(&self) -> Option<Instrument> {
+        self.observation.as_ref().map(|seen| match seen {
+            Observation::Profile(_) => Instrument::Profile,
+            Observation::SystemCalls(_) => Instrument::SystemCalls,
+            Observation::Events(_) => Instrument::Events,
+        })
+    }
+}

@@ -1,0 +1,318 @@
+//! Laps that explain where the difference in cost between servers comes from.
+//!
+//! A restart begins like any other. A round then runs laps of each server without an instrument,
+//! which measure the difference, and two with the profile on, all interleaved and mirrored as in a
+//! run. Some rounds have a lap with each of the other instruments too, which count: counts per
+//! request are nearly exact, so they need little time.
+
+use std::time::Duration;
+
+use hotlap_servers::observe::{Instrument, Observation};
+use hotlap_stats::MIN_RESTARTS;
+
+use super::Schedule;
+use crate::experiment::{Event, Over, Place, order};
+use crate::explain::{Explain, ExplainLap};
+use crate::lap::Lap;
+use crate::participant::Role;
+
+/// Restarts, unless their number is given. Intervals are computed over restarts: with six, a
+/// difference that is one of 30 must be 6.2 standard errors to count; with three, 24.
+const RESTARTS: u32 = 6;
+
+/// The first of this many rounds has laps with the instruments that count.
+const COUNTS_EVERY: u32 = 3;
+
+/// The instruments, and whether a round has two mirrored laps of each server with it, or one.
+const INSTRUMENTS: [(Instrument, bool); 3] =
+    [(Instrument::Profile, true), (Instrument::SystemCalls, false), (Instrument::Events, false)];
+
+/// Separates the orders of the kinds of laps within a round; laps have fewer slices.
+const STEPS_APART: u32 = 1 << 16;
+
+impl Schedule<'_> {
+    /// Runs the laps that explain, for this long after the first start, in restarts of their own.
+    pub(super) fn explain(&mut self) -> Over {
+        let budget = match self.experiment.explain {
+            Explain::No => return Over::Done,
+            Explain::After(budget) => budget,
+            Explain::Only => self.experiment.budget,
+        };
+        let is_only = self.experiment.explain == Explain::Only;
+        let (restarts, rounds) = match is_only {
+            true => (self.experiment.restarts, self.experiment.rounds),
+            false => (None, None),
+        };
+        (self.watch)(Event::Explaining);
+        self.runner.begin_explaining();
+        for (participant, its) in self.experiment.participants.iter().enumerate() {
+            self.out[participant] |= !matches!(its.role, Role::Plain | Role::Reference);
+        }
+        let first = self.restarts;
+        let planned = restarts.unwrap_or(RESTARTS);
+        let mut opened = None;
+        for nth in 0..planned {
+            let began = self.elapsed();
+            if let Err(over) = self.start_restart(first + nth) {
+                return over;
+            }
+            let opened = *opened.get_or_insert_with(|| self.elapsed());
+            let until = opened + budget * (nth + 1) / planned;
+            let start = self.elapsed().saturating_sub(began);
+            let round = match self.explain_rounds(first + nth, (rounds, until), opened + budget) {
+                Ok(round) => round,
+                Err(over) => return over,
+            };
+            self.stop_all();
+            // The number of restarts tells most, so half of the last one may exceed the budget.
+            let has_time = self.elapsed() + (start + round) / 2 <= opened + budget;
+            let is_enough = restarts.is_none() && (MIN_RESTARTS..planned).contains(&(nth + 1));
+            if is_enough && !has_time {
+                return Over::Budget;
+            }
+        }
+        Over::Done
+    }
+
+    /// The rounds of a restart: this many, or until this time. Returns how long the first took.
+    fn explain_rounds(
+        &mut self,
+        restart: u32,
+        (rounds, until): (Option<u32>, Duration),
+        end: Duration,
+    ) -> Result<Duration, Over> {
+        let Some(load) = self.experiment.closed_loop() else { return Ok(Duration::ZERO) };
+        self.find_instruments();
+        let mut first = Duration::ZERO;
+        for round in 0.. {
+            let (place, began) = (Place { restart, round }, self.elapsed());
+            self.plain_laps(place, load)?;
+            for (instrument, is_mirrored) in INSTRUMENTS {
+                if instrument == Instrument::Profile || round % COUNTS_EVERY == 0 {
+                    self.observed_laps(place, load, (instrument, is_mirrored))?;
+                }
+            }
+            let took = self.elapsed().saturating_sub(began);
+            first = if round == 0 { took } else { first };
+            let left = end.saturating_sub(self.elapsed());
+            (self.watch)(Event::Round { next: Place { restart, round: round + 1 }, left });
+            let is_over = match rounds {
+                Some(rounds) => round + 1 >= rounds,
+                None => self.elapsed() + took > until,
+            };
+            if is_over {
+                break;
+            }
+        }
+        // Some limits show only once a profile has been taken.
+        self.find_instruments();
+        Ok(first)
+    }
+
+    /// Finds out which instruments can be used on which server.
+    fn find_instruments(&mut self) {
+        self.usable = vec![Vec::new(); self.running.len()];
+        for participant in (0..self.running.len()).filter(|n| self.running[*n]) {
+            let (usable, missing) = self.runner.instruments(participant);
+            self.usable[participant] = usable;
+            for why in &missing {
+                (self.watch)(Event::Unobserved { participant, why });
+            }
+        }
+    }
+
+    /// Laps of every server without an instrument, in slices as in a run. There are as many of them
+    /// as take the time of the profiled laps.
+    fn plain_laps(&mut self, place: Place, load: usize) -> Result<(), Over> {
+        self.go_on_comparing()?;
+        let slices = self.runner.slices(load).max(1);
+        let mut driven = vec![0_u32; self.running.len()];
+        let mut nth = 0;
+        for step in 0..slices * self.runner.laps_per_observed(load).max(1) {
+            let servers = self.running.len();
+            for participant in order(self.experiment.seed, place, (load, step), servers) {
+                if !self.slice(participant, load)? {
+                    continue;
+                }
+                driven[participant] += 1;
+                if driven[participant].is_multiple_of(slices) {
+                    match self.runner.lap(participant, load) {
+                        Ok(lap) => self.explain_lap((place, nth), lap, None),
+                        Err(why) => self.retire(participant, &why)?,
+                    }
+                    nth += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One lap of every server with an instrument on; two if they are mirrored. A lap whose
+    /// instrument failed is dropped.
+    fn observed_laps(
+        &mut self,
+        place: Place,
+        load: usize,
+        (instrument, is_mirrored): (Instrument, bool),
+    ) -> Result<(), Over> {
+        self.go_on_comparing()?;
+        let salt = (load, (1 + instrument as u32) * STEPS_APART);
+        let mut order = order(self.experiment.seed, place, salt, self.running.len());
+        if !is_mirrored {
+            order.truncate(self.running.len());
+        }
+        for (nth, participant) in (0..).zip(order) {
+            self.go_on()?;
+            if !self.running[participant] || !self.usable[participant].contains(&instrument) {
+                continue;
+            }
+            (self.watch)(Event::Lapping { participant, load });
+            match self.runner.observed_lap(participant, load, instrument) {
+                Ok((lap, Ok(seen))) => self.explain_lap((place, nth), lap, Some(seen)),
+                Ok((_, Err(why))) => {
+                    (self.watch)(Event::Unobserved { participant, why: &why });
+                }
+                Err(why) => self.retire(participant, &why)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn explain_lap(
+        &mut self,
+        (place, nth): (Place, u32),
+        mut lap: Lap,
+        observation: Option<Observation>,
+    ) {
+        self.place(&mut lap, place, nth);
+        (self.watch)(Event::ExplainLap(&ExplainLap { lap, observation }));
+    }
+
+    /// Returns an error once there is a reason to stop: an explanation needs two servers.
+    fn go_on_comparing(&self) -> Result<(), Over> {
+        self.go_on()?;
+        match self.running.iter().filter(|is_running| **is_running).count() {
+            0 | 1 => Err(Over::Nobody),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::fixtures::{experiment, runner, three};
+    use super::*;
+    use crate::experiment::Experiment;
+    use crate::runner::Runner;
+    use crate::scripted::{Script, Scripted};
+
+    fn only(restarts: Option<u32>, rounds: Option<u32>) -> Experiment {
+        Experiment { explain: Explain::Only, ..experiment(restarts, rounds) }
+    }
+
+    /// Runs an experiment. Returns its laps, the number of others, and why it ended.
+    fn laps(experiment: &Experiment, runner: &mut Scripted) -> (Vec<ExplainLap>, usize, Over) {
+        let (mut laps, mut others) = (Vec::new(), 0);
+        let over = super::super::run(experiment, runner, &mut |event| match event {
+            Event::ExplainLap(lap) => laps.push(lap.clone()),
+            Event::Lap(_) => others += 1,
+            _ => {}
+        });
+        (laps, others, over)
+    }
+
+    fn is_with(instrument: Option<Instrument>) -> impl Fn(&&ExplainLap) -> bool {
+        move |lap| lap.instrument() == instrument
+    }
+
+    #[test]
+    fn a_round_has_mirrored_plain_and_profiled_laps_and_counts_once() {
+        let mut runner = runner(three());
+        runner.slices = 4;
+        let (laps, others, over) = laps(&only(Some(2), Some(4)), &mut runner);
+        assert_eq!((over, others), (Over::Done, 0));
+        // The control, 1, takes no part.
+        assert!(laps.iter().all(|lap| [0, 2].contains(&lap.lap.participant)));
+        let count = |instrument| laps.iter().filter(is_with(instrument)).count();
+        assert_eq!(count(None), 2 * 4 * 2 * 2);
+        assert_eq!(count(Some(Instrument::Profile)), 2 * 4 * 2 * 2);
+        // In the first and the fourth round of each restart, one lap of both servers.
+        assert_eq!(count(Some(Instrument::SystemCalls)), 2 * 2 * 2);
+        assert_eq!(count(Some(Instrument::Events)), 2 * 2 * 2);
+        let plain: Vec<&String> = runner.log.iter().filter(|l| l.starts_with("slice")).collect();
+        let (there, back) = plain[..4].split_at(2);
+        assert_eq!(there.iter().rev().collect::<Vec<_>>(), back.iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn an_instrument_that_is_not_permitted_is_left_out_and_the_rest_goes_on() {
+        let mut runner = runner(three());
+        runner.forbidden = vec![Instrument::Profile];
+        let mut told = Vec::new();
+        let mut laps = 0;
+        let experiment = only(Some(1), Some(1));
+        super::super::run(&experiment, &mut runner, &mut |event| match event {
+            Event::Unobserved { participant, why } => told.push((participant, why.what)),
+            Event::ExplainLap(_) => laps += 1,
+            _ => {}
+        });
+        assert_eq!(told, [(0, "the CPU profile"), (2, "the CPU profile")]);
+        assert_eq!(laps, 2 * 2 + 2 + 2);
+    }
+
+    #[test]
+    fn six_restarts_share_the_budget() {
+        let mut runner = runner(three());
+        let (laps, _, over) = laps(&only(None, None), &mut runner);
+        assert_eq!(over, Over::Done);
+        let spent = runner.elapsed().as_secs_f64();
+        assert!((45.0..64.0).contains(&spent), "{spent} s of 60");
+        assert_eq!(laps.iter().map(|lap| lap.lap.restart).max(), Some(5));
+    }
+
+    #[test]
+    fn slow_rounds_leave_time_for_three_restarts() {
+        let experiment = Experiment { budget: Duration::from_secs(15), ..only(None, None) };
+        let mut runner = runner(three());
+        let (laps, _, over) = laps(&experiment, &mut runner);
+        assert_eq!(over, Over::Budget);
+        assert_eq!(laps.iter().map(|lap| lap.lap.restart).max(), Some(2));
+    }
+
+    #[test]
+    fn laps_after_an_experiment_come_in_restarts_of_their_own() {
+        let explain = Explain::After(Duration::from_secs(60));
+        let experiment = Experiment { explain, ..experiment(Some(3), Some(2)) };
+        let mut runner = runner(three());
+        let (laps, others, over) = laps(&experiment, &mut runner);
+        assert_eq!((over, others), (Over::Done, 3 * 2 * 3 * 2));
+        let restarts: Vec<u32> = laps.iter().map(|lap| lap.lap.restart).collect();
+        assert_eq!((restarts.iter().min(), restarts.iter().max()), (Some(&3), Some(&8)));
+        let begun = runner.log.iter().position(|line| line == "begin explaining").unwrap();
+        let starts = |log: &[String], n| log.iter().filter(|l| **l == format!("start {n}")).count();
+        assert_eq!((starts(&runner.log[..begun], 1), starts(&runner.log[begun..], 1)), (3, 0));
+        assert_eq!((starts(&runner.log[..begun], 0), starts(&runner.log[begun..], 0)), (3, 6));
+    }
+
+    #[test]
+    fn a_server_that_is_left_alone_is_not_explained() {
+        let mut scripts = three();
+        scripts[2] = Script { dies_at: Some(4), ..scripts[2].clone() };
+        let (laps, _, over) = laps(&only(Some(3), Some(2)), &mut runner(scripts));
+        assert_eq!(over, Over::Nobody);
+        assert!(laps.len() < 8, "{}", laps.len());
+    }
+
+    #[test]
+    fn scripted_calls_are_observed() {
+        let mut scripts = three();
+        scripts[0].calls = BTreeMap::from([("getpid".to_owned(), 2.0)]);
+        let (laps, _, _) = laps(&only(Some(1), Some(1)), &mut runner(scripts));
+        let seen = laps.iter().find(is_with(Some(Instrument::SystemCalls))).unwrap();
+        let Some(Observation::SystemCalls(calls)) = &seen.observation else { panic!() };
+        let requests = seen.lap.usage.unwrap().requests;
+        assert!(calls.get("getpid").is_none_or(|calls| *calls == 2 * requests));
+    }
+}

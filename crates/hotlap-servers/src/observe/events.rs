@@ -1,0 +1,238 @@
+//! Events that the kernel counts for every process anyway, read at both ends of a slice.
+//!
+//! A freeze adds to them: every thread stops and goes on once per slice, which is a voluntary
+//! context switch or two.
+
+use std::collections::HashMap;
+use std::fs;
+
+use perf_event::events::Software;
+use perf_event::{Builder, Counter};
+use procfs::process::{Process, Stat};
+
+use super::device::Device;
+use super::observation::{Events, Observation, ObserveError};
+use super::refusal::refusal;
+use super::sockets::{Sockets, Traffic};
+use super::subject::{Subject, threads_of};
+use crate::cpus;
+use crate::sample::{Sampler, Switches};
+
+/// A thread that used less than the total divided by this does no work: it only stopped and went
+/// on when the server was frozen.
+const ONE_IN: u64 = 100;
+
+/// Reads the events of a server.
+#[derive(Debug)]
+pub(super) struct EventCounts {
+    subject: Subject,
+    sampler: Sampler,
+    /// One for each thread that ran when they were attached.
+    migrations: Result<Vec<Counter>, ObserveError>,
+    began: Option<Edge>,
+    sum: Option<Events>,
+    /// CPU time of each thread in all slices, in nanoseconds.
+    threads: HashMap<u32, u64>,
+}
+
+/// What is read at one end of a slice.
+#[derive(Debug)]
+struct Edge {
+    tree: Tree,
+    switches: Option<Switches>,
+    migrations: Option<u64>,
+    sockets: Option<Sockets>,
+    /// CPU time of each thread, in nanoseconds.
+    threads: HashMap<u32, u64>,
+}
+
+/// Sums over all processes, with those of ended children that their parents waited for.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tree {
+    minor_faults: u64,
+    major_faults: u64,
+    user_ticks: u64,
+    kernel_ticks: u64,
+    /// Whether the kernel measures user and kernel time instead of guessing at ticks.
+    is_exact: bool,
+}
+
+impl EventCounts {
+    /// Prepares to read them. Those that may not be read are unknown.
+    pub(super) fn open(subject: &Subject) -> Self {
+        let open = |thread: u32| {
+            let mut builder = Builder::new(Software::CPU_MIGRATIONS);
+            builder.observe_pid(thread.cast_signed()).any_cpu().inherit(true);
+            builder.enabled(false).include_kernel().build()
+        };
+        let migrations = subject.threads().into_iter().map(open).collect::<Result<_, _>>();
+        Self {
+            sampler: subject.sampler(),
+            migrations: migrations.map_err(|error| refusal("moves between cores", &error)),
+            subject: subject.clone(),
+            began: None,
+            sum: None,
+            threads: HashMap::new(),
+        }
+    }
+
+    fn edge(&mut self) -> Edge {
+        let pids = self.subject.processes();
+        let read = |counter: &mut Counter| counter.read().ok();
+        let migrations = self.migrations.as_mut().ok();
+        Edge {
+            tree: tree(self.subject.supervisor(), &pids),
+            switches: self.sampler.switches().ok(),
+            migrations: migrations.and_then(|counters| counters.iter_mut().map(read).sum()),
+            sockets: Sockets::of(&pids).ok(),
+            threads: pids.iter().flat_map(|&pid| thread_times(pid)).collect(),
+        }
+    }
+}
+
+impl Device for EventCounts {
+    fn enable(&mut self) -> Result<(), ObserveError> {
+        if let Ok(counters) = &mut self.migrations {
+            let enabled = counters.iter_mut().try_for_each(Counter::enable);
+            enabled.map_err(|error| refusal("moves between cores", &error))?;
+        }
+        self.began = Some(self.edge());
+        Ok(())
+    }
+
+    fn disable(&mut self) {
+        for counter in self.migrations.iter_mut().flatten() {
+            let _ = counter.disable();
+        }
+        let Some(began) = self.began.take() else { return };
+        let ended = self.edge();
+        for (thread, ns) in &ended.threads {
+            let before = began.threads.get(thread).copied().unwrap_or(0);
+            *self.threads.entry(*thread).or_insert(0) += ns.saturating_sub(before);
+        }
+        let events = between(&began, &ended);
+        match &mut self.sum {
+            Some(sum) => sum.merge(events),
+            None => self.sum = Some(events),
+        }
+    }
+
+    fn take(&mut self) -> Result<Observation, ObserveError> {
+        let mut events = self.sum.take().unwrap_or_default();
+        let threads = std::mem::take(&mut self.threads);
+        events.threads = Some(workers(threads.values().copied()));
+        Ok(Observation::Events(events))
+    }
+
+    fn limits(&self) -> Vec<ObserveError> {
+        self.migrations.as_ref().err().cloned().into_iter().collect()
+    }
+}
+
+/// What happened between two ends of a slice, without the number of threads.
+fn between(began: &Edge, ended: &Edge) -> Events {
+    let since = |now: u64, then: u64| Some(now.saturating_sub(then));
+    let switches = began.switches.zip(ended.switches);
+    let traffic = began.sockets.as_ref().zip(ended.sockets.as_ref());
+    let traffic: Option<Traffic> = traffic.and_then(|(began, ended)| ended.since(began));
+    let is_exact = began.tree.is_exact && ended.tree.is_exact;
+    let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+    let ns = |now: u64, then: u64| is_exact.then(|| now.saturating_sub(then) * tick_ns);
+    Events {
+        minor_faults: since(ended.tree.minor_faults, began.tree.minor_faults),
+        major_faults: since(ended.tree.major_faults, began.tree.major_faults),
+        voluntary_switches: switches.and_then(|(a, b)| since(b.voluntary, a.voluntary)),
+        involuntary_switches: switches.and_then(|(a, b)| since(b.involuntary, a.involuntary)),
+        migrations: began.migrations.zip(ended.migrations).and_then(|(a, b)| since(b, a)),
+        segments_sent: traffic.map(|traffic| traffic.sent),
+        segments_received: traffic.map(|traffic| traffic.received),
+        user_ns: ns(ended.tree.user_ticks, began.tree.user_ticks),
+        kernel_ns: ns(ended.tree.kernel_ticks, began.tree.kernel_ticks),
+        threads: Some(0),
+    }
+}
+
+/// How many of these CPU times are of threads that do work.
+fn workers(times: impl Iterator<Item = u64> + Clone) -> u64 {
+    let all: u64 = times.clone().sum();
+    times.filter(|ns| *ns > 0 && ns.saturating_mul(ONE_IN) >= all).count() as u64
+}
+
+/// Reads `/proc/PID/stat` of all processes: proc_pid_stat(5). A process that is waited for hands
+/// its events to its parent, so the sum stays right when it ends.
+fn tree(supervisor: Option<u32>, pids: &[u32]) -> Tree {
+    let stat = |pid: u32| Process::new(pid.cast_signed()).ok()?.stat().ok();
+    let mut sum = Tree { is_exact: is_exact(pids), ..Tree::default() };
+    for one in pids.iter().filter_map(|&pid| stat(pid)) {
+        sum.minor_faults += one.minflt;
+        sum.major_faults += one.majflt;
+        sum.user_ticks += one.utime;
+        sum.kernel_ticks += one.stime;
+        sum.add_children(&one);
+    }
+    if let Some(supervisor) = supervisor.and_then(stat) {
+        sum.add_children(&supervisor);
+    }
+    sum
+}
+
+impl Tree {
+    fn add_children(&mut self, parent: &Stat) {
+        self.minor_faults += parent.cminflt;
+        self.major_faults += parent.cmajflt;
+        self.user_ticks += parent.cutime.cast_unsigned();
+        self.kernel_ticks += parent.cstime.cast_unsigned();
+    }
+}
+
+/// Whether the kernel measures user and kernel time at every entry to the kernel. It does so on
+/// cores without regular ticks only (`nohz_full`, Documentation/timers/no_hz.rst); elsewhere it
+/// divides the CPU time, which is exact, by where ticks found the process.
+fn is_exact(pids: &[u32]) -> bool {
+    let tickless = fs::read_to_string("/sys/devices/system/cpu/nohz_full").unwrap_or_default();
+    let tickless = cpus::parse(&tickless).unwrap_or_default();
+    !tickless.is_empty() && pids.iter().all(|&pid| runs_only_on(pid, &tickless))
+}
+
+fn runs_only_on(pid: u32, cores: &[usize]) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.and_then(cpus::parse).is_some_and(|allowed| allowed.iter().all(|one| cores.contains(one)))
+}
+
+/// The CPU time of each thread of a process, in nanoseconds: the first number of its `schedstat`
+/// (Documentation/scheduler/sched-stats.rst).
+fn thread_times(pid: u32) -> impl Iterator<Item = (u32, u64)> {
+    threads_of(pid).into_iter().filter_map(move |thread| {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).ok()?;
+        Some((thread, text.split(' ').next()?.parse().ok()?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_only_stops_and_goes_on_is_not_counted() {
+        let times = [1_000_000, 900_000, 0, 15_000, 25_000];
+        assert_eq!(workers(times.into_iter()), 3);
+        assert_eq!(workers([0, 0].into_iter()), 0);
+    }
+
+    #[test]
+    fn user_time_is_unknown_where_it_is_not_measured() {
+        let edge = |is_exact| Edge {
+            tree: Tree { user_ticks: 5, is_exact, ..Tree::default() },
+            switches: None,
+            migrations: Some(3),
+            sockets: None,
+            threads: HashMap::new(),
+        };
+        let events = between(&edge(false), &edge(true));
+        assert_eq!((events.user_ns, events.kernel_ns), (None, None));
+        assert_eq!((events.migrations, events.voluntary_switches), (Some(0), None));
+        let events = between(&edge(true), &edge(true));
+        assert_eq!((events.user_ns, events.kernel_ns), (Some(0), Some(0)));
+    }
+}

@@ -1,0 +1,129 @@
+//! The instruments of one server.
+
+use super::device::Device;
+#[cfg(target_os = "linux")]
+use super::events::EventCounts;
+use super::observation::{Instrument, Observation, ObserveError};
+#[cfg(target_os = "linux")]
+use super::profile::Profiler;
+use super::subject::Subject;
+#[cfg(target_os = "linux")]
+use super::system_calls::SystemCalls;
+use crate::owner::Owner;
+use crate::process::{Process, Standby};
+
+/// The instruments of one server, off until an observation begins.
+#[derive(Debug)]
+pub struct Observer {
+    devices: Vec<(Instrument, Attached)>,
+    on: Option<Instrument>,
+}
+
+type Attached = Result<Box<dyn Device>, ObserveError>;
+
+impl Observer {
+    /// Attaches instruments to everything that a supervisor will start. Never fails as a whole:
+    /// see [`Observer::available`].
+    #[must_use]
+    pub fn open(standby: &Standby) -> Self {
+        Self::attached(&Subject::starting(standby.supervisor_pid()))
+    }
+
+    /// Attaches instruments to the processes that answer, which run already: those that hotlap
+    /// started, if any, and others' trees. `None` if the processes that answer are unknown.
+    #[must_use]
+    pub fn of(owner: &Owner, started: Option<&Process>) -> Option<Self> {
+        let tops = match owner {
+            Owner::Started => Vec::new(),
+            Owner::Others(tops) => tops.clone(),
+            Owner::Unknown(_) => return None,
+        };
+        let supervisor = started.map(Process::supervisor_pid);
+        Some(Self::attached(&Subject::running(supervisor, tops)))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn attached(subject: &Subject) -> Self {
+        let devices = vec![
+            (Instrument::Profile, boxed(Profiler::open(subject))),
+            (Instrument::Events, Ok(Box::new(EventCounts::open(subject)))),
+            (Instrument::SystemCalls, boxed(SystemCalls::open(subject))),
+        ];
+        Self { devices, on: None }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn attached(_subject: &Subject) -> Self {
+        Self { devices: Vec::new(), on: None }
+    }
+
+    /// Every instrument, and why it cannot be used if it cannot.
+    #[must_use]
+    pub fn available(&self) -> Vec<(Instrument, Result<(), ObserveError>)> {
+        let state = |device: &Attached| device.as_ref().map(drop).map_err(Clone::clone);
+        self.devices.iter().map(|(instrument, device)| (*instrument, state(device))).collect()
+    }
+
+    /// What instruments that can be used cannot see here, or see only at a price, each with the
+    /// command that would permit it: for a profile of user mode alone, the kernel's part.
+    #[must_use]
+    pub fn limits(&self) -> Vec<ObserveError> {
+        let usable = self.devices.iter().filter_map(|(_, device)| device.as_ref().ok());
+        usable.flat_map(|device| device.limits()).collect()
+    }
+
+    /// Switches an instrument on at the beginning of a slice, and any other one off. The server is
+    /// frozen or idle.
+    ///
+    /// # Errors
+    /// The instrument cannot be used, or the server has ended. All are off then.
+    pub fn enable(&mut self, instrument: Instrument) -> Result<(), ObserveError> {
+        self.disable();
+        self.device(instrument)?.enable()?;
+        self.on = Some(instrument);
+        Ok(())
+    }
+
+    /// Switches the instrument that is on off, at the end of a slice. The server is frozen or idle.
+    pub fn disable(&mut self) {
+        if let Some(on) = self.on.take()
+            && let Ok(device) = self.device(on)
+        {
+            device.disable();
+        }
+    }
+
+    /// Everything that an instrument saw since the last call: the sum of the slices of one lap.
+    /// Reads symbols, so call it outside of every slice, while the server runs and is not frozen.
+    ///
+    /// # Errors
+    /// The instrument cannot be used, or lost so much that the rest means nothing.
+    pub fn take(&mut self, instrument: Instrument) -> Result<Observation, ObserveError> {
+        self.disable();
+        self.device(instrument)?.take()
+    }
+
+    fn device(&mut self, instrument: Instrument) -> Result<&mut Box<dyn Device>, ObserveError> {
+        let found = self.devices.iter_mut().find(|(one, _)| *one == instrument);
+        match found {
+            Some((_, Ok(device))) => Ok(device),
+            Some((_, Err(error))) => Err(error.clone()),
+            None => Err(ObserveError {
+                what: "this",
+                why: "it is not supported on this system".to_owned(),
+                remedy: "run hotlap on Linux".to_owned(),
+            }),
+        }
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.disable();
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn boxed<D: Device + 'static>(device: Result<D, ObserveError>) -> Attached {
+    device.map(|device| Box::new(device) as Box<dyn Device>)
+}

@@ -1,0 +1,202 @@
+//! A CPU profile by sampling.
+//!
+//! The clock is the kernel's `cpu-clock` event, which needs no PMU. A high-resolution timer runs
+//! while a thread is on a core and keeps what is left of its period while it is not, so samples
+//! come at even intervals of each thread's CPU time, however short the times for which it runs. The
+//! timer cannot interrupt a section of the kernel with interrupts off: its time is seen at the
+//! instruction that switches them on again.
+//!
+//! Callers are found by frame pointers. Code that is compiled without them has a reliable leaf
+//! only; of its callers, those that are not in executable memory are left out.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+
+use perf_event::data::Record;
+use perf_event::events::Software;
+use perf_event::{Builder, SampleFlag};
+
+use super::device::Device;
+use super::kallsyms::kernel;
+use super::observation::{Frame, Observation, ObserveError, Profile, Stack};
+use super::refusal::refusal;
+use super::rings::Rings;
+use super::subject::Subject;
+use super::symbols::Symbols;
+
+const WHAT: &str = "a CPU profile";
+
+/// CPU time between two samples of one thread, in nanoseconds. Not a divisor of a timer tick (1, 3⅓,
+/// 4 or 10 ms), so that work that happens at ticks is seen as often as other work.
+const PERIOD_NS: u64 = 733_000;
+
+/// Frames of a stack that are recorded. A sample takes 8 bytes for each.
+const DEEPEST: u16 = 100;
+
+/// The marker within a stack before addresses of the kernel, and the lowest of all markers: `enum
+/// perf_callchain_context` in include/uapi/linux/perf_event.h.
+const KERNEL: u64 = -128_i64 as u64;
+const FIRST_MARKER: u64 = -4095_i64 as u64;
+
+/// Samples a server's stacks.
+#[derive(Debug)]
+pub(super) struct Profiler {
+    rings: Rings,
+    subject: Subject,
+    symbols: Symbols,
+    /// Why the kernel's part is missing, if it is.
+    user_only: Option<ObserveError>,
+    /// Samples by process and stack.
+    seen: HashMap<(u32, Vec<u64>), u64>,
+    /// The names of processes that were sampled.
+    names: BTreeMap<u32, String>,
+    lost: u64,
+}
+
+impl Profiler {
+    /// Attaches the sampling clock, switched off.
+    pub(super) fn open(subject: &Subject) -> Result<Self, ObserveError> {
+        let threads = subject.threads();
+        let mut clock = Builder::new(Software::CPU_CLOCK);
+        clock.sample_period(PERIOD_NS).sample_max_stack(DEEPEST);
+        clock.sample(SampleFlag::TID | SampleFlag::CALLCHAIN).include_kernel();
+        let (rings, user_only) = match Rings::open(&threads, &clock) {
+            Ok(rings) => (rings, None),
+            Err(error) => {
+                clock.exclude_kernel(true);
+                let rings = Rings::open(&threads, &clock).map_err(|_| refusal(WHAT, &error))?;
+                (rings, Some(refusal("CPU time in the kernel", &error)))
+            }
+        };
+        Ok(Self {
+            rings,
+            symbols: Symbols::new(subject.is_started()),
+            subject: subject.clone(),
+            user_only,
+            seen: HashMap::new(),
+            names: BTreeMap::new(),
+            lost: 0,
+        })
+    }
+
+    /// Moves the samples from the rings to `seen`.
+    fn drain(&mut self) {
+        let (seen, names, symbols) = (&mut self.seen, &mut self.names, &mut self.symbols);
+        let supervisor = self.subject.supervisor();
+        self.lost += self.rings.drain(|record| {
+            let Record::Sample(sample) = record else { return };
+            let (Some(pid), Some(chain)) = (sample.pid(), sample.callchain()) else { return };
+            if Some(pid) == supervisor {
+                return;
+            }
+            *seen.entry((pid, chain.to_vec())).or_insert(0) += 1;
+            // It may have ended by the time symbols are read.
+            names.entry(pid).or_insert_with(|| {
+                symbols.remember(pid);
+                let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+                name.map_or_else(|_| format!("process {pid}"), |name| name.trim_end().to_owned())
+            });
+        });
+    }
+}
+
+impl Device for Profiler {
+    fn enable(&mut self) -> Result<(), ObserveError> {
+        self.rings.enable().map_err(|error| refusal(WHAT, &error))
+    }
+
+    fn disable(&mut self) {
+        self.rings.disable();
+        self.drain();
+    }
+
+    fn take(&mut self) -> Result<Observation, ObserveError> {
+        let mut fold = Fold::default();
+        self.symbols.refresh(self.names.keys().copied());
+        for ((pid, chain), samples) in self.seen.drain() {
+            let frames = frames(&chain, |address| self.symbols.frame(pid, address));
+            fold.add(self.names[&pid].clone(), frames, samples);
+        }
+        self.names.clear();
+        let lost = std::mem::take(&mut self.lost);
+        Ok(Observation::Profile(fold.into_profile(PERIOD_NS, lost)))
+    }
+
+    fn limits(&self) -> Vec<ObserveError> {
+        let mut limits: Vec<ObserveError> = self.user_only.clone().into_iter().collect();
+        if self.user_only.is_none() && !kernel().is_readable() {
+            limits.push(ObserveError {
+                what: "functions of the kernel by name",
+                why: "the kernel hides their addresses (kernel.kptr_restrict)".to_owned(),
+                remedy: "show them with: sudo sysctl kernel.kptr_restrict=0, or run hotlap as root"
+                    .to_owned(),
+            });
+        }
+        if self.symbols.is_unnamed() {
+            limits.push(ObserveError {
+                what: "functions that the server's runtime compiles",
+                why: "it does not list them in a perf map".to_owned(),
+                remedy: "name the flags that make it do so in [explain] env of server.toml"
+                    .to_owned(),
+            });
+        }
+        limits
+    }
+}
+
+/// The frames of a stack, outermost first, the kernel's last.
+///
+/// Every address but the first of each part is where a call returns to, so the call is before it.
+fn frames(chain: &[u64], mut user: impl FnMut(u64) -> Option<Frame>) -> Vec<Frame> {
+    let (mut of_kernel, mut of_user) = (Vec::new(), Vec::new());
+    let (mut is_kernel, mut is_leaf) = (false, true);
+    for &address in chain {
+        if address >= FIRST_MARKER {
+            (is_kernel, is_leaf) = (address == KERNEL, true);
+            continue;
+        }
+        let address = if is_leaf { address } else { address.wrapping_sub(1) };
+        is_leaf = false;
+        if is_kernel {
+            of_kernel.push(kernel().frame(address));
+        } else {
+            of_user.extend(user(address));
+        }
+    }
+    let mut frames: Vec<Frame> =
+        of_user.into_iter().rev().chain(of_kernel.into_iter().rev()).collect();
+    // Several functions without a name, one called by the other, are one frame.
+    frames.dedup_by(|one, other| one == other && one.function.starts_with('['));
+    frames
+}
+
+/// Unifies frames and stacks.
+#[derive(Debug, Default)]
+struct Fold {
+    frames: HashMap<Frame, u32>,
+    stacks: BTreeMap<(String, Vec<u32>), u64>,
+}
+
+impl Fold {
+    fn add(&mut self, process: String, frames: Vec<Frame>, samples: u64) {
+        let mut index = |frame| {
+            let next = self.frames.len() as u32;
+            *self.frames.entry(frame).or_insert(next)
+        };
+        let frames = frames.into_iter().map(&mut index).collect();
+        *self.stacks.entry((process, frames)).or_insert(0) += samples;
+    }
+
+    fn into_profile(self, period_ns: u64, lost: u64) -> Profile {
+        let mut frames: Vec<(u32, Frame)> =
+            self.frames.into_iter().map(|(frame, at)| (at, frame)).collect();
+        frames.sort_unstable_by_key(|(at, _)| *at);
+        let stack = |((process, frames), samples)| Stack { process, frames, samples };
+        Profile {
+            period_ns,
+            lost,
+            frames: frames.into_iter().map(|(_, frame)| frame).collect(),
+            stacks: self.stacks.into_iter().map(stack).collect(),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Names of the functions at addresses of a process.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{self, File};
+use std::io::{self, Cursor};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
+
+use super::elf::Elf;
+use super::functions::Functions;
+use super::observation::Frame;
+use super::perf_map;
+
+/// The library of code that a runtime compiled.
+const JIT: &str = "jit";
+
+/// Names the functions of processes.
+#[derive(Debug)]
+pub(super) struct Symbols {
+    processes: HashMap<u32, Code>,
+    /// Files by device and inode; without functions if they cannot be read.
+    files: HashMap<(i32, i32, u64), Arc<Elf>>,
+    /// Names that were looked up already.
+    known: HashMap<(u32, u64), Option<Frame>>,
+    /// Lists of compiled functions that are removed in the end, if they were written for hotlap.
+    lists: Option<BTreeSet<PathBuf>>,
+    /// Whether there was compiled code that nothing names.
+    is_unnamed: bool,
+}
+
+/// The executable memory of a process.
+#[derive(Debug)]
+struct Code {
+    maps: Vec<MemoryMap>,
+    compiled: Option<Functions>,
+}
+
+impl Symbols {
+    /// Names nothing yet. With `removes_lists`, the lists of functions that runtimes write are
+    /// removed in the end, because they were written for hotlap.
+    pub(super) fn new(removes_lists: bool) -> Self {
+        Self {
+            processes: HashMap::new(),
+            files: HashMap::new(),
+            known: HashMap::new(),
+            lists: removes_lists.then(BTreeSet::new),
+            is_unnamed: false,
+        }
+    }
+
+    /// Remembers what a process has mapped, in case that it ends before its symbols are read.
+    pub(super) fn remember(&mut self, pid: u32) {
+        if !self.processes.contains_key(&pid)
+            && let Some(maps) = executable(pid)
+        {
+            self.processes.insert(pid, Code { maps, compiled: None });
+        }
+    }
+
+    /// Reads again what these processes have mapped and compiled, and forgets all others.
+    pub(super) fn refresh(&mut self, pids: impl Iterator<Item = u32>) {
+        let mut before = std::mem::take(&mut self.processes);
+        self.known.clear();
+        self.is_unnamed = false;
+        for pid in pids {
+            match executable(pid).filter(|maps| !maps.is_empty()) {
+                Some(maps) => {
+                    let compiled = self.compiled(pid, &maps);
+                    self.processes.insert(pid, Code { maps, compiled });
+                }
+                None => self.processes.extend(before.remove_entry(&pid)),
+            }
+        }
+    }
+
+    /// Whether compiled code was seen since the last refresh that nothing names.
+    pub(super) fn is_unnamed(&self) -> bool {
+        self.is_unnamed
+    }
+
+    /// The function at an address; `None` if nothing executable is there.
+    pub(super) fn frame(&mut self, pid: u32, address: u64) -> Option<Frame> {
+        if let Some(known) = self.known.get(&(pid, address)) {
+            return known.clone();
+        }
+        let frame = self.look_up(pid, address);
+        self.known.insert((pid, address), frame.clone());
+        frame
+    }
+
+    fn look_up(&mut self, pid: u32, address: u64) -> Option<Frame> {
+        let Some(code) = self.processes.get(&pid) else {
+            // It ended before anything was known of it.
+            return Some(named("[ended process]", "unknown"));
+        };
+        let map = code.maps.iter().find(|map| (map.address.0..map.address.1).contains(&address))?;
+        let Some(library) = library(&map.pathname) else {
+            let function = code.compiled.as_ref().and_then(|compiled| compiled.at(address));
+            self.is_unnamed |= code.compiled.is_none();
+            return Some(named(function.unwrap_or("[jit]"), JIT));
+        };
+        let offset = address - map.address.0 + map.offset;
+        let elf = match self.files.get(&key(map)) {
+            Some(elf) => Arc::clone(elf),
+            None => {
+                let elf = Arc::new(read(pid, map).unwrap_or_default());
+                self.files.insert(key(map), Arc::clone(&elf));
+                elf
+            }
+        };
+        let unnamed = || format!("[{library}]");
+        let function = elf.at(offset).map_or_else(unnamed, str::to_owned);
+        Some(Frame { function, library })
+    }
+
+    /// The functions that a process's runtime has compiled, if it lists them.
+    fn compiled(&mut self, pid: u32, maps: &[MemoryMap]) -> Option<Functions> {
+        if maps.iter().any(|map| library(&map.pathname).as_deref() == Some("libjvm.so")) {
+            perf_map::ask_jvm(pid);
+        }
+        let path = perf_map::path(pid)?;
+        let compiled = perf_map::read(pid, &path).ok()?;
+        if let Some(lists) = &mut self.lists {
+            // Its root folder is gone with the process. If it was another one than hotlap's, the
+            // list is within a container.
+            let here = path.strip_prefix(format!("/proc/{pid}/root")).ok();
+            let here = here.map(|path| Path::new("/").join(path));
+            let same = |here: &PathBuf| {
+                let inode =
+                    |path: &Path| fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok();
+                inode(here).is_some() && inode(here) == inode(&path)
+            };
+            lists.extend(here.filter(same));
+        }
+        Some(compiled)
+    }
+}
+
+impl Drop for Symbols {
+    fn drop(&mut self) {
+        for list in self.lists.iter().flatten() {
+            let _ = fs::remove_file(list);
+        }
+    }
+}
+
+fn named(function: &str, library: &str) -> Frame {
+    Frame { function: function.to_owned(), library: library.to_owned() }
+}
+
+/// The executable mappings of a process; `None` if it has ended or may not be inspected.
+fn executable(pid: u32) -> Option<Vec<MemoryMap>> {
+    let maps = Process::new(pid.cast_signed()).ok()?.maps().ok()?;
+    Some(maps.0.into_iter().filter(|map| map.perms.contains(MMPermissions::EXECUTE)).collect())
+}
+
+/// The name of the file that is mapped, without its folders; `None` for memory without a file, in
+/// which a runtime compiles.
+fn library(path: &MMapPath) -> Option<String> {
+    match path {
+        MMapPath::Path(path) => {
+            let name = path.file_name()?.to_str()?;
+            let is_memory = name.starts_with("memfd:") || path.starts_with("/dev/zero");
+            let name = name.strip_suffix(" (deleted)").unwrap_or(name);
+            (!is_memory).then(|| name.to_owned())
+        }
+        MMapPath::Vdso => Some("vdso".to_owned()),
+        MMapPath::Vsyscall => Some("vsyscall".to_owned()),
+        _ => None,
+    }
+}
+
+fn key(map: &MemoryMap) -> (i32, i32, u64) {
+    (map.dev.0, map.dev.1, map.inode)
+}
+
+/// Reads the symbols of a mapped file.
+fn read(pid: u32, map: &MemoryMap) -> io::Result<Elf> {
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    match &map.pathname {
+        MMapPath::Path(path) => {
+            let (start, end) = map.address;
+            // Names the file even if it was deleted or replaced, but takes more privileges.
+            let mapped = File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
+            let inside = || File::open(root.join(path.strip_prefix("/").unwrap_or(path)));
+            Elf::read(mapped.or_else(|_| inside())?, &root)
+        }
+        MMapPath::Vdso => {
+            let (start, end) = map.address;
+            let mut bytes = vec![0; (end - start) as usize];
+            File::open(format!("/proc/{pid}/mem"))?.read_exact_at(&mut bytes, start)?;
+            Elf::parse(Cursor::new(bytes), &root)
+        }
+        _ => Err(io::ErrorKind::NotFound.into()),
+    }
+}

@@ -1,0 +1,150 @@
+//! What was counted per request: system calls by name, kernel events, bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hotlap_bench::lap::Share;
+use hotlap_servers::observe::{Events, Observation};
+use hotlap_stats::{MIN_RESTARTS, holm};
+
+use super::amounts::{Amounts, ByRestart};
+use crate::model::ExplainLap;
+
+/// The largest p-value that counts, after correction. Smaller than for costs, so that two copies of
+/// a program differ in any count in at most one of a hundred runs.
+const ALPHA: f64 = 0.01;
+
+/// The least difference that counts, as a share of the larger amount, and per request: smaller ones
+/// are those of chance, or explain nothing.
+const LEAST: (f64, f64) = (0.02, 0.002);
+
+/// A count of two servers.
+#[derive(Debug)]
+pub struct CountLine {
+    /// What was counted.
+    pub counted: Counted,
+    /// How often per request; of times, nanoseconds.
+    pub amounts: Amounts,
+    /// Whether the two servers differ.
+    pub differs: bool,
+}
+
+/// Something that is counted.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Counted {
+    /// A system call.
+    Call(String),
+    /// A page fault that needed no disk.
+    MinorFaults,
+    /// A page fault that read from a disk.
+    MajorFaults,
+    /// A context switch because a thread waited.
+    VoluntarySwitches,
+    /// A context switch because another thread needed the core.
+    InvoluntarySwitches,
+    /// A move of a thread to another core.
+    Migrations,
+    /// A TCP segment that the server sent.
+    SegmentsSent,
+    /// A TCP segment that the server received.
+    SegmentsReceived,
+    /// A byte that the server sent.
+    BytesSent,
+    /// A byte that the server received.
+    BytesReceived,
+    /// CPU time in user mode.
+    UserTime,
+    /// CPU time in the kernel.
+    KernelTime,
+}
+
+/// An event of the kernel, and where it is kept.
+type Event = (Counted, fn(&Events) -> Option<u64>);
+
+const EVENTS: [Event; 9] = [
+    (Counted::MinorFaults, |events| events.minor_faults),
+    (Counted::MajorFaults, |events| events.major_faults),
+    (Counted::VoluntarySwitches, |events| events.voluntary_switches),
+    (Counted::InvoluntarySwitches, |events| events.involuntary_switches),
+    (Counted::Migrations, |events| events.migrations),
+    (Counted::SegmentsSent, |events| events.segments_sent),
+    (Counted::SegmentsReceived, |events| events.segments_received),
+    (Counted::UserTime, |events| events.user_ns),
+    (Counted::KernelTime, |events| events.kernel_ns),
+];
+
+/// The counts of one server, each by restart.
+#[derive(Default)]
+struct Counts(BTreeMap<Counted, BTreeMap<u32, Share>>);
+
+/// The counts of a server and its reference, from their laps.
+pub(super) fn counts([reference, server]: [&[&ExplainLap]; 2], confidence: f64) -> Vec<CountLine> {
+    let [reference, server] = [reference, server].map(Counts::of);
+    let mut lines: Vec<CountLine> = Vec::new();
+    let all: BTreeSet<&Counted> = reference.0.keys().chain(server.0.keys()).collect();
+    for counted in all {
+        let of = |own: &Counts| own.by_restart(counted);
+        if let Some(amounts) = Amounts::of(&of(&reference), &of(&server), confidence) {
+            lines.push(CountLine { counted: counted.clone(), amounts, differs: false });
+        }
+    }
+    let p = holm(&lines.iter().map(|line| line.amounts.p).collect::<Vec<_>>());
+    for (line, p) in lines.iter_mut().zip(p) {
+        let difference = line.amounts.difference.value.abs();
+        let is_large = difference >= LEAST.1.max(LEAST.0 * line.amounts.larger());
+        line.differs = p <= ALPHA && is_large && line.amounts.restarts >= MIN_RESTARTS;
+    }
+    lines
+}
+
+impl Counts {
+    fn of(laps: &[&ExplainLap]) -> Self {
+        let mut counts = Self::default();
+        for lap in laps.iter().filter(|lap| lap.counts()) {
+            match &lap.observation {
+                None => {
+                    counts.add(Counted::BytesSent, lap, (lap.bytes.0, lap.answers));
+                    counts.add(Counted::BytesReceived, lap, (lap.bytes.1, lap.answers));
+                }
+                Some(Observation::SystemCalls(calls)) => {
+                    for (name, count) in calls {
+                        counts.add(Counted::Call(name.clone()), lap, (*count, lap.requests));
+                    }
+                    // A call that a lap does not have was made 0 times in it.
+                    counts.add(Counted::Call(String::new()), lap, (0, lap.requests));
+                }
+                Some(Observation::Events(events)) => {
+                    for (counted, of) in EVENTS {
+                        if let Some(count) = of(events) {
+                            counts.add(counted, lap, (count, lap.requests));
+                        }
+                    }
+                }
+                Some(Observation::Profile(_)) => {}
+            }
+        }
+        counts
+    }
+
+    fn add(&mut self, counted: Counted, lap: &ExplainLap, (count, requests): (u64, u64)) {
+        let share = Share { amount: count as f64, of: requests as f64 };
+        let sum = self.0.entry(counted).or_default().entry(lap.restart).or_default();
+        *sum = sum.and(share);
+    }
+
+    /// The count per request in each restart.
+    fn by_restart(&self, counted: &Counted) -> ByRestart {
+        let none = BTreeMap::new();
+        let own = self.0.get(counted).unwrap_or(&none);
+        let each = |(restart, share): (&u32, &Share)| Some((*restart, share.value()?));
+        if !matches!(counted, Counted::Call(name) if !name.is_empty()) {
+            return own.iter().filter_map(each).collect();
+        }
+        // All laps in which calls were counted are those of the call without a name.
+        let Some(all) = self.0.get(&Counted::Call(String::new())) else { return ByRestart::new() };
+        let per_request = |(restart, all): (&u32, &Share)| {
+            let amount = own.get(restart).map_or(0.0, |share| share.amount);
+            Some((*restart, Share { amount, of: all.of }.value()?))
+        };
+        all.iter().filter_map(per_request).collect()
+    }
+}

@@ -1,0 +1,324 @@
+//! The group of a function that a profile has sampled: what part of a server it belongs to.
+//!
+//! The function on top of the stack decides, so time in libc counts for libc, whoever called it.
+//! Only kernel functions are grouped by their callers: `copy_to_iter` belongs to the network if
+//! `tcp_recvmsg` called it.
+
+use hotlap_servers::observe::Frame;
+
+use super::function::{Function, KERNEL};
+
+/// A part of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Group {
+    /// Sockets, TCP and IP, and waiting for them.
+    KernelNetwork,
+    /// Everything else in the kernel: files, memory, the scheduler.
+    KernelOther,
+    /// Entering and leaving the kernel.
+    SystemCallEntry,
+    /// The C library and memory allocators.
+    Libc,
+    /// The language runtime, its interpreter and its compiler.
+    Runtime,
+    /// The application with its libraries.
+    Application,
+}
+
+/// The beginnings of the names of kernel functions that belong to the network.
+const NETWORK: [&str; 38] = [
+    "tcp_",
+    "__tcp_",
+    "tcp4_",
+    "tcp6_",
+    "ip_",
+    "__ip_",
+    "ip6_",
+    "ipv4_",
+    "ipv6_",
+    "ip4_",
+    "inet_",
+    "__inet_",
+    "inet6_",
+    "sock_",
+    "__sock_",
+    "sk_",
+    "__sk_",
+    "skb_",
+    "__skb_",
+    "alloc_skb",
+    "__alloc_skb",
+    "kfree_skb",
+    "consume_skb",
+    "net_rx_",
+    "__netif_",
+    "netif_",
+    "process_backlog",
+    "dev_",
+    "__dev_",
+    "loopback_",
+    "nf_",
+    "__sys_send",
+    "__sys_recv",
+    "__sys_accept",
+    "ep_",
+    "do_epoll_",
+    "release_sock",
+    "lock_sock",
+];
+
+/// Kernel functions whose own time is that of entering and leaving the kernel.
+const ENTRY: [&str; 10] = [
+    "entry_SYSCALL",
+    "do_syscall_64",
+    "syscall_",
+    "__syscall_",
+    "x64_sys_call",
+    "el0_svc",
+    "invoke_syscall",
+    "do_el0_svc",
+    "exit_to_user_mode",
+    "srso_",
+];
+
+/// The beginnings of the names of libraries of libc and of allocators.
+const LIBC: [&str; 11] = [
+    "libc.so",
+    "libc.musl",
+    "libm.so",
+    "libpthread",
+    "librt.so",
+    "ld-linux",
+    "ld-musl",
+    "libjemalloc",
+    "libtcmalloc",
+    "libmimalloc",
+    "[vdso]",
+];
+
+/// The beginnings of the names of functions of libc and allocators that programs link.
+const LIBC_FUNCTIONS: [&str; 21] = [
+    "malloc",
+    "free",
+    "calloc",
+    "realloc",
+    "_int_malloc",
+    "_int_free",
+    "__libc_",
+    "__memmove",
+    "__memcpy",
+    "__memset",
+    "__memchr",
+    "__strlen",
+    "memcpy",
+    "memmove",
+    "memset",
+    "memcmp",
+    "mi_",
+    "_mi_",
+    "je_",
+    "tcmalloc",
+    "operator new",
+];
+
+/// Libraries that are runtimes.
+const RUNTIMES: [&str; 9] = [
+    "libjvm.so",
+    "libpython.so",
+    "libnode.so",
+    "libruby.so",
+    "libcoreclr.so",
+    "libclrjit.so",
+    "libclrgc.so",
+    "libphp.so",
+    "libjulia-internal.so",
+];
+
+/// Programs that are runtimes.
+const INTERPRETERS: [&str; 11] = [
+    "node", "python", "ruby", "php", "beam.smp", "java", "dotnet", "deno", "bun", "perl", "luajit",
+];
+
+/// The beginnings of the names of functions of runtimes that programs link: those of Go, and those
+/// of V8 and of the JVM that are compiled when the program starts.
+const RUNTIME_FUNCTIONS: [&str; 14] = [
+    "runtime.",
+    "runtime/",
+    "internal/runtime",
+    "gcWriteBarrier",
+    "gogo",
+    "v8::",
+    "Builtins_",
+    "Builtin:",
+    "BytecodeHandler:",
+    "Stub:",
+    "Interpreter",
+    "StubRoutines",
+    "vtable stub",
+    "itable stub",
+];
+
+/// Words in the names of functions of garbage collectors.
+const COLLECTORS: [&str; 22] = [
+    "runtime.gc",
+    "runtime.(*gc",
+    "runtime.scan",
+    "runtime.grey",
+    "runtime.mark",
+    "runtime.bgsweep",
+    "runtime.sweep",
+    "runtime.(*sweep",
+    "runtime.(*mspan).sweep",
+    "runtime.wbBuf",
+    "Scavenge",
+    "MarkCompact",
+    "Sweeper",
+    "MarkingVisitor",
+    "ConcurrentMark",
+    "Evacuat",
+    "G1",
+    "ParallelGC",
+    "Shenandoah",
+    "ZMark",
+    "gc_collect",
+    "garbage",
+];
+
+fn begins(name: &str, with: &[&str]) -> bool {
+    with.iter().any(|beginning| name.starts_with(beginning))
+}
+
+impl Group {
+    /// The group of a stack, outermost frame first: the group of its innermost function.
+    #[must_use]
+    pub fn of<'a>(stack: impl DoubleEndedIterator<Item = &'a Frame>) -> Self {
+        let mut inwards = stack.rev();
+        let Some(top) = inwards.next() else { return Self::Application };
+        if top.library != KERNEL {
+            return Self::of_user(top);
+        }
+        if begins(&top.function, &ENTRY) {
+            return Self::SystemCallEntry;
+        }
+        let mut callers =
+            std::iter::once(top).chain(inwards).take_while(|frame| frame.library == KERNEL);
+        match callers.any(|frame| begins(&frame.function, &NETWORK)) {
+            true => Self::KernelNetwork,
+            false => Self::KernelOther,
+        }
+    }
+
+    fn of_user(frame: &Frame) -> Self {
+        let function = Function::of(frame);
+        let (name, library) = (function.name.as_str(), function.library.as_str());
+        if begins(library, &LIBC) || (!function.is_jit && begins(name, &LIBC_FUNCTIONS)) {
+            return Self::Libc;
+        }
+        let program = frame.library.rsplit('/').next().unwrap_or_default();
+        let is_runtime = RUNTIMES.contains(&library)
+            || begins(name, &RUNTIME_FUNCTIONS)
+            || (library.is_empty() && !function.is_jit && begins(program, &INTERPRETERS));
+        if is_runtime { Self::Runtime } else { Self::Application }
+    }
+
+    /// The group in whose cost a system call shows most.
+    #[must_use]
+    pub fn of_call(name: &str) -> Self {
+        const NETWORK: [&str; 17] = [
+            "read",
+            "write",
+            "readv",
+            "writev",
+            "recv",
+            "send",
+            "accept",
+            "connect",
+            "shutdown",
+            "epoll_",
+            "poll",
+            "ppoll",
+            "select",
+            "pselect",
+            "socket",
+            "setsockopt",
+            "getsockopt",
+        ];
+        const CHEAP: [&str; 9] = [
+            "getpid",
+            "getppid",
+            "gettid",
+            "getuid",
+            "geteuid",
+            "getgid",
+            "clock_gettime",
+            "gettimeofday",
+            "getcpu",
+        ];
+        match name {
+            _ if CHEAP.contains(&name) => Self::SystemCallEntry,
+            _ if name.starts_with("readlink") => Self::KernelOther,
+            _ if begins(name, &NETWORK) => Self::KernelNetwork,
+            _ => Self::KernelOther,
+        }
+    }
+}
+
+/// Whether a function belongs to a garbage collector.
+#[must_use]
+pub fn is_collector(function: &Function) -> bool {
+    COLLECTORS.iter().any(|word| function.name.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(stack: &[(&str, &str)]) -> Group {
+        let frame = |(function, library): &(&str, &str)| Frame {
+            function: (*function).to_owned(),
+            library: (*library).to_owned(),
+        };
+        let frames: Vec<Frame> = stack.iter().map(frame).collect();
+        Group::of(frames.iter())
+    }
+
+    #[test]
+    fn the_kernel_is_grouped_by_the_nearest_caller_that_is_known() {
+        let call = [("main", "app"), ("entry_SYSCALL_64", KERNEL), ("do_syscall_64", KERNEL)];
+        let with = |more: &[&'static str]| {
+            let mut stack = call.to_vec();
+            stack.extend(more.iter().map(|name| (*name, KERNEL)));
+            group(&stack)
+        };
+        assert_eq!(with(&[]), Group::SystemCallEntry);
+        assert_eq!(
+            with(&["ksys_write", "sock_write_iter", "copy_from_iter"]),
+            Group::KernelNetwork
+        );
+        assert_eq!(with(&["do_sys_openat2", "memcg_slab_alloc"]), Group::KernelOther);
+        assert_eq!(group(&[("main", "app"), ("asm_exc_page_fault", KERNEL)]), Group::KernelOther);
+    }
+
+    #[test]
+    fn the_function_on_top_decides() {
+        assert_eq!(group(&[("handle", "app"), ("malloc", "libc.so.6")]), Group::Libc);
+        assert_eq!(group(&[("handle", "app"), ("_int_malloc", "app")]), Group::Libc);
+        assert_eq!(group(&[("main.handle", "app"), ("runtime.mallocgc", "app")]), Group::Runtime);
+        assert_eq!(group(&[("_PyEval_EvalFrameDefault", "python3.12")]), Group::Runtime);
+        assert_eq!(
+            group(&[("v8::internal::Scavenger", "node"), ("JS:*f a.js:1:1", "jit")]),
+            Group::Application
+        );
+        assert_eq!(group(&[("Builtin:ArrayPush", "jit")]), Group::Runtime);
+        assert_eq!(group(&[("deflate_slow", "libz.so.1")]), Group::Application);
+        assert_eq!(group(&[]), Group::Application);
+    }
+
+    #[test]
+    fn a_call_shows_in_the_group_of_its_work() {
+        let of = ["write", "epoll_wait", "getpid", "futex", "newfstatat", "readlinkat"]
+            .map(Group::of_call);
+        let (network, other) = (Group::KernelNetwork, Group::KernelOther);
+        assert_eq!(of, [network, network, Group::SystemCallEntry, other, other, other]);
+    }
+}

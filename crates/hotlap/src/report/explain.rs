@@ -1,0 +1,225 @@
+//! Where a difference in CPU time per request comes from: the ledger, the counts, the sentence.
+//!
+//! Every line of the ledger is rounded to the same digit, and what rounding leaves goes into the
+//! lines for the rest: so the printed lines add up to the printed difference.
+
+mod counts;
+mod evidence;
+mod flame;
+mod ledger;
+mod sentence;
+
+use hotlap_stats::{Estimate, MIN_RESTARTS};
+use serde::Serialize;
+
+use super::figure::{Figure, difference, micros, scaled};
+use super::loads::{load_title, under};
+use crate::analysis::Explanation;
+use crate::model::{Load, Run};
+use crate::text::layout::shortened;
+use crate::text::number::grouped;
+use crate::text::table::{Cell, Column, Table, Tone};
+pub use counts::CountRow;
+pub use flame::FlameBox;
+pub use ledger::{LedgerKind, LedgerRow};
+
+/// Verdicts.
+const MORE: &str = "costs more";
+const LESS: &str = "costs less";
+const NO_DIFFERENCE: &str = "no difference that could be measured";
+
+/// Names of servers in the heads of columns are shortened to this width.
+const HEADING: usize = 14;
+
+/// Why a server costs more or less CPU time per request than its reference.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct ExplanationResults {
+    /// The index of the load.
+    pub load: usize,
+    /// The load, in words; empty if it is the only one.
+    pub title: String,
+    /// Name of the reference.
+    pub reference: String,
+    /// Name of the server.
+    pub server: String,
+    /// CPU time per request of the reference, in microseconds.
+    pub reference_us: Figure,
+    /// CPU time per request of the server, in microseconds.
+    pub server_us: Figure,
+    /// The difference, the server's minus the reference's, in microseconds.
+    pub difference_us: Figure,
+    /// `costs more`, `costs less`, `no difference that could be measured`, or `inconclusive: ` and
+    /// why.
+    pub verdict: String,
+    /// The restarts that it rests on.
+    pub restarts: u32,
+    /// The result in one sentence or two.
+    pub sentence: String,
+    /// The ledger: groups, each followed by its functions; then what is not explained, and the
+    /// difference. Empty without a profile.
+    pub ledger: Vec<LedgerRow>,
+    /// What was counted per request.
+    pub counts: Vec<CountRow>,
+    /// Notes on how the two were observed.
+    pub notes: Vec<String>,
+    /// The flame graph of both.
+    #[serde(skip)]
+    pub flame: Vec<FlameBox>,
+}
+
+impl ExplanationResults {
+    pub(super) fn of(run: &Run, found: &Explanation) -> Self {
+        let all: Vec<&Load> = run.loads.iter().collect();
+        let name = |server: usize| run.servers[server].name.clone();
+        let verdict = match () {
+            () if found.cost.restarts < MIN_RESTARTS => {
+                "inconclusive: fewer than three restarts (--duration gives more)"
+            }
+            () if !found.differs => NO_DIFFERENCE,
+            () if found.cost.difference.value > 0.0 => MORE,
+            () => LESS,
+        };
+        let us = |estimate: &Estimate| scaled(estimate, 1e-3);
+        Self {
+            load: found.load,
+            title: match all.len() {
+                0 | 1 => String::new(),
+                _ => load_title(&run.loads[found.load], &all),
+            },
+            reference: name(found.reference),
+            server: name(found.server),
+            reference_us: micros(&us(&found.cost.reference)),
+            server_us: micros(&us(&found.cost.server)),
+            difference_us: difference(&us(&found.cost.difference)),
+            verdict: verdict.to_owned(),
+            restarts: found.cost.restarts,
+            sentence: sentence::of(
+                [&name(found.reference), &name(found.server)],
+                &under(run, found.load),
+                found,
+            ),
+            ledger: ledger::rows(found),
+            counts: found.counts.iter().filter_map(CountRow::of).collect(),
+            notes: notes(run, found),
+            flame: flame::boxes([&name(found.reference), &name(found.server)], &found.stacks),
+        }
+    }
+
+    /// The ledger as a table, with all functions of some size or the important ones.
+    #[must_use]
+    pub fn ledger_table(&self, has_details: bool) -> Table {
+        let rows: Vec<LedgerRow> = ledger::shown(&self.ledger, has_details);
+        let cells = |of: fn(&LedgerRow) -> Cell| rows.iter().map(of).collect::<Vec<_>>();
+        let tones = rows.iter().map(LedgerRow::tone).collect();
+        Table::new(vec![
+            Column::name("CPU µs/request", cells(LedgerRow::name_cell)).required(),
+            Column::right(
+                &shortened(&self.reference, HEADING),
+                cells(|row| text(row.reference_us, &row.reference_text)),
+            )
+            .drop_order(2),
+            Column::right(
+                &shortened(&self.server, HEADING),
+                cells(|row| text(row.server_us, &row.server_text)),
+            )
+            .drop_order(2),
+            Column::right(
+                "difference",
+                cells(|row| text(Some(row.difference_us), &row.difference_text)),
+            )
+            .required(),
+            Column::right("±", cells(|row| Cell::from(&row.half_width_text))).drop_order(3),
+            Column::prose("per request", cells(|row| Cell::from(&row.evidence))).drop_order(1),
+        ])
+        .with_tones(tones)
+    }
+
+    /// What was counted as a table: all of it, or what differs.
+    #[must_use]
+    pub fn count_table(&self, has_details: bool) -> Table {
+        let is_shown = |row: &&CountRow| has_details || row.differs;
+        let rows: Vec<&CountRow> = self.counts.iter().filter(is_shown).collect();
+        let figures = |of: fn(&CountRow) -> &Figure| {
+            let cell = |row: &&CountRow| Cell::from(&of(row).text).sorted_by(of(row).value);
+            rows.iter().map(cell).collect::<Vec<_>>()
+        };
+        let tone = |row: &&CountRow| if row.differs { Tone::Plain } else { Tone::Faint };
+        Table::new(vec![
+            Column::name("per request", rows.iter().map(|row| &row.name)).required(),
+            Column::right(&shortened(&self.reference, HEADING), figures(|row| &row.reference)),
+            Column::right(&shortened(&self.server, HEADING), figures(|row| &row.server)),
+            Column::right("difference", figures(|row| &row.difference)).required(),
+            Column::right("±", rows.iter().map(|row| Cell::from(&row.difference.spread))),
+        ])
+        .with_tones(rows.iter().map(tone).collect())
+    }
+
+    /// Whether there is a verdict.
+    #[must_use]
+    pub fn is_conclusive(&self) -> bool {
+        !self.verdict.starts_with("inconclusive")
+    }
+}
+
+fn text(value: Option<f64>, text: &str) -> Cell {
+    let cell = Cell::from(text);
+    value.map_or(cell.clone(), |value| cell.sorted_by(value))
+}
+
+/// Notes on how the two were observed: what is missing is a warning of the run.
+fn notes(run: &Run, found: &Explanation) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut env: Vec<&String> = Vec::new();
+    for (server, variable) in &run.schedule.observing.env {
+        if [found.reference, found.server].contains(server) && !env.contains(&variable) {
+            env.push(variable);
+        }
+    }
+    if !env.is_empty() {
+        let env: Vec<&str> = env.into_iter().map(String::as_str).collect();
+        notes.push(format!(
+            "Measured with {}, so that the profile has the names of compiled functions.",
+            env.join(", ")
+        ));
+    }
+    if let Some(ledger) = &found.ledger {
+        if !ledger.has_kernel {
+            notes.push(
+                "The profile has no samples of the kernel: its part is in \"not explained\"."
+                    .to_owned(),
+            );
+        }
+        if ledger.lost > 0.01 {
+            let percent = grouped(ledger.lost * 100.0, 0);
+            notes.push(format!("The profile lost {percent} % of its samples."));
+        }
+    }
+    notes
+}
+
+/// What could not be observed, each with a remedy; once for all servers for which it is the same.
+pub(super) fn warnings(run: &Run) -> Vec<String> {
+    let missing = &run.schedule.observing.missing;
+    let mut sentences: Vec<String> = Vec::new();
+    for found in missing {
+        let alike = |other: &&crate::model::Missing| {
+            (&other.what, &other.why, &other.remedy) == (&found.what, &found.why, &found.remedy)
+        };
+        let names: Vec<&str> = missing
+            .iter()
+            .filter(alike)
+            .map(|found| run.servers[found.server].name.as_str())
+            .collect();
+        let sentence = format!(
+            "{}: {} cannot be observed: {}; {}.",
+            names.join(", "),
+            found.what,
+            found.why,
+            found.remedy
+        );
+        if !sentences.contains(&sentence) {
+            sentences.push(sentence);
+        }
+    }
+    sentences
+}

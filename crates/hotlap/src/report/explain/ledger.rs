@@ -1,0 +1,310 @@
+//! The rows of a ledger, rounded so that they add up.
+
+use hotlap_stats::Estimate;
+use serde::Serialize;
+
+use super::evidence::evidence_of;
+use crate::analysis::Explanation;
+use crate::analysis::explain::{Amounts, Group, GroupLine};
+use crate::text::number::grouped;
+use crate::text::table::{Cell, Tone};
+
+/// Functions of a group that are shown if not all are.
+const SHOWN: usize = 4;
+
+/// A function whose difference is below this share of the whole is shown only with all.
+const SMALL: f64 = 0.05;
+
+/// What a row of the ledger is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LedgerKind {
+    /// A group of functions.
+    Group,
+    /// A function of the group above.
+    Function,
+    /// All other functions of the group above.
+    OtherFunctions,
+    /// What the profile does not explain.
+    NotExplained,
+    /// The measured difference.
+    Measured,
+}
+
+/// A row of the ledger, in microseconds per request.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct LedgerRow {
+    /// What it is.
+    pub kind: LedgerKind,
+    /// The group, or the function.
+    pub name: String,
+    /// Cost of the reference; `null` where it has no meaning.
+    pub reference_us: Option<f64>,
+    /// Cost of the server; `null` where it has no meaning.
+    pub server_us: Option<f64>,
+    /// The difference. The groups and what is not explained add up to the measured difference, and
+    /// the functions to their group.
+    pub difference_us: f64,
+    /// Lower end of its interval; `null` if it has none.
+    pub low_us: Option<f64>,
+    /// Upper end of its interval; `null` if it has none.
+    pub high_us: Option<f64>,
+    /// Whether the two servers differ in it.
+    pub differs: bool,
+    /// What was counted and explains it: `1.00 more write`.
+    pub evidence: String,
+    /// The number of functions that it stands for.
+    pub functions: usize,
+    #[serde(skip)]
+    pub(super) reference_text: String,
+    #[serde(skip)]
+    pub(super) server_text: String,
+    #[serde(skip)]
+    pub(super) difference_text: String,
+    #[serde(skip)]
+    pub(super) half_width_text: String,
+    /// The number of decimals.
+    #[serde(skip)]
+    decimals: usize,
+}
+
+/// The digit to which a ledger is rounded.
+#[derive(Debug, Clone, Copy)]
+struct Digit(usize);
+
+impl Digit {
+    /// Four digits of the larger cost, at most hundredths of a microsecond.
+    fn of(largest_us: f64) -> Self {
+        match largest_us {
+            us if us < 1_000.0 => Self(2),
+            us if us < 10_000.0 => Self(1),
+            _ => Self(0),
+        }
+    }
+
+    fn unit(self) -> f64 {
+        10_f64.powi(-(self.0 as i32))
+    }
+
+    fn rounded(self, us: f64) -> f64 {
+        // Whole multiples add up exactly; the division at the end is rounded once.
+        (us / self.unit()).round() / 10_f64.powi(self.0 as i32)
+    }
+
+    fn text(self, us: f64) -> String {
+        grouped(us, self.0)
+    }
+
+    fn signed(self, us: f64) -> String {
+        let sign = match us {
+            us if us > 0.0 => "+",
+            us if us < 0.0 => "−",
+            _ => "",
+        };
+        format!("{sign}{}", grouped(us.abs(), self.0))
+    }
+}
+
+/// All rows of an explanation; none without a profile.
+pub(super) fn rows(found: &Explanation) -> Vec<LedgerRow> {
+    let (Some(ledger), Some(unexplained)) = (&found.ledger, &found.unexplained) else {
+        return Vec::new();
+    };
+    let digit = Digit::of(found.cost.larger() / 1e3);
+    let mut rows = Vec::new();
+    let mut explained = 0.0;
+    for group in &ledger.groups {
+        let row = LedgerRow {
+            name: name(group.group).to_owned(),
+            differs: group.differs,
+            evidence: evidence_of(found, group.group).join(", "),
+            functions: group.functions.len() + group.others,
+            ..LedgerRow::of(LedgerKind::Group, &group.cost, digit)
+        };
+        explained += row.difference_us;
+        let functions = functions(group, &row, digit);
+        rows.push(row);
+        rows.extend(functions);
+    }
+    let measured = LedgerRow {
+        name: "measured".to_owned(),
+        differs: found.differs,
+        ..LedgerRow::of(LedgerKind::Measured, &found.cost, digit)
+    };
+    let rest = digit.rounded(measured.difference_us - explained);
+    rows.push(LedgerRow {
+        name: "not explained".to_owned(),
+        ..LedgerRow::rest(LedgerKind::NotExplained, rest, Some(unexplained), digit)
+    });
+    rows.push(measured);
+    rows
+}
+
+/// The functions of a group, and a row for the others that makes them add up to it.
+fn functions(group: &GroupLine, whole: &LedgerRow, digit: Digit) -> Vec<LedgerRow> {
+    let mut rows: Vec<LedgerRow> = group
+        .functions
+        .iter()
+        .map(|line| LedgerRow {
+            name: line.function.title(),
+            differs: line.differs,
+            functions: 1,
+            ..LedgerRow::of(LedgerKind::Function, &line.cost, digit)
+        })
+        .collect();
+    match others(&rows, whole, group.others) {
+        Some(row) => rows.push(row),
+        // The largest function takes what rounding leaves.
+        None => {
+            let sum: f64 = rows.iter().map(|row| row.difference_us).sum();
+            if let Some(first) = rows.first_mut() {
+                first.difference_us =
+                    digit.rounded(first.difference_us + whole.difference_us - sum);
+                first.difference_text = digit.signed(first.difference_us);
+            }
+        }
+    }
+    rows
+}
+
+/// The row for functions that have none of their own: what is left of the group.
+fn others(shown: &[LedgerRow], whole: &LedgerRow, count: usize) -> Option<LedgerRow> {
+    if count == 0 {
+        return None;
+    }
+    let digit = Digit(whole.decimals);
+    let left = |all: f64, of: &dyn Fn(&LedgerRow) -> f64| {
+        digit.rounded(all - shown.iter().map(of).sum::<f64>())
+    };
+    let of = |all: Option<f64>, of: fn(&LedgerRow) -> Option<f64>| {
+        Some(left(all?, &|row| of(row).unwrap_or(0.0)))
+    };
+    let (reference, server) =
+        (of(whole.reference_us, |row| row.reference_us), of(whole.server_us, |row| row.server_us));
+    let text = |us: Option<f64>| us.map_or_else(String::new, |us| digit.text(us));
+    Some(LedgerRow {
+        name: match (count, shown.is_empty()) {
+            (1, false) => "1 more function".to_owned(),
+            (n, false) => format!("{n} more functions"),
+            (1, true) => "1 function".to_owned(),
+            (n, true) => format!("{n} functions"),
+        },
+        reference_us: reference,
+        server_us: server,
+        functions: count,
+        reference_text: text(reference),
+        server_text: text(server),
+        ..LedgerRow::rest(
+            LedgerKind::OtherFunctions,
+            left(whole.difference_us, &|row| row.difference_us),
+            None,
+            digit,
+        )
+    })
+}
+
+/// The rows that are shown: all of them, or of each group its largest functions.
+pub(super) fn shown(rows: &[LedgerRow], has_details: bool) -> Vec<LedgerRow> {
+    if has_details {
+        return rows.to_vec();
+    }
+    let measured = rows.last().map_or(0.0, |row| row.difference_us);
+    let mut out = Vec::new();
+    let mut rest = rows;
+    while let [first, after @ ..] = rest {
+        let is_own = |row: &&LedgerRow| {
+            [LedgerKind::Function, LedgerKind::OtherFunctions].contains(&row.kind)
+        };
+        let own = after.iter().take_while(is_own).count();
+        let (functions, after) = after.split_at(own);
+        let is_large = |row: &&LedgerRow| {
+            row.kind == LedgerKind::Function
+                && row.difference_us.abs() >= SMALL * measured.abs()
+                && row.difference_us != 0.0
+        };
+        let large: Vec<LedgerRow> =
+            functions.iter().filter(is_large).take(SHOWN).cloned().collect();
+        out.push(first.clone());
+        if !large.is_empty() {
+            let folded = first.functions - large.len();
+            let row = others(&large, first, folded);
+            out.extend(large);
+            out.extend(row);
+        }
+        rest = after;
+    }
+    out
+}
+
+/// The name of a group.
+pub(super) fn name(group: Group) -> &'static str {
+    match group {
+        Group::KernelNetwork => "kernel network",
+        Group::KernelOther => "kernel other",
+        Group::SystemCallEntry => "system call entry",
+        Group::Libc => "libc and allocator",
+        Group::Runtime => "runtime and collector",
+        Group::Application => "application",
+    }
+}
+
+impl LedgerRow {
+    fn of(kind: LedgerKind, cost: &Amounts, digit: Digit) -> Self {
+        let us = |ns: f64| digit.rounded(ns / 1e3);
+        let (reference, server) = (us(cost.reference.value), us(cost.server.value));
+        Self {
+            reference_us: Some(reference),
+            server_us: Some(server),
+            reference_text: digit.text(reference),
+            server_text: digit.text(server),
+            ..Self::rest(kind, us(cost.difference.value), Some(&cost.difference), digit)
+        }
+    }
+
+    /// A row with a difference only; its interval is that of an estimate in nanoseconds.
+    fn rest(
+        kind: LedgerKind,
+        difference_us: f64,
+        estimate: Option<&Estimate>,
+        digit: Digit,
+    ) -> Self {
+        let bounded = estimate.filter(|estimate| estimate.is_bounded());
+        let us = |ns: f64| digit.rounded(ns / 1e3);
+        Self {
+            kind,
+            name: String::new(),
+            reference_us: None,
+            server_us: None,
+            difference_us,
+            low_us: bounded.map(|estimate| us(estimate.low)),
+            high_us: bounded.map(|estimate| us(estimate.high)),
+            differs: false,
+            evidence: String::new(),
+            functions: 0,
+            reference_text: String::new(),
+            server_text: String::new(),
+            difference_text: digit.signed(difference_us),
+            half_width_text: bounded.map_or_else(String::new, |estimate| {
+                digit.text((estimate.high - estimate.low) / 2e3)
+            }),
+            decimals: digit.0,
+        }
+    }
+
+    pub(super) fn name_cell(&self) -> Cell {
+        match self.kind {
+            LedgerKind::Function | LedgerKind::OtherFunctions => {
+                Cell::from(format!("  {}", self.name))
+            }
+            _ => Cell::from(&self.name),
+        }
+    }
+
+    pub(super) fn tone(&self) -> Tone {
+        match self.kind {
+            LedgerKind::Measured => Tone::Plain,
+            _ if self.differs => Tone::Plain,
+            _ => Tone::Faint,
+        }
+    }
+}

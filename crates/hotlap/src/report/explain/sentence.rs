@@ -1,0 +1,118 @@
+//! The sentence of an explanation.
+
+use hotlap_stats::MIN_RESTARTS;
+
+use super::super::figure::{difference, scaled};
+use super::evidence::{counted, evidence_of};
+use super::ledger;
+use crate::analysis::Explanation;
+use crate::analysis::explain::{Group, GroupLine, is_collector};
+use crate::text::number::grouped;
+
+/// The sentence names at most so many groups, and so many functions of each.
+const GROUPS: usize = 4;
+const FUNCTIONS: usize = 2;
+
+/// A group is called garbage collection if that is this part of its difference.
+const COLLECTION: f64 = 0.7;
+
+pub(super) fn of([reference, server]: [&str; 2], under: &str, found: &Explanation) -> String {
+    let us = scaled(&found.cost.difference, 1e-3);
+    let interval = difference(&us).spread;
+    if found.cost.restarts < MIN_RESTARTS {
+        let by = difference(&us).full();
+        return format!(
+            "{server} and {reference}{under}: inconclusive ({by}), because fewer than three \
+             restarts were measured. --duration gives more."
+        );
+    }
+    if !found.differs {
+        let by = difference(&us).full();
+        let counts = counted(found, &[]);
+        let but = match counts.is_empty() {
+            true => String::new(),
+            false => format!(" But {server} has {} per request.", list(&counts)),
+        };
+        return format!(
+            "No difference in CPU time per request{under} that could be measured between \
+             {reference} and {server}: {by}.{but}"
+        );
+    }
+    let (by, more) = (micros(us.value.abs()), if us.value > 0.0 { "more" } else { "less" });
+    let groups: Vec<&GroupLine> = found
+        .ledger
+        .iter()
+        .flat_map(|ledger| &ledger.groups)
+        .filter(|group| group.differs)
+        .take(GROUPS)
+        .collect();
+    let parts: Vec<String> =
+        groups.iter().map(|group| part(found, group, us.value > 0.0)).collect();
+    let named: Vec<Group> = groups.iter().map(|group| group.group).collect();
+    let left = counted(found, &named);
+    let mut sentence =
+        format!("{server} costs {by} µs {more} CPU per request{under} than {reference} {interval}");
+    if !parts.is_empty() {
+        sentence += &format!(": {}", list(&parts));
+    }
+    sentence += ".";
+    if !left.is_empty() {
+        let also = if parts.is_empty() { "" } else { "also " };
+        sentence += &format!(" It {also}has {} per request.", list(&left));
+    }
+    sentence
+}
+
+/// A group: its difference, its name, and in brackets what explains it.
+fn part(found: &Explanation, group: &GroupLine, is_more: bool) -> String {
+    let us = group.cost.difference.value / 1e3;
+    let sign = if (us > 0.0) == is_more { "" } else { "−" };
+    let functions: Vec<String> = group
+        .functions
+        .iter()
+        .filter(|line| line.differs && (line.cost.difference.value > 0.0) == (us > 0.0))
+        .take(FUNCTIONS)
+        .map(|line| {
+            let own = line.cost.difference.value.abs() / 1e3;
+            format!("{} {}", line.function.title(), micros(own))
+        })
+        .collect();
+    let evidence = evidence_of(found, group.group);
+    let is_kernel =
+        matches!(group.group, Group::KernelNetwork | Group::KernelOther | Group::SystemCallEntry);
+    let mut why = Vec::new();
+    if !functions.is_empty() && !(is_kernel && !evidence.is_empty()) {
+        why.push(functions.join(", "));
+    }
+    if !evidence.is_empty() {
+        why.push(format!("{} per request", list(&evidence)));
+    }
+    let name = match group.group {
+        Group::Runtime if collects(group) => "garbage collection",
+        Group::Runtime => "the runtime",
+        other => ledger::name(other),
+    };
+    let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
+    format!("{sign}{} µs in {name}{why}", micros(us.abs()))
+}
+
+/// Whether the difference of a group is that of garbage collection.
+fn collects(group: &GroupLine) -> bool {
+    let of_collector = group.functions.iter().filter(|line| is_collector(&line.function));
+    let sum: f64 = of_collector.map(|line| line.cost.difference.value).sum();
+    sum / group.cost.difference.value >= COLLECTION
+}
+
+/// Microseconds in a sentence: one decimal, two below 1.
+fn micros(us: f64) -> String {
+    grouped(us, if us < 0.995 { 2 } else { 1 })
+}
+
+/// Items as a list: `a, b and c`.
+fn list(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}

@@ -1,0 +1,219 @@
+//! `hotlap explain`: what is printed, exported and stored, with scripted servers.
+
+mod scene;
+
+use std::collections::BTreeMap;
+
+use hotlap::model::{Question, Run};
+use hotlap::render::{Format, render, terminal};
+use hotlap::report::{LedgerKind, Report};
+use hotlap::store::Store;
+use hotlap_bench::explain::Explain;
+use hotlap_bench::participant::Role;
+use hotlap_bench::scripted::Script;
+use scene::{Scene, hold, scene, script};
+use serde_json::Value;
+
+const KERNEL: &str = "kernel";
+
+/// The profile of a small server: stacks, and nanoseconds per request.
+fn profile(handle_ns: f64, write_ns: f64) -> Vec<(Vec<(&'static str, &'static str)>, f64)> {
+    let call = [("main", "app"), ("entry_SYSCALL_64", KERNEL)];
+    let in_kernel = |name| [&call[..], &[("sock_write_iter", KERNEL), (name, KERNEL)]].concat();
+    vec![
+        (vec![("main", "app"), ("handle", "app")], handle_ns),
+        (vec![("main", "app"), ("malloc", "libc.so.6")], 1_000.0),
+        (call.to_vec(), 500.0),
+        (in_kernel("tcp_sendmsg_locked"), write_ns),
+        (in_kernel("__alloc_skb"), write_ns / 2.0),
+    ]
+}
+
+/// A server with a profile; costs vary a little from lap to lap.
+fn server(handle_ns: f64, write_ns: f64, writes: f64, wobble: &[f64]) -> Script {
+    let profile = profile(handle_ns, write_ns);
+    let cost_ns = profile.iter().map(|(_, ns)| ns).sum();
+    Script {
+        profile,
+        calls: BTreeMap::from([("write".to_owned(), writes), ("read".to_owned(), 1.0)]),
+        faults_and_switches: (0.0, 0.1),
+        ..script(30_000.0, cost_ns, 9, wobble)
+    }
+}
+
+const QUIET: [f64; 7] = [0.01, -0.02, 0.015, -0.01, 0.005, 0.0, 0.02];
+const OTHER: [f64; 5] = [-0.01, 0.02, 0.0, 0.01, -0.015];
+
+fn explained(reference: Script, server: Script) -> Scene {
+    let mut scene = scene(&[("old", Role::Reference, reference), ("new", Role::Plain, server)]);
+    scene.question = Question::Explain;
+    scene.experiment.explain = Explain::Only;
+    scene.experiment.restarts = Some(6);
+    scene.experiment.rounds = Some(4);
+    scene
+}
+
+/// The second server writes twice per request, and handles it more slowly.
+fn two() -> Scene {
+    explained(server(2_000.0, 4_000.0, 1.0, &QUIET), server(3_000.0, 8_000.0, 2.0, &OTHER))
+}
+
+fn shown(run: &Run, width: usize) -> String {
+    let text = terminal::render(&Report::of(run), width, false);
+    for line in text.lines() {
+        assert!(line.chars().count() <= width, "{line}");
+    }
+    text
+}
+
+#[test]
+fn the_ledger_says_where_the_difference_goes() {
+    insta::assert_snapshot!(shown(&hold(&two(), None).run, 80), @"
+    hello · 64 connections, keep-alive · server on core 0, generator on core 1
+    6 restarts · slices of 20 ms
+
+    new costs 7.0 µs more CPU per request than old [+6.99, +7.01]: 6.0 µs in
+    kernel network (1.00 more write per request) and 1.0 µs in application (handle
+    1.0).
+
+    CPU µs/request         old    new  difference     ±  per request
+    kernel network        6.00  11.99       +5.99  0.01  1.00 more write
+      tcp_sendmsg_locked  4.00   7.99       +3.99  0.00
+      __alloc_skb         2.00   4.00       +2.00  0.00
+    application           2.00   3.00       +1.00  0.00
+      handle              2.00   3.00       +1.00  0.00
+    system call entry     0.50   0.50        0.00  0.00
+    libc and allocator    1.00   1.00        0.00  0.00
+    not explained                           +0.01  0.01
+    measured              9.49  16.49       +7.00  0.01
+
+    per request   old   new  difference  ±
+    write        1.00  2.00       +1.00  0
+    ");
+}
+
+/// The printed lines add up to the printed difference, and the functions to their group.
+#[test]
+fn lines_add_up() {
+    let report = Report::of(&hold(&two(), None).run);
+    let rows = &report.explanations[0].ledger;
+    let cents = |us: f64| (us * 100.0).round() as i64;
+    let sum = |kinds: &[LedgerKind]| -> i64 {
+        let of = rows.iter().filter(|row| kinds.contains(&row.kind));
+        of.map(|row| cents(row.difference_us)).sum()
+    };
+    let measured = sum(&[LedgerKind::Measured]);
+    assert!((680..720).contains(&measured), "{measured}");
+    assert_eq!(sum(&[LedgerKind::Group, LedgerKind::NotExplained]), measured);
+    let functions = sum(&[LedgerKind::Function, LedgerKind::OtherFunctions]);
+    assert_eq!(functions, sum(&[LedgerKind::Group]));
+}
+
+#[test]
+fn two_copies_of_a_server_do_not_differ_in_any_line() {
+    let same = || server(2_000.0, 4_000.0, 1.0, &[]);
+    let noisy = |wobble: &[f64]| Script { wobble: script(1.0, 1.0, 1, wobble).wobble, ..same() };
+    let report = Report::of(&hold(&explained(noisy(&QUIET), noisy(&OTHER)), None).run);
+    let found = &report.explanations[0];
+    assert!(
+        found.sentence.starts_with("No difference in CPU time per request"),
+        "{}",
+        found.sentence
+    );
+    assert!(found.ledger.iter().all(|row| !row.differs) && !found.ledger.is_empty());
+    assert!(found.counts.iter().all(|row| !row.differs));
+}
+
+/// One more cheap call costs less than can be measured, but the count is exact.
+#[test]
+fn a_call_is_named_even_if_its_cost_cannot_be_measured() {
+    let mut calls = server(2_000.0, 4_000.0, 1.0, &OTHER);
+    calls.calls.insert("getpid".to_owned(), 1.0);
+    let report =
+        Report::of(&hold(&explained(server(2_000.0, 4_000.0, 1.0, &QUIET), calls), None).run);
+    let sentence = &report.explanations[0].sentence;
+    assert!(sentence.ends_with(" But new has 1.00 more getpid per request."), "{sentence}");
+}
+
+#[test]
+fn fewer_than_three_restarts_are_inconclusive() {
+    let mut scene = two();
+    scene.experiment.restarts = Some(2);
+    let report = Report::of(&hold(&scene, None).run);
+    let found = &report.explanations[0];
+    assert!(
+        found.verdict.starts_with("inconclusive: fewer than three restarts"),
+        "{}",
+        found.verdict
+    );
+    assert!(found.ledger.iter().all(|row| !row.differs));
+}
+
+/// The laps that explain the results of a run change none of them.
+#[test]
+fn laps_that_explain_count_for_no_other_figure() {
+    let mut scene = two();
+    scene.question = Question::Compare;
+    scene.experiment.restarts = Some(3);
+    scene.experiment.explain = Explain::No;
+    let without = hold(&scene, None).run;
+    scene.experiment.explain = Explain::After(std::time::Duration::from_secs(60));
+    let with = hold(&scene, None).run;
+    assert!(with.explain.len() > 20 && without.explain.is_empty());
+    assert_eq!((&with.laps, &with.starts), (&without.laps, &without.starts));
+    let [with, without] = [&with, &without].map(Report::of);
+    assert_eq!(format!("{:?}", with.tables), format!("{:?}", without.tables));
+    assert_eq!((with.explanations.len(), without.explanations.len()), (1, 0));
+    assert_eq!(with.sentences[..without.sentences.len()], without.sentences);
+}
+
+#[test]
+fn what_cannot_be_observed_is_said_with_what_would_permit_it() {
+    let kept = hold(&two(), None).run;
+    let mut run = kept.clone();
+    run.explain.retain(|lap| {
+        !matches!(lap.observation, Some(hotlap_servers::observe::Observation::Profile(_)))
+    });
+    for server in [0, 1] {
+        run.schedule.observing.missing.push(hotlap::model::Missing {
+            server,
+            what: "the CPU profile".to_owned(),
+            why: "kernel.perf_event_paranoid is 4".to_owned(),
+            remedy: "`sudo sysctl kernel.perf_event_paranoid=1` permits it".to_owned(),
+        });
+    }
+    let shown = shown(&run, 80).replace("\n  ", " ");
+    assert!(shown.contains("new costs 7.0 µs more CPU per request than old"), "{shown}");
+    assert!(shown.contains("It has 1.00 more write per request."), "{shown}");
+    let warning = "old, new: the CPU profile cannot be observed: kernel.perf_event_paranoid is 4;";
+    assert!(shown.contains(warning), "{shown}");
+}
+
+#[test]
+fn exports_have_the_ledger() {
+    let report = Report::of(&hold(&two(), None).run);
+    let json: Value = serde_json::from_str(&render(&report, Format::Json)).unwrap();
+    let found = &json["explanations"][0];
+    assert_eq!(
+        (found["reference"].as_str(), found["verdict"].as_str()),
+        (Some("old"), Some("costs more"))
+    );
+    assert_eq!(found["ledger"][0]["name"].as_str(), Some("kernel network"));
+    assert_eq!(found["ledger"][0]["evidence"].as_str(), Some("1.00 more write"));
+    let markdown = render(&report, Format::Markdown);
+    assert!(markdown.contains("| kernel network | "), "{markdown}");
+    let page = render(&report, Format::Html);
+    assert!(page.contains("kernel network"));
+}
+
+#[test]
+fn a_stored_explanation_is_reported_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("runs.db")).unwrap();
+    let kept = hold(&two(), Some(store)).run;
+    let store = Store::open(&folder.path().join("runs.db")).unwrap();
+    let read = store.run(kept.number.unwrap()).unwrap();
+    assert_eq!((&read.explain, &read.schedule), (&kept.explain, &kept.schedule));
+    assert_eq!(shown(&read, 80), shown(&kept, 80));
+    assert!(store.outline(kept.number.unwrap()).unwrap().explain.is_empty());
+}
