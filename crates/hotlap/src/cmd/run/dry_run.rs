@@ -31,8 +31,8 @@ pub fn probe(spec: &RunSpec, interrupt: &Interrupt) -> Builds {
     let servers = from_catalogue(spec);
     let probed = probe_all(&servers, interrupt.flag());
     let launch = |server: &manifest::Server| Launch {
-        env: server.env.clone(),
         argv: server.command.clone(),
+        env: server.env.clone(),
         explain_env: server.explain_env.clone(),
         cwd: server.folder.clone(),
         tls: None,
