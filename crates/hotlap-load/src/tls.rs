@@ -10,8 +10,8 @@ use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, RootCertStore,
-    SignatureScheme,
+    CipherSuite, ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind,
+    RootCertStore, SignatureScheme,
 };
 
 use crate::error::Error;
@@ -24,6 +24,14 @@ const ALPN_HTTP2: &[u8] = b"h2";
 /// How many servers' sessions are kept for resumption. A load has one server, and each of its
 /// sessions has several tickets.
 const SESSIONS: usize = 8;
+
+/// The cipher suites with AES-128 in Galois/Counter Mode, of TLS 1.3 and 1.2: the first that
+/// browsers offer.
+pub const AES_128_GCM: [&str; 3] = [
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+];
 
 /// The TLS settings of all connections of a load.
 #[derive(Debug, Clone)]
@@ -46,7 +54,7 @@ impl TlsConfig {
                 tls.server_name
             ))
         })?;
-        let provider = Arc::new(ring::default_provider());
+        let provider = Arc::new(provider(&tls.ciphers)?);
         let verifier: Arc<dyn ServerCertVerifier> = if tls.insecure {
             Arc::new(AcceptAny(provider.clone()))
         } else {
@@ -93,6 +101,28 @@ impl TlsConfig {
         client.set_buffer_limit(None);
         Some(Box::new(TlsConnection { client, peer_has_closed: false }))
     }
+}
+
+/// Offers these cipher suites; if none are named, all.
+fn provider(ciphers: &[String]) -> Result<CryptoProvider, PlanError> {
+    let mut provider = ring::default_provider();
+    let known: Vec<String> =
+        provider.cipher_suites.iter().map(|suite| name_of(suite.suite())).collect();
+    if let Some(unknown) = ciphers.iter().find(|name| !known.contains(name)) {
+        return Err(PlanError::OutOfRange(format!(
+            "no cipher suite {unknown:?}: there are {}",
+            known.join(", ")
+        )));
+    }
+    provider
+        .cipher_suites
+        .retain(|suite| ciphers.is_empty() || ciphers.contains(&name_of(suite.suite())));
+    Ok(provider)
+}
+
+/// A cipher suite's name in the IANA's registry. rustls has names of its own for those of TLS 1.3.
+fn name_of(suite: CipherSuite) -> String {
+    suite.as_str().unwrap_or("unknown").replace("TLS13_", "TLS_")
 }
 
 fn system(what: &str, source: impl std::error::Error + Send + Sync + 'static) -> Error {
@@ -156,12 +186,9 @@ impl TlsConnection {
     #[must_use]
     pub fn negotiated(&self) -> Option<Negotiated> {
         let version = self.client.protocol_version()?;
-        let cipher = self.client.negotiated_cipher_suite()?.suite();
-        let name = |name: Option<&str>| name.unwrap_or("unknown").to_owned();
-        Some(Negotiated {
-            version: name(version.as_str()).replace("TLSv1_", "TLS 1."),
-            cipher: name(cipher.as_str()).replace("TLS13_", "TLS_"),
-        })
+        let cipher = name_of(self.client.negotiated_cipher_suite()?.suite());
+        let version = version.as_str().unwrap_or("unknown").replace("TLSv1_", "TLS 1.");
+        Some(Negotiated { version, cipher })
     }
 
     /// Whether the server has sent `close_notify`: it sends no more data (RFC 8446 section 6.1).

@@ -188,7 +188,16 @@ fn a_given_certificate_is_trusted_and_the_cipher_suite_reported() {
     assert_eq!(counts(&outcome), (10, vec![]));
     let tls = outcome.tls.expect("TLS");
     assert_eq!(tls.version, "TLS 1.3");
-    assert!(tls.cipher.starts_with("TLS13_"), "{tls:?}");
+    assert!(tls.cipher.starts_with("TLS_"), "{tls:?}");
+    for cipher in ["TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"] {
+        plan.target.tls.as_mut().expect("TLS").ciphers = vec![cipher.to_owned()];
+        let outcome = run(&plan).expect("a load");
+        assert_eq!(outcome.tls.expect("TLS").cipher, cipher);
+    }
+    plan.target.tls.as_mut().expect("TLS").ciphers = vec!["AES".to_owned()];
+    let why = run(&plan).expect_err("a cipher suite that is not known").to_string();
+    assert!(why.contains("no cipher suite \"AES\": there are TLS_AES_256_GCM_SHA384,"), "{why}");
+    plan.target.tls.as_mut().expect("TLS").ciphers = vec![];
     plan.target.tls.as_mut().expect("TLS").server_name = "elsewhere".to_owned();
     let why = run(&plan).expect_err("another name").to_string();
     assert!(why.contains("certificate"), "{why}");

@@ -464,12 +464,14 @@ contracts = ["hello"]
         assert_eq!(servers[1].protocols, [Protocol::H2c]);
         assert_eq!(servers[2].protocols, servers[0].protocols);
         assert_eq!(
-            complaint(&text.replace("[\"h2c\"]", "[\"h2\"]")),
-            "servers/go/x/server.toml:19: unknown variant `h2`, expected `http/1.1` or `h2c`"
+            complaint(&text.replace("[\"h2c\"]", "[\"spdy\"]")),
+            "servers/go/x/server.toml:19: unknown variant `spdy`, expected one of `http/1.1`, \
+             `h2c`, `https`, `h2`"
         );
         assert_eq!(
             complaint(&text.replace("[\"h2c\"]", "[]")),
-            "servers/go/x/server.toml:19: no protocol: list at least one of \"http/1.1\", \"h2c\""
+            "servers/go/x/server.toml:19: no protocol: list at least one of \"http/1.1\", \
+             \"h2c\", \"https\", \"h2\""
         );
     }
 

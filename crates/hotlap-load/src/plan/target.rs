@@ -56,6 +56,9 @@ pub struct Tls {
     /// all handshakes are full ones.
     #[serde(default)]
     pub resumes: bool,
+    /// The cipher suites to offer, by their names in the IANA's registry; empty: all that are known.
+    #[serde(default)]
+    pub ciphers: Vec<String>,
 }
 
 /// A certificate with which the client identifies itself.
@@ -78,7 +81,14 @@ impl Tls {
     /// the system trusts.
     #[must_use]
     pub fn with(server_name: String) -> Self {
-        Self { server_name, insecure: false, authorities: vec![], identity: None, resumes: false }
+        Self {
+            server_name,
+            insecure: false,
+            authorities: vec![],
+            identity: None,
+            resumes: false,
+            ciphers: vec![],
+        }
     }
 }
 

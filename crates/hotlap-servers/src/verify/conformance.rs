@@ -190,7 +190,8 @@ impl Conformance<'_> {
     }
 
     fn absolute_target(&self) -> Outcome {
-        let path = format!("http://{}{}", self.host, self.path);
+        let scheme = if self.verifier.target.tls.is_some() { "https" } else { "http" };
+        let path = format!("{scheme}://{}{}", self.host, self.path);
         let exchange = Exchange { path, ..self.main().clone() };
         let answer = self.ask(&exchange.bytes(self.host), exchange.is_head())?;
         self.bench.same(&answer)

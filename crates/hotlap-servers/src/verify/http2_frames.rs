@@ -126,6 +126,19 @@ impl Frames {
         }
     }
 
+    /// Whether the server, after its response, resets the stream or ends the connection with an
+    /// error.
+    pub(super) fn is_ended(&mut self, stream: u32) -> Result<bool, String> {
+        while let Some(Frame { header, payload }) = self.next()? {
+            match header.kind {
+                kind::RST_STREAM if header.stream == stream => return Ok(true),
+                kind::GOAWAY if error_code(&payload) != Some(0) => return Ok(true),
+                _ => {}
+            }
+        }
+        Ok(self.wire.over)
+    }
+
     /// The status in a header block. All blocks are decoded, since each may change the table.
     fn status(&mut self, header: &FrameHeader, payload: &[u8]) -> Result<u16, String> {
         let padding = if header.has(flags::PADDED) { payload.first().copied() } else { None };

@@ -161,7 +161,8 @@ pub struct Shape {
     /// Start servers with a certificate and load them over TLS
     ///
     /// Commands find the files in TLS_CERT and TLS_KEY (PEM): both are in the environment, and
-    /// $TLS_CERT and {tls_cert} are replaced. The certificate is for localhost and self-signed. The
+    /// $TLS_CERT and {tls_cert} are replaced. The certificate is for localhost and self-signed. All
+    /// servers use AES-128-GCM, so that they do the same work (--ciphers). The
     /// ceiling is left out: it does not speak TLS.
     #[arg(long)]
     pub https: bool,

@@ -23,6 +23,10 @@ pub struct TlsArgs {
     /// The server's name in the handshake (SNI) and in its certificate (default: that of the URL)
     #[arg(long, value_name = "NAME")]
     pub sni: Option<String>,
+    /// Offer only these cipher suites (TLS_AES_256_GCM_SHA384,...; default: all, with --https those
+    /// with AES-128-GCM)
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub ciphers: Vec<String>,
     /// Let connections resume TLS sessions; otherwise each handshake is a full one
     #[arg(long)]
     pub tls_resume: bool,

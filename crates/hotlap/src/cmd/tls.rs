@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use hotlap_load::plan::{Identity, Target, Tls};
-use hotlap_load::tls::pem;
+use hotlap_load::tls::{AES_128_GCM, pem};
 use hotlap_servers::start::HOST;
 
 use crate::cli::TlsArgs;
@@ -18,6 +18,8 @@ use crate::exit::usage;
 /// When a file cannot be read or has no certificate or key.
 pub fn settings(args: &TlsArgs) -> anyhow::Result<Tls> {
     let mut tls = Tls::with(HOST.to_owned());
+    // Servers prefer different ones, which cost differently, and some cannot be configured.
+    tls.ciphers = AES_128_GCM.map(str::to_owned).to_vec();
     apply(&mut tls, args)?;
     Ok(tls)
 }
@@ -30,8 +32,8 @@ pub fn settings(args: &TlsArgs) -> anyhow::Result<Tls> {
 pub fn complete(target: &mut Target, args: &TlsArgs) -> anyhow::Result<()> {
     let Some(tls) = &mut target.tls else {
         let is_given = args.cacert.is_some() || args.cert.is_some() || args.sni.is_some();
-        return match is_given || args.tls_resume {
-            true => usage("--cacert, --cert, --sni and --tls-resume need a URL with https"),
+        return match is_given || args.tls_resume || !args.ciphers.is_empty() {
+            true => usage("--cacert, --cert, --sni, --ciphers and --tls-resume need https"),
             false => Ok(()),
         };
     };
@@ -40,6 +42,9 @@ pub fn complete(target: &mut Target, args: &TlsArgs) -> anyhow::Result<()> {
 
 fn apply(tls: &mut Tls, args: &TlsArgs) -> anyhow::Result<()> {
     tls.insecure = args.insecure;
+    if !args.ciphers.is_empty() {
+        tls.ciphers.clone_from(&args.ciphers);
+    }
     tls.resumes = args.tls_resume;
     if let Some(name) = &args.sni {
         tls.server_name.clone_from(name);

@@ -281,7 +281,7 @@ fn participant(
         (Source::Catalogue(..), None) => unreachable!("catalogue servers are built"),
         (Source::Custom(start, requests), _) => {
             let contract = Contract::custom_requests(requests);
-            plain(start.clone(), contract, Requirements::Custom, String::new())
+            plain((**start).clone(), contract, Requirements::Custom, String::new())
         }
     }
 }

@@ -42,7 +42,7 @@ pub enum Source {
     /// The catalogue: it is built, and must keep this contract.
     Catalogue(Box<manifest::Server>, Name),
     /// A command, or the URL of a server that is already running, with the requests to it.
-    Custom(Origin, Box<Requests>),
+    Custom(Box<Origin>, Box<Requests>),
 }
 
 /// The kind of an argument.
@@ -81,7 +81,7 @@ pub fn servers(
             }
             Meaning::Command(command) => {
                 let origin = Origin::Launch(launch(&command, args.shell)?);
-                Source::Custom(origin, Box::new(requests.clone()))
+                Source::Custom(Box::new(origin), Box::new(requests.clone()))
             }
             Meaning::Url(url) => running(url, requests, args, suite)?,
         };
@@ -251,7 +251,7 @@ fn running(
         ask.path = args.request.path.clone().unwrap_or(resolved.path);
     }
     let origin = Origin::Running { url, target: resolved.target, host: resolved.host };
-    Ok(Source::Custom(origin, Box::new(requests)))
+    Ok(Source::Custom(Box::new(origin), Box::new(requests)))
 }
 
 /// A command or a URL, asked for `/` or the URL's own path.
