@@ -14,10 +14,11 @@ use serde::Serialize;
 
 use super::figure::{Figure, difference, micros, scaled};
 use super::loads::{load_title, under};
+use super::warnings::violation;
 use crate::analysis::Explanation;
 use crate::model::{Load, Run};
 use crate::text::layout::shortened;
-use crate::text::number::grouped;
+use crate::text::number::{count, grouped};
 use crate::text::table::{Cell, Column, Table, Tone};
 pub use counts::CountRow;
 pub use flame::FlameBox;
@@ -221,5 +222,20 @@ pub(super) fn warnings(run: &Run) -> Vec<String> {
             sentences.push(sentence);
         }
     }
-    sentences
+    let servers = 0..run.servers.len();
+    sentences.into_iter().chain(servers.filter_map(|server| left_out(run, server))).collect()
+}
+
+/// Laps of a server that explain nothing, because they failed a validity check.
+fn left_out(run: &Run, server: usize) -> Option<String> {
+    let laps = || run.explain.iter().filter(|lap| lap.server == server);
+    let failed = || laps().filter(|lap| !lap.counts());
+    let why = failed().flat_map(|lap| &lap.failed).find(|violation| violation.invalidates())?;
+    Some(format!(
+        "{}: {} of {} laps that explain do not count: {} in the first of them.",
+        run.servers[server].name,
+        count(failed().count() as u64),
+        count(laps().count() as u64),
+        violation(why)
+    ))
 }

@@ -28,18 +28,47 @@ impl Function {
     #[must_use]
     pub fn of(frame: &Frame) -> Self {
         if frame.library == JIT {
-            return javascript(&frame.function).unwrap_or_else(|| Self {
-                name: frame.function.clone(),
+            let name = match frame.function.as_str() {
+                "[jit]" => "compiled functions without a name",
+                name => name,
+            };
+            return javascript(name).unwrap_or_else(|| Self {
+                name: name.to_owned(),
                 library: String::new(),
                 is_jit: true,
             });
         }
-        Self { name: frame.function.clone(), library: library(&frame.library), is_jit: false }
+        let name = match frame.function.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+            Some("kernel") => "kernel functions".to_owned(),
+            // The library says which.
+            Some(_) => "functions without a name".to_owned(),
+            None => frame.function.clone(),
+        };
+        Self { name, library: library(&frame.library), is_jit: false }
     }
 
     /// A function of which nothing is known.
     pub(super) fn unknown() -> Self {
         Self { name: "unknown".to_owned(), library: String::new(), is_jit: false }
+    }
+
+    /// The name in a sentence: without the arguments of templates, and the last two parts of a path
+    /// of namespaces.
+    #[must_use]
+    pub fn short_title(&self) -> String {
+        let (mut depth, mut name) = (0_u32, String::new());
+        for c in self.name.chars() {
+            match c {
+                '<' => depth += 1,
+                '>' if depth > 0 => depth -= 1,
+                _ if depth == 0 => name.push(c),
+                _ => {}
+            }
+        }
+        let parts: Vec<&str> = name.split("::").filter(|part| !part.is_empty()).collect();
+        let last = parts[parts.len().saturating_sub(2)..].join("::");
+        let name = if last.is_empty() { self.name.clone() } else { last };
+        Self { name, ..self.clone() }.title()
     }
 
     /// The name, with the library if that says more.
@@ -110,6 +139,17 @@ mod tests {
         assert_eq!(of("f", "libstdc++.so.6.0.30").library, "libstdc++.so");
         assert_eq!(of("f", "[vdso]").title(), "f ([vdso])");
         assert_eq!(of("f", "kernel").title(), "f");
+    }
+
+    #[test]
+    fn names_are_short_in_sentences() {
+        let long = of("v8::internal::LookupIterator::LookupInRegularHolder<false>", "node");
+        assert_eq!(long.short_title(), "LookupIterator::LookupInRegularHolder");
+        let impls = of("<alloc::vec::Vec<T> as core::clone::Clone>::clone", "app");
+        assert_eq!(impls.short_title(), "clone");
+        assert_eq!(of("net/http.(*conn).serve", "app").short_title(), "net/http.(*conn).serve");
+        assert_eq!(of("[libz.so.1]", "libz.so.1").title(), "functions without a name (libz.so)");
+        assert_eq!(of("[jit]", "jit").title(), "compiled functions without a name");
     }
 
     #[test]

@@ -12,8 +12,9 @@ use crate::text::table::{Cell, Tone};
 /// Functions of a group that are shown if not all are.
 const SHOWN: usize = 4;
 
-/// A function whose difference is below this share of the whole is shown only with all.
-const SMALL: f64 = 0.05;
+/// A function that does not differ is shown only with all, unless its difference is at least this
+/// share of the whole.
+const LARGE: f64 = 0.1;
 
 /// What a row of the ledger is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -219,7 +220,7 @@ pub(super) fn shown(rows: &[LedgerRow], has_details: bool) -> Vec<LedgerRow> {
         let (functions, after) = after.split_at(own);
         let is_large = |row: &&LedgerRow| {
             row.kind == LedgerKind::Function
-                && row.difference_us.abs() >= SMALL * measured.abs()
+                && (row.differs || row.difference_us.abs() >= LARGE * measured.abs())
                 && row.difference_us != 0.0
         };
         let large: Vec<LedgerRow> =
@@ -294,7 +295,9 @@ impl LedgerRow {
     pub(super) fn name_cell(&self) -> Cell {
         match self.kind {
             LedgerKind::Function | LedgerKind::OtherFunctions => {
-                Cell::from(format!("  {}", self.name))
+                // A page and Markdown drop spaces at the beginning of a cell.
+                let indented = format!("\u{a0}\u{a0}{}", self.name);
+                Cell::from(indented).shortened_to(format!("  {}", self.name))
             }
             _ => Cell::from(&self.name),
         }

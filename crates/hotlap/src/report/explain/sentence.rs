@@ -74,7 +74,7 @@ fn part(found: &Explanation, group: &GroupLine, is_more: bool) -> String {
         .take(FUNCTIONS)
         .map(|line| {
             let own = line.cost.difference.value.abs() / 1e3;
-            format!("{} {}", line.function.title(), micros(own))
+            format!("{} {}", line.function.short_title(), micros(own))
         })
         .collect();
     let evidence = evidence_of(found, group.group);
