@@ -132,7 +132,7 @@ fn a_call_is_named_even_if_its_cost_cannot_be_measured() {
     let report =
         Report::of(&hold(&explained(server(2_000.0, 4_000.0, 1.0, &QUIET), calls), None).run);
     let sentence = &report.explanations[0].sentence;
-    assert!(sentence.ends_with(" But new has 1.00 more getpid per request."), "{sentence}");
+    assert!(sentence.ends_with(" But per request, new has 1.00 more getpid."), "{sentence}");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn what_cannot_be_observed_is_said_with_what_would_permit_it() {
     }
     let shown = shown(&run, 80).replace("\n  ", " ");
     assert!(shown.contains("new costs 7.0 µs more CPU per request than old"), "{shown}");
-    assert!(shown.contains("It has 1.00 more write per request."), "{shown}");
+    assert!(shown.contains("Per request, it has 1.00 more write."), "{shown}");
     let warning = "old, new: the CPU profile cannot be observed: kernel.perf_event_paranoid is 4;";
     assert!(shown.contains(warning), "{shown}");
 }

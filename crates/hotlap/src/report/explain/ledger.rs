@@ -9,12 +9,8 @@ use crate::analysis::explain::{Amounts, Group, GroupLine};
 use crate::text::number::grouped;
 use crate::text::table::{Cell, Tone};
 
-/// Functions of a group that are shown if not all are.
+/// Functions of a group that are shown if not all are: the largest of those that differ.
 const SHOWN: usize = 4;
-
-/// A function that does not differ is shown only with all, unless its difference is at least this
-/// share of the whole.
-const LARGE: f64 = 0.1;
 
 /// What a row of the ledger is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -209,7 +205,6 @@ pub(super) fn shown(rows: &[LedgerRow], has_details: bool) -> Vec<LedgerRow> {
     if has_details {
         return rows.to_vec();
     }
-    let measured = rows.last().map_or(0.0, |row| row.difference_us);
     let mut out = Vec::new();
     let mut rest = rows;
     while let [first, after @ ..] = rest {
@@ -218,13 +213,8 @@ pub(super) fn shown(rows: &[LedgerRow], has_details: bool) -> Vec<LedgerRow> {
         };
         let own = after.iter().take_while(is_own).count();
         let (functions, after) = after.split_at(own);
-        let is_large = |row: &&LedgerRow| {
-            row.kind == LedgerKind::Function
-                && (row.differs || row.difference_us.abs() >= LARGE * measured.abs())
-                && row.difference_us != 0.0
-        };
         let large: Vec<LedgerRow> =
-            functions.iter().filter(is_large).take(SHOWN).cloned().collect();
+            functions.iter().filter(|row| row.differs).take(SHOWN).cloned().collect();
         out.push(first.clone());
         if !large.is_empty() {
             let folded = first.functions - large.len();
