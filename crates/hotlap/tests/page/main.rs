@@ -153,7 +153,11 @@ fn an_explanation_has_its_ledger_and_a_flame_graph() {
     let question = Question::Explain;
     let scene = Scene { question, explain, company: false, script: profiled, ..Scene::of(2) };
     let page = page("explain", &scene);
-    assert!(page.contains("<h1>node/http:cluster costs "), "{}", &page[page.find("<h1>").unwrap()..][..80]);
+    assert!(
+        page.contains("<h1>node/http:cluster costs "),
+        "{}",
+        &page[page.find("<h1>").unwrap()..][..80]
+    );
     assert!(page.contains("class=\"flame\"") && page.contains(">parse</div>"));
     assert!(!page.contains("<script>alert"));
 }
