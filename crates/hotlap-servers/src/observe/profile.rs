@@ -64,7 +64,7 @@ impl Profiler {
             Ok(rings) => (rings, None),
             Err(error) => {
                 clock.exclude_kernel(true);
-                let rings = Rings::open(&threads, &clock).map_err(|_| refusal(WHAT, &error))?;
+                let rings = Rings::open(&threads, &clock).map_err(|error| refusal(WHAT, &error))?;
                 (rings, Some(refusal("CPU time in the kernel", &error)))
             }
         };

@@ -57,7 +57,7 @@ impl Subject {
     /// The threads to which an event is attached, so that all others inherit it. While nothing has
     /// started, that is the supervisor's main thread, which starts the server.
     pub(super) fn threads(&self) -> Vec<u32> {
-        let started = self.runs.then(|| self.processes()).unwrap_or_default();
+        let started = if self.runs { self.processes() } else { Vec::new() };
         self.root.into_iter().chain(started.into_iter().flat_map(threads_of)).collect()
     }
 }
