@@ -27,6 +27,7 @@ mod refusal;
 mod rings;
 #[cfg(target_os = "linux")]
 mod sockets;
+#[cfg(target_os = "linux")]
 mod subject;
 #[cfg(target_os = "linux")]
 mod symbols;

@@ -1,14 +1,7 @@
 //! The instruments of one server.
 
 use super::device::Device;
-#[cfg(target_os = "linux")]
-use super::events::EventCounts;
 use super::observation::{Instrument, Observation, ObserveError};
-#[cfg(target_os = "linux")]
-use super::profile::Profiler;
-use super::subject::Subject;
-#[cfg(target_os = "linux")]
-use super::system_calls::SystemCalls;
 use crate::owner::Owner;
 use crate::process::{Process, Standby};
 
@@ -26,7 +19,7 @@ impl Observer {
     /// see [`Observer::available`].
     #[must_use]
     pub fn open(standby: &Standby) -> Self {
-        Self::attached(&Subject::starting(standby.supervisor_pid()))
+        Self { devices: platform::starting(standby.supervisor_pid()), on: None }
     }
 
     /// Attaches instruments to the processes that answer, which run already: those that hotlap
@@ -39,22 +32,7 @@ impl Observer {
             Owner::Unknown(_) => return None,
         };
         let supervisor = started.map(Process::supervisor_pid);
-        Some(Self::attached(&Subject::running(supervisor, tops)))
-    }
-
-    #[cfg(target_os = "linux")]
-    fn attached(subject: &Subject) -> Self {
-        let devices = vec![
-            (Instrument::Profile, boxed(Profiler::open(subject))),
-            (Instrument::Events, Ok(Box::new(EventCounts::open(subject)))),
-            (Instrument::SystemCalls, boxed(SystemCalls::open(subject))),
-        ];
-        Self { devices, on: None }
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn attached(_subject: &Subject) -> Self {
-        Self { devices: Vec::new(), on: None }
+        Some(Self { devices: platform::running(supervisor, tops), on: None })
     }
 
     /// Every instrument, and why it cannot be used if it cannot.
@@ -124,6 +102,54 @@ impl Drop for Observer {
 }
 
 #[cfg(target_os = "linux")]
-fn boxed<D: Device + 'static>(device: Result<D, ObserveError>) -> Attached {
-    device.map(|device| Box::new(device) as Box<dyn Device>)
+mod platform {
+    use super::super::device::Device;
+    use super::super::events::EventCounts;
+    use super::super::observation::{Instrument, ObserveError};
+    use super::super::profile::Profiler;
+    use super::super::subject::Subject;
+    use super::super::system_calls::SystemCalls;
+    use super::Attached;
+    use crate::tree::Member;
+
+    pub(super) fn starting(supervisor: u32) -> Vec<(Instrument, Attached)> {
+        attached(&Subject::starting(supervisor))
+    }
+
+    pub(super) fn running(
+        supervisor: Option<u32>,
+        tops: Vec<Member>,
+    ) -> Vec<(Instrument, Attached)> {
+        attached(&Subject::running(supervisor, tops))
+    }
+
+    fn attached(subject: &Subject) -> Vec<(Instrument, Attached)> {
+        vec![
+            (Instrument::Profile, boxed(Profiler::open(subject))),
+            (Instrument::Events, Ok(Box::new(EventCounts::open(subject)))),
+            (Instrument::SystemCalls, boxed(SystemCalls::open(subject))),
+        ]
+    }
+
+    fn boxed<D: Device + 'static>(device: Result<D, ObserveError>) -> Attached {
+        device.map(|device| Box::new(device) as Box<dyn Device>)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod platform {
+    use super::super::observation::Instrument;
+    use super::Attached;
+    use crate::tree::Member;
+
+    pub(super) fn starting(_supervisor: u32) -> Vec<(Instrument, Attached)> {
+        Vec::new()
+    }
+
+    pub(super) fn running(
+        _supervisor: Option<u32>,
+        _tops: Vec<Member>,
+    ) -> Vec<(Instrument, Attached)> {
+        Vec::new()
+    }
 }
