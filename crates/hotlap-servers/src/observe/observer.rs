@@ -1,5 +1,6 @@
 //! The instruments of one server.
 
+use super::attach::{self, Attached};
 use super::device::Device;
 use super::observation::{Instrument, Observation, ObserveError};
 use crate::owner::Owner;
@@ -12,14 +13,12 @@ pub struct Observer {
     on: Option<Instrument>,
 }
 
-type Attached = Result<Box<dyn Device>, ObserveError>;
-
 impl Observer {
     /// Attaches instruments to everything that a supervisor will start. Never fails as a whole:
     /// see [`Observer::available`].
     #[must_use]
     pub fn open(standby: &Standby) -> Self {
-        Self { devices: platform::starting(standby.supervisor_pid()), on: None }
+        Self { devices: attach::starting(standby.supervisor_pid()), on: None }
     }
 
     /// Attaches instruments to the processes that answer, which run already: those that hotlap
@@ -32,7 +31,7 @@ impl Observer {
             Owner::Unknown(_) => return None,
         };
         let supervisor = started.map(Process::supervisor_pid);
-        Some(Self { devices: platform::running(supervisor, tops), on: None })
+        Some(Self { devices: attach::running(supervisor, tops), on: None })
     }
 
     /// Every instrument, and why it cannot be used if it cannot.
@@ -54,7 +53,7 @@ impl Observer {
     /// frozen or idle.
     ///
     /// # Errors
-    /// The instrument cannot be used, or the server has ended. All are off then.
+    /// It cannot be used, or the server has ended. All are off then.
     pub fn enable(&mut self, instrument: Instrument) -> Result<(), ObserveError> {
         self.disable();
         self.device(instrument)?.enable()?;
@@ -62,7 +61,7 @@ impl Observer {
         Ok(())
     }
 
-    /// Switches the instrument that is on off, at the end of a slice. The server is frozen or idle.
+    /// Switches all instruments off, at the end of a slice. The server is frozen or idle.
     pub fn disable(&mut self) {
         if let Some(on) = self.on.take()
             && let Ok(device) = self.device(on)
@@ -75,7 +74,7 @@ impl Observer {
     /// Reads symbols, so call it outside of every slice, while the server runs and is not frozen.
     ///
     /// # Errors
-    /// The instrument cannot be used, or lost so much that the rest means nothing.
+    /// It cannot be used.
     pub fn take(&mut self, instrument: Instrument) -> Result<Observation, ObserveError> {
         self.disable();
         self.device(instrument)?.take()
@@ -98,58 +97,5 @@ impl Observer {
 impl Drop for Observer {
     fn drop(&mut self) {
         self.disable();
-    }
-}
-
-#[cfg(target_os = "linux")]
-mod platform {
-    use super::super::device::Device;
-    use super::super::events::EventCounts;
-    use super::super::observation::{Instrument, ObserveError};
-    use super::super::profile::Profiler;
-    use super::super::subject::Subject;
-    use super::super::system_calls::SystemCalls;
-    use super::Attached;
-    use crate::tree::Member;
-
-    pub(super) fn starting(supervisor: u32) -> Vec<(Instrument, Attached)> {
-        attached(&Subject::starting(supervisor))
-    }
-
-    pub(super) fn running(
-        supervisor: Option<u32>,
-        tops: Vec<Member>,
-    ) -> Vec<(Instrument, Attached)> {
-        attached(&Subject::running(supervisor, tops))
-    }
-
-    fn attached(subject: &Subject) -> Vec<(Instrument, Attached)> {
-        vec![
-            (Instrument::Profile, boxed(Profiler::open(subject))),
-            (Instrument::Events, Ok(Box::new(EventCounts::open(subject)))),
-            (Instrument::SystemCalls, boxed(SystemCalls::open(subject))),
-        ]
-    }
-
-    fn boxed<D: Device + 'static>(device: Result<D, ObserveError>) -> Attached {
-        device.map(|device| Box::new(device) as Box<dyn Device>)
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod platform {
-    use super::super::observation::Instrument;
-    use super::Attached;
-    use crate::tree::Member;
-
-    pub(super) fn starting(_supervisor: u32) -> Vec<(Instrument, Attached)> {
-        Vec::new()
-    }
-
-    pub(super) fn running(
-        _supervisor: Option<u32>,
-        _tops: Vec<Member>,
-    ) -> Vec<(Instrument, Attached)> {
-        Vec::new()
     }
 }
