@@ -1,9 +1,11 @@
 //! Measures what each instrument costs a server, and how many samples of its profile have no name.
 //!
 //!     cargo bench -p hotlap-servers --bench observe
+//!     cargo bench -p hotlap-servers --bench observe -- handover
 //!     cargo bench -p hotlap-servers --bench observe -- servers/node/http BUILD_FOLDER
 //!
-//! The server is a minimal one, or that of a manifest, built in a folder. Windows of half a second
+//! The server is a minimal one, one with a planted difference, or that of a manifest, built in a
+//! folder. Windows of half a second
 //! with an instrument alternate with windows without; the server is frozen between them.
 #![allow(clippy::print_stdout, reason = "a bench reports to its terminal")]
 
@@ -57,15 +59,13 @@ mod linux {
         let words: Vec<String> = std::env::args().skip(1).filter(|w| w != "--bench").collect();
         match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
             ["supervisor"] => return supervisor::main(),
-            ["planted"] => {
+            ["planted", name] => {
+                let planted: Planted = name.parse().expect("a planted difference");
                 let port = std::env::var("PORT").expect("a port").parse().expect("a number");
-                Planted::Nothing.serve(port, 1).expect("a server");
+                planted.serve(port, 1).expect("a server");
             }
-            [] => measure(&Launch {
-                argv: vec![program(), "planted".to_owned()],
-                cwd: std::env::temp_dir(),
-                ..Launch::default()
-            }),
+            [] => measure(&planted("nothing")),
+            [name] => measure(&planted(name)),
             [folder, build] => {
                 let server =
                     manifest::read(Path::new(folder), folder).expect("a manifest").remove(0);
@@ -79,6 +79,11 @@ mod linux {
             _ => return ExitCode::from(64),
         }
         ExitCode::SUCCESS
+    }
+
+    fn planted(name: &str) -> Launch {
+        let argv = vec![program(), "planted".to_owned(), name.to_owned()];
+        Launch { argv, cwd: std::env::temp_dir(), ..Launch::default() }
     }
 
     fn program() -> String {
@@ -96,7 +101,7 @@ mod linux {
                 state.err().map_or("available".to_owned(), |e| e.to_string())
             );
         }
-        let request = Request::get("/", HOST).expecting(b"Hello, World!");
+        let request = Request::get("/", HOST);
         let mut plan = Plan::new(started.target.clone(), request);
         plan.connections = CONNECTIONS;
         cpus::pin(&[*last]).expect("a core");
@@ -148,7 +153,8 @@ mod linux {
             launch,
             first: &Contract::of(Name::Hello, None).exchanges[0],
             protocol: Protocol::Http1,
-            accepts_wrong: false,
+            // Two of the planted differences are in the body.
+            accepts_wrong: true,
             cpus: cores.len(),
             cores,
             supervisor: &Supervisor::new(program(), &["supervisor"]),

@@ -303,8 +303,7 @@ fn resolve(
         }
         None => vec![Protocol::Http1],
     };
-    let merged =
-        |base: &Env, variant: &Env| base.clone().into_iter().chain(variant.clone()).collect();
+    let merged = |base: &Env, own: &Env| base.clone().into_iter().chain(own.clone()).collect();
     Ok(Server {
         id,
         about: variant.about.as_ref().unwrap_or(&keys.about).clone(),

@@ -29,7 +29,7 @@ pub(super) fn path(pid: u32) -> Option<PathBuf> {
     Some(PathBuf::from(format!("/proc/{pid}/root/tmp/perf-{own}.map")))
 }
 
-/// The socket at which a JVM takes requests, beside its list. A JVM that is killed leaves it behind.
+/// The socket at which a JVM takes requests, beside its list. A JVM that is killed leaves it.
 pub(super) fn jvm_socket(list: &Path) -> PathBuf {
     let name = list.file_stem().unwrap_or_default().to_string_lossy().replace("perf-", ".java_pid");
     list.with_file_name(name)

@@ -14,7 +14,7 @@ pub(super) fn refusal(what: &'static str, error: &io::Error) -> ObserveError {
 }
 
 fn of(what: &'static str, error: &io::Error, paranoid: Option<i32>) -> ObserveError {
-    // The kernel refuses by its own setting with EACCES, and a seccomp profile by default with EPERM.
+    // The kernel's own setting refuses with EACCES, and a seccomp profile usually with EPERM.
     let is_reserved = |level: &i32| match error.raw_os_error() {
         Some(libc::EACCES) => *level > 1,
         Some(libc::EPERM) => *level > 2,

@@ -76,8 +76,8 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// Segments since an earlier look; `None` if the server's connections were closed, or if so many
-    /// came and went that they may have been its own.
+    /// Segments since an earlier look; `None` if the server's connections were closed, or if so
+    /// many came and went that they may have been its own.
     pub(super) fn since(&self, earlier: &Self) -> Option<Traffic> {
         let mut traffic = Traffic::default();
         let mut opened = 0;

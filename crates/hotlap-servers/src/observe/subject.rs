@@ -2,7 +2,6 @@
 
 use std::fs;
 
-#[cfg(target_os = "linux")]
 use crate::sample::Sampler;
 use crate::tree::{Member, ProcessTree};
 
@@ -37,7 +36,6 @@ impl Subject {
     }
 
     /// Samples its context switches.
-    #[cfg(target_os = "linux")]
     pub(super) fn sampler(&self) -> Sampler {
         Sampler::below(self.root, self.tops.clone())
     }
