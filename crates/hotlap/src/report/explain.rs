@@ -115,6 +115,12 @@ impl ExplanationResults {
         Table::new(vec![
             Column::name("CPU µs/request", cells(LedgerRow::name_cell)).required(),
             Column::right(
+                "difference",
+                cells(|row| text(Some(row.difference_us), &row.difference_text)),
+            )
+            .required(),
+            Column::right("±", cells(|row| Cell::from(&row.half_width_text))),
+            Column::right(
                 &shortened(&self.reference, HEADING),
                 cells(|row| text(row.reference_us, &row.reference_text)),
             )
@@ -124,12 +130,6 @@ impl ExplanationResults {
                 cells(|row| text(row.server_us, &row.server_text)),
             )
             .drop_order(2),
-            Column::right(
-                "difference",
-                cells(|row| text(Some(row.difference_us), &row.difference_text)),
-            )
-            .required(),
-            Column::right("±", cells(|row| Cell::from(&row.half_width_text))).drop_order(3),
             Column::prose("per request", cells(|row| Cell::from(&row.evidence))).drop_order(1),
         ])
         .with_tones(tones)
@@ -147,10 +147,10 @@ impl ExplanationResults {
         let tone = |row: &&CountRow| if row.differs { Tone::Plain } else { Tone::Faint };
         Table::new(vec![
             Column::name("per request", rows.iter().map(|row| &row.name)).required(),
-            Column::right(&shortened(&self.reference, HEADING), figures(|row| &row.reference)),
-            Column::right(&shortened(&self.server, HEADING), figures(|row| &row.server)),
             Column::right("difference", figures(|row| &row.difference)).required(),
             Column::right("±", rows.iter().map(|row| Cell::from(&row.difference.spread))),
+            Column::right(&shortened(&self.reference, HEADING), figures(|row| &row.reference)),
+            Column::right(&shortened(&self.server, HEADING), figures(|row| &row.server)),
         ])
         .with_tones(rows.iter().map(tone).collect())
     }

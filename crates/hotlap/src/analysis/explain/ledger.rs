@@ -218,7 +218,8 @@ fn folded(profile: &Profile) -> Sampled {
     for stack in &profile.stacks {
         let frames = || stack.frames.iter().filter_map(|at| profile.frames.get(*at as usize));
         let function = frames().next_back().map_or_else(Function::unknown, Function::of);
-        *sampled.entry((Group::of(frames()), function)).or_default() += stack.samples as f64;
+        let key = (Group::of(frames()), function.line());
+        *sampled.entry(key).or_default() += stack.samples as f64;
     }
     sampled
 }

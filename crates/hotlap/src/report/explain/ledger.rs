@@ -6,8 +6,13 @@ use serde::Serialize;
 use super::evidence::evidence_of;
 use crate::analysis::Explanation;
 use crate::analysis::explain::{Amounts, Group, GroupLine};
+use crate::text::layout::shortened;
 use crate::text::number::grouped;
 use crate::text::table::{Cell, Tone};
+
+/// Names of functions are shortened to this width on a terminal, so that all columns but the
+/// evidence fit into 80.
+const NAME: usize = 32;
 
 /// Functions of a group that are shown if not all are: the largest of those that differ.
 const SHOWN: usize = 4;
@@ -287,7 +292,8 @@ impl LedgerRow {
             LedgerKind::Function | LedgerKind::OtherFunctions => {
                 // A page and Markdown drop spaces at the beginning of a cell.
                 let indented = format!("\u{a0}\u{a0}{}", self.name);
-                Cell::from(indented).shortened_to(format!("  {}", self.name))
+                let short = shortened(&self.name, NAME);
+                Cell::from(indented).shortened_to(format!("  {short}"))
             }
             _ => Cell::from(&self.name),
         }

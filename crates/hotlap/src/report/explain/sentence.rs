@@ -81,7 +81,7 @@ fn part(found: &Explanation, group: &GroupLine, is_more: bool) -> String {
     let is_kernel =
         matches!(group.group, Group::KernelNetwork | Group::KernelOther | Group::SystemCallEntry);
     let mut why = Vec::new();
-    if !functions.is_empty() && !(is_kernel && !evidence.is_empty()) {
+    if !functions.is_empty() && (!is_kernel || evidence.is_empty()) {
         why.push(functions.join(", "));
     }
     if !evidence.is_empty() {
