@@ -18,8 +18,8 @@
 //!    [`Findings`](verify::Findings) say whether the server may be measured.
 //! 5. **Usage.** An [`Owner`](owner::Owner) says whose processes answer. A
 //!    [`Sampler`](sample::Sampler) reads their CPU time and memory,
-//!    [`Counters`](counters::Counters) count their instructions, and [`LogLines`](lines::LogLines)
-//!    the lines that they log.
+//!    [`Counters`](counters::Counters) count their instructions, [`LogLines`](lines::LogLines) the
+//!    lines that they log, and an [`Observer`](observe::Observer) shows where the time goes.
 //! 6. **Machine.** A [`Machine`](machine::Machine) describes the hardware, and lists reasons why
 //!    figures may be unreliable. From its [`Topology`](topology::Topology) comes the
 //!    [`CpuAllocation`](allocation::CpuAllocation) for server and generator.

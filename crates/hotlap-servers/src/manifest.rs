@@ -185,6 +185,7 @@ fn line_of(text: &str, offset: usize) -> usize {
 }
 
 type Commands = Vec<Spanned<Vec<String>>>;
+type Env = BTreeMap<String, String>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -222,14 +223,14 @@ struct ToolchainKeys {
 struct RunKeys {
     command: Spanned<Vec<String>>,
     #[serde(default)]
-    env: BTreeMap<String, String>,
+    env: Env,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExplainKeys {
     #[serde(default)]
-    env: BTreeMap<String, String>,
+    env: Env,
 }
 
 #[derive(Default, Deserialize)]
@@ -240,7 +241,7 @@ struct VariantKeys {
     protocols: Option<Spanned<Vec<Protocol>>>,
     command: Option<Spanned<Vec<String>>>,
     #[serde(default)]
-    env: BTreeMap<String, String>,
+    env: Env,
     #[serde(default)]
     explain: ExplainKeys,
     build: Option<Commands>,
@@ -302,10 +303,7 @@ fn resolve(
         }
         None => vec![Protocol::Http1],
     };
-    let mut env = keys.run.env.clone();
-    env.extend(variant.env.clone());
-    let mut explain_env = keys.explain.env.clone();
-    explain_env.extend(variant.explain.env.clone());
+    let merged = |base: &Env, own: &Env| base.clone().into_iter().chain(own.clone()).collect();
     Ok(Server {
         id,
         about: variant.about.as_ref().unwrap_or(&keys.about).clone(),
@@ -321,8 +319,8 @@ fn resolve(
             upstream: variant.upstream.as_ref().or(base.upstream.as_ref()).cloned(),
         },
         command: command.get_ref().clone(),
-        env,
-        explain_env,
+        env: merged(&keys.run.env, &variant.env),
+        explain_env: merged(&keys.explain.env, &variant.explain.env),
         api: api.cloned(),
         counts: variant.counts.as_ref().or(keys.counts.as_ref()).cloned(),
         keep_alive: variant.keep_alive.or(keys.keep_alive).unwrap_or(true),
@@ -374,10 +372,14 @@ env = { A = "1", B = "2" }
 
 [variants.nogc]
 env = { GOGC = "off", B = "3" }
+explain.env.C = "2"
 
 [variants.two-probes]
 probe = [["go", "version"], ["gcc", "-v"]]
 contracts = ["hello"]
+
+[explain]
+env = { C = "1" }
 "#;
 
     fn parsed(text: &str) -> Result<Vec<Server>, ManifestError> {
@@ -395,6 +397,7 @@ contracts = ["hello"]
         assert_eq!(ids, ["go/x", "go/x:nogc", "go/x:two-probes"]);
         let env: Vec<_> = servers[1].env.iter().map(|(k, v)| format!("{k}={v}")).collect();
         assert_eq!(env, ["A=1", "B=3", "GOGC=off"]);
+        assert_eq!([0, 1, 2].map(|n| servers[n].explain_env["C"].as_str()), ["1", "2", "1"]);
         assert_eq!(servers[1].command, ["./server"]);
         assert_eq!(servers[1].command_line, 14);
         assert_eq!(servers[2].toolchain.probe.len(), 2);

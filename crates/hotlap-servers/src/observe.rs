@@ -4,6 +4,7 @@
 //! observed counts for no other figure, and only one instrument is on at a time. What they saw is
 //! an [`Observation`].
 
+mod attach;
 mod device;
 #[cfg(target_os = "linux")]
 mod elf;
@@ -27,6 +28,7 @@ mod refusal;
 mod rings;
 #[cfg(target_os = "linux")]
 mod sockets;
+#[cfg(target_os = "linux")]
 mod subject;
 #[cfg(target_os = "linux")]
 mod symbols;

@@ -156,7 +156,7 @@ fn page_faults_are_counted() {
 fn segments_are_counted_each_way() {
     let mut planted = Planted::start("write");
     let mut events = Events::default();
-    // Unknown while other tests open connections.
+    // Unknown while other tests open many connections.
     until("segments are known", || {
         events = planted.events();
         events.segments_sent.is_some() && events.segments_received.is_some()
@@ -169,7 +169,7 @@ fn segments_are_counted_each_way() {
 #[test]
 fn a_hand_over_shows_as_context_switches_of_two_threads() {
     let events = Planted::start("handover").events();
-    assert!(events.voluntary_switches.unwrap() > REQUESTS * 2, "{events:?}");
+    assert!(events.voluntary_switches.unwrap() > REQUESTS / 2, "{events:?}");
     assert_eq!(events.threads, Some(2), "{events:?}");
 }
 

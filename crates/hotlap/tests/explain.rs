@@ -76,19 +76,19 @@ fn the_ledger_says_where_the_difference_goes() {
     kernel network (1.00 more write per request) and 1.0 µs in application (handle
     1.0).
 
-    CPU µs/request         old    new  difference     ±  per request
-    kernel network        6.00  11.99       +5.99  0.01  1.00 more write
-      tcp_sendmsg_locked  4.00   7.99       +3.99  0.00
-      __alloc_skb         2.00   4.00       +2.00  0.00
-    application           2.00   3.00       +1.00  0.00
-      handle              2.00   3.00       +1.00  0.00
-    system call entry     0.50   0.50        0.00  0.00
-    libc and allocator    1.00   1.00        0.00  0.00
-    not explained                           +0.01  0.01
-    measured              9.49  16.49       +7.00  0.01
+    CPU µs/request        difference     ±   old    new  per request
+    kernel network             +5.99  0.01  6.00  11.99  1.00 more write
+      tcp_sendmsg_locked       +3.99  0.00  4.00   7.99
+      __alloc_skb              +2.00  0.00  2.00   4.00
+    application                +1.00  0.00  2.00   3.00
+      handle                   +1.00  0.00  2.00   3.00
+    system call entry           0.00  0.00  0.50   0.50
+    libc and allocator          0.00  0.00  1.00   1.00
+    not explained              +0.01  0.01
+    measured                   +7.00  0.01  9.49  16.49
 
-    per request   old   new  difference  ±
-    write        1.00  2.00       +1.00  0
+    per request  difference  ±   old   new
+    write             +1.00  0  1.00  2.00
     ");
 }
 
@@ -132,7 +132,7 @@ fn a_call_is_named_even_if_its_cost_cannot_be_measured() {
     let report =
         Report::of(&hold(&explained(server(2_000.0, 4_000.0, 1.0, &QUIET), calls), None).run);
     let sentence = &report.explanations[0].sentence;
-    assert!(sentence.ends_with(" But new has 1.00 more getpid per request."), "{sentence}");
+    assert!(sentence.ends_with(" But per request, new has 1.00 more getpid."), "{sentence}");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn what_cannot_be_observed_is_said_with_what_would_permit_it() {
     }
     let shown = shown(&run, 80).replace("\n  ", " ");
     assert!(shown.contains("new costs 7.0 µs more CPU per request than old"), "{shown}");
-    assert!(shown.contains("It has 1.00 more write per request."), "{shown}");
+    assert!(shown.contains("Per request, it has 1.00 more write."), "{shown}");
     let warning = "old, new: the CPU profile cannot be observed: kernel.perf_event_paranoid is 4;";
     assert!(shown.contains(warning), "{shown}");
 }

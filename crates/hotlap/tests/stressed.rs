@@ -134,6 +134,7 @@ fn run(stress: Vec<Subject>) -> Run {
         servers: Vec::new(),
         starts: Vec::new(),
         laps: Vec::new(),
+        explain: Vec::new(),
         absent: Vec::new(),
         stress,
     }

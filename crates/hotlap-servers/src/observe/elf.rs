@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use object::read::elf::ElfFile64;
 use object::{
-    Endianness, Object, ObjectSegment, ObjectSymbol, ReadCache, ReadCacheOps, SymbolKind,
+    Endianness, Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, ReadCacheOps,
+    SymbolKind,
 };
 
 use super::functions::{Functions, demangled};
@@ -44,10 +45,10 @@ impl Elf {
             && let Ok(file) = File::open(debug_file(root, id))
             && let Ok(debug) = open(&ReadCache::new(file))
         {
-            list.extend(debug.symbols().filter_map(|symbol| function(&symbol)));
+            list.extend(debug.symbols().filter_map(|symbol| function(&debug, &symbol)));
         }
-        list.extend(elf.dynamic_symbols().filter_map(|symbol| function(&symbol)));
-        list.extend(elf.symbols().filter_map(|symbol| function(&symbol)));
+        list.extend(elf.dynamic_symbols().filter_map(|symbol| function(&elf, &symbol)));
+        list.extend(elf.symbols().filter_map(|symbol| function(&elf, &symbol)));
         // Of several names of one function (`write`, `__write`), the plainest counts.
         let underscores = |name: &str| name.len() - name.trim_start_matches('_').len();
         list.sort_by_cached_key(|(.., name)| {
@@ -70,8 +71,12 @@ fn open<R: ReadCacheOps>(
     ElfFile64::parse(cache).map_err(io::Error::other)
 }
 
-/// Start, size and name of a function. Assembly may leave out the type of a symbol.
-fn function<'a>(symbol: &impl ObjectSymbol<'a>) -> Option<(u64, u64, String)> {
+/// Start, size and name of a function. Assembly may leave out the type of a symbol, or its size: it
+/// reaches to the end of its section then, or to the next symbol.
+fn function<'a>(
+    elf: &impl Object<'a>,
+    symbol: &impl ObjectSymbol<'a>,
+) -> Option<(u64, u64, String)> {
     let is_code = match symbol.kind() {
         SymbolKind::Text => true,
         SymbolKind::Unknown => symbol.size() > 0,
@@ -79,7 +84,14 @@ fn function<'a>(symbol: &impl ObjectSymbol<'a>) -> Option<(u64, u64, String)> {
     };
     let is_here = is_code && symbol.is_definition() && symbol.address() > 0;
     let name = symbol.name().ok().filter(|name| is_here && !name.is_empty())?;
-    Some((symbol.address(), symbol.size(), demangled(name)))
+    let size = match symbol.size() {
+        0 => {
+            let section = elf.section_by_index(symbol.section_index()?).ok()?;
+            (section.address() + section.size()).checked_sub(symbol.address())?
+        }
+        size => size,
+    };
+    Some((symbol.address(), size, demangled(name)))
 }
 
 fn debug_file(root: &Path, id: &[u8]) -> PathBuf {

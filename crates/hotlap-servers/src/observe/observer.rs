@@ -1,14 +1,8 @@
 //! The instruments of one server.
 
+use super::attach::{self, Attached};
 use super::device::Device;
-#[cfg(target_os = "linux")]
-use super::events::EventCounts;
 use super::observation::{Instrument, Observation, ObserveError};
-#[cfg(target_os = "linux")]
-use super::profile::Profiler;
-use super::subject::Subject;
-#[cfg(target_os = "linux")]
-use super::system_calls::SystemCalls;
 use crate::owner::Owner;
 use crate::process::{Process, Standby};
 
@@ -19,14 +13,12 @@ pub struct Observer {
     on: Option<Instrument>,
 }
 
-type Attached = Result<Box<dyn Device>, ObserveError>;
-
 impl Observer {
     /// Attaches instruments to everything that a supervisor will start. Never fails as a whole:
     /// see [`Observer::available`].
     #[must_use]
     pub fn open(standby: &Standby) -> Self {
-        Self::attached(&Subject::starting(standby.supervisor_pid()))
+        Self { devices: attach::starting(standby.supervisor_pid()), on: None }
     }
 
     /// Attaches instruments to the processes that answer, which run already: those that hotlap
@@ -39,22 +31,7 @@ impl Observer {
             Owner::Unknown(_) => return None,
         };
         let supervisor = started.map(Process::supervisor_pid);
-        Some(Self::attached(&Subject::running(supervisor, tops)))
-    }
-
-    #[cfg(target_os = "linux")]
-    fn attached(subject: &Subject) -> Self {
-        let devices = vec![
-            (Instrument::Profile, boxed(Profiler::open(subject))),
-            (Instrument::Events, Ok(Box::new(EventCounts::open(subject)))),
-            (Instrument::SystemCalls, boxed(SystemCalls::open(subject))),
-        ];
-        Self { devices, on: None }
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn attached(_subject: &Subject) -> Self {
-        Self { devices: Vec::new(), on: None }
+        Some(Self { devices: attach::running(supervisor, tops), on: None })
     }
 
     /// Every instrument, and why it cannot be used if it cannot.
@@ -76,7 +53,7 @@ impl Observer {
     /// frozen or idle.
     ///
     /// # Errors
-    /// The instrument cannot be used, or the server has ended. All are off then.
+    /// It cannot be used, or the server has ended. All are off then.
     pub fn enable(&mut self, instrument: Instrument) -> Result<(), ObserveError> {
         self.disable();
         self.device(instrument)?.enable()?;
@@ -84,7 +61,7 @@ impl Observer {
         Ok(())
     }
 
-    /// Switches the instrument that is on off, at the end of a slice. The server is frozen or idle.
+    /// Switches all instruments off, at the end of a slice. The server is frozen or idle.
     pub fn disable(&mut self) {
         if let Some(on) = self.on.take()
             && let Ok(device) = self.device(on)
@@ -97,7 +74,7 @@ impl Observer {
     /// Reads symbols, so call it outside of every slice, while the server runs and is not frozen.
     ///
     /// # Errors
-    /// The instrument cannot be used, or lost so much that the rest means nothing.
+    /// It cannot be used.
     pub fn take(&mut self, instrument: Instrument) -> Result<Observation, ObserveError> {
         self.disable();
         self.device(instrument)?.take()
@@ -121,9 +98,4 @@ impl Drop for Observer {
     fn drop(&mut self) {
         self.disable();
     }
-}
-
-#[cfg(target_os = "linux")]
-fn boxed<D: Device + 'static>(device: Result<D, ObserveError>) -> Attached {
-    device.map(|device| Box::new(device) as Box<dyn Device>)
 }

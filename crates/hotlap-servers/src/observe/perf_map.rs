@@ -29,6 +29,12 @@ pub(super) fn path(pid: u32) -> Option<PathBuf> {
     Some(PathBuf::from(format!("/proc/{pid}/root/tmp/perf-{own}.map")))
 }
 
+/// The socket at which a JVM takes requests, beside its list. A JVM that is killed leaves it.
+pub(super) fn jvm_socket(list: &Path) -> PathBuf {
+    let name = list.file_stem().unwrap_or_default().to_string_lossy().replace("perf-", ".java_pid");
+    list.with_file_name(name)
+}
+
 /// Reads a list. It must belong to the process's user or root, because anyone may write to `/tmp`.
 ///
 /// # Errors
@@ -121,6 +127,12 @@ mod tests {
         assert_eq!(names.map(plain), ["next router.js:9:1"; 3]);
         assert_eq!(plain("JS:* app.js:3:9"), "(anonymous) app.js:3:9");
         assert_eq!(plain("Builtin:ArrayMap"), "Builtin:ArrayMap");
+    }
+
+    #[test]
+    fn the_socket_of_a_jvm_is_beside_its_list() {
+        let list = Path::new("/proc/7/root/tmp/perf-1.map");
+        assert_eq!(jvm_socket(list), Path::new("/proc/7/root/tmp/.java_pid1"));
     }
 
     #[test]

@@ -26,8 +26,8 @@ use super::symbols::Symbols;
 
 const WHAT: &str = "a CPU profile";
 
-/// CPU time between two samples of one thread, in nanoseconds. Not a divisor of a timer tick (1, 3⅓,
-/// 4 or 10 ms), so that work that happens at ticks is seen as often as other work.
+/// CPU time between two samples of one thread, in nanoseconds. Not a divisor of a timer tick (1,
+/// 3⅓, 4 or 10 ms), so that work that happens at ticks is seen as often as other work.
 const PERIOD_NS: u64 = 733_000;
 
 /// Frames of a stack that are recorded. A sample takes 8 bytes for each.
@@ -64,7 +64,7 @@ impl Profiler {
             Ok(rings) => (rings, None),
             Err(error) => {
                 clock.exclude_kernel(true);
-                let rings = Rings::open(&threads, &clock).map_err(|_| refusal(WHAT, &error))?;
+                let rings = Rings::open(&threads, &clock).map_err(|error| refusal(WHAT, &error))?;
                 (rings, Some(refusal("CPU time in the kernel", &error)))
             }
         };

@@ -14,8 +14,14 @@ pub(super) fn refusal(what: &'static str, error: &io::Error) -> ObserveError {
 }
 
 fn of(what: &'static str, error: &io::Error, paranoid: Option<i32>) -> ObserveError {
-    let (why, remedy) = match (error.raw_os_error(), paranoid) {
-        (Some(libc::EACCES | libc::EPERM), Some(level)) if level > 1 => (
+    // The kernel's own setting refuses with EACCES, and a seccomp profile usually with EPERM.
+    let is_reserved = |level: &i32| match error.raw_os_error() {
+        Some(libc::EACCES) => *level > 1,
+        Some(libc::EPERM) => *level > 2,
+        _ => false,
+    };
+    let (why, remedy) = match (error.raw_os_error(), paranoid.filter(is_reserved)) {
+        (_, Some(level)) => (
             format!("the kernel reserves it for root (perf_event_paranoid is {level})"),
             "allow it with: sudo sysctl kernel.perf_event_paranoid=1, or run hotlap as root",
         ),
@@ -51,7 +57,8 @@ mod tests {
              (perf_event_paranoid is 2); allow it with: sudo sysctl kernel.perf_event_paranoid=1, \
              or run hotlap as root"
         );
-        assert!(told(libc::EPERM, Some(1)).contains("--cap-add PERFMON"));
+        assert!(told(libc::EACCES, Some(1)).contains("--cap-add PERFMON"));
+        assert!(told(libc::EPERM, Some(2)).contains("--cap-add PERFMON"));
         assert!(told(libc::EMFILE, Some(1)).contains("ulimit -n"));
         assert!(told(libc::ENOSYS, None).contains("CONFIG_PERF_EVENTS"));
     }

@@ -2,7 +2,6 @@
 
 use std::fs;
 
-#[cfg(target_os = "linux")]
 use crate::sample::Sampler;
 use crate::tree::{Member, ProcessTree};
 
@@ -37,7 +36,6 @@ impl Subject {
     }
 
     /// Samples its context switches.
-    #[cfg(target_os = "linux")]
     pub(super) fn sampler(&self) -> Sampler {
         Sampler::below(self.root, self.tops.clone())
     }
@@ -57,7 +55,7 @@ impl Subject {
     /// The threads to which an event is attached, so that all others inherit it. While nothing has
     /// started, that is the supervisor's main thread, which starts the server.
     pub(super) fn threads(&self) -> Vec<u32> {
-        let started = self.runs.then(|| self.processes()).unwrap_or_default();
+        let started = if self.runs { self.processes() } else { Vec::new() };
         self.root.into_iter().chain(started.into_iter().flat_map(threads_of)).collect()
     }
 }

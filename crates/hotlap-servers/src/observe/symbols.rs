@@ -25,8 +25,9 @@ pub(super) struct Symbols {
     files: HashMap<(i32, i32, u64), Arc<Elf>>,
     /// Names that were looked up already.
     known: HashMap<(u32, u64), Option<Frame>>,
-    /// Lists of compiled functions that are removed in the end, if they were written for hotlap.
-    lists: Option<BTreeSet<PathBuf>>,
+    /// Files that runtimes wrote for hotlap, which are removed in the end; `None` if the files of
+    /// runtimes are not hotlap's.
+    leftovers: Option<BTreeSet<PathBuf>>,
     /// Whether there was compiled code that nothing names.
     is_unnamed: bool,
 }
@@ -39,14 +40,14 @@ struct Code {
 }
 
 impl Symbols {
-    /// Names nothing yet. With `removes_lists`, the lists of functions that runtimes write are
-    /// removed in the end, because they were written for hotlap.
-    pub(super) fn new(removes_lists: bool) -> Self {
+    /// Names nothing yet. For a server that hotlap started, the files in which runtimes list
+    /// functions are removed in the end.
+    pub(super) fn new(is_started: bool) -> Self {
         Self {
             processes: HashMap::new(),
             files: HashMap::new(),
             known: HashMap::new(),
-            lists: removes_lists.then(BTreeSet::new),
+            leftovers: is_started.then(BTreeSet::new),
             is_unnamed: false,
         }
     }
@@ -118,31 +119,32 @@ impl Symbols {
 
     /// The functions that a process's runtime has compiled, if it lists them.
     fn compiled(&mut self, pid: u32, maps: &[MemoryMap]) -> Option<Functions> {
+        let lists = perf_map::path(pid)?;
         if maps.iter().any(|map| library(&map.pathname).as_deref() == Some("libjvm.so")) {
             perf_map::ask_jvm(pid);
+            self.leave(pid, &perf_map::jvm_socket(&lists));
         }
-        let path = perf_map::path(pid)?;
-        let compiled = perf_map::read(pid, &path).ok()?;
-        if let Some(lists) = &mut self.lists {
-            // Its root folder is gone with the process. If it was another one than hotlap's, the
-            // list is within a container.
-            let here = path.strip_prefix(format!("/proc/{pid}/root")).ok();
-            let here = here.map(|path| Path::new("/").join(path));
-            let same = |here: &PathBuf| {
-                let inode =
-                    |path: &Path| fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok();
-                inode(here).is_some() && inode(here) == inode(&path)
-            };
-            lists.extend(here.filter(same));
-        }
+        let compiled = perf_map::read(pid, &lists).ok()?;
+        self.leave(pid, &lists);
         Some(compiled)
+    }
+
+    /// Notes a file under the root folder of a process, to be removed in the end. That folder is
+    /// gone with the process, so the file must be one of hotlap's own root folder.
+    fn leave(&mut self, pid: u32, path: &Path) {
+        let Some(leftovers) = &mut self.leftovers else { return };
+        let here =
+            path.strip_prefix(format!("/proc/{pid}/root")).map(|path| Path::new("/").join(path));
+        let inode = |path: &Path| fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok();
+        let is_same = |here: &PathBuf| inode(here).is_some() && inode(here) == inode(path);
+        leftovers.extend(here.ok().filter(is_same));
     }
 }
 
 impl Drop for Symbols {
     fn drop(&mut self) {
-        for list in self.lists.iter().flatten() {
-            let _ = fs::remove_file(list);
+        for path in self.leftovers.iter().flatten() {
+            let _ = fs::remove_file(path);
         }
     }
 }

@@ -39,12 +39,15 @@ pub(super) struct Counts {
     pub(super) lost: u64,
 }
 
+/// The thread that counts records while the tracepoint is on, and what tells it to stop.
+type Reader = (Arc<AtomicBool>, JoinHandle<(Rings, Counts)>);
+
 /// The tracepoint, attached to a server.
 #[derive(Debug)]
 pub(super) struct Traced {
     /// `None` while it is on: the reader has them.
     rings: Option<Rings>,
-    reader: Option<(Arc<AtomicBool>, JoinHandle<(Rings, Counts)>)>,
+    reader: Option<Reader>,
     counts: Counts,
     supervisor: Option<u32>,
     /// Where a record has the number of the system call.

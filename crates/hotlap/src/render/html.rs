@@ -49,7 +49,7 @@ pub fn render(report: &Report) -> String {
         scaling.into(),
         loads,
         report.capacity.iter().map(|found| capacity(found, &palette, &mut searched)).collect(),
-        report.explanations.iter().map(explain::section).collect(),
+        explanations(report),
         report.stress.as_ref().map(stress).into(),
         about(report),
         laps::section(report, &palette),
@@ -283,6 +283,12 @@ fn capacity(found: &CapacityResults, palette: &Palette, charts: &mut Charts) -> 
             el("details", &[], windows),
         ],
     )
+}
+
+/// Where differences in cost come from.
+fn explanations(report: &Report) -> Html {
+    let is_headline = report.tables.is_empty() && report.explanations.len() == 1;
+    report.explanations.iter().map(|found| explain::section(found, is_headline)).collect()
 }
 
 /// The figures of each request, if the load sends several.

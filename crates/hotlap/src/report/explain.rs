@@ -14,10 +14,11 @@ use serde::Serialize;
 
 use super::figure::{Figure, difference, micros, scaled};
 use super::loads::{load_title, under};
+use super::warnings::violation;
 use crate::analysis::Explanation;
 use crate::model::{Load, Run};
 use crate::text::layout::shortened;
-use crate::text::number::grouped;
+use crate::text::number::{count, grouped};
 use crate::text::table::{Cell, Column, Table, Tone};
 pub use counts::CountRow;
 pub use flame::FlameBox;
@@ -114,6 +115,12 @@ impl ExplanationResults {
         Table::new(vec![
             Column::name("CPU µs/request", cells(LedgerRow::name_cell)).required(),
             Column::right(
+                "difference",
+                cells(|row| text(Some(row.difference_us), &row.difference_text)),
+            )
+            .required(),
+            Column::right("±", cells(|row| Cell::from(&row.half_width_text))),
+            Column::right(
                 &shortened(&self.reference, HEADING),
                 cells(|row| text(row.reference_us, &row.reference_text)),
             )
@@ -123,12 +130,6 @@ impl ExplanationResults {
                 cells(|row| text(row.server_us, &row.server_text)),
             )
             .drop_order(2),
-            Column::right(
-                "difference",
-                cells(|row| text(Some(row.difference_us), &row.difference_text)),
-            )
-            .required(),
-            Column::right("±", cells(|row| Cell::from(&row.half_width_text))).drop_order(3),
             Column::prose("per request", cells(|row| Cell::from(&row.evidence))).drop_order(1),
         ])
         .with_tones(tones)
@@ -146,10 +147,10 @@ impl ExplanationResults {
         let tone = |row: &&CountRow| if row.differs { Tone::Plain } else { Tone::Faint };
         Table::new(vec![
             Column::name("per request", rows.iter().map(|row| &row.name)).required(),
-            Column::right(&shortened(&self.reference, HEADING), figures(|row| &row.reference)),
-            Column::right(&shortened(&self.server, HEADING), figures(|row| &row.server)),
             Column::right("difference", figures(|row| &row.difference)).required(),
             Column::right("±", rows.iter().map(|row| Cell::from(&row.difference.spread))),
+            Column::right(&shortened(&self.reference, HEADING), figures(|row| &row.reference)),
+            Column::right(&shortened(&self.server, HEADING), figures(|row| &row.server)),
         ])
         .with_tones(rows.iter().map(tone).collect())
     }
@@ -221,5 +222,20 @@ pub(super) fn warnings(run: &Run) -> Vec<String> {
             sentences.push(sentence);
         }
     }
-    sentences
+    let servers = 0..run.servers.len();
+    sentences.into_iter().chain(servers.filter_map(|server| left_out(run, server))).collect()
+}
+
+/// Laps of a server that explain nothing, because they failed a validity check.
+fn left_out(run: &Run, server: usize) -> Option<String> {
+    let laps = || run.explain.iter().filter(|lap| lap.server == server);
+    let failed = || laps().filter(|lap| !lap.counts());
+    let why = failed().flat_map(|lap| &lap.failed).find(|violation| violation.invalidates())?;
+    Some(format!(
+        "{}: {} of {} laps that explain do not count: {} in the first of them.",
+        run.servers[server].name,
+        count(failed().count() as u64),
+        count(laps().count() as u64),
+        violation(why)
+    ))
 }

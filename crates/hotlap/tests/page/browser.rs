@@ -9,12 +9,14 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use hotlap::model::Question;
 use hotlap::render::{Format, render};
 use hotlap::report::Report;
+use hotlap_bench::explain::Explain;
 use serde_json::{Value, json};
 
-use super::EVIL;
 use super::scenes::Scene;
+use super::{EVIL, profiled};
 
 /// A browser, ended with the test.
 struct Browser {
@@ -250,6 +252,35 @@ fn on_a_phone_nothing_is_wider_than_the_window() {
     assert_eq!(browser.text(wide), "true");
     let paper = "getComputedStyle(document.body).backgroundColor";
     assert_eq!(browser.text(paper), "rgb(15, 19, 24)", "dark where the system is");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_flame_graph_is_searched_and_enlarged() {
+    let Some(browser) = Browser::open(1280, false) else {
+        eprintln!("SKIPPED: no chromium and chromedriver here: apt-get install chromium-driver");
+        return;
+    };
+    let (question, explain) = (Question::Explain, Explain::Only);
+    let scene = Scene { question, explain, company: false, script: profiled, ..Scene::of(2) };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("page.html");
+    std::fs::write(&path, render(&Report::of(&scene.run()), Format::Html)).unwrap();
+    browser.show(&path);
+    let search = "const field = document.querySelector('.search input'); field.value = 'PARSE';\
+                  field.dispatchEvent(new Event('input'));";
+    browser.run(search);
+    assert_eq!(browser.text("document.querySelector('.search output').textContent"), "1 found");
+    let hit = "document.querySelector('.flame .hit')";
+    assert_eq!(browser.text(&format!("{hit}.textContent")), "parse");
+    let share = format!("parseFloat({hit}.style.width) < 99");
+    assert_eq!(browser.text(&share), "true");
+    browser.click(".flame .hit");
+    assert_eq!(browser.text(&format!("{hit}.style.width")), "100%");
+    assert_eq!(browser.text("document.querySelectorAll('.flame [hidden]').length"), "1");
+    browser.click(".flame div");
+    assert_eq!(browser.text("document.querySelectorAll('.flame [hidden]').length"), "0");
+    assert_eq!(browser.text(&share), "true");
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use hotlap::model::Question;
 use hotlap::render::{Format, render};
 use hotlap::report::Report;
+use hotlap_bench::explain::Explain;
 use hotlap_bench::scripted::Script;
 use scenes::Scene;
 
@@ -137,6 +138,28 @@ fn loads_that_differ_in_connections_are_drawn_as_scaling() {
     assert_eq!(points, [16, 64]);
     let ideal: Vec<f64> = report.scaling[0].points.iter().filter_map(|p| p.ideal).collect();
     assert!((ideal[1] / ideal[0] - 4.0).abs() < 1e-4);
+}
+
+/// A server with a profile of two functions, the second one planted.
+pub fn profiled(n: usize, script: Script) -> Script {
+    let cost = |name| (vec![("main", "app"), (name, "app")], script.cost_ns);
+    let profile = if n == 0 { vec![cost("parse")] } else { vec![cost("parse"), cost(EVIL)] };
+    Script { profile, ..script }
+}
+
+#[test]
+fn an_explanation_has_its_ledger_and_a_flame_graph() {
+    let explain = Explain::Only;
+    let question = Question::Explain;
+    let scene = Scene { question, explain, company: false, script: profiled, ..Scene::of(2) };
+    let page = page("explain", &scene);
+    assert!(
+        page.contains("<h1>node/http:cluster costs "),
+        "{}",
+        &page[page.find("<h1>").unwrap()..][..80]
+    );
+    assert!(page.contains("class=\"flame\"") && page.contains(">parse</div>"));
+    assert!(!page.contains("<script>alert"));
 }
 
 #[test]

@@ -38,6 +38,7 @@ pub struct Scene {
     pub published: bool,
     /// Whether a ceiling and a control take part.
     pub company: bool,
+    pub explain: Explain,
 }
 
 impl Scene {
@@ -67,6 +68,7 @@ impl Scene {
             interrupted_at: None,
             published: false,
             company: true,
+            explain: Explain::No,
         }
     }
 
@@ -166,7 +168,7 @@ impl Scene {
             paced: false,
             rate: None,
             objectives: Vec::new(),
-            explain: Explain::No,
+            explain: self.explain,
             seed: 7,
             from: Place::default(),
             past: hotlap_bench::experiment::Past::default(),

@@ -9,8 +9,11 @@ pub const KERNEL: &str = "kernel";
 /// The library of functions that a runtime compiled.
 const JIT: &str = "jit";
 
-/// The kinds of code that V8 puts before the name of a JavaScript function.
-const JAVASCRIPT: [&str; 5] = ["JS:", "LazyCompile:", "Function:", "Script:", "Eval:"];
+/// The beginning of the names of files that are part of Node.js.
+const BUILT_IN: &str = "node:";
+
+/// The folder of installed packages.
+const PACKAGES: &str = "node_modules/";
 
 /// A function.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,6 +24,8 @@ pub struct Function {
     pub library: String,
     /// Whether a runtime compiled it.
     pub is_jit: bool,
+    /// Whether the library is one line of a ledger, whatever the function.
+    pub is_package: bool,
 }
 
 impl Function {
@@ -28,18 +33,59 @@ impl Function {
     #[must_use]
     pub fn of(frame: &Frame) -> Self {
         if frame.library == JIT {
-            return javascript(&frame.function).unwrap_or_else(|| Self {
-                name: frame.function.clone(),
+            let name = match frame.function.as_str() {
+                "[jit]" => "compiled functions without a name",
+                name => name,
+            };
+            return javascript(name).unwrap_or_else(|| Self {
+                name: name.to_owned(),
                 library: String::new(),
                 is_jit: true,
+                is_package: false,
             });
         }
-        Self { name: frame.function.clone(), library: library(&frame.library), is_jit: false }
+        let name = match frame.function.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+            Some("kernel") => "kernel functions".to_owned(),
+            // The library says which.
+            Some(_) => "functions without a name".to_owned(),
+            None => frame.function.clone(),
+        };
+        let library = library(&frame.library);
+        Self { name, library, is_jit: false, is_package: false }
     }
 
     /// A function of which nothing is known.
     pub(super) fn unknown() -> Self {
-        Self { name: "unknown".to_owned(), library: String::new(), is_jit: false }
+        let (name, library) = ("unknown".to_owned(), String::new());
+        Self { name, library, is_jit: false, is_package: false }
+    }
+
+    /// What has a line in a ledger: the function, or its package. A package of JavaScript has many
+    /// small functions, and its name says more.
+    pub(super) fn line(self) -> Self {
+        match self.is_package {
+            true => Self { name: self.library, library: String::new(), ..self },
+            false => self,
+        }
+    }
+
+    /// The name in a sentence: without the arguments of templates, and the last two parts of a path
+    /// of namespaces.
+    #[must_use]
+    pub fn short_title(&self) -> String {
+        let (mut depth, mut name) = (0_u32, String::new());
+        for c in self.name.chars() {
+            match c {
+                '<' => depth += 1,
+                '>' if depth > 0 => depth -= 1,
+                _ if depth == 0 => name.push(c),
+                _ => {}
+            }
+        }
+        let parts: Vec<&str> = name.split("::").filter(|part| !part.is_empty()).collect();
+        let last = parts[parts.len().saturating_sub(2)..].join("::");
+        let name = if last.is_empty() { self.name.clone() } else { last };
+        Self { name, ..self.clone() }.title()
     }
 
     /// The name, with the library if that says more.
@@ -69,24 +115,27 @@ fn library(file: &str) -> String {
     format!("{stem}.so")
 }
 
-/// A function of JavaScript, as V8 names it in a perf map: kind, tier, name and place.
-fn javascript(name: &str) -> Option<Function> {
-    let rest = JAVASCRIPT.iter().find_map(|kind| name.strip_prefix(kind))?;
-    let rest = rest.trim_start_matches(['*', '~', '^', '+', '\'']);
-    let (name, place) = rest.rsplit_once(' ').unwrap_or((rest, ""));
-    let (name, place) =
-        if name.contains('/') && place.is_empty() { ("", name) } else { (name, place) };
-    let name = if name.is_empty() { "anonymous" } else { name };
-    Some(Function { name: name.to_owned(), library: package(place), is_jit: true })
+/// A function of JavaScript: its name, and after a space its file, line and column.
+fn javascript(function: &str) -> Option<Function> {
+    let (name, place) = function.rsplit_once(' ')?;
+    let mut parts = place.rsplitn(3, ':');
+    let is_number = |part: Option<&str>| {
+        part.is_some_and(|part| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit()))
+    };
+    if !is_number(parts.next()) || !is_number(parts.next()) {
+        return None;
+    }
+    let file = parts.next()?;
+    let is_package = file.starts_with(BUILT_IN) || file.contains(PACKAGES);
+    Some(Function { name: name.to_owned(), library: package(file), is_jit: true, is_package })
 }
 
 /// The package of a file of JavaScript, or else the name of the file.
-fn package(place: &str) -> String {
-    let file = place.split(':').find(|part| part.contains('/')).unwrap_or("");
-    if let Some(builtin) = place.strip_prefix("node:") {
-        return format!("node:{}", builtin.split(':').next().unwrap_or_default());
+fn package(file: &str) -> String {
+    if file.starts_with(BUILT_IN) {
+        return file.to_owned();
     }
-    let Some((_, inner)) = file.rsplit_once("node_modules/") else {
+    let Some((_, inner)) = file.rsplit_once(PACKAGES) else {
         return file.rsplit('/').next().unwrap_or_default().to_owned();
     };
     let parts = if inner.starts_with('@') { 2 } else { 1 };
@@ -113,25 +162,38 @@ mod tests {
     }
 
     #[test]
+    fn names_are_short_in_sentences() {
+        let long = of("v8::internal::LookupIterator::LookupInRegularHolder<false>", "node");
+        assert_eq!(long.short_title(), "LookupIterator::LookupInRegularHolder");
+        let impls = of("<alloc::vec::Vec<T> as core::clone::Clone>::clone", "app");
+        assert_eq!(impls.short_title(), "clone");
+        assert_eq!(of("net/http.(*conn).serve", "app").short_title(), "net/http.(*conn).serve");
+        assert_eq!(of("[libz.so.1]", "libz.so.1").title(), "functions without a name (libz.so)");
+        assert_eq!(of("[jit]", "jit").title(), "compiled functions without a name");
+    }
+
+    #[test]
     fn a_function_that_is_linked_into_two_programs_is_one() {
         assert_eq!(of("runtime.mallocgc", "net-http"), of("runtime.mallocgc", "/tmp/fasthttp"));
         assert_ne!(of("runtime.mallocgc", "net-http"), of("runtime.mallocgc", "libgo.so"));
     }
 
     #[test]
-    fn a_javascript_function_is_one_in_every_tier() {
-        let next = of("JS:*next file:///srv/node_modules/router/index.js:160:16", "jit");
-        assert_eq!(next.title(), "next (router)");
-        assert_eq!(of("LazyCompile:~next /srv/node_modules/router/index.js:160:16", "jit"), next);
-        assert_eq!(of("JS:^ /srv/app.js:3:9", "jit").title(), "anonymous (app.js)");
+    fn functions_of_javascript_have_the_name_of_their_package() {
+        let title = |function: &str| of(function, "jit").title();
+        let file = "/srv/node_modules/router/index.js:160:16";
+        assert_eq!(title(&format!("next {file}")), "next (router)");
+        assert_eq!(title("(anonymous) file:///srv/app.js:3:9"), "(anonymous) (app.js)");
+        assert_eq!(title("end node:_http_outgoing:1060:12"), "end (node:_http_outgoing)");
+        let scoped = of("get f /x/node_modules/@scope/name/lib/a.js:1:1", "jit");
+        assert_eq!((scoped.name.as_str(), scoped.library.as_str()), ("get f", "@scope/name"));
+        // A package is one line, and so is a file of Node.js; an application has its functions.
+        assert_eq!(scoped.line().title(), "@scope/name");
         assert_eq!(
-            of("JS:*end node:_http_outgoing:1060:12", "jit").title(),
-            "end (node:_http_outgoing)"
+            of("end node:_http_outgoing:1060:12", "jit").line().title(),
+            "node:_http_outgoing"
         );
-        assert_eq!(
-            of("JS:*f /x/node_modules/@scope/name/lib/a.js:1:1", "jit").library,
-            "@scope/name"
-        );
+        assert_eq!(of("f /srv/app.js:3:9", "jit").line().title(), "f (app.js)");
         assert_eq!(of("Interpreter", "jit").title(), "Interpreter");
     }
 }

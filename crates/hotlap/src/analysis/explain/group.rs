@@ -141,7 +141,7 @@ const INTERPRETERS: [&str; 11] = [
 
 /// The beginnings of the names of functions of runtimes that programs link: those of Go, and those
 /// of V8 and of the JVM that are compiled when the program starts.
-const RUNTIME_FUNCTIONS: [&str; 14] = [
+const RUNTIME_FUNCTIONS: [&str; 15] = [
     "runtime.",
     "runtime/",
     "internal/runtime",
@@ -151,6 +151,7 @@ const RUNTIME_FUNCTIONS: [&str; 14] = [
     "Builtins_",
     "Builtin:",
     "BytecodeHandler:",
+    "RegExp:",
     "Stub:",
     "Interpreter",
     "StubRoutines",
@@ -306,7 +307,7 @@ mod tests {
         assert_eq!(group(&[("main.handle", "app"), ("runtime.mallocgc", "app")]), Group::Runtime);
         assert_eq!(group(&[("_PyEval_EvalFrameDefault", "python3.12")]), Group::Runtime);
         assert_eq!(
-            group(&[("v8::internal::Scavenger", "node"), ("JS:*f a.js:1:1", "jit")]),
+            group(&[("v8::internal::Scavenger", "node"), ("f a.js:1:1", "jit")]),
             Group::Application
         );
         assert_eq!(group(&[("Builtin:ArrayPush", "jit")]), Group::Runtime);

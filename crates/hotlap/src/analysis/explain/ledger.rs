@@ -15,9 +15,8 @@ use super::function::{Function, KERNEL};
 use super::group::Group;
 use crate::model::ExplainLap;
 
-/// A function is tested for a difference if it costs at least this share of all on average. All of
-/// those are tested, whatever their difference is, and corrected for their number; the rest is
-/// shown in one line.
+/// A function has a line of its own if it costs at least this share of all on average. All of those
+/// are tested, whatever their difference is; the rest is one line.
 const LARGE: f64 = 0.01;
 
 /// The largest p-value that counts, after correction.
@@ -128,22 +127,23 @@ impl Ledger {
         Some(ledger)
     }
 
-    /// Says which lines differ: their p-values are corrected together for their number.
+    /// Says which lines differ: groups are corrected for the number of groups; then the functions
+    /// of those that differ, for the number of these functions. So if nothing differs, at most one
+    /// explanation in twenty calls any line different.
     fn judge(&mut self) {
-        let p: Vec<f64> = self
+        let p: Vec<f64> = self.groups.iter().map(|group| group.cost.p).collect();
+        for (group, p) in self.groups.iter_mut().zip(holm(&p)) {
+            group.differs = p <= ALPHA;
+        }
+        let mut functions: Vec<&mut FunctionLine> = self
             .groups
-            .iter()
-            .flat_map(|group| {
-                let functions = group.functions.iter().map(|line| line.cost.p);
-                std::iter::once(group.cost.p).chain(functions)
-            })
+            .iter_mut()
+            .filter(|group| group.differs)
+            .flat_map(|group| &mut group.functions)
             .collect();
-        let mut differ = holm(&p).into_iter().map(|p| p <= ALPHA);
-        for group in &mut self.groups {
-            group.differs = differ.next().unwrap_or(false);
-            for line in &mut group.functions {
-                line.differs = differ.next().unwrap_or(false);
-            }
+        let p: Vec<f64> = functions.iter().map(|line| line.cost.p).collect();
+        for (line, p) in functions.iter_mut().zip(holm(&p)) {
+            line.differs = p <= ALPHA;
         }
     }
 
@@ -218,7 +218,8 @@ fn folded(profile: &Profile) -> Sampled {
     for stack in &profile.stacks {
         let frames = || stack.frames.iter().filter_map(|at| profile.frames.get(*at as usize));
         let function = frames().next_back().map_or_else(Function::unknown, Function::of);
-        *sampled.entry((Group::of(frames()), function)).or_default() += stack.samples as f64;
+        let key = (Group::of(frames()), function.line());
+        *sampled.entry(key).or_default() += stack.samples as f64;
     }
     sampled
 }

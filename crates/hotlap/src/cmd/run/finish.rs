@@ -8,6 +8,7 @@ use super::spec::RunSpec;
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::export::Exports;
+use crate::model::Violation;
 use crate::recorder::Kept;
 use crate::render::terminal;
 use crate::report::Report;
@@ -62,7 +63,7 @@ pub fn finish(
     let mut exit = match () {
         () if kept.over == Over::Interrupted => Exit::Interrupted,
         () if kept.run.servers.iter().any(|s| s.failure.is_some()) => Exit::ServerFailed,
-        () if has_wrong_responses(&report) => Exit::ServerFailed,
+        () if has_wrong_responses(&report, kept) => Exit::ServerFailed,
         () if report.stress.as_ref().is_some_and(|s| !s.all_stand()) => Exit::ServerFailed,
         () if kept.run.question == Question::Stress => Exit::Ok,
         () if kept.run.question == Question::Capacity => match is_searched(&report) {
@@ -84,8 +85,10 @@ pub fn finish(
 }
 
 /// Whether a server sent wrong responses.
-fn has_wrong_responses(report: &Report) -> bool {
+fn has_wrong_responses(report: &Report, kept: &Kept) -> bool {
+    let is_wrong = |violation: &Violation| matches!(violation, Violation::WrongAnswers { .. });
     report.tables.iter().flat_map(|t| &t.rows).any(|row| row.wrong_responses > 0)
+        || kept.run.explain.iter().flat_map(|lap| &lap.failed).any(is_wrong)
 }
 
 /// Whether a search found something of every server that took part.

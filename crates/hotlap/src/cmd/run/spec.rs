@@ -363,7 +363,8 @@ fn exports(args: &RunArgs, question: Question) -> anyhow::Result<ExportArgs> {
         Question::Explain => "an explanation",
         _ => return Ok(table.clone()),
     };
-    if for_tables.iter().any(|file| file.is_some()) {
+    let is_junit = question == Question::Explain && table.export_junit.is_some();
+    if is_junit || for_tables.iter().any(|file| file.is_some()) {
         return usage(format!(
             "{verb} can be exported with --export-json, --export-markdown and --export-html only"
         ));

@@ -22,7 +22,7 @@ const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duratio
 const SEARCH: Duration = Duration::from_secs(60);
 
 /// How long two servers are explained; more take more.
-const EXPLAIN: Duration = Duration::from_secs(64);
+const EXPLAIN: Duration = Duration::from_secs(60);
 
 /// The approximate time of a round and of a restart, for each server under each load: see
 /// [`BUDGET`].

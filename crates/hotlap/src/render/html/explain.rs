@@ -11,8 +11,8 @@ use crate::report::explain::FlameBox;
 /// Height of a box, in pixels.
 const HEIGHT: usize = 18;
 
-/// The section of one explanation.
-pub fn section(found: &ExplanationResults) -> Html {
+/// The section of one explanation; without its sentence if that is the headline of the page.
+pub fn section(found: &ExplanationResults, is_headline: bool) -> Html {
     let title = match found.title.is_empty() {
         true => format!("{} against {}", found.server, found.reference),
         false => format!("{} against {}: {}", found.server, found.reference, found.title),
@@ -26,7 +26,7 @@ pub fn section(found: &ExplanationResults) -> Html {
         &[("class", "explain")],
         [
             els("h2", [title]),
-            paragraph("lead", &found.sentence),
+            paragraph("lead", if is_headline { "" } else { &found.sentence }),
             table(&found.ledger_table(false)),
             all(table(&found.ledger_table(true)), "Every function"),
             table(&found.count_table(false)),

@@ -6,14 +6,16 @@ use serde::Serialize;
 use super::evidence::evidence_of;
 use crate::analysis::Explanation;
 use crate::analysis::explain::{Amounts, Group, GroupLine};
+use crate::text::layout::shortened;
 use crate::text::number::grouped;
 use crate::text::table::{Cell, Tone};
 
-/// Functions of a group that are shown if not all are.
-const SHOWN: usize = 4;
+/// Names of functions are shortened to this width on a terminal, so that all columns but the
+/// evidence fit into 80.
+const NAME: usize = 32;
 
-/// A function whose difference is below this share of the whole is shown only with all.
-const SMALL: f64 = 0.05;
+/// Functions of a group that are shown if not all are: the largest of those that differ.
+const SHOWN: usize = 4;
 
 /// What a row of the ledger is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -208,7 +210,6 @@ pub(super) fn shown(rows: &[LedgerRow], has_details: bool) -> Vec<LedgerRow> {
     if has_details {
         return rows.to_vec();
     }
-    let measured = rows.last().map_or(0.0, |row| row.difference_us);
     let mut out = Vec::new();
     let mut rest = rows;
     while let [first, after @ ..] = rest {
@@ -217,13 +218,8 @@ pub(super) fn shown(rows: &[LedgerRow], has_details: bool) -> Vec<LedgerRow> {
         };
         let own = after.iter().take_while(is_own).count();
         let (functions, after) = after.split_at(own);
-        let is_large = |row: &&LedgerRow| {
-            row.kind == LedgerKind::Function
-                && row.difference_us.abs() >= SMALL * measured.abs()
-                && row.difference_us != 0.0
-        };
         let large: Vec<LedgerRow> =
-            functions.iter().filter(is_large).take(SHOWN).cloned().collect();
+            functions.iter().filter(|row| row.differs).take(SHOWN).cloned().collect();
         out.push(first.clone());
         if !large.is_empty() {
             let folded = first.functions - large.len();
@@ -294,7 +290,10 @@ impl LedgerRow {
     pub(super) fn name_cell(&self) -> Cell {
         match self.kind {
             LedgerKind::Function | LedgerKind::OtherFunctions => {
-                Cell::from(format!("  {}", self.name))
+                // A page and Markdown drop spaces at the beginning of a cell.
+                let indented = format!("\u{a0}\u{a0}{}", self.name);
+                let short = shortened(&self.name, NAME);
+                Cell::from(indented).shortened_to(format!("  {short}"))
             }
             _ => Cell::from(&self.name),
         }

@@ -31,7 +31,7 @@ pub(super) fn of([reference, server]: [&str; 2], under: &str, found: &Explanatio
         let counts = counted(found, &[]);
         let but = match counts.is_empty() {
             true => String::new(),
-            false => format!(" But {server} has {} per request.", list(&counts)),
+            false => format!(" But per request, {server} has {}.", list(&counts)),
         };
         return format!(
             "No difference in CPU time per request{under} that could be measured between \
@@ -58,7 +58,7 @@ pub(super) fn of([reference, server]: [&str; 2], under: &str, found: &Explanatio
     sentence += ".";
     if !left.is_empty() {
         let also = if parts.is_empty() { "" } else { "also " };
-        sentence += &format!(" It {also}has {} per request.", list(&left));
+        sentence += &format!(" Per request, it {also}has {}.", list(&left));
     }
     sentence
 }
@@ -74,14 +74,14 @@ fn part(found: &Explanation, group: &GroupLine, is_more: bool) -> String {
         .take(FUNCTIONS)
         .map(|line| {
             let own = line.cost.difference.value.abs() / 1e3;
-            format!("{} {}", line.function.title(), micros(own))
+            format!("{} {}", line.function.short_title(), micros(own))
         })
         .collect();
     let evidence = evidence_of(found, group.group);
     let is_kernel =
         matches!(group.group, Group::KernelNetwork | Group::KernelOther | Group::SystemCallEntry);
     let mut why = Vec::new();
-    if !functions.is_empty() && !(is_kernel && !evidence.is_empty()) {
+    if !functions.is_empty() && (!is_kernel || evidence.is_empty()) {
         why.push(functions.join(", "));
     }
     if !evidence.is_empty() {

@@ -1,0 +1,233 @@
+//! Measures what each instrument costs a server, and how many samples of its profile have no name.
+//!
+//!     cargo bench -p hotlap-servers --bench observe
+//!     cargo bench -p hotlap-servers --bench observe -- handover
+//!     cargo bench -p hotlap-servers --bench observe -- servers/node/http BUILD_FOLDER
+//!
+//! The server is a minimal one, one with a planted difference, or that of a manifest, built in a
+//! folder. Windows of half a second
+//! with an instrument alternate with windows without; the server is frozen between them.
+#![allow(clippy::print_stdout, reason = "a bench reports to its terminal")]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    return linux::main();
+    #[cfg(not(target_os = "linux"))]
+    ExitCode::SUCCESS
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::collections::BTreeMap;
+    use std::path::{Path, PathBuf};
+    use std::process::ExitCode;
+    use std::sync::atomic::AtomicBool;
+    use std::time::{Duration, Instant};
+
+    use hotlap_load::Session;
+    use hotlap_load::plan::{Plan, Protocol, Request};
+    use hotlap_servers::contract::{Contract, Name};
+    use hotlap_servers::cpus;
+    use hotlap_servers::launch::Launch;
+    use hotlap_servers::manifest;
+    use hotlap_servers::observe::{Instrument, Observation, Profile};
+    use hotlap_servers::process::{Supervisor, supervisor};
+    use hotlap_servers::start::{HOST, Started, Startup};
+    use hotlap_testbed::Planted;
+
+    const WINDOW: Duration = Duration::from_millis(500);
+    const WARM_UP: Duration = Duration::from_secs(5);
+    const ROUNDS: usize = 10;
+    const CONNECTIONS: usize = 16;
+
+    /// What happened in some windows.
+    #[derive(Clone, Copy, Default)]
+    struct Seen {
+        cpu_ns: u64,
+        requests: u64,
+    }
+
+    impl Seen {
+        fn us_a_request(self) -> f64 {
+            self.cpu_ns as f64 / 1e3 / self.requests.max(1) as f64
+        }
+    }
+
+    pub(super) fn main() -> ExitCode {
+        let words: Vec<String> = std::env::args().skip(1).filter(|w| w != "--bench").collect();
+        match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["supervisor"] => return supervisor::main(),
+            ["planted", name] => {
+                let planted: Planted = name.parse().expect("a planted difference");
+                let port = std::env::var("PORT").expect("a port").parse().expect("a number");
+                planted.serve(port, 1).expect("a server");
+            }
+            [] => measure(&planted("nothing")),
+            [name] => measure(&planted(name)),
+            [folder, build] => {
+                let server =
+                    manifest::read(Path::new(folder), folder).expect("a manifest").remove(0);
+                measure(&Launch {
+                    argv: server.command,
+                    env: server.env,
+                    explain_env: server.explain_env,
+                    cwd: PathBuf::from(build),
+                });
+            }
+            _ => return ExitCode::from(64),
+        }
+        ExitCode::SUCCESS
+    }
+
+    fn planted(name: &str) -> Launch {
+        let argv = vec![program(), "planted".to_owned(), name.to_owned()];
+        Launch { argv, cwd: std::env::temp_dir(), ..Launch::default() }
+    }
+
+    fn program() -> String {
+        std::env::current_exe().expect("this program").display().to_string()
+    }
+
+    fn measure(launch: &Launch) {
+        let cores = cpus::allowed().expect("the cores");
+        let (last, others) = cores.split_last().expect("a core");
+        let mut started = start(launch, if others.is_empty() { &cores } else { others });
+        for (instrument, state) in started.observer.as_ref().expect("it was asked for").available()
+        {
+            println!(
+                "{instrument:?}: {}",
+                state.err().map_or("available".to_owned(), |e| e.to_string())
+            );
+        }
+        let request = Request::get("/", HOST);
+        let mut plan = Plan::new(started.target.clone(), request);
+        plan.connections = CONNECTIONS;
+        cpus::pin(&[*last]).expect("a core");
+        let session = Session::start_held(&plan).expect("a load");
+        let _ = session.wait_for_window();
+        let _ = window(&session, &mut started, WARM_UP);
+        let mut costs: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        let mut seen: BTreeMap<&str, (Seen, Observation)> = BTreeMap::new();
+        let instruments = [
+            ("events", Instrument::Events),
+            ("profile", Instrument::Profile),
+            ("system calls", Instrument::SystemCalls),
+        ];
+        for _ in 0..ROUNDS {
+            for (name, instrument) in instruments {
+                let off = window(&session, &mut started, WINDOW);
+                costs.entry("off").or_default().push(off.us_a_request());
+                let mut observer = started.observer.take().expect("there is one");
+                if observer.enable(instrument).is_ok() {
+                    let on = window(&session, &mut started, WINDOW);
+                    observer.disable();
+                    costs.entry(name).or_default().push(on.us_a_request() / off.us_a_request());
+                    started.process.thaw().expect("thawing it");
+                    if let Ok(observation) = observer.take(instrument) {
+                        match seen.get_mut(name) {
+                            Some((sum, all)) => {
+                                sum.cpu_ns += on.cpu_ns;
+                                sum.requests += on.requests;
+                                all.merge(observation);
+                            }
+                            None => _ = seen.insert(name, (on, observation)),
+                        }
+                    }
+                    started.process.freeze().expect("freezing it");
+                }
+                started.observer = Some(observer);
+            }
+        }
+        report(costs, &seen);
+        for limit in started.observer.iter().flat_map(|observer| observer.limits()) {
+            println!("{limit}");
+        }
+        session.stop();
+        started.process.thaw().expect("thawing it");
+    }
+
+    fn start(launch: &Launch, cores: &[usize]) -> Started {
+        let startup = Startup {
+            launch,
+            first: &Contract::of(Name::Hello, None).exchanges[0],
+            protocol: Protocol::Http1,
+            // Two of the planted differences are in the body.
+            accepts_wrong: true,
+            cpus: cores.len(),
+            cores,
+            supervisor: &Supervisor::new(program(), &["supervisor"]),
+            log: std::env::temp_dir().join(format!("observe-{}.log", std::process::id())),
+            limit: Duration::from_secs(60),
+            counters: false,
+            observes: true,
+            elsewhere: false,
+            stop: &AtomicBool::new(false),
+        };
+        startup.run().unwrap_or_else(|failure| panic!("{failure:?}"))
+    }
+
+    /// CPU time of a window in ns, and its requests. The server is frozen after it.
+    fn window(session: &Session, started: &mut Started, length: Duration) -> Seen {
+        let sampler = started.sampler.as_mut().expect("its processes are known");
+        let before = sampler.cpu().expect("its CPU time").cpu_ns;
+        started.process.thaw().expect("thawing it");
+        let window = session.open_window(Duration::ZERO, length);
+        let closes = window.closes.expect("a time");
+        std::thread::sleep(closes.saturating_duration_since(Instant::now()));
+        let outcome = session.collect().expect("an outcome");
+        session.pause(Duration::from_secs(1));
+        started.process.freeze().expect("freezing it");
+        let after = sampler.cpu().expect("its CPU time").cpu_ns;
+        Seen { cpu_ns: after - before, requests: outcome.responses }
+    }
+
+    fn report(costs: BTreeMap<&str, Vec<f64>>, seen: &BTreeMap<&str, (Seen, Observation)>) {
+        for (name, mut values) in costs {
+            values.sort_by(f64::total_cmp);
+            let at = |share: f64| values[(share * (values.len() - 1) as f64).round() as usize];
+            let unit = if name == "off" { "µs a request" } else { "of that without" };
+            println!("{name:<13} {:.3} ({:.3} to {:.3}) {unit}", at(0.5), at(0.16), at(0.84));
+        }
+        for (seen, observation) in seen.values() {
+            match observation {
+                Observation::Profile(profile) => of_profile(profile, seen.cpu_ns),
+                Observation::SystemCalls(calls) => {
+                    for (name, count) in calls {
+                        println!("{:>10.4} {name}", *count as f64 / seen.requests as f64);
+                    }
+                }
+                Observation::Events(events) => println!("{} requests: {events:?}", seen.requests),
+            }
+        }
+    }
+
+    fn of_profile(profile: &Profile, cpu_ns: u64) {
+        let all = profile.samples();
+        let mut by_function: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+        let (mut unnamed, mut depth) = (0, 0);
+        for stack in &profile.stacks {
+            let frame = stack.frames.last().map(|&at| &profile.frames[at as usize]);
+            let (library, function) = frame.map_or(("", "none"), |f| (&f.library, &f.function));
+            *by_function.entry((library, function)).or_insert(0) += stack.samples;
+            unnamed += if function.starts_with('[') { stack.samples } else { 0 };
+            depth += stack.samples * stack.frames.len() as u64;
+        }
+        let share = |samples: u64| 100.0 * samples as f64 / all.max(1) as f64;
+        println!(
+            "{all} samples of {} µs, {:.1} % of the CPU time, {} lost, {:.1} frames deep, {:.1} % \
+             without a name",
+            profile.period_ns / 1_000,
+            100.0 * (all * profile.period_ns) as f64 / cpu_ns as f64,
+            profile.lost,
+            depth as f64 / all.max(1) as f64,
+            share(unnamed)
+        );
+        let mut list: Vec<_> = by_function.into_iter().collect();
+        list.sort_unstable_by_key(|(_, samples)| std::cmp::Reverse(*samples));
+        for ((library, function), samples) in list.into_iter().take(25) {
+            println!("{:>6.1} % {library:<20} {function}", share(samples));
+        }
+    }
+}
