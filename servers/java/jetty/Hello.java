@@ -37,14 +37,14 @@ public class Hello extends HttpServlet {
     // The JDK has no keystore that reads PEM.
     private static KeyStore keyStore(Path certificate, Path key) throws Exception {
         String base64 = Files.readString(key).replaceAll("-----[^-]+-----", "");
-        PrivateKey secret = KeyFactory.getInstance("EC").generatePrivate(
+        PrivateKey privateKey = KeyFactory.getInstance("EC").generatePrivate(
                 new PKCS8EncodedKeySpec(Base64.getMimeDecoder().decode(base64)));
         KeyStore store = KeyStore.getInstance("PKCS12");
         store.load(null, null);
         try (InputStream in = Files.newInputStream(certificate)) {
             Certificate[] chain = CertificateFactory.getInstance("X.509")
                     .generateCertificates(in).toArray(new Certificate[0]);
-            store.setKeyEntry("server", secret, new char[0], chain);
+            store.setKeyEntry("server", privateKey, new char[0], chain);
         }
         return store;
     }

@@ -29,9 +29,9 @@ async fn main() -> std::io::Result<()> {
 /// actix-web adds its protocols to the configuration's.
 fn tls(certificate: &str) -> ServerConfig {
     let chain = CertificateDer::pem_file_iter(certificate).expect("TLS_CERT cannot be read");
-    let chain = chain.collect::<Result<_, _>>().expect("TLS_CERT is no certificate");
+    let chain = chain.collect::<Result<_, _>>().expect("TLS_CERT is not a certificate");
     let key = env::var("TLS_KEY").expect("TLS_KEY is not set");
-    let key = PrivateKeyDer::from_pem_file(key).expect("TLS_KEY is no private key");
+    let key = PrivateKeyDer::from_pem_file(key).expect("TLS_KEY is not a private key");
     let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key);
     config.expect("TLS_KEY is not the key of TLS_CERT")
 }

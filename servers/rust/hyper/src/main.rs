@@ -37,9 +37,9 @@ fn main() -> io::Result<()> {
 
 fn tls(certificate: &str) -> TlsAcceptor {
     let chain = CertificateDer::pem_file_iter(certificate).expect("TLS_CERT cannot be read");
-    let chain = chain.collect::<Result<_, _>>().expect("TLS_CERT is no certificate");
+    let chain = chain.collect::<Result<_, _>>().expect("TLS_CERT is not a certificate");
     let key = env::var("TLS_KEY").expect("TLS_KEY is not set");
-    let key = PrivateKeyDer::from_pem_file(key).expect("TLS_KEY is no private key");
+    let key = PrivateKeyDer::from_pem_file(key).expect("TLS_KEY is not a private key");
     let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key);
     let mut config = config.expect("TLS_KEY is not the key of TLS_CERT");
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -69,10 +69,10 @@ fn serve(port: u16, tls: Option<TlsAcceptor>) -> io::Result<()> {
             let _ = stream.set_nodelay(true);
             let server = Rc::clone(&server);
             match tls.clone() {
-                None => tokio::task::spawn_local(converse(server, stream)),
+                None => tokio::task::spawn_local(serve_connection(server, stream)),
                 Some(tls) => tokio::task::spawn_local(async move {
                     if let Ok(stream) = tls.accept(stream).await {
-                        converse(server, stream).await;
+                        serve_connection(server, stream).await;
                     }
                 }),
             };
@@ -80,7 +80,7 @@ fn serve(port: u16, tls: Option<TlsAcceptor>) -> io::Result<()> {
     })
 }
 
-async fn converse(server: Server, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
+async fn serve_connection(server: Server, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
     // A client that breaks off is the client's business.
     let _ = server.serve_connection(TokioIo::new(stream), service_fn(answer)).await;
 }
