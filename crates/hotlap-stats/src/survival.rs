@@ -363,6 +363,17 @@ mod tests {
         }
     }
 
+    /// Three of five requests that were open enter the next window: the three oldest of those that
+    /// are young enough.
+    #[test]
+    fn a_request_that_enters_the_next_window_is_the_oldest_that_was_open() {
+        let (open, entered) = (ages([100, 100, 120, 120, 180]), ages([150; 3]));
+        let survival =
+            Survival::new(&Histogram::new(), &Censored { open, entered, ..Censored::default() });
+        assert_eq!(survival.last_seen, [(100, 1), (120, 0), (150, 0), (180, 1)]);
+        assert_eq!(survival.len(), 2);
+    }
+
     /// A hang of 1.5 s that began in one lap of 0.1 s and ended between two later ones.
     #[test]
     fn a_hang_over_many_windows_is_one_request_per_connection() {
