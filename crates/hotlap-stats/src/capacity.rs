@@ -26,6 +26,7 @@
 //! binary data", JASA 80, 1985).
 
 mod curve;
+mod root;
 mod trial;
 
 use std::collections::BTreeMap;

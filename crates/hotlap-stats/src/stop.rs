@@ -251,6 +251,16 @@ mod tests {
     }
 
     #[test]
+    fn a_larger_budget_pays_for_another_restart() {
+        let mut rule = StoppingRule::new(Goal::default());
+        let progress =
+            RunProgress { spent_s: 60.0, costs: CHEAP, restarts: 3, rounds: 20, comparisons: &[] };
+        assert_eq!(rule.next(&progress), Decision::Stop(StopReason::Budget));
+        rule.set_budget_s(64.0);
+        assert_eq!(rule.next(&progress), Decision::Restart);
+    }
+
+    #[test]
     fn a_budget_that_is_too_small_still_gives_one_round() {
         let goal = Goal { budget_s: 0.5, ..Goal::default() };
         assert_eq!(played(goal, CHEAP), (vec![1], StopReason::Budget));

@@ -251,6 +251,23 @@ mod tests {
         assert_eq!(found.len(), 4);
         let bound = survival.quantile(0.9);
         assert!(bound.is_lower_bound && bound.ns >= 12_100, "{bound:?}");
+        // The first with a survival of at most 0.5; the fourth of all eight ages is 3,100.
+        assert!(near(survival.quantile(0.5), 9_200, 0.001));
+        // Between 2,048 and 4,096 ns, buckets hold two values.
+        let ages = [0, 799, 800, 3_099, 3_101, 5_399, 9_199, 9_210, 20_000];
+        let shares = [1.0, 1.0, 0.875, 0.875, 0.7, 0.7, 0.525, 0.2625, 0.2625];
+        for (ns, share) in ages.into_iter().zip(shares) {
+            assert!((survival.share_above(ns) - share).abs() < 1e-12, "{ns}");
+        }
+    }
+
+    #[test]
+    fn requests_never_sent_take_longer_than_any_time() {
+        let waiting = ages([1]);
+        let others = Censored { waiting, ..Censored::default() };
+        let survival = Survival::new(&of([1_000, 1_000, 2_000]), &others);
+        let shares = [999, 1_000, 1_999, 2_000, u64::MAX].map(|ns| survival.share_above(ns));
+        assert_eq!(shares, [1.0, 0.5, 0.5, 0.25, 0.25]);
     }
 
     #[test]
@@ -344,6 +361,17 @@ mod tests {
             let (found, whole) = (survival.quantile(q), all.quantile(q));
             assert!(near(found, whole, 0.06), "{q}: {found:?} and {whole}");
         }
+    }
+
+    /// Three of five requests that were open enter the next window: the three oldest of those that
+    /// are young enough.
+    #[test]
+    fn a_request_that_enters_the_next_window_is_the_oldest_that_was_open() {
+        let (open, entered) = (ages([100, 100, 120, 120, 180]), ages([150; 3]));
+        let survival =
+            Survival::new(&Histogram::new(), &Censored { open, entered, ..Censored::default() });
+        assert_eq!(survival.last_seen, [(100, 1), (120, 0), (150, 0), (180, 1)]);
+        assert_eq!(survival.len(), 2);
     }
 
     /// A hang of 1.5 s that began in one lap of 0.1 s and ended between two later ones.

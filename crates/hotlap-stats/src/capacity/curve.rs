@@ -2,16 +2,24 @@
 
 use std::collections::BTreeMap;
 
+use super::root::root;
 use super::trial::{Trial, border};
 
-/// The prior of the slope: its median, and the standard deviation of its logarithm. Queues with a
-/// constant service time and windows of a second have slopes from 15 (a goal of 10 service times)
+/// The median of the prior of the slope, whose logarithm has a standard deviation of 1. Queues with
+/// a constant service time and windows of a second have slopes from 15 (a goal of 10 service times)
 /// to 300 (200 service times). Without a prior, few trials give any slope, and the next trials
 /// would be far too close to each other.
-const PRIOR: (f64, f64) = (20.0, 1.0);
+const PRIOR: f64 = 20.0;
 
-/// The slopes that are possible.
-const SLOPES: (f64, f64) = (4.0, 2_000.0);
+/// Slopes that are tried before the best of them is refined.
+const SLOPES: [f64; 17] = [
+    4.0, 6.0, 9.0, 13.0, 20.0, 30.0, 45.0, 65.0, 100.0, 150.0, 220.0, 330.0, 500.0, 700.0, 1_000.0,
+    1_500.0, 2_000.0,
+];
+
+/// The factors by which it is refined, in turn. Together they reach beyond the middle between two
+/// of the slopes, and the last one leaves an error of 2.5 %.
+const FINER: [f64; 4] = [1.2, 1.1, 1.05, 1.025];
 
 /// How much the capacities of restarts differ, as a standard deviation of their logarithms: between
 /// these two. Where the curve is steep, each restart shows its own capacity; where it is flat, the
@@ -25,17 +33,13 @@ const LOOSE: f64 = 0.3;
 /// part of a real one, so that trials with one result have a crossing too.
 const ANCHOR: f64 = 0.3;
 
-/// The search follows the crossing of the present restart if chance makes it uncertain by less than
-/// this, as a logarithm.
-const KNOWN: f64 = 0.01;
+/// The search follows the crossing of the present restart if its trials have more information than
+/// this, so that chance makes it uncertain by less than 0.01, as a logarithm.
+const KNOWN: f64 = 1e4;
 
 /// Trials count if their rates differ from a first estimate by at most this, as a logarithm. A
 /// window far below the capacity that missed the goal was disturbed by something else.
 const NEAR: f64 = 0.25;
-
-/// Slopes that are tried before the best is refined, less one, and the precision of its logarithm.
-const GRID: u32 = 16;
-const PRECISION_OF_SLOPE: f64 = 0.03;
 
 /// The information of a trial at even odds: p (1 − p).
 const INFORMATION: f64 = 0.25;
@@ -77,16 +81,13 @@ impl Curve {
         let alike = Model::fit(&restarts, RESTARTS_DIFFER.0, anchor);
         let model = Model::fit(&restarts, alike.difference_of_restarts(), anchor);
         let log_rate = model.crossing();
-        let chance = 1.0 / model.information().sqrt();
         let shifts = model.shifts(log_rate);
         let own = numbers.into_iter().zip(shifts.iter().map(|shift| log_rate + shift));
+        let latest = restarts.last().filter(|_| model.is_known());
         Self {
             slope: model.slope,
             log_rate,
-            latest: match (chance < KNOWN, restarts.last()) {
-                (true, Some(own)) => log_rate + model.shift(own, log_rate),
-                _ => log_rate,
-            },
+            latest: log_rate + latest.map_or(0.0, |own| model.shift(own, log_rate)),
             by_restart: own.collect(),
         }
     }
@@ -107,23 +108,19 @@ impl<'a> Model<'a> {
     /// The slope that fits best. The likelihood may have several maxima, so slopes all over the
     /// range are tried before the best one is refined.
     fn fit(restarts: &'a [Vec<(f64, f64)>], differ: f64, anchor: f64) -> Self {
-        let model = |log_slope: f64| Self { restarts, slope: log_slope.exp(), differ, anchor };
-        let (low, high) = (SLOPES.0.ln(), SLOPES.1.ln());
-        let mut step = (high - low) / f64::from(GRID);
-        let grid = (0..=GRID).map(|n| low + step * f64::from(n));
-        let tried = grid.map(|log_slope| (log_slope, model(log_slope).log_likelihood()));
-        let (mut best, mut likelihood) =
-            tried.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((PRIOR.0.ln(), f64::MIN));
-        while step > PRECISION_OF_SLOPE {
-            step /= 2.0;
-            for log_slope in [best - step, best + step] {
-                let found = model(log_slope).log_likelihood();
-                if found > likelihood && (low..=high).contains(&log_slope) {
-                    (best, likelihood) = (log_slope, found);
-                }
-            }
+        let of = |slope: f64| {
+            let model = Self { restarts, slope, differ, anchor };
+            (model.log_likelihood(), model)
+        };
+        let likelier =
+            |a: (f64, Self), b: (f64, Self)| if a.0.total_cmp(&b.0).is_lt() { b } else { a };
+        let [first, others @ ..] = SLOPES.map(of);
+        let mut best = others.into_iter().fold(first, likelier);
+        for factor in FINER {
+            let slope = best.1.slope;
+            best = [slope / factor, slope * factor].map(of).into_iter().fold(best, likelier);
         }
-        model(best)
+        best.1
     }
 
     /// The logarithm of the likelihood, with the priors, up to a constant.
@@ -138,7 +135,7 @@ impl<'a> Model<'a> {
             };
             own.iter().map(of).sum::<f64>() - 0.5 * (shift / self.differ).powi(2)
         };
-        let prior = (self.slope / PRIOR.0).ln() / PRIOR.1;
+        let prior = (self.slope / PRIOR).ln();
         self.restarts.iter().map(of_restart).sum::<f64>() - 0.5 * prior.powi(2)
     }
 
@@ -148,6 +145,11 @@ impl<'a> Model<'a> {
         let squares: f64 = shifts.iter().map(|shift| shift.powi(2)).sum();
         let beyond = squares / (shifts.len() as f64 - 1.0).max(1.0) - 1.0 / self.information();
         beyond.max(0.0).sqrt().clamp(RESTARTS_DIFFER.0, RESTARTS_DIFFER.1)
+    }
+
+    /// Whether a restart's own crossing is known well enough to follow it.
+    fn is_known(&self) -> bool {
+        self.information() > KNOWN
     }
 
     /// The information that the trials of one restart have on its crossing, on average: the inverse
@@ -181,15 +183,21 @@ impl<'a> Model<'a> {
 
     /// ln(rate) at even odds: the curve predicts as many misses as there were.
     fn crossing(&self) -> f64 {
-        let logs = || self.restarts.iter().flatten().map(|(x, _)| *x).chain([self.anchor]);
-        let (low, high) = (logs().fold(f64::MAX, f64::min), logs().fold(f64::MIN, f64::max));
+        let (low, high) = self.ends();
         let surplus = |log: f64| -> f64 {
             let of = |own: &Vec<(f64, f64)>| self.surplus(own, log + self.shift(own, log));
             let anchor = share(self.slope * (self.anchor - log)) - 0.5;
             self.restarts.iter().map(of).sum::<f64>() + ANCHOR * anchor
         };
-        // Beyond that, the curve would predict hardly any misses, or nothing else.
-        root(low - 20.0 / self.slope, high + 20.0 / self.slope, surplus)
+        root(low, high, surplus)
+    }
+
+    /// Between which logarithms of the rate the crossing lies. Beyond them, the curve would predict
+    /// hardly any misses, or nothing else.
+    fn ends(&self) -> (f64, f64) {
+        let logs = || self.restarts.iter().flatten().map(|(x, _)| *x).chain([self.anchor]);
+        let (low, high) = (logs().fold(f64::MAX, f64::min), logs().fold(f64::MIN, f64::max));
+        (low - 20.0 / self.slope, high + 20.0 / self.slope)
     }
 }
 
@@ -198,41 +206,190 @@ fn share(log_odds: f64) -> f64 {
     1.0 / (1.0 + (-log_odds).exp())
 }
 
-/// Roots are known to this precision: logarithms of rates, for intervals of some per cent.
-const PRECISION: f64 = 1e-5;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The point at which a decreasing function crosses 0, within a range; the nearer end if it does
-/// not. The Illinois method (Dowell and Jarratt, BIT 11, 1971): a secant that keeps both sides, in
-/// which an end that stays counts half.
-fn root(mut low: f64, mut high: f64, function: impl Fn(f64) -> f64) -> f64 {
-    let (mut at_low, mut at_high) = (function(low), function(high));
-    if at_low <= 0.0 {
-        return low;
+    const KEPT: f64 = 0.0;
+    const MISSED: f64 = 1.0;
+
+    /// A curve with this slope through these trials, and a first estimate of 0.
+    fn model(restarts: &[Vec<(f64, f64)>], slope: f64, differ: f64) -> Model<'_> {
+        Model { restarts, slope, differ, anchor: 0.0 }
     }
-    if at_high >= 0.0 {
-        return high;
+
+    fn near(found: f64, expected: f64) {
+        assert!((found - expected).abs() < 3e-5, "found {found}, expected {expected}");
     }
-    let mut stayed = None;
-    for _ in 0..100 {
-        if high - low < PRECISION {
-            break;
-        }
-        let secant = (low * at_high - high * at_low) / (at_high - at_low);
-        // Not closer to an end than a rounding error, so that each step is a step.
-        let at = secant.clamp(low + PRECISION / 10.0, high - PRECISION / 10.0);
-        let value = function(at);
-        let is_low = value > 0.0;
-        if is_low {
-            (low, at_low) = (at, value);
-        } else {
-            (high, at_high) = (at, value);
-        }
-        match stayed {
-            Some(true) if is_low => at_high /= 2.0,
-            Some(false) if !is_low => at_low /= 2.0,
-            _ => {}
-        }
-        stayed = Some(is_low);
+
+    /// Trials of a restart at these rates; those from `capacity` up missed the goal.
+    fn trials(restart: u32, rates: &[f64], capacity: f64) -> Vec<Trial> {
+        rates.iter().map(|&rate| Trial { restart, rate, is_kept: rate < capacity }).collect()
     }
-    f64::midpoint(low, high)
+
+    /// Two trials of a restart at odds of one to three and three to one.
+    fn pair(crossing: f64, slope: f64) -> Vec<(f64, f64)> {
+        let distance = 3.0_f64.ln() / slope;
+        vec![(crossing - distance, KEPT), (crossing + distance, MISSED)]
+    }
+
+    #[test]
+    fn a_share_has_these_odds() {
+        assert_eq!(share(0.0), 0.5);
+        near(share(3.0_f64.ln()), 0.75);
+        near(share(-3.0_f64.ln()), 0.25);
+    }
+
+    /// One miss at the common crossing. With a shift of -ln 3 / slope it is predicted with 0.75, a
+    /// surplus of -0.25. That balances the prior, slope × 0.25 = ln 3 / slope / differ², if differ
+    /// is 2 √(ln 3) / slope.
+    #[test]
+    fn a_shift_balances_misses_and_prior() {
+        for slope in [4.0, 40.0] {
+            let differ = 2.0 * 3.0_f64.ln().sqrt() / slope;
+            let model = model(&[], slope, differ);
+            near(model.shift(&[(1.0, MISSED)], 1.0), -3.0_f64.ln() / slope);
+            near(model.shift(&[(1.0, KEPT)], 1.0), 3.0_f64.ln() / slope);
+            near(model.shift(&[], 1.0), 0.0);
+        }
+    }
+
+    /// Without a limit it would be 1,000 × 100 × 0.001², ten times as much.
+    #[test]
+    fn a_shift_is_at_most_ten_deviations() {
+        let model = model(&[], 1_000.0, 0.001);
+        assert_eq!(model.shift(&[(1.0, MISSED); 100], 2.0), -0.01);
+        assert_eq!(model.shift(&[(3.0, KEPT); 100], 2.0), 0.01);
+    }
+
+    /// One miss, and the first estimate that counts 0.3. If the curve predicts a miss at the latter
+    /// with 0.9, it predicts the former with 1 - 0.3 × (0.9 - 0.5) = 0.88, odds of 22 to 3.
+    #[test]
+    fn a_curve_predicts_as_many_misses_as_there_were() {
+        let log_odds = (22.0_f64 / 3.0).ln();
+        for slope in [4.0, 50.0] {
+            let of = |differ: f64, crossing: f64| {
+                let anchor = crossing + 9.0_f64.ln() / slope;
+                near(
+                    Model { anchor, ..model(&[vec![(0.0, MISSED)]], slope, differ) }.crossing(),
+                    crossing,
+                );
+            };
+            of(1e-6, -log_odds / slope);
+            // The restart's own crossing is 1 / slope lower, which slope × 0.12 = 1 / slope /
+            // differ² balances.
+            of((1.0_f64 / 0.12).sqrt() / slope, (1.0 - log_odds) / slope);
+        }
+    }
+
+    #[test]
+    fn the_crossing_lies_within_20_slopes_of_the_trials() {
+        let restarts = [vec![(1.0, KEPT), (3.0, MISSED)], vec![(2.0, MISSED)]];
+        assert_eq!(model(&restarts, 10.0, 0.01).ends(), (-2.0, 5.0));
+        assert_eq!(Model { anchor: 3.5, ..model(&restarts, 10.0, 0.01) }.ends(), (-1.0, 5.5));
+    }
+
+    /// The balance of `a_shift_balances_misses_and_prior`, twice: two trials with a probability of
+    /// 0.75, two shifts of √(ln 3) / 2 deviations, and a slope of twice the prior's median.
+    #[test]
+    fn a_likelihood_has_terms_for_trials_restarts_and_slope() {
+        let restarts = [vec![(1.0, MISSED)], vec![(1.0, KEPT)]];
+        let (slope, ln_3) = (2.0 * PRIOR, 3.0_f64.ln());
+        let model = model(&restarts, slope, 2.0 * ln_3.sqrt() / slope);
+        let found = Model { anchor: 1.0, ..model }.log_likelihood();
+        near(found, 2.0 * 0.75_f64.ln() - ln_3 / 4.0 - 2.0_f64.ln().powi(2) / 2.0);
+    }
+
+    #[test]
+    fn information_is_that_of_trials_at_even_odds() {
+        let restarts = [vec![(0.0, KEPT); 3], vec![(0.0, MISSED); 5]];
+        let of = |slope: f64| model(&restarts, slope, 0.01);
+        // 1/4 × 4 × 100².
+        assert_eq!(of(100.0).information(), 1e4);
+        assert!(!of(100.0).is_known() && of(100.1).is_known());
+    }
+
+    /// Two restarts at 0.02 and one at 0 make a variance of 0.0004; chance makes 1 / (1/4 × 2 ×
+    /// 100²) = 0.0002 of it.
+    #[test]
+    fn restarts_differ_by_what_chance_does_not_explain() {
+        let of = |crossings: &[f64]| {
+            let restarts: Vec<_> = crossings.iter().map(|at| pair(*at, 100.0)).collect();
+            model(&restarts, 100.0, 0.001).difference_of_restarts()
+        };
+        let found = of(&[-0.02, 0.0, 0.02]);
+        assert!((found / 0.0002_f64.sqrt() - 1.0).abs() < 0.01, "{found}");
+        assert_eq!(of(&[-0.01, 0.0, 0.01]), 0.001);
+        assert_eq!(of(&[0.0]), 0.001);
+        assert_eq!(of(&[-0.1, 0.0, 0.1]), 0.05);
+    }
+
+    #[test]
+    fn the_shifts_of_restarts_have_a_mean_of_zero() {
+        let restarts = [pair(0.01, 100.0), pair(0.04, 100.0)];
+        let found = model(&restarts, 100.0, 0.001).shifts(0.0);
+        assert!((found[0] + 0.015).abs() < 2e-4 && (found[1] - 0.015).abs() < 2e-4, "{found:?}");
+    }
+
+    /// The slope is compared with the likeliest of many, 2 % apart.
+    #[test]
+    fn the_slope_is_the_likeliest() {
+        for scale in [0.02, 0.025, 0.03, 0.1, 0.3, 0.5] {
+            let restart = |at: f64| -> Vec<(f64, f64)> {
+                let tried =
+                    [(-2.0, KEPT), (-1.0, KEPT), (-0.5, MISSED), (0.4, KEPT), (1.1, MISSED)];
+                tried.iter().chain(&[(2.1, MISSED)]).map(|(x, y)| (at + scale * x, *y)).collect()
+            };
+            let restarts = [restart(0.0), restart(0.002)];
+            let likelihood = |slope: f64| model(&restarts, slope, 0.01).log_likelihood();
+            let many = (70..380).map(|n| (0.02 * f64::from(n)).exp());
+            let best = many.max_by(|a, b| likelihood(*a).total_cmp(&likelihood(*b))).unwrap();
+            let found = Model::fit(&restarts, 0.01, 0.0).slope;
+            assert!((found / best).ln().abs() < 0.035, "{scale}: {found}, not {best}");
+        }
+    }
+
+    #[test]
+    fn two_trials_have_their_crossing_in_the_middle() {
+        let curve = Curve::fit(&trials(0, &[10.0, 20.0], 15.0)).unwrap();
+        near(curve.log_rate, 200.0_f64.sqrt().ln());
+    }
+
+    #[test]
+    fn trials_far_from_the_first_estimate_do_not_count() {
+        let all = trials(0, &[960.0, 980.0, 990.0, 1_010.0, 1_020.0, 1_040.0], 1_000.0);
+        let fit = |rate: f64, is_kept: bool| {
+            Curve::fit(&[&all[..], &[Trial { restart: 0, rate, is_kept }]].concat()).unwrap()
+        };
+        let curve = Curve::fit(&all).unwrap();
+        // e^0.25 = 1.284.
+        assert_eq!([fit(770.0, false), fit(1_290.0, true)], [curve.clone(), curve.clone()]);
+        assert_ne!(fit(790.0, false), curve);
+        assert_ne!(fit(1_280.0, true), curve);
+    }
+
+    #[test]
+    fn the_latest_restart_counts_alone_once_its_crossing_is_known() {
+        // At -1 and 1, trials of a flat curve have the other result.
+        let of = |width: f64, is_flat: bool| {
+            let restart = |restart: u32, at: f64| {
+                [-3.0, -2.0, -1.0, 1.0, 2.0, 3.0].repeat(2).into_iter().map(move |step: f64| {
+                    Trial {
+                        restart,
+                        rate: at * (width * step).exp(),
+                        is_kept: (step < 0.0) != (is_flat && step.abs() < 2.0),
+                    }
+                })
+            };
+            let all = restart(0, 995.0).chain(restart(3, 1_000.0)).chain(restart(4, 1_005.0));
+            Curve::fit(&all.collect::<Vec<_>>()).unwrap()
+        };
+        let steep = of(0.001, false);
+        let own = steep.by_restart[&4];
+        assert!((own - 1_005.0_f64.ln()).abs() < 5e-4, "{steep:?}");
+        assert!((steep.latest - own).abs() < 5e-4, "{steep:?}");
+        let flat = of(0.03, true);
+        assert_eq!(flat.latest, flat.log_rate);
+        assert!((flat.log_rate - 1_000.0_f64.ln()).abs() < 1e-3, "{flat:?}");
+    }
 }
