@@ -152,7 +152,7 @@ impl ConnectionCounts {
 /// Bytes on the wire, including those of TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ByteCounts {
-    /// All bytes from the server.
+    /// All bytes from the server, without those of TLS.
     pub received: u64,
     /// The bytes of correct responses, head and body, without those of TLS.
     pub responses: u64,

@@ -99,6 +99,9 @@ impl Worker {
         let slot = &mut self.slots[number];
         let Some(tls) = slot.tls() else { return };
         let result = tls.receive(wire, &mut plain);
+        // They were counted as they came from the wire.
+        let received = &mut self.measurement.tally.bytes.received;
+        *received = *received + plain.len() as u64 - wire.len() as u64;
         let is_handshaking = tls.is_handshaking();
         // An alert or the rest of the handshake. If this fails, so does the next read.
         let _ = slot.flush();
