@@ -74,6 +74,7 @@ mod linux {
                     env: server.env,
                     explain_env: server.explain_env,
                     cwd: PathBuf::from(build),
+                    tls: None,
                 });
             }
             _ => return ExitCode::from(64),
