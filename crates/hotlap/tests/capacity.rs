@@ -45,11 +45,11 @@ fn a_search_says_what_each_server_holds_and_compares_them() {
 
     server  capacity, req/s        vs reference    safe  CPU/req
     old       27,300 ± 0.5%           reference  26,900   9.0 µs
-    new       19,810 ± 3.9%  0.73× [0.70, 0.75]  19,300  12.0 µs
+    new       19,800 ± 3.8%  0.73× [0.70, 0.75]  19,300  12.0 µs
     capacity: half of all windows keep the goal; safe: 19 of 20 do
 
     old holds p99 < 10 ms up to 27,300 [27,200, 27,400] requests/s.
-    new holds p99 < 10 ms up to 19,810 [19,060, 20,600] requests/s: 0.73× [0.70,
+    new holds p99 < 10 ms up to 19,800 [19,060, 20,600] requests/s: 0.73× [0.70,
     0.75] the capacity of old.
     ");
 }

@@ -56,7 +56,7 @@ pub struct Tls {
     /// all handshakes are full ones.
     #[serde(default)]
     pub resumes: bool,
-    /// The cipher suites to offer, by their names in the IANA's registry; empty: all that are known.
+    /// The cipher suites to offer, by their names in the IANA's registry; empty: all.
     #[serde(default)]
     pub ciphers: Vec<String>,
 }
