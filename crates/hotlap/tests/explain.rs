@@ -11,6 +11,7 @@ use hotlap::store::Store;
 use hotlap_bench::explain::Explain;
 use hotlap_bench::participant::Role;
 use hotlap_bench::scripted::Script;
+use hotlap_servers::observe::{Frame, Observation};
 use scene::{Scene, hold, scene, script};
 use serde_json::Value;
 
@@ -109,6 +110,95 @@ fn lines_add_up() {
     assert_eq!(functions, sum(&[LedgerKind::Group]));
 }
 
+/// Pseudo-random numbers with mean 0 and standard deviation 1 (the sum of twelve uniform ones, less
+/// six), from a linear congruential generator (Knuth's MMIX).
+struct Noise(u64);
+
+impl Noise {
+    fn uniform(&mut self) -> f64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn next(&mut self) -> f64 {
+        (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
+    }
+}
+
+/// A run whose explanation has the noise of a real one: restarts differ by 1 %, laps by 1 %, and
+/// samples, page faults and system calls scatter like counts.
+fn noisy(run: &Run, seed: u64) -> Run {
+    let mut noise = Noise(seed);
+    (0..20).for_each(|_| _ = noise.uniform());
+    let mut run = run.clone();
+    let restarts: Vec<[f64; 2]> =
+        (0..6).map(|_| [0, 1].map(|_| 1.0 + 0.01 * noise.next())).collect();
+    let mut count = |n: u64| (n as f64 + (n as f64).sqrt() * noise.next()).round().max(0.0) as u64;
+    for lap in &mut run.explain {
+        match &mut lap.observation {
+            Some(Observation::Profile(profile)) => {
+                // Each function is divided into eight, and sampled more rarely, as in a real run.
+                let stacks = std::mem::take(&mut profile.stacks);
+                for (stack, part) in stacks.iter().flat_map(|s| (0..8).map(move |part| (s, part))) {
+                    let mut stack = stack.clone();
+                    let top = &profile.frames[*stack.frames.last().unwrap() as usize];
+                    let function = format!("{}_{part}", top.function);
+                    let frame = Frame { function, ..top.clone() };
+                    stack.frames.push(profile.frames.len() as u32);
+                    stack.samples = count(stack.samples / 64);
+                    profile.frames.push(frame);
+                    profile.stacks.push(stack);
+                }
+            }
+            Some(Observation::SystemCalls(calls)) => {
+                calls.values_mut().for_each(|calls| *calls = count(*calls));
+            }
+            Some(Observation::Events(events)) => {
+                events.voluntary_switches = events.voluntary_switches.map(&mut count);
+            }
+            None => {}
+        }
+    }
+    for lap in &mut run.explain {
+        let factor = restarts[lap.restart as usize][lap.server] * (1.0 + 0.01 * noise.next());
+        lap.cpu_ns = lap.cpu_ns.map(|ns| (ns as f64 * factor) as u64);
+    }
+    run
+}
+
+/// One explanation in twenty may call a line different, one in a hundred a count. Binomial, n = 200:
+/// 10 ± 3.3 × 3.1, and 2 ± 3.3 × 1.4.
+#[test]
+fn lines_of_two_copies_of_a_server_rarely_differ() {
+    let same = || server(2_000.0, 4_000.0, 1.0, &[]);
+    let run = hold(&explained(same(), same()), None).run;
+    let (mut lines, mut counts) = (0, 0);
+    for seed in 0..200 {
+        let report = Report::of(&noisy(&run, seed));
+        let found = &report.explanations[0];
+        assert!(found.ledger.len() > 20, "{}", found.ledger.len());
+        lines += u32::from(found.ledger.iter().any(|row| row.differs));
+        counts += u32::from(found.counts.iter().any(|row| row.differs));
+    }
+    assert!(lines <= 20 && counts <= 6, "{lines} and {counts} of 200");
+}
+
+/// In the same noise, 6 % more time in one function is named.
+#[test]
+fn what_is_planted_is_named_in_noise() {
+    let run = hold(
+        &explained(server(2_000.0, 4_000.0, 1.0, &[]), server(2_600.0, 4_000.0, 1.0, &[])),
+        None,
+    );
+    let named = |seed| {
+        let report = Report::of(&noisy(&run.run, seed));
+        report.explanations[0].sentence.contains(" µs in application")
+    };
+    let named = (0..40).filter(|seed| named(*seed)).count();
+    assert!(named >= 38, "{named} of 40");
+}
+
 #[test]
 fn two_copies_of_a_server_do_not_differ_in_any_line() {
     let same = || server(2_000.0, 4_000.0, 1.0, &[]);
@@ -171,9 +261,7 @@ fn laps_that_explain_count_for_no_other_figure() {
 fn what_cannot_be_observed_is_said_with_what_would_permit_it() {
     let kept = hold(&two(), None).run;
     let mut run = kept.clone();
-    run.explain.retain(|lap| {
-        !matches!(lap.observation, Some(hotlap_servers::observe::Observation::Profile(_)))
-    });
+    run.explain.retain(|lap| !matches!(lap.observation, Some(Observation::Profile(_))));
     for server in [0, 1] {
         run.schedule.observing.missing.push(hotlap::model::Missing {
             server,

@@ -17,7 +17,7 @@ use crate::model::ExplainLap;
 
 /// A function has a line of its own if it costs at least this share of all on average. All of those
 /// are tested, whatever their difference is; the rest is one line.
-const LARGE: f64 = 0.01;
+const LARGE: f64 = 0.005;
 
 /// The largest p-value that counts, after correction.
 const ALPHA: f64 = 0.05;

@@ -10,9 +10,9 @@ use crate::analysis::explain::{CountLine, Counted, Group};
 const COUNTS: usize = 3;
 
 /// A difference of a system call or an event is named in a sentence from so many per request on;
-/// of bytes, from so many.
+/// of bytes, from so many, since it takes some hundreds to cost anything that can be measured.
 const NAMED: f64 = 0.05;
-const NAMED_BYTES: f64 = 1.0;
+const NAMED_BYTES: f64 = 500.0;
 
 /// What was counted and explains a group, in words, the most important first.
 pub fn evidence_of(found: &Explanation, group: Group) -> Vec<String> {
