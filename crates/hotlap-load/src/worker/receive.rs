@@ -53,8 +53,8 @@ impl Worker {
             now = clock::now();
             match received {
                 Received::Bytes(count) => {
-                    self.measurement.tally.bytes.received += count as u64;
                     if skips {
+                        self.measurement.tally.bytes.received += count as u64;
                         self.slots[number].conn.skip(count as u64);
                         self.process(number, &[], now);
                     } else {
@@ -83,8 +83,10 @@ impl Worker {
     #[inline(always)]
     fn decode(&mut self, number: usize, wire: &[u8], now: u64) {
         if self.slots[number].is_direct() {
+            self.measurement.tally.bytes.received += wire.len() as u64;
             self.process(number, wire, now);
         } else if self.slots[number].is_plain() {
+            self.measurement.tally.bytes.received += wire.len() as u64;
             self.process_frames(number, wire, now);
         } else {
             self.decrypt(number, wire, now);
@@ -99,9 +101,7 @@ impl Worker {
         let slot = &mut self.slots[number];
         let Some(tls) = slot.tls() else { return };
         let result = tls.receive(wire, &mut plain);
-        // They were counted as they came from the wire.
-        let received = &mut self.measurement.tally.bytes.received;
-        *received = *received + plain.len() as u64 - wire.len() as u64;
+        self.measurement.tally.bytes.received += plain.len() as u64;
         let is_handshaking = tls.is_handshaking();
         // An alert or the rest of the handshake. If this fails, so does the next read.
         let _ = slot.flush();
