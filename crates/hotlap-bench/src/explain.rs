@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use hotlap_servers::observe::{Instrument, Observation};
+use hotlap_servers::observe::Observation;
 
 use crate::lap::Lap;
 
@@ -29,16 +29,4 @@ pub struct ExplainLap {
     pub lap: Lap,
     /// What an instrument saw in it; `None` if none was on.
     pub observation: Option<Observation>,
-}
-
-impl ExplainLap {
-    /// Which instrument was on.
-    #[must_use]
-    pub fn instrument(&self) -> Option<Instrument> {
-        self.observation.as_ref().map(|seen| match seen {
-            Observation::Profile(_) => Instrument::Profile,
-            Observation::SystemCalls(_) => Instrument::SystemCalls,
-            Observation::Events(_) => Instrument::Events,
-        })
-    }
 }

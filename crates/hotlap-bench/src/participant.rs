@@ -86,3 +86,22 @@ pub struct Load {
     /// The offered rate in requests/s; `None`: a closed loop.
     pub rate: Option<f64>,
 }
+
+impl Load {
+    /// A closed loop of the contract's first request over HTTP/1.1 without TLS, on so many kept
+    /// connections of one thread. It has no name.
+    #[must_use]
+    pub fn new(connections: usize) -> Self {
+        Self {
+            name: String::new(),
+            connections,
+            threads: 1,
+            reuse: Reuse::KeepAlive,
+            protocol: Protocol::Http1,
+            https: false,
+            pipeline: 1,
+            request: Some(0),
+            rate: None,
+        }
+    }
+}

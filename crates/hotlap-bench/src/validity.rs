@@ -134,24 +134,13 @@ mod tests {
 
     use hotlap_load::Phase;
     use hotlap_load::outcome::WrongResponse;
-    use hotlap_load::plan::Reuse;
 
     use super::*;
     use crate::runner::Runner;
     use crate::scripted::{Script, Scripted};
 
     pub(super) fn load() -> Load {
-        Load {
-            name: String::new(),
-            connections: 64,
-            threads: 1,
-            reuse: Reuse::KeepAlive,
-            protocol: Protocol::Http1,
-            https: false,
-            pipeline: 1,
-            request: Some(0),
-            rate: None,
-        }
+        Load::new(64)
     }
 
     pub(super) fn lap_of(script: Script, kind: Kind) -> Lap {

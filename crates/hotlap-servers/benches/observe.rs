@@ -110,7 +110,7 @@ mod linux {
         let _ = session.wait_for_window();
         let _ = window(&session, &mut started, WARM_UP);
         let mut costs: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-        let mut seen: BTreeMap<&str, (Seen, Observation)> = BTreeMap::new();
+        let mut seen: BTreeMap<&str, Seen> = BTreeMap::new();
         let instruments = [
             ("events", Instrument::Events),
             ("profile", Instrument::Profile),
@@ -125,28 +125,23 @@ mod linux {
                     let on = window(&session, &mut started, WINDOW);
                     observer.disable();
                     costs.entry(name).or_default().push(on.us_a_request() / off.us_a_request());
-                    started.process.thaw().expect("thawing it");
-                    if let Ok(observation) = observer.take(instrument) {
-                        match seen.get_mut(name) {
-                            Some((sum, all)) => {
-                                sum.cpu_ns += on.cpu_ns;
-                                sum.requests += on.requests;
-                                all.merge(observation);
-                            }
-                            None => _ = seen.insert(name, (on, observation)),
-                        }
-                    }
-                    started.process.freeze().expect("freezing it");
+                    let sum = seen.entry(name).or_default();
+                    sum.cpu_ns += on.cpu_ns;
+                    sum.requests += on.requests;
                 }
                 started.observer = Some(observer);
             }
         }
-        report(costs, &seen);
-        for limit in started.observer.iter().flat_map(|observer| observer.limits()) {
-            println!("{limit}");
-        }
-        session.stop();
         started.process.thaw().expect("thawing it");
+        report(costs);
+        let mut observer = started.observer.take().expect("there is one");
+        for (name, instrument) in instruments {
+            if let (Some(seen), Ok(observation)) = (seen.get(name), observer.take(instrument)) {
+                print(seen, &observation);
+            }
+        }
+        observer.limits().iter().for_each(|limit| println!("{limit}"));
+        session.stop();
     }
 
     fn start(launch: &Launch, cores: &[usize]) -> Started {
@@ -184,23 +179,24 @@ mod linux {
         Seen { cpu_ns: after - before, requests: outcome.responses }
     }
 
-    fn report(costs: BTreeMap<&str, Vec<f64>>, seen: &BTreeMap<&str, (Seen, Observation)>) {
+    fn report(costs: BTreeMap<&str, Vec<f64>>) {
         for (name, mut values) in costs {
             values.sort_by(f64::total_cmp);
             let at = |share: f64| values[(share * (values.len() - 1) as f64).round() as usize];
             let unit = if name == "off" { "µs a request" } else { "of that without" };
             println!("{name:<13} {:.3} ({:.3} to {:.3}) {unit}", at(0.5), at(0.16), at(0.84));
         }
-        for (seen, observation) in seen.values() {
-            match observation {
-                Observation::Profile(profile) => of_profile(profile, seen.cpu_ns),
-                Observation::SystemCalls(calls) => {
-                    for (name, count) in calls {
-                        println!("{:>10.4} {name}", *count as f64 / seen.requests as f64);
-                    }
+    }
+
+    fn print(seen: &Seen, observation: &Observation) {
+        match observation {
+            Observation::Profile(profile) => of_profile(profile, seen.cpu_ns),
+            Observation::SystemCalls(calls) => {
+                for (name, count) in calls {
+                    println!("{:>10.4} {name}", *count as f64 / seen.requests as f64);
                 }
-                Observation::Events(events) => println!("{} requests: {events:?}", seen.requests),
             }
+            Observation::Events(events) => println!("{} requests: {events:?}", seen.requests),
         }
     }
 

@@ -28,6 +28,17 @@ pub enum Owner {
 }
 
 impl Owner {
+    /// The topmost processes of each tree that answers and that hotlap did not start; `None` if the
+    /// processes that answer are unknown.
+    #[must_use]
+    pub fn others(&self) -> Option<Vec<Member>> {
+        match self {
+            Self::Started => Some(Vec::new()),
+            Self::Others(tops) => Some(tops.clone()),
+            Self::Unknown(_) => None,
+        }
+    }
+
     /// What the user must know; `None` for a server that hotlap started.
     #[must_use]
     pub fn note(&self) -> Option<String> {

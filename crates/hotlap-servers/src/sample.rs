@@ -69,11 +69,7 @@ impl Sampler {
     /// trees. `None` if the processes that answer are unknown.
     #[must_use]
     pub fn of(owner: &Owner, started: Option<&Process>) -> Option<Self> {
-        let tops = match owner {
-            Owner::Started => Vec::new(),
-            Owner::Others(tops) => tops.clone(),
-            Owner::Unknown(_) => return None,
-        };
+        let tops = owner.others()?;
         Some(Self { tree: platform::Tree::new(started.map(Process::supervisor_pid), tops) })
     }
 }

@@ -115,7 +115,8 @@ impl NotYet {
             Self::Silent(_) => "--start-timeout allows more time",
             Self::Wrong(_) => "`hotlap check` shows its responses",
             Self::OtherProtocol(_) => {
-                "with --https it must speak TLS on $PORT, with the files in TLS_CERT and TLS_KEY"
+                "with --https it must speak TLS on $PORT, with the files in TLS_CERT and TLS_KEY, \
+                 and with --http2 offer h2 in the handshake"
             }
         }
     }

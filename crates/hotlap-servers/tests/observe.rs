@@ -202,7 +202,7 @@ fn a_server_that_runs_already_is_observed() {
     use hotlap_servers::owner::owner;
     let mut planted = Planted::start("getpid");
     let owner = owner(&Endpoint::Tcp(planted.address), &[]);
-    planted.observer = Observer::of(&owner, None).expect("its owner is known");
+    planted.observer = Observer::of(&owner).expect("its owner is known");
     let Some(calls) = planted.calls() else { return };
     assert_eq!(calls.get("getpid"), Some(&REQUESTS), "{calls:?}");
 }

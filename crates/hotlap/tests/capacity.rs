@@ -4,14 +4,14 @@ mod scene;
 
 use hotlap::cmd::run::rule::{Rule, Ruling};
 use hotlap::exit::Exit;
-use hotlap::model::{Question, Run};
-use hotlap::render::{Format, render, terminal};
+use hotlap::model::Question;
+use hotlap::render::{Format, render};
 use hotlap::report::Report;
 use hotlap::store::Store;
 use hotlap_bench::lap::Violation;
 use hotlap_bench::participant::Role;
 use hotlap_bench::slo::Objective;
-use scene::{Scene, hold, scene, script};
+use scene::{Scene, hold, printed, scene, script};
 use serde_json::Value;
 
 const P99: Objective = Objective::Latency { quantile: 0.99, limit_ns: 10_000_000 };
@@ -29,17 +29,9 @@ fn two() -> Scene {
     scene
 }
 
-fn shown(run: &Run, width: usize) -> String {
-    let text = terminal::render(&Report::of(run), width, false);
-    for line in text.lines() {
-        assert!(line.chars().count() <= width, "{line}");
-    }
-    text
-}
-
 #[test]
 fn a_search_says_what_each_server_holds_and_compares_them() {
-    insta::assert_snapshot!(shown(&hold(&two(), None).run, 80), @"
+    insta::assert_snapshot!(printed(&hold(&two(), None).run, 80), @"
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
     open loop, Poisson, p99 < 10 ms · 5 restarts
 
@@ -59,7 +51,7 @@ fn a_search_without_a_bracket_says_what_it_proves() {
     let mut scene = two();
     // Even at the lowest rate, the second server misses the goal.
     scene.experiment.objectives = vec![Objective::Latency { quantile: 0.99, limit_ns: 1_000 }];
-    let shown = shown(&hold(&scene, None).run, 80);
+    let shown = printed(&hold(&scene, None).run, 80);
     assert!(shown.contains("old misses p99 < 1 µs even at "), "{shown}");
 }
 
@@ -69,14 +61,14 @@ fn a_lower_bound_says_why_it_is_one() {
     let whole = hold(&two(), None).run;
     let mut early = whole.clone();
     early.laps.retain(|lap| lap.rate.is_some_and(|rate| rate < 15_000.0));
-    let early = shown(&early, 120);
+    let early = printed(&early, 120);
     assert!(early.contains("; the search ended before it found the limit"), "{early}");
     assert!(!early.contains("could not offer more"), "{early}");
     let mut late = whole;
     for lap in late.laps.iter_mut().filter(|lap| lap.rate.is_some_and(|rate| rate > 15_000.0)) {
         lap.failed = vec![Violation::Late { lag_us: 1e6 }];
     }
-    let late = shown(&late, 120);
+    let late = printed(&late, 120);
     assert!(late.contains("; the load generator could not offer more."), "{late}");
     assert!(!late.contains("the search ended"), "{late}");
 }
@@ -125,5 +117,5 @@ fn a_stored_search_is_reported_as_it_was() {
     let store = Store::open(&folder.path().join("runs.db")).unwrap();
     let read = store.run(kept.number.unwrap()).unwrap();
     assert_eq!((read.laps.len(), &read.schedule), (kept.laps.len(), &kept.schedule));
-    assert_eq!(shown(&read, 80), shown(&kept, 80));
+    assert_eq!(printed(&read, 80), printed(&kept, 80));
 }

@@ -5,14 +5,14 @@ mod scene;
 use std::collections::BTreeMap;
 
 use hotlap::model::{Question, Run};
-use hotlap::render::{Format, render, terminal};
+use hotlap::render::{Format, render};
 use hotlap::report::{LedgerKind, Report};
 use hotlap::store::Store;
 use hotlap_bench::explain::Explain;
 use hotlap_bench::participant::Role;
 use hotlap_bench::scripted::Script;
 use hotlap_servers::observe::{Frame, Observation};
-use scene::{Scene, hold, scene, script};
+use scene::{Scene, hold, printed, scene, script};
 use serde_json::Value;
 
 const KERNEL: &str = "kernel";
@@ -59,17 +59,9 @@ fn two() -> Scene {
     explained(server(2_000.0, 4_000.0, 1.0, &QUIET), server(3_000.0, 8_000.0, 2.0, &OTHER))
 }
 
-fn shown(run: &Run, width: usize) -> String {
-    let text = terminal::render(&Report::of(run), width, false);
-    for line in text.lines() {
-        assert!(line.chars().count() <= width, "{line}");
-    }
-    text
-}
-
 #[test]
 fn the_ledger_says_where_the_difference_goes() {
-    insta::assert_snapshot!(shown(&hold(&two(), None).run, 80), @"
+    insta::assert_snapshot!(printed(&hold(&two(), None).run, 80), @"
     hello · 64 connections, keep-alive · server on core 0, generator on core 1
     6 restarts · slices of 20 ms
 
@@ -270,7 +262,7 @@ fn what_cannot_be_observed_is_said_with_what_would_permit_it() {
             remedy: "`sudo sysctl kernel.perf_event_paranoid=1` permits it".to_owned(),
         });
     }
-    let shown = shown(&run, 80).replace("\n  ", " ");
+    let shown = printed(&run, 80).replace("\n  ", " ");
     assert!(shown.contains("new costs 7.0 µs more CPU per request than old"), "{shown}");
     assert!(shown.contains("Per request, it has 1.00 more write."), "{shown}");
     let warning = "old, new: the CPU profile cannot be observed: kernel.perf_event_paranoid is 4;";
@@ -302,6 +294,6 @@ fn a_stored_explanation_is_reported_as_it_was() {
     let store = Store::open(&folder.path().join("runs.db")).unwrap();
     let read = store.run(kept.number.unwrap()).unwrap();
     assert_eq!((&read.explain, &read.schedule), (&kept.explain, &kept.schedule));
-    assert_eq!(shown(&read, 80), shown(&kept, 80));
+    assert_eq!(printed(&read, 80), printed(&kept, 80));
     assert!(store.outline(kept.number.unwrap()).unwrap().explain.is_empty());
 }

@@ -52,24 +52,13 @@ fn refusal(servers: usize, loads: &[Load], needed: u64, hard: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hotlap_load::plan::Reuse;
 
     use super::*;
 
     /// Regression: with 256 open files, a run failed in its first lap, server after server.
     #[test]
     fn a_limit_that_is_too_low_is_reported_with_a_load_that_fits() {
-        let load = |connections| Load {
-            name: String::new(),
-            connections,
-            threads: 1,
-            reuse: Reuse::KeepAlive,
-            protocol: hotlap_load::plan::Protocol::Http1,
-            https: false,
-            pipeline: 1,
-            request: Some(0),
-            rate: None,
-        };
+        let load = Load::new;
         let loads = [load(64)];
         assert_eq!(needed(4, &loads), 396);
         assert_eq!(

@@ -154,7 +154,7 @@ impl LocalRunner {
                 if owner::is_here(&target.endpoint) {
                     let owner = owner::owner(&target.endpoint, &[]);
                     instance.sampler = Sampler::of(&owner, None);
-                    instance.observer = observes.then(|| Observer::of(&owner, None)).flatten();
+                    instance.observer = observes.then(|| Observer::of(&owner)).flatten();
                     instance.notes.extend(owner.note());
                 }
                 (instance.target, instance.host) = (Some(Target { protocol, ..target }), host);

@@ -225,7 +225,12 @@ mod tests {
     }
 
     fn is_with(instrument: Option<Instrument>) -> impl Fn(&&ExplainLap) -> bool {
-        move |lap| lap.instrument() == instrument
+        let of = |seen: &Observation| match seen {
+            Observation::Profile(_) => Instrument::Profile,
+            Observation::SystemCalls(_) => Instrument::SystemCalls,
+            Observation::Events(_) => Instrument::Events,
+        };
+        move |lap| lap.observation.as_ref().map(of) == instrument
     }
 
     #[test]

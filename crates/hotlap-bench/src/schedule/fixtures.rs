@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hotlap_load::plan::Reuse;
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
 use hotlap_servers::verify::Requirements;
@@ -14,17 +13,7 @@ use crate::participant::{Load, Origin, Participant, Role};
 use crate::scripted::{Script, Scripted};
 
 fn load() -> Load {
-    Load {
-        name: String::new(),
-        connections: 64,
-        threads: 1,
-        reuse: Reuse::KeepAlive,
-        protocol: hotlap_load::plan::Protocol::Http1,
-        https: false,
-        pipeline: 1,
-        request: Some(0),
-        rate: None,
-    }
+    Load::new(64)
 }
 
 fn participant(name: &str, role: Role) -> Participant {

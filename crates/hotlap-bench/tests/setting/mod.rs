@@ -3,7 +3,6 @@ use std::time::Duration;
 
 use hotlap_bench::local;
 use hotlap_bench::participant::Load;
-use hotlap_load::plan::Reuse;
 use hotlap_servers::allocation::CpuAllocation;
 
 use crate::stand_in::{LIMIT, supervisor};
@@ -28,15 +27,5 @@ pub fn setting(slice: Duration, logs: &Path) -> local::Setting {
 
 /// A load of two keep-alive connections.
 pub fn load() -> Load {
-    Load {
-        name: String::new(),
-        connections: 2,
-        threads: 1,
-        reuse: Reuse::KeepAlive,
-        protocol: hotlap_load::plan::Protocol::Http1,
-        https: false,
-        pipeline: 1,
-        request: Some(0),
-        rate: None,
-    }
+    Load::new(2)
 }

@@ -21,11 +21,10 @@ pub(super) fn starting(supervisor: u32) -> Vec<(Instrument, Attached)> {
     attached(&Subject::starting(supervisor))
 }
 
-/// Attaches instruments to processes that run already: those below a supervisor, if any, and the
-/// trees of others.
+/// Attaches instruments to trees of processes that run already.
 #[cfg(target_os = "linux")]
-pub(super) fn running(supervisor: Option<u32>, tops: Vec<Member>) -> Vec<(Instrument, Attached)> {
-    attached(&Subject::running(supervisor, tops))
+pub(super) fn running(tops: Vec<Member>) -> Vec<(Instrument, Attached)> {
+    attached(&Subject::running(tops))
 }
 
 #[cfg(target_os = "linux")]
@@ -50,6 +49,6 @@ pub(super) fn starting(_supervisor: u32) -> Vec<(Instrument, Attached)> {
 
 /// Nothing can be observed on this system.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn running(_supervisor: Option<u32>, _tops: Vec<Member>) -> Vec<(Instrument, Attached)> {
+pub(super) fn running(_tops: Vec<Member>) -> Vec<(Instrument, Attached)> {
     Vec::new()
 }

@@ -1,7 +1,6 @@
 //! What an instrument saw: plain values that sum over slices and laps and can be stored.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -101,56 +100,7 @@ pub struct ObserveError {
     pub remedy: String,
 }
 
-impl Observation {
-    /// Adds what the same instrument saw at another time: counts are summed, and equal frames and
-    /// stacks are unified. Observations of different instruments are left as they are.
-    pub fn merge(&mut self, other: Self) {
-        match (self, other) {
-            (Self::Profile(one), Self::Profile(other)) => one.merge(other),
-            (Self::SystemCalls(one), Self::SystemCalls(other)) => {
-                for (name, count) in other {
-                    *one.entry(name).or_insert(0) += count;
-                }
-            }
-            (Self::Events(one), Self::Events(other)) => one.merge(other),
-            _ => {}
-        }
-    }
-}
-
 impl Profile {
-    /// Adds the samples of another profile with the same period. A profile without samples takes on
-    /// the period of the other.
-    pub fn merge(&mut self, other: Self) {
-        if self.stacks.is_empty() {
-            self.period_ns = other.period_ns;
-        }
-        self.lost += other.lost;
-        let mut frames: HashMap<Frame, u32> = self.frames.iter().cloned().zip(0..).collect();
-        let mut index = |frame: Frame| {
-            let next = frames.len() as u32;
-            *frames.entry(frame).or_insert_with_key(|frame| {
-                self.frames.push(frame.clone());
-                next
-            })
-        };
-        let indices: Vec<u32> = other.frames.into_iter().map(&mut index).collect();
-        let mut known: HashMap<(String, Vec<u32>), usize> = HashMap::new();
-        for (at, stack) in self.stacks.iter().enumerate() {
-            known.insert((stack.process.clone(), stack.frames.clone()), at);
-        }
-        for stack in other.stacks {
-            let frames: Vec<u32> = stack.frames.iter().map(|&at| indices[at as usize]).collect();
-            match known.entry((stack.process.clone(), frames.clone())) {
-                Entry::Occupied(at) => self.stacks[*at.get()].samples += stack.samples,
-                Entry::Vacant(new) => {
-                    new.insert(self.stacks.len());
-                    self.stacks.push(Stack { frames, ..stack });
-                }
-            }
-        }
-    }
-
     /// All samples.
     #[must_use]
     pub fn samples(&self) -> u64 {
@@ -161,7 +111,7 @@ impl Profile {
 impl Events {
     /// Adds the events of another time. A sum with an unknown part is unknown; the number of
     /// threads is the larger one.
-    pub fn merge(&mut self, other: Self) {
+    pub(super) fn merge(&mut self, other: Self) {
         let sum = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
         *self = Self {
             minor_faults: sum(self.minor_faults, other.minor_faults),
@@ -181,57 +131,6 @@ impl Events {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn frame(function: &str) -> Frame {
-        Frame { function: function.to_owned(), library: "app".to_owned() }
-    }
-
-    fn stack(frames: &[u32], samples: u64) -> Stack {
-        Stack { process: "app".to_owned(), frames: frames.to_vec(), samples }
-    }
-
-    #[test]
-    fn equal_frames_and_stacks_of_two_profiles_are_unified() {
-        let mut one = Profile {
-            period_ns: 1_000,
-            lost: 1,
-            frames: vec![frame("main"), frame("parse")],
-            stacks: vec![stack(&[0, 1], 5)],
-        };
-        let other = Profile {
-            period_ns: 1_000,
-            lost: 2,
-            frames: vec![frame("parse"), frame("write"), frame("main")],
-            stacks: vec![stack(&[2, 0], 3), stack(&[2, 1], 4)],
-        };
-        one.merge(other);
-        assert_eq!((one.lost, one.samples()), (3, 12));
-        assert_eq!(one.frames, [frame("main"), frame("parse"), frame("write")]);
-        assert_eq!(one.stacks, [stack(&[0, 1], 8), stack(&[0, 2], 4)]);
-    }
-
-    #[test]
-    fn a_profile_without_samples_becomes_the_other() {
-        let other = Profile {
-            period_ns: 1_000,
-            lost: 0,
-            frames: vec![frame("main")],
-            stacks: vec![stack(&[0], 5)],
-        };
-        let mut one = Profile::default();
-        one.merge(other.clone());
-        assert_eq!(one, other);
-    }
-
-    #[test]
-    fn system_calls_are_summed_by_name() {
-        let calls = |list: &[(&str, u64)]| {
-            Observation::SystemCalls(list.iter().map(|&(n, c)| (n.to_owned(), c)).collect())
-        };
-        let mut one = calls(&[("read", 2), ("write", 3)]);
-        one.merge(calls(&[("futex", 1), ("read", 5)]));
-        assert_eq!(one, calls(&[("futex", 1), ("read", 7), ("write", 3)]));
-    }
 
     #[test]
     fn a_sum_with_an_unknown_part_is_unknown() {

@@ -4,7 +4,7 @@ use super::attach::{self, Attached};
 use super::device::Device;
 use super::observation::{Instrument, Observation, ObserveError};
 use crate::owner::Owner;
-use crate::process::{Process, Standby};
+use crate::process::Standby;
 
 /// The instruments of one server, off until an observation begins.
 #[derive(Debug)]
@@ -21,17 +21,11 @@ impl Observer {
         Self { devices: attach::starting(standby.supervisor_pid()), on: None }
     }
 
-    /// Attaches instruments to the processes that answer, which run already: those that hotlap
-    /// started, if any, and others' trees. `None` if the processes that answer are unknown.
+    /// Attaches instruments to a server that hotlap did not start. `None` if the processes that
+    /// answer are unknown.
     #[must_use]
-    pub fn of(owner: &Owner, started: Option<&Process>) -> Option<Self> {
-        let tops = match owner {
-            Owner::Started => Vec::new(),
-            Owner::Others(tops) => tops.clone(),
-            Owner::Unknown(_) => return None,
-        };
-        let supervisor = started.map(Process::supervisor_pid);
-        Some(Self { devices: attach::running(supervisor, tops), on: None })
+    pub fn of(owner: &Owner) -> Option<Self> {
+        Some(Self { devices: attach::running(owner.others()?), on: None })
     }
 
     /// Every instrument, and why it cannot be used if it cannot.

@@ -252,7 +252,7 @@ mod tests {
 
         fn subject(pid: u32) -> Subject {
             let top = tree::all().unwrap().into_iter().find(|member| member.pid == pid);
-            Subject::running(None, vec![top.unwrap()])
+            Subject::running(vec![top.unwrap()])
         }
 
         /// Has it call kill(2) this often, and once more in a child process.

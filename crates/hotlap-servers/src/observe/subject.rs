@@ -5,24 +5,22 @@ use std::fs;
 use crate::sample::Sampler;
 use crate::tree::{Member, ProcessTree};
 
-/// A server's processes: those below a supervisor, and the trees of others.
+/// A server's processes: those below a supervisor, which starts them, or trees that run already.
 #[derive(Debug, Clone)]
 pub(super) struct Subject {
     root: Option<u32>,
     tops: Vec<Member>,
-    /// Whether its processes run already.
-    runs: bool,
 }
 
 impl Subject {
     /// Everything that a supervisor will start.
     pub(super) fn starting(supervisor: u32) -> Self {
-        Self { root: Some(supervisor), tops: Vec::new(), runs: false }
+        Self { root: Some(supervisor), tops: Vec::new() }
     }
 
-    /// Processes that run already: those below a supervisor, if any, and the trees of others.
-    pub(super) fn running(supervisor: Option<u32>, tops: Vec<Member>) -> Self {
-        Self { root: supervisor, tops, runs: true }
+    /// Trees of processes that run already.
+    pub(super) fn running(tops: Vec<Member>) -> Self {
+        Self { root: None, tops }
     }
 
     /// The supervisor, which is not observed itself.
@@ -32,7 +30,7 @@ impl Subject {
 
     /// Whether hotlap started it.
     pub(super) fn is_started(&self) -> bool {
-        self.tops.is_empty()
+        self.root.is_some()
     }
 
     /// Samples its context switches.
@@ -52,11 +50,13 @@ impl Subject {
         tree.members().filter(|member| !member.zombie).map(|member| member.pid).collect()
     }
 
-    /// The threads to which an event is attached, so that all others inherit it. While nothing has
-    /// started, that is the supervisor's main thread, which starts the server.
+    /// The threads to which an event is attached, so that all others inherit it: the supervisor's
+    /// main thread, which starts the server, or all threads of trees that run already.
     pub(super) fn threads(&self) -> Vec<u32> {
-        let started = if self.runs { self.processes() } else { Vec::new() };
-        self.root.into_iter().chain(started.into_iter().flat_map(threads_of)).collect()
+        match self.root {
+            Some(supervisor) => vec![supervisor],
+            None => self.processes().into_iter().flat_map(threads_of).collect(),
+        }
     }
 }
 

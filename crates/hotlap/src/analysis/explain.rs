@@ -77,10 +77,8 @@ impl Explanation {
         let (cost, difference) = cost(both, confidence)?;
         let differs = cost.p <= ALPHA && cost.restarts >= MIN_RESTARTS;
         let ledger = Ledger::of(both, confidence, differs);
-        let unexplained = ledger
-            .as_ref()
-            .map(|_| ledger::total(both))
-            .and_then(|total| Some(difference.minus(&total?).estimate(confidence)));
+        let unexplained =
+            ledger.as_ref().map(|ledger| difference.minus(&ledger.apart).estimate(confidence));
         Some(Self {
             load,
             reference,

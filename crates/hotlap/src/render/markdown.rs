@@ -80,15 +80,7 @@ fn capacity(found: &CapacityResults) -> String {
 }
 
 fn explanation(found: &ExplanationResults) -> String {
-    let mut out = match found.title.is_empty() {
-        true => format!("## {} against {}\n\n", escape(&found.server), escape(&found.reference)),
-        false => format!(
-            "## {} against {}: {}\n\n",
-            escape(&found.server),
-            escape(&found.reference),
-            escape(&found.title)
-        ),
-    };
+    let mut out = format!("## {}\n\n", escape(&found.heading()));
     out += &bold(std::slice::from_ref(&found.sentence));
     out += &table(&found.ledger_table(false));
     out += &table(&found.count_table(false));

@@ -155,6 +155,16 @@ impl ExplanationResults {
         .with_tones(rows.iter().map(tone).collect())
     }
 
+    /// Which servers it is about, and under which load if there are several.
+    #[must_use]
+    pub fn heading(&self) -> String {
+        let Self { server, reference, title, .. } = self;
+        match title.is_empty() {
+            true => format!("{server} against {reference}"),
+            false => format!("{server} against {reference}: {title}"),
+        }
+    }
+
     /// Whether there is a verdict.
     #[must_use]
     pub fn is_conclusive(&self) -> bool {

@@ -15,7 +15,6 @@ use hotlap_bench::explain::Explain;
 use hotlap_bench::participant::{self, Participant, Role};
 use hotlap_bench::scripted::{Script, Scripted};
 use hotlap_load::outcome::Tick;
-use hotlap_load::plan::Reuse;
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
 use hotlap_servers::verify::Requirements;
@@ -145,17 +144,7 @@ impl Scene {
             counts: None,
             cpus: None,
         };
-        let load = |connections: &usize| participant::Load {
-            name: String::new(),
-            connections: *connections,
-            threads: 1,
-            reuse: Reuse::KeepAlive,
-            protocol: hotlap_load::plan::Protocol::Http1,
-            https: false,
-            pipeline: 1,
-            request: Some(0),
-            rate: None,
-        };
+        let load = |connections: &usize| participant::Load::new(*connections);
         Experiment {
             participants: cast.into_iter().map(participant).collect(),
             loads: self.connections.iter().map(load).collect(),

@@ -18,7 +18,6 @@ use hotlap_bench::explain::Explain;
 use hotlap_bench::participant::{self, Participant, Role};
 use hotlap_bench::scripted::{Script, Scripted};
 use hotlap_bench::stress::{Observed, Service, Subject, Trial, judge};
-use hotlap_load::plan::Reuse;
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
 use hotlap_servers::verify::Requirements;
@@ -45,17 +44,7 @@ pub fn scene(servers: &[(&str, Role, Script)]) -> Scene {
         counts: None,
         cpus: None,
     };
-    let load = participant::Load {
-        name: String::new(),
-        connections: 64,
-        threads: 1,
-        reuse: Reuse::KeepAlive,
-        protocol: hotlap_load::plan::Protocol::Http1,
-        https: false,
-        pipeline: 1,
-        request: Some(0),
-        rate: None,
-    };
+    let load = participant::Load::new(64);
     Scene {
         experiment: Experiment {
             participants: servers.iter().map(participant).collect(),
@@ -169,8 +158,12 @@ pub fn hold_as(scene: &Scene, baseline: Option<String>, store: Option<Store>) ->
 
 /// The table of a scene, in so many columns.
 pub fn table(scene: &Scene, width: usize) -> String {
-    let report = Report::of(&hold(scene, None).run);
-    let text = terminal::render(&report, width, false);
+    printed(&hold(scene, None).run, width)
+}
+
+/// What a terminal of so many columns shows of a run.
+pub fn printed(run: &Run, width: usize) -> String {
+    let text = terminal::render(&Report::of(run), width, false);
     for line in text.lines() {
         assert!(line.chars().count() <= width, "{} columns: {line}", line.chars().count());
     }

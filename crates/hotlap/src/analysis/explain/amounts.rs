@@ -22,6 +22,11 @@ pub struct Amounts {
 /// One value for each restart.
 pub(super) type ByRestart = BTreeMap<u32, f64>;
 
+/// The server's value minus the reference's in each restart that both have.
+pub(super) fn apart(reference: &ByRestart, server: &ByRestart) -> impl Iterator<Item = (u32, f64)> {
+    server.iter().filter_map(|(restart, own)| Some((*restart, own - reference.get(restart)?)))
+}
+
 impl Amounts {
     /// From one value of each server for each restart; restarts that only one of them has are left
     /// out. `None` without any.
@@ -30,8 +35,7 @@ impl Amounts {
             reference.keys().filter(|restart| server.contains_key(restart)).copied().collect();
         let of =
             |values: &ByRestart| Amount::of(both.iter().map(|restart| (*restart, values[restart])));
-        let apart = both.iter().map(|restart| (*restart, server[restart] - reference[restart]));
-        let difference = Amount::of(apart)?;
+        let difference = Amount::of(apart(reference, server))?;
         Some(Self {
             reference: of(reference)?.estimate(confidence),
             server: of(server)?.estimate(confidence),

@@ -10,7 +10,7 @@ use hotlap_bench::lap::Share;
 use hotlap_servers::observe::{Observation, Profile};
 use hotlap_stats::{Amount, MIN_RESTARTS, holm};
 
-use super::amounts::{Amounts, ByRestart};
+use super::amounts::{Amounts, ByRestart, apart};
 use super::function::{Function, KERNEL};
 use super::group::Group;
 use crate::model::ExplainLap;
@@ -27,6 +27,8 @@ const ALPHA: f64 = 0.05;
 pub struct Ledger {
     /// The CPU time per request of the profiled laps, in nanoseconds.
     pub total: Amounts,
+    /// Its difference, restart by restart.
+    pub(super) apart: Amount,
     /// The groups, the largest difference first.
     pub groups: Vec<GroupLine>,
     /// Whether the kernel's part was sampled too.
@@ -84,6 +86,7 @@ impl Ledger {
         let has_kernel = laps().any(|(profile, _)| has_kernel(profile));
         let [reference, server] = [reference, server].map(|laps| Costs::of(laps, has_kernel));
         let total = Amounts::of(&reference.total, &server.total, confidence)?;
+        let apart = Amount::of(apart(&reference.total, &server.total))?;
         let of = |a: &ByRestart, b: &ByRestart| {
             // A function that was not sampled in a restart cost nothing then.
             let whole = |values: &ByRestart, all: &ByRestart| {
@@ -116,6 +119,7 @@ impl Ledger {
         };
         let mut ledger = Self {
             total,
+            apart,
             groups: groups.into_iter().map(line).collect::<Option<_>>()?,
             has_kernel,
             lost: lost(laps().map(|(profile, _)| profile)),
@@ -154,15 +158,6 @@ impl Ledger {
         }
         self.groups.sort_by(|a, b| size(&b.cost).total_cmp(&size(&a.cost)));
     }
-}
-
-/// The difference of the profiled laps, in nanoseconds per request; `None` without any.
-pub(super) fn total([reference, server]: [&[&ExplainLap]; 2]) -> Option<Amount> {
-    let laps = || reference.iter().chain(server).filter_map(|lap| profile(lap));
-    let has_kernel = laps().any(|(profile, _)| has_kernel(profile));
-    let [reference, server] = [reference, server].map(|laps| Costs::of(laps, has_kernel).total);
-    let pair = |(restart, ns): (&u32, &f64)| Some((*restart, ns - reference.get(restart)?));
-    Amount::of(server.iter().filter_map(pair))
 }
 
 impl Costs {

@@ -177,7 +177,8 @@ impl RunSpec {
         let sends_all = requests.asks.len() > 1 || !requests.fields.list.is_empty();
         let loads =
             loads::loads(shape, args.rate.is_some(), suite, contract, sends_all, generators)?;
-        let servers = server::servers(&entries, args, suite, contract, &requests)?;
+        let https = loads.iter().any(|load| load.https);
+        let servers = server::servers(&entries, args, suite, contract, &requests, https)?;
         Ok(Self {
             command: model::typed().into_iter().chain(args.from_config.iter().cloned()).collect(),
             question,
@@ -192,14 +193,12 @@ impl RunSpec {
             explains_after: goals::explains_after(args, question)?,
             has_ceiling: !schedule.no_ceiling
                 && objectives.is_empty()
-                && loads.iter().all(|load| load.protocol == Protocol::Http1 && !load.https),
+                && !https
+                && loads.iter().all(|load| load.protocol == Protocol::Http1),
             install: args.setup,
             leaves_out_missing: suite.is_some_and(|s| s.leave_out_missing),
             allow_remote: shape.allow_remote,
-            tls: match loads.iter().any(|load| load.https) {
-                true => Some(tls::settings(&args.tls)?),
-                false => None,
-            },
+            tls: if https { Some(tls::settings(&args.tls)?) } else { None },
             loads,
             rate: args.rate,
             timeout: goals::timeout(shape.timeout, &objectives),

@@ -9,7 +9,6 @@ use hotlap_bench::experiment::{Experiment, Place};
 use hotlap_bench::explain::Explain;
 use hotlap_bench::local::Setting;
 use hotlap_bench::participant::{Load, Origin, Participant, Role};
-use hotlap_load::plan::Reuse;
 use hotlap_servers::allocation::{self, CpuAllocation};
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
@@ -67,17 +66,7 @@ impl Arena {
     /// A load over this many connections: a closed loop, or half of its rate.
     #[must_use]
     pub fn load(&self, connections: usize) -> Load {
-        Load {
-            name: String::new(),
-            connections,
-            threads: 1,
-            reuse: Reuse::KeepAlive,
-            protocol: hotlap_load::plan::Protocol::Http1,
-            https: false,
-            pipeline: 1,
-            request: Some(0),
-            rate: None,
-        }
+        Load::new(connections)
     }
 
     /// Laps in slices of this length, or of the length that probes choose.

@@ -13,10 +13,6 @@ const HEIGHT: usize = 18;
 
 /// The section of one explanation; without its sentence if that is the headline of the page.
 pub fn section(found: &ExplanationResults, is_headline: bool) -> Html {
-    let title = match found.title.is_empty() {
-        true => format!("{} against {}", found.server, found.reference),
-        false => format!("{} against {}: {}", found.server, found.reference, found.title),
-    };
     let all = |content: Html, what: &str| match content.is_empty() {
         true => content,
         false => el("details", &[], els("summary", [what]) + content),
@@ -25,7 +21,7 @@ pub fn section(found: &ExplanationResults, is_headline: bool) -> Html {
         "section",
         &[("class", "explain")],
         [
-            els("h2", [title]),
+            els("h2", [found.heading()]),
             paragraph("lead", if is_headline { "" } else { &found.sentence }),
             table(&found.ledger_table(false)),
             all(table(&found.ledger_table(true)), "Every function"),

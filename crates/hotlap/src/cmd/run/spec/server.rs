@@ -69,6 +69,7 @@ pub fn servers(
     suite: Option<&Suite>,
     contract: Option<Name>,
     requests: &Requests,
+    https: bool,
 ) -> anyhow::Result<Vec<ServerSpec>> {
     let meant = meanings(entries, suite)?;
     must_apply(&meant, args)?;
@@ -83,7 +84,7 @@ pub fn servers(
                 let origin = Origin::Launch(launch(&command, args.shell)?);
                 Source::Custom(Box::new(origin), Box::new(requests.clone()))
             }
-            Meaning::Url(url) => running(url, requests, args, suite)?,
+            Meaning::Url(url) => running(url, requests, args, https)?,
         };
         Ok(ServerSpec { name, entry, source })
     };
@@ -227,7 +228,7 @@ fn running(
     url: String,
     requests: &Requests,
     args: &RunArgs,
-    suite: Option<&Suite>,
+    https: bool,
 ) -> anyhow::Result<Source> {
     let mut resolved = resolve(&url)?;
     if let Endpoint::Tcp(address) = &resolved.target.endpoint
@@ -239,7 +240,7 @@ fn running(
         ));
     }
     let is_plain = resolved.target.tls.is_none();
-    if is_plain && (args.shape.https || suite.is_some_and(|suite| suite.https)) {
+    if is_plain && https {
         return usage(format!("{url} is not https, but the run is over TLS: write https://"));
     }
     tls::complete(&mut resolved.target, &args.tls)?;
