@@ -5,6 +5,8 @@
 //! an [`Observation`].
 
 mod attach;
+#[cfg(target_os = "linux")]
+mod call;
 mod device;
 #[cfg(target_os = "linux")]
 mod elf;

@@ -57,11 +57,11 @@ impl Elf {
         Ok(Self { parts: parts.collect(), functions: Functions::new(list) })
     }
 
-    /// The function at an offset in the file.
-    pub(super) fn at(&self, offset: u64) -> Option<&str> {
+    /// The function at an offset in the file: how far into it that is, and its name.
+    pub(super) fn place(&self, offset: u64) -> Option<(u64, &str)> {
         let within = |(start, size, _): &&(u64, u64, u64)| (*start..start + size).contains(&offset);
         let (start, _, address) = self.parts.iter().find(within)?;
-        self.functions.at(offset - start + address)
+        self.functions.place(offset - start + address)
     }
 }
 
@@ -119,7 +119,10 @@ mod tests {
             let offset = hex(rest.split(' ').nth(1)?)?;
             (start..end).contains(&address).then(|| address - start + offset)
         });
-        assert_eq!(elf.at(offset.unwrap()), Some("hotlap_servers::observe::elf::debug_file"));
+        assert_eq!(
+            elf.place(offset.unwrap()),
+            Some((0, "hotlap_servers::observe::elf::debug_file"))
+        );
     }
 
     #[test]

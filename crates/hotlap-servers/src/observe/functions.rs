@@ -1,6 +1,6 @@
 //! Functions by address.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Functions of one file or address space, and where they are.
 #[derive(Debug, Default)]
@@ -29,11 +29,32 @@ impl Functions {
         Self { sorted }
     }
 
+    /// From start, size and name of each, as a runtime lists what it compiles: of functions that
+    /// overlap, the latest is there, and the memory of the others was freed.
+    pub(super) fn latest(list: impl IntoIterator<Item = (u64, u64, String)>) -> Self {
+        let mut alive: BTreeMap<u64, (u64, String)> = BTreeMap::new();
+        for (start, size, name) in list {
+            let end = start.saturating_add(size);
+            while let Some((&other, (until, _))) = alive.range(..end).next_back()
+                && *until > start
+            {
+                alive.remove(&other);
+            }
+            alive.insert(start, (end, name));
+        }
+        Self { sorted: alive.into_iter().map(|(start, (end, name))| (start, end, name)).collect() }
+    }
+
     /// The name of the function that contains an address.
     pub(super) fn at(&self, address: u64) -> Option<&str> {
+        self.place(address).map(|(_, name)| name)
+    }
+
+    /// The function that contains an address: how far into it the address is, and its name.
+    pub(super) fn place(&self, address: u64) -> Option<(u64, &str)> {
         let after = self.sorted.partition_point(|(start, ..)| *start <= address);
-        let (_, end, name) = self.sorted.get(after.checked_sub(1)?)?;
-        (address < *end).then_some(name)
+        let (start, end, name) = self.sorted.get(after.checked_sub(1)?)?;
+        (address < *end).then_some((address - start, name.as_str()))
     }
 
     /// Whether there are none.
@@ -73,14 +94,30 @@ mod tests {
         assert_eq!([at(0x3ff), at(0x40f), at(0x410)], [Some("open_ended"), Some("last"), None]);
     }
 
-    /// A runtime that frees code and compiles other code there lists both.
     #[test]
     fn a_function_ends_where_the_next_one_begins() {
         let one = |start, size, name: &str| (start, size, name.to_owned());
         let functions = Functions::new([one(0x100, 0x100, "long"), one(0x180, 0x10, "inside")]);
-        assert_eq!(functions.at(0x17f), Some("long"));
-        assert_eq!(functions.at(0x180), Some("inside"));
+        assert_eq!(functions.place(0x17f), Some((0x7f, "long")));
+        assert_eq!(functions.place(0x180), Some((0, "inside")));
         assert_eq!(functions.at(0x190), None);
+    }
+
+    /// Regression: time in new code was given to functions whose memory had been freed, because
+    /// their addresses were still listed within it.
+    #[test]
+    fn code_that_was_freed_is_not_there() {
+        let one = |start, size, name: &str| (start, size, name.to_owned());
+        let functions = Functions::latest([
+            one(0x100, 0x40, "before"),
+            one(0x150, 0x10, "freed"),
+            one(0x170, 0x20, "cut"),
+            one(0x200, 0x10, "after"),
+            one(0x140, 0x40, "new"),
+        ]);
+        let at = |address| functions.at(address);
+        assert_eq!([at(0x13f), at(0x140), at(0x158)], [Some("before"), Some("new"), Some("new")]);
+        assert_eq!([at(0x17f), at(0x180), at(0x20f)], [Some("new"), None, Some("after")]);
     }
 
     #[test]

@@ -106,6 +106,11 @@ impl Profile {
     pub fn samples(&self) -> u64 {
         self.stacks.iter().map(|stack| stack.samples).sum()
     }
+
+    /// The frames of one of its stacks, outermost first.
+    pub fn stack<'a>(&'a self, stack: &'a Stack) -> impl DoubleEndedIterator<Item = &'a Frame> {
+        stack.frames.iter().filter_map(|at| self.frames.get(*at as usize))
+    }
 }
 
 impl Events {

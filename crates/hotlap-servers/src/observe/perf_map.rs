@@ -51,7 +51,7 @@ pub(super) fn read(pid: u32, path: &Path) -> io::Result<Functions> {
 }
 
 fn parse(text: &str) -> Functions {
-    Functions::new(text.lines().filter_map(|line| {
+    Functions::latest(text.lines().filter_map(|line| {
         let mut words = line.splitn(3, ' ');
         let mut hex = || {
             let word = words.next()?;

@@ -6,8 +6,9 @@
 //! timer cannot interrupt a section of the kernel with interrupts off: its time is seen at the
 //! instruction that switches them on again.
 //!
-//! Callers are found by frame pointers. Code that is compiled without them has a reliable leaf
-//! only; of its callers, those that are not in executable memory are left out.
+//! Callers are found by frame pointers, and the caller of a function that keeps no frame by the word
+//! on top of the stack ([`super::call`]). Code that is compiled without frame pointers has a
+//! reliable leaf only; of its callers, those that are not in executable memory are left out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -36,9 +37,13 @@ const PERIOD_NS: u64 = 733_000;
 /// Frames of a stack that are recorded. A sample takes 8 bytes for each.
 const DEEPEST: u16 = 100;
 
-/// The marker within a stack before addresses of the kernel, and the lowest of all markers: `enum
-/// perf_callchain_context` in include/uapi/linux/perf_event.h.
+/// Bytes of the stack that are recorded: the word on top.
+const STACK: u32 = 8;
+
+/// The markers within a stack before addresses of the kernel and of the program, and the lowest of
+/// all markers: `enum perf_callchain_context` in include/uapi/linux/perf_event.h.
 const KERNEL: u64 = -128_i64 as u64;
+const USER: u64 = -512_i64 as u64;
 const FIRST_MARKER: u64 = -4095_i64 as u64;
 
 /// Samples a server's stacks.
@@ -50,10 +55,20 @@ pub(super) struct Profiler {
     /// Why the kernel's part is missing, if it is.
     user_only: Option<ObserveError>,
     /// Samples by process and stack.
-    seen: HashMap<(u32, Vec<u64>), u64>,
+    seen: HashMap<Sampled, u64>,
     /// The names of processes that were sampled.
     names: BTreeMap<u32, String>,
     lost: u64,
+}
+
+/// What a sample says of where a process was.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Sampled {
+    pid: u32,
+    /// Addresses of the stack, innermost first, with markers between its parts.
+    chain: Vec<u64>,
+    /// The word on top of the stack in user mode, if it is an address of code.
+    on_top: Option<u64>,
 }
 
 impl Profiler {
@@ -62,7 +77,8 @@ impl Profiler {
         let threads = subject.threads();
         let mut clock = Builder::new(Software::CPU_CLOCK);
         clock.sample_period(PERIOD_NS).sample_max_stack(DEEPEST);
-        clock.sample(SampleFlag::TID | SampleFlag::CALLCHAIN).include_kernel();
+        clock.sample(SampleFlag::TID | SampleFlag::CALLCHAIN | SampleFlag::STACK_USER);
+        clock.sample_stack_user(STACK).include_kernel();
         let (rings, user_only) = match Rings::open(&threads, &clock) {
             Ok(rings) => (rings, None),
             Err(error) => {
@@ -92,13 +108,16 @@ impl Profiler {
             if Some(pid) == supervisor {
                 return;
             }
-            *seen.entry((pid, chain.to_vec())).or_insert(0) += 1;
             // It may have ended by the time symbols are read.
             names.entry(pid).or_insert_with(|| {
                 symbols.remember(pid);
                 let name = fs::read_to_string(format!("/proc/{pid}/comm"));
                 name.map_or_else(|_| format!("process {pid}"), |name| name.trim_end().to_owned())
             });
+            let word = sample.stack_user().and_then(|stack| stack.try_into().ok());
+            let on_top = word.map(u64::from_ne_bytes).filter(|&word| symbols.is_code(pid, word));
+            let chain = chain.to_vec();
+            *seen.entry(Sampled { pid, chain, on_top }).or_insert(0) += 1;
         });
     }
 }
@@ -116,7 +135,12 @@ impl Device for Profiler {
     fn take(&mut self) -> Result<Observation, ObserveError> {
         let mut fold = Fold::default();
         self.symbols.refresh(self.names.keys().copied());
-        for ((pid, chain), samples) in self.seen.drain() {
+        for (Sampled { pid, mut chain, on_top }, samples) in self.seen.drain() {
+            if let Some((after, returns_to)) = skipped_caller(&chain, on_top)
+                && self.symbols.calls(pid, returns_to, chain[after - 1])
+            {
+                chain.insert(after, returns_to);
+            }
             let frames = frames(&chain, |address| self.symbols.frame(pid, address));
             fold.add(self.names[&pid].clone(), frames, samples);
         }
@@ -145,6 +169,14 @@ impl Device for Profiler {
         }
         limits
     }
+}
+
+/// Where in a stack the caller that frame pointers skip may belong, and its address.
+fn skipped_caller(chain: &[u64], on_top: Option<u64>) -> Option<(usize, u64)> {
+    let user = chain.iter().position(|&address| address == USER)?;
+    let (leaf, next) = (chain.get(user + 1)?, chain.get(user + 2));
+    let on_top = on_top.filter(|on_top| Some(on_top) != next)?;
+    (*leaf < FIRST_MARKER).then_some((user + 2, on_top))
 }
 
 /// The frames of a stack, outermost first, the kernel's last.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 
+use super::call;
 use super::elf::Elf;
 use super::functions::Functions;
 use super::observation::Frame;
@@ -16,6 +17,9 @@ use super::perf_map;
 
 /// The library of code that a runtime compiled.
 const JIT: &str = "jit";
+
+/// A function without a name is taken to be at most this long, in bytes.
+const SHORT: u64 = 4096;
 
 /// Names the functions of processes.
 #[derive(Debug)]
@@ -36,6 +40,8 @@ pub(super) struct Symbols {
 #[derive(Debug)]
 struct Code {
     maps: Vec<MemoryMap>,
+    /// All of its memory, if it may be read.
+    memory: Option<File>,
     compiled: Option<Functions>,
 }
 
@@ -57,7 +63,7 @@ impl Symbols {
         if !self.processes.contains_key(&pid)
             && let Some(maps) = executable(pid)
         {
-            self.processes.insert(pid, Code { maps, compiled: None });
+            self.processes.insert(pid, Code { maps, memory: memory(pid), compiled: None });
         }
     }
 
@@ -70,7 +76,7 @@ impl Symbols {
             match executable(pid).filter(|maps| !maps.is_empty()) {
                 Some(maps) => {
                     let compiled = self.compiled(pid, &maps);
-                    self.processes.insert(pid, Code { maps, compiled });
+                    self.processes.insert(pid, Code { maps, memory: memory(pid), compiled });
                 }
                 None => self.processes.extend(before.remove_entry(&pid)),
             }
@@ -80,6 +86,42 @@ impl Symbols {
     /// Whether compiled code was seen since the last refresh that nothing names.
     pub(super) fn is_unnamed(&self) -> bool {
         self.is_unnamed
+    }
+
+    /// Whether an address is in executable memory of a process, as far as it was read.
+    pub(super) fn is_code(&self, pid: u32, address: u64) -> bool {
+        let code = self.processes.get(&pid);
+        code.is_some_and(|code| code.maps.iter().any(|map| contains(map, address)))
+    }
+
+    /// Whether the instruction before an address called the function that contains `inside`.
+    pub(super) fn calls(&mut self, pid: u32, returns_to: u64, inside: u64) -> bool {
+        let Some(code) = self.processes.get(&pid) else { return false };
+        let read =
+            |address, into: &mut [u8]| code.memory.as_ref()?.read_exact_at(into, address).ok();
+        match call::target(returns_to, read) {
+            Some(call::Target::Function(target)) => {
+                match (self.frame(pid, target), self.frame(pid, inside)) {
+                    (Some(one), Some(other)) if one.function.starts_with('[') => {
+                        one == other && (target..target + SHORT).contains(&inside)
+                    }
+                    (one, other) => one.is_some() && one == other,
+                }
+            }
+            Some(call::Target::Register) => {
+                let start = self.start(code, inside);
+                start.is_some_and(|start| !call::keeps_frame(start, read))
+            }
+            None => false,
+        }
+    }
+
+    /// Where the function begins that contains an address, if its file was read.
+    fn start(&self, code: &Code, address: u64) -> Option<u64> {
+        let map = code.maps.iter().find(|map| contains(map, address))?;
+        let offset = address - map.address.0 + map.offset;
+        let (into, _) = self.files.get(&key(map))?.place(offset)?;
+        Some(address - into)
     }
 
     /// The function at an address; `None` if nothing executable is there.
@@ -97,7 +139,7 @@ impl Symbols {
             // It ended before anything was known of it.
             return Some(named("[ended process]", "unknown"));
         };
-        let map = code.maps.iter().find(|map| (map.address.0..map.address.1).contains(&address))?;
+        let map = code.maps.iter().find(|map| contains(map, address))?;
         let Some(library) = library(&map.pathname) else {
             let function = code.compiled.as_ref().and_then(|compiled| compiled.at(address));
             self.is_unnamed |= code.compiled.is_none();
@@ -113,7 +155,7 @@ impl Symbols {
             }
         };
         let unnamed = || format!("[{library}]");
-        let function = elf.at(offset).map_or_else(unnamed, str::to_owned);
+        let function = elf.place(offset).map_or_else(unnamed, |(_, name)| name.to_owned());
         Some(Frame { function, library })
     }
 
@@ -149,6 +191,10 @@ impl Drop for Symbols {
     }
 }
 
+fn contains(map: &MemoryMap, address: u64) -> bool {
+    (map.address.0..map.address.1).contains(&address)
+}
+
 fn named(function: &str, library: &str) -> Frame {
     Frame { function: function.to_owned(), library: library.to_owned() }
 }
@@ -175,6 +221,11 @@ fn library(path: &MMapPath) -> Option<String> {
     }
 }
 
+/// The memory of a process; `None` if it has ended or may not be inspected.
+fn memory(pid: u32) -> Option<File> {
+    File::open(format!("/proc/{pid}/mem")).ok()
+}
+
 fn key(map: &MemoryMap) -> (i32, i32, u64) {
     (map.dev.0, map.dev.1, map.inode)
 }
@@ -193,7 +244,8 @@ fn read(pid: u32, map: &MemoryMap) -> io::Result<Elf> {
         MMapPath::Vdso => {
             let (start, end) = map.address;
             let mut bytes = vec![0; (end - start) as usize];
-            File::open(format!("/proc/{pid}/mem"))?.read_exact_at(&mut bytes, start)?;
+            let memory = memory(pid).ok_or(io::ErrorKind::PermissionDenied)?;
+            memory.read_exact_at(&mut bytes, start)?;
             Elf::parse(Cursor::new(bytes), &root)
         }
         _ => Err(io::ErrorKind::NotFound.into()),
