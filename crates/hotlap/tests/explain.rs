@@ -70,14 +70,14 @@ fn the_ledger_says_where_the_difference_goes() {
     1.0).
 
     CPU µs/request        difference     ±   old    new  per request
-    kernel network             +5.99  0.01  6.00  11.99  1.00 more write
-      tcp_sendmsg_locked       +3.99  0.00  4.00   7.99
-      __alloc_skb              +2.00  0.00  2.00   4.00
+    kernel network             +6.00  0.00  6.00  12.00  1.00 more write
+      tcp_sendmsg_locked       +4.00  0.00  4.00   8.00  called by main
+      __alloc_skb              +2.00  0.00  2.00   4.00  called by main
     application                +1.00  0.00  2.00   3.00
       handle                   +1.00  0.00  2.00   3.00
-    system call entry           0.00  0.00  0.50   0.50
     libc and allocator          0.00  0.00  1.00   1.00
-    not explained              +0.01  0.01
+    system call entry           0.00  0.00  0.50   0.50
+    not explained               0.00  0.00
     measured                   +7.00  0.01  9.49  16.49
 
     per request  difference  ±   old   new

@@ -5,6 +5,7 @@
 //! that explain count for nothing else, and no other laps count here.
 
 mod amounts;
+mod callers;
 pub mod counts;
 mod flame;
 pub mod function;
@@ -19,6 +20,7 @@ use hotlap_stats::{Amount, Estimate, MIN_RESTARTS};
 use super::confidence;
 use crate::model::{ExplainLap, Role, Run};
 pub use amounts::Amounts;
+use amounts::ByRestart;
 pub use counts::{CountLine, Counted};
 pub use flame::FlameStack;
 pub use function::Function;
@@ -43,8 +45,9 @@ pub struct Explanation {
     pub differs: bool,
     /// What the functions of both cost; `None` without a profile.
     pub ledger: Option<Ledger>,
-    /// The part of the difference that the profile does not show, in nanoseconds per request.
-    pub unexplained: Option<Estimate>,
+    /// What the profiler adds to the difference, in nanoseconds per request; `None` without a
+    /// profile.
+    pub distortion: Option<Estimate>,
     /// What was counted.
     pub counts: Vec<CountLine>,
     /// Both profiles by stack.
@@ -74,11 +77,14 @@ impl Explanation {
         };
         let (a, b) = (laps(reference), laps(server));
         let both = [&a[..], &b[..]];
-        let (cost, difference) = cost(both, confidence)?;
+        let plain = Plain::of(both)?;
+        let cost = plain.amounts(confidence)?;
         let differs = cost.p <= ALPHA && cost.restarts >= MIN_RESTARTS;
-        let ledger = Ledger::of(both, confidence, differs);
-        let unexplained =
-            ledger.as_ref().map(|ledger| difference.minus(&ledger.apart).estimate(confidence));
+        let [of_reference, of_server] = &plain.by_restart;
+        let ledger = Ledger::of(both, [of_reference, of_server], confidence, differs);
+        let difference = plain.difference()?;
+        let distortion =
+            ledger.as_ref().map(|ledger| ledger.profiled.minus(&difference).estimate(confidence));
         Some(Self {
             load,
             reference,
@@ -86,7 +92,7 @@ impl Explanation {
             cost,
             differs,
             ledger,
-            unexplained,
+            distortion,
             counts: counts::counts(both, confidence),
             stacks: flame::stacks(both),
         })
@@ -98,26 +104,57 @@ impl Explanation {
     }
 }
 
-/// CPU time per request of the laps without an instrument, and the difference. Rounds are pairs, so
-/// what disturbs one round does not count much.
-fn cost([reference, server]: [&[&ExplainLap]; 2], confidence: f64) -> Option<(Amounts, Amount)> {
-    let of = |laps: &[&ExplainLap]| -> BTreeMap<(u32, u32), f64> {
-        let plain = laps.iter().filter(|lap| lap.observation.is_none());
-        let shares = plain.filter_map(|lap| Some((lap.restart, lap.round, lap.cost_share()?)));
-        readings(shares).iter().map(|r| ((r.restart, r.round), r.value)).collect()
-    };
-    let (a, b) = (of(reference), of(server));
-    let both: Vec<(u32, u32)> = a.keys().filter(|round| b.contains_key(round)).copied().collect();
-    let level = |own: &BTreeMap<(u32, u32), f64>| {
-        Amount::of(both.iter().map(|round| (round.0, own[round])))
-    };
-    let difference = Amount::of(both.iter().map(|round| (round.0, b[round] - a[round])))?;
-    let amounts = Amounts {
-        reference: level(&a)?.estimate(confidence),
-        server: level(&b)?.estimate(confidence),
-        difference: difference.estimate(confidence),
-        p: difference.p(),
-        restarts: difference.restarts,
-    };
-    Some((amounts, difference))
+/// CPU time per request of the laps without an instrument. Rounds are pairs, so what disturbs one
+/// round does not count much.
+struct Plain {
+    /// By restart and round, of the rounds that both servers have.
+    by_round: [BTreeMap<(u32, u32), f64>; 2],
+    /// The mean of each restart.
+    by_restart: [ByRestart; 2],
+}
+
+impl Plain {
+    /// Of a reference and a server; `None` without a round of both.
+    fn of(laps: [&[&ExplainLap]; 2]) -> Option<Self> {
+        let mut by_round = laps.map(|laps| -> BTreeMap<(u32, u32), f64> {
+            let plain = laps.iter().filter(|lap| lap.observation.is_none());
+            let shares = plain.filter_map(|lap| Some((lap.restart, lap.round, lap.cost_share()?)));
+            readings(shares).iter().map(|r| ((r.restart, r.round), r.value)).collect()
+        });
+        let [a, b] = &mut by_round;
+        a.retain(|round, _| b.contains_key(round));
+        b.retain(|round, _| a.contains_key(round));
+        let by_restart = [&*a, &*b].map(means);
+        (!by_round[0].is_empty()).then_some(Self { by_round, by_restart })
+    }
+
+    /// The difference, round by round.
+    fn difference(&self) -> Option<Amount> {
+        let [a, b] = &self.by_round;
+        Amount::of(a.iter().map(|(round, value)| (round.0, b[round] - value)))
+    }
+
+    fn amounts(&self, confidence: f64) -> Option<Amounts> {
+        let level = |own: &BTreeMap<(u32, u32), f64>| {
+            Amount::of(own.iter().map(|(round, value)| (round.0, *value)))
+        };
+        let difference = self.difference()?;
+        Some(Amounts {
+            reference: level(&self.by_round[0])?.estimate(confidence),
+            server: level(&self.by_round[1])?.estimate(confidence),
+            difference: difference.estimate(confidence),
+            p: difference.p(),
+            restarts: difference.restarts,
+        })
+    }
+}
+
+/// The mean of each restart.
+fn means(rounds: &BTreeMap<(u32, u32), f64>) -> ByRestart {
+    let mut sums = BTreeMap::<u32, (f64, f64)>::new();
+    for ((restart, _), value) in rounds {
+        let (sum, n) = sums.entry(*restart).or_default();
+        (*sum, *n) = (*sum + value, *n + 1.0);
+    }
+    sums.into_iter().map(|(restart, (sum, n))| (restart, sum / n)).collect()
 }

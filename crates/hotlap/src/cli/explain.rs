@@ -37,7 +37,7 @@ pub struct ExplainArgs {
     /// The load.
     #[command(flatten)]
     pub shape: Shape,
-    /// Total measuring time (default: 60s)
+    /// Total measuring time (default: 45s)
     #[arg(short, long, value_name = "TIME", value_parser = quantity::span,
         help_heading = "Schedule")]
     pub duration: Option<Duration>,

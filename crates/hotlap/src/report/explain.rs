@@ -200,12 +200,24 @@ fn notes(run: &Run, found: &Explanation) -> Vec<String> {
                     .to_owned(),
             );
         }
+        if let Some(by) = found.distortion.filter(|by| is_distorted(&found.cost.difference, by)) {
+            notes.push(format!(
+                "The profiler changes what it measures: in its laps the difference is {} µs larger.",
+                difference(&scaled(&by, 1e-3)).text
+            ));
+        }
         if ledger.lost > 0.01 {
             let percent = grouped(ledger.lost * 100.0, 0);
             notes.push(format!("The profile lost {percent} % of its samples."));
         }
     }
     notes
+}
+
+/// Whether what the profiler adds to a difference is more than noise and a tenth of it.
+fn is_distorted(difference: &Estimate, by: &Estimate) -> bool {
+    let is_certain = by.is_bounded() && (by.low > 0.0 || by.high < 0.0);
+    is_certain && by.value.abs() > difference.value.abs() / 10.0
 }
 
 /// What could not be observed, each with a remedy; once for all servers for which it is the same.

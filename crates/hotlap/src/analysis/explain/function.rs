@@ -6,6 +6,12 @@ use hotlap_servers::observe::Frame;
 /// The library of functions of the kernel.
 pub const KERNEL: &str = "kernel";
 
+/// The code that the kernel maps into every process, such as `clock_gettime`.
+pub const VDSO: &str = "vdso";
+
+/// The library of a process that ended before its functions could be named.
+pub const UNKNOWN: &str = "unknown";
+
 /// The library of functions that a runtime compiled.
 const JIT: &str = "jit";
 
@@ -38,7 +44,7 @@ impl Function {
                 name => name,
             };
             return javascript(name).unwrap_or_else(|| Self {
-                name: name.to_owned(),
+                name: java(name).unwrap_or_else(|| name.to_owned()),
                 library: String::new(),
                 is_jit: true,
                 is_package: false,
@@ -51,12 +57,6 @@ impl Function {
             None => frame.function.clone(),
         };
         let library = library(&frame.library);
-        Self { name, library, is_jit: false, is_package: false }
-    }
-
-    /// A function of which nothing is known.
-    pub(super) fn unknown() -> Self {
-        let (name, library) = ("unknown".to_owned(), String::new());
         Self { name, library, is_jit: false, is_package: false }
     }
 
@@ -82,10 +82,26 @@ impl Function {
                 _ => {}
             }
         }
-        let parts: Vec<&str> = name.split("::").filter(|part| !part.is_empty()).collect();
-        let last = parts[parts.len().saturating_sub(2)..].join("::");
+        let separator = if self.is_method() { "." } else { "::" };
+        let parts: Vec<&str> = name.split(separator).filter(|part| !part.is_empty()).collect();
+        let last = parts[parts.len().saturating_sub(2)..].join(separator);
         let name = if last.is_empty() { self.name.clone() } else { last };
         Self { name, ..self.clone() }.title()
+    }
+
+    /// Whether it is a method of a JVM.
+    fn is_method(&self) -> bool {
+        self.is_jit && self.library.is_empty() && self.name.contains('.')
+    }
+
+    /// Whether it is part of a language's standard library that only passes calls on: the caller of
+    /// a socket's `write` says more than `write`.
+    #[must_use]
+    pub fn is_standard(&self) -> bool {
+        const GO: [&str; 4] = ["syscall.", "internal/", "sync.", "bufio."];
+        const JAVA: [&str; 4] = ["java.", "javax.", "jdk.", "sun."];
+        let begins = |with: &[&str]| with.iter().any(|beginning| self.name.starts_with(beginning));
+        if self.is_method() { begins(&JAVA) } else { begins(&GO) }
     }
 
     /// The name, with the library if that says more.
@@ -102,7 +118,7 @@ impl Function {
 /// program, so that a function that is linked into two programs is the same in both.
 fn library(file: &str) -> String {
     let name = file.rsplit('/').next().unwrap_or(file);
-    if name == KERNEL || name.starts_with('[') {
+    if name == KERNEL || name == VDSO || name.starts_with('[') {
         return name.to_owned();
     }
     let Some((stem, _)) = name.split_once(".so") else { return String::new() };
@@ -128,6 +144,14 @@ fn javascript(function: &str) -> Option<Function> {
     let file = parts.next()?;
     let is_package = file.starts_with(BUILT_IN) || file.contains(PACKAGES);
     Some(Function { name: name.to_owned(), library: package(file), is_jit: true, is_package })
+}
+
+/// A method of a JVM without its types: `a.B.run` for `void a.B.run(int)`.
+fn java(function: &str) -> Option<String> {
+    let (before, _) = function.split_once('(')?;
+    let (_, name) = before.rsplit_once(' ')?;
+    let is_method = name.contains('.') && function.ends_with(')');
+    is_method.then(|| name.to_owned())
 }
 
 /// The package of a file of JavaScript, or else the name of the file.
@@ -157,7 +181,7 @@ mod tests {
         }
         assert_eq!(of("f", "libpython3.12.so.1.0").library, "libpython.so");
         assert_eq!(of("f", "libstdc++.so.6.0.30").library, "libstdc++.so");
-        assert_eq!(of("f", "[vdso]").title(), "f ([vdso])");
+        assert_eq!(of("f", "vdso").title(), "f (vdso)");
         assert_eq!(of("f", "kernel").title(), "f");
     }
 
@@ -170,6 +194,16 @@ mod tests {
         assert_eq!(of("net/http.(*conn).serve", "app").short_title(), "net/http.(*conn).serve");
         assert_eq!(of("[libz.so.1]", "libz.so.1").title(), "functions without a name (libz.so)");
         assert_eq!(of("[jit]", "jit").title(), "compiled functions without a name");
+    }
+
+    #[test]
+    fn methods_have_no_types() {
+        let write = of("int sun.nio.ch.FileDispatcherImpl.write0(java.io.FileDescriptor)", "jit");
+        assert_eq!(write.title(), "sun.nio.ch.FileDispatcherImpl.write0");
+        assert_eq!(write.short_title(), "FileDispatcherImpl.write0");
+        assert!(write.is_standard());
+        assert!(!of("void io.netty.util.Recycler$Handle.recycle()", "jit").is_standard());
+        assert!(of("internal/poll.(*FD).Write", "app").is_standard());
     }
 
     #[test]

@@ -93,7 +93,7 @@ const LIBC: [&str; 11] = [
     "libjemalloc",
     "libtcmalloc",
     "libmimalloc",
-    "[vdso]",
+    "vdso",
 ];
 
 /// The beginnings of the names of functions of libc and allocators that programs link.
@@ -122,8 +122,12 @@ const LIBC_FUNCTIONS: [&str; 21] = [
 ];
 
 /// Libraries that are runtimes.
-const RUNTIMES: [&str; 9] = [
+const RUNTIMES: [&str; 13] = [
     "libjvm.so",
+    "libjava.so",
+    "libnet.so",
+    "libnio.so",
+    "libzip.so",
     "libpython.so",
     "libnode.so",
     "libruby.so",
@@ -140,13 +144,21 @@ const INTERPRETERS: [&str; 11] = [
 ];
 
 /// The beginnings of the names of functions of runtimes that programs link: those of Go, and those
-/// of V8 and of the JVM that are compiled when the program starts.
-const RUNTIME_FUNCTIONS: [&str; 15] = [
+/// of V8 and of the JVM that are compiled when the program starts. Go writes short ones in assembly.
+const RUNTIME_FUNCTIONS: [&str; 26] = [
     "runtime.",
     "runtime/",
     "internal/runtime",
     "gcWriteBarrier",
     "gogo",
+    "aeshash",
+    "callRet",
+    "cmpbody",
+    "countbody",
+    "indexbody",
+    "indexbytebody",
+    "memeqbody",
+    "syscall.",
     "v8::",
     "Builtins_",
     "Builtin:",
@@ -157,6 +169,9 @@ const RUNTIME_FUNCTIONS: [&str; 15] = [
     "StubRoutines",
     "vtable stub",
     "itable stub",
+    "_new_array_Java",
+    "_new_instance_Java",
+    "_complete_monitor_locking_Java",
 ];
 
 /// Words in the names of functions of garbage collectors.
@@ -207,6 +222,12 @@ impl Group {
             true => Self::KernelNetwork,
             false => Self::KernelOther,
         }
+    }
+
+    /// The group of a frame, whatever called it.
+    #[must_use]
+    pub fn of_one(frame: &Frame) -> Self {
+        Self::of(std::iter::once(frame))
     }
 
     fn of_user(frame: &Frame) -> Self {

@@ -1,17 +1,20 @@
 //! The ledger: what each function costs per request, and how two servers differ in it.
 //!
-//! A function's cost is its share of the samples times the CPU time per request of the laps in
-//! which it was sampled. So the costs of all functions of a server add up to that CPU time, and
-//! their differences to the difference of the profiled laps.
+//! A function's cost is its share of the samples of a restart times the CPU time per request of the
+//! laps without an instrument in that restart. A share does not change with the speed of the
+//! machine, and those laps are compared round by round: so noise that all functions share cancels,
+//! as does the profiler's own cost. The costs of all functions of a server add up to its CPU time,
+//! and their differences to the measured difference, but for samples of unknown functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use hotlap_bench::lap::Share;
-use hotlap_servers::observe::{Observation, Profile};
-use hotlap_stats::{Amount, MIN_RESTARTS, holm};
+use hotlap_servers::observe::{Observation, Profile, Stack};
+use hotlap_stats::{Amount, Estimate, MIN_RESTARTS, holm};
 
 use super::amounts::{Amounts, ByRestart, apart};
-use super::function::{Function, KERNEL};
+use super::callers::Callers;
+use super::function::{Function, KERNEL, UNKNOWN};
 use super::group::Group;
 use crate::model::ExplainLap;
 
@@ -25,10 +28,10 @@ const ALPHA: f64 = 0.05;
 /// What the functions of two servers cost.
 #[derive(Debug)]
 pub struct Ledger {
-    /// The CPU time per request of the profiled laps, in nanoseconds.
-    pub total: Amounts,
-    /// Its difference, restart by restart.
-    pub(super) apart: Amount,
+    /// The part of the difference that belongs to no function, in nanoseconds per request.
+    pub unexplained: Estimate,
+    /// The difference of the profiled laps.
+    pub(super) profiled: Amount,
     /// The groups, the largest difference first.
     pub groups: Vec<GroupLine>,
     /// Whether the kernel's part was sampled too.
@@ -50,6 +53,9 @@ pub struct GroupLine {
     pub functions: Vec<FunctionLine>,
     /// The number of other functions.
     pub others: usize,
+    /// The functions of the application that account for most of the difference by calling them,
+    /// and for how many nanoseconds per request.
+    pub callers: Vec<(Function, f64)>,
 }
 
 /// The line of a function.
@@ -61,32 +67,42 @@ pub struct FunctionLine {
     pub cost: Amounts,
     /// Whether the two servers differ.
     pub differs: bool,
+    /// The function of the application that accounts for most of the difference by calling it, if
+    /// it accounts for half of it.
+    pub called_by: Option<Function>,
 }
 
 /// The functions of one server: samples by group and function.
 type Sampled = BTreeMap<(Group, Function), f64>;
 
-/// The cost of each function in each restart, in nanoseconds per request.
+/// What a server costs in each restart, in nanoseconds per request.
 #[derive(Default)]
 struct Costs {
     functions: BTreeMap<(Group, Function), ByRestart>,
+    /// All of it.
     total: ByRestart,
+    /// What belongs to no function.
+    unknown: ByRestart,
+    /// The CPU time of the profiled laps.
+    profiled: ByRestart,
 }
 
 impl Ledger {
-    /// The ledger of a server and its reference, from their laps; `may_differ` is whether the
-    /// difference itself could be measured: otherwise no line is called different. `None` without a
-    /// profile of both in some restart.
+    /// The ledger of a server and its reference, from their laps and what each costs without an
+    /// instrument; `may_differ` is whether the difference itself could be measured: otherwise no
+    /// line is called different. `None` without a profile of both in some restart.
     pub(super) fn of(
         [reference, server]: [&[&ExplainLap]; 2],
+        plain: [&ByRestart; 2],
         confidence: f64,
         may_differ: bool,
     ) -> Option<Self> {
         let laps = || reference.iter().chain(server).filter_map(|lap| profile(lap));
         let has_kernel = laps().any(|(profile, _)| has_kernel(profile));
-        let [reference, server] = [reference, server].map(|laps| Costs::of(laps, has_kernel));
+        let callers = Callers::of([reference, server]);
+        let [reference, server] = [(reference, plain[0]), (server, plain[1])]
+            .map(|(laps, plain)| Costs::of(laps, plain, has_kernel));
         let total = Amounts::of(&reference.total, &server.total, confidence)?;
-        let apart = Amount::of(apart(&reference.total, &server.total))?;
         let of = |a: &ByRestart, b: &ByRestart| {
             // A function that was not sampled in a restart cost nothing then.
             let whole = |values: &ByRestart, all: &ByRestart| {
@@ -108,18 +124,19 @@ impl Ledger {
             let mean = |cost: &Amounts| cost.reference.value + cost.server.value;
             match mean(&cost) >= LARGE * mean(&total) {
                 true => {
-                    let function = key.1.clone();
-                    group.2.push(FunctionLine { function, cost, differs: false });
+                    let (function, called_by) = (key.1.clone(), callers.most_of(key));
+                    group.2.push(FunctionLine { function, cost, differs: false, called_by });
                 }
                 false => group.3 += 1,
             }
         }
         let line = |(group, (a, b, functions, others))| {
-            Some(GroupLine { group, cost: of(&a, &b)?, differs: false, functions, others })
+            let (cost, callers) = (of(&a, &b)?, callers.of_group(group));
+            Some(GroupLine { group, cost, differs: false, functions, others, callers })
         };
         let mut ledger = Self {
-            total,
-            apart,
+            unexplained: Amounts::of(&reference.unknown, &server.unknown, confidence)?.difference,
+            profiled: Amount::of(apart(&reference.profiled, &server.profiled))?,
             groups: groups.into_iter().map(line).collect::<Option<_>>()?,
             has_kernel,
             lost: lost(laps().map(|(profile, _)| profile)),
@@ -161,27 +178,36 @@ impl Ledger {
 }
 
 impl Costs {
-    fn of(laps: &[&ExplainLap], has_kernel: bool) -> Self {
-        let mut restarts = BTreeMap::<u32, (Sampled, Share, f64)>::new();
+    fn of(laps: &[&ExplainLap], plain: &ByRestart, has_kernel: bool) -> Self {
+        let mut restarts = BTreeMap::<u32, (Sampled, Share, f64, f64)>::new();
         for lap in laps {
             let Some((profile, share)) = profile(lap) else { continue };
-            let (sampled, cpu, samples_ns) = restarts.entry(lap.restart).or_default();
+            let (sampled, cpu, samples, ns) = restarts.entry(lap.restart).or_default();
             *cpu = cpu.and(share);
-            *samples_ns += profile.samples() as f64 * profile.period_ns as f64;
-            for (key, samples) in folded(profile) {
-                *sampled.entry(key).or_default() += samples;
+            *samples += profile.samples() as f64;
+            *ns += profile.samples() as f64 * profile.period_ns as f64;
+            for stack in &profile.stacks {
+                let Some(line) = line_of(profile, stack) else { continue };
+                *sampled.entry(line).or_default() += stack.samples as f64;
             }
         }
         let mut costs = Self::default();
-        for (restart, (sampled, cpu, samples_ns)) in restarts {
-            let all: f64 = sampled.values().sum();
-            // Without the kernel's part, samples are all that is known of the time in user mode.
-            let spent = if has_kernel { cpu.value() } else { Some(samples_ns / cpu.of) };
-            let Some(each) = spent.filter(|ns| all > 0.0 && ns.is_finite()) else { continue };
-            costs.total.insert(restart, each);
-            for (key, samples) in sampled {
-                let by_restart = costs.functions.entry(key).or_default();
-                by_restart.insert(restart, samples / all * each);
+        for (restart, (sampled, cpu, samples, ns)) in restarts {
+            let (Some(total), Some(profiled)) = (plain.get(&restart), cpu.value()) else {
+                continue;
+            };
+            // Without the kernel's part, the samples are the time in user mode.
+            let seen = if has_kernel { 1.0 } else { ns / cpu.amount };
+            let each = total * seen / samples;
+            if !each.is_finite() {
+                continue;
+            }
+            let known: f64 = sampled.values().sum();
+            costs.total.insert(restart, *total);
+            costs.profiled.insert(restart, profiled);
+            costs.unknown.insert(restart, total - known * each);
+            for (line, samples) in sampled {
+                costs.functions.entry(line).or_default().insert(restart, samples * each);
             }
         }
         costs
@@ -207,14 +233,8 @@ fn lost<'a>(profiles: impl Iterator<Item = &'a Profile>) -> f64 {
     if all > 0 { lost as f64 / all as f64 } else { 0.0 }
 }
 
-/// The samples of a profile by the function on top of the stack, and its group.
-fn folded(profile: &Profile) -> Sampled {
-    let mut sampled = Sampled::new();
-    for stack in &profile.stacks {
-        let frames = || stack.frames.iter().filter_map(|at| profile.frames.get(*at as usize));
-        let function = frames().next_back().map_or_else(Function::unknown, Function::of);
-        let key = (Group::of(frames()), function.line());
-        *sampled.entry(key).or_default() += stack.samples as f64;
-    }
-    sampled
+/// The line of the ledger to which a stack belongs; `None` if nothing is known of it.
+pub(super) fn line_of(profile: &Profile, stack: &Stack) -> Option<(Group, Function)> {
+    let top = profile.stack(stack).next_back().filter(|frame| frame.library != UNKNOWN)?;
+    Some((Group::of(profile.stack(stack)), Function::of(top).line()))
 }

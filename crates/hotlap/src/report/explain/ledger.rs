@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::evidence::evidence_of;
 use crate::analysis::Explanation;
-use crate::analysis::explain::{Amounts, Group, GroupLine};
+use crate::analysis::explain::{Amounts, FunctionLine, Group, GroupLine};
 use crate::text::layout::shortened;
 use crate::text::number::grouped;
 use crate::text::table::{Cell, Tone};
@@ -16,6 +16,9 @@ const NAME: usize = 32;
 
 /// Functions of a group that are shown if not all are: the largest of those that differ.
 const SHOWN: usize = 4;
+
+/// A group names at most so many callers.
+const CALLERS: usize = 2;
 
 /// What a row of the ledger is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -53,7 +56,9 @@ pub struct LedgerRow {
     pub high_us: Option<f64>,
     /// Whether the two servers differ in it.
     pub differs: bool,
-    /// What was counted and explains it: `1.00 more write`.
+    /// What explains it: for a group what was counted (`1.00 more write`), or what calls its
+    /// functions, in microseconds (`called by handle 2.1`); for a function of the kernel, a library
+    /// or the runtime what called it (`called by handle`).
     pub evidence: String,
     /// The number of functions that it stands for.
     pub functions: usize,
@@ -109,9 +114,7 @@ impl Digit {
 
 /// All rows of an explanation; none without a profile.
 pub(super) fn rows(found: &Explanation) -> Vec<LedgerRow> {
-    let (Some(ledger), Some(unexplained)) = (&found.ledger, &found.unexplained) else {
-        return Vec::new();
-    };
+    let Some(ledger) = &found.ledger else { return Vec::new() };
     let digit = Digit::of(found.cost.larger() / 1e3);
     let mut rows = Vec::new();
     let mut explained = 0.0;
@@ -119,7 +122,7 @@ pub(super) fn rows(found: &Explanation) -> Vec<LedgerRow> {
         let row = LedgerRow {
             name: name(group.group).to_owned(),
             differs: group.differs,
-            evidence: evidence_of(found, group.group).join(", "),
+            evidence: why(found, group),
             functions: group.functions.len() + group.others,
             ..LedgerRow::of(LedgerKind::Group, &group.cost, digit)
         };
@@ -136,7 +139,7 @@ pub(super) fn rows(found: &Explanation) -> Vec<LedgerRow> {
     let rest = digit.rounded(measured.difference_us - explained);
     rows.push(LedgerRow {
         name: "not explained".to_owned(),
-        ..LedgerRow::rest(LedgerKind::NotExplained, rest, Some(unexplained), digit)
+        ..LedgerRow::rest(LedgerKind::NotExplained, rest, Some(&ledger.unexplained), digit)
     });
     rows.push(measured);
     rows
@@ -150,6 +153,7 @@ fn functions(group: &GroupLine, whole: &LedgerRow, digit: Digit) -> Vec<LedgerRo
         .map(|line| LedgerRow {
             name: line.function.title(),
             differs: line.differs,
+            evidence: called_by(line).unwrap_or_default(),
             functions: 1,
             ..LedgerRow::of(LedgerKind::Function, &line.cost, digit)
         })
@@ -167,6 +171,35 @@ fn functions(group: &GroupLine, whole: &LedgerRow, digit: Digit) -> Vec<LedgerRo
         }
     }
     rows
+}
+
+/// What explains a group: what was counted, else what calls its functions.
+fn why(found: &Explanation, group: &GroupLine) -> String {
+    let counted = evidence_of(found, group.group);
+    match counted.is_empty() {
+        true => callers(group).unwrap_or_default(),
+        false => counted.join(", "),
+    }
+}
+
+/// The callers of a group that differs, in words.
+pub(super) fn callers(group: &GroupLine) -> Option<String> {
+    let named = group.callers.iter().filter(|_| group.differs).take(CALLERS);
+    let named: Vec<String> = named
+        .map(|(caller, ns)| format!("{} {}", caller.short_title(), micros(ns.abs() / 1e3)))
+        .collect();
+    (!named.is_empty()).then(|| format!("called by {}", named.join(", ")))
+}
+
+/// The caller of a function that differs, in words.
+pub(super) fn called_by(line: &FunctionLine) -> Option<String> {
+    let caller = line.called_by.as_ref().filter(|_| line.differs)?;
+    Some(format!("called by {}", caller.short_title()))
+}
+
+/// Microseconds in a sentence: one decimal, two below 1.
+pub(super) fn micros(us: f64) -> String {
+    grouped(us, if us < 0.995 { 2 } else { 1 })
 }
 
 /// The row for functions that have none of their own: what is left of the group.

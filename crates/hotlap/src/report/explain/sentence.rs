@@ -4,10 +4,9 @@ use hotlap_stats::MIN_RESTARTS;
 
 use super::super::figure::{difference, scaled};
 use super::evidence::{counted, evidence_of};
-use super::ledger;
+use super::ledger::{self, micros};
 use crate::analysis::Explanation;
-use crate::analysis::explain::{Group, GroupLine, is_collector};
-use crate::text::number::grouped;
+use crate::analysis::explain::{FunctionLine, Group, GroupLine, is_collector};
 
 /// The sentence names at most so many groups, and so many functions of each.
 const GROUPS: usize = 4;
@@ -67,22 +66,14 @@ pub(super) fn of([reference, server]: [&str; 2], under: &str, found: &Explanatio
 fn part(found: &Explanation, group: &GroupLine, is_more: bool) -> String {
     let us = group.cost.difference.value / 1e3;
     let sign = if (us > 0.0) == is_more { "" } else { "−" };
-    let functions: Vec<String> = group
-        .functions
-        .iter()
-        .filter(|line| line.differs && (line.cost.difference.value > 0.0) == (us > 0.0))
-        .take(FUNCTIONS)
-        .map(|line| {
-            let own = line.cost.difference.value.abs() / 1e3;
-            format!("{} {}", line.function.short_title(), micros(own))
-        })
-        .collect();
     let evidence = evidence_of(found, group.group);
     let is_kernel =
         matches!(group.group, Group::KernelNetwork | Group::KernelOther | Group::SystemCallEntry);
     let mut why = Vec::new();
-    if !functions.is_empty() && (!is_kernel || evidence.is_empty()) {
-        why.push(functions.join(", "));
+    if !is_kernel || evidence.is_empty() {
+        why.extend(ledger::callers(group));
+        let functions = functions(group);
+        why.extend((!functions.is_empty()).then(|| functions.join(", ")));
     }
     if !evidence.is_empty() {
         why.push(format!("{} per request", list(&evidence)));
@@ -96,16 +87,25 @@ fn part(found: &Explanation, group: &GroupLine, is_more: bool) -> String {
     format!("{sign}{} µs in {name}{why}", micros(us.abs()))
 }
 
+/// The functions of a group that differ as it does.
+fn functions(group: &GroupLine) -> Vec<String> {
+    let sign = group.cost.difference.value > 0.0;
+    let alike = group
+        .functions
+        .iter()
+        .filter(|line| line.differs && (line.cost.difference.value > 0.0) == sign);
+    let words = |line: &FunctionLine| {
+        let own = micros(line.cost.difference.value.abs() / 1e3);
+        format!("{} {own}", line.function.short_title())
+    };
+    alike.take(FUNCTIONS).map(words).collect()
+}
+
 /// Whether the difference of a group is that of garbage collection.
 fn collects(group: &GroupLine) -> bool {
     let of_collector = group.functions.iter().filter(|line| is_collector(&line.function));
     let sum: f64 = of_collector.map(|line| line.cost.difference.value).sum();
     sum / group.cost.difference.value >= COLLECTION
-}
-
-/// Microseconds in a sentence: one decimal, two below 1.
-fn micros(us: f64) -> String {
-    grouped(us, if us < 0.995 { 2 } else { 1 })
 }
 
 /// Items as a list: `a, b and c`.
