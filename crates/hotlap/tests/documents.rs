@@ -1,6 +1,7 @@
 //! Documents state what the program does: commands that exist, and what is generated is up to date
 //! (`UPDATE_DOCUMENTS=1 cargo test -p hotlap --test documents` writes it).
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -251,6 +252,23 @@ fn commands_in_readme_are_understood() {
             assert!(is_fine(error.kind()), "hotlap {command}: {error}");
         }
     }
+}
+
+/// Also those of the pages in `docs`, in which a backslash continues a line.
+#[test]
+fn commands_in_pages_are_understood() {
+    let pages = fs::read_dir(root().join("docs")).unwrap();
+    let paths = pages.map(|page| page.unwrap().path());
+    let mut commands = 0;
+    for page in paths.filter(|path| path.extension().is_some_and(|end| end == "md")) {
+        let text = fs::read_to_string(&page).unwrap().replace("\\\n", " ");
+        for command in text.lines().filter_map(|line| line.strip_prefix("    hotlap ")) {
+            let understood = parsed(command.split("  #").next().unwrap());
+            assert!(understood.is_ok(), "{page:?}: hotlap {command}: {}", understood.unwrap_err());
+            commands += 1;
+        }
+    }
+    assert!(commands >= 5, "{commands}");
 }
 
 fn parsed(command: &str) -> Result<Cli, clap::Error> {
