@@ -1,0 +1,32 @@
+//! hotlap on other hosts: both ends of a channel to an agent. An agent is the same program, started
+//! by a command that the user already trusts (`ssh host`, `ip netns exec`), which speaks over its
+//! standard input and output. There is no port, no daemon and no secret.
+//!
+//! This crate knows nothing of experiments, flags, SQL or terminals.
+//!
+//! ```text
+//! channel      the controller's end: starts the command, calls the agent
+//! serve        the agent's end: carries out orders
+//!   message    what is said
+//!     hello    the first thing said: protocol, version, role
+//!     frame    how it is written: a length, then JSON
+//!   clock      time, and the offset between two clocks
+//! command      the command as typed, and its words
+//! ```
+
+mod channel;
+mod clock;
+mod command;
+mod error;
+mod frame;
+mod hello;
+mod message;
+mod serve;
+
+pub use channel::Channel;
+pub use clock::{Clock, Offset};
+pub use command::{AgentCommand, CommandError};
+pub use error::{ChannelError, Fault};
+pub use hello::{Hello, Role};
+pub use message::Order;
+pub use serve::{Ending, Handler, Service, handler, serve};

@@ -1,0 +1,35 @@
+//! `hotlap agent`: the other end of `--generator-on` and `--server-on`.
+
+use std::fs::File;
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
+
+use hotlap_agent::{Clock, Ending, Role, serve};
+
+use crate::exit::{Exit, usage};
+
+/// Serves one controller, over standard input and output.
+///
+/// # Errors
+/// If it is started by hand, or has no standard input and output.
+pub fn run() -> anyhow::Result<Exit> {
+    if std::io::stdin().is_terminal() {
+        return usage(
+            "hotlap agent is started by another hotlap, which speaks to it over standard input: \
+             use --generator-on COMMAND",
+        );
+    }
+    let input = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    let output = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
+    // Standard output belongs to the channel, whatever else is printed.
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
+    let ending = serve(input, output, Clock::default(), roles, || std::process::exit(0));
+    Ok(match ending {
+        Ending::Closed | Ending::Silent => Exit::Ok,
+        Ending::Mismatch => Exit::Error,
+    })
+}
+
+fn roles(role: Role) -> Result<hotlap_agent::Handler, String> {
+    Err(format!("this hotlap cannot be a {role}"))
+}
