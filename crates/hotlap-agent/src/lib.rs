@@ -11,6 +11,7 @@
 //!     hello    the first thing said: protocol, version, role
 //!     frame    how it is written: a length, then JSON
 //!   clock      time, and the offset between two clocks
+//! server       servers on another host, both ends
 //! command      the command as typed, and its words
 //! ```
 
@@ -22,6 +23,7 @@ mod frame;
 mod hello;
 mod message;
 mod serve;
+pub mod server;
 
 pub use channel::Channel;
 pub use clock::{Clock, Offset};

@@ -4,9 +4,14 @@ use std::fs::File;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 
-use hotlap_agent::{Clock, Ending, Role, serve};
+use hotlap_agent::server::{ServerService, ServerSetting};
+use hotlap_agent::{Clock, Ending, Handler, Role, handler, serve};
+use hotlap_servers::process::Supervisor;
 
+use crate::assets;
+use crate::cmd::run::logs::Logs;
 use crate::exit::{Exit, usage};
+use crate::paths;
 
 /// Serves one controller, over standard input and output.
 ///
@@ -16,7 +21,7 @@ pub fn run() -> anyhow::Result<Exit> {
     if std::io::stdin().is_terminal() {
         return usage(
             "hotlap agent is started by another hotlap, which speaks to it over standard input: \
-             use --generator-on COMMAND",
+             use --server-on COMMAND",
         );
     }
     let input = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
@@ -30,6 +35,27 @@ pub fn run() -> anyhow::Result<Exit> {
     })
 }
 
-fn roles(role: Role) -> Result<hotlap_agent::Handler, String> {
-    Err(format!("this hotlap cannot be a {role}"))
+fn roles(role: Role) -> Result<Handler, String> {
+    match role {
+        Role::Server => servers().map_err(|e| format!("{e:#}")),
+        Role::Generator => Err(format!("this hotlap cannot be a {role}")),
+    }
+}
+
+/// Runs servers on this host.
+fn servers() -> anyhow::Result<Handler> {
+    let logs = Logs::new()?;
+    let setting = ServerSetting {
+        supervisor: Supervisor::this_program("__supervisor")?,
+        logs: logs.folder().to_owned(),
+        cache: paths::cache()?,
+        catalogue: assets::servers()?,
+        program: std::env::current_exe()?,
+    };
+    // Dropped in this order: the folder is removed when the servers have ended.
+    let mut kept = (handler(ServerService::new(setting, Clock::default())), logs);
+    Ok(Box::new(move |order| {
+        let kept = &mut kept;
+        (kept.0)(order)
+    }))
 }
