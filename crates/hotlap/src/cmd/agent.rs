@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 
-use hotlap_agent::{Clock, Ending, Role, serve};
+use hotlap_agent::generator::Generator;
+use hotlap_agent::{Clock, Ending, Handler, Role, handler, serve};
 
 use crate::exit::{Exit, usage};
 
@@ -30,6 +31,10 @@ pub fn run() -> anyhow::Result<Exit> {
     })
 }
 
-fn roles(role: Role) -> Result<hotlap_agent::Handler, String> {
-    Err(format!("this hotlap cannot be a {role}"))
+/// What carries out the orders of a role.
+fn roles(role: Role) -> Result<Handler, String> {
+    match role {
+        Role::Generator => Ok(handler(Generator::new(Clock::default()))),
+        Role::Server => Err("this hotlap cannot run servers for another one".to_owned()),
+    }
 }
