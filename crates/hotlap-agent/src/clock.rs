@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 use rustix::time::{ClockId, clock_gettime};
 
 /// The monotonic clock of this host, in nanoseconds since a moment that differs from host to host.
@@ -30,7 +32,7 @@ impl Clock {
 }
 
 /// How far another host's monotonic clock is ahead of this host's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Offset {
     /// The other clock minus this one, in nanoseconds.
     pub ns: i64,

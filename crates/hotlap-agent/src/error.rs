@@ -31,7 +31,7 @@ pub enum Fault {
     /// The command ended, or wrote something else, before the agent answered.
     #[error(
         "no agent answered{}. Is hotlap installed there and in the PATH? Otherwise name its path: \
-         '{command} /path/to/hotlap'", printed(.said)
+         '{command} /path/to/hotlap'", quoted(.said)
     )]
     NoAgent {
         /// The command, for the remedy.
@@ -54,7 +54,7 @@ pub enum Fault {
     /// The agent or the connection to it ended.
     #[error(
         "the agent ended{}. Check that its host and the connection to it are up, and try again",
-        printed(.said)
+        quoted(.said)
     )]
     Ended {
         /// The last lines that the command printed to standard error; may be empty.
@@ -69,7 +69,7 @@ pub enum Fault {
     /// The agent took too long.
     #[error(
         "no answer within {limit:?}{}. Check that the host is up and not overloaded, and that the \
-         command does not ask for a password", printed(.said)
+         command does not ask for a password", quoted(.said)
     )]
     Late {
         /// How long it was waited for.
@@ -89,7 +89,7 @@ pub enum Fault {
 }
 
 /// What a command printed, as a sentence of its own.
-fn printed(text: &str) -> String {
+fn quoted(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(MAX_LINES)..];
     if last.is_empty() { String::new() } else { format!(". It printed \"{}\"", last.join(" / ")) }

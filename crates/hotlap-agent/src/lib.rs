@@ -5,6 +5,9 @@
 //! This crate knows nothing of experiments, flags, SQL or terminals.
 //!
 //! ```text
+//! group        several generators that send one load together
+//!   remote     one generator, as its controller sees it
+//! generator    what an agent does that generates load
 //! channel      the controller's end: starts the command, calls the agent
 //! serve        the agent's end: carries out orders
 //!   message    what is said
@@ -20,8 +23,11 @@ mod clock;
 mod command;
 mod error;
 mod frame;
+pub mod generator;
+mod group;
 mod hello;
 mod message;
+mod remote;
 mod serve;
 pub mod server;
 
@@ -29,6 +35,10 @@ pub use channel::Channel;
 pub use clock::{Clock, Offset};
 pub use command::{AgentCommand, CommandError};
 pub use error::{ChannelError, Fault};
+pub use group::{
+    Contributions, GeneratorOutcome, Generators, GroupError, GroupOutcome, Invalid, Running,
+};
 pub use hello::{Hello, Role};
 pub use message::Order;
+pub use remote::RemoteGenerator;
 pub use serve::{Ending, Handler, Service, handler, serve};

@@ -30,7 +30,10 @@ pub trait Service {
     ///
     /// # Errors
     /// Why that is not possible, with a remedy.
-    fn carry_out(&mut self, order: Self::Order) -> Result<<Self::Order as Order>::Report, String>;
+    fn carry_out(
+        &mut self,
+        order: Self::Order,
+    ) -> Result<<Self::Order as Order>::Report, String>;
 }
 
 /// A service whose orders and reports are JSON.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 
+use hotlap_agent::generator::Generator;
 use hotlap_agent::server::{ServerService, ServerSetting};
 use hotlap_agent::{Clock, Ending, Handler, Role, handler, serve};
 use hotlap_servers::process::Supervisor;
@@ -35,10 +36,11 @@ pub fn run() -> anyhow::Result<Exit> {
     })
 }
 
+/// What carries out the orders of a role.
 fn roles(role: Role) -> Result<Handler, String> {
     match role {
+        Role::Generator => Ok(handler(Generator::new(Clock::default()))),
         Role::Server => servers().map_err(|e| format!("{e:#}")),
-        Role::Generator => Err(format!("this hotlap cannot be a {role}")),
     }
 }
 

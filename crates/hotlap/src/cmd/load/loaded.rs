@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use hotlap_agent::{Contributions, Invalid};
 use hotlap_bench::validity;
 use hotlap_load::Outcome;
 use hotlap_load::outcome::RequestOutcome;
@@ -20,6 +21,8 @@ pub struct Loaded {
     pub names: Vec<String>,
     /// The outcome.
     pub outcome: Outcome,
+    /// What each generator contributed, if they ran on other hosts.
+    pub generators: Option<Contributions>,
     /// When its window opened.
     pub opened: SystemTime,
     /// Whether `--latency` was given, which prints the percentiles.
@@ -45,6 +48,12 @@ impl LoadedRequest<'_> {
 }
 
 impl Loaded {
+    /// Why the generators did not measure one load; empty if they did, or if there is one only.
+    #[must_use]
+    pub fn invalid(&self) -> &[Invalid] {
+        self.generators.as_ref().map_or(&[], |generators| &generators.invalid)
+    }
+
     /// Whether requests were sent too late for their times to be the server's, by the same rule as
     /// for a lap of `hotlap run`.
     #[must_use]

@@ -1,5 +1,6 @@
 //! The short form, for people.
 
+use hotlap_agent::{Contributions, GeneratorOutcome};
 use hotlap_load::outcome::RequestOutcome;
 use hotlap_load::plan::{Pace, Plan, Protocol, Reuse};
 use hotlap_load::{OpenLoop, Outcome};
@@ -64,6 +65,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         );
     }
     out += &by_request(loaded, width);
+    out += &by_generator(loaded, width);
     if loaded.latency {
         let seen = loaded.user_survival();
         out.push('\n');
@@ -137,7 +139,33 @@ fn by_request(loaded: &Loaded, width: usize) -> String {
         Column::right("p50", latency(0.5)),
         Column::right("p99", latency(0.99)),
     ]);
-    let lines = layout::lines(&table, width.saturating_sub(2));
+    table_text(&table, width)
+}
+
+/// What each generator contributed as a table; empty if the load came from this host.
+fn by_generator(loaded: &Loaded, width: usize) -> String {
+    let Some(Contributions { generators, overlap, .. }) = &loaded.generators else {
+        return String::new();
+    };
+    let cells = |of: &dyn Fn(&GeneratorOutcome) -> String| {
+        generators.iter().map(|own| Cell::from(of(own))).collect::<Vec<_>>()
+    };
+    let table = Table::new(vec![
+        Column::name("generator", cells(&|own| visible(&own.command))),
+        Column::right("connections", cells(&|own| own.connections.to_string())),
+        Column::right("responses", cells(&|own| count(own.responses))),
+        Column::right("errors", cells(&|own| count(own.failures))),
+        Column::right("busy", cells(&|own| format!("{:.0} %", own.busy * 100.0))),
+        Column::right("clock", cells(&|own| format!("± {}", time(own.error_ns() as f64 / 1e6)))),
+    ]);
+    let mut out = table_text(&table, width);
+    out += &format!("  all measured together for {:.1} % of the time\n", overlap * 100.0);
+    out
+}
+
+/// A table below an empty line.
+fn table_text(table: &Table, width: usize) -> String {
+    let lines = layout::lines(table, width.saturating_sub(2));
     let mut out = String::from("\n");
     for line in lines.header.iter().chain(&lines.rows) {
         out += &format!("  {}\n", line.trim_end());

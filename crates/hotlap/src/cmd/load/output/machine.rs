@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hotlap_agent::Contributions;
 use hotlap_load::plan::{ExpectedBody, Pace, Plan};
 use hotlap_stats::{Censored, Concurrency, Histogram, Percentile, Survival, interval_log};
 use serde_json::json;
@@ -67,11 +68,22 @@ pub fn json(loaded: &Loaded) -> String {
             "handshake": latency(handshake),
             "by_request": by_request,
         },
+        "generators": loaded.generators.as_ref().map(generators),
         "plan": plan,
         "outcome": outcome,
     });
     let text = serde_json::to_string(&value).expect("an outcome is plain data") + "\n";
     visible_json(&redact::text(&text))
+}
+
+/// What each generator contributed.
+fn generators(contributions: &Contributions) -> serde_json::Value {
+    let invalid: Vec<String> = contributions.invalid.iter().map(ToString::to_string).collect();
+    json!({
+        "overlap": contributions.overlap,
+        "invalid": invalid,
+        "each": contributions.generators,
+    })
 }
 
 /// A plan. Of an access log it has only the number of requests and their rate: the paths may have
@@ -132,6 +144,14 @@ pub fn csv(loaded: &Loaded) -> String {
             if found.is_lower_bound {
                 put(&format!("{name}_{label}_is_lower_bound"), 1.0, "");
             }
+        }
+    }
+    if let Some(Contributions { generators, overlap, invalid }) = &loaded.generators {
+        put("valid", yes(invalid.is_empty()), "");
+        put("overlap", *overlap, "");
+        for (number, own) in (1..).zip(generators) {
+            put(&format!("answers (generator {number})"), own.responses as f64, "");
+            put(&format!("errors (generator {number})"), own.failures as f64, "");
         }
     }
     for own in loaded.by_request() {
