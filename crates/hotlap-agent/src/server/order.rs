@@ -118,6 +118,24 @@ pub struct Description {
     pub folder: PathBuf,
     /// The machine's addresses besides loopback.
     pub addresses: Vec<IpAddr>,
+    /// A number that the kernel made when it started; empty if unknown. Agents in namespaces or
+    /// containers of one machine have the same.
+    pub boot: String,
+}
+
+/// The number that this machine's kernel made when it started; empty if unknown.
+#[must_use]
+pub fn boot() -> String {
+    let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    read.map(|id| id.trim().to_owned()).unwrap_or_default()
+}
+
+impl Description {
+    /// Whether this is the machine of the caller, so that both share its cores.
+    #[must_use]
+    pub fn is_this_machine(&self) -> bool {
+        !self.boot.is_empty() && self.boot == boot()
+    }
 }
 
 /// A server of the catalogue that an agent has built.

@@ -19,7 +19,7 @@ use hotlap_servers::toolchain::{BuildError, BuildEvent, Builder, Unready, probe_
 
 use super::door::Door;
 use super::order::{
-    BuiltThere, Description, ServerCall, ServerOrder, ServerReport, StartedThere, Task,
+    BuiltThere, Description, ServerCall, ServerOrder, ServerReport, StartedThere, Task, boot,
 };
 use super::task::{Progress, Running, Steps};
 use crate::clock::Clock;
@@ -78,6 +78,7 @@ impl ServerService {
             program: self.setting.program.clone(),
             folder: std::env::current_dir().unwrap_or_default(),
             addresses: network::addresses(),
+            boot: boot(),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hotlap_agent::server::{Build, RemoteHost};
+use hotlap_servers::allocation;
 
 use super::participants::{Builds, from_catalogue};
 use super::spec::RunSpec;
@@ -22,15 +23,22 @@ pub fn open(spec: &mut RunSpec, console: &Console) -> anyhow::Result<Option<Arc<
         .map_err(anyhow::Error::msg)?;
     let description = host.description();
     // Without pinning, the generator has no cores either.
-    if !spec.cores.generator.is_empty() {
-        spec.cores.server.clone_from(&description.cores);
-        let notes = description.notes.iter().map(|note| format!("{}: {note}", host.name()));
-        spec.cores.notes.extend(notes);
+    match spec.cores.generator.len() {
+        0 => spec.server_cpus = spec.server_cpus.or(Some(description.machine.allowed)),
+        threads if description.is_this_machine() => {
+            spec.cores = allocation::split_here(spec.server_cpus);
+            // The default is a thread for each core of the generator.
+            let cores = spec.cores.generator.len().max(1);
+            spec.loads.iter_mut().filter(|load| load.threads == threads).for_each(|load| {
+                load.threads = cores;
+            });
+        }
+        _ => {
+            spec.cores.server.clone_from(&description.cores);
+            let notes = description.notes.iter().map(|note| format!("{}: {note}", host.name()));
+            spec.cores.notes.extend(notes);
+        }
     }
-    spec.server_cpus = spec.server_cpus.or(match description.cores.len() {
-        0 => Some(description.machine.allowed),
-        cores => Some(cores),
-    });
     console.note(&format!("Servers run on {}, at {}.", host.name(), host.address()));
     Ok(Some(Arc::new(host)))
 }
