@@ -34,8 +34,9 @@ pub use clock::{Clock, Offset};
 pub use command::{AgentCommand, CommandError};
 pub use error::{ChannelError, Fault};
 pub use group::{
-    Contributions, GeneratorOutcome, Generators, GroupError, GroupOutcome, Invalid, Running};
+    Contributions, GeneratorOutcome, Generators, GroupError, GroupOutcome, Invalid, Running,
+};
 pub use hello::{Hello, Role};
 pub use message::Order;
 pub use remote::RemoteGenerator;
-pub use serve::{Ending, Handler, Service, handler, serve};
+pub use serve::{Answer, Ending, Handler, Service, handler, serve};

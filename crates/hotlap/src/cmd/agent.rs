@@ -1,12 +1,11 @@
 //! `hotlap agent`: the other end of `--generator-on` and `--server-on`.
 
-use std::fs::File;
 use std::io::IsTerminal;
-use std::os::fd::AsFd;
 
 use hotlap_agent::generator::Generator;
 use hotlap_agent::{Clock, Ending, Handler, Role, handler, serve};
 
+use crate::console;
 use crate::exit::{Exit, usage};
 
 /// Serves one controller, over standard input and output.
@@ -20,10 +19,7 @@ pub fn run() -> anyhow::Result<Exit> {
              use --generator-on COMMAND",
         );
     }
-    let input = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
-    let output = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
-    // Standard output belongs to the channel, whatever else is printed.
-    rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
+    let (input, output) = console::channel()?;
     let ending = serve(input, output, Clock::default(), roles, || std::process::exit(0));
     Ok(match ending {
         Ending::Closed | Ending::Silent => Exit::Ok,
