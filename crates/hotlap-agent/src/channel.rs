@@ -58,11 +58,7 @@ impl Channel {
     ///
     /// # Errors
     /// The command cannot be started, ends or does not answer in time, or the versions differ.
-    pub fn open(
-        command: &AgentCommand,
-        role: Role,
-        limit: Duration,
-    ) -> Result<Self, ChannelError> {
+    pub fn open(command: &AgentCommand, role: Role, limit: Duration) -> Result<Self, ChannelError> {
         let fail = |fault| error(&command.to_string(), CONNECTING, fault);
         let (child, output, input) = Child::start(command.argv()).map_err(&fail)?;
         Self::connect(&command.to_string(), role, limit, output, input, Some(child))
@@ -173,14 +169,13 @@ impl Channel {
         state.close_on(report)
     }
 
-    /// Compares the agent's monotonic clock with this host's, for at most `limit`. The exchange with
-    /// the shortest round trip counts.
+    /// Compares the agent's monotonic clock with this host's, for at most `limit`. The exchange
+    /// with the shortest round trip counts.
     ///
     /// # Errors
     /// As [`Channel::call`].
     pub fn clock(&self, limit: Duration) -> Result<Offset, ChannelError> {
-        self.compare_clocks(limit)
-            .map_err(|fault| error(&self.command, "comparing clocks", fault))
+        self.compare_clocks(limit).map_err(|fault| error(&self.command, "comparing clocks", fault))
     }
 
     fn compare_clocks(&self, limit: Duration) -> Result<Offset, Fault> {

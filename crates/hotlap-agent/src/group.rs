@@ -1,18 +1,18 @@
 //! Several generators that send one load together.
 //!
-//! Each opens its part of the connections. Once all are ready, clocks are compared, and all begin at
-//! an agreed time, each by its own clock. When the load has ended, clocks are compared again, and
-//! the outcomes are merged without loss. Everything that would make the sum wrong is found
-//! ([`Invalid`]), and a generator that is lost ends the load.
+//! Each opens its part of the connections. Once all are ready, clocks are compared, and all begin
+//! at an agreed time, each by its own clock. When the load has ended, clocks are compared again,
+//! and the outcomes are merged without loss. What makes the sum wrong is found ([`Invalid`]), and
+//! a generator that is lost ends the load.
 
 mod division;
+mod outcome;
 mod validity;
 
 use std::time::{Duration, Instant, SystemTime};
 
+use hotlap_load::Progress;
 use hotlap_load::plan::{Plan, Stop};
-use hotlap_load::{Outcome, Progress};
-use serde::Serialize;
 
 use crate::clock::{Clock, Offset};
 use crate::command::AgentCommand;
@@ -20,7 +20,7 @@ use crate::error::{ChannelError, Fault};
 use crate::generator::{Begun, Joined, Probe, Probed, Status};
 use crate::remote::RemoteGenerator;
 
-pub use validity::Invalid;
+pub use outcome::{Contributions, GeneratorOutcome, GroupOutcome, Invalid};
 
 /// How long agents may take to answer; `ssh` may have to connect first.
 const CONNECT: Duration = Duration::from_secs(30);
@@ -99,9 +99,8 @@ impl Generators {
         let before = all(together(&self.all, RemoteGenerator::clock))?;
         let at_ns = start_ns(plan, &before);
         let pairs: Vec<_> = self.all.iter().zip(&before).collect();
-        let begun = all(together(&pairs, |(generator, offset)| {
-            generator.begin(offset.to_remote(at_ns))
-        }))?;
+        let begun =
+            all(together(&pairs, |(generator, offset)| generator.begin(offset.to_remote(at_ns))))?;
         let last = match plan.stop {
             Stop::After(length) => Some(plan.warmup + length),
             Stop::Requests(_) => None,
@@ -145,8 +144,8 @@ fn late(generator: &RemoteGenerator, phase: &str, limit: Duration) -> ChannelErr
     }
 }
 
-/// When to begin, on this host's clock: late enough that every generator knows it before, and at the
-/// plan's own time if that is later.
+/// When to begin, on this host's clock: late enough that every generator knows it before, and at
+/// the plan's own time if that is later.
 fn start_ns(plan: &Plan, offsets: &[Offset]) -> u64 {
     // The error is half of a round trip.
     let error = offsets.iter().map(|offset| offset.error()).max().unwrap_or_default();
@@ -256,76 +255,6 @@ impl Running<'_> {
             paused_ns: joined.paused_ns,
             busy: outcome.threads.iter().map(|thread| thread.busy()).fold(0.0, f64::max),
         }
-    }
-}
-
-/// What several generators measured.
-#[derive(Debug, Clone, PartialEq)]
-pub struct GroupOutcome {
-    /// The sum of all outcomes.
-    pub outcome: Outcome,
-    /// What it consists of.
-    pub contributions: Contributions,
-}
-
-/// What each of several generators contributed, and whether they measured one load.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Contributions {
-    /// The generators.
-    pub generators: Vec<GeneratorOutcome>,
-    /// The share of the time of all windows together in which all of them were open for certain, 0
-    /// to 1.
-    pub overlap: f64,
-    /// Why the sum is not the outcome of one load; empty if it is.
-    pub invalid: Vec<Invalid>,
-}
-
-/// What one generator contributed.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct GeneratorOutcome {
-    /// The command that started it, as typed.
-    pub command: String,
-    /// The name of its host.
-    pub host: String,
-    /// Its connections.
-    pub connections: usize,
-    /// Its threads.
-    pub threads: usize,
-    /// The share of the requests that it should complete, 0 to 1.
-    pub share: f64,
-    /// Correct responses within the window.
-    pub responses: u64,
-    /// Failures within the window.
-    pub failures: u64,
-    /// Requests sent, inside and outside of the window.
-    pub sent: u64,
-    /// The offset of its clock before the load.
-    pub before: Offset,
-    /// The offset of its clock after the load.
-    pub after: Offset,
-    /// How much later than agreed it began, in nanoseconds.
-    pub late_ns: u64,
-    /// When its window opened, in nanoseconds of the controller's monotonic clock.
-    pub opened_ns: u64,
-    /// When its window closed.
-    pub closed_ns: u64,
-    /// The longest time for which it stood still within the window, in nanoseconds.
-    pub paused_ns: u64,
-    /// The share of the window that its busiest thread was on a core, 0 to 1.
-    pub busy: f64,
-}
-
-impl GeneratorOutcome {
-    /// Requests that were answered or failed.
-    #[must_use]
-    pub fn completed(&self) -> u64 {
-        self.responses + self.failures
-    }
-
-    /// How well its clock is known, in nanoseconds.
-    #[must_use]
-    pub fn error_ns(&self) -> u64 {
-        self.before.error_ns.max(self.after.error_ns)
     }
 }
 

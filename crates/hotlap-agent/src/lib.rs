@@ -41,4 +41,4 @@ pub use group::{
 pub use hello::{Hello, Role};
 pub use message::Order;
 pub use remote::RemoteGenerator;
-pub use serve::{Ending, Handler, Service, handler, serve};
+pub use serve::{Answer, Ending, Handler, Service, handler, serve};

@@ -8,9 +8,7 @@ use crate::channel::Channel;
 use crate::clock::Offset;
 use crate::command::AgentCommand;
 use crate::error::{ChannelError, Fault};
-use crate::generator::{
-    Begun, GeneratorOrder, GeneratorReport, Joined, Probe, Probed, Status,
-};
+use crate::generator::{Begun, GeneratorOrder, GeneratorReport, Joined, Probe, Probed, Status};
 use crate::hello::Role;
 use crate::message::Order;
 

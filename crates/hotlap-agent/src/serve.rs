@@ -21,6 +21,9 @@ const GRACE: Duration = Duration::from_millis(1_500);
 /// How often the agent checks whether it should end.
 const POLL: Duration = Duration::from_millis(100);
 
+/// The answer to an order: a report, or why the order cannot be carried out.
+pub type Answer<O> = Result<<O as Order>::Report, String>;
+
 /// What carries out the orders of one role.
 pub trait Service {
     /// Its orders.
@@ -30,10 +33,7 @@ pub trait Service {
     ///
     /// # Errors
     /// Why that is not possible, with a remedy.
-    fn carry_out(
-        &mut self,
-        order: Self::Order,
-    ) -> Result<<Self::Order as Order>::Report, String>;
+    fn carry_out(&mut self, order: Self::Order) -> Answer<Self::Order>;
 }
 
 /// A service whose orders and reports are JSON.

@@ -95,6 +95,19 @@ pub struct Part {
     pub of: usize,
 }
 
+impl Part {
+    fn check(self) -> Result<(), PlanError> {
+        let Self { index, of } = self;
+        match index < of {
+            true => Ok(()),
+            false => {
+                let why = format!("part {index} of {of}: parts are numbered from 0");
+                Err(PlanError::OutOfRange(why))
+            }
+        }
+    }
+}
+
 /// The whole load.
 impl Default for Part {
     fn default() -> Self {
@@ -256,10 +269,7 @@ impl Plan {
         if self.requests.is_empty() {
             return Err(PlanError::NoRequests);
         }
-        let Part { index, of } = self.part;
-        if index >= of {
-            return out_of_range(format!("part {index} of {of}: parts count from 0"));
-        }
+        self.part.check()?;
         if let Pace::Constant { rate } | Pace::Poisson { rate, .. } = self.pace {
             if !(rate.is_finite() && rate > 0.0) {
                 return Err(PlanError::BadRate(rate.to_string()));

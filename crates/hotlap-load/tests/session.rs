@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
 use hotlap_load::plan::{
-    Endpoint, ExpectedBody, ExpectedResponse, ExpectedStatus, Pace, Part, Request, Reuse,
-    Stop,
+    Endpoint, ExpectedBody, ExpectedResponse, ExpectedStatus, Pace, Part, Request, Reuse, Stop,
 };
 use hotlap_load::{Error, Failure, Outcome, Plan, Session, run};
 use hotlap_testbed::{HELLO, TestServer, unused_address};

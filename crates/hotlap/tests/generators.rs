@@ -132,6 +132,14 @@ fn a_wrong_response_is_found_by_generators_too() {
     let arguments = ["-n100", "-c2", "--expect-body", "Bye", &server.url()];
     let (code, _, stderr) = text(&load(&[plain()], &arguments).output().unwrap());
     assert_eq!(code, Some(3), "{stderr}");
+    assert!(stderr.contains("a body of 13 bytes instead of 3"), "{stderr}");
+}
+
+#[test]
+fn a_server_that_does_not_respond_is_named() {
+    let url = format!("http://{}/", hotlap_testbed::unused_address());
+    let (code, _, stderr) = text(&load(&[plain()], &["-n100", "-c2", &url]).output().unwrap());
+    assert_eq!(code, Some(3), "{stderr}");
     assert!(stderr.contains("while probing the server"), "{stderr}");
 }
 
@@ -147,7 +155,8 @@ fn headers_with_spaces_and_quotes_arrive_as_they_are() {
         }
     });
     let header = ["-H", "X-Test: a 'b' \"c\" $HOME `d` \\n", "--body", "line 1\nline '2'"];
-    let arguments = [&["--no-check", "-n50", "-c2", &server.url()], &header[..]].concat();
+    let url = server.url();
+    let arguments = [&["--no-check", "-n50", "-c2", &url], &header[..]].concat();
     let (code, stdout, stderr) = text(&load(&[plain(), plain()], &arguments).output().unwrap());
     assert_eq!(code, Some(0), "{stdout}{stderr}");
     assert_eq!(server.requests(), 50);
@@ -209,7 +218,7 @@ fn a_generator_that_is_killed_makes_the_load_invalid() {
     let expected = "NOT VALID: a generator was lost, so the load has no result: sh -c 'echo $$ > ";
     assert!(stderr.contains(expected), "{stderr}");
     assert!(stderr.contains("while loading: the agent ended"), "{stderr}");
-    agents.map(is_gone);
+    agents.into_iter().for_each(is_gone);
     drop(server);
 }
 
@@ -235,7 +244,7 @@ fn a_generator_that_stays_stopped_is_lost() {
     let (code, _, stderr) = ended(child);
     assert_eq!(code, Some(4), "{stderr}");
     assert!(stderr.contains("while loading: no answer within 10s"), "{stderr}");
-    agents.map(is_gone);
+    agents.into_iter().for_each(is_gone);
 }
 
 #[test]
@@ -246,7 +255,7 @@ fn ctrl_c_keeps_what_was_measured() {
     assert_eq!(code, Some(130), "{stderr}");
     let json: Value = serde_json::from_str(&stdout).unwrap();
     assert!(json["figures"]["answers"].as_u64().unwrap() > 0, "{json}");
-    agents.map(is_gone);
+    agents.into_iter().for_each(is_gone);
 }
 
 #[test]
@@ -254,7 +263,7 @@ fn agents_end_when_their_controller_is_killed() {
     let UnderWay { mut child, agents, .. } = under_way(&["-d1h"]);
     child.kill().unwrap();
     child.wait().unwrap();
-    agents.map(is_gone);
+    agents.into_iter().for_each(is_gone);
 }
 
 #[test]

@@ -33,10 +33,8 @@ impl Child {
         let [program, arguments @ ..] = argv else {
             return Err(Fault::Malformed("an empty command".to_owned()));
         };
-        let fault = |why: std::io::Error| Fault::Start {
-            program: program.clone(),
-            why: why.to_string(),
-        };
+        let fault =
+            |why: std::io::Error| Fault::Start { program: program.clone(), why: why.to_string() };
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         command.stderr(Stdio::piped());

@@ -49,9 +49,8 @@ impl Pauses {
 
     /// The longest part of a pause between two times; 0 if there was none.
     pub(super) fn longest_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
-        let within = |(began, ended): &(u64, u64)| {
-            (*ended).min(to_ns).saturating_sub((*began).max(from_ns))
-        };
+        let within =
+            |(began, ended): &(u64, u64)| (*ended).min(to_ns).saturating_sub((*began).max(from_ns));
         let pauses = self.shared.pauses.lock().unwrap_or_else(PoisonError::into_inner);
         pauses.iter().map(within).max().unwrap_or(0)
     }

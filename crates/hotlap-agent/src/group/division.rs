@@ -3,8 +3,8 @@
 use hotlap_load::plan::{Part, Plan};
 
 /// The parts of a load, one for each of `count` generators. Connections are divided, and with them
-/// the load; all generators have equally many threads, as many as the plan says if their connections
-/// suffice. Rate, number of requests and values of fields remain those of the whole load, of which
+/// the load; all generators have equally many threads, as many as the plan says if their
+/// connections suffice. Rate, number of requests and values of fields remain those of the whole load, of which
 /// each generator takes every n-th (see [`Part`]), so no two send the same value.
 ///
 /// # Errors
@@ -78,7 +78,8 @@ mod tests {
     fn fewer_connections_than_generators_are_an_error() {
         assert_eq!(
             divide(&plan(2, 1), 3),
-            Err("2 connections cannot be divided among 3 generators: use at least 3 (-c)".to_owned())
+            Err("2 connections cannot be divided among 3 generators: use at least 3 (-c)"
+                .to_owned())
         );
     }
 }

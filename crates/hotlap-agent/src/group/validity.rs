@@ -1,11 +1,10 @@
 //! Whether several generators measured one load together.
 
-use std::fmt;
 use std::time::Duration;
 
 use hotlap_load::plan::{Plan, Stop};
 
-use super::GeneratorOutcome;
+use super::outcome::{GeneratorOutcome, Invalid};
 
 /// A generator may begin this much later than agreed, as a share of the window.
 const LATE: f64 = 0.01;
@@ -25,71 +24,6 @@ const DEVIATIONS: f64 = 3.0;
 /// A generator may stand still for this long. A thread that wants to run waits less on a host that
 /// is merely busy.
 const PAUSED: Duration = Duration::from_millis(200);
-
-/// Why the figures of several generators are not those of one load.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Invalid {
-    /// A generator began too late.
-    Late {
-        /// Its command.
-        command: String,
-        /// By how much.
-        by: Duration,
-    },
-    /// The windows were not open at the same time.
-    Overlap {
-        /// The share of the time in which all of them were open, for certain.
-        share: f64,
-        /// How well the clocks are known.
-        error: Duration,
-    },
-    /// A generator completed too few requests.
-    Share {
-        /// Its command.
-        command: String,
-        /// What it completed, as a part of its share.
-        of: f64,
-    },
-    /// A generator stood still.
-    Paused {
-        /// Its command.
-        command: String,
-        /// For how long.
-        time: Duration,
-    },
-}
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Late { command, by } => write!(
-                f,
-                "{command} began {:.0} ms late. Check that its host is not overloaded, and measure \
-                 for longer",
-                by.as_secs_f64() * 1e3
-            ),
-            Self::Overlap { share, error } => write!(
-                f,
-                "all generators measured together for {:.0} % of the time only (clocks are known to \
-                 within {:.1} ms). Measure for longer, or use a faster connection to the generators",
-                share * 100.0,
-                error.as_secs_f64() * 1e3
-            ),
-            Self::Share { command, of } => write!(
-                f,
-                "{command} completed {:.0} % of its share of the requests. Check its host and its \
-                 connection to the server, or leave it out",
-                of * 100.0
-            ),
-            Self::Paused { command, time } => write!(
-                f,
-                "{command} stood still for {:.0} ms. Check that its host is not overloaded or \
-                 suspended",
-                time.as_secs_f64() * 1e3
-            ),
-        }
-    }
-}
 
 /// Everything that makes a measurement invalid.
 pub(super) fn judge(plan: &Plan, generators: &[GeneratorOutcome]) -> Vec<Invalid> {
@@ -122,7 +56,8 @@ pub(super) fn judge(plan: &Plan, generators: &[GeneratorOutcome]) -> Vec<Invalid
         }
     }
     for generator in generators {
-        let (command, time) = (generator.command.clone(), Duration::from_nanos(generator.paused_ns));
+        let (command, time) =
+            (generator.command.clone(), Duration::from_nanos(generator.paused_ns));
         if time > PAUSED {
             found.push(Invalid::Paused { command, time });
         }
@@ -152,7 +87,10 @@ mod tests {
 
     fn plan() -> Plan {
         let target = Target::plain(Endpoint::Tcp(([127, 0, 0, 1], 80).into()));
-        Plan { stop: Stop::After(Duration::from_secs(1)), ..Plan::new(target, Request::get("/", "t")) }
+        Plan {
+            stop: Stop::After(Duration::from_secs(1)),
+            ..Plan::new(target, Request::get("/", "t"))
+        }
     }
 
     /// Two generators that measured one second together.
@@ -232,6 +170,9 @@ mod tests {
     #[test]
     fn a_generator_that_stood_still_is_invalid() {
         let found = reasons(|g| g.paused_ns = 300 * MS);
-        assert!(found.len() == 1 && found[0].starts_with("ssh b stood still for 300 ms"), "{found:?}");
+        assert!(
+            found.len() == 1 && found[0].starts_with("ssh b stood still for 300 ms"),
+            "{found:?}"
+        );
     }
 }

@@ -1,8 +1,6 @@
 //! `hotlap agent`: the other end of `--generator-on` and `--server-on`.
 
-use std::fs::File;
 use std::io::IsTerminal;
-use std::os::fd::AsFd;
 
 use hotlap_agent::generator::Generator;
 use hotlap_agent::server::{ServerService, ServerSetting};
@@ -11,6 +9,7 @@ use hotlap_servers::process::Supervisor;
 
 use crate::assets;
 use crate::cmd::run::logs::Logs;
+use crate::console;
 use crate::exit::{Exit, usage};
 use crate::paths;
 
@@ -22,13 +21,10 @@ pub fn run() -> anyhow::Result<Exit> {
     if std::io::stdin().is_terminal() {
         return usage(
             "hotlap agent is started by another hotlap, which speaks to it over standard input: \
-             use --server-on COMMAND",
+             use --server-on or --generator-on COMMAND",
         );
     }
-    let input = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
-    let output = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
-    // Standard output belongs to the channel, whatever else is printed.
-    rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
+    let (input, output) = console::channel()?;
     let ending = serve(input, output, Clock::default(), roles, || std::process::exit(0));
     Ok(match ending {
         Ending::Closed | Ending::Silent => Exit::Ok,

@@ -5,11 +5,12 @@ mod loaded;
 mod output;
 mod remote;
 pub mod requests;
+mod view;
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use hotlap_load::plan::{Pace, Part, Plan, Reuse, Stop};
-use hotlap_load::{Error, Failure, Outcome, Progress, Session};
+use hotlap_load::{Error, Failure, Outcome, Session};
 use hotlap_servers::infer::PROBES;
 
 use crate::cli::{Form, LoadArgs, ReplayMode};
@@ -18,10 +19,10 @@ use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::export::Texts;
 use crate::interrupt::Interrupt;
-use crate::live::Live;
 use crate::redact;
-use crate::text::{number, visible};
+use crate::text::visible;
 use loaded::Loaded;
+use view::LoadView;
 
 /// Loads, prints, exports.
 ///
@@ -170,34 +171,17 @@ fn drive(plan: &Plan, interrupt: &Interrupt, console: &Console) -> anyhow::Resul
         Err(Error::Plan(error)) => return usage(error.to_string()),
         session => session?,
     };
-    let quiet = Console { quiet: true, ..*console };
-    let mut live = Live::start(if console.live { console } else { &quiet });
-    show_time_left(&mut live, plan);
-    let began = Instant::now();
+    let mut view = LoadView::start(plan, console);
     while !session.is_finished() {
         std::thread::sleep(Duration::from_millis(50));
         if interrupt.asked() {
             session.stop();
         }
-        show_progress(&mut live, session.progress(), began);
+        view.show(session.progress());
     }
     let outcome = session.join()?;
-    live.clear();
+    view.clear();
     Ok(outcome)
-}
-
-/// Shows how long the load takes, if it is known.
-fn show_time_left(live: &mut Live, plan: &Plan) {
-    match (plan.stop, &plan.pace) {
-        (Stop::After(time), _) => live.left(plan.warmup + time),
-        (Stop::Requests(_), Pace::Recorded(due)) => live.left(due.span()),
-        (Stop::Requests(_), _) => {}
-    }
-}
-
-fn show_progress(live: &mut Live, progress: Progress, began: Instant) {
-    let rate = progress.responses as f64 / began.elapsed().as_secs_f64();
-    live.phase(format!("{} requests/s, {} failed", number::rate(rate), progress.failures));
 }
 
 /// The exit code, with a message if something is wrong.

@@ -1,18 +1,17 @@
 //! `hotlap load --generator-on`: the load comes from other hosts.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hotlap_agent::{Contributions, Fault, Generators, GroupError, GroupOutcome};
 use hotlap_load::Outcome;
 use hotlap_load::plan::{Plan, Request};
 
 use super::requests::Asked;
-use super::{show_progress, show_time_left};
+use super::view::LoadView;
 use crate::cli::LoadArgs;
 use crate::console::Console;
 use crate::exit::{server_failed, usage};
 use crate::interrupt::Interrupt;
-use crate::live::Live;
 
 /// How often generators are asked how far they have come.
 const POLL: Duration = Duration::from_millis(200);
@@ -66,20 +65,17 @@ pub fn drive(
         Err(GroupError::Division(why)) => return usage(why),
         running => running?,
     };
-    let quiet = Console { quiet: true, ..*console };
-    let mut live = Live::start(if console.live { console } else { &quiet });
-    show_time_left(&mut live, plan);
-    let began = Instant::now();
+    let mut view = LoadView::start(plan, console);
     let mut is_stopped = false;
     while !running.is_finished() {
         std::thread::sleep(POLL);
         if interrupt.asked() && !std::mem::replace(&mut is_stopped, true) {
             running.stop();
         }
-        show_progress(&mut live, running.progress(), began);
+        view.show(running.progress());
     }
     let joined = running.join();
-    live.clear();
+    view.clear();
     match joined {
         Ok(GroupOutcome { outcome, contributions }) => Ok(Some((outcome, Some(contributions)))),
         Err(error @ GroupError::Lost(_)) => {
