@@ -192,3 +192,37 @@ fn a_load_that_is_stopped_keeps_what_was_measured() {
     let again = Plan { stop: Stop::Requests(10), ..plan };
     assert_eq!(run(&all, &again).outcome.responses, 10);
 }
+
+#[test]
+fn a_load_that_is_held_has_any_number_of_windows() {
+    let server = TestServer::responding(HELLO);
+    let ahead_ns = 3_000_000_000;
+    let generator = generator(ahead_ns);
+    let plan = plan(&server.url(), 2, Stop::After(Duration::from_secs(1)));
+    generator.hold(&plan).expect("a load");
+    while !generator.status().expect("a status").is_ready {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let offset = generator.clock().expect("an offset");
+    let length = Duration::from_millis(50);
+    for _ in 0..2 {
+        for _ in 0..2 {
+            let at_ns = offset.to_remote(Clock::default().now_ns()) + 20_000_000;
+            let begun = generator.open_window(at_ns, length).expect("a window");
+            assert!(begun.opens_ns >= at_ns, "{begun:?}");
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(generator.pause(Duration::from_secs(30)).expect("a pause"));
+            let before = server.requests();
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(server.requests(), before, "it sent during the pause");
+        }
+        let outcome = generator.collect().expect("an outcome").outcome;
+        assert!(outcome.responses > 0);
+        assert_eq!(outcome.service_time.len(), outcome.responses);
+        assert!(outcome.window_ns >= 50_000_000, "{}", outcome.window_ns);
+    }
+    // A window that should have closed long ago is empty.
+    let begun = generator.open_window(0, length).expect("a window");
+    assert!(begun.late_ns > 3_000_000_000);
+    assert_eq!(generator.join().expect("an outcome").outcome.responses, 0);
+}

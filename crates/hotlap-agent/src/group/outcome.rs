@@ -122,8 +122,9 @@ impl fmt::Display for Invalid {
             ),
             Self::Overlap { share, error } => write!(
                 f,
-                "all generators measured together for {:.0} % of the time only (clocks are known to \
-                 within {:.1} ms). Measure for longer, or use a faster connection to the generators",
+                "all generators measured together for {:.0} % of the time only (clocks are known \
+                 to within {:.1} ms). Measure for longer, or use a faster connection to the \
+                 generators",
                 share * 100.0,
                 error.as_secs_f64() * 1e3
             ),

@@ -1,9 +1,9 @@
 //! The short form, for people.
 
 use hotlap_agent::{Contributions, GeneratorOutcome};
+use hotlap_load::OpenLoop;
 use hotlap_load::outcome::RequestOutcome;
-use hotlap_load::plan::{Pace, Plan, Protocol, Reuse};
-use hotlap_load::{OpenLoop, Outcome};
+use hotlap_load::plan::{Pace, Protocol, Reuse};
 use hotlap_stats::{Censored, Concurrency, Histogram, Survival};
 use serde_json::json;
 
@@ -19,7 +19,7 @@ use crate::text::{layout, visible, wrap};
 #[must_use]
 pub fn human(loaded: &Loaded, width: usize) -> String {
     let (plan, outcome) = (&loaded.plan, &loaded.outcome);
-    let mut out = format!("\n  {}\n  {}\n\n", visible(&loaded.url), shape(plan, outcome));
+    let mut out = format!("\n  {}\n  {}\n\n", visible(&loaded.url), shape(loaded));
     let failures = outcome.failures.total();
     out += &format!(
         "  requests/s  {:<12}{} correct responses, {} errors\n",
@@ -182,7 +182,8 @@ fn grouped_share(q: f64) -> String {
     percent.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-fn shape(plan: &Plan, outcome: &Outcome) -> String {
+fn shape(loaded: &Loaded) -> String {
+    let (plan, outcome) = (&loaded.plan, &loaded.outcome);
     let mut parts = vec![plural(plan.connections, "connection")];
     parts.push(match plan.reuse {
         Reuse::KeepAlive => "keep-alive".to_owned(),
@@ -205,7 +206,8 @@ fn shape(plan: &Plan, outcome: &Outcome) -> String {
         }
     }
     let plural = if plan.threads == 1 { "" } else { "s" };
-    parts.push(format!("{} thread{plural} ({})", plan.threads, outcome.backend));
+    let each = if loaded.generators.is_some() { " each" } else { "" };
+    parts.push(format!("{} thread{plural}{each} ({})", plan.threads, outcome.backend));
     match &plan.pace {
         Pace::Closed => {}
         Pace::Constant { rate: r } => parts.push(format!("{} requests/s", rate(*r))),
