@@ -27,7 +27,7 @@ fn generator(ahead_ns: i64) -> RemoteGenerator {
 }
 
 fn generators(ahead_ns: &[i64]) -> Generators {
-    Generators::of(ahead_ns.iter().map(|ns| generator(*ns)).collect())
+    Generators::of(ahead_ns.iter().map(|ns| generator(*ns)).collect(), None)
 }
 
 fn plan(url: &str, connections: usize, stop: Stop) -> Plan {
@@ -163,6 +163,25 @@ fn a_rate_is_that_of_all_generators_together() {
     assert_eq!(server.requests(), 400);
     // The last of 400 requests is due after 199.5 ms, whoever sends it.
     assert!(group.outcome.window_ns >= 199_000_000, "{}", group.outcome.window_ns);
+}
+
+#[test]
+fn a_sampler_is_no_part_of_the_sum() {
+    let server = TestServer::responding(HELLO);
+    let plan = plan(&server.url(), 4, Stop::After(Duration::from_secs(1)));
+    let all = Generators::of(vec![generator(0), generator(0)], Some(generator(0)));
+    let group = run(&all, &plan);
+    let sampled = group.contributions.sampled.expect("a sampler");
+    // One request every 10 ms, for one second.
+    assert!((50..500).contains(&sampled.outcome.due), "{}", sampled.outcome.due);
+    assert_eq!(sampled.outcome.connections.requested, 1);
+    let each = group.contributions.generators;
+    assert_eq!(each.len(), 2);
+    assert_eq!(each.iter().map(|own| own.responses).sum::<u64>(), group.outcome.responses);
+    assert_eq!(group.outcome.connections.requested, 4);
+    assert_eq!(group.outcome.due, 0, "the load is a closed loop");
+    let counted = Plan { stop: Stop::Requests(10), ..plan };
+    assert!(matches!(all.start(&counted), Err(GroupError::Division(_))));
 }
 
 #[test]

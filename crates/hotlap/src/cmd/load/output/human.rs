@@ -1,6 +1,6 @@
 //! The short form, for people.
 
-use hotlap_agent::{Contributions, GeneratorOutcome};
+use hotlap_agent::{Contributions, GeneratorOutcome, Sampled};
 use hotlap_load::OpenLoop;
 use hotlap_load::outcome::RequestOutcome;
 use hotlap_load::plan::{Pace, Protocol, Reuse};
@@ -42,6 +42,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         out += &format!("  sent late   {}\n", plain(&outcome.lag));
         out += &offered(&open_loop);
     }
+    out += &sampled(loaded);
     if !outcome.handshake_time.is_empty() {
         out += &format!("  connect     {}\n", plain(&outcome.connect_time));
         let handshakes = count(outcome.handshake_time.len());
@@ -113,6 +114,17 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         );
     }
     out
+}
+
+/// The latency that was sampled while the generators loaded; empty if none was.
+fn sampled(loaded: &Loaded) -> String {
+    let Some((Sampled { outcome, .. }, concurrency)) = loaded.sampled() else {
+        return String::new();
+    };
+    let seen = Survival::new(&outcome.response_time, &outcome.response_time_censored);
+    let failed = outcome.failures.total();
+    let errors = if failed > 0 { format!(", {} errors", count(failed)) } else { String::new() };
+    format!("  sampled     {}{errors}\n", times(&seen, concurrency))
 }
 
 /// The figures of each request as a table; empty if there is one only.
