@@ -27,6 +27,22 @@ pub enum GeneratorOrder {
         /// When, in nanoseconds of the generator's monotonic clock.
         at_ns: u64,
     },
+    /// Open the connections of a load that is held between windows, and send between them.
+    Hold(Box<Plan>),
+    /// Open a window of a load that is held.
+    Open {
+        /// When, in nanoseconds of the generator's monotonic clock.
+        at_ns: u64,
+        /// For how long.
+        length: Duration,
+    },
+    /// Send nothing until the next window of a load that is held.
+    Pause {
+        /// How long to wait for requests in flight.
+        limit: Duration,
+    },
+    /// Hand over the outcome of the windows of a load that is held.
+    Collect,
     /// Say how far the load has come.
     Status,
     /// End the load now and keep what was measured.
@@ -44,9 +60,11 @@ pub enum GeneratorReport {
     Done,
     /// The load begins.
     Begun(Begun),
+    /// Whether no request is in flight.
+    Paused(bool),
     /// How far the load has come.
     Status(Status),
-    /// The outcome of the load.
+    /// The outcome of the load, or of the windows since the last one.
     Joined(Box<Joined>),
 }
 
@@ -72,7 +90,7 @@ pub struct Probed {
     pub notes: Vec<String>,
 }
 
-/// The beginning of a load.
+/// The beginning of a load, or of a window of a load that is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Begun {
     /// How much later than asked it begins, in nanoseconds.
@@ -110,6 +128,10 @@ impl Order for GeneratorOrder {
             Self::Probe(_) => "probing the server",
             Self::Prepare(_) => "opening connections",
             Self::Begin { .. } => "starting the load",
+            Self::Hold(_) => "starting the load",
+            Self::Open { .. } => "opening a window",
+            Self::Pause { .. } => "pausing the load",
+            Self::Collect => "collecting the outcome",
             Self::Status => "loading",
             Self::Stop => "stopping the load",
             Self::Join => "collecting the outcome",
@@ -157,6 +179,42 @@ impl Generator {
         Ok(begun)
     }
 
+    fn hold(&mut self, plan: &Plan) -> Result<(), String> {
+        (self.session, self.begun) = (None, None);
+        self.session = Some(Session::start_held(plan).map_err(|e| e.to_string())?);
+        Ok(())
+    }
+
+    /// Opens a window; what of it has passed is cut off.
+    fn open(&mut self, at_ns: u64, length: Duration) -> Result<Begun, String> {
+        let session = self.session()?;
+        if !session.is_ready() {
+            return Err("the load is not ready, or has ended".to_owned());
+        }
+        let (now_ns, now) = (self.clock.now_ns(), Instant::now());
+        let late_ns = now_ns.saturating_sub(at_ns);
+        let wait = Duration::from_nanos(at_ns.saturating_sub(now_ns));
+        let length = length.saturating_sub(Duration::from_nanos(late_ns));
+        let window = session.open_window(wait, length);
+        let opens_after = window.opens.saturating_duration_since(now).as_nanos() as u64;
+        let begun = Begun { late_ns, opens_ns: now_ns + opens_after };
+        match &mut self.begun {
+            // Pauses since the first window that is not collected count.
+            Some(_) => {}
+            None => self.begun = Some((begun, Pauses::watch(self.clock))),
+        }
+        Ok(begun)
+    }
+
+    fn collect(&mut self) -> Result<Joined, String> {
+        let outcome = self.session()?.collect().ok_or("the load has ended")?;
+        let now_ns = self.clock.now_ns();
+        let since = self.begun.take();
+        let paused_ns =
+            since.map_or(0, |(begun, pauses)| pauses.longest_ns(begun.opens_ns, now_ns));
+        Ok(Joined { outcome, paused_ns })
+    }
+
     fn status(&self) -> Result<Status, String> {
         let session = self.session()?;
         Ok(Status {
@@ -188,6 +246,17 @@ impl Service for Generator {
                 GeneratorReport::Done
             }
             GeneratorOrder::Begin { at_ns } => GeneratorReport::Begun(self.begin(at_ns)?),
+            GeneratorOrder::Hold(plan) => {
+                self.hold(&plan)?;
+                GeneratorReport::Done
+            }
+            GeneratorOrder::Open { at_ns, length } => {
+                GeneratorReport::Begun(self.open(at_ns, length)?)
+            }
+            GeneratorOrder::Pause { limit } => {
+                GeneratorReport::Paused(self.session()?.pause(limit))
+            }
+            GeneratorOrder::Collect => GeneratorReport::Joined(Box::new(self.collect()?)),
             GeneratorOrder::Status => GeneratorReport::Status(self.status()?),
             GeneratorOrder::Stop => {
                 self.session()?.stop();

@@ -11,8 +11,8 @@ mod validity;
 
 use std::time::{Duration, Instant, SystemTime};
 
-use hotlap_load::Progress;
 use hotlap_load::plan::{Plan, Stop};
+use hotlap_load::{Outcome, Progress};
 
 use crate::clock::{Clock, Offset};
 use crate::command::AgentCommand;
@@ -20,7 +20,8 @@ use crate::error::{ChannelError, Fault};
 use crate::generator::{Begun, Joined, Probe, Probed, Status};
 use crate::remote::RemoteGenerator;
 
-pub use outcome::{Contributions, GeneratorOutcome, GroupOutcome, Invalid};
+pub use division::SAMPLES_PER_S;
+pub use outcome::{Contributions, GeneratorOutcome, GroupOutcome, Invalid, Sampled};
 
 /// How long agents may take to answer; `ssh` may have to connect first.
 const CONNECT: Duration = Duration::from_secs(30);
@@ -40,7 +41,9 @@ const POLL: Duration = Duration::from_millis(20);
 /// Several generators.
 #[derive(Debug)]
 pub struct Generators {
+    /// Those that load, then the one that samples, if there is one.
     all: Vec<RemoteGenerator>,
+    has_sampler: bool,
 }
 
 /// Why a load of several generators has no outcome.
@@ -58,19 +61,25 @@ pub enum GroupError {
 }
 
 impl Generators {
-    /// Starts one agent with each command.
+    /// Starts one agent with each command, and one that samples latency while the others load.
     ///
     /// # Errors
     /// The first agent that could not be started, and why.
-    pub fn open(commands: &[AgentCommand]) -> Result<Self, GroupError> {
-        let opened = together(commands, |command| RemoteGenerator::open(command, CONNECT));
-        Ok(Self { all: opened.into_iter().collect::<Result<_, _>>()? })
+    pub fn open(
+        commands: &[AgentCommand],
+        sampler: Option<&AgentCommand>,
+    ) -> Result<Self, GroupError> {
+        let commands: Vec<&AgentCommand> = commands.iter().chain(sampler).collect();
+        let opened = together(&commands, |command| RemoteGenerator::open(command, CONNECT));
+        Ok(Self { all: all(opened)?, has_sampler: sampler.is_some() })
     }
 
-    /// These generators.
+    /// These generators, and one that samples latency while the others load.
     #[must_use]
-    pub fn of(all: Vec<RemoteGenerator>) -> Self {
-        Self { all }
+    pub fn of(mut generators: Vec<RemoteGenerator>, sampler: Option<RemoteGenerator>) -> Self {
+        let has_sampler = sampler.is_some();
+        generators.extend(sampler);
+        Self { all: generators, has_sampler }
     }
 
     /// Probes a server from the first generator's host.
@@ -87,10 +96,14 @@ impl Generators {
     /// # Errors
     /// The load cannot be divided, or a generator cannot run its part or is lost.
     pub fn start(&self, plan: &Plan) -> Result<Running<'_>, GroupError> {
-        if self.all.is_empty() {
+        let loading = self.all.len() - usize::from(self.has_sampler);
+        if loading == 0 {
             return Err(GroupError::Division(NONE.to_owned()));
         }
-        let parts = division::divide(plan, self.all.len()).map_err(GroupError::Division)?;
+        let mut parts = division::divide(plan, loading).map_err(GroupError::Division)?;
+        if self.has_sampler {
+            parts.push(division::sampler(plan).map_err(GroupError::Division)?);
+        }
         let pairs: Vec<_> = self.all.iter().zip(&parts).collect();
         all(together(&pairs, |(generator, part)| {
             generator.prepare(part)?;
@@ -110,7 +123,7 @@ impl Generators {
         let statuses = vec![Status::default(); self.all.len()];
         let plan = plan.clone();
         let all = &self.all;
-        Ok(Running { all, plan, parts, before, begun, deadline, statuses, lost: None })
+        Ok(Running { all, loading, plan, parts, before, begun, deadline, statuses, lost: None })
     }
 }
 
@@ -159,6 +172,8 @@ fn start_ns(plan: &Plan, offsets: &[Offset]) -> u64 {
 #[derive(Debug)]
 pub struct Running<'a> {
     all: &'a [RemoteGenerator],
+    /// How many of them load; one more samples.
+    loading: usize,
     plan: Plan,
     parts: Vec<Plan>,
     before: Vec<Offset>,
@@ -224,15 +239,20 @@ impl Running<'_> {
         }
         let after = all(together(self.all, RemoteGenerator::clock)).map_err(GroupError::Lost)?;
         let joined = all(together(self.all, RemoteGenerator::join)).map_err(GroupError::Lost)?;
-        let generators: Vec<GeneratorOutcome> = (0..self.all.len())
+        let mut generators: Vec<GeneratorOutcome> = (0..self.all.len())
             .map(|index| self.generator(index, after[index], &joined[index]))
             .collect();
-        let mut outcomes = joined.into_iter().map(|joined| joined.outcome);
-        let mut outcome = outcomes.next().unwrap_or_default();
-        outcomes.for_each(|other| outcome.merge(&other));
         let invalid = validity::judge(&self.plan, &generators);
         let overlap = validity::overlap(&generators);
-        Ok(GroupOutcome { outcome, contributions: Contributions { generators, overlap, invalid } })
+        let mut outcomes: Vec<Outcome> = joined.into_iter().map(|joined| joined.outcome).collect();
+        let sampled = generators.drain(self.loading..).zip(outcomes.drain(self.loading..)).next();
+        let sampled = sampled.map(|(generator, outcome)| Sampled { generator, outcome });
+        let outcome = outcomes.into_iter().reduce(|mut sum, other| {
+            sum.merge(&other);
+            sum
+        });
+        let contributions = Contributions { generators, sampled, overlap, invalid };
+        Ok(GroupOutcome { outcome: outcome.unwrap_or_default(), contributions })
     }
 
     fn generator(&self, index: usize, after: Offset, joined: &Joined) -> GeneratorOutcome {
@@ -243,7 +263,10 @@ impl Running<'_> {
             host: generator.channel().host().to_owned(),
             connections: self.parts[index].connections,
             threads: self.parts[index].threads,
-            share: division::share(&self.plan, &self.parts[index]),
+            share: match index < self.loading {
+                true => division::share(&self.plan, &self.parts[index]),
+                false => 0.0,
+            },
             responses: outcome.responses,
             failures: outcome.failures.total(),
             sent: outcome.totals.sent,

@@ -37,6 +37,7 @@ pub use command::{AgentCommand, CommandError};
 pub use error::{ChannelError, Fault};
 pub use group::{
     Contributions, GeneratorOutcome, Generators, GroupError, GroupOutcome, Invalid, Running,
+    SAMPLES_PER_S, Sampled,
 };
 pub use hello::{Hello, Role};
 pub use message::Order;

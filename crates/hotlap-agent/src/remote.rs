@@ -78,6 +78,47 @@ impl RemoteGenerator {
         }
     }
 
+    /// Starts a load that is held between windows, as [`hotlap_load::Session::start_held`]. The
+    /// last load ends.
+    ///
+    /// # Errors
+    /// The plan cannot be run there, or the generator is lost.
+    pub fn hold(&self, plan: &Plan) -> Result<(), ChannelError> {
+        self.done(&GeneratorOrder::Hold(Box::new(plan.clone())), TRANSFER)
+    }
+
+    /// Opens a window of a load that is held, at a time of the generator's clock.
+    ///
+    /// # Errors
+    /// The load is not ready, or the generator is lost.
+    pub fn open_window(&self, at_ns: u64, length: Duration) -> Result<Begun, ChannelError> {
+        match self.call(&GeneratorOrder::Open { at_ns, length }, PROMPT)? {
+            GeneratorReport::Begun(begun) => Ok(begun),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Stops sending until the next window, and waits for requests in flight for at most `limit`.
+    /// Returns whether none is left.
+    ///
+    /// # Errors
+    /// There is no load, or the generator is lost.
+    pub fn pause(&self, limit: Duration) -> Result<bool, ChannelError> {
+        match self.call(&GeneratorOrder::Pause { limit }, PROMPT + limit)? {
+            GeneratorReport::Paused(is_idle) => Ok(is_idle),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// The outcome of the windows of a load that is held since the last call. The last window must
+    /// have closed.
+    ///
+    /// # Errors
+    /// The load has ended, or the generator is lost.
+    pub fn collect(&self) -> Result<Joined, ChannelError> {
+        self.joined(&GeneratorOrder::Collect)
+    }
+
     /// How far the load has come.
     ///
     /// # Errors
@@ -102,10 +143,7 @@ impl RemoteGenerator {
     /// # Errors
     /// No connection could be opened, there is no load, or the generator is lost.
     pub fn join(&self) -> Result<Joined, ChannelError> {
-        match self.call(&GeneratorOrder::Join, TRANSFER)? {
-            GeneratorReport::Joined(joined) => Ok(*joined),
-            other => Err(self.unexpected(&other)),
-        }
+        self.joined(&GeneratorOrder::Join)
     }
 
     /// Compares clocks.
@@ -114,6 +152,13 @@ impl RemoteGenerator {
     /// The generator is lost.
     pub fn clock(&self) -> Result<Offset, ChannelError> {
         self.channel.clock(PROMPT)
+    }
+
+    fn joined(&self, order: &GeneratorOrder) -> Result<Joined, ChannelError> {
+        match self.call(order, TRANSFER)? {
+            GeneratorReport::Joined(joined) => Ok(*joined),
+            other => Err(self.unexpected(&other)),
+        }
     }
 
     fn done(&self, order: &GeneratorOrder, limit: Duration) -> Result<(), ChannelError> {

@@ -27,7 +27,7 @@ fn generator(ahead_ns: i64) -> RemoteGenerator {
 }
 
 fn generators(ahead_ns: &[i64]) -> Generators {
-    Generators::of(ahead_ns.iter().map(|ns| generator(*ns)).collect())
+    Generators::of(ahead_ns.iter().map(|ns| generator(*ns)).collect(), None)
 }
 
 fn plan(url: &str, connections: usize, stop: Stop) -> Plan {
@@ -166,6 +166,25 @@ fn a_rate_is_that_of_all_generators_together() {
 }
 
 #[test]
+fn a_sampler_is_no_part_of_the_sum() {
+    let server = TestServer::responding(HELLO);
+    let plan = plan(&server.url(), 4, Stop::After(Duration::from_secs(1)));
+    let all = Generators::of(vec![generator(0), generator(0)], Some(generator(0)));
+    let group = run(&all, &plan);
+    let sampled = group.contributions.sampled.expect("a sampler");
+    // One request every 10 ms, for one second.
+    assert!((50..500).contains(&sampled.outcome.due), "{}", sampled.outcome.due);
+    assert_eq!(sampled.outcome.connections.requested, 1);
+    let each = group.contributions.generators;
+    assert_eq!(each.len(), 2);
+    assert_eq!(each.iter().map(|own| own.responses).sum::<u64>(), group.outcome.responses);
+    assert_eq!(group.outcome.connections.requested, 4);
+    assert_eq!(group.outcome.due, 0, "the load is a closed loop");
+    let counted = Plan { stop: Stop::Requests(10), ..plan };
+    assert!(matches!(all.start(&counted), Err(GroupError::Division(_))));
+}
+
+#[test]
 fn a_server_that_cannot_be_reached_is_named_with_the_generator() {
     let address = unused_address();
     let plan = plan(&format!("http://{address}/"), 2, Stop::Requests(1));
@@ -191,4 +210,38 @@ fn a_load_that_is_stopped_keeps_what_was_measured() {
     // The generators can run another load.
     let again = Plan { stop: Stop::Requests(10), ..plan };
     assert_eq!(run(&all, &again).outcome.responses, 10);
+}
+
+#[test]
+fn a_load_that_is_held_has_any_number_of_windows() {
+    let server = TestServer::responding(HELLO);
+    let ahead_ns = 3_000_000_000;
+    let generator = generator(ahead_ns);
+    let plan = plan(&server.url(), 2, Stop::After(Duration::from_secs(1)));
+    generator.hold(&plan).expect("a load");
+    while !generator.status().expect("a status").is_ready {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let offset = generator.clock().expect("an offset");
+    let length = Duration::from_millis(50);
+    for _ in 0..2 {
+        for _ in 0..2 {
+            let at_ns = offset.to_remote(Clock::default().now_ns()) + 20_000_000;
+            let begun = generator.open_window(at_ns, length).expect("a window");
+            assert!(begun.opens_ns >= at_ns, "{begun:?}");
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(generator.pause(Duration::from_secs(30)).expect("a pause"));
+            let before = server.requests();
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(server.requests(), before, "it sent during the pause");
+        }
+        let outcome = generator.collect().expect("an outcome").outcome;
+        assert!(outcome.responses > 0);
+        assert_eq!(outcome.service_time.len(), outcome.responses);
+        assert!(outcome.window_ns >= 50_000_000, "{}", outcome.window_ns);
+    }
+    // A window that should have closed long ago is empty.
+    let begun = generator.open_window(0, length).expect("a window");
+    assert!(begun.late_ns > 3_000_000_000);
+    assert_eq!(generator.join().expect("an outcome").outcome.responses, 0);
 }

@@ -123,8 +123,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Whether a load that waits for [`Session::begin`] can begin: each connection is open or has
-    /// failed once.
+    /// Whether each connection is open or has failed once, and the load has not ended. A load that
+    /// waits for [`Session::begin`] can begin then.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.shared.is_ready()
@@ -132,13 +132,15 @@ impl Session {
 
     /// Lets a load that waits begin at this time, or now if that has passed. Its window opens and
     /// closes as the plan says, counted from `start`, and not before it begins; so if it begins too
-    /// late, the window is cut short. `None` if the load is not ready or has ended.
+    /// late, the window is cut short. `None` if the load does not wait, is not
+    /// ready or has ended.
     #[must_use]
     pub fn begin(&self, start: Instant) -> Option<Window> {
         let now = Instant::now();
         let wait = start.saturating_duration_since(now);
         let late = now.saturating_duration_since(start);
-        self.shared.is_ready().then(|| self.shared.begin(wait, late))
+        let can_begin = self.shared.is_waiting() && self.shared.is_ready();
+        can_begin.then(|| self.shared.begin(wait, late))
     }
 
     /// Waits until each connection is open or has failed once, and returns when the window opens

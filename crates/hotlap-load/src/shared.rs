@@ -72,7 +72,7 @@ pub(crate) struct Commands {
 struct State {
     /// The window; `Some(None)` if there will be none.
     window: Option<Option<Window>>,
-    /// Whether all workers of a load that waits are ready.
+    /// Whether all workers are ready.
     is_ready: bool,
     first_connect_error: Option<String>,
     is_unreachable: bool,
@@ -159,8 +159,8 @@ impl Shared {
             self.end();
             return;
         }
+        self.lock().is_ready = true;
         if self.mode == Mode::Waiting {
-            self.lock().is_ready = true;
             return;
         }
         let wait = self.start_at.and_then(|at| at.duration_since(SystemTime::now()).ok());
@@ -261,7 +261,12 @@ impl Shared {
         Some(sum)
     }
 
-    /// Whether a load that waits can begin.
+    /// Whether the load begins on command.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.mode == Mode::Waiting
+    }
+
+    /// Whether all workers are ready and the load has not ended.
     pub(crate) fn is_ready(&self) -> bool {
         self.lock().is_ready && !self.is_stopped()
     }

@@ -127,6 +127,24 @@ fn people_see_what_each_generator_contributed() {
 }
 
 #[test]
+fn latency_is_sampled_while_generators_load() {
+    let server = TestServer::responding(HELLO);
+    let sampler = plain();
+    let arguments = ["--no-check", "-c4", "-d1s", "--sample-from", &sampler, &server.url()];
+    let human = load(&[plain()], &arguments).output().unwrap();
+    let (_, stdout, stderr) = text(&human);
+    assert!(stdout.contains("\n  sampled     p50 "), "{stdout}{stderr}");
+    let arguments = [&arguments[..], &["--format", "json"]].concat();
+    let (_, stdout, stderr) = text(&load(&[plain()], &arguments).output().unwrap());
+    let json: Value = serde_json::from_str(&stdout).unwrap();
+    let sampler = &json["generators"]["sampler"];
+    let known = &sampler["latency"];
+    let seen = known["count"].as_u64().unwrap() + known["unanswered"].as_u64().unwrap();
+    assert!((50..500).contains(&seen), "{sampler}{stderr}");
+    assert_eq!(json["generators"]["each"].as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn a_wrong_response_is_found_by_generators_too() {
     let server = TestServer::responding(HELLO);
     let arguments = ["-n100", "-c2", "--expect-body", "Bye", &server.url()];

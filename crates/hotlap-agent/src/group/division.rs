@@ -1,11 +1,11 @@
 //! The division of a load among generators.
 
-use hotlap_load::plan::{Part, Plan};
+use hotlap_load::plan::{Pace, Part, Plan, Stop};
 
 /// The parts of a load, one for each of `count` generators. Connections are divided, and with them
 /// the load; all generators have equally many threads, as many as the plan says if their
-/// connections suffice. Rate, number of requests and values of fields remain those of the whole load, of which
-/// each generator takes every n-th (see [`Part`]), so no two send the same value.
+/// connections suffice. Rate, number of requests and values of fields remain those of the whole
+/// load, of which each generator takes every n-th (see [`Part`]), so no two send the same value.
 ///
 /// # Errors
 /// There are fewer connections than generators.
@@ -28,6 +28,34 @@ pub(super) fn divide(plan: &Plan, count: usize) -> Result<Vec<Plan>, String> {
     Ok((0..count).map(part).collect())
 }
 
+/// How many requests a sampler sends, per second: few enough to leave it idle and the server as it
+/// is.
+pub const SAMPLES_PER_S: f64 = 100.0;
+
+/// Where the values of a sampler's fields begin, beyond those of the load.
+const SAMPLED_VALUES: u64 = 1 << 32;
+
+/// The plan of a generator that samples latency while others load: the same requests over one
+/// connection at a low rate (Leverich and Kozyrakis, "Reconciling high server utilization and
+/// sub-millisecond quality-of-service", EuroSys 2014: mutilate).
+///
+/// # Errors
+/// The load ends after a number of requests, so nobody knows when.
+pub(super) fn sampler(plan: &Plan) -> Result<Plan, String> {
+    if matches!(plan.stop, Stop::Requests(_)) {
+        return Err("sampling latency needs a load with a duration: use -d".to_owned());
+    }
+    Ok(Plan {
+        connections: 1,
+        threads: 1,
+        pipeline: 1,
+        pace: Pace::Constant { rate: SAMPLES_PER_S },
+        first_value: plan.first_value + SAMPLED_VALUES,
+        start_at: None,
+        ..plan.clone()
+    })
+}
+
 /// Which share of the requests a generator sends, 0 to 1: in a closed loop that of its connections,
 /// in an open loop the same for all.
 pub(super) fn share(whole: &Plan, part: &Plan) -> f64 {
@@ -39,7 +67,7 @@ pub(super) fn share(whole: &Plan, part: &Plan) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use hotlap_load::plan::{Endpoint, Pace, Request, Stop, Target};
+    use hotlap_load::plan::{Endpoint, Request, Target};
 
     use super::*;
 
@@ -72,6 +100,19 @@ mod tests {
         let parts = divide(&whole, 3).expect("parts");
         let shares: Vec<f64> = parts.iter().map(|part| share(&whole, part)).collect();
         assert_eq!(shares, [0.4, 0.3, 0.3]);
+    }
+
+    #[test]
+    fn a_sampler_has_one_connection_a_low_rate_and_values_of_its_own() {
+        let whole = plan(64, 4);
+        let sampler = sampler(&whole).expect("a plan");
+        assert_eq!((sampler.connections, sampler.threads), (1, 1));
+        assert_eq!(sampler.pace, Pace::Constant { rate: 100.0 });
+        assert_eq!((sampler.stop, sampler.warmup), (whole.stop, whole.warmup));
+        assert_eq!(sampler.first_value, 1 << 32);
+        assert_eq!(sampler.check(), Ok(()));
+        let counted = Plan { stop: Stop::Requests(10), ..whole };
+        assert!(super::sampler(&counted).expect_err("no end").ends_with("use -d"));
     }
 
     #[test]

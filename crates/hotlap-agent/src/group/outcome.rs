@@ -22,11 +22,22 @@ pub struct GroupOutcome {
 pub struct Contributions {
     /// The generators.
     pub generators: Vec<GeneratorOutcome>,
+    /// The one that sampled latency meanwhile; it is not part of the sum.
+    pub sampled: Option<Sampled>,
     /// The share of the time of all windows together in which all of them were open for certain, 0
     /// to 1.
     pub overlap: f64,
     /// Why the sum is not the outcome of one load; empty if it is.
     pub invalid: Vec<Invalid>,
+}
+
+/// What a generator saw that sampled latency while others loaded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sampled {
+    /// The generator.
+    pub generator: GeneratorOutcome,
+    /// What happened to its requests.
+    pub outcome: Outcome,
 }
 
 /// What one generator contributed.
@@ -40,7 +51,7 @@ pub struct GeneratorOutcome {
     pub connections: usize,
     /// Its threads.
     pub threads: usize,
-    /// The share of the requests that it should complete, 0 to 1.
+    /// The share of the requests that it should complete, 0 to 1; 0 if it samples latency.
     pub share: f64,
     /// Correct responses within the window.
     pub responses: u64,
@@ -122,8 +133,9 @@ impl fmt::Display for Invalid {
             ),
             Self::Overlap { share, error } => write!(
                 f,
-                "all generators measured together for {:.0} % of the time only (clocks are known to \
-                 within {:.1} ms). Measure for longer, or use a faster connection to the generators",
+                "all generators measured together for {:.0} % of the time only (clocks are known \
+                 to within {:.1} ms). Measure for longer, or use a faster connection to the \
+                 generators",
                 share * 100.0,
                 error.as_secs_f64() * 1e3
             ),

@@ -46,8 +46,9 @@ pub(super) fn judge(plan: &Plan, generators: &[GeneratorOutcome]) -> Vec<Invalid
             found.push(Invalid::Overlap { share, error: Duration::from_nanos(error_ns) });
         }
     }
-    let total: u64 = generators.iter().map(GeneratorOutcome::completed).sum();
-    for generator in generators {
+    let loading = || generators.iter().filter(|generator| generator.share > 0.0);
+    let total: u64 = loading().map(GeneratorOutcome::completed).sum();
+    for generator in loading() {
         let expected = total as f64 * generator.share;
         let completed = generator.completed() as f64;
         if completed < expected * SHARE - DEVIATIONS * expected.sqrt() {
@@ -165,6 +166,16 @@ mod tests {
         let mut few = two();
         (few[0].responses, few[1].responses) = (20, 12);
         assert_eq!(judge(&plan(), &few), []);
+    }
+
+    #[test]
+    fn a_sampler_has_no_share_but_must_sample_what_the_others_load() {
+        let mut generators = two();
+        let sampler = GeneratorOutcome { share: 0.0, responses: 100, ..generators[0].clone() };
+        generators.push(sampler);
+        assert_eq!(judge(&plan(), &generators), []);
+        generators[2].closed_ns -= 200 * MS;
+        assert!(matches!(judge(&plan(), &generators)[..], [Invalid::Overlap { .. }]));
     }
 
     #[test]

@@ -95,6 +95,12 @@ pub struct LoadArgs {
     /// or contributes too little, the result is not valid (exit code 4). See docs/remote.md.
     #[arg(long, value_name = "COMMAND")]
     pub generator_on: Vec<AgentCommand>,
+    /// Sample latency from a further host while the generators load: one connection, 100 requests/s
+    ///
+    /// Busy generators measure their own delays too. This one is idle, so its latency is that of the
+    /// server and the network. Its requests are not part of the result.
+    #[arg(long, value_name = "COMMAND", requires = "generator_on", conflicts_with = "requests")]
+    pub sample_from: Option<AgentCommand>,
     /// Start at this Unix time in seconds, so that several generators start together
     #[arg(long, value_name = "SECONDS")]
     pub start_at: Option<f64>,

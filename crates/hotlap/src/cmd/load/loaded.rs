@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use hotlap_agent::{Contributions, Invalid};
+use hotlap_agent::{Contributions, Invalid, SAMPLES_PER_S, Sampled};
 use hotlap_bench::validity;
 use hotlap_load::Outcome;
 use hotlap_load::outcome::RequestOutcome;
@@ -62,6 +62,14 @@ impl Loaded {
             .pace
             .rate()
             .is_some_and(|rate| validity::is_late(&self.outcome.lag, self.plan.connections, rate))
+    }
+
+    /// What was sampled while the generators loaded: the latency, and how many requests one stall
+    /// delays together.
+    #[must_use]
+    pub fn sampled(&self) -> Option<(&Sampled, Concurrency)> {
+        let sampled = self.generators.as_ref()?.sampled.as_ref()?;
+        Some((sampled, Concurrency { in_flight: 1, rate: Some(SAMPLES_PER_S) }))
     }
 
     /// The requests with figures of their own, by name; none if the plan has one request only.

@@ -24,7 +24,7 @@ pub fn open(args: &LoadArgs) -> anyhow::Result<Option<Generators>> {
     if args.generator_on.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Generators::open(&args.generator_on)?))
+    Ok(Some(Generators::open(&args.generator_on, args.sample_from.as_ref())?))
 }
 
 /// The requests with their expected responses, and notes for the user, as [`Asked::requests`], but

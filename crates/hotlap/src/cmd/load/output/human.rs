@@ -1,9 +1,9 @@
 //! The short form, for people.
 
-use hotlap_agent::{Contributions, GeneratorOutcome};
+use hotlap_agent::{Contributions, GeneratorOutcome, Sampled};
+use hotlap_load::OpenLoop;
 use hotlap_load::outcome::RequestOutcome;
-use hotlap_load::plan::{Pace, Plan, Protocol, Reuse};
-use hotlap_load::{OpenLoop, Outcome};
+use hotlap_load::plan::{Pace, Protocol, Reuse};
 use hotlap_stats::{Censored, Concurrency, Histogram, Survival};
 use serde_json::json;
 
@@ -19,7 +19,7 @@ use crate::text::{layout, visible, wrap};
 #[must_use]
 pub fn human(loaded: &Loaded, width: usize) -> String {
     let (plan, outcome) = (&loaded.plan, &loaded.outcome);
-    let mut out = format!("\n  {}\n  {}\n\n", visible(&loaded.url), shape(plan, outcome));
+    let mut out = format!("\n  {}\n  {}\n\n", visible(&loaded.url), shape(loaded));
     let failures = outcome.failures.total();
     out += &format!(
         "  requests/s  {:<12}{} correct responses, {} errors\n",
@@ -42,6 +42,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         out += &format!("  sent late   {}\n", plain(&outcome.lag));
         out += &offered(&open_loop);
     }
+    out += &sampled(loaded);
     if !outcome.handshake_time.is_empty() {
         out += &format!("  connect     {}\n", plain(&outcome.connect_time));
         let handshakes = count(outcome.handshake_time.len());
@@ -115,6 +116,17 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
     out
 }
 
+/// The latency that was sampled while the generators loaded; empty if none was.
+fn sampled(loaded: &Loaded) -> String {
+    let Some((Sampled { outcome, .. }, concurrency)) = loaded.sampled() else {
+        return String::new();
+    };
+    let seen = Survival::new(&outcome.response_time, &outcome.response_time_censored);
+    let failed = outcome.failures.total();
+    let errors = if failed > 0 { format!(", {} errors", count(failed)) } else { String::new() };
+    format!("  sampled     {}{errors}\n", times(&seen, concurrency))
+}
+
 /// The figures of each request as a table; empty if there is one only.
 fn by_request(loaded: &Loaded, width: usize) -> String {
     let rows = loaded.by_request();
@@ -182,7 +194,8 @@ fn grouped_share(q: f64) -> String {
     percent.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-fn shape(plan: &Plan, outcome: &Outcome) -> String {
+fn shape(loaded: &Loaded) -> String {
+    let (plan, outcome) = (&loaded.plan, &loaded.outcome);
     let mut parts = vec![plural(plan.connections, "connection")];
     parts.push(match plan.reuse {
         Reuse::KeepAlive => "keep-alive".to_owned(),
@@ -205,7 +218,8 @@ fn shape(plan: &Plan, outcome: &Outcome) -> String {
         }
     }
     let plural = if plan.threads == 1 { "" } else { "s" };
-    parts.push(format!("{} thread{plural} ({})", plan.threads, outcome.backend));
+    let each = if loaded.generators.is_some() { " each" } else { "" };
+    parts.push(format!("{} thread{plural}{each} ({})", plan.threads, outcome.backend));
     match &plan.pace {
         Pace::Closed => {}
         Pace::Constant { rate: r } => parts.push(format!("{} requests/s", rate(*r))),

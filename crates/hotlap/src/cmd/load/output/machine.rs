@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hotlap_agent::Contributions;
+use hotlap_agent::{Contributions, Sampled};
 use hotlap_load::plan::{ExpectedBody, Pace, Plan};
 use hotlap_stats::{Censored, Concurrency, Histogram, Percentile, Survival, interval_log};
 use serde_json::json;
@@ -68,7 +68,7 @@ pub fn json(loaded: &Loaded) -> String {
             "handshake": latency(handshake),
             "by_request": by_request,
         },
-        "generators": loaded.generators.as_ref().map(generators),
+        "generators": loaded.generators.as_ref().map(|own| generators(loaded, own)),
         "plan": plan,
         "outcome": outcome,
     });
@@ -77,12 +77,19 @@ pub fn json(loaded: &Loaded) -> String {
 }
 
 /// What each generator contributed.
-fn generators(contributions: &Contributions) -> serde_json::Value {
+fn generators(loaded: &Loaded, contributions: &Contributions) -> serde_json::Value {
+    let sampler = loaded.sampled().map(|(sampled, _)| {
+        json!({
+            "generator": sampled.generator,
+            "latency": Times::sampled(loaded).map(|times| times.json()),
+        })
+    });
     let invalid: Vec<String> = contributions.invalid.iter().map(ToString::to_string).collect();
     json!({
         "overlap": contributions.overlap,
         "invalid": invalid,
         "each": contributions.generators,
+        "sampler": sampler,
     })
 }
 
@@ -127,7 +134,7 @@ pub fn csv(loaded: &Loaded) -> String {
         put("oldest_waiting", o.oldest_ns as f64 / 1e6, "ms");
         put("late", yes(loaded.is_late()), "");
     }
-    for times in Times::all(loaded) {
+    for times in Times::all(loaded).into_iter().chain(Times::sampled(loaded)) {
         let name = times.name;
         if times.survival.is_empty() {
             continue;
@@ -195,6 +202,14 @@ impl<'a> Times<'a> {
             of("connect", &outcome.connect_time, &whole, Concurrency::ONE),
             of("handshake", &outcome.handshake_time, &whole, Concurrency::ONE),
         ]
+    }
+
+    /// Of requests that were sampled while the generators loaded, since they were due.
+    fn sampled(loaded: &'a Loaded) -> Option<Self> {
+        let (Sampled { outcome, .. }, concurrency) = loaded.sampled()?;
+        let answered = &outcome.response_time;
+        let survival = Survival::new(answered, &outcome.response_time_censored);
+        Some(Self { name: "sampled", answered, survival, concurrency })
     }
 
     fn json(&self) -> serde_json::Value {
