@@ -153,7 +153,7 @@ pub fn csv(loaded: &Loaded) -> String {
             }
         }
     }
-    if let Some(Contributions { generators, overlap, invalid }) = &loaded.generators {
+    if let Some(Contributions { generators, overlap, invalid, .. }) = &loaded.generators {
         put("valid", yes(invalid.is_empty()), "");
         put("overlap", *overlap, "");
         for (number, own) in (1..).zip(generators) {
