@@ -31,7 +31,7 @@ pub enum ServerOrder {
     /// The certificate of servers that are started with TLS.
     Certificate,
     /// Begin a task.
-    Begin(Box<Task>),
+    Begin(Task),
     /// Wait this long for news of the task.
     Poll { wait: Duration },
     /// End the task.
@@ -46,7 +46,7 @@ pub enum Task {
     /// Build servers of the catalogue, or with `probes`, only look for their toolchains.
     Build { ids: Vec<String>, probes: bool },
     /// Start a server and wait until it answers.
-    Start(StartOrder),
+    Start(Box<StartOrder>),
 }
 
 /// What is done with a running server.
@@ -169,10 +169,8 @@ impl Order for ServerOrder {
             Self::Describe { .. } => "describing its host",
             Self::OpenDoor { .. } | Self::Use(_) => "looking for its address",
             Self::Certificate => "making a certificate",
-            Self::Begin(task) => match **task {
-                Task::Build { .. } => "building servers",
-                Task::Start(_) => "starting a server",
-            },
+            Self::Begin(Task::Build { .. }) => "building servers",
+            Self::Begin(Task::Start(_)) => "starting a server",
             Self::Poll { .. } => "building or starting servers",
             Self::Interrupt => "interrupting it",
             Self::Server { call, .. } => match call {

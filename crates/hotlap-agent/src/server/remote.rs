@@ -196,7 +196,7 @@ impl RemoteHost {
         stop: &AtomicBool,
         mut on: impl FnMut(&str),
     ) -> Result<ServerReport, ChannelError> {
-        self.line.call(&ServerOrder::Begin(Box::new(task)), CALL)?;
+        self.line.call(&ServerOrder::Begin(task), CALL)?;
         let mut interrupted: Option<Instant> = None;
         loop {
             match self.line.call(&ServerOrder::Poll { wait: NEWS }, NEWS + CALL)? {
@@ -264,7 +264,7 @@ impl ServerHost for RemoteHost {
             let why = unreachable(&why);
             self.failed(why.cause, why.remedy, Vec::new())
         };
-        let report = self.run(Task::Start(order.clone()), stop, |_| ()).map_err(lost)?;
+        let report = self.run(Task::Start(Box::new(order.clone())), stop, |_| ()).map_err(lost)?;
         let ServerReport::Started(started) = report else {
             return Err(lost(self.line.confused("starting a server")));
         };

@@ -81,7 +81,7 @@ impl RemoteServer {
 
     fn lost(&self) -> Option<Unreachable> {
         let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
-        lost.as_ref().map(|why| unreachable(why))
+        lost.as_ref().map(unreachable)
     }
 
     fn unobserved(&self) -> ObserveError {

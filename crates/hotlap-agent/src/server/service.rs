@@ -92,7 +92,7 @@ impl ServerService {
                 let network = self.network.clone();
                 let host =
                     LocalHost { supervisor: setting.supervisor, logs: setting.logs, network };
-                Running::begin(move |stop, _| Ended::Started(Box::new(start(&host, order, stop))))
+                Running::begin(move |stop, _| Ended::Started(Box::new(start(&host, *order, stop))))
             }
         });
     }
@@ -198,7 +198,7 @@ impl Service for ServerService {
                 let kept = Certificate::kept_in(&self.setting.cache.join(certificate::FOLDER));
                 return kept.map(ServerReport::Certificate).map_err(|e| e.to_string());
             }
-            ServerOrder::Begin(task) => self.begin(*task),
+            ServerOrder::Begin(task) => self.begin(task),
             ServerOrder::Poll { wait } => return self.poll(wait),
             ServerOrder::Interrupt => self.task.iter().for_each(Running::interrupt),
             ServerOrder::Server { id, call } => return self.call(id, call),
