@@ -253,7 +253,7 @@ impl Hosts {
     }
 
     /// Runs a command on the generator's host.
-    fn from_generator(&self, command: &Command, folder: &Path) -> Output {
+    fn on_generator(&self, command: &Command, folder: &Path) -> Output {
         let mut outer = Command::new("ip");
         outer.args(["netns", "exec", &self.generator]).arg(command.get_program());
         outer.args(command.get_args()).current_dir(folder);
@@ -279,7 +279,7 @@ fn the_address_between_two_hosts_is_found_and_loaded() {
     let run = ["run", "--server-on", &agent, &server, "--restarts", "1", "--rounds", "1", "-c4"];
     let load = ["-d", "2s", "--no-ceiling", "--export-json", &export];
     let command = scene.command(&[&run[..], &load[..]].concat());
-    let output = hosts.from_generator(&command, scene.folder.path());
+    let output = hosts.on_generator(&command, scene.folder.path());
     assert!(output.status.success(), "{}", stderr(&output));
     let export = scene.export();
     assert_eq!(export["host"]["generator"]["address"], "10.77.0.2");
@@ -297,7 +297,7 @@ fn a_server_on_loopback_alone_is_named_with_the_remedy() {
     let run = ["run", "--server-on", &agent, &server, "--restarts", "1", "--rounds", "1"];
     let load = ["-d", "2s", "--start-timeout", "20s", "--no-ceiling", "--export-json", &export];
     let command = scene.command(&[&run[..], &load[..]].concat());
-    let output = hosts.from_generator(&command, scene.folder.path());
+    let output = hosts.on_generator(&command, scene.folder.path());
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     let failure = &scene.export()["failed"][0];
     let cause = failure["cause"].as_str().unwrap();
@@ -321,7 +321,7 @@ fn an_address_that_is_not_reached_is_an_error_with_a_remedy() {
         "-d",
         "2s",
     ]);
-    let output = hosts.from_generator(&command, scene.folder.path());
+    let output = hosts.on_generator(&command, scene.folder.path());
     assert_eq!(output.status.code(), Some(1));
     let told = stderr(&output).replace('\n', " ");
     assert!(told.contains("is not reached from here at any of its addresses"), "{told}");

@@ -274,7 +274,58 @@ impl Drop for RemoteServer {
 
 #[cfg(test)]
 mod tests {
+    use std::io::pipe;
+
     use super::*;
+    use crate::hello::Role;
+    use crate::serve::{Service, handler, serve};
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// An agent whose clock is not this machine's.
+    struct Ahead(Clock);
+
+    impl Service for Ahead {
+        type Order = ServerOrder;
+
+        fn carry_out(&mut self, _: ServerOrder) -> Result<ServerReport, String> {
+            Ok(ServerReport::Sample { at_ns: self.0.now_ns(), cpu_ns: Some(7) })
+        }
+    }
+
+    #[test]
+    fn a_sample_is_at_the_right_moment_however_far_the_clock_is_ahead() {
+        const AHEAD_NS: i64 = 3_000_000_000;
+        let (input, to_agent) = pipe().unwrap();
+        let (from_agent, output) = pipe().unwrap();
+        let clock = Clock::shifted(AHEAD_NS);
+        let open = move |_| Ok(handler(Ahead(clock)));
+        let agent = std::thread::spawn(move || serve(input, output, clock, open, || ()));
+        let channel = Channel::over("test", Role::Server, LIMIT, to_agent, from_agent).unwrap();
+        let offset = Mutex::new(channel.clock(LIMIT).unwrap());
+        let mut server = RemoteServer {
+            line: Arc::new(Line { channel, offset }),
+            id: 0,
+            is_known: true,
+            has_log: false,
+            is_frozen: false,
+            lost: Mutex::new(None),
+            is_over: true,
+        };
+        // The first offset was measured; the second is that of clocks which have drifted apart.
+        for known in [server.line.offset(), Offset::default()] {
+            server.line.set_offset(known);
+            let began = Instant::now();
+            let sample = server.sample(&|| 5);
+            let took = began.elapsed();
+            assert_eq!((sample.requests, sample.cpu_ns), (5, Some(7)));
+            assert!(sample.at >= began && sample.at <= began + took, "{sample:?}");
+            let off = server.line.offset().ns.abs_diff(AHEAD_NS);
+            assert!(off <= known.error_ns.max(took.as_nanos() as u64), "{off} ns");
+        }
+        drop(server);
+        agent.join().unwrap();
+    }
 
     #[test]
     fn requests_are_interpolated_between_the_readings() {
