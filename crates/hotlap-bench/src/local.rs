@@ -19,8 +19,9 @@ use hotlap_servers::contract::Fields;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::interrupt;
 use hotlap_servers::observe::{Instrument, Observation, ObserveError};
+use hotlap_servers::running::Sample;
 use hotlap_servers::verify::LIMIT;
-use instance::{Held, Instance, Sample};
+use instance::{Between, Held, Instance};
 use slices::{Needs, Next, Slices, WHOLE};
 
 mod explain;
@@ -137,9 +138,12 @@ impl LocalRunner {
         {
             for (load, known) in instance.known.iter().enumerate() {
                 let Some(known) = known else { continue };
-                let whole = self.loads[load].rate.is_some() || instance.lines.is_some();
-                let own =
-                    Needs { service: known.service, whole, known: instance.sampler.is_some() };
+                let own = Needs {
+                    service: known.service,
+                    whole: self.loads[load].rate.is_some() || instance.has_log(),
+                    delay: instance.delay(),
+                    known: instance.is_known(),
+                };
                 needs.entry((self.program(participant), load)).or_insert(own);
             }
         }
@@ -355,7 +359,7 @@ impl Runner for LocalRunner {
         self.freeze(participant);
         if let [opens, closes, ends] = &driven?[..] {
             let program = (self.program(participant), load);
-            self.slices.probed(program, &closes.since(opens), &ends.since(closes));
+            self.slices.probed(program, &Between::of(opens, closes), &Between::of(closes, ends));
         }
         Ok(())
     }
@@ -385,12 +389,12 @@ impl Runner for LocalRunner {
             slices::spread_lead_in(window, self.instances[participant].next_slice(), service);
         let driven = self.drive(participant, load, &[opens, opens + window]);
         // A server whose side effect is counted must write its log before it is frozen.
-        if self.instances[participant].lines.is_none() || driven.is_err() {
+        if !self.instances[participant].has_log() || driven.is_err() {
             self.freeze(participant);
         }
         if let ([before, after], Some(held)) = (&driven?[..], &mut self.instances[participant].held)
         {
-            held.add(before.at, &after.since(before));
+            held.add(before.at, &Between::of(before, after));
         }
         Ok(())
     }

@@ -366,7 +366,7 @@ impl Runner for Scripted {
         let (forbidden, usable): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|instrument| self.forbidden.contains(instrument));
         let refused = |_| ObserveError {
-            what: "the CPU profile",
+            what: "the CPU profile".into(),
             why: "the kernel does not permit it".to_owned(),
             remedy: "sysctl kernel.perf_event_paranoid=1 permits it".to_owned(),
         };

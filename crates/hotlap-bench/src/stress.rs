@@ -21,6 +21,7 @@ use hotlap_servers::contract::{Exchange, Fields};
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::infer;
 use hotlap_servers::launch::Launch;
+use hotlap_servers::network::Network;
 use hotlap_servers::process::{Process, Supervisor};
 use hotlap_servers::sample::Sampler;
 use hotlap_servers::start::{HOST, LAST_LINES, Started, Startup, ask, ending};
@@ -376,6 +377,7 @@ fn start_process(
         counters: false,
         observes: false,
         elsewhere: participant.requirements == Requirements::Custom,
+        network: &Network::loopback(),
         stop,
     };
     startup.run()

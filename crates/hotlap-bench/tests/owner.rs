@@ -17,6 +17,7 @@ use hotlap_bench::runner::Runner;
 use hotlap_load::plan::{Endpoint, Target};
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
+use hotlap_servers::network::Network;
 use hotlap_servers::owner::Owner;
 use hotlap_servers::start::{Started, Startup};
 use hotlap_servers::verify::Requirements;
@@ -88,6 +89,7 @@ fn boot(folder: &Path, script: &str) -> Started {
         counters: false,
         observes: false,
         elsewhere: false,
+        network: &Network::loopback(),
         stop: &AtomicBool::new(false),
     };
     boot.run().unwrap()

@@ -13,6 +13,7 @@ use hotlap_bench::runner::Runner;
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::launch::Launch;
+use hotlap_servers::network::Network;
 use hotlap_servers::start::Startup;
 use hotlap_servers::verify::Requirements;
 
@@ -70,6 +71,7 @@ fn refused(limit_s: u64) -> ServerFailure {
         counters: false,
         observes: false,
         elsewhere: false,
+        network: &Network::loopback(),
         stop: &AtomicBool::new(false),
     };
     startup.run().map(drop).unwrap_err()

@@ -78,6 +78,41 @@ pub struct Plan {
     pub sources: Vec<IpAddr>,
     /// Start at this time, so that generators on several machines start together.
     pub start_at: Option<SystemTime>,
+    /// Which part of the load this generator sends; the whole of it unless several share it.
+    #[serde(default)]
+    pub part: Part,
+}
+
+/// Which part of a load one of several generators sends. Connections, threads, cores and source
+/// addresses are those of this generator; rate, number of requests, their order and the values of
+/// their fields are those of the whole load. All generators must have equally many threads: they
+/// send the load as one generator with all of these threads would.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The number of this generator, from 0.
+    pub index: usize,
+    /// The number of generators.
+    pub of: usize,
+}
+
+impl Part {
+    fn check(self) -> Result<(), PlanError> {
+        let Self { index, of } = self;
+        match index < of {
+            true => Ok(()),
+            false => {
+                let why = format!("part {index} of {of}: parts are numbered from 0");
+                Err(PlanError::OutOfRange(why))
+            }
+        }
+    }
+}
+
+/// The whole load.
+impl Default for Part {
+    fn default() -> Self {
+        Self { index: 0, of: 1 }
+    }
 }
 
 /// What happens to a connection after a response.
@@ -178,6 +213,7 @@ impl Plan {
             busy_poll: false,
             sources: Vec::new(),
             start_at: None,
+            part: Part::default(),
         }
     }
 
@@ -192,6 +228,16 @@ impl Plan {
     pub(crate) fn by_request(&self) -> usize {
         let count = self.requests.len();
         if (2..=MAX_BY_REQUEST).contains(&count) { count } else { 0 }
+    }
+
+    /// The threads of all generators that share the load.
+    pub(crate) fn workers(&self) -> usize {
+        (self.threads * self.part.of).max(1)
+    }
+
+    /// The number of a worker thread among those of all generators.
+    pub(crate) fn worker(&self, thread: usize) -> usize {
+        thread * self.part.of + self.part.index
     }
 
     /// The core that a worker thread is pinned to.
@@ -223,6 +269,7 @@ impl Plan {
         if self.requests.is_empty() {
             return Err(PlanError::NoRequests);
         }
+        self.part.check()?;
         if let Pace::Constant { rate } | Pace::Poisson { rate, .. } = self.pace {
             if !(rate.is_finite() && rate > 0.0) {
                 return Err(PlanError::BadRate(rate.to_string()));
@@ -318,6 +365,7 @@ mod tests {
         assert_eq!(why(&|p| p.threads = 0), "a load needs at least 1 thread");
         assert!(why(&|p| p.threads = 5).contains("at most 4 threads"));
         assert_eq!(why(&|p| p.requests.clear()), "no request to send");
+        assert!(why(&|p| p.part = Part { index: 2, of: 2 }).contains("part 2 of 2"));
         let rate = |rate| move |p: &mut Plan| p.pace = Pace::Constant { rate };
         assert!(why(&rate(0.0)).contains("positive"));
         assert!(why(&rate(f64::NAN)).contains("NaN"));

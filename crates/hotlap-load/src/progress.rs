@@ -2,8 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::{Deserialize, Serialize};
+
 /// The progress of a load, over all workers. Each worker updates it at every wake-up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Progress {
     /// Correct responses so far, including the warm-up.
     pub responses: u64,
@@ -33,13 +35,22 @@ impl WorkerProgress {
 }
 
 impl Progress {
+    /// Adds the progress of another part of the load.
+    pub fn add(&mut self, other: Self) {
+        self.responses += other.responses;
+        self.failures += other.failures;
+        self.connected += other.connected;
+    }
+
     /// The sum over all workers.
     pub(crate) fn sum(workers: &[WorkerProgress]) -> Self {
         let mut sum = Self::default();
         for worker in workers {
-            sum.responses += worker.responses.load(Ordering::Relaxed);
-            sum.failures += worker.failures.load(Ordering::Relaxed);
-            sum.connected += worker.connected.load(Ordering::Relaxed);
+            sum.add(Self {
+                responses: worker.responses.load(Ordering::Relaxed),
+                failures: worker.failures.load(Ordering::Relaxed),
+                connected: worker.connected.load(Ordering::Relaxed),
+            });
         }
         sum
     }

@@ -17,8 +17,8 @@ impl Recorded {
     /// The share of worker `worker` in the entries of a plan.
     pub(crate) fn new(entries: &Shared<Entry>, plan: &Plan, worker: usize) -> Self {
         let count = entries.len().max(1);
-        let first = (plan.first_value + worker as u64) % count as u64;
-        Self { entries: entries.clone(), next: first as usize, step: plan.threads.max(1) % count }
+        let first = (plan.first_value + plan.worker(worker) as u64) % count as u64;
+        Self { entries: entries.clone(), next: first as usize, step: plan.workers() % count }
     }
 
     /// Takes the next entry.

@@ -62,7 +62,7 @@ impl RequestMix {
     /// The mix of one worker; each worker starts at another place in the order.
     pub(crate) fn new(plan: &Plan, worker: usize) -> Self {
         let mut order = order(&plan.requests.iter().map(|r| r.weight).collect::<Vec<_>>());
-        let position = worker * order.len() / plan.threads.max(1);
+        let position = plan.worker(worker) * order.len() / plan.workers();
         let closes = plan.reuse == Reuse::Close && plan.target.protocol == Protocol::Http1;
         let mut requests: Vec<PreparedRequest> =
             plan.requests.iter().map(|r| PreparedRequest::new(r, closes)).collect();

@@ -215,6 +215,23 @@ mod tests {
         all
     }
 
+    /// Two generators with two threads each share a load: their workers are 0 and 2, 1 and 3.
+    #[test]
+    fn generators_that_share_a_load_send_one_after_the_other() {
+        let mut plan = crate::plan::Plan::new(
+            crate::plan::Target::plain(crate::plan::Endpoint::Tcp(([127, 0, 0, 1], 80).into())),
+            crate::plan::Request::get("/", "test"),
+        );
+        plan.threads = 2;
+        let mut workers = Vec::new();
+        for index in 0..2 {
+            plan.part = crate::plan::Part { index, of: 2 };
+            workers.extend((0..2).map(|thread| plan.worker(thread)));
+            assert_eq!(plan.workers(), 4);
+        }
+        assert_eq!(workers, [0, 2, 1, 3]);
+    }
+
     /// wrk2 gives each connection its own schedule, and all start together. Here the threads share
     /// one schedule.
     #[test]

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mio::Waker;
 
@@ -13,7 +13,7 @@ use crate::outcome::Outcome;
 use crate::plan::{Pace, Plan, PlanError};
 use crate::progress::Progress;
 use crate::resources::{OpenFiles, pin};
-use crate::shared::Shared;
+use crate::shared::{Mode, Shared};
 use crate::tls::TlsConfig;
 use crate::window::Window;
 use crate::worker::Worker;
@@ -21,7 +21,8 @@ use crate::worker::Worker;
 /// A load in progress. Dropping it ends the load.
 ///
 /// There are two kinds. [`Session::start`] runs a plan with one measurement window, whose outcome
-/// [`Session::join`] returns. [`Session::start_held`] keeps the load running between any number of
+/// [`Session::join`] returns; [`Session::start_waiting`] does the same at a time that is set once
+/// all connections are open. [`Session::start_held`] keeps the load running between any number of
 /// windows: each [`Session::open_window`] opens one, and [`Session::collect`] returns their
 /// outcome.
 #[derive(Debug)]
@@ -67,7 +68,16 @@ impl Session {
     /// # Errors
     /// The plan is invalid, or the system refuses a resource that it needs.
     pub fn start(plan: &Plan) -> Result<Self, Error> {
-        Self::open(plan, false)
+        Self::open(plan, Mode::Once)
+    }
+
+    /// Opens all connections and then waits for [`Session::begin`], so that several generators can
+    /// agree on a time at which all of them are ready. The plan's `start_at` is ignored.
+    ///
+    /// # Errors
+    /// As [`Session::start`].
+    pub fn start_waiting(plan: &Plan) -> Result<Self, Error> {
+        Self::open(plan, Mode::Waiting)
     }
 
     /// Starts a held load: once all connections are open it sends without end, and only the windows
@@ -83,10 +93,10 @@ impl Session {
             let why = "a load that is held between windows cannot keep a rate: use a closed loop";
             return Err(PlanError::OutOfRange(why.to_owned()).into());
         }
-        Self::open(plan, true)
+        Self::open(plan, Mode::Held)
     }
 
-    fn open(plan: &Plan, is_held: bool) -> Result<Self, Error> {
+    fn open(plan: &Plan, mode: Mode) -> Result<Self, Error> {
         plan.check()?;
         let files = OpenFiles::reserve(plan)?;
         let tls = TlsConfig::of(&plan.target)?;
@@ -95,11 +105,11 @@ impl Session {
             .collect::<Result<_, _>>()
             .map_err(|why| Error::System { what: "open an event queue".to_owned(), why })?;
         let wakers = queues.iter().map(|(_, waker)| waker.clone()).collect();
-        let shared = Arc::new(Shared::new(plan, is_held, wakers));
+        let shared = Arc::new(Shared::new(plan, mode, wakers));
         let target = plan.target.to_string();
         let plan = Arc::new(plan.clone());
         // The entries of an order may be sent again; the values of a sequence may not.
-        let takers = if plan.order.is_some() { 1 } else { plan.threads as u64 };
+        let takers = if plan.order.is_some() { 1 } else { plan.workers() as u64 };
         let size = (takers, (plan.connections * plan.pipeline) as u64);
         let mut session = Self { shared, workers: Vec::new(), target, size, _files: files };
         for (number, (io, _)) in queues.into_iter().enumerate() {
@@ -111,6 +121,26 @@ impl Session {
             session.workers.push(worker);
         }
         Ok(session)
+    }
+
+    /// Whether each connection is open or has failed once, and the load has not ended. A load that
+    /// waits for [`Session::begin`] can begin then.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.shared.is_ready()
+    }
+
+    /// Lets a load that waits begin at this time, or now if that has passed. Its window opens and
+    /// closes as the plan says, counted from `start`, and not before it begins; so if it begins too
+    /// late, the window is cut short. `None` if the load does not wait, is not
+    /// ready or has ended.
+    #[must_use]
+    pub fn begin(&self, start: Instant) -> Option<Window> {
+        let now = Instant::now();
+        let wait = start.saturating_duration_since(now);
+        let late = now.saturating_duration_since(start);
+        let can_begin = self.shared.is_waiting() && self.shared.is_ready();
+        can_begin.then(|| self.shared.begin(wait, late))
     }
 
     /// Waits until each connection is open or has failed once, and returns when the window opens
@@ -257,7 +287,7 @@ mod tests {
     #[test]
     fn a_worker_that_panics_ends_the_session_with_an_error() {
         let plan = plan("http://127.0.0.1:9/");
-        let shared = Arc::new(Shared::new(&plan, true, Vec::new()));
+        let shared = Arc::new(Shared::new(&plan, Mode::Held, Vec::new()));
         let worker = spawn(0, &shared, || panic!("no such slot")).expect("a thread");
         let files = OpenFiles::reserve(&plan).expect("files");
         let session = Session {

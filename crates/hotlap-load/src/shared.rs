@@ -23,8 +23,7 @@ pub(crate) struct Shared {
     opens_ns: AtomicU64,
     closes_ns: AtomicU64,
     is_stopped: AtomicBool,
-    /// Whether the load continues between windows, which are opened one by one.
-    is_held: bool,
+    mode: Mode,
     /// The commands to the workers of a held load.
     windows: AtomicU64,
     collects: AtomicU64,
@@ -46,6 +45,17 @@ pub(crate) struct Shared {
     pub(crate) panics: AtomicUsize,
 }
 
+/// When a load begins, and whether it goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// It has one window, and begins once all connections are open.
+    Once,
+    /// It has one window, and begins on command.
+    Waiting,
+    /// It continues between windows, which are opened one by one.
+    Held,
+}
+
 /// How many times the session of a held load has given each command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Commands {
@@ -62,6 +72,8 @@ pub(crate) struct Commands {
 struct State {
     /// The window; `Some(None)` if there will be none.
     window: Option<Option<Window>>,
+    /// Whether all workers are ready.
+    is_ready: bool,
     first_connect_error: Option<String>,
     is_unreachable: bool,
     /// The outcomes that were collected from the workers of a held load.
@@ -71,14 +83,14 @@ struct State {
 }
 
 impl Shared {
-    pub(crate) fn new(plan: &Plan, is_held: bool, wakers: Vec<Arc<Waker>>) -> Self {
+    pub(crate) fn new(plan: &Plan, mode: Mode, wakers: Vec<Arc<Waker>>) -> Self {
         Self {
             progress: (0..plan.threads).map(|_| WorkerProgress::default()).collect(),
             start_ns: AtomicU64::new(0),
             opens_ns: AtomicU64::new(0),
             closes_ns: AtomicU64::new(0),
             is_stopped: AtomicBool::new(false),
-            is_held,
+            mode,
             windows: AtomicU64::new(0),
             collects: AtomicU64::new(0),
             pauses: AtomicU64::new(0),
@@ -105,7 +117,7 @@ impl Shared {
 
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
-        self.is_held
+        self.mode == Mode::Held
     }
 
     /// When the load starts, and when its window opens and closes; `None` until all workers are
@@ -147,19 +159,29 @@ impl Shared {
             self.end();
             return;
         }
+        self.lock().is_ready = true;
+        if self.mode == Mode::Waiting {
+            return;
+        }
         let wait = self.start_at.and_then(|at| at.duration_since(SystemTime::now()).ok());
+        self.begin(wait.unwrap_or_default(), Duration::ZERO);
+    }
+
+    /// Sets the times of a load that starts after `wait`, and should have started `late` ago.
+    pub(crate) fn begin(&self, wait: Duration, late: Duration) -> Window {
         let (warmup, length) = match self.stop {
             // The first window opens on command.
-            _ if self.is_held => (Duration::from_nanos(clock::FAR_NS), None),
+            _ if self.is_held() => (Duration::from_nanos(clock::FAR_NS), None),
             Stop::After(length) => (self.warmup, Some(length)),
             Stop::Requests(_) => (Duration::ZERO, None),
         };
-        let (times, window) = Times::after(wait.unwrap_or_default(), warmup, length);
+        let (times, window) = Times::after(wait, late, warmup, length);
         self.opens_ns.store(times.opens_ns, Ordering::Relaxed);
         self.closes_ns.store(times.closes_ns, Ordering::Relaxed);
         self.start_ns.store(times.start_ns, Ordering::Release);
         self.set_window(Some(window));
         self.wake();
+        window
     }
 
     /// Reports that a connection failed before any load was sent.
@@ -200,7 +222,7 @@ impl Shared {
 
     /// Opens a window of a held load.
     pub(crate) fn open_window(&self, warmup: Duration, length: Duration) -> Window {
-        let (times, window) = Times::after(Duration::ZERO, warmup, Some(length));
+        let (times, window) = Times::after(Duration::ZERO, Duration::ZERO, warmup, Some(length));
         self.opens_ns.store(times.opens_ns, Ordering::Relaxed);
         self.closes_ns.store(times.closes_ns, Ordering::Relaxed);
         self.windows.fetch_add(1, Ordering::Release);
@@ -237,6 +259,16 @@ impl Shared {
         let mut sum = collected.pop()?;
         collected.iter().for_each(|outcome| sum.merge(outcome));
         Some(sum)
+    }
+
+    /// Whether the load begins on command.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.mode == Mode::Waiting
+    }
+
+    /// Whether all workers are ready and the load has not ended.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.lock().is_ready && !self.is_stopped()
     }
 
     /// Why the first of the connections that failed before any load was sent did so.

@@ -55,8 +55,8 @@ impl Values {
             fields: plan.fields.clone().into(),
             uses: (0..plan.fields.len()).map(uses).collect(),
             cycle: u32::try_from(order.len()).unwrap_or(u32::MAX).max(1),
-            first: plan.first_value + worker as u64,
-            workers: plan.threads.max(1) as u64,
+            first: plan.first_value + plan.worker(worker) as u64,
+            workers: plan.workers() as u64,
             buffer: Buffer::default(),
         }
     }

@@ -97,18 +97,20 @@ impl Worker {
         tls: Option<TlsConfig>,
         io: Io,
     ) -> Self {
-        let share = |all: u64| {
-            let workers = plan.threads as u64;
-            all / workers + u64::from((number as u64) < all % workers)
+        let share = |all: u64, number: usize, workers: usize| {
+            let (number, workers) = (number as u64, workers as u64);
+            all / workers + u64::from(number < all % workers)
         };
         // Slot s of worker w of n is connection s·n + w overall.
         let source = |slot: usize| -> Option<IpAddr> {
             let connection = slot * plan.threads + number;
             plan.sources.get(connection % plan.sources.len().max(1)).copied()
         };
-        let connections = share(plan.connections as u64) as usize;
+        let connections = share(plan.connections as u64, number, plan.threads) as usize;
         let limit = match plan.stop {
-            Stop::Requests(count) if !shared.is_held() => share(count),
+            Stop::Requests(count) if !shared.is_held() => {
+                share(count, plan.worker(number), plan.workers())
+            }
             _ => u64::MAX,
         };
         let timeout_ns = clock::nanos(plan.timeout);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
 use hotlap_load::plan::{
-    Endpoint, ExpectedBody, ExpectedResponse, ExpectedStatus, Pace, Request, Reuse, Stop,
+    Endpoint, ExpectedBody, ExpectedResponse, ExpectedStatus, Pace, Part, Request, Reuse, Stop,
 };
 use hotlap_load::{Error, Failure, Outcome, Plan, Session, run};
 use hotlap_testbed::{HELLO, TestServer, unused_address};
@@ -363,6 +363,55 @@ fn a_load_starts_at_the_given_time() {
     plan.start_at = Some(at);
     run(&plan).expect("a load");
     assert!(SystemTime::now() >= at);
+}
+
+#[test]
+fn a_load_that_waits_sends_nothing_until_it_begins() {
+    let server = correct();
+    let mut plan = server.plan(2, 20);
+    plan.start_at = Some(SystemTime::now() + Duration::from_secs(3_600));
+    let session = Session::start_waiting(&plan).expect("a load");
+    while !session.is_ready() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(session.progress().connected, 2);
+    assert_eq!(server.requests(), 0);
+    let begun = session.begin(Instant::now() + Duration::from_millis(50)).expect("a window");
+    assert!(begun.closes.is_none());
+    assert_eq!(session.join().expect("an outcome").responses, 20);
+    assert_eq!(server.requests(), 20);
+}
+
+#[test]
+fn a_load_that_begins_too_late_has_a_shorter_window() {
+    let server = correct();
+    let mut plan = server.plan(1, 1);
+    (plan.warmup, plan.stop) = (Duration::ZERO, Stop::After(Duration::from_secs(1)));
+    let session = Session::start_waiting(&plan).expect("a load");
+    while !session.is_ready() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let agreed = Instant::now() - Duration::from_millis(700);
+    let window = session.begin(agreed).expect("a window");
+    let closes = window.closes.expect("an end");
+    assert!(closes.duration_since(window.opens) <= Duration::from_millis(300));
+    session.join().expect("an outcome");
+}
+
+/// Parts of one load that run one after the other send what the whole load sends.
+#[test]
+fn parts_of_a_load_add_up_to_the_whole() {
+    let server = correct();
+    let mut plan = server.plan(2, 101);
+    plan.threads = 2;
+    let mut responses = Vec::new();
+    for index in 0..3 {
+        plan.part = Part { index, of: 3 };
+        responses.push(run(&plan).expect("a load").responses);
+    }
+    // Of six workers, the first five send one more: 17, 17, 17, 17, 17, 16.
+    assert_eq!(responses, [34, 34, 33]);
+    assert_eq!(server.requests(), 101);
 }
 
 #[test]

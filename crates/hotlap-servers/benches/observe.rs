@@ -21,6 +21,7 @@ fn main() -> ExitCode {
 #[cfg(target_os = "linux")]
 mod linux {
     use std::collections::BTreeMap;
+    use std::net::Ipv4Addr;
     use std::path::{Path, PathBuf};
     use std::process::ExitCode;
     use std::sync::atomic::AtomicBool;
@@ -32,6 +33,7 @@ mod linux {
     use hotlap_servers::cpus;
     use hotlap_servers::launch::Launch;
     use hotlap_servers::manifest;
+    use hotlap_servers::network::Network;
     use hotlap_servers::observe::{Instrument, Observation, Profile};
     use hotlap_servers::process::{Supervisor, supervisor};
     use hotlap_servers::start::{HOST, Started, Startup};
@@ -61,8 +63,8 @@ mod linux {
             ["supervisor"] => return supervisor::main(),
             ["planted", name] => {
                 let planted: Planted = name.parse().expect("a planted difference");
-                let port = std::env::var("PORT").expect("a port").parse().expect("a number");
-                planted.serve(port, 1).expect("a server");
+                let port: u16 = std::env::var("PORT").expect("a port").parse().expect("a number");
+                planted.serve((Ipv4Addr::LOCALHOST, port).into(), 1).expect("a server");
             }
             [] => measure(&planted("nothing")),
             [name] => measure(&planted(name)),
@@ -159,6 +161,7 @@ mod linux {
             counters: false,
             observes: true,
             elsewhere: false,
+            network: &Network::loopback(),
             stop: &AtomicBool::new(false),
         };
         startup.run().unwrap_or_else(|failure| panic!("{failure:?}"))

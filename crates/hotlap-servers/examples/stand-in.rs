@@ -46,7 +46,8 @@ fn main() -> ExitCode {
         }
         ["planted", port, name] => {
             let planted: Planted = name.parse().unwrap();
-            planted.serve(port.parse().unwrap(), 1).unwrap();
+            let port: u16 = port.parse().unwrap();
+            planted.serve((Ipv4Addr::LOCALHOST, port).into(), 1).unwrap();
         }
         ["hang", port, file] => {
             serve(port, Server { hang: Some(file.into()), ..Server::default() });

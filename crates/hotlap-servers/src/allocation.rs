@@ -137,6 +137,23 @@ pub fn split_here(asked: Option<usize>) -> CpuAllocation {
     }
 }
 
+/// The cores of this machine for servers alone, if the generator is on another: `asked` of them,
+/// whole physical cores of the fastest kind first, or all that this process may use.
+#[must_use]
+pub fn alone(asked: Option<usize>) -> CpuAllocation {
+    let (mut server, notes) = match allowed() {
+        Ok(cpus) => {
+            let topology = topology::read(Path::new("/"), &cpus, asked);
+            (topology.cores.concat(), topology.notes)
+        }
+        Err(error) => (vec![], vec![format!("cannot pin servers to cores: {error}")]),
+    };
+    let asked = asked.filter(|&count| count > 0);
+    server.truncate(asked.unwrap_or(server.len()));
+    server.sort_unstable();
+    CpuAllocation { server, generator: vec![], shared: false, notes }
+}
+
 /// How many hardware threads this process can keep busy within its CPU quota. For `CPUS` of a
 /// server that is not pinned.
 #[must_use]

@@ -15,6 +15,7 @@ use hotlap_load::tls::pem;
 use rcgen::{CertificateParams, PublicKeyData, SignatureAlgorithm, SigningKey, date_time_ymd};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
+use serde::{Deserialize, Serialize};
 
 /// The name of its folder in hotlap's cache.
 pub const FOLDER: &str = "tls";
@@ -27,7 +28,7 @@ const CERTIFICATE: &str = "certificate.pem";
 const KEY: &str = "key.pem";
 
 /// A certificate with an ECDSA key on the curve P-256, which all TLS libraries support.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificate {
     /// The file with the certificate (PEM).
     pub file: PathBuf,

@@ -19,6 +19,7 @@ use crate::infer;
 use crate::launch::{Counts, Launch};
 use crate::lines::{self, LogLines};
 use crate::manifest::{Protocol, Server};
+use crate::network::Network;
 use crate::pool;
 use crate::process::Stopped;
 use crate::start::{HOST, Started, Startup};
@@ -322,6 +323,7 @@ impl Checker<'_> {
             counters: false,
             observes: false,
             elsewhere: requirements == Requirements::Custom,
+            network: &Network::loopback(),
             stop: self.stop(),
         };
         startup.run()

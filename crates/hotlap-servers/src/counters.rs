@@ -8,7 +8,7 @@
 use crate::process::Standby;
 use serde::{Deserialize, Serialize};
 
-pub use platform::{Counters, Enabled, Tally};
+pub use platform::Counters;
 
 /// Counts of one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -32,6 +32,7 @@ pub struct CountersRefused {
 }
 
 /// One reading of a counter.
+#[cfg(target_os = "linux")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Reading {
     count: u64,
@@ -41,6 +42,7 @@ struct Reading {
     running_ns: u64,
 }
 
+#[cfg(target_os = "linux")]
 impl Reading {
     /// The count since an earlier reading, scaled up for multiplexing: perf_event_open(2), "Reading
     /// results". `None` if the counter never ran.
@@ -74,11 +76,13 @@ mod platform {
         user: Counter,
         kernel: Option<Counter>,
         cycles: Counter,
+        /// The reading when they were switched on.
+        began: Option<Tally>,
     }
 
     /// One reading of all counters.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct Tally {
+    pub(super) struct Tally {
         user: Reading,
         kernel: Option<Reading>,
         cycles: Reading,
@@ -104,24 +108,39 @@ mod platform {
             let user = open(pid, instructions, true, false).map_err(|error| refused(&error))?;
             let kernel = open(pid, instructions, false, true).ok();
             let both = open(pid, cycles, true, kernel.is_some());
-            Ok(Self { user, kernel, cycles: both.map_err(|error| refused(&error))? })
+            let cycles = both.map_err(|error| refused(&error))?;
+            Ok(Self { user, kernel, cycles, began: None })
         }
 
-        /// Switches the counters on in every present and future process of the server, until the
-        /// returned value is dropped.
+        /// Switches the counters on in every present and future process of the server.
         ///
         /// # Errors
         /// The kernel's. The counters are off then.
-        pub fn enable(&mut self) -> io::Result<Enabled<'_>> {
-            let enabled = Enabled(self);
-            enabled.0.each(Counter::enable)?;
-            Ok(enabled)
+        pub fn begin(&mut self) -> io::Result<()> {
+            let began = self.each(Counter::enable).and_then(|()| self.read());
+            if began.is_err() {
+                self.switch_off();
+            }
+            self.began = Some(began?);
+            Ok(())
         }
 
-        ///
-        /// # Errors
-        /// The kernel's.
-        pub fn read(&mut self) -> io::Result<Tally> {
+        /// Switches the counters off. Returns what they counted since they were switched on; `None`
+        /// if one of them never ran.
+        pub fn end(&mut self) -> Option<Counted> {
+            let ended = self.read();
+            self.switch_off();
+            ended.ok()?.since(&self.began.take()?)
+        }
+
+        /// If one cannot be switched off, still switches off the others.
+        fn switch_off(&mut self) {
+            let _ = self.user.disable();
+            let _ = self.kernel.as_mut().map(Counter::disable);
+            let _ = self.cycles.disable();
+        }
+
+        pub(super) fn read(&mut self) -> io::Result<Tally> {
             Ok(Tally {
                 user: read(&mut self.user)?,
                 kernel: self.kernel.as_mut().map(read).transpose()?,
@@ -136,33 +155,9 @@ mod platform {
         }
     }
 
-    /// Counters that are on. Dropping this switches them off.
-    #[derive(Debug)]
-    pub struct Enabled<'a>(&'a mut Counters);
-
-    impl Enabled<'_> {
-        /// Reads them.
-        ///
-        /// # Errors
-        /// The kernel's.
-        pub fn read(&mut self) -> io::Result<Tally> {
-            self.0.read()
-        }
-    }
-
-    impl Drop for Enabled<'_> {
-        fn drop(&mut self) {
-            // If one cannot be switched off, still switch off the others.
-            let _ = self.0.user.disable();
-            let _ = self.0.kernel.as_mut().map(Counter::disable);
-            let _ = self.0.cycles.disable();
-        }
-    }
-
     impl Tally {
         /// The counts since an earlier reading; `None` if a counter never ran.
-        #[must_use]
-        pub fn since(&self, earlier: &Self) -> Option<Counted> {
+        pub(super) fn since(&self, earlier: &Self) -> Option<Counted> {
             let kernel = match (self.kernel, earlier.kernel) {
                 (Some(now), Some(then)) => Some(now.since(then)?),
                 _ => None,
@@ -229,15 +224,11 @@ fn refusal(error: &std::io::Error, paranoid: Option<i32>) -> CountersRefused {
 mod platform {
     use std::io;
 
-    use super::{Counted, CountersRefused, Reading, Standby};
+    use super::{Counted, CountersRefused, Standby};
 
     /// The counters of one server: unavailable on this system.
     #[derive(Debug)]
     pub enum Counters {}
-
-    /// One reading of all counters.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct Tally(Reading);
 
     impl Counters {
         /// Attaches counters to everything that a supervisor will start.
@@ -255,37 +246,13 @@ mod platform {
         ///
         /// # Errors
         /// The kernel's.
-        pub fn enable(&mut self) -> io::Result<Enabled<'_>> {
+        pub fn begin(&mut self) -> io::Result<()> {
             match *self {}
         }
 
-        /// Reads them.
-        ///
-        /// # Errors
-        /// The kernel's.
-        pub fn read(&mut self) -> io::Result<Tally> {
+        /// Switches them off, and returns what they counted.
+        pub fn end(&mut self) -> Option<Counted> {
             match *self {}
-        }
-    }
-
-    #[derive(Debug)]
-    pub struct Enabled<'a>(&'a mut Counters);
-
-    impl Enabled<'_> {
-        /// Reads them.
-        ///
-        /// # Errors
-        /// The kernel's.
-        pub fn read(&mut self) -> io::Result<Tally> {
-            self.0.read()
-        }
-    }
-
-    impl Tally {
-        /// The counts since an earlier reading.
-        #[must_use]
-        pub fn since(&self, earlier: &Self) -> Option<Counted> {
-            self.0.since(earlier.0).map(|_| Counted::default())
         }
     }
 }
@@ -366,11 +333,9 @@ mod tests {
             burn();
             let off = counters.read().unwrap();
             assert_eq!(off.since(&start).unwrap().cycles, 0);
-            let mut enabled = counters.enable().unwrap();
+            counters.begin().unwrap();
             burn();
-            let on = enabled.read().unwrap();
-            drop(enabled);
-            let counted = on.since(&off).unwrap();
+            let counted = counters.end().unwrap();
             assert!(counted.cycles > 0, "{counted:?}");
             let off = counters.read().unwrap();
             burn();

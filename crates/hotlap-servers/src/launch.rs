@@ -18,10 +18,10 @@ pub const TLS_KEY: &str = "TLS_KEY";
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Launch {
     /// Program and arguments. At the start, `$PORT`, `${PORT}` and `{port}` are replaced as whole
-    /// words, as are `CPUS`, and with TLS [`TLS_CERT`] and [`TLS_KEY`].
+    /// words, as are `HOST`, `CPUS`, and with TLS [`TLS_CERT`] and [`TLS_KEY`].
     pub argv: Vec<String>,
-    /// Environment variables to add, with the same replacements. `PORT` and `CPUS` are always
-    /// added.
+    /// Environment variables to add, with the same replacements. `PORT`, `HOST` and `CPUS` are
+    /// always added.
     pub env: BTreeMap<String, String>,
     /// Environment variables to add only when the server is observed, with the same replacements:
     /// they make a runtime name the functions that it compiles.

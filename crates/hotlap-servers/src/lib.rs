@@ -19,7 +19,8 @@
 //! 5. **Usage.** An [`Owner`](owner::Owner) says whose processes answer. A
 //!    [`Sampler`](sample::Sampler) reads their CPU time and memory,
 //!    [`Counters`](counters::Counters) count their instructions, [`LogLines`](lines::LogLines) the
-//!    lines that they log, and an [`Observer`](observe::Observer) shows where the time goes.
+//!    lines that they log, and an [`Observer`](observe::Observer) shows where the time goes. A
+//!    [`RunningServer`](running::RunningServer) is all of them together, here or on another host.
 //! 6. **Machine.** A [`Machine`](machine::Machine) describes the hardware, and lists reasons why
 //!    figures may be unreliable. From its [`Topology`](topology::Topology) comes the
 //!    [`CpuAllocation`](allocation::CpuAllocation) for server and generator.
@@ -44,12 +45,14 @@ pub mod launch;
 pub mod lines;
 pub mod machine;
 pub mod manifest;
+pub mod network;
 pub mod observe;
 pub mod owner;
 pub mod package_manager;
 mod pool;
 pub mod process;
 pub mod requests_file;
+pub mod running;
 pub mod sample;
 pub mod start;
 pub mod toolchain;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
@@ -18,6 +18,7 @@ use crate::counters::Counters;
 use crate::failure::ServerFailure;
 use crate::interrupt;
 use crate::launch::{Launch, TLS_CERT, TLS_KEY};
+use crate::network::Network;
 use crate::observe::Observer;
 use crate::owner::{Owner, owner};
 use crate::process::{Process, ProcessExit, ProcessSetting, Standby, Supervisor};
@@ -55,6 +56,8 @@ pub struct Startup<'a> {
     pub observes: bool,
     /// Whether it may listen on another port than `PORT`, as a user's command may.
     pub elsewhere: bool,
+    /// Where it listens.
+    pub network: &'a Network,
     /// Set when the user interrupts.
     pub stop: &'a AtomicBool,
 }
@@ -125,16 +128,14 @@ impl NotYet {
 /// How many of a server's last log lines to show.
 pub const LAST_LINES: usize = 12;
 
-/// Addresses on which a server may use its port, in the order in which they are tried.
-const LOOPBACKS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-
 impl Startup<'_> {
     /// Starts the server and waits until it answers.
     ///
     /// # Errors
     /// The cause, the last lines of its log, and a remedy.
     pub fn run(&self) -> Result<Started, ServerFailure> {
-        let port = free_port().map_err(|e| self.failed(&format!("no free port: {e}"), ""))?;
+        let port = free_port(self.network.bind)
+            .map_err(|e| self.failed(&format!("no free port: {e}"), ""))?;
         let (argv, env) = self.filled(port);
         let setting = ProcessSetting {
             argv,
@@ -154,6 +155,9 @@ impl Startup<'_> {
         let mut process = standby.go().map_err(failed)?;
         let target = self.await_answer(&mut process, port, began)?;
         let ready = began.elapsed();
+        if let Endpoint::Tcp(address) = &target.endpoint {
+            self.is_open(&process, address.port())?;
+        }
         let mut notes = process.notes().to_vec();
         if let Endpoint::Tcp(address) = &target.endpoint
             && address.port() != port
@@ -175,8 +179,8 @@ impl Startup<'_> {
         port: u16,
         began: Instant,
     ) -> Result<Target, ServerFailure> {
-        let mut addresses: Vec<SocketAddr> =
-            LOOPBACKS.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
+        let at = |ip: &IpAddr| SocketAddr::new(*ip, port);
+        let mut addresses: Vec<SocketAddr> = self.network.reach.iter().map(at).collect();
         let unready = self.limit / UNREADY;
         let (mut looked, mut wait) = (began, FIRST_WAIT);
         let (mut silence, mut wrong): (Option<String>, Option<(Instant, NotYet)>) = (None, None);
@@ -218,9 +222,15 @@ impl Startup<'_> {
             let is_accepted = silence.is_some() || wrong.is_some();
             if looked.elapsed() > LOOK_AGAIN && !is_accepted {
                 looked = Instant::now();
+                if began.elapsed() > unready {
+                    self.is_open(process, port)?;
+                }
                 if let Some(elsewhere) = listening_elsewhere(process, port) {
                     if self.elsewhere {
-                        addresses = reachable(elsewhere);
+                        addresses = reachable(elsewhere, self.network);
+                        if began.elapsed() > unready {
+                            self.is_open(process, elsewhere.port())?;
+                        }
                         continue;
                     }
                     if began.elapsed() > unready {
@@ -243,8 +253,16 @@ impl Startup<'_> {
                     ),
                     None => (
                         format!("it does not listen on its port after {limit} s"),
-                        "make it listen on $PORT on the loopback interface; --start-timeout allows \
-                         more time",
+                        match self.network.is_open() {
+                            true => {
+                                "make it listen on $PORT at the address in $HOST; \
+                                     --start-timeout allows more time"
+                            }
+                            false => {
+                                "make it listen on $PORT on the loopback interface; \
+                                      --start-timeout allows more time"
+                            }
+                        },
                     ),
                 };
                 return Err(self.out(process, &cause, remedy));
@@ -252,6 +270,25 @@ impl Startup<'_> {
             if !interrupt::sleep(TRY_AGAIN, self.stop) {
                 return Err(self.failed("interrupted", ""));
             }
+        }
+    }
+
+    /// Checks that other hosts reach the server, if they must. It fails only if the sockets of its
+    /// processes on this port are known, and all of them are on the loopback interface.
+    fn is_open(&self, process: &Process, port: u16) -> Result<(), ServerFailure> {
+        if !self.network.is_open() {
+            return Ok(());
+        }
+        let on_port: Vec<SocketAddr> =
+            sockets(process).into_iter().filter(|a| a.port() == port).collect();
+        match on_port.first() {
+            Some(address) if on_port.iter().all(|a| a.ip().is_loopback()) => {
+                let cause = format!("it listens on {address}, which other hosts do not reach");
+                let bind = self.network.bind;
+                let remedy = format!("make it listen on $HOST ({bind}), or on all addresses");
+                Err(self.out(process, &cause, &remedy))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -266,12 +303,16 @@ impl Startup<'_> {
         exchange.check(&answer, SystemTime::now()).map_err(NotYet::Wrong)
     }
 
-    /// Command and environment, with the port, the number of cores and the files of the certificate
-    /// filled in.
+    /// Command and environment, with the port, the address, the number of cores and the files of the
+    /// certificate filled in.
     fn filled(&self, port: u16) -> (Vec<String>, BTreeMap<String, String>) {
         let Launch { argv, env, explain_env, .. } = self.launch;
         let of_tls = [TLS_CERT, TLS_KEY].map(|name| Some((name, env.get(name)?.clone())));
-        let own = [("PORT", port.to_string()), ("CPUS", self.cpus.to_string())];
+        let own = [
+            ("PORT", port.to_string()),
+            ("HOST", self.network.bind.to_string()),
+            ("CPUS", self.cpus.to_string()),
+        ];
         let values: Vec<_> = own.into_iter().chain(of_tls.into_iter().flatten()).collect();
         let argv = argv.iter().map(|word| fill(word, &values)).collect();
         let env = env.iter().chain(explain_env.iter().filter(|_| self.observes));
@@ -321,26 +362,31 @@ pub fn ending(exit: ProcessExit) -> String {
     }
 }
 
-/// A free loopback port.
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+/// A port that is free at an address.
+fn free_port(address: IpAddr) -> io::Result<u16> {
+    Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
+}
+
+/// The addresses where the server's process tree listens.
+fn sockets(process: &Process) -> Vec<SocketAddr> {
+    let members = process.members().unwrap_or_default();
+    let pids: Vec<u32> = members.iter().map(|m| m.pid).collect();
+    let tcp = |listening| match listening {
+        Listening::Tcp(address) => Some(address),
+        Listening::Unix(_) => None,
+    };
+    tree::listening(&pids).unwrap_or_default().into_iter().filter_map(tcp).collect()
 }
 
 /// The address where the server's process tree listens, if not on `port`.
 fn listening_elsewhere(process: &Process, port: u16) -> Option<SocketAddr> {
-    let pids: Vec<u32> = process.members().ok()?.iter().map(|m| m.pid).collect();
-    let sockets = tree::listening(&pids).ok()?;
-    let mut addresses = sockets.iter().filter_map(|l| match l {
-        Listening::Tcp(address) => Some(*address),
-        Listening::Unix(_) => None,
-    });
-    addresses.find(|a| a.port() != port)
+    sockets(process).into_iter().find(|address| address.port() != port)
 }
 
 /// The addresses at which this machine reaches a listening socket.
-fn reachable(listening: SocketAddr) -> Vec<SocketAddr> {
+fn reachable(listening: SocketAddr, network: &Network) -> Vec<SocketAddr> {
     if listening.ip().is_unspecified() {
-        LOOPBACKS.iter().map(|ip| SocketAddr::new(*ip, listening.port())).collect()
+        network.reach.iter().map(|ip| SocketAddr::new(*ip, listening.port())).collect()
     } else {
         vec![listening]
     }
@@ -411,10 +457,11 @@ mod tests {
 
     #[test]
     fn a_socket_on_every_address_is_reached_over_loopback() {
+        let network = Network::loopback();
         assert_eq!(
-            reachable("0.0.0.0:80".parse().unwrap()),
+            reachable("0.0.0.0:80".parse().unwrap(), &network),
             ["127.0.0.1:80".parse().unwrap(), "[::1]:80".parse().unwrap()]
         );
-        assert_eq!(reachable("127.0.0.2:80".parse().unwrap()).len(), 1);
+        assert_eq!(reachable("127.0.0.2:80".parse().unwrap(), &network).len(), 1);
     }
 }

@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
@@ -132,15 +133,14 @@ impl fmt::Display for Calibrated {
 }
 
 impl Calibrated {
-    /// Serves the contract `hello` on loopback until the process ends, with one event loop per
-    /// thread.
+    /// Serves the contract `hello` until the process ends, with one event loop per thread.
     ///
     /// # Errors
-    /// The port is unavailable, or the system refuses an event loop.
-    pub fn serve(self, port: u16, threads: usize) -> Result<(), ServeError> {
+    /// The address is unavailable, or the system refuses an event loop.
+    pub fn serve(self, address: SocketAddr, threads: usize) -> Result<(), ServeError> {
         // A queue is one queue, and each event loop would have its own.
         let threads = if matches!(self, Self::Queue { .. }) { 1 } else { threads };
-        serve(port, threads, || Server::new(self))
+        serve(address, threads, || Server::new(self))
     }
 }
 

@@ -1,17 +1,18 @@
 //! The ceiling: the least work with which a correct response can be sent on this machine.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::event_loop::Behaviour;
 use crate::request::Request;
 use crate::serve::{ServeError, serve};
 
-/// Serves the contract `hello` on loopback until the process ends, with one event loop per thread.
+/// Serves the contract `hello` until the process ends, with one event loop per thread.
 ///
 /// # Errors
-/// The port is unavailable, or the system refuses an event loop.
-pub fn serve_ceiling(port: u16, threads: usize) -> Result<(), ServeError> {
-    serve(port, threads, || Ceiling)
+/// The address is unavailable, or the system refuses an event loop.
+pub fn serve_ceiling(address: SocketAddr, threads: usize) -> Result<(), ServeError> {
+    serve(address, threads, || Ceiling)
 }
 
 struct Ceiling;

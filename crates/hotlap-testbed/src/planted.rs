@@ -7,6 +7,7 @@
 use std::fmt;
 use std::hint::black_box;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -76,15 +77,15 @@ impl Planted {
         Self::Gzip,
     ];
 
-    /// Serves on loopback until the process ends, with one event loop per thread. All but
+    /// Serves until the process ends, with one event loop per thread. All but
     /// [`Planted::Body`] and [`Planted::Gzip`] keep the contract `hello`.
     ///
     /// # Errors
-    /// The port is unavailable, or the system refuses an event loop.
-    pub fn serve(self, port: u16, threads: usize) -> Result<(), ServeError> {
+    /// The address is unavailable, or the system refuses an event loop.
+    pub fn serve(self, address: SocketAddr, threads: usize) -> Result<(), ServeError> {
         let rounds = if self == Self::Arithmetic { rounds_in(ARITHMETIC_NS) } else { 0 };
         let file = std::env::current_exe()?;
-        serve(port, threads, || Server::new(self, rounds, file.clone()))
+        serve(address, threads, || Server::new(self, rounds, file.clone()))
     }
 }
 

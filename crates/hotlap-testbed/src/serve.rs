@@ -1,7 +1,7 @@
-//! Serves on loopback, with one event loop per thread.
+//! Serves at an address, with one event loop per thread.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use mio::net::TcpListener;
 use socket2::{Domain, Socket, Type};
@@ -15,11 +15,11 @@ const BACKLOG: i32 = 4096;
 /// Why a server cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The port is taken or not permitted.
-    #[error("cannot listen on port {port}: {source}; set PORT to another one")]
+    /// The address is taken or not permitted.
+    #[error("cannot listen on {address}: {source}; set PORT and HOST to another one")]
     Listen {
-        /// The port.
-        port: u16,
+        /// The address.
+        address: SocketAddr,
         /// The system's error.
         source: io::Error,
     },
@@ -30,18 +30,18 @@ pub enum ServeError {
 
 /// Serves until the process ends, with `threads` threads, each with its own behaviour.
 ///
-/// Each thread has its own listening socket on the same port (`SO_REUSEPORT`), so the threads share
+/// Each thread has its own listening socket on the same address (`SO_REUSEPORT`), so the threads share
 /// nothing.
 ///
 /// # Errors
-/// The port is unavailable, or the system refuses an event loop.
+/// The address is unavailable, or the system refuses an event loop.
 pub(crate) fn serve<B: Behaviour>(
-    port: u16,
+    address: SocketAddr,
     threads: usize,
     behaviour: impl Fn() -> B + Sync,
 ) -> Result<(), ServeError> {
     let listeners: Vec<TcpListener> = (0..threads.max(1))
-        .map(|_| listen(port).map_err(|source| ServeError::Listen { port, source }))
+        .map(|_| listen(address).map_err(|source| ServeError::Listen { address, source }))
         .collect::<Result<_, _>>()?;
     let behaviour = &behaviour;
     std::thread::scope(|scope| {
@@ -56,12 +56,12 @@ pub(crate) fn serve<B: Behaviour>(
     Ok(())
 }
 
-fn listen(port: u16) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
     socket.set_nonblocking(true)?;
-    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())?;
+    socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(TcpListener::from_std(socket.into()))
 }

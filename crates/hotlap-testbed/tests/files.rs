@@ -1,7 +1,7 @@
 //! The ceiling when it runs out of file descriptors.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ fn child() {
     let Ok(port) = std::env::var(PORT) else { return };
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: Some(FILES), maximum }).expect("a lower limit");
-    serve_ceiling(port.parse().expect("a port"), 1).expect("a server");
+    let port: u16 = port.parse().expect("a port");
+    serve_ceiling((Ipv4Addr::LOCALHOST, port).into(), 1).expect("a server");
 }
 
 struct Ended(Child);

@@ -166,6 +166,12 @@ pub enum Command {
     Init(InitArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
+    /// Be the other end of --generator-on or --server-on, which start this command
+    ///
+    /// It takes orders from its standard input alone, in binary messages, and answers on its
+    /// standard output. It opens no port and keeps nothing. It ends, with everything that it
+    /// started, when its input closes or when nothing has come for 15 s.
+    Agent(AgentArgs),
     /// The process that ends a server's process tree when hotlap ends.
     #[command(name = "__supervisor", hide = true, disable_help_flag = true)]
     Supervisor(Inner),
@@ -179,6 +185,14 @@ pub enum Command {
     #[command(name = "__planted", hide = true, disable_help_flag = true)]
     Planted(Inner),
 }
+
+/// `hotlap agent`
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  hotlap load --generator-on 'ssh host2' http://10.0.0.1:8080/
+                           starts `ssh host2 hotlap agent`")]
+pub struct AgentArgs {}
 
 /// The arguments of a hidden command.
 #[derive(Debug, Args)]

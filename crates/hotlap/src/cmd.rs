@@ -1,5 +1,6 @@
 //! One verb a file: what was typed becomes what is meant, a library is called, the result printed.
 
+pub mod agent;
 pub mod build;
 pub mod capacity;
 pub mod check;
@@ -16,7 +17,7 @@ pub mod selftest;
 pub mod setup;
 pub mod tls;
 
-use crate::cli::{self, Command};
+use crate::cli::{self, AgentArgs, Command};
 use crate::console::Console;
 use crate::exit::Exit;
 
@@ -44,6 +45,7 @@ pub fn run(command: Command, console: &Console) -> anyhow::Result<Exit> {
             console.data(&String::from_utf8_lossy(&script))?;
             Ok(Exit::Ok)
         }
+        Command::Agent(AgentArgs {}) => agent::run(),
         Command::Supervisor(_) => hidden::supervisor(),
         Command::Ceiling(_) => hidden::ceiling(),
         Command::Known(args) => hidden::known(&args.argv),

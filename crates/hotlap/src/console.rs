@@ -5,6 +5,7 @@
 //! secrets are redacted ([`crate::redact`]), and control characters other than hotlap's own colours
 //! are escaped ([`crate::text`]).
 
+use std::fs::File;
 use std::io::ErrorKind::BrokenPipe;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -139,6 +140,18 @@ impl Console {
             _ => Exit::Error,
         }
     }
+}
+
+/// Standard input and output, for a channel to another program. Whatever else is printed goes to
+/// standard error from now on.
+///
+/// # Errors
+/// When one of them is closed.
+pub fn channel() -> io::Result<(File, File)> {
+    let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
+    Ok((input, output))
 }
 
 fn write(mut to: impl Write + AsFd, text: &str) -> io::Result<()> {

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::redact;
 
 pub use explain::{ExplainLap, Missing, Observing};
-pub use host::Host;
+pub use host::{GeneratorHost, Host};
 pub use hotlap_bench::lap::{Count, Violation};
 pub use hotlap_bench::participant::Role;
 pub use hotlap_bench::runner::Probed;

@@ -105,6 +105,14 @@ fn what_cannot_go_on_says_why() {
     let gone = scene.experiment.participants.remove(1).name;
     let error = resume::go_on(&mut scene.experiment, &cut.run, &run).unwrap_err().to_string();
     assert_eq!(error, format!("run 1 cannot be resumed: {gone} can no longer run"));
+    let mut moved = run.clone();
+    moved.host.generator = Some(Box::default());
+    let error = resume::go_on(&mut scene.experiment, &cut.run, &moved).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "run 1 cannot be resumed: its servers ran on another host. Give the same --server-on, or \
+         none if it had none"
+    );
     let mut changed = run;
     changed.loads[0].connections = 1;
     let error = resume::go_on(&mut scene.experiment, &cut.run, &changed).unwrap_err().to_string();

@@ -135,8 +135,15 @@ fn functions_over_70_lines_are_rare() {
     );
 }
 
-const CRATES: [&str; 6] =
-    ["hotlap-stats", "hotlap-load", "hotlap-servers", "hotlap-bench", "hotlap-testbed", "hotlap"];
+const CRATES: [&str; 7] = [
+    "hotlap-stats",
+    "hotlap-load",
+    "hotlap-servers",
+    "hotlap-agent",
+    "hotlap-bench",
+    "hotlap-testbed",
+    "hotlap",
+];
 
 #[test]
 fn imports_form_no_circles() {

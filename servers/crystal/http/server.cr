@@ -26,5 +26,5 @@ server = HTTP::Server.new do |context|
 end
 
 Signal::TERM.trap { exit }
-server.bind_tcp "127.0.0.1", ENV["PORT"].to_i
+server.bind_tcp ENV.fetch("HOST", "127.0.0.1"), ENV["PORT"].to_i
 server.listen

@@ -4,6 +4,7 @@ package main
 import (
 	"fmt"
 	"log"
+	"net"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -35,7 +36,7 @@ func main() {
 			ctx.SetBodyString("Hello, World!")
 		},
 	}
-	address := "127.0.0.1:" + os.Getenv("PORT")
+	address := net.JoinHostPort(os.Getenv("HOST"), os.Getenv("PORT"))
 	if certificate := os.Getenv("TLS_CERT"); certificate != "" {
 		log.Fatal(server.ListenAndServeTLS(address, certificate, os.Getenv("TLS_KEY")))
 	}

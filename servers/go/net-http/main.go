@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"mime"
+	"net"
 	"net/http"
 	"os"
 	"runtime"
@@ -38,7 +39,7 @@ func main() {
 		refuse(w, http.StatusNotFound)
 	})
 	server := &http.Server{
-		Addr:      "127.0.0.1:" + os.Getenv("PORT"),
+		Addr:      net.JoinHostPort(os.Getenv("HOST"), os.Getenv("PORT")),
 		Handler:   mux,
 		Protocols: new(http.Protocols),
 	}

@@ -6,6 +6,6 @@ if [ -n "$TLS_CERT" ]; then
 else
   tls="/ssl_/d"
 fi
-sed "s/{PORT}/$PORT/; s/{CPUS}/$CPUS/; s/{PROTOCOL}/$PROTOCOL/; $tls" nginx.conf \
+sed "s/{HOST}/${HOST:-127.0.0.1}/; s/{PORT}/$PORT/; s/{CPUS}/$CPUS/; s/{PROTOCOL}/$PROTOCOL/; $tls" nginx.conf \
   > "nginx.$PORT.conf" || exit
 exec nginx -p "$PWD" -e stderr -c "nginx.$PORT.conf"

@@ -115,7 +115,7 @@ class Connection:
 
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-listener = socket.create_server(("127.0.0.1", int(os.environ["PORT"])), backlog=4096)
+listener = socket.create_server((os.environ.get("HOST", "127.0.0.1"), int(os.environ["PORT"])), backlog=4096)
 listener.setblocking(False)
 poll, connections = select.epoll(), {}
 poll.register(listener, select.EPOLLIN)

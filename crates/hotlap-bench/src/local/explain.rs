@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::observe::{Instrument, Observation, ObserveError};
 
-use super::instance::Instance;
+use super::instance::{Between, Instance};
 use super::slices::{WHOLE, lead_in};
 use super::{LocalRunner, Run};
 
@@ -43,7 +43,7 @@ impl LocalRunner {
         let instance = &mut self.instances[participant];
         let after = instance.sample(&held.session);
         instance.disable();
-        held.add(before.at, &after.since(&before));
+        held.add(before.at, &Between::of(&before, &after));
         instance.held = Some(held);
         let run = self.gather(participant)?;
         let instance = &mut self.instances[participant];
@@ -57,36 +57,28 @@ impl LocalRunner {
 impl Instance {
     /// The instruments that can be used on it, and what they cannot see.
     pub(super) fn instruments(&self) -> (Vec<Instrument>, Vec<ObserveError>) {
-        let Some(observer) = &self.observer else { return (Vec::new(), vec![out_of_reach()]) };
-        let (mut usable, mut missing) = (Vec::new(), Vec::new());
-        for (instrument, available) in observer.available() {
-            match available {
-                Ok(()) => usable.push(instrument),
-                Err(why) => missing.push(why),
-            }
-        }
-        missing.extend(observer.limits());
-        (usable, missing)
+        let none = || (Vec::new(), vec![not_running()]);
+        self.server.as_ref().map_or_else(none, |server| server.instruments())
     }
 
     fn enable(&mut self, instrument: Instrument) -> Result<(), ObserveError> {
-        self.observer.as_mut().ok_or_else(out_of_reach)?.enable(instrument)
+        self.server.as_mut().ok_or_else(not_running)?.enable(instrument)
     }
 
     fn disable(&mut self) {
-        self.observer.iter_mut().for_each(hotlap_servers::observe::Observer::disable);
+        self.server.iter_mut().for_each(|server| server.disable());
     }
 
     fn take(&mut self, instrument: Instrument) -> Result<Observation, ObserveError> {
-        self.observer.as_mut().ok_or_else(out_of_reach)?.take(instrument)
+        self.server.as_mut().ok_or_else(not_running)?.take(instrument)
     }
 }
 
-/// Why nothing can be observed of a server whose processes are unknown.
-fn out_of_reach() -> ObserveError {
+/// Why nothing can be observed of a server that has been stopped.
+fn not_running() -> ObserveError {
     ObserveError {
-        what: "the server",
-        why: "its processes are unknown".to_owned(),
-        remedy: "name the command that starts it instead of its URL".to_owned(),
+        what: "the server".into(),
+        why: "it is not running".to_owned(),
+        remedy: "see why it ended".to_owned(),
     }
 }

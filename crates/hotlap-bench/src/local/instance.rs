@@ -1,7 +1,6 @@
 //! A running server during a run: its process, its address, its CPU and memory usage.
 
 use hotlap_servers::infer;
-use hotlap_servers::lines::LogLines;
 use hotlap_servers::start::ask;
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -15,13 +14,11 @@ use hotlap_stats::PreviousWarmup;
 use crate::lap::{Count, Usage, Violation};
 use crate::participant::{Load, Participant};
 use crate::validity;
-use hotlap_servers::clock_flush::ClockFlush;
-use hotlap_servers::counters::Counters;
 use hotlap_servers::failure::ServerFailure;
-use hotlap_servers::observe::Observer;
-use hotlap_servers::process::{FreezeError, Process, Stopped};
-use hotlap_servers::sample::{Cpu, Memory, Sampler, Switches};
-use hotlap_servers::start::{LAST_LINES, ending};
+use hotlap_servers::process::Stopped;
+use hotlap_servers::running::{LogWait, RunningServer, Sample, State};
+use hotlap_servers::sample::{Memory, Switches};
+use hotlap_servers::start::ending;
 
 /// How long a reading of a server's memory is reused. Bounds the time spent reading.
 const MEMORY_EVERY: Duration = Duration::from_millis(300);
@@ -35,20 +32,10 @@ const LAPS_A_SET: u32 = 2;
 /// close them after a few seconds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A log that has not grown for this long is complete.
-const SETTLED: Duration = Duration::from_millis(50);
-
-/// How long to wait for missing lines of a log that does not grow: a server that drops lines must
-/// not hold up every lap.
-const GIVEN_UP: Duration = Duration::from_secs(1);
-
 pub(super) struct Instance {
     pub(super) participant: Participant,
-    pub(super) process: Option<Process>,
-    pub(super) sampler: Option<Sampler>,
-    pub(super) counters: Option<Counters>,
-    /// Its instruments, if it was started to be observed.
-    pub(super) observer: Option<Observer>,
+    /// The server, while it runs.
+    pub(super) server: Option<Box<dyn RunningServer>>,
     pub(super) target: Option<Target>,
     /// The value of its `Host` header.
     pub(super) host: String,
@@ -64,8 +51,6 @@ pub(super) struct Instance {
     slices: u32,
     /// Its context switches and the lines of its side effect before the lap under way.
     before_lap: Option<(Option<Switches>, u64)>,
-    /// The cores that it runs on; empty: not pinned.
-    pub(super) cores: Vec<usize>,
     /// Its memory, and when that was read.
     memory: Option<(Instant, Memory)>,
     /// Time from its start to its first right response, if hotlap started it.
@@ -76,8 +61,6 @@ pub(super) struct Instance {
     pub(super) uncounted: Option<String>,
     /// Whether it has been verified against its whole contract.
     pub(super) verified: bool,
-    /// Its side effect, if one is counted.
-    pub(super) lines: Option<LogLines>,
 }
 
 /// What a warm-up showed of a server under a load.
@@ -87,14 +70,6 @@ pub(super) struct WarmupProfile {
     pub(super) steady: PreviousWarmup,
     /// Its mean service time.
     pub(super) service: Duration,
-}
-
-/// The state of server and generator at one moment.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Sample {
-    requests: u64,
-    pub(super) at: Instant,
-    cpu: Option<Cpu>,
 }
 
 /// A load whose connections are kept between the slices of a server.
@@ -168,6 +143,18 @@ pub(super) struct Between {
 }
 
 impl Between {
+    /// What happened between two samples.
+    pub(super) fn of(before: &Sample, after: &Sample) -> Self {
+        let wall = after.at.saturating_duration_since(before.at);
+        let cpu = after.cpu_ns.zip(before.cpu_ns);
+        Self {
+            requests: after.requests.saturating_sub(before.requests),
+            wall_ns: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
+            cpu_ns: cpu.map(|(now, then)| now.saturating_sub(then)),
+            slices: 1,
+        }
+    }
+
     pub(super) fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.wall_ns += other.wall_ns;
@@ -182,26 +169,11 @@ impl Between {
     }
 }
 
-impl Sample {
-    pub(super) fn since(&self, before: &Self) -> Between {
-        let cpu = self.cpu.zip(before.cpu);
-        Between {
-            requests: self.requests - before.requests,
-            wall_ns: u64::try_from((self.at - before.at).as_nanos()).unwrap_or(u64::MAX),
-            cpu_ns: cpu.map(|(now, then)| now.cpu_ns.saturating_sub(then.cpu_ns)),
-            slices: 1,
-        }
-    }
-}
-
 impl Instance {
     pub(super) fn new(participant: Participant, loads: usize) -> Self {
         Self {
             participant,
-            process: None,
-            sampler: None,
-            counters: None,
-            observer: None,
+            server: None,
             target: None,
             host: String::new(),
             requests: Vec::new(),
@@ -210,13 +182,11 @@ impl Instance {
             held: None,
             slices: 0,
             before_lap: None,
-            cores: Vec::new(),
             memory: None,
             ready: None,
             notes: Vec::new(),
             uncounted: None,
             verified: false,
-            lines: None,
         }
     }
 
@@ -244,32 +214,51 @@ impl Instance {
         self.values_used = (self.first_value(), Some(session.values_used()));
     }
 
-    /// Samples server and generator. The request count and the CPU time are read back to back, so
-    /// that cost per request is a ratio of two differences over the same time; they are read on the
-    /// server's cores, since its clock lags when read from elsewhere.
+    /// Samples server and generator.
     pub(super) fn sample(&mut self, session: &Session) -> Sample {
-        let _visit = self.sampler.is_some().then(|| ClockFlush::to(&self.cores));
-        let progress = session.progress();
-        let cpu = self.sampler.as_mut().and_then(|s| s.cpu().ok());
-        Sample { requests: progress.responses + progress.failures, at: Instant::now(), cpu }
+        match &mut self.server {
+            Some(server) => server.sample(&|| answered(session)),
+            None => Sample { requests: answered(session), at: Instant::now(), cpu_ns: None },
+        }
+    }
+
+    /// Whether its processes are known, and so its CPU time.
+    pub(super) fn is_known(&self) -> bool {
+        self.server.as_ref().is_some_and(|server| server.is_known())
+    }
+
+    /// Whether its side effect is counted.
+    pub(super) fn has_log(&self) -> bool {
+        self.server.as_ref().is_some_and(|server| server.has_log())
+    }
+
+    /// How long a reading may take until it is taken.
+    pub(super) fn delay(&self) -> Duration {
+        self.server.as_ref().map_or(Duration::ZERO, |server| server.delay())
     }
 
     /// Context switches so far. They are read thread by thread, which takes a while if there are
     /// many; so they are read before a lap's first sample and after its last, never between the
     /// two.
     pub(super) fn switches(&mut self) -> Option<Switches> {
-        self.sampler.as_mut()?.switches().ok()
+        self.server.as_mut()?.switches()
     }
 
     /// Hardware counts while `act` runs, with the requests meanwhile. The counters are on only for
     /// that time, because they cost the server something at each context switch.
     pub(super) fn counted(&mut self, session: &Session, act: impl FnOnce()) -> Option<Count> {
-        let mut counters = self.counters.as_mut()?.enable().ok()?;
-        let (then, before) = (counters.read(), session.progress());
+        let server = self.server.as_mut()?;
+        let first = answered(session);
+        if !server.begin_counting() {
+            return None;
+        }
+        let second = answered(session);
         act();
-        let (after, now) = (session.progress(), counters.read());
-        let counted = now.ok()?.since(&then.ok()?);
-        let requests = after.responses + after.failures - before.responses - before.failures;
+        let third = answered(session);
+        let counted = server.end_counting();
+        let fourth = answered(session);
+        // The counters were switched at some moment of each call: take the middle.
+        let requests = ((third + fourth) - (first + second)) / 2;
         Some(Count { requests, counted: counted? })
     }
 
@@ -289,11 +278,11 @@ impl Instance {
     /// lap gets its own load, and the log must be complete up to here.
     pub(super) fn begin_lap(&mut self) {
         if self.before_lap.is_none() {
-            if self.lines.is_some() {
+            if self.has_log() {
                 self.held = None;
                 self.thaw();
             }
-            self.before_lap = Some((self.switches(), self.settled_lines()));
+            self.before_lap = Some((self.switches(), self.lines(LogWait::Settled)));
         }
     }
 
@@ -335,7 +324,7 @@ impl Instance {
     /// Its memory, from a recent reading: the kernel walks all of its pages for one.
     fn memory(&mut self) -> Option<Memory> {
         if self.memory.is_none_or(|(at, _)| at.elapsed() >= MEMORY_EVERY) {
-            let memory = self.sampler.as_mut()?.memory().ok()?;
+            let memory = self.server.as_mut()?.memory()?;
             self.memory = Some((Instant::now(), memory));
         }
         self.memory.map(|(_, memory)| memory)
@@ -344,40 +333,32 @@ impl Instance {
     /// Freezes it. Does nothing for a server that is not a child of hotlap.
     ///
     /// # Errors
-    /// It could not be frozen and keeps running.
-    pub(super) fn freeze(&mut self) -> Result<(), FreezeError> {
-        match &mut self.process {
-            Some(process) if !process.is_frozen() => process.freeze(),
-            _ => Ok(()),
-        }
+    /// It could not be frozen and keeps running: why.
+    pub(super) fn freeze(&mut self) -> Result<(), String> {
+        self.server.as_mut().map_or(Ok(()), |server| server.freeze())
     }
 
     /// Thaws it.
     pub(super) fn thaw(&mut self) {
-        if let Some(process) = &mut self.process {
-            let _ = process.thaw();
+        if let Some(server) = &mut self.server {
+            server.thaw();
         }
     }
 
     /// Begins to stop it, without waiting.
     pub(super) fn begin_stop(&mut self, grace: Duration) {
         self.forget_lap();
-        if let Some(process) = &mut self.process {
-            process.begin_stop(grace);
+        if let Some(server) = &mut self.server {
+            server.begin_stop(grace);
         }
     }
 
     /// Stops it. Returns a description of any problem.
     pub(super) fn stop(&mut self, grace: Duration) -> Option<String> {
         self.forget_lap();
-        self.sampler = None;
         self.memory = None;
-        self.counters = None;
-        self.observer = None;
         self.target = None;
-        let lines = self.lines.take();
-        let stopped = self.process.take()?.stop(grace);
-        lines.inspect(LogLines::remove);
+        let stopped = self.server.take()?.stop(grace)?;
         (!grace.is_zero()).then(|| complaint(&stopped)).flatten()
     }
 
@@ -386,12 +367,13 @@ impl Instance {
     /// # Errors
     /// How it ended, with its last log lines.
     pub(super) fn still_there(&mut self, phase: &str) -> Result<(), ServerFailure> {
-        match self.process.as_mut().and_then(Process::exited) {
-            None => Ok(()),
-            Some(exit) => {
+        match self.server.as_mut().map_or(State::Runs, |server| server.state()) {
+            State::Runs => Ok(()),
+            State::Ended(exit) => {
                 let cause = format!("the server {}", ending(exit));
                 Err(self.out(phase, cause, "run its command by hand to see why"))
             }
+            State::Unreachable(why) => Err(self.out(phase, why.cause, &why.remedy)),
         }
     }
 
@@ -445,9 +427,15 @@ impl Instance {
 
     /// A failure with the server's last log lines.
     pub(super) fn out(&self, phase: &str, cause: String, remedy: &str) -> ServerFailure {
-        let log_tail = self.process.as_ref().map(|p| p.tail(LAST_LINES)).unwrap_or_default();
+        let log_tail = self.server.as_ref().map(|server| server.tail()).unwrap_or_default();
         ServerFailure { phase: phase.to_owned(), cause, log_tail, remedy: remedy.to_owned() }
     }
+}
+
+/// The requests of a load that were answered so far.
+fn answered(session: &Session) -> u64 {
+    let progress = session.progress();
+    progress.responses + progress.failures
 }
 
 fn complaint(stopped: &Stopped) -> Option<String> {
@@ -466,13 +454,8 @@ fn complaint(stopped: &Stopped) -> Option<String> {
 
 impl Instance {
     /// The lines that its side effect has written so far.
-    pub(super) fn lines(&mut self) -> u64 {
-        self.lines.as_mut().map_or(0, LogLines::count)
-    }
-
-    /// The same, once no more come: requests from before the freeze may still be in its queue.
-    pub(super) fn settled_lines(&mut self) -> u64 {
-        self.lines.as_mut().map_or(0, |lines| lines.settled(SETTLED))
+    fn lines(&mut self, wait: LogWait) -> u64 {
+        self.server.as_mut().map_or(0, |server| server.lines(wait))
     }
 
     /// Ends the lap and checks that it has one line for each request answered, or sent, since some
@@ -482,8 +465,10 @@ impl Instance {
         let (least, most) = (whole.responses, whole.sent);
         let per_request = u64::from(self.participant.counts.as_ref()?.per_request);
         let (least, most) = (least * per_request, most * per_request);
-        let lines = self.lines.as_mut();
-        let counted = lines.map_or(before, |lines| lines.reach(before + least, GIVEN_UP));
+        let counted = match self.has_log() {
+            true => self.lines(LogWait::Until(before + least)),
+            false => before,
+        };
         validity::side_effect(counted - before, (least, most))
     }
 }

@@ -7,6 +7,7 @@ use hotlap_load::Session;
 use hotlap_load::plan::{Pace, Plan, Stop};
 use hotlap_servers::failure::ServerFailure;
 
+use super::instance::Between;
 use super::{LocalRunner, Run, slices};
 
 /// A server is idle if a single request takes no longer than this, or than its mean service time
@@ -93,7 +94,7 @@ impl LocalRunner {
         self.instances[participant].still_there("lap")?;
         let outcome = self.unless_it_hangs(participant, outcome)?;
         let instance = &mut self.instances[participant];
-        let between = after.since(&before);
+        let between = Between::of(&before, &after);
         let usage = instance.usage(&between, first.zip(last), between.requests);
         let side_effect = instance.side_effect(&outcome.totals);
         Ok(Run { at, outcome, usage, side_effect })

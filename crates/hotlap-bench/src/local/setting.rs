@@ -1,11 +1,11 @@
-//! The settings of a local runner.
+//! The settings of a runner.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hotlap_servers::allocation::CpuAllocation;
-use hotlap_servers::process::Supervisor;
+use hotlap_servers::running::ServerHost;
 
 /// How servers are run and laps are measured on this machine.
 #[derive(Debug, Clone)]
@@ -30,10 +30,8 @@ pub struct Setting {
     pub counters: bool,
     /// Which cores servers and generator use.
     pub cores: CpuAllocation,
-    /// The command that starts a supervisor.
-    pub supervisor: Supervisor,
-    /// Folder for the servers' logs.
-    pub logs: PathBuf,
+    /// Where servers are started.
+    pub host: Arc<dyn ServerHost>,
     /// Which participant each one is compared with and must do the same work as; by default the
     /// reference.
     pub against: BTreeMap<usize, usize>,

@@ -56,6 +56,10 @@ pub(super) const WHOLE: Duration = LENGTHS[2];
 /// dominate.
 const SERVICE_TIMES: u32 = 4;
 
+/// Minimum length of a slice in delays of readings from another host: the two edges of a window
+/// are then known to within 0.3 % of its length.
+const DELAYS: u32 = 333;
+
 /// Maximum length of a slice, however slow a server is. Bounds the time of a round.
 const LONGEST: Duration = Duration::from_secs(10);
 
@@ -125,14 +129,17 @@ pub(super) struct Needs {
     pub(super) service: Duration,
     /// It needs slices that begin and end with the load.
     pub(super) whole: bool,
+    /// How long a reading may take until it is taken; not zero if it runs on another host.
+    pub(super) delay: Duration,
     /// Its CPU time is known, so probes can show whether it recovers.
     pub(super) known: bool,
 }
 
 impl Needs {
     fn least(&self) -> Duration {
-        let whole = if self.whole { WHOLE } else { Duration::ZERO };
-        whole.max((self.service * SERVICE_TIMES).min(LONGEST))
+        let is_whole = self.whole || !self.delay.is_zero();
+        let whole = if is_whole { WHOLE } else { Duration::ZERO };
+        whole.max((self.service * SERVICE_TIMES).max(self.delay * DELAYS).min(LONGEST))
     }
 }
 
@@ -277,7 +284,8 @@ mod tests {
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(3_600);
-    const NONE: Needs = Needs { service: Duration::ZERO, whole: false, known: true };
+    const NONE: Needs =
+        Needs { service: Duration::ZERO, whole: false, delay: Duration::ZERO, known: true };
 
     /// Regression: all or most windows of a lap opened in the same phase of a server's step.
     #[test]
@@ -409,6 +417,18 @@ mod tests {
         assert_eq!((length(3, false), length(4, false), length(40, false)), (12, 48, 300));
         assert_eq!((length(1, true), length(200, false)), (300, 1_000));
         assert_eq!((length(400, false), length(60_000, false)), (1_600, 10_000));
+    }
+
+    /// Readings from another host are late by up to a round trip.
+    #[test]
+    fn slices_of_a_server_elsewhere_are_long_compared_with_a_round_trip() {
+        let length = |delay_us| {
+            let delay = Duration::from_micros(delay_us);
+            settled(&[NONE, Needs { delay, ..NONE }], |_, _| 1.0).0
+        };
+        assert_eq!((length(0), length(1), length(900)), (12, 300, 300));
+        assert_eq!((length(1_000), length(3_000), length(6_000)), (1_000, 1_000, 1_998));
+        assert_eq!(length(1_000_000), 10_000);
     }
 
     #[test]

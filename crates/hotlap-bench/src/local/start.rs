@@ -15,13 +15,11 @@ use crate::runner::Ready;
 use hotlap_servers::contract::Exchange;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::infer;
-use hotlap_servers::lines::LogLines;
 use hotlap_servers::manifest;
-use hotlap_servers::observe::Observer;
 use hotlap_servers::owner;
-use hotlap_servers::sample::Sampler;
-use hotlap_servers::start::{HOST, Startup, ask};
-use hotlap_servers::verify::{Findings, LIMIT, PAUSE, Requirements, Verifier, verify};
+use hotlap_servers::running::{LocalServer, StartOrder};
+use hotlap_servers::start::{HOST, ask};
+use hotlap_servers::verify::{Findings, LIMIT, PAUSE, Verifier, verify};
 
 /// Longer verifications are reported, since the budget does not include them. A convention.
 const LONG_VERIFICATION: Duration = Duration::from_secs(20);
@@ -118,7 +116,7 @@ impl Instance {
             host: &self.host,
             contract: &self.participant.contract.with_values(0),
             requirements: self.participant.requirements,
-            rude: self.process.is_some(),
+            rude: self.server.as_ref().is_some_and(|server| server.is_started()),
             limit,
             pause: PAUSE,
         });
@@ -153,8 +151,7 @@ impl LocalRunner {
                 let instance = &mut self.instances[participant];
                 if owner::is_here(&target.endpoint) {
                     let owner = owner::owner(&target.endpoint, &[]);
-                    instance.sampler = Sampler::of(&owner, None);
-                    instance.observer = observes.then(|| Observer::of(&owner)).flatten();
+                    instance.server = Some(Box::new(LocalServer::of(&owner, observes)));
                     instance.notes.extend(owner.note());
                 }
                 (instance.target, instance.host) = (Some(Target { protocol, ..target }), host);
@@ -183,45 +180,31 @@ impl LocalRunner {
         participant: usize,
         launch: &hotlap_servers::launch::Launch,
     ) -> Result<(), ServerFailure> {
-        let instance = &mut self.instances[participant];
-        let Participant { counts, requirements, .. } = &instance.participant;
-        let lines = counts.as_ref().map(|counts| LogLines::of(counts, launch, *requirements));
-        let protocol = self.spoken();
-        let instance = &mut self.instances[participant];
-        let (cpus, cores) = self.setting.cores.of_server(instance.participant.cpus);
-        let startup = Startup {
-            launch,
-            first: &instance.participant.contract.with_values(0).exchanges[0],
-            protocol,
-            accepts_wrong: false,
+        let Participant { counts, requirements, contract, cpus, .. } =
+            &self.instances[participant].participant;
+        let (cpus, cores) = self.setting.cores.of_server(*cpus);
+        let order = StartOrder {
+            number: participant,
+            launch: launch.clone(),
+            counts: counts.clone(),
+            requirements: *requirements,
+            first: contract.with_values(0).exchanges[0].clone(),
+            protocol: self.spoken(),
             cpus,
-            cores,
-            supervisor: &self.setting.supervisor,
-            log: self.setting.logs.join(format!("{participant}.log")),
+            cores: cores.to_vec(),
             limit: self.setting.start_limit,
             counters: self.setting.counters,
             observes: self.observes,
-            elsewhere: instance.participant.requirements == Requirements::Custom,
-            stop: &self.stop,
         };
-        let started = startup.run()?;
-        instance.cores = cores.to_vec();
-        instance.lines = lines;
-        // Open the file before another server of this folder starts and replaces it.
-        instance.lines();
+        let up = self.setting.host.start(&order, &self.stop)?;
+        let instance = &mut self.instances[participant];
         instance.host = HOST.to_owned();
-        instance.sampler = started.sampler;
-        instance.observer = started.observer;
-        instance.target = Some(started.target);
-        instance.process = Some(started.process);
-        instance.ready = Some(started.ready);
-        instance.notes = started.notes;
-        match started.counters {
-            Ok(counters) => instance.counters = Some(counters),
-            Err(why) if self.setting.counters => {
-                instance.uncounted = Some(why.to_string());
-            }
-            Err(_) => {}
+        instance.server = Some(up.server);
+        instance.target = Some(up.target);
+        instance.ready = Some(up.ready);
+        instance.notes = up.notes;
+        if up.uncounted.is_some() {
+            instance.uncounted = up.uncounted;
         }
         Ok(())
     }
@@ -275,7 +258,7 @@ impl LocalRunner {
         let mut notes = std::mem::take(&mut instance.notes);
         notes.extend(examined.notes);
         let is_new = !std::mem::replace(&mut instance.verified, true);
-        let memory = instance.sampler.as_mut().and_then(|s| s.resident().ok());
+        let memory = instance.server.as_mut().and_then(|server| server.resident());
         let rss_bytes = memory.map(|memory| memory.rss_bytes);
         let ready_ms = instance.ready.map(|ready| ready.as_secs_f64() * 1e3);
         if is_new {
@@ -319,7 +302,9 @@ mod tests {
     use hotlap_servers::allocation::CpuAllocation;
     use hotlap_servers::contract::{Content, Contract, Name};
     use hotlap_servers::launch::Launch;
+    use hotlap_servers::network::Network;
     use hotlap_servers::process::Supervisor;
+    use hotlap_servers::running::LocalHost;
     use hotlap_servers::verify::Requirements;
 
     /// Regression: a step with the same response as the one below was said to do different work
@@ -359,8 +344,11 @@ mod tests {
                     shared: true,
                     notes: vec![],
                 },
-                supervisor: Supervisor::new("/none", &[]),
-                logs: PathBuf::new(),
+                host: Arc::new(LocalHost {
+                    supervisor: Supervisor::new("/none", &[]),
+                    logs: PathBuf::new(),
+                    network: Network::loopback(),
+                }),
                 against,
             };
             let mut live =

@@ -74,7 +74,7 @@ impl LocalRunner {
                 return Err(self.cut_short(participant, "warm-up", session));
             }
             let after = self.instances[participant].sample(&session);
-            let window = after.since(&before);
+            let window = Between::of(&before, &after);
             before = after;
             windows.push(window);
             // Responses per CPU time, if known: a neighbour's bursts do not distort that.

@@ -260,13 +260,15 @@ mod tests {
         let mut laps = 0;
         let experiment = only(Some(1), Some(1));
         super::super::run(&experiment, &mut runner, &mut |event| match event {
-            Event::Unobserved { participant, why } => told.push((participant, why.what)),
+            Event::Unobserved { participant, why } => {
+                told.push((participant, why.what.to_string()))
+            }
             Event::ExplainLap(_) => laps += 1,
             _ => {}
         });
-        let once = [(0, "the CPU profile"), (2, "the CPU profile")];
+        let once = [0, 2].map(|server| (server, "the CPU profile".to_owned()));
         // Before the rounds of a restart, and after them.
-        assert_eq!(told, [once, once].concat());
+        assert_eq!(told, [once.clone(), once].concat());
         assert_eq!(laps, 2 * 2 + 2 + 2);
     }
 

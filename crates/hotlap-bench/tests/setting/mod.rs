@@ -1,9 +1,12 @@
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hotlap_bench::local;
 use hotlap_bench::participant::Load;
 use hotlap_servers::allocation::CpuAllocation;
+use hotlap_servers::network::Network;
+use hotlap_servers::running::LocalHost;
 
 use crate::stand_in::{LIMIT, supervisor};
 
@@ -19,8 +22,11 @@ pub fn setting(slice: Duration, logs: &Path) -> local::Setting {
         freeze: true,
         counters: false,
         cores: CpuAllocation { server: vec![], generator: vec![], shared: true, notes: vec![] },
-        supervisor: supervisor(),
-        logs: logs.to_owned(),
+        host: Arc::new(LocalHost {
+            supervisor: supervisor(),
+            logs: logs.to_owned(),
+            network: Network::loopback(),
+        }),
         against: [].into(),
     }
 }

@@ -57,8 +57,8 @@ impl Worker {
     fn start(&mut self, now: u64) {
         self.stage = Stage::Unmeasured;
         self.measurement.start(self.slots.open);
-        let schedule =
-            Schedule::new(&self.plan.pace, self.number, self.plan.threads, self.times.start_ns);
+        let (worker, workers) = (self.plan.worker(self.number), self.plan.workers());
+        let schedule = Schedule::new(&self.plan.pace, worker, workers, self.times.start_ns);
         self.requests.start(schedule);
         if self.times.opens_ns <= self.times.start_ns {
             self.open_window(now);

@@ -1,5 +1,6 @@
 //! What an instrument saw: plain values that sum over slices and laps and can be stored.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -89,11 +90,11 @@ pub struct Events {
 }
 
 /// Why an instrument cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{what} cannot be observed: {why}; {remedy}")]
 pub struct ObserveError {
     /// What would have been observed (`system calls`).
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     /// The cause.
     pub why: String,
     /// The remedy: the command that would permit it.

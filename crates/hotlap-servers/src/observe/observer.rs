@@ -80,7 +80,7 @@ impl Observer {
             Some((_, Ok(device))) => Ok(device),
             Some((_, Err(error))) => Err(error.clone()),
             None => Err(ObserveError {
-                what: "this",
+                what: "this".into(),
                 why: "it is not supported on this system".to_owned(),
                 remedy: "run hotlap on Linux".to_owned(),
             }),

@@ -153,7 +153,7 @@ impl Device for Profiler {
         let mut limits: Vec<ObserveError> = self.user_only.clone().into_iter().collect();
         if self.user_only.is_none() && !kernel().is_readable() {
             limits.push(ObserveError {
-                what: "functions of the kernel by name",
+                what: "functions of the kernel by name".into(),
                 why: "the kernel hides their addresses (kernel.kptr_restrict)".to_owned(),
                 remedy: "show them with: sudo sysctl kernel.kptr_restrict=0, or run hotlap as root"
                     .to_owned(),
@@ -161,7 +161,7 @@ impl Device for Profiler {
         }
         if self.symbols.is_unnamed() {
             limits.push(ObserveError {
-                what: "functions that the server's runtime compiles",
+                what: "functions that the server's runtime compiles".into(),
                 why: "it does not list them in a perf map".to_owned(),
                 remedy: "name the flags that make it do so in [explain] env of server.toml"
                     .to_owned(),

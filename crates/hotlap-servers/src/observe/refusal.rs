@@ -39,7 +39,7 @@ fn of(what: &'static str, error: &io::Error, paranoid: Option<i32>) -> ObserveEr
         ),
         _ => (error.to_string(), GOES_WITHOUT),
     };
-    ObserveError { what, why, remedy: remedy.to_owned() }
+    ObserveError { what: what.into(), why, remedy: remedy.to_owned() }
 }
 
 #[cfg(test)]

@@ -112,19 +112,23 @@ fn may_trace(scope: Option<&str>) -> Result<(), ObserveError> {
 fn forbidden(why: &str) -> ObserveError {
     let remedy = "run hotlap as root, with tracefs mounted: sudo mount -t tracefs tracefs \
                   /sys/kernel/tracing";
-    ObserveError { what: WHAT, why: why.to_owned(), remedy: remedy.to_owned() }
+    ObserveError { what: WHAT.into(), why: why.to_owned(), remedy: remedy.to_owned() }
 }
 
 fn refused(error: &io::Error) -> ObserveError {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => ObserveError {
-            what: WHAT,
+            what: WHAT.into(),
             why: "the kernel does not permit tracing it, or another program traces it".to_owned(),
             remedy: "end the other program, or run hotlap as root; in a container, start it with \
                      --cap-add SYS_PTRACE"
                 .to_owned(),
         },
-        _ => ObserveError { what: WHAT, why: error.to_string(), remedy: GOES_WITHOUT.to_owned() },
+        _ => ObserveError {
+            what: WHAT.into(),
+            why: error.to_string(),
+            remedy: GOES_WITHOUT.to_owned(),
+        },
     }
 }
 

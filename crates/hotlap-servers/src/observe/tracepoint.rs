@@ -152,7 +152,7 @@ fn described() -> Result<(u64, usize), ObserveError> {
             "run outside of the container, on a kernel built with CONFIG_FTRACE_SYSCALLS",
         )
     };
-    Err(ObserveError { what: WHAT, why: why.to_owned(), remedy: remedy.to_owned() })
+    Err(ObserveError { what: WHAT.into(), why: why.to_owned(), remedy: remedy.to_owned() })
 }
 
 /// The offset of the field `id`, of 8 bytes, from a description with lines like `field:long id;

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use super::probe::{MissingToolchain, probe};
 use super::sources::{copy, key};
 use super::step::{self, Ended};
@@ -65,7 +67,7 @@ impl Built {
 }
 
 /// Why a server cannot be started.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Unready {
     /// The toolchain is missing.
     #[error(transparent)]
@@ -76,7 +78,7 @@ pub enum Unready {
 }
 
 /// A build that failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{server}: {what}: {cause}")]
 pub struct BuildError {
     /// The server's id.

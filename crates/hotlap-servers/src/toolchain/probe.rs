@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::step;
 use crate::manifest::Server;
 use crate::package_manager::PackageManager;
@@ -13,7 +15,7 @@ use crate::pool;
 const PROBE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Why a server's toolchain cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{command}: {why}: {remedy}")]
 pub struct MissingToolchain {
     /// How it is missing.
@@ -27,7 +29,7 @@ pub struct MissingToolchain {
 }
 
 /// How a toolchain is missing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MissingKind {
     /// The program is not installed.
     Missing,

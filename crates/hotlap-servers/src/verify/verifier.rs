@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hotlap_load::plan::Target;
+use serde::{Deserialize, Serialize};
 
 use crate::contract::Contract;
 use crate::manifest::ServerKind;
@@ -36,7 +37,7 @@ pub const LIMIT: Duration = Duration::from_secs(2);
 pub const PAUSE: Duration = Duration::from_millis(25);
 
 /// Which checks are required; the others become conformance checks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Requirements {
     /// All of them: a server of the catalogue.
     Catalogue {

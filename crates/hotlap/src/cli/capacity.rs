@@ -31,7 +31,7 @@ pub struct CapacityArgs {
     #[arg(long, value_name = "NAME")]
     pub reference: Option<String>,
     /// First install missing toolchains of these servers, as `hotlap setup --yes`
-    #[arg(long)]
+    #[arg(long, conflicts_with = "server_on")]
     pub setup: bool,
     /// Start commands through `sh -c`
     #[arg(long)]

@@ -26,7 +26,7 @@ pub struct ExplainArgs {
     #[arg(long = "name", value_name = "NAME")]
     pub names: Vec<String>,
     /// First install missing toolchains of these servers, as `hotlap setup --yes`
-    #[arg(long)]
+    #[arg(long, conflicts_with = "server_on")]
     pub setup: bool,
     /// Start commands through `sh -c`
     #[arg(long)]

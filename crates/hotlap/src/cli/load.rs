@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use hotlap_agent::AgentCommand;
 
 use super::replay::ReplayArgs;
 use super::tls::TlsArgs;
@@ -85,6 +86,21 @@ pub struct LoadArgs {
     /// Local addresses to connect from, in turn (beyond 28,000 connections)
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     pub sources: Vec<std::net::IpAddr>,
+    /// Generate the load on another host: the command that runs hotlap there; repeat it for several
+    /// generators
+    ///
+    /// `hotlap agent` is appended to the command, for example `ssh host2`. Connections are divided
+    /// among the generators, and with them the load; -t, --generator-cpus and --sources apply to
+    /// each. All begin at the same time, and the result is the sum. If one is lost, or begins late,
+    /// or contributes too little, the result is not valid (exit code 4). See docs/remote.md.
+    #[arg(long, value_name = "COMMAND")]
+    pub generator_on: Vec<AgentCommand>,
+    /// Sample latency from a further host while the generators load: one connection, 100 requests/s
+    ///
+    /// Busy generators measure their own delays too. This one is idle, so its latency is that of the
+    /// server and the network. Its requests are not part of the result.
+    #[arg(long, value_name = "COMMAND", requires = "generator_on", conflicts_with = "requests")]
+    pub sample_from: Option<AgentCommand>,
     /// Start at this Unix time in seconds, so that several generators start together
     #[arg(long, value_name = "SECONDS")]
     pub start_at: Option<f64>,
@@ -106,6 +122,8 @@ Examples:
   hotlap load -R 5k --poisson http://localhost:8080/       an open loop
   hotlap load -n 10k --method POST --body @order.json -H 'Content-Type: \
 application/json' http://localhost:8080/orders
+  hotlap load --generator-on 'ssh gen1' --generator-on 'ssh gen2' \
+http://10.0.0.1:8080/
   hotlap load --access-log access.log http://localhost:8080/
   hotlap load --access-log access.log --replay times --replay-speed 10 \
 http://localhost:8080/

@@ -1,9 +1,11 @@
 //! What can be typed after `hotlap run`.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use hotlap_agent::AgentCommand;
 use hotlap_bench::slo::Objective;
 
 use super::output::{ExportArgs, StoreArgs};
@@ -47,7 +49,7 @@ pub struct RunArgs {
     /// what normal clients notice, and whether it recovers
     ///
     /// Takes about half a minute per server. The result is stored.
-    #[arg(long, conflicts_with_all = ["layers", "fail_if", "https"])]
+    #[arg(long, conflicts_with_all = ["layers", "fail_if", "https", "server_on"])]
     pub stress: bool,
     /// Only this scenario of --stress; repeat it for more
     #[arg(long = "scenario", value_name = "NAME", requires = "stress")]
@@ -61,7 +63,7 @@ pub struct RunArgs {
     #[arg(skip)]
     pub explain_only: bool,
     /// First install missing toolchains of these servers, as `hotlap setup --yes`
-    #[arg(long)]
+    #[arg(long, conflicts_with = "server_on")]
     pub setup: bool,
     /// Display name; repeat it for each server, in order
     #[arg(long = "name", value_name = "NAME")]
@@ -128,6 +130,7 @@ Examples:
   hotlap run --layers './app --bare' './app --json' './app --json --log'
   hotlap run --suite app-servers --setup
   hotlap run --suite app-servers --dry-run
+  hotlap run --server-on 'ssh bench2' go/net-http 'node app.js'
   hotlap run --stress 'node app.js' --scenario garbage --scenario 'slow headers'
   hotlap run go/net-http --save-baseline main
   hotlap run --name base --name pr './base' './pr' --fail-if 'cost +3%'";
@@ -224,6 +227,18 @@ pub struct Placement {
     /// Do not freeze servers while another one is measured
     #[arg(long)]
     pub no_freeze: bool,
+    /// Build and start servers on another host, and load them from here. COMMAND starts a program
+    /// there: 'ssh bench2', 'ip netns exec ns1', 'kubectl exec -i pod --'
+    ///
+    /// hotlap must be installed there, in the same version; to name its path, append it to the
+    /// command. Servers must listen on $HOST. Commands start in the folder in which COMMAND starts
+    /// its program.
+    #[arg(long, value_name = "COMMAND", help_heading = "Other hosts")]
+    pub server_on: Option<AgentCommand>,
+    /// Address at which --server-on's host is reached from here (default: the first of its addresses
+    /// that answers)
+    #[arg(long, value_name = "IP", requires = "server_on", help_heading = "Other hosts")]
+    pub server_address: Option<IpAddr>,
 }
 
 /// The request, and the response that is expected.

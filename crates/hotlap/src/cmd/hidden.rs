@@ -2,6 +2,7 @@
 //! and a test server. So one binary is enough for all of them.
 
 use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -20,38 +21,47 @@ pub fn supervisor() -> anyhow::Result<Exit> {
     }
 }
 
-/// The ceiling, on port `PORT`, with `CPUS` threads.
+/// The ceiling, on port `PORT` at `HOST`, with `CPUS` threads.
 ///
 /// # Errors
-/// If `PORT` is not set or the port is not available.
+/// If `PORT` is not set or the address is not available.
 pub fn ceiling() -> anyhow::Result<Exit> {
-    serve_ceiling(number("PORT")?, number("CPUS").unwrap_or(1))?;
+    serve_ceiling(address()?, number("CPUS").unwrap_or(1))?;
     Ok(Exit::Ok)
 }
 
-/// The test server with the name in the first argument, on port `PORT`.
+/// The test server with the name in the first argument, on port `PORT` at `HOST`.
 ///
 /// # Errors
-/// If there is no such server, `PORT` is not set, or the port is not available.
+/// If there is no such server, `PORT` is not set, or the address is not available.
 pub fn known(argv: &[OsString]) -> anyhow::Result<Exit> {
     let name = argv.first().map(|a| a.to_string_lossy()).unwrap_or_default();
     let server: Calibrated = name.parse()?;
-    server.serve(number("PORT")?, number("CPUS").unwrap_or(1))?;
+    server.serve(address()?, number("CPUS").unwrap_or(1))?;
     Ok(Exit::Ok)
 }
 
-/// The server with the planted difference in the first argument, on port `PORT`.
+/// The server with the planted difference in the first argument, on port `PORT` at `HOST`.
 ///
 /// # Errors
-/// If there is no such difference, `PORT` is not set, or the port is not available.
+/// If there is no such difference, `PORT` is not set, or the address is not available.
 pub fn planted(argv: &[OsString]) -> anyhow::Result<Exit> {
     let name = argv.first().map(|a| a.to_string_lossy()).unwrap_or_default();
     let server: Planted = name.parse()?;
-    server.serve(number("PORT")?, number("CPUS").unwrap_or(1))?;
+    server.serve(address()?, number("CPUS").unwrap_or(1))?;
     Ok(Exit::Ok)
+}
+
+/// The address to listen on: `PORT` at `HOST`, by default on loopback.
+fn address() -> anyhow::Result<SocketAddr> {
+    let host = match std::env::var_os("HOST") {
+        Some(_) => number("HOST")?,
+        None => IpAddr::from(Ipv4Addr::LOCALHOST),
+    };
+    Ok(SocketAddr::new(host, number("PORT")?))
 }
 
 fn number<T: std::str::FromStr>(name: &str) -> anyhow::Result<T> {
     let text = std::env::var(name).with_context(|| format!("{name} is not set"))?;
-    text.parse().ok().with_context(|| format!("{name}={text} is not a valid number"))
+    text.parse().ok().with_context(|| format!("{name}={text} is not valid"))
 }

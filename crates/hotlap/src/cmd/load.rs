@@ -3,11 +3,13 @@
 pub mod access_log;
 mod loaded;
 mod output;
+mod remote;
 pub mod requests;
+mod view;
 
 use std::time::{Duration, SystemTime};
 
-use hotlap_load::plan::{Pace, Plan, Reuse, Stop};
+use hotlap_load::plan::{Pace, Part, Plan, Reuse, Stop};
 use hotlap_load::{Error, Failure, Outcome, Session};
 use hotlap_servers::infer::PROBES;
 
@@ -17,10 +19,10 @@ use crate::console::Console;
 use crate::exit::{Exit, usage};
 use crate::export::Texts;
 use crate::interrupt::Interrupt;
-use crate::live::Live;
 use crate::redact;
-use crate::text::{number, visible};
+use crate::text::visible;
 use loaded::Loaded;
+use view::LoadView;
 
 /// Loads, prints, exports.
 ///
@@ -37,15 +39,26 @@ pub fn run(args: LoadArgs, console: &Console) -> anyhow::Result<Exit> {
     }
     let mut exports = exports(&args)?;
     let interrupt = Interrupt::listen()?;
-    let (plan, names, notes) = plan(&args)?;
+    let (mut plan, asked) = plan(&args)?;
+    let generators = remote::open(&args)?;
+    let (requests, notes) = match &generators {
+        Some(generators) => remote::requests(&asked, &args, generators)?,
+        None => asked.requests(&args)?,
+    };
+    plan.requests = requests;
     notes.iter().for_each(|note| console.note(&format!("Note: {note}")));
     let url = args.url.clone().unwrap_or_else(|| "several requests".to_owned());
     if args.format == Form::Wrk {
         console.data(&output::wrk_head(&visible(&url), &plan))?;
     }
-    let outcome = drive(&plan, &interrupt, console)?;
+    let driven = match &generators {
+        Some(generators) => remote::drive(generators, &plan, &interrupt, console)?,
+        None => Some((drive(&plan, &interrupt, console)?, None)),
+    };
+    let Some((outcome, generators)) = driven else { return Ok(Exit::Invalid) };
     let opened = SystemTime::now() - Duration::from_nanos(outcome.window_ns);
-    let loaded = Loaded { url, plan, names, outcome, opened, latency: args.latency };
+    let (names, latency) = (asked.names, args.latency);
+    let loaded = Loaded { url, plan, names, outcome, generators, opened, latency };
     let data = match args.format {
         Form::Human => None,
         Form::Wrk => Some(output::wrk(&loaded)),
@@ -81,8 +94,8 @@ fn exports(args: &LoadArgs) -> anyhow::Result<Texts<Loaded>> {
     Ok(exports)
 }
 
-/// Turns the flags into a plan, the names of its requests, and notes for the user.
-fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, Vec<String>, Vec<String>)> {
+/// Turns the flags into a plan, whose requests do not yet expect a certain response.
+fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, requests::Asked)> {
     let log = &args.request;
     if log.access_log.is_none() {
         access_log::needs_log(log.replay)?;
@@ -104,7 +117,7 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, Vec<String>, Vec<String>)> {
         true => streams(args.connections, args.streams, args.disable_keepalive),
         false => (args.connections, args.pipeline),
     };
-    let mut plan = Plan {
+    let plan = Plan {
         target: asked.target.clone(),
         requests: asked.unchecked(),
         fields: asked.fields.list.clone(),
@@ -126,12 +139,11 @@ fn plan(args: &LoadArgs) -> anyhow::Result<(Plan, Vec<String>, Vec<String>)> {
         busy_poll: true,
         sources: args.sources.clone(),
         start_at: args.start_at.map(moment),
+        part: Part::default(),
     };
     // The flags are checked before any request is sent.
     plan.check().or_else(|e| usage(e.to_string()))?;
-    let (requests, notes) = asked.requests(args)?;
-    plan.requests = requests;
-    Ok((plan, asked.names, notes))
+    Ok((plan, asked))
 }
 
 /// How long to measure, unless the command line says it.
@@ -159,25 +171,16 @@ fn drive(plan: &Plan, interrupt: &Interrupt, console: &Console) -> anyhow::Resul
         Err(Error::Plan(error)) => return usage(error.to_string()),
         session => session?,
     };
-    let quiet = Console { quiet: true, ..*console };
-    let mut live = Live::start(if console.live { console } else { &quiet });
-    match (plan.stop, &plan.pace) {
-        (Stop::After(time), _) => live.left(plan.warmup + time),
-        (Stop::Requests(_), Pace::Recorded(due)) => live.left(due.span()),
-        (Stop::Requests(_), _) => {}
-    }
-    let began = std::time::Instant::now();
+    let mut view = LoadView::start(plan, console);
     while !session.is_finished() {
         std::thread::sleep(Duration::from_millis(50));
         if interrupt.asked() {
             session.stop();
         }
-        let progress = session.progress();
-        let rate = progress.responses as f64 / began.elapsed().as_secs_f64();
-        live.phase(format!("{} requests/s, {} failed", number::rate(rate), progress.failures));
+        view.show(session.progress());
     }
     let outcome = session.join()?;
-    live.clear();
+    view.clear();
     Ok(outcome)
 }
 
@@ -209,9 +212,13 @@ fn verdict(loaded: &Loaded, interrupt: &Interrupt, console: &Console) -> Exit {
     }
     let wrong = [Failure::WrongBody, Failure::WrongStatus, Failure::BadFraming];
     let wrong: u64 = wrong.into_iter().map(|f| outcome.failures.of(f)).sum();
+    for reason in loaded.invalid() {
+        console.warn(&format!("\nNOT VALID: {}.", visible(&reason.to_string())));
+    }
     match () {
         () if interrupt.asked() => Exit::Interrupted,
         () if wrong > 0 || outcome.responses == 0 => Exit::ServerFailed,
+        () if !loaded.invalid().is_empty() => Exit::Invalid,
         () => Exit::Ok,
     }
 }

@@ -4,6 +4,7 @@
 
 pub mod announcement;
 pub mod dry_run;
+pub mod elsewhere;
 pub mod finish;
 pub mod logs;
 pub mod measure;
@@ -44,11 +45,14 @@ pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
         false => spec,
     };
     let interrupt = Interrupt::listen()?;
-    let builds = match spec.is_dry {
-        true => dry_run::probe(&spec, &interrupt),
-        false => build(&spec, &interrupt, console)?,
+    let mut spec = spec;
+    let elsewhere = elsewhere::open(&mut spec, console)?;
+    let builds = match &elsewhere {
+        Some(host) => elsewhere::build(&spec, host, &interrupt, console)?,
+        None if spec.is_dry => dry_run::probe(&spec, &interrupt),
+        None => build(&spec, &interrupt, console)?,
     };
-    let participants = Participants::new(&spec, &builds, console)?;
+    let participants = Participants::new(&spec, &builds, elsewhere, console)?;
     if interrupt.asked() {
         return Ok(Exit::Interrupted);
     }

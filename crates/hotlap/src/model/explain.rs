@@ -86,7 +86,7 @@ impl Missing {
     pub fn new(server: usize, error: &ObserveError) -> Self {
         Self {
             server,
-            what: error.what.to_owned(),
+            what: error.what.to_string(),
             why: redact::text(&error.why),
             remedy: redact::text(&error.remedy),
         }

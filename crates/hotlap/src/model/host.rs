@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The machine.
+/// The machine of the servers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Host {
     /// Operating system and release: `Debian GNU/Linux 12`.
@@ -23,6 +23,20 @@ pub struct Host {
     pub facts: Vec<(String, String)>,
     /// Properties that make its figures less reliable.
     pub doubts: Vec<String>,
+    /// The machine of the load generator, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator: Option<Box<GeneratorHost>>,
+}
+
+/// The machine of the load generator, if servers were started on another one.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct GeneratorHost {
+    /// The command that started the agent on the servers' host: `ssh bench2`.
+    pub command: String,
+    /// The address at which the servers were loaded.
+    pub address: String,
+    /// The generator's machine.
+    pub host: Host,
 }
 
 impl From<&hotlap_servers::machine::Machine> for Host {
@@ -54,6 +68,7 @@ impl From<&hotlap_servers::machine::Machine> for Host {
             virtualisation: host.container.clone().or(machine),
             facts,
             doubts: host.doubts().iter().map(|d| format!("{}: {}", d.what, d.remedy)).collect(),
+            generator: None,
         }
     }
 }

@@ -57,6 +57,10 @@ impl Report {
         ];
         facts.extend(run.loads_in_words.iter().map(|load| ("load", load.clone())));
         facts.push(("planned", format!("{size}, {} s in all{frozen}", schedule.budget_s)));
+        let elsewhere = self.host.facts.generator.as_ref();
+        facts.extend(elsewhere.map(|generator| {
+            ("servers on", format!("{}, at {}", generator.command, generator.address))
+        }));
         let of_host = self.host.facts.facts.iter().cloned();
         let all = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(of_host);
         all.filter(|(_, value)| !value.is_empty()).collect()

@@ -88,17 +88,26 @@ impl Heading {
 
 impl HostView {
     pub(super) fn of(host: &model::Host) -> Self {
-        let mut parts = Vec::new();
-        if host.cores > 0 {
-            parts.push(format!("{} × {}", host.cores, host.cpu).trim_end_matches(" × ").to_owned());
+        let mut line = in_words(host);
+        if let Some(generator) = &host.generator {
+            line += &format!("; load from {}", in_words(&generator.host));
         }
-        if host.memory_bytes > 0 {
-            parts.push(format!("{:.0} GB", host.memory_bytes as f64 / 1e9));
-        }
-        parts.extend([&host.os, &host.kernel].into_iter().filter(|t| !t.is_empty()).cloned());
-        parts.extend(host.virtualisation.clone());
-        Self { line: parts.join(", "), facts: host.clone() }
+        Self { line, facts: host.clone() }
     }
+}
+
+/// The machine in a few words.
+fn in_words(host: &model::Host) -> String {
+    let mut parts = Vec::new();
+    if host.cores > 0 {
+        parts.push(format!("{} × {}", host.cores, host.cpu).trim_end_matches(" × ").to_owned());
+    }
+    if host.memory_bytes > 0 {
+        parts.push(format!("{:.0} GB", host.memory_bytes as f64 / 1e9));
+    }
+    parts.extend([&host.os, &host.kernel].into_iter().filter(|t| !t.is_empty()).cloned());
+    parts.extend(host.virtualisation.clone());
+    parts.join(", ")
 }
 
 fn question_words(question: Question) -> &'static str {
@@ -147,7 +156,8 @@ fn title(run: &Run) -> Vec<String> {
     if let (Some(server), Some(generator)) =
         (cores_in_words(&schedule.server_cpus), cores_in_words(&schedule.generator_cpus))
     {
-        parts.push(format!("server on {server}, generator on {generator}"));
+        let other = if run.host.generator.is_some() { " of another host" } else { "" };
+        parts.push(format!("server on {server}{other}, generator on {generator}"));
     }
     let restarts = run.laps.iter().map(|l| l.restart + 1).max().unwrap_or(0);
     let rounds = run.laps.iter().filter(|l| run.is_main(l)).map(|l| l.round + 1).max();

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use hotlap_agent::{Contributions, Invalid, SAMPLES_PER_S, Sampled};
 use hotlap_bench::validity;
 use hotlap_load::Outcome;
 use hotlap_load::outcome::RequestOutcome;
@@ -20,6 +21,8 @@ pub struct Loaded {
     pub names: Vec<String>,
     /// The outcome.
     pub outcome: Outcome,
+    /// What each generator contributed, if they ran on other hosts.
+    pub generators: Option<Contributions>,
     /// When its window opened.
     pub opened: SystemTime,
     /// Whether `--latency` was given, which prints the percentiles.
@@ -45,6 +48,12 @@ impl LoadedRequest<'_> {
 }
 
 impl Loaded {
+    /// Why the generators did not measure one load; empty if they did, or if there is one only.
+    #[must_use]
+    pub fn invalid(&self) -> &[Invalid] {
+        self.generators.as_ref().map_or(&[], |generators| &generators.invalid)
+    }
+
     /// Whether requests were sent too late for their times to be the server's, by the same rule as
     /// for a lap of `hotlap run`.
     #[must_use]
@@ -53,6 +62,14 @@ impl Loaded {
             .pace
             .rate()
             .is_some_and(|rate| validity::is_late(&self.outcome.lag, self.plan.connections, rate))
+    }
+
+    /// What was sampled while the generators loaded: the latency, and how many requests one stall
+    /// delays together.
+    #[must_use]
+    pub fn sampled(&self) -> Option<(&Sampled, Concurrency)> {
+        let sampled = self.generators.as_ref()?.sampled.as_ref()?;
+        Some((sampled, Concurrency { in_flight: 1, rate: Some(SAMPLES_PER_S) }))
     }
 
     /// The requests with figures of their own, by name; none if the plan has one request only.

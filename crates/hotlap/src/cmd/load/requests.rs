@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
+use hotlap_agent::generator::Probe;
 use hotlap_load::http::is_token;
 use hotlap_load::plan::{DueTimes, ExpectedStatus, Protocol, Request, Target};
 use hotlap_load::url::{ResolvedUrl, request_path};
@@ -101,6 +102,25 @@ impl Asked {
         let inferred = infer(&self.target, &self.host, args.timeout.max(LIMIT), &self.contract)
             .or_else(|why| server_failed(format!("{}: {why}", self.host)))?;
         Ok((inferred.contract.requests(&self.host, &inferred.answers), inferred.notes))
+    }
+
+    /// What generators on other hosts need to probe the server in the same way; `None` if nothing
+    /// is to be learned.
+    #[must_use]
+    pub fn probe(&self, args: &LoadArgs) -> Option<Probe> {
+        let is_known = args.no_check || self.fields.order.is_some();
+        (!is_known).then(|| Probe {
+            target: self.target.clone(),
+            host: self.host.clone(),
+            limit: args.timeout.max(LIMIT),
+            contract: self.contract.clone(),
+        })
+    }
+
+    /// What of an access log was left out.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// The requests, expecting any 2xx.

@@ -1,6 +1,7 @@
-//! Measures: runs the experiment on this machine, then the stress scenarios of a suite, if any.
+//! Measures: runs the experiment, with servers on this machine or on another, then the stress scenarios of a suite, if any.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use anyhow::Context;
 use hotlap_bench::experiment::{Experiment, Over, Past, Place};
@@ -8,7 +9,9 @@ use hotlap_bench::explain::Explain;
 use hotlap_bench::local::{LocalRunner, Setting, allow_files};
 use hotlap_bench::runner::Runner;
 use hotlap_servers::allocation::CpuAllocation;
+use hotlap_servers::network::Network;
 use hotlap_servers::process::Supervisor;
+use hotlap_servers::running::{LocalHost, ServerHost};
 
 use super::finish::finish;
 use super::logs::Logs;
@@ -91,7 +94,16 @@ pub fn run(
     let Prepared { experiment, cores, run } = Prepared::new(spec, participants)?;
     console.note(&announcement::of(&run, &experiment, &spec.scenarios, store.as_ref()));
     let logs = Logs::new()?;
-    let setting = setting(spec, &experiment, &run, &cores, &logs)?;
+    let host = match &participants.elsewhere {
+        Some(host) => Arc::clone(host) as Arc<dyn ServerHost>,
+        None => Arc::new(LocalHost {
+            supervisor: Supervisor::this_program("__supervisor")
+                .context("cannot find hotlap's own program")?,
+            logs: logs.folder().to_owned(),
+            network: Network::loopback(),
+        }),
+    };
+    let setting = setting(spec, &experiment, &run, &cores, host);
     let (servers, loads) = (&experiment.participants, &experiment.loads);
     let mut runner = LocalRunner::new(setting, servers, loads, interrupt.shared());
     let mut recorder = Recorder::new(run, store, exports, console)?;
@@ -129,10 +141,10 @@ fn setting(
     experiment: &Experiment,
     run: &Run,
     cores: &CpuAllocation,
-    logs: &Logs,
-) -> anyhow::Result<Setting> {
+    host: Arc<dyn ServerHost>,
+) -> Setting {
     let warm_ups = (experiment.participants.len() * experiment.loads.len()).max(1) as u32;
-    Ok(Setting {
+    Setting {
         slice: experiment.slice,
         probe_limit: experiment.budget / timing::PROBING,
         timeout: spec.timeout,
@@ -142,11 +154,9 @@ fn setting(
         freeze: spec.freeze,
         counters: true,
         cores: cores.clone(),
-        supervisor: Supervisor::this_program("__supervisor")
-            .context("cannot find hotlap's own program")?,
-        logs: logs.folder().to_owned(),
+        host,
         against: against(run),
-    })
+    }
 }
 
 /// For layers, each server's layer below; comparisons are made with that one.

@@ -2,8 +2,10 @@
 //! the ceiling is added. Servers that cannot run are kept with the reason.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use anyhow::Context;
+use hotlap_agent::server::RemoteHost;
 use hotlap_bench::participant::{Origin, Participant, Role};
 use hotlap_bench::suite::Question;
 use hotlap_servers::allocation::CpuAllocation;
@@ -33,6 +35,8 @@ pub struct Participants {
     pub servers: Vec<Server>,
     /// The name of the contract, or the request.
     pub contract: String,
+    /// The host on which they are started, if it is another one.
+    pub elsewhere: Option<Arc<RemoteHost>>,
 }
 
 /// How each catalogue server is started, and its version, by its id; or why it cannot be started.
@@ -93,8 +97,13 @@ impl Participants {
     /// # Errors
     /// When hotlap's own binary, which is the ceiling, cannot be found, or a certificate cannot be
     /// made.
-    pub fn new(spec: &RunSpec, builds: &Builds, console: &Console) -> anyhow::Result<Self> {
-        let mut all = Self::default();
+    pub fn new(
+        spec: &RunSpec,
+        builds: &Builds,
+        elsewhere: Option<Arc<RemoteHost>>,
+        console: &Console,
+    ) -> anyhow::Result<Self> {
+        let mut all = Self { elsewhere, ..Self::default() };
         // For each record, the index of its server in `spec`.
         let mut origins: Vec<Option<usize>> = Vec::new();
         let mut absent = Vec::new();
@@ -108,12 +117,14 @@ impl Participants {
                         continue;
                     }
                     Err(LeftOut::Failed(failure)) => {
+                        let failure = all.located(failure);
                         absent.push((index, without(&server.name, own, failure)));
                         continue;
                     }
                 },
             };
-            all.add(participant(spec, server, built));
+            let participant = all.placed(participant(spec, server, built));
+            all.add(participant);
             if let Source::Catalogue(own, _) = &server.source {
                 all.servers.last_mut().expect("added").about.clone_from(&own.about);
             }
@@ -129,7 +140,8 @@ impl Participants {
         all.start_with_certificate(spec)?;
         all.choose_reference(spec, &origins);
         if spec.has_ceiling && !all.run_already() {
-            all.add(ceiling()?);
+            let ceiling = all.ceiling()?;
+            all.add(ceiling);
         }
         // The control and the ceiling come in between.
         origins.resize(all.servers.len(), None);
@@ -165,13 +177,63 @@ impl Participants {
     /// nothing, so it makes none.
     fn start_with_certificate(&mut self, spec: &RunSpec) -> anyhow::Result<()> {
         let Some(tls) = spec.tls.as_ref().filter(|_| !spec.is_dry) else { return Ok(()) };
-        let certificate = Certificate::kept_in(&paths::cache()?.join(certificate::FOLDER))?;
+        let certificate = match &self.elsewhere {
+            Some(host) => host.certificate().map_err(anyhow::Error::msg)?,
+            None => Certificate::kept_in(&paths::cache()?.join(certificate::FOLDER))?,
+        };
         for participant in &mut self.ready {
             if let Origin::Launch(launch) = &mut participant.start {
                 *launch = launch.clone().with_certificate(&certificate, tls.clone());
             }
         }
         Ok(())
+    }
+
+    /// A participant whose command starts in the right folder: on another host, that of the agent.
+    fn placed(&self, mut participant: Participant) -> Participant {
+        if let Some(host) = &self.elsewhere
+            && participant.requirements == Requirements::Custom
+            && let Origin::Launch(launch) = &mut participant.start
+        {
+            launch.cwd.clone_from(&host.description().folder);
+        }
+        participant
+    }
+
+    /// A failure that names the host, if it is another one.
+    fn located(&self, failure: ServerFailure) -> ServerFailure {
+        match &self.elsewhere {
+            Some(host) => {
+                ServerFailure { cause: format!("on {}: {}", host.name(), failure.cause), ..failure }
+            }
+            None => failure,
+        }
+    }
+
+    /// The ceiling: hotlap's own minimal server.
+    fn ceiling(&self) -> anyhow::Result<Participant> {
+        let (program, cwd) = match &self.elsewhere {
+            Some(host) => (host.description().program.clone(), host.description().folder.clone()),
+            None => {
+                let program = std::env::current_exe();
+                (program.context("cannot find hotlap's own program")?, std::env::temp_dir())
+            }
+        };
+        let argv = vec![program.to_string_lossy().into_owned(), "__ceiling".to_owned()];
+        let launch = Launch { argv, cwd, ..Launch::default() };
+        Ok(Participant {
+            name: CEILING.to_owned(),
+            role: Role::Ceiling,
+            start: Origin::Launch(launch),
+            contract: Contract::of(Name::Hello, None),
+            requirements: Requirements::Catalogue {
+                kind: ServerKind::HandWritten,
+                keep_alive: true,
+            },
+            version: format!("hotlap {}", env!("CARGO_PKG_VERSION")),
+            counts: None,
+            cpus: None,
+        })
     }
 
     fn add(&mut self, participant: Participant) {
@@ -284,22 +346,6 @@ fn participant(
             plain((**start).clone(), contract, Requirements::Custom, String::new())
         }
     }
-}
-
-/// The ceiling: hotlap's own minimal server.
-fn ceiling() -> anyhow::Result<Participant> {
-    let program = std::env::current_exe().context("cannot find hotlap's own program")?;
-    let argv = vec![program.to_string_lossy().into_owned(), "__ceiling".to_owned()];
-    Ok(Participant {
-        name: CEILING.to_owned(),
-        role: Role::Ceiling,
-        start: Origin::Launch(Launch { argv, cwd: std::env::temp_dir(), ..Launch::default() }),
-        contract: Contract::of(Name::Hello, None),
-        requirements: Requirements::Catalogue { kind: ServerKind::HandWritten, keep_alive: true },
-        version: format!("hotlap {}", env!("CARGO_PKG_VERSION")),
-        counts: None,
-        cpus: None,
-    })
 }
 
 /// Why a catalogue server cannot take part.

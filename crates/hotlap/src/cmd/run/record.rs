@@ -13,6 +13,7 @@ use hotlap_servers::allocation::CpuAllocation;
 use hotlap_servers::contract::{Exchange, Fields};
 use hotlap_servers::machine;
 
+use super::elsewhere;
 use super::participants::Participants;
 use super::spec::RunSpec;
 use crate::model::{self, Question, Run, Server, State};
@@ -29,7 +30,11 @@ pub fn begin(
     experiment: Option<&Experiment>,
 ) -> Run {
     let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let mut host = model::Host::from(&machine::Machine::describe());
+    let here = model::Host::from(&machine::Machine::describe());
+    let mut host = match &participants.elsewhere {
+        Some(elsewhere) => elsewhere::facts(elsewhere, here),
+        None => here,
+    };
     host.doubts.extend(cores.notes.iter().cloned());
     let is_stressed = |s: &&Server| matches!(s.role, Role::Plain | Role::Reference);
     let servers = participants.servers.iter();

@@ -72,6 +72,13 @@ pub fn same_suite(earlier: &Run, now: &Run) -> anyhow::Result<()> {
 pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::Result<()> {
     let number = earlier.number.unwrap_or(0);
     same_suite(earlier, now)?;
+    let place = |run: &Run| run.host.generator.as_ref().map(|other| other.command.clone());
+    if place(earlier) != place(now) {
+        return usage(format!(
+            "run {number} cannot be resumed: its servers ran on another host. Give the same \
+             --server-on, or none if it had none"
+        ));
+    }
     let unbuilt = ["toolchain", "build"];
     let is_out =
         |s: &Server| s.failure.as_ref().is_some_and(|r| !unbuilt.contains(&r.phase.as_str()));

@@ -12,10 +12,12 @@ pub mod loads;
 pub mod request;
 pub mod server;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hotlap_bench::participant::Load;
+use hotlap_agent::AgentCommand;
+use hotlap_bench::participant::{Load, Origin};
 use hotlap_bench::slo::Objective;
 use hotlap_bench::stress::Scenario;
 use hotlap_bench::suite::{Absent, Question, Suite, Written};
@@ -23,13 +25,13 @@ use hotlap_load::plan::{Protocol, Tls};
 use hotlap_servers::allocation::{self, CpuAllocation};
 
 use super::rule::Rule;
-use crate::cli::{ExportArgs, RunArgs};
+use crate::cli::{ExportArgs, Placement, RunArgs};
 use crate::cmd::tls;
 use crate::exit::usage;
 use crate::model::{self, Run};
 use crate::{assets, quantity};
 use entry::Entry;
-use server::ServerSpec;
+use server::{ServerSpec, Source};
 
 /// The suite that runs if no server is named.
 const QUICK: &str = "quick";
@@ -103,6 +105,8 @@ pub struct RunSpec {
     pub cores: CpuAllocation,
     /// Whether servers are frozen outside of their slices.
     pub freeze: bool,
+    /// The host on which servers are started, if it is another one.
+    pub elsewhere: Option<Elsewhere>,
 
     /// Stress scenarios to run after the measurement, or instead of it.
     pub scenarios: Vec<Scenario>,
@@ -120,6 +124,15 @@ pub struct RunSpec {
     pub earlier: Option<Run>,
     /// Whether to print the plan only.
     pub is_dry: bool,
+}
+
+/// Another host, on which servers are started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The command that starts the agent there.
+    pub command: AgentCommand,
+    /// Its address, if it is given.
+    pub address: Option<IpAddr>,
 }
 
 /// The server that the others are compared with.
@@ -167,9 +180,10 @@ impl RunSpec {
         }
         let placement = &schedule.placement;
         let server_cpus = placement.server_cpus.or_else(|| suite?.cpus);
-        let cores = match placement.no_pin {
-            true => unpinned(),
-            false => allocation::split_here(server_cpus),
+        let cores = match &placement.server_on {
+            _ if placement.no_pin => unpinned(),
+            Some(_) => for_generator(),
+            None => allocation::split_here(server_cpus),
         };
         let seed = placement.seed.unwrap_or_else(fresh_seed);
         let (requests, notes) = request::requests(&args.request, suite, seed)?;
@@ -179,6 +193,8 @@ impl RunSpec {
             loads::loads(shape, args.rate.is_some(), suite, contract, sends_all, generators)?;
         let https = loads.iter().any(|load| load.https);
         let servers = server::servers(&entries, args, suite, contract, &requests, https)?;
+        let scenarios = scenarios(args, suite, question, sends_all)?;
+        let elsewhere = elsewhere(placement, &servers, &scenarios)?;
         Ok(Self {
             command: model::typed().into_iter().chain(args.from_config.iter().cloned()).collect(),
             question,
@@ -213,7 +229,8 @@ impl RunSpec {
             server_cpus,
             cores,
             freeze: !placement.no_freeze,
-            scenarios: scenarios(args, suite, question, sends_all)?,
+            elsewhere,
+            scenarios,
             rules: goals::rules(args, question)?,
             has_details: args.details,
             exports: exports(args, question)?,
@@ -254,6 +271,37 @@ impl RunSpec {
 #[must_use]
 pub fn unpinned() -> CpuAllocation {
     CpuAllocation { server: Vec::new(), generator: Vec::new(), shared: false, notes: Vec::new() }
+}
+
+/// All cores of this machine for the generator: servers run on another one, whose cores are not
+/// known yet.
+fn for_generator() -> CpuAllocation {
+    let all = allocation::alone(None);
+    CpuAllocation { server: Vec::new(), generator: all.server, shared: false, notes: all.notes }
+}
+
+/// The host on which servers are started, if it is another one.
+fn elsewhere(
+    placement: &Placement,
+    servers: &[ServerSpec],
+    scenarios: &[Scenario],
+) -> anyhow::Result<Option<Elsewhere>> {
+    let Some(command) = placement.server_on.clone() else { return Ok(None) };
+    if !scenarios.is_empty() {
+        return usage("a stress starts servers on this machine: leave out --server-on");
+    }
+    let runs = |server: &&ServerSpec| match &server.source {
+        Source::Custom(start, _) => matches!(**start, Origin::Running { .. }),
+        Source::Catalogue(..) => false,
+    };
+    if let Some(server) = servers.iter().find(runs) {
+        return usage(format!(
+            "--server-on starts servers, but {} runs already: name the command that starts it, or \
+             leave out --server-on",
+            server.name
+        ));
+    }
+    Ok(Some(Elsewhere { command, address: placement.server_address }))
 }
 
 /// The named suite, or the quick suite if nothing is named.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use hotlap_bench::experiment::{Experiment, Place};
@@ -12,7 +13,9 @@ use hotlap_bench::participant::{Load, Origin, Participant, Role};
 use hotlap_servers::allocation::{self, CpuAllocation};
 use hotlap_servers::contract::{Contract, Name};
 use hotlap_servers::launch::Launch;
+use hotlap_servers::network::Network;
 use hotlap_servers::process::Supervisor;
+use hotlap_servers::running::LocalHost;
 use hotlap_servers::verify::Requirements;
 use hotlap_testbed::Calibrated;
 
@@ -82,8 +85,11 @@ impl Arena {
             freeze: true,
             counters: false,
             cores: self.cores.clone(),
-            supervisor: Supervisor::new(&self.program, &["__supervisor"]),
-            logs: self.logs.folder().to_owned(),
+            host: Arc::new(LocalHost {
+                supervisor: Supervisor::new(&self.program, &["__supervisor"]),
+                logs: self.logs.folder().to_owned(),
+                network: Network::loopback(),
+            }),
             against: BTreeMap::new(),
         }
     }

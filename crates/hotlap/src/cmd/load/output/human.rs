@@ -1,8 +1,9 @@
 //! The short form, for people.
 
+use hotlap_agent::{Contributions, GeneratorOutcome, Sampled};
+use hotlap_load::OpenLoop;
 use hotlap_load::outcome::RequestOutcome;
-use hotlap_load::plan::{Pace, Plan, Protocol, Reuse};
-use hotlap_load::{OpenLoop, Outcome};
+use hotlap_load::plan::{Pace, Protocol, Reuse};
 use hotlap_stats::{Censored, Concurrency, Histogram, Survival};
 use serde_json::json;
 
@@ -18,7 +19,7 @@ use crate::text::{layout, visible, wrap};
 #[must_use]
 pub fn human(loaded: &Loaded, width: usize) -> String {
     let (plan, outcome) = (&loaded.plan, &loaded.outcome);
-    let mut out = format!("\n  {}\n  {}\n\n", visible(&loaded.url), shape(plan, outcome));
+    let mut out = format!("\n  {}\n  {}\n\n", visible(&loaded.url), shape(loaded));
     let failures = outcome.failures.total();
     out += &format!(
         "  requests/s  {:<12}{} correct responses, {} errors\n",
@@ -41,6 +42,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         out += &format!("  sent late   {}\n", plain(&outcome.lag));
         out += &offered(&open_loop);
     }
+    out += &sampled(loaded);
     if !outcome.handshake_time.is_empty() {
         out += &format!("  connect     {}\n", plain(&outcome.connect_time));
         let handshakes = count(outcome.handshake_time.len());
@@ -64,6 +66,7 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
         );
     }
     out += &by_request(loaded, width);
+    out += &by_generator(loaded, width);
     if loaded.latency {
         let seen = loaded.user_survival();
         out.push('\n');
@@ -113,6 +116,17 @@ pub fn human(loaded: &Loaded, width: usize) -> String {
     out
 }
 
+/// The latency that was sampled while the generators loaded; empty if none was.
+fn sampled(loaded: &Loaded) -> String {
+    let Some((Sampled { outcome, .. }, concurrency)) = loaded.sampled() else {
+        return String::new();
+    };
+    let seen = Survival::new(&outcome.response_time, &outcome.response_time_censored);
+    let failed = outcome.failures.total();
+    let errors = if failed > 0 { format!(", {} errors", count(failed)) } else { String::new() };
+    format!("  sampled     {}{errors}\n", times(&seen, concurrency))
+}
+
 /// The figures of each request as a table; empty if there is one only.
 fn by_request(loaded: &Loaded, width: usize) -> String {
     let rows = loaded.by_request();
@@ -137,7 +151,33 @@ fn by_request(loaded: &Loaded, width: usize) -> String {
         Column::right("p50", latency(0.5)),
         Column::right("p99", latency(0.99)),
     ]);
-    let lines = layout::lines(&table, width.saturating_sub(2));
+    table_text(&table, width)
+}
+
+/// What each generator contributed as a table; empty if the load came from this host.
+fn by_generator(loaded: &Loaded, width: usize) -> String {
+    let Some(Contributions { generators, overlap, .. }) = &loaded.generators else {
+        return String::new();
+    };
+    let cells = |of: &dyn Fn(&GeneratorOutcome) -> String| {
+        generators.iter().map(|own| Cell::from(of(own))).collect::<Vec<_>>()
+    };
+    let table = Table::new(vec![
+        Column::name("generator", cells(&|own| visible(&own.command))),
+        Column::right("connections", cells(&|own| own.connections.to_string())),
+        Column::right("responses", cells(&|own| count(own.responses))),
+        Column::right("errors", cells(&|own| count(own.failures))),
+        Column::right("busy", cells(&|own| format!("{:.0} %", own.busy * 100.0))),
+        Column::right("clock", cells(&|own| format!("± {}", time(own.error_ns() as f64 / 1e6)))),
+    ]);
+    let mut out = table_text(&table, width);
+    out += &format!("  all measured together for {:.1} % of the time\n", overlap * 100.0);
+    out
+}
+
+/// A table below an empty line.
+fn table_text(table: &Table, width: usize) -> String {
+    let lines = layout::lines(table, width.saturating_sub(2));
     let mut out = String::from("\n");
     for line in lines.header.iter().chain(&lines.rows) {
         out += &format!("  {}\n", line.trim_end());
@@ -154,7 +194,8 @@ fn grouped_share(q: f64) -> String {
     percent.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-fn shape(plan: &Plan, outcome: &Outcome) -> String {
+fn shape(loaded: &Loaded) -> String {
+    let (plan, outcome) = (&loaded.plan, &loaded.outcome);
     let mut parts = vec![plural(plan.connections, "connection")];
     parts.push(match plan.reuse {
         Reuse::KeepAlive => "keep-alive".to_owned(),
@@ -177,7 +218,8 @@ fn shape(plan: &Plan, outcome: &Outcome) -> String {
         }
     }
     let plural = if plan.threads == 1 { "" } else { "s" };
-    parts.push(format!("{} thread{plural} ({})", plan.threads, outcome.backend));
+    let each = if loaded.generators.is_some() { " each" } else { "" };
+    parts.push(format!("{} thread{plural}{each} ({})", plan.threads, outcome.backend));
     match &plan.pace {
         Pace::Closed => {}
         Pace::Constant { rate: r } => parts.push(format!("{} requests/s", rate(*r))),

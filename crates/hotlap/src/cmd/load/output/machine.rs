@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hotlap_agent::{Contributions, Sampled};
 use hotlap_load::plan::{ExpectedBody, Pace, Plan};
 use hotlap_stats::{Censored, Concurrency, Histogram, Percentile, Survival, interval_log};
 use serde_json::json;
@@ -67,11 +68,29 @@ pub fn json(loaded: &Loaded) -> String {
             "handshake": latency(handshake),
             "by_request": by_request,
         },
+        "generators": loaded.generators.as_ref().map(|own| generators(loaded, own)),
         "plan": plan,
         "outcome": outcome,
     });
     let text = serde_json::to_string(&value).expect("an outcome is plain data") + "\n";
     visible_json(&redact::text(&text))
+}
+
+/// What each generator contributed.
+fn generators(loaded: &Loaded, contributions: &Contributions) -> serde_json::Value {
+    let sampler = loaded.sampled().map(|(sampled, _)| {
+        json!({
+            "generator": sampled.generator,
+            "latency": Times::sampled(loaded).map(|times| times.json()),
+        })
+    });
+    let invalid: Vec<String> = contributions.invalid.iter().map(ToString::to_string).collect();
+    json!({
+        "overlap": contributions.overlap,
+        "invalid": invalid,
+        "each": contributions.generators,
+        "sampler": sampler,
+    })
 }
 
 /// A plan. Of an access log it has only the number of requests and their rate: the paths may have
@@ -115,7 +134,7 @@ pub fn csv(loaded: &Loaded) -> String {
         put("oldest_waiting", o.oldest_ns as f64 / 1e6, "ms");
         put("late", yes(loaded.is_late()), "");
     }
-    for times in Times::all(loaded) {
+    for times in Times::all(loaded).into_iter().chain(Times::sampled(loaded)) {
         let name = times.name;
         if times.survival.is_empty() {
             continue;
@@ -132,6 +151,14 @@ pub fn csv(loaded: &Loaded) -> String {
             if found.is_lower_bound {
                 put(&format!("{name}_{label}_is_lower_bound"), 1.0, "");
             }
+        }
+    }
+    if let Some(Contributions { generators, overlap, invalid, .. }) = &loaded.generators {
+        put("valid", yes(invalid.is_empty()), "");
+        put("overlap", *overlap, "");
+        for (number, own) in (1..).zip(generators) {
+            put(&format!("answers (generator {number})"), own.responses as f64, "");
+            put(&format!("errors (generator {number})"), own.failures as f64, "");
         }
     }
     for own in loaded.by_request() {
@@ -175,6 +202,14 @@ impl<'a> Times<'a> {
             of("connect", &outcome.connect_time, &whole, Concurrency::ONE),
             of("handshake", &outcome.handshake_time, &whole, Concurrency::ONE),
         ]
+    }
+
+    /// Of requests that were sampled while the generators loaded, since they were due.
+    fn sampled(loaded: &'a Loaded) -> Option<Self> {
+        let (Sampled { outcome, .. }, concurrency) = loaded.sampled()?;
+        let answered = &outcome.response_time;
+        let survival = Survival::new(answered, &outcome.response_time_censored);
+        Some(Self { name: "sampled", answered, survival, concurrency })
     }
 
     fn json(&self) -> serde_json::Value {

@@ -27,6 +27,7 @@ fn loaded() -> Loaded {
         plan,
         names: Vec::new(),
         outcome,
+        generators: None,
         opened: std::time::SystemTime::UNIX_EPOCH,
         latency: true,
     }

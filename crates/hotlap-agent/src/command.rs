@@ -1,0 +1,99 @@
+//! The command that starts an agent, as the user typed it.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+/// The command that starts an agent on another host: `ssh bench2`, `ip netns exec ns1`,
+/// `kubectl exec -i pod --`. It is split into words as a shell splits them, and `hotlap agent` is
+/// appended; after a path to a file called `hotlap`, only `agent`. Everything else goes over the
+/// channel as data, so nothing needs to be quoted twice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentCommand {
+    typed: String,
+    argv: Vec<String>,
+}
+
+/// Why a command cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// It has no words.
+    #[error("the command that starts an agent is empty: use for example 'ssh HOST'")]
+    Empty,
+    /// A quote is not closed.
+    #[error("{0}: a quote is not closed")]
+    Quotes(String),
+}
+
+/// The program, as it is called where it is installed.
+const PROGRAM: &str = "hotlap";
+
+impl FromStr for AgentCommand {
+    type Err = CommandError;
+
+    fn from_str(typed: &str) -> Result<Self, CommandError> {
+        let split = shell_words::split(typed);
+        let mut argv = split.map_err(|_| CommandError::Quotes(typed.to_owned()))?;
+        let last = argv.last().ok_or(CommandError::Empty)?;
+        let is_named = Path::new(last).file_name().is_some_and(|name| name == PROGRAM);
+        // A host may be called hotlap, so its name alone is not a path.
+        if !is_named || !(last.contains('/') || argv.len() == 1) {
+            argv.push(PROGRAM.to_owned());
+        }
+        argv.push("agent".to_owned());
+        Ok(Self { typed: typed.trim().to_owned(), argv })
+    }
+}
+
+impl AgentCommand {
+    /// The words of the whole command, `agent` included. There are at least two.
+    #[must_use]
+    pub fn argv(&self) -> &[String] {
+        &self.argv
+    }
+}
+
+/// As typed.
+impl fmt::Display for AgentCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.typed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn argv(typed: &str) -> Vec<String> {
+        typed.parse::<AgentCommand>().expect("a command").argv
+    }
+
+    #[test]
+    fn the_program_and_its_command_are_appended() {
+        assert_eq!(argv("ssh bench2"), ["ssh", "bench2", "hotlap", "agent"]);
+        assert_eq!(
+            argv("kubectl exec -i pod --"),
+            ["kubectl", "exec", "-i", "pod", "--", "hotlap", "agent"]
+        );
+        assert_eq!(
+            argv("sh -c 'exec \"$@\"' 'a b'"),
+            ["sh", "-c", "exec \"$@\"", "a b", "hotlap", "agent"]
+        );
+    }
+
+    #[test]
+    fn a_path_to_the_program_replaces_its_name() {
+        assert_eq!(argv("ssh bench2 /opt/hotlap"), ["ssh", "bench2", "/opt/hotlap", "agent"]);
+        assert_eq!(argv("./hotlap"), ["./hotlap", "agent"]);
+        assert_eq!(argv("hotlap"), ["hotlap", "agent"]);
+        assert_eq!(argv("ssh hotlap"), ["ssh", "hotlap", "hotlap", "agent"]);
+        assert_eq!(argv("env /opt/hotlap.sh"), ["env", "/opt/hotlap.sh", "hotlap", "agent"]);
+    }
+
+    #[test]
+    fn a_command_without_words_or_with_an_open_quote_is_an_error() {
+        assert_eq!(" ".parse::<AgentCommand>(), Err(CommandError::Empty));
+        let error = "ssh 'a".parse::<AgentCommand>().expect_err("an open quote");
+        assert_eq!(error.to_string(), "ssh 'a: a quote is not closed");
+    }
+}

@@ -1,0 +1,143 @@
+//! Why an agent cannot be used.
+
+use std::time::Duration;
+
+use crate::hello::Hello;
+
+/// Why an agent cannot be used. Its message names the command, what was being done, the cause and
+/// the remedy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{command}: while {phase}: {fault}")]
+pub struct ChannelError {
+    /// The command that started the agent, as typed.
+    pub command: String,
+    /// What was being done: `connecting`, `starting the load`.
+    pub phase: String,
+    /// What is wrong.
+    pub fault: Fault,
+}
+
+/// What is wrong with an agent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The command cannot be started.
+    #[error("cannot start {program}: {why}")]
+    Start {
+        /// The command's first word.
+        program: String,
+        /// The system's error.
+        why: String,
+    },
+    /// The command ended, or wrote something else, before the agent answered.
+    #[error(
+        "no agent answered{}. Is hotlap installed there and in the PATH? Otherwise name its path: \
+         '{command} /path/to/hotlap'", quoted(.said)
+    )]
+    NoAgent {
+        /// The command, for the remedy.
+        command: String,
+        /// What the command printed; may be empty.
+        said: String,
+    },
+    /// The agent is of another version.
+    #[error(
+        "the agent on {} is hotlap {} (protocol {}), but this is hotlap {} (protocol {}): install \
+         the same version on both hosts",
+        .theirs.host, .theirs.version, .theirs.protocol, .ours.version, .ours.protocol
+    )]
+    Mismatch {
+        /// What the agent said.
+        theirs: Box<Hello>,
+        /// What this program said.
+        ours: Box<Hello>,
+    },
+    /// The agent or the connection to it ended.
+    #[error(
+        "the agent ended{}. Check that its host and the connection to it are up, and try again",
+        quoted(.said)
+    )]
+    Ended {
+        /// The last lines that the command printed to standard error; may be empty.
+        said: String,
+    },
+    /// Nothing has come from the agent for too long.
+    #[error(
+        "nothing has come from the agent for {0:?}. Check that its host is up and not overloaded, \
+         and try again"
+    )]
+    Silent(Duration),
+    /// The agent took too long.
+    #[error(
+        "no answer within {limit:?}{}. Check that the host is up and not overloaded, and that the \
+         command does not ask for a password", quoted(.said)
+    )]
+    Late {
+        /// How long it was waited for.
+        limit: Duration,
+        /// The last lines that the command printed; may be empty.
+        said: String,
+    },
+    /// The agent could not do what it was asked to do.
+    #[error("{0}")]
+    Refused(String),
+    /// A message cannot be understood, or is too long.
+    #[error("{0}")]
+    Malformed(String),
+    /// The user interrupted the wait.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// What a command printed, as a sentence of its own.
+fn quoted(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(MAX_LINES)..];
+    if last.is_empty() { String::new() } else { format!(". It printed \"{}\"", last.join(" / ")) }
+}
+
+/// How many of the last lines are quoted.
+const MAX_LINES: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hello::Role;
+
+    fn message(fault: Fault) -> String {
+        let (command, phase) = ("ssh b".to_owned(), "connecting".to_owned());
+        ChannelError { command, phase, fault }.to_string()
+    }
+
+    #[test]
+    fn a_message_names_command_phase_cause_and_remedy() {
+        let said = "bash: hotlap: command not found\n\n".to_owned();
+        assert_eq!(
+            message(Fault::NoAgent { command: "ssh b".to_owned(), said }),
+            "ssh b: while connecting: no agent answered. It printed \"bash: hotlap: command not \
+             found\". Is hotlap installed there and in the PATH? Otherwise name its path: 'ssh b \
+             /path/to/hotlap'"
+        );
+        let ours = Hello {
+            protocol: 1,
+            version: "0.1.0".to_owned(),
+            host: "a".to_owned(),
+            role: Role::Generator,
+        };
+        let theirs = Hello { version: "0.2.0".to_owned(), host: "b".to_owned(), ..ours.clone() };
+        assert_eq!(
+            message(Fault::Mismatch { theirs: theirs.into(), ours: ours.into() }),
+            "ssh b: while connecting: the agent on b is hotlap 0.2.0 (protocol 1), but this is \
+             hotlap 0.1.0 (protocol 1): install the same version on both hosts"
+        );
+    }
+
+    #[test]
+    fn only_the_last_lines_are_quoted() {
+        let said = (1..=9).map(|n| format!("line {n}\n")).collect();
+        assert_eq!(
+            Fault::Ended { said }.to_string(),
+            "the agent ended. It printed \"line 5 / line 6 / line 7 / line 8 / line 9\". Check that \
+             its host and the connection to it are up, and try again"
+        );
+    }
+}

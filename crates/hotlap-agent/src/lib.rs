@@ -1,0 +1,45 @@
+//! hotlap on other hosts: both ends of a channel to an agent. An agent is the same program, started
+//! by a command that the user already trusts (`ssh host`, `ip netns exec`), which speaks over its
+//! standard input and output. There is no port, no daemon and no secret.
+//!
+//! This crate knows nothing of experiments, flags, SQL or terminals.
+//!
+//! ```text
+//! group        several generators that send one load together
+//!   remote     one generator, as its controller sees it
+//! generator    what an agent does that generates load
+//! channel      the controller's end: starts the command, calls the agent
+//! serve        the agent's end: carries out orders
+//!   message    what is said
+//!     hello    the first thing said: protocol, version, role
+//!     frame    how it is written: a length, then JSON
+//!   clock      time, and the offset between two clocks
+//! server       servers on another host, both ends
+//! command      the command as typed, and its words
+//! ```
+
+mod channel;
+mod clock;
+mod command;
+mod error;
+mod frame;
+pub mod generator;
+mod group;
+mod hello;
+mod message;
+mod remote;
+mod serve;
+pub mod server;
+
+pub use channel::Channel;
+pub use clock::{Clock, Offset};
+pub use command::{AgentCommand, CommandError};
+pub use error::{ChannelError, Fault};
+pub use group::{
+    Contributions, GeneratorOutcome, Generators, GroupError, GroupOutcome, Invalid, Running,
+    SAMPLES_PER_S, Sampled,
+};
+pub use hello::{Hello, Role};
+pub use message::Order;
+pub use remote::RemoteGenerator;
+pub use serve::{Answer, Ending, Handler, Service, handler, serve};

@@ -1,0 +1,275 @@
+//! The controller's end: a host that starts servers.
+
+use std::fmt::Display;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use hotlap_load::plan::{Endpoint, Target};
+use hotlap_servers::certificate::Certificate;
+use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::network::Network;
+use hotlap_servers::running::{ServerHost, StartOrder, Up};
+use hotlap_servers::toolchain::Unready;
+
+use super::order::{BuiltThere, Description, ServerOrder, ServerReport, StartedThere, Task};
+use super::reach;
+use super::running::{CALL, Line, RemoteServer, unreachable};
+use crate::channel::Channel;
+use crate::clock::Offset;
+use crate::command::AgentCommand;
+use crate::error::ChannelError;
+use crate::hello::Role;
+
+/// How long the command may take until the agent answers.
+const CONNECT: Duration = Duration::from_secs(30);
+
+/// How long the agent waits for news of a task before it answers.
+const NEWS: Duration = Duration::from_millis(100);
+
+/// How long a task may take to end once it is interrupted.
+const END: Duration = Duration::from_secs(10);
+
+/// How long a connection to a server that answers its own host may take.
+const REACH: Duration = Duration::from_secs(5);
+
+/// A host on which an agent runs servers. Dropping it ends the agent, and all servers that the agent
+/// started.
+#[derive(Debug)]
+pub struct RemoteHost {
+    line: Arc<Line>,
+    description: Description,
+    /// Where the generator reaches the host.
+    address: IpAddr,
+}
+
+/// Servers of the catalogue to build.
+#[derive(Debug, Clone, Copy)]
+pub struct Build<'a> {
+    /// Their ids.
+    pub ids: &'a [String],
+    /// Only look for their toolchains.
+    pub probes: bool,
+    /// Set this to end the builds.
+    pub stop: &'a AtomicBool,
+}
+
+impl RemoteHost {
+    /// Starts an agent, and finds the address at which this machine reaches it, unless it is given.
+    /// Servers will want `cpus` of its cores, or all.
+    ///
+    /// # Errors
+    /// The agent cannot be started, or none of its addresses is reached: the cause and the remedy.
+    pub fn open(
+        command: &AgentCommand,
+        address: Option<IpAddr>,
+        cpus: Option<usize>,
+    ) -> Result<Self, String> {
+        let channel = Channel::open(command, Role::Server, CONNECT).map_err(|e| e.to_string())?;
+        Self::over(channel, address, cpus)
+    }
+
+    /// The same, with an agent that has been started.
+    ///
+    /// # Errors
+    /// As [`RemoteHost::open`].
+    pub fn over(
+        channel: Channel,
+        address: Option<IpAddr>,
+        cpus: Option<usize>,
+    ) -> Result<Self, String> {
+        let line = Line { channel, offset: Mutex::new(Offset::default()) };
+        let described = line.call(&ServerOrder::Describe { cpus }, CALL);
+        let ServerReport::Described(description) = described.map_err(|e| e.to_string())? else {
+            return Err(line.confused("describing its host").to_string());
+        };
+        let mut host = Self {
+            line: Arc::new(line),
+            address: description.addresses.first().copied().unwrap_or([127, 0, 0, 1].into()),
+            description: *description,
+        };
+        host.find(address)?;
+        Ok(host)
+    }
+
+    /// Finds the address, and tells the agent where servers shall listen.
+    fn find(&mut self, given: Option<IpAddr>) -> Result<(), String> {
+        let secret = reach::secret();
+        let opened = self.call(&ServerOrder::OpenDoor { secret: secret.clone() })?;
+        let ServerReport::Door { port } = opened else {
+            return Err(self.line.confused("looking for its address").to_string());
+        };
+        let own = &self.description.addresses;
+        let found = match given {
+            Some(given) => {
+                Some(given).filter(|ip| reach::answers(SocketAddr::new(*ip, port), &secret))
+            }
+            None => reach::first(own, port, &secret),
+        };
+        let Some(address) = found else {
+            let tried = given.map_or_else(|| own.clone(), |given| vec![given]);
+            return Err(self.unreached(&tried));
+        };
+        self.address = address;
+        let network = Network::at(address, own.contains(&address));
+        self.call(&ServerOrder::Use(network))?;
+        Ok(())
+    }
+
+    fn unreached(&self, tried: &[IpAddr]) -> String {
+        let tried: Vec<String> = tried.iter().map(IpAddr::to_string).collect();
+        let tried = match tried.is_empty() {
+            true => "it has none besides loopback".to_owned(),
+            false => format!("tried {}", tried.join(", ")),
+        };
+        format!(
+            "{}: while looking for its address: {} is not reached from here at any of its addresses \
+             ({tried}). Open its ports in the firewall between the two, or name an address with \
+             --server-address",
+            self.line.channel.command(),
+            self.line.channel.host()
+        )
+    }
+
+    fn call(&self, order: &ServerOrder) -> Result<ServerReport, String> {
+        self.line.call(order, CALL).map_err(|e| e.to_string())
+    }
+
+    /// The command that started the agent, as typed.
+    #[must_use]
+    pub fn command(&self) -> &str {
+        self.line.channel.command()
+    }
+
+    /// The name of the host, as it calls itself.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.line.channel.host()
+    }
+
+    /// The host.
+    #[must_use]
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// Where the generator reaches the host.
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// The certificate of servers that are started with TLS there.
+    ///
+    /// # Errors
+    /// It cannot be made, or the agent does not answer.
+    pub fn certificate(&self) -> Result<Certificate, String> {
+        match self.call(&ServerOrder::Certificate)? {
+            ServerReport::Certificate(certificate) => Ok(certificate),
+            _ => Err(self.line.confused("making a certificate").to_string()),
+        }
+    }
+
+    /// Builds servers of the catalogue; the results are in their order. `on` is called with each
+    /// step.
+    ///
+    /// # Errors
+    /// The agent does not answer.
+    pub fn build(
+        &self,
+        build: Build<'_>,
+        on: impl FnMut(&str),
+    ) -> Result<Vec<Result<BuiltThere, Unready>>, String> {
+        let Build { ids, probes, stop } = build;
+        let task = Task::Build { ids: ids.to_vec(), probes };
+        match self.run(task, stop, on).map_err(|e| e.to_string())? {
+            ServerReport::Built(built) if built.len() == ids.len() => Ok(built),
+            _ => Err(self.line.confused("building servers").to_string()),
+        }
+    }
+
+    /// Runs a task to its end. It is interrupted if the flag is set.
+    fn run(
+        &self,
+        task: Task,
+        stop: &AtomicBool,
+        mut on: impl FnMut(&str),
+    ) -> Result<ServerReport, ChannelError> {
+        self.line.call(&ServerOrder::Begin(task), CALL)?;
+        let mut interrupted: Option<Instant> = None;
+        loop {
+            match self.line.call(&ServerOrder::Poll { wait: NEWS }, NEWS + CALL)? {
+                ServerReport::Working(steps) => steps.iter().for_each(|step| on(step)),
+                other => return Ok(other),
+            }
+            if stop.load(Ordering::Relaxed) {
+                match interrupted {
+                    None => {
+                        self.line.call(&ServerOrder::Interrupt, CALL)?;
+                        interrupted = Some(Instant::now());
+                    }
+                    Some(since) if since.elapsed() > END => {
+                        return Err(self.line.confused("interrupting it"));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+
+    /// A failure of a server at its start.
+    fn failed(&self, cause: impl Display, remedy: String, log_tail: Vec<String>) -> ServerFailure {
+        ServerFailure { phase: "start".to_owned(), cause: cause.to_string(), log_tail, remedy }
+    }
+
+    /// The server, once this machine reaches it.
+    fn up(&self, order: &StartOrder, started: StartedThere) -> Result<Up, ServerFailure> {
+        let server = Box::new(RemoteServer {
+            line: Arc::clone(&self.line),
+            id: started.id,
+            is_known: started.is_known,
+            has_log: started.has_log,
+            is_frozen: false,
+            lost: Mutex::new(None),
+            is_over: false,
+        });
+        let address = match self.address.is_loopback() {
+            true => started.address,
+            false => SocketAddr::new(self.address, started.address.port()),
+        };
+        if let Err(why) = TcpStream::connect_timeout(&address, REACH) {
+            let cause = format!(
+                "it answers on {}, but {address} is not reached from here: {why}",
+                self.name()
+            );
+            let remedy = "open its port in the firewall between the two, or name another address \
+                          with --server-address";
+            return Err(self.failed(cause, remedy.to_owned(), Vec::new()));
+        }
+        let target = Target {
+            endpoint: Endpoint::Tcp(address),
+            tls: order.launch.tls.clone(),
+            protocol: order.protocol,
+        };
+        let (ready, uncounted, notes) = (started.ready, started.uncounted, started.notes);
+        Ok(Up { server, target, ready, uncounted, notes })
+    }
+}
+
+impl ServerHost for RemoteHost {
+    /// Starts a server, and compares the clocks of both machines for it.
+    fn start(&self, order: &StartOrder, stop: &AtomicBool) -> Result<Up, ServerFailure> {
+        let lost = |why: ChannelError| {
+            let why = unreachable(&why);
+            self.failed(why.cause, why.remedy, Vec::new())
+        };
+        let report = self.run(Task::Start(Box::new(order.clone())), stop, |_| ()).map_err(lost)?;
+        let ServerReport::Started(started) = report else {
+            return Err(lost(self.line.confused("starting a server")));
+        };
+        let up = self.up(order, started?)?;
+        self.line.set_offset(self.line.channel.clock(CALL).map_err(lost)?);
+        Ok(up)
+    }
+}

@@ -1,0 +1,337 @@
+//! A server that runs on another host.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use hotlap_servers::counters::Counted;
+use hotlap_servers::lines;
+use hotlap_servers::observe::{Instrument, Observation, ObserveError};
+use hotlap_servers::process::Stopped;
+use hotlap_servers::running::{LogWait, RunningServer, Sample, State, Unreachable};
+use hotlap_servers::sample::{Memory, Switches};
+
+use super::order::{ServerCall, ServerOrder, ServerReport};
+use crate::channel::Channel;
+use crate::clock::{Clock, Offset};
+use crate::error::{ChannelError, Fault};
+
+/// How long a call may take that the agent answers at once: its host may be busy for a moment.
+pub(super) const CALL: Duration = Duration::from_secs(10);
+
+/// How long reading an instrument may take: symbols of a large program take seconds.
+const SYMBOLS: Duration = Duration::from_secs(60);
+
+/// A channel and what is known of the clock at its other end.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) channel: Channel,
+    pub(super) offset: Mutex<Offset>,
+}
+
+impl Line {
+    pub(super) fn call(
+        &self,
+        order: &ServerOrder,
+        limit: Duration,
+    ) -> Result<ServerReport, ChannelError> {
+        self.channel.call(order, limit)
+    }
+
+    pub(super) fn offset(&self) -> Offset {
+        *self.offset.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_offset(&self, offset: Offset) {
+        *self.offset.lock().unwrap_or_else(PoisonError::into_inner) = offset;
+    }
+
+    /// The error of an answer that does not fit the order.
+    pub(super) fn confused(&self, phase: &str) -> ChannelError {
+        ChannelError {
+            command: self.channel.command().to_owned(),
+            phase: phase.to_owned(),
+            fault: Fault::Malformed("the answer is of another kind than expected".to_owned()),
+        }
+    }
+}
+
+/// A server that an agent started.
+#[derive(Debug)]
+pub(super) struct RemoteServer {
+    pub(super) line: Arc<Line>,
+    pub(super) id: u64,
+    pub(super) is_known: bool,
+    pub(super) has_log: bool,
+    pub(super) is_frozen: bool,
+    /// The first call that failed; from then on the server counts as lost.
+    pub(super) lost: Mutex<Option<ChannelError>>,
+    /// Whether it has been stopped.
+    pub(super) is_over: bool,
+}
+
+impl RemoteServer {
+    fn call(&self, call: ServerCall, limit: Duration) -> Option<ServerReport> {
+        let result = self.line.call(&ServerOrder::Server { id: self.id, call }, limit);
+        result.map_err(|why| self.lose(why)).ok()
+    }
+
+    fn lose(&self, why: ChannelError) {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+    }
+
+    fn lost(&self) -> Option<Unreachable> {
+        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.as_ref().map(unreachable)
+    }
+
+    fn unobserved(&self) -> ObserveError {
+        let lost = self.lost();
+        ObserveError {
+            what: "the server".into(),
+            why: lost.map_or("its agent did not answer".to_owned(), |lost| lost.cause),
+            remedy: "repeat it".to_owned(),
+        }
+    }
+}
+
+/// What the user is told of a host that cannot be reached.
+pub(super) fn unreachable(why: &ChannelError) -> Unreachable {
+    Unreachable {
+        cause: why.to_string(),
+        remedy: "finished laps are kept; once the host is reached again, repeat the run".to_owned(),
+    }
+}
+
+/// The number of requests at a moment between two readings of it, if they came evenly. Times are in
+/// nanoseconds of one clock; a moment outside of the two counts as the nearer one.
+fn requests_at(moment: u64, before: (u64, u64), after: (u64, u64)) -> u64 {
+    let ((from, first), (to, last)) = (before, after);
+    let share = moment.clamp(from, to.max(from)).saturating_sub(from) as f64
+        / to.saturating_sub(from).max(1) as f64;
+    first + (last.saturating_sub(first) as f64 * share).round() as u64
+}
+
+impl RunningServer for RemoteServer {
+    fn is_started(&self) -> bool {
+        true
+    }
+
+    fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    fn has_log(&self) -> bool {
+        self.has_log
+    }
+
+    fn delay(&self) -> Duration {
+        self.line.offset().error() * 2
+    }
+
+    fn state(&mut self) -> State {
+        let report = self.call(ServerCall::State, CALL);
+        match (self.lost(), report) {
+            (Some(lost), _) => State::Unreachable(lost),
+            (None, Some(ServerReport::State(Some(exit)))) => State::Ended(exit),
+            (None, _) => State::Runs,
+        }
+    }
+
+    fn freeze(&mut self) -> Result<(), String> {
+        if self.is_frozen {
+            return Ok(());
+        }
+        match self.call(ServerCall::Freeze, CALL) {
+            Some(ServerReport::Frozen(result)) => {
+                self.is_frozen = result.is_ok();
+                result
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn thaw(&mut self) {
+        let _ = self.call(ServerCall::Thaw, CALL);
+        self.is_frozen = false;
+    }
+
+    fn begin_stop(&mut self, grace: Duration) {
+        let _ = self.call(ServerCall::BeginStop { grace }, CALL);
+    }
+
+    fn stop(mut self: Box<Self>, grace: Duration) -> Option<Stopped> {
+        self.is_over = true;
+        match self.call(ServerCall::Stop { grace }, CALL + grace)? {
+            ServerReport::Stopped(stopped) => stopped,
+            _ => None,
+        }
+    }
+
+    fn tail(&self) -> Vec<String> {
+        match self.call(ServerCall::Tail, CALL) {
+            Some(ServerReport::Tail(lines)) => lines,
+            _ => Vec::new(),
+        }
+    }
+
+    /// The agent reads CPU time and clock together. How many requests had been answered by then is
+    /// interpolated between the moments before and after the call.
+    fn sample(&mut self, requests: &dyn Fn() -> u64) -> Sample {
+        let clock = Clock::default();
+        let before = (clock.now_ns(), requests());
+        let report = self.call(ServerCall::Sample, CALL);
+        let after = (clock.now_ns(), requests());
+        let now = Instant::now();
+        let Some(ServerReport::Sample { at_ns, cpu_ns }) = report else {
+            return Sample { requests: after.1, at: now, cpu_ns: None };
+        };
+        let offset = self.line.offset();
+        let mut moment = offset.to_local(at_ns);
+        if moment < before.0 || moment > after.0 {
+            // The clocks have drifted apart since they were compared.
+            let middle = before.0 + (after.0 - before.0) / 2;
+            let ns = at_ns.wrapping_sub(middle) as i64;
+            self.line.set_offset(Offset { ns, ..offset });
+            moment = middle;
+        }
+        let age = Duration::from_nanos(after.0.saturating_sub(moment));
+        let at = now.checked_sub(age).unwrap_or(now);
+        Sample { requests: requests_at(moment, before, after), at, cpu_ns }
+    }
+
+    fn switches(&mut self) -> Option<Switches> {
+        match self.call(ServerCall::Switches, CALL)? {
+            ServerReport::Switches(switches) => switches,
+            _ => None,
+        }
+    }
+
+    fn memory(&mut self) -> Option<Memory> {
+        match self.call(ServerCall::Memory, CALL)? {
+            ServerReport::Memory(memory) => memory,
+            _ => None,
+        }
+    }
+
+    fn resident(&mut self) -> Option<Memory> {
+        match self.call(ServerCall::Resident, CALL)? {
+            ServerReport::Memory(memory) => memory,
+            _ => None,
+        }
+    }
+
+    fn begin_counting(&mut self) -> bool {
+        matches!(self.call(ServerCall::BeginCounting, CALL), Some(ServerReport::Counting(true)))
+    }
+
+    fn end_counting(&mut self) -> Option<Counted> {
+        match self.call(ServerCall::EndCounting, CALL)? {
+            ServerReport::Counted(counted) => counted,
+            _ => None,
+        }
+    }
+
+    fn lines(&mut self, wait: LogWait) -> u64 {
+        match self.call(ServerCall::Lines(wait), CALL + lines::LIMIT) {
+            Some(ServerReport::Lines(lines)) => lines,
+            _ => 0,
+        }
+    }
+
+    fn instruments(&self) -> (Vec<Instrument>, Vec<ObserveError>) {
+        match self.call(ServerCall::Instruments, CALL) {
+            Some(ServerReport::Instruments(usable, missing)) => (usable, missing),
+            _ => (Vec::new(), vec![self.unobserved()]),
+        }
+    }
+
+    fn enable(&mut self, instrument: Instrument) -> Result<(), ObserveError> {
+        match self.call(ServerCall::Enable(instrument), CALL) {
+            Some(ServerReport::Enabled(result)) => result,
+            _ => Err(self.unobserved()),
+        }
+    }
+
+    fn disable(&mut self) {
+        let _ = self.call(ServerCall::Disable, CALL);
+    }
+
+    fn take(&mut self, instrument: Instrument) -> Result<Observation, ObserveError> {
+        match self.call(ServerCall::Take(instrument), SYMBOLS) {
+            Some(ServerReport::Seen(result)) => result,
+            _ => Err(self.unobserved()),
+        }
+    }
+}
+
+impl Drop for RemoteServer {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let _ = self.call(ServerCall::Stop { grace: Duration::ZERO }, CALL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::pipe;
+
+    use super::*;
+    use crate::hello::Role;
+    use crate::serve::{Service, handler, serve};
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// An agent whose clock is not this machine's.
+    struct Ahead(Clock);
+
+    impl Service for Ahead {
+        type Order = ServerOrder;
+
+        fn carry_out(&mut self, _: ServerOrder) -> Result<ServerReport, String> {
+            Ok(ServerReport::Sample { at_ns: self.0.now_ns(), cpu_ns: Some(7) })
+        }
+    }
+
+    #[test]
+    fn a_sample_is_at_the_right_moment_however_far_the_clock_is_ahead() {
+        const AHEAD_NS: i64 = 3_000_000_000;
+        let (input, to_agent) = pipe().unwrap();
+        let (from_agent, output) = pipe().unwrap();
+        let clock = Clock::shifted(AHEAD_NS);
+        let open = move |_| Ok(handler(Ahead(clock)));
+        let agent = std::thread::spawn(move || serve(input, output, clock, open, || ()));
+        let channel = Channel::over("test", Role::Server, LIMIT, to_agent, from_agent).unwrap();
+        let offset = Mutex::new(channel.clock(LIMIT).unwrap());
+        let mut server = RemoteServer {
+            line: Arc::new(Line { channel, offset }),
+            id: 0,
+            is_known: true,
+            has_log: false,
+            is_frozen: false,
+            lost: Mutex::new(None),
+            is_over: true,
+        };
+        // The first offset was measured; the second is that of clocks which have drifted apart.
+        for known in [server.line.offset(), Offset::default()] {
+            server.line.set_offset(known);
+            let began = Instant::now();
+            let sample = server.sample(&|| 5);
+            let took = began.elapsed();
+            assert_eq!((sample.requests, sample.cpu_ns), (5, Some(7)));
+            assert!(sample.at >= began && sample.at <= began + took, "{sample:?}");
+            let off = server.line.offset().ns.abs_diff(AHEAD_NS);
+            assert!(off <= known.error_ns.max(took.as_nanos() as u64), "{off} ns");
+        }
+        drop(server);
+        agent.join().unwrap();
+    }
+
+    #[test]
+    fn requests_are_interpolated_between_the_readings() {
+        let at = |moment| requests_at(moment, (1_000, 500), (2_000, 600));
+        assert_eq!((at(1_000), at(1_250), at(2_000)), (500, 525, 600));
+        assert_eq!((at(0), at(9_000)), (500, 600));
+        assert_eq!(requests_at(5, (5, 7), (5, 7)), 7);
+    }
+}

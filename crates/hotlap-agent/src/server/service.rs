@@ -1,0 +1,282 @@
+//! The agent's end: carries out orders with the processes of this machine.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use hotlap_load::plan::Endpoint;
+use hotlap_servers::allocation;
+use hotlap_servers::catalogue::Catalogue;
+use hotlap_servers::certificate::{self, Certificate};
+use hotlap_servers::failure::ServerFailure;
+use hotlap_servers::launch::Launch;
+use hotlap_servers::machine::Machine;
+use hotlap_servers::manifest::Server;
+use hotlap_servers::network::{self, Network};
+use hotlap_servers::process::Supervisor;
+use hotlap_servers::running::{LocalHost, RunningServer, ServerHost, StartOrder, State, Up};
+use hotlap_servers::toolchain::{BuildError, BuildEvent, Builder, Unready, probe_all};
+
+use super::door::Door;
+use super::order::{
+    BuiltThere, Description, ServerCall, ServerOrder, ServerReport, StartedThere, Task, boot,
+};
+use super::task::{Progress, Running, Steps};
+use crate::clock::Clock;
+use crate::serve::Service;
+
+/// What an agent needs to run servers.
+#[derive(Debug, Clone)]
+pub struct ServerSetting {
+    /// The command that starts a supervisor.
+    pub supervisor: Supervisor,
+    /// Folder for the servers' logs; the caller removes it.
+    pub logs: PathBuf,
+    /// The cache, in which servers are built.
+    pub cache: PathBuf,
+    /// The folder of the catalogue.
+    pub catalogue: PathBuf,
+    /// This program.
+    pub program: PathBuf,
+}
+
+/// Runs servers for one controller. Dropping it ends all of them.
+#[derive(Debug)]
+pub struct ServerService {
+    setting: ServerSetting,
+    clock: Clock,
+    network: Network,
+    door: Option<Door>,
+    task: Option<Running<Ended>>,
+    servers: BTreeMap<u64, Box<dyn RunningServer>>,
+    /// The number of the next server.
+    next: u64,
+}
+
+/// The result of a task.
+#[derive(Debug)]
+enum Ended {
+    Built(Vec<Result<BuiltThere, Unready>>),
+    Started(Box<Result<Up, ServerFailure>>),
+}
+
+impl ServerService {
+    /// A service without servers. `clock` is the clock of the channel.
+    #[must_use]
+    pub fn new(setting: ServerSetting, clock: Clock) -> Self {
+        let network = Network::loopback();
+        let servers = BTreeMap::new();
+        Self { setting, clock, network, door: None, task: None, servers, next: 0 }
+    }
+
+    fn describe(&self, cpus: Option<usize>) -> Description {
+        let cores = allocation::alone(cpus);
+        Description {
+            machine: Machine::describe(),
+            cores: cores.server,
+            notes: cores.notes,
+            program: self.setting.program.clone(),
+            folder: std::env::current_dir().unwrap_or_default(),
+            addresses: network::addresses(),
+            boot: boot(),
+        }
+    }
+
+    fn begin(&mut self, task: Task) {
+        let setting = self.setting.clone();
+        self.task = Some(match task {
+            Task::Build { ids, probes } => Running::begin(move |stop, steps| {
+                Ended::Built(build(&setting, &ids, probes, stop, steps))
+            }),
+            Task::Start(order) => {
+                let network = self.network.clone();
+                let host =
+                    LocalHost { supervisor: setting.supervisor, logs: setting.logs, network };
+                Running::begin(move |stop, _| Ended::Started(Box::new(start(&host, *order, stop))))
+            }
+        });
+    }
+
+    fn poll(&mut self, wait: std::time::Duration) -> Result<ServerReport, String> {
+        let task = self.task.as_ref().ok_or("there is no task")?;
+        let ended = match task.poll(wait) {
+            Progress::Working(steps) => return Ok(ServerReport::Working(steps)),
+            Progress::Ended(ended) => ended,
+        };
+        self.task = None;
+        match ended.ok_or("the agent failed: please report its error output as a bug of hotlap")? {
+            Ended::Built(built) => Ok(ServerReport::Built(built)),
+            Ended::Started(up) => Ok(ServerReport::Started(up.and_then(|up| self.keep(up)))),
+        }
+    }
+
+    /// Keeps a server under a number.
+    fn keep(&mut self, up: Up) -> Result<StartedThere, ServerFailure> {
+        let Endpoint::Tcp(address) = up.target.endpoint else {
+            return Err(ServerFailure {
+                phase: "start".to_owned(),
+                cause: "it listens on a unix socket, which other hosts do not reach".to_owned(),
+                log_tail: up.server.tail(),
+                remedy: "make it listen on $HOST and $PORT".to_owned(),
+            });
+        };
+        let id = self.next;
+        self.next += 1;
+        let (is_known, has_log) = (up.server.is_known(), up.server.has_log());
+        self.servers.insert(id, up.server);
+        let (ready, uncounted, notes) = (up.ready, up.uncounted, up.notes);
+        Ok(StartedThere { id, address, ready, uncounted, notes, is_known, has_log })
+    }
+
+    fn call(&mut self, id: u64, call: ServerCall) -> Result<ServerReport, String> {
+        if let ServerCall::Stop { grace } = call {
+            let server = self.servers.remove(&id);
+            return Ok(ServerReport::Stopped(server.and_then(|server| server.stop(grace))));
+        }
+        let clock = self.clock;
+        let server = self.servers.get_mut(&id).ok_or("this server does not run any more")?;
+        Ok(match call {
+            ServerCall::State => ServerReport::State(match server.state() {
+                State::Ended(exit) => Some(exit),
+                State::Runs | State::Unreachable(_) => None,
+            }),
+            ServerCall::Freeze => ServerReport::Frozen(server.freeze()),
+            ServerCall::Thaw => {
+                server.thaw();
+                ServerReport::Done
+            }
+            ServerCall::BeginStop { grace } => {
+                server.begin_stop(grace);
+                ServerReport::Done
+            }
+            ServerCall::Stop { .. } | ServerCall::Tail => ServerReport::Tail(server.tail()),
+            ServerCall::Sample => {
+                let sample = server.sample(&|| 0);
+                let age = u64::try_from(sample.at.elapsed().as_nanos()).unwrap_or(0);
+                let at_ns = clock.now_ns().saturating_sub(age);
+                ServerReport::Sample { at_ns, cpu_ns: sample.cpu_ns }
+            }
+            ServerCall::Switches => ServerReport::Switches(server.switches()),
+            ServerCall::Memory => ServerReport::Memory(server.memory()),
+            ServerCall::Resident => ServerReport::Memory(server.resident()),
+            ServerCall::BeginCounting => ServerReport::Counting(server.begin_counting()),
+            ServerCall::EndCounting => ServerReport::Counted(server.end_counting()),
+            ServerCall::Lines(wait) => ServerReport::Lines(server.lines(wait)),
+            ServerCall::Instruments => {
+                let (usable, missing) = server.instruments();
+                ServerReport::Instruments(usable, missing)
+            }
+            ServerCall::Enable(instrument) => ServerReport::Enabled(server.enable(instrument)),
+            ServerCall::Disable => {
+                server.disable();
+                ServerReport::Done
+            }
+            ServerCall::Take(instrument) => ServerReport::Seen(server.take(instrument)),
+        })
+    }
+}
+
+impl Service for ServerService {
+    type Order = ServerOrder;
+
+    fn carry_out(&mut self, order: ServerOrder) -> Result<ServerReport, String> {
+        match order {
+            ServerOrder::Describe { cpus } => {
+                return Ok(ServerReport::Described(Box::new(self.describe(cpus))));
+            }
+            ServerOrder::OpenDoor { secret } => {
+                let door = Door::open(secret).map_err(|e| format!("cannot listen: {e}"))?;
+                let port = door.port();
+                self.door = Some(door);
+                return Ok(ServerReport::Door { port });
+            }
+            ServerOrder::Use(network) => {
+                self.door = None;
+                self.network = network;
+            }
+            ServerOrder::Certificate => {
+                let kept = Certificate::kept_in(&self.setting.cache.join(certificate::FOLDER));
+                return kept.map(ServerReport::Certificate).map_err(|e| e.to_string());
+            }
+            ServerOrder::Begin(task) => self.begin(task),
+            ServerOrder::Poll { wait } => return self.poll(wait),
+            ServerOrder::Interrupt => self.task.iter().for_each(Running::interrupt),
+            ServerOrder::Server { id, call } => return self.call(id, call),
+        }
+        Ok(ServerReport::Done)
+    }
+}
+
+/// Starts a server. A command without a folder runs in the agent's.
+fn start(host: &LocalHost, mut order: StartOrder, stop: &AtomicBool) -> Result<Up, ServerFailure> {
+    if order.launch.cwd.as_os_str().is_empty() {
+        order.launch.cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
+    }
+    host.start(&order, stop)
+}
+
+/// Builds servers of the catalogue, or probes their toolchains; the results are in their order.
+fn build(
+    setting: &ServerSetting,
+    ids: &[String],
+    probes: bool,
+    stop: &AtomicBool,
+    steps: &Steps<Ended>,
+) -> Vec<Result<BuiltThere, Unready>> {
+    let catalogue = Catalogue::open(&setting.catalogue).map_err(|e| e.to_string());
+    let find = |id: &String| {
+        let catalogue = catalogue.as_ref().map_err(|why| unknown(id, why.clone()))?;
+        let why = || unknown(id, "the catalogue there does not have this server".to_owned());
+        catalogue.find(id).ok_or_else(why)
+    };
+    let found: Vec<Result<&Server, Unready>> = ids.iter().map(find).collect();
+    let servers: Vec<&Server> =
+        found.iter().filter_map(|found| found.as_ref().ok().copied()).collect();
+    let results: Vec<Result<BuiltThere, Unready>> = if probes {
+        let probed = probe_all(&servers, stop).into_iter().zip(&servers);
+        let plain = |server: &&Server| Launch {
+            argv: server.command.clone(),
+            env: server.env.clone(),
+            explain_env: server.explain_env.clone(),
+            cwd: server.folder.clone(),
+            tls: None,
+        };
+        let ready = |server| BuiltThere { launch: plain(server), version: String::new() };
+        probed.map(|(probed, server)| probed.map(|_| ready(server)).map_err(Into::into)).collect()
+    } else {
+        let on = |event: BuildEvent<'_>| match event {
+            BuildEvent::Step { server, command, .. } => {
+                steps.say(format!("building {server}: {command}"));
+            }
+            BuildEvent::Waiting { server } => {
+                steps.say(format!("waiting for another build of {server}"));
+            }
+            BuildEvent::Built { .. } | BuildEvent::Unready { .. } => {}
+        };
+        let (cache, supervisor) = (&setting.cache, &setting.supervisor);
+        let built = Builder { cache, supervisor, stop, on: &on }.build_all(&servers);
+        let there = |(server, built): (&&Server, Result<hotlap_servers::toolchain::Built, _>)| {
+            built.map(|built| BuiltThere { launch: built.launch(server), version: built.version })
+        };
+        servers.iter().zip(built).map(there).collect()
+    };
+    let mut results = results.into_iter();
+    let result = |found: Result<&Server, Unready>| {
+        found.and_then(|server| {
+            results.next().unwrap_or_else(|| Err(unknown(&server.id, "not built".to_owned())))
+        })
+    };
+    found.into_iter().map(result).collect()
+}
+
+fn unknown(id: &str, cause: String) -> Unready {
+    Unready::Failed(BuildError {
+        server: id.to_owned(),
+        what: "catalogue".to_owned(),
+        cause,
+        log_tail: Vec::new(),
+        remedy: "install the same hotlap on both hosts; for a catalogue of your own, set \
+                 HOTLAP_SERVERS there"
+            .to_owned(),
+    })
+}

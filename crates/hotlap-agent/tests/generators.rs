@@ -1,0 +1,247 @@
+//! Several generators against one server that counts for itself.
+
+use std::io::pipe;
+use std::time::Duration;
+
+use hotlap_agent::generator::Generator;
+use hotlap_agent::{
+    Channel, Clock, Generators, GroupError, GroupOutcome, RemoteGenerator, Role, handler, serve,
+};
+use hotlap_load::plan::{Pace, Plan, Request, Stop};
+use hotlap_load::url;
+use hotlap_testbed::{HELLO, TestServer, unused_address};
+
+/// A generator in this process, whose clock is ahead of the controller's.
+fn generator(ahead_ns: i64) -> RemoteGenerator {
+    let (agent_input, output) = pipe().expect("a pipe");
+    let (input, agent_output) = pipe().expect("a pipe");
+    let clock = Clock::shifted(ahead_ns);
+    std::thread::spawn(move || {
+        let open = |_| Ok(handler(Generator::new(clock)));
+        serve(agent_input, agent_output, clock, open, || {})
+    });
+    let limit = Duration::from_secs(30);
+    let name = format!("generator {ahead_ns}");
+    let channel = Channel::over(&name, Role::Generator, limit, output, input);
+    RemoteGenerator::on(channel.expect("a channel"))
+}
+
+fn generators(ahead_ns: &[i64]) -> Generators {
+    Generators::of(ahead_ns.iter().map(|ns| generator(*ns)).collect(), None)
+}
+
+fn plan(url: &str, connections: usize, stop: Stop) -> Plan {
+    let target = url::resolve(url).expect("a target").target;
+    let request = Request::get("/", "test").expecting(b"Hello, World!");
+    let warmup = Duration::ZERO;
+    Plan { connections, stop, warmup, ..Plan::new(target, request) }
+}
+
+fn run(generators: &Generators, plan: &Plan) -> GroupOutcome {
+    generators.start(plan).expect("a load").join().expect("an outcome")
+}
+
+#[test]
+fn merged_counts_equal_those_of_the_server() {
+    for count in [1, 2, 4] {
+        let server = TestServer::responding(HELLO);
+        let plan = plan(&server.url(), 10, Stop::Requests(10_001));
+        let group = run(&generators(&vec![0; count]), &plan);
+        assert_eq!(group.outcome.responses, 10_001);
+        assert_eq!(group.outcome.service_time.len(), 10_001);
+        assert_eq!(group.outcome.connections.established, 10);
+        assert_eq!(server.requests(), 10_001, "{count} generators");
+        let each = group.contributions.generators;
+        assert_eq!(each.len(), count);
+        assert_eq!(each.iter().map(|own| own.responses).sum::<u64>(), 10_001);
+        assert!(each.iter().all(|own| own.responses.abs_diff(10_001 / count as u64) <= 1));
+    }
+}
+
+/// The load ends in the middle of requests: all that were sent arrive.
+#[test]
+fn counts_over_a_time_equal_those_of_the_server() {
+    let server = TestServer::responding(HELLO);
+    let plan = plan(&server.url(), 8, Stop::After(Duration::from_millis(500)));
+    let group = run(&generators(&[0, 0, 0]), &plan);
+    let sent = group.outcome.totals.sent;
+    assert_eq!(group.contributions.generators.iter().map(|own| own.sent).sum::<u64>(), sent);
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while (server.requests() as u64) < sent && std::time::Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(server.requests() as u64, sent);
+}
+
+/// Compares the quantiles of the sum with those of a list of all samples.
+#[test]
+fn percentiles_equal_those_of_all_samples_together() {
+    let server = TestServer::responding(HELLO);
+    let group: Vec<RemoteGenerator> = (0..3).map(|_| generator(0)).collect();
+    let mut outcomes = Vec::new();
+    // Loads of very different times: 1, 2 and 60 connections wait for one another.
+    for (generator, connections) in group.iter().zip([1, 2, 60]) {
+        let plan = plan(&server.url(), connections, Stop::Requests(3_000));
+        generator.prepare(&plan).expect("a load");
+        while !generator.status().expect("a status").is_ready {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        generator.begin(0).expect("a beginning");
+        while !generator.status().expect("a status").is_finished {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        outcomes.push(generator.join().expect("an outcome").outcome);
+    }
+    let mut samples = Vec::new();
+    for outcome in &outcomes {
+        for (ns, count) in outcome.service_time.counts() {
+            samples.extend(std::iter::repeat_n(ns, count as usize));
+        }
+    }
+    samples.sort_unstable();
+    assert_eq!(samples.len(), 9_000);
+    let sum = outcomes.into_iter().reduce(|mut sum, other| {
+        sum.merge(&other);
+        sum
+    });
+    let sum = sum.expect("outcomes");
+    for q in [0.01, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0] {
+        let rank = ((q * 9_000.0_f64).ceil() as usize).max(1);
+        assert_eq!(sum.service_time.quantile(q), samples[rank - 1], "{q}");
+    }
+}
+
+#[test]
+fn clocks_that_differ_by_seconds_do_not_matter() {
+    let server = TestServer::responding(HELLO);
+    let plan = plan(&server.url(), 4, Stop::After(Duration::from_secs(1)));
+    let group = run(&generators(&[0, 3_000_000_000, -3_000_000_000]), &plan);
+    let each = &group.contributions.generators;
+    for (own, ahead) in each.iter().zip([0, 3_000_000_000, -3_000_000_000_i64]) {
+        for offset in [own.before, own.after] {
+            assert!(offset.ns.abs_diff(ahead) <= offset.error_ns, "{own:?}");
+        }
+        // All windows opened at the same time, as far as the clocks are known.
+        let apart = own.opened_ns.abs_diff(each[0].opened_ns);
+        assert!(own.late_ns > 0 || apart <= own.error_ns() + each[0].error_ns(), "{own:?}");
+    }
+}
+
+/// All values of a counter are sent once, whichever generator sends them.
+#[test]
+fn generators_divide_the_values_of_fields() {
+    use hotlap_load::plan::{Field, Source};
+    use std::sync::{Arc, Mutex};
+    let paths = Arc::new(Mutex::new(Vec::new()));
+    let seen = paths.clone();
+    let server = TestServer::start(move |mut client| {
+        while let Some(request) = client.request() {
+            let text = String::from_utf8_lossy(&request).into_owned();
+            let path = text.split(' ').nth(1).unwrap_or_default().to_owned();
+            seen.lock().expect("no panic").push(path);
+            client.send(HELLO);
+        }
+    });
+    let mut plan = plan(&server.url(), 6, Stop::Requests(600));
+    let fields = vec![Field { name: "n".to_owned(), source: Source::Counter { from: 1 } }];
+    let request = Request::with_fields("GET", "/${n}", "test", &[], b"", &fields);
+    (plan.requests, plan.fields, plan.threads) = (vec![request.expect("a request")], fields, 2);
+    run(&generators(&[0, 0, 0]), &plan);
+    let mut sent = paths.lock().expect("no panic").clone();
+    sent.sort_by_key(|path| path[1..].parse::<u64>().expect("a number"));
+    let expected: Vec<String> = (1..=600).map(|n| format!("/{n}")).collect();
+    assert_eq!(sent, expected);
+}
+
+#[test]
+fn a_rate_is_that_of_all_generators_together() {
+    let server = TestServer::responding(HELLO);
+    let mut plan = plan(&server.url(), 4, Stop::Requests(400));
+    plan.pace = Pace::Constant { rate: 2_000.0 };
+    let group = run(&generators(&[0, 0]), &plan);
+    assert_eq!((group.outcome.responses, group.outcome.due), (400, 400));
+    assert_eq!(server.requests(), 400);
+    // The last of 400 requests is due after 199.5 ms, whoever sends it.
+    assert!(group.outcome.window_ns >= 199_000_000, "{}", group.outcome.window_ns);
+}
+
+#[test]
+fn a_sampler_is_no_part_of_the_sum() {
+    let server = TestServer::responding(HELLO);
+    let plan = plan(&server.url(), 4, Stop::After(Duration::from_secs(1)));
+    let all = Generators::of(vec![generator(0), generator(0)], Some(generator(0)));
+    let group = run(&all, &plan);
+    let sampled = group.contributions.sampled.expect("a sampler");
+    // One request every 10 ms, for one second.
+    assert!((50..500).contains(&sampled.outcome.due), "{}", sampled.outcome.due);
+    assert_eq!(sampled.outcome.connections.requested, 1);
+    let each = group.contributions.generators;
+    assert_eq!(each.len(), 2);
+    assert_eq!(each.iter().map(|own| own.responses).sum::<u64>(), group.outcome.responses);
+    assert_eq!(group.outcome.connections.requested, 4);
+    assert_eq!(group.outcome.due, 0, "the load is a closed loop");
+    let counted = Plan { stop: Stop::Requests(10), ..plan };
+    assert!(matches!(all.start(&counted), Err(GroupError::Division(_))));
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_named_with_the_generator() {
+    let address = unused_address();
+    let plan = plan(&format!("http://{address}/"), 2, Stop::Requests(1));
+    let error = generators(&[0, 7]).start(&plan).expect_err("no server");
+    assert!(matches!(error, GroupError::Start(_)), "{error}");
+    let error = error.to_string();
+    assert!(error.starts_with("generator 0: while "), "{error}");
+    assert!(error.contains(&format!("cannot connect to http://{address}")), "{error}");
+}
+
+#[test]
+fn a_load_that_is_stopped_keeps_what_was_measured() {
+    let server = TestServer::responding(HELLO);
+    let plan = plan(&server.url(), 2, Stop::After(Duration::from_secs(3_600)));
+    let all = generators(&[0, 0]);
+    let mut running = all.start(&plan).expect("a load");
+    while running.progress().responses < 100 {
+        assert!(!running.is_finished());
+    }
+    running.stop();
+    let group = running.join().expect("an outcome");
+    assert!(group.outcome.responses >= 100);
+    // The generators can run another load.
+    let again = Plan { stop: Stop::Requests(10), ..plan };
+    assert_eq!(run(&all, &again).outcome.responses, 10);
+}
+
+#[test]
+fn a_load_that_is_held_has_any_number_of_windows() {
+    let server = TestServer::responding(HELLO);
+    let ahead_ns = 3_000_000_000;
+    let generator = generator(ahead_ns);
+    let plan = plan(&server.url(), 2, Stop::After(Duration::from_secs(1)));
+    generator.hold(&plan).expect("a load");
+    while !generator.status().expect("a status").is_ready {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let offset = generator.clock().expect("an offset");
+    let length = Duration::from_millis(50);
+    for _ in 0..2 {
+        for _ in 0..2 {
+            let at_ns = offset.to_remote(Clock::default().now_ns()) + 20_000_000;
+            let begun = generator.open_window(at_ns, length).expect("a window");
+            assert!(begun.opens_ns >= at_ns, "{begun:?}");
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(generator.pause(Duration::from_secs(30)).expect("a pause"));
+            let before = server.requests();
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(server.requests(), before, "it sent during the pause");
+        }
+        let outcome = generator.collect().expect("an outcome").outcome;
+        assert!(outcome.responses > 0);
+        assert_eq!(outcome.service_time.len(), outcome.responses);
+        assert!(outcome.window_ns >= 50_000_000, "{}", outcome.window_ns);
+    }
+    // A window that should have closed long ago is empty.
+    let begun = generator.open_window(0, length).expect("a window");
+    assert!(begun.late_ns > 3_000_000_000);
+    assert_eq!(generator.join().expect("an outcome").outcome.responses, 0);
+}

@@ -1,0 +1,132 @@
+//! Where servers listen: on the loopback interface, or at an address that other hosts reach.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use serde::{Deserialize, Serialize};
+
+/// Where the servers of a run listen, and where they are asked whether they are up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Network {
+    /// The address to listen on: `HOST` in a server's environment.
+    pub bind: IpAddr,
+    /// The addresses at which the servers' own machine reaches them, in the order in which they are
+    /// tried.
+    pub reach: Vec<IpAddr>,
+}
+
+/// The addresses of the loopback interface.
+const LOOPBACKS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
+impl Network {
+    /// Generator and servers are on one machine.
+    #[must_use]
+    pub fn loopback() -> Self {
+        Self { bind: LOOPBACKS[0], reach: LOOPBACKS.to_vec() }
+    }
+
+    /// The generator reaches the servers' machine at this address. Unless the machine has that
+    /// address itself (a router may translate it), servers listen on all of theirs.
+    #[must_use]
+    pub fn at(address: IpAddr, is_own: bool) -> Self {
+        match (address, is_own) {
+            _ if address.is_loopback() => Self::loopback(),
+            (_, true) => Self { bind: address, reach: vec![address] },
+            (IpAddr::V4(_), false) => {
+                Self { bind: Ipv4Addr::UNSPECIFIED.into(), reach: LOOPBACKS.to_vec() }
+            }
+            (IpAddr::V6(_), false) => {
+                Self { bind: Ipv6Addr::UNSPECIFIED.into(), reach: LOOPBACKS.to_vec() }
+            }
+        }
+    }
+
+    /// Whether other hosts must reach the servers.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        !self.bind.is_loopback()
+    }
+}
+
+/// This machine's addresses besides the loopback interface's, in the system's order; those that are
+/// valid on one link only are left out.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn addresses() -> Vec<IpAddr> {
+    let read = |file| std::fs::read_to_string(file).unwrap_or_default();
+    let mut all = parse_v4(&read("/proc/net/fib_trie"));
+    all.extend(parse_v6(&read("/proc/net/if_inet6")));
+    all
+}
+
+/// This machine's addresses: unknown on this system.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn addresses() -> Vec<IpAddr> {
+    Vec::new()
+}
+
+/// The addresses in `/proc/net/fib_trie`: a line `|-- ADDRESS`, and below it `/32 host LOCAL`.
+#[cfg(any(target_os = "linux", test))]
+fn parse_v4(text: &str) -> Vec<IpAddr> {
+    let mut found: Vec<IpAddr> = Vec::new();
+    let mut last: Option<Ipv4Addr> = None;
+    for line in text.lines().map(str::trim) {
+        if let Some(address) = line.strip_prefix("|-- ") {
+            last = address.parse().ok();
+        } else if line == "/32 host LOCAL"
+            && let Some(address) = last
+            && !address.is_loopback()
+            && !address.is_link_local()
+            && !found.contains(&address.into())
+        {
+            found.push(address.into());
+        }
+    }
+    found
+}
+
+/// The addresses in `/proc/net/if_inet6`: 32 hexadecimal digits, the interface's number, the length
+/// of the prefix, and the scope, which is 00 for addresses that are valid everywhere.
+#[cfg(any(target_os = "linux", test))]
+fn parse_v6(text: &str) -> Vec<IpAddr> {
+    let address = |line: &str| {
+        let mut fields = line.split_whitespace();
+        let (digits, scope) = (fields.next()?, fields.nth(2)?);
+        let number = u128::from_str_radix(digits, 16).ok()?;
+        (scope == "00").then_some(IpAddr::V6(Ipv6Addr::from(number)))
+    };
+    text.lines().filter_map(address).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_other_hosts_reach_are_found() {
+        let trie = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe UNICAST\n\
+                    Local:\n     |-- 10.0.0.0\n        /24 link UNICAST\n     |-- 10.0.0.2\n        \
+                    /32 host LOCAL\n     |-- 10.0.0.255\n        /32 link BROADCAST\n     \
+                    |-- 127.0.0.1\n        /32 host LOCAL\n     |-- 169.254.1.1\n        \
+                    /32 host LOCAL\n     |-- 10.0.0.2\n        /32 host LOCAL\n";
+        assert_eq!(parse_v4(trie), ["10.0.0.2".parse::<IpAddr>().unwrap()]);
+        let inet6 = "fe80000000000000000000000000000a 02 40 20 80     eth0\n\
+                     fd000000000000000000000000000002 02 40 00 80     eth0\n\
+                     00000000000000000000000000000001 01 80 10 80       lo\n";
+        assert_eq!(parse_v6(inet6), ["fd00::2".parse::<IpAddr>().unwrap()]);
+    }
+
+    #[test]
+    fn servers_listen_at_the_address_that_the_generator_uses_if_it_is_theirs() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let own = Network::at(ip("10.0.0.2"), true);
+        assert_eq!(
+            (own.bind, &own.reach[..], own.is_open()),
+            (own.reach[0], &[own.bind][..], true)
+        );
+        let translated = Network::at(ip("203.0.113.7"), false);
+        assert_eq!((translated.bind, translated.is_open()), (ip("0.0.0.0"), true));
+        assert_eq!(Network::at(ip("fd00::2"), false).bind, ip("::"));
+        assert!(!Network::at(ip("127.0.0.1"), true).is_open());
+    }
+}

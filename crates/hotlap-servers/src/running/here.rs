@@ -1,0 +1,168 @@
+//! A running server of this machine.
+
+use std::time::{Duration, Instant};
+
+use super::server::{LogWait, RunningServer, Sample, State};
+use crate::clock_flush::ClockFlush;
+use crate::counters::{Counted, Counters};
+use crate::lines::LogLines;
+use crate::observe::{Instrument, Observation, ObserveError, Observer};
+use crate::owner::Owner;
+use crate::process::{Process, Stopped};
+use crate::sample::{Memory, Sampler, Switches};
+use crate::start::LAST_LINES;
+
+/// A log that has not grown for this long is complete.
+const SETTLED: Duration = Duration::from_millis(50);
+
+/// How long to wait for missing lines of a log that does not grow: a server that drops lines must
+/// not hold up every lap.
+const GIVEN_UP: Duration = Duration::from_secs(1);
+
+/// A running server of this machine.
+#[derive(Debug, Default)]
+pub struct LocalServer {
+    pub(super) process: Option<Process>,
+    pub(super) sampler: Option<Sampler>,
+    pub(super) counters: Option<Counters>,
+    pub(super) observer: Option<Observer>,
+    pub(super) lines: Option<LogLines>,
+    /// The cores that it runs on; empty: not pinned.
+    pub(super) cores: Vec<usize>,
+}
+
+impl LocalServer {
+    /// A server that hotlap did not start, and whose processes `owner` has if they are known. With
+    /// `observes`, instruments are attached to them.
+    #[must_use]
+    pub fn of(owner: &Owner, observes: bool) -> Self {
+        Self {
+            sampler: Sampler::of(owner, None),
+            observer: observes.then(|| Observer::of(owner)).flatten(),
+            ..Self::default()
+        }
+    }
+}
+
+impl RunningServer for LocalServer {
+    fn is_started(&self) -> bool {
+        self.process.is_some()
+    }
+
+    fn is_known(&self) -> bool {
+        self.sampler.is_some()
+    }
+
+    fn has_log(&self) -> bool {
+        self.lines.is_some()
+    }
+
+    fn delay(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn state(&mut self) -> State {
+        let exit = self.process.as_mut().and_then(Process::exited);
+        exit.map_or(State::Runs, State::Ended)
+    }
+
+    fn freeze(&mut self) -> Result<(), String> {
+        match &mut self.process {
+            Some(process) if !process.is_frozen() => process.freeze().map_err(|e| e.to_string()),
+            _ => Ok(()),
+        }
+    }
+
+    fn thaw(&mut self) {
+        if let Some(process) = &mut self.process {
+            let _ = process.thaw();
+        }
+    }
+
+    fn begin_stop(&mut self, grace: Duration) {
+        if let Some(process) = &mut self.process {
+            process.begin_stop(grace);
+        }
+    }
+
+    fn stop(mut self: Box<Self>, grace: Duration) -> Option<Stopped> {
+        (self.sampler, self.counters, self.observer) = (None, None, None);
+        let stopped = self.process.take().map(|process| process.stop(grace));
+        self.lines.iter().for_each(LogLines::remove);
+        stopped
+    }
+
+    fn tail(&self) -> Vec<String> {
+        self.process.as_ref().map(|process| process.tail(LAST_LINES)).unwrap_or_default()
+    }
+
+    /// The CPU time is read on the server's cores, since its clock lags when read from elsewhere.
+    fn sample(&mut self, requests: &dyn Fn() -> u64) -> Sample {
+        let _visit = self.sampler.is_some().then(|| ClockFlush::to(&self.cores));
+        let requests = requests();
+        let cpu = self.sampler.as_mut().and_then(|s| s.cpu().ok());
+        Sample { requests, at: Instant::now(), cpu_ns: cpu.map(|cpu| cpu.cpu_ns) }
+    }
+
+    fn switches(&mut self) -> Option<Switches> {
+        self.sampler.as_mut()?.switches().ok()
+    }
+
+    fn memory(&mut self) -> Option<Memory> {
+        self.sampler.as_mut()?.memory().ok()
+    }
+
+    fn resident(&mut self) -> Option<Memory> {
+        self.sampler.as_mut()?.resident().ok()
+    }
+
+    fn begin_counting(&mut self) -> bool {
+        self.counters.as_mut().is_some_and(|counters| counters.begin().is_ok())
+    }
+
+    fn end_counting(&mut self) -> Option<Counted> {
+        self.counters.as_mut()?.end()
+    }
+
+    fn lines(&mut self, wait: LogWait) -> u64 {
+        self.lines.as_mut().map_or(0, |lines| match wait {
+            LogWait::No => lines.count(),
+            LogWait::Settled => lines.settled(SETTLED),
+            LogWait::Until(goal) => lines.reach(goal, GIVEN_UP),
+        })
+    }
+
+    fn instruments(&self) -> (Vec<Instrument>, Vec<ObserveError>) {
+        let Some(observer) = &self.observer else { return (Vec::new(), vec![out_of_reach()]) };
+        let (mut usable, mut missing) = (Vec::new(), Vec::new());
+        for (instrument, available) in observer.available() {
+            match available {
+                Ok(()) => usable.push(instrument),
+                Err(why) => missing.push(why),
+            }
+        }
+        missing.extend(observer.limits());
+        (usable, missing)
+    }
+
+    fn enable(&mut self, instrument: Instrument) -> Result<(), ObserveError> {
+        self.observer.as_mut().ok_or_else(out_of_reach)?.enable(instrument)
+    }
+
+    fn disable(&mut self) {
+        self.observer.iter_mut().for_each(Observer::disable);
+    }
+
+    fn take(&mut self, instrument: Instrument) -> Result<Observation, ObserveError> {
+        self.observer.as_mut().ok_or_else(out_of_reach)?.take(instrument)
+    }
+}
+
+/// Why nothing can be observed of a server whose processes are unknown.
+fn out_of_reach() -> ObserveError {
+    ObserveError {
+        what: "the server".into(),
+        why: "its processes are unknown".to_owned(),
+        remedy: "name the command that starts it instead of its URL".to_owned(),
+    }
+}

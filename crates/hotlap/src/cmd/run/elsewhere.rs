@@ -1,0 +1,77 @@
+//! The host on which servers are started, if it is another one (`--server-on`).
+
+use std::sync::Arc;
+
+use hotlap_agent::server::{Build, RemoteHost};
+use hotlap_servers::allocation;
+
+use super::participants::{Builds, from_catalogue};
+use super::spec::RunSpec;
+use crate::console::Console;
+use crate::interrupt::Interrupt;
+use crate::live::Live;
+use crate::model;
+use crate::redact;
+
+/// Starts the agent, if there is another host, and gives the spec its cores.
+///
+/// # Errors
+/// When the agent cannot be started, or its host is not reached at any address.
+pub fn open(spec: &mut RunSpec, console: &Console) -> anyhow::Result<Option<Arc<RemoteHost>>> {
+    let Some(elsewhere) = &spec.elsewhere else { return Ok(None) };
+    let host = RemoteHost::open(&elsewhere.command, elsewhere.address, spec.server_cpus)
+        .map_err(anyhow::Error::msg)?;
+    let description = host.description();
+    // Without pinning, the generator has no cores either.
+    match spec.cores.generator.len() {
+        0 => spec.server_cpus = spec.server_cpus.or(Some(description.machine.allowed)),
+        threads if description.is_this_machine() => {
+            spec.cores = allocation::split_here(spec.server_cpus);
+            // The default is a thread for each core of the generator.
+            let cores = spec.cores.generator.len().max(1);
+            spec.loads.iter_mut().filter(|load| load.threads == threads).for_each(|load| {
+                load.threads = cores;
+            });
+        }
+        _ => {
+            spec.cores.server.clone_from(&description.cores);
+            let notes = description.notes.iter().map(|note| format!("{}: {note}", host.name()));
+            spec.cores.notes.extend(notes);
+        }
+    }
+    console.note(&format!("Servers run on {}, at {}.", host.name(), host.address()));
+    Ok(Some(Arc::new(host)))
+}
+
+/// Builds the catalogue servers there, or for a dry run, probes their toolchains.
+///
+/// # Errors
+/// When the agent does not answer.
+pub fn build(
+    spec: &RunSpec,
+    host: &RemoteHost,
+    interrupt: &Interrupt,
+    console: &Console,
+) -> anyhow::Result<Builds> {
+    let ids: Vec<String> = from_catalogue(spec).iter().map(|server| server.id.clone()).collect();
+    if ids.is_empty() {
+        return Ok(Builds::new());
+    }
+    let live = Live::start(console);
+    let build = Build { ids: &ids, probes: spec.is_dry, stop: interrupt.flag() };
+    let built = host.build(build, |step| live.phase(format!("{}: {step}", host.name())));
+    let built = built.map_err(anyhow::Error::msg)?.into_iter();
+    let launched = built.map(|built| built.map(|built| (built.launch, built.version)));
+    Ok(ids.into_iter().zip(launched).collect())
+}
+
+/// The facts of both machines. `here` is this one, where the load is generated.
+#[must_use]
+pub fn facts(host: &RemoteHost, here: model::Host) -> model::Host {
+    let mut there = model::Host::from(&host.description().machine);
+    let doubts = here.doubts.iter().map(|doubt| format!("on the generator's host: {doubt}"));
+    there.doubts.extend(doubts);
+    let (command, address) = (redact::text(host.command()), host.address().to_string());
+    let generator = model::GeneratorHost { command, address, host: here };
+    model::Host { generator: Some(Box::new(generator)), ..there }
+}
