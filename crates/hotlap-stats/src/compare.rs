@@ -13,6 +13,7 @@
 mod amount;
 mod location;
 mod nested;
+mod node;
 mod reading;
 
 use crate::estimate::Estimate;
@@ -20,6 +21,7 @@ pub use amount::Amount;
 use location::Location;
 use nested::Restarts;
 pub use nested::Spread;
+pub use node::{NodeSpread, across_nodes, by_node, readings_by_node};
 pub use reading::{Pair, Reading, pairs, pooled};
 
 /// One server's figure relative to another's.
