@@ -31,6 +31,7 @@ pub fn begin(
     let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut host = model::Host::from(&machine::Machine::describe());
     host.doubts.extend(cores.notes.iter().cloned());
+    host.facts.extend(spec.node.clone().map(|node| (model::host::NODE.to_owned(), node)));
     let is_stressed = |s: &&Server| matches!(s.role, Role::Plain | Role::Reference);
     let servers = participants.servers.iter();
     Run {
@@ -70,6 +71,7 @@ pub fn begin(
         absent: spec.absent.clone(),
         stress: Vec::new(),
         explain: Vec::new(),
+        pool: None,
     }
 }
 

@@ -156,6 +156,7 @@ impl Arena {
             absent: Vec::new(),
             stress: Vec::new(),
             explain: Vec::new(),
+            pool: None,
         }
     }
 }
