@@ -45,8 +45,7 @@ fn shard(node: Node, servers: &[&str]) -> Run {
         all.push((name, Role::Plain, server(cost * node.b_costs, 1.5)));
     }
     let again: Vec<f64> = wobble(-1.0).into_iter().rev().chain([0.012]).collect();
-    let control =
-        script(2.0e4 * node.speed, 10_000.0 / node.speed * node.control, 7, &again);
+    let control = script(2.0e4 * node.speed, 10_000.0 / node.speed * node.control, 7, &again);
     all.push(("a (again)", Role::Control, control));
     all.push(("ceiling", Role::Ceiling, server(5_000.0 * node.ceiling, 0.5)));
     let mut run = hold(&scene(&all), None).run;
