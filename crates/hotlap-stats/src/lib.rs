@@ -21,9 +21,9 @@
 //!    by their verdicts.
 //! 7. **Capacity.** A [`Trial`] is a window at one rate, which kept a goal or not. [`next_rate`]
 //!    chooses the rates, and [`Capacity::fit`] finds the one that keeps it as often as not.
-//! 8. **Nodes.** Where a run was repeated on several machines, [`by_node`] reduces it to one value per
-//!    restart, labelled with its node, so that [`effect`] rests on nodes. [`NodeSpread`] says how
-//!    much nodes differ.
+//! 8. **Nodes.** Where a run was repeated on several machines, [`by_node`] reduces it to one value
+//!    per restart, labelled with its node, so that [`effect`] rests on nodes. [`NodeSpread`] says
+//!    how much nodes differ.
 //! 9. **History.** [`change_points`] finds where a figure of stored runs moved to another level.
 //!
 //! # Modules

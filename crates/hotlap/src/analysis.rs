@@ -6,7 +6,8 @@
 //! (`rank`). Each other module has one task: the cost of layers ([`layers`]), the capacity under a
 //! goal ([`capacity`]), what explains a difference in cost ([`explain`]), how servers scale
 //! ([`scaling`]), published figures ([`published`]), warnings ([`warnings`]), the bias of slices
-//! ([`bias`]), what intervals rest on ([`nodes`]), the comparison of two runs ([`runs`]), and changes over many runs ([`trend`]).
+//! ([`bias`]), what intervals rest on ([`nodes`]), the comparison of two runs ([`runs`]), and
+//! changes over many runs ([`trend`]).
 
 pub mod bias;
 pub mod capacity;

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::location::{mean, variance};
 use super::nested::Restarts;
-use super::{Effect, Pair, Reading, unpaired};
+use super::reading::{Pair, Reading};
 use crate::estimate::Estimate;
 use crate::fisher::{self, MANY};
 
@@ -50,19 +50,6 @@ fn located(
     let of_node =
         |(restart, centre): (u32, f64)| Some((*node_of.get(restart as usize)?, restart, centre));
     numbers.into_iter().zip(centres).filter_map(of_node).collect()
-}
-
-/// The ratio of two servers that were each compared with the reference on their nodes, but never
-/// measured together: the difference of both comparisons, with Welch's interval at `confidence`.
-/// `None` if one of them has no pair. Pairs are by node ([`by_node`]).
-#[must_use]
-pub fn across_nodes(one: &[Pair], other: &[Pair], confidence: f64) -> Option<Effect> {
-    let ratios = |pairs: &[Pair]| -> Vec<Reading> {
-        let reading =
-            |p: &Pair| Reading { restart: p.restart, round: p.round, value: p.log_ratio.exp() };
-        pairs.iter().map(reading).collect()
-    };
-    unpaired(&ratios(one), &ratios(other), confidence)
 }
 
 /// How much nodes differ in a ratio: the variance component above restarts.
@@ -205,16 +192,5 @@ mod tests {
         assert_eq!(NodeSpread::of(&[pair(0, 0, 0.1), pair(0, 1, 0.2)], 0.95), None);
         assert_eq!(NodeSpread::of(&[pair(0, 0, 0.1), pair(1, 1, 0.2)], 0.95), None);
         assert_eq!(NodeSpread::of(&[], 0.95), None);
-    }
-
-    #[test]
-    fn servers_that_never_met_are_compared_through_the_reference() {
-        let of = |around: f64| -> Vec<Pair> {
-            (0..4).map(|n| pair(n, n, around + 0.01 * f64::from(n % 2))).collect()
-        };
-        let found = across_nodes(&of(0.5), &of(0.2), 0.95).unwrap();
-        assert!((found.ratio.value.ln() - 0.3).abs() < 1e-9);
-        assert!(found.restarts == 4 && found.p < 0.001 && found.ratio.low.ln() > 0.25);
-        assert_eq!(across_nodes(&of(0.5), &[], 0.95), None);
     }
 }

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use hotlap_stats::{
-    Criterion, Effect, Estimate, Goal, Inconclusive, NoiseFloor, Pair, Reading, Verdict, pairs,
-    pooled,
+    Criterion, Effect, Estimate, Goal, Inconclusive, NodeSpread, NoiseFloor, Pair, Reading,
+    Verdict, pairs, pooled,
 };
 
 use super::compare::{Found, Limited, ServerComparison, ServerPair, found_in_families};
@@ -230,6 +230,20 @@ impl Analysis {
             let reference = self.reference.filter(|r| ![server, other].contains(r))?;
             let [one, two] = [server, other].map(|server| against(server, reference));
             self.rests_on.through_reference([&one, &two], self.confidence)
+        })
+    }
+
+    /// How much nodes differ in the ratio of a server to the reference, in requests/s and in CPU
+    /// time per request; `None` in a run of one machine, and for what is not compared.
+    #[must_use]
+    pub fn node_spread(&self, server: usize) -> PerMeasure<Option<NodeSpread>> {
+        PerMeasure::of(|measure| {
+            self.servers[server].against.as_ref()?.found[measure]?;
+            if !matches!(measure, Measure::Rate | Measure::Cost) {
+                return None;
+            }
+            let [own, reference] = [server, self.reference?].map(|s| self.side(s, measure));
+            self.rests_on.spread(&pairs(&own, &reference), self.confidence)
         })
     }
 

@@ -1,11 +1,10 @@
 //! What intervals rest on: the restarts of one machine, or the nodes of a pool.
 
 use hotlap_stats::{
-    Effect, Estimate, NodeSpread, Pair, Reading, across_nodes, by_node, effect, level, pairs,
+    Effect, Estimate, NodeSpread, Pair, Reading, across_nodes, by_node, effect, level,
     readings_by_node,
 };
 
-use super::{Analysis, Measure, PerMeasure};
 use crate::model::Run;
 
 /// The level that intervals rest on.
@@ -68,23 +67,8 @@ impl Level {
         across_nodes(&by_node(one, nodes), &by_node(other, nodes), confidence)
     }
 
-    fn spread(&self, pairs: &[Pair], confidence: f64) -> Option<NodeSpread> {
+    /// How much nodes differ in the ratio; `None` in a run of one machine.
+    pub(super) fn spread(&self, pairs: &[Pair], confidence: f64) -> Option<NodeSpread> {
         NodeSpread::of(&by_node(pairs, self.node_of.as_ref()?), confidence)
     }
-}
-
-/// How much nodes differ in the ratio of a server to the reference, in requests/s and in CPU time
-/// per request; `None` for a run of one machine, and for what is not compared.
-#[must_use]
-pub fn spread(analysis: &Analysis, server: usize) -> PerMeasure<Option<NodeSpread>> {
-    PerMeasure::of(|measure| {
-        let against = analysis.servers[server].against.as_ref()?;
-        against.found[measure]?;
-        if !matches!(measure, Measure::Rate | Measure::Cost) {
-            return None;
-        }
-        let reference = analysis.reference?;
-        let sides = [server, reference].map(|server| analysis.side(server, measure));
-        analysis.rests_on.spread(&pairs(&sides[0], &sides[1]), analysis.confidence)
-    })
 }

@@ -170,8 +170,8 @@ mod tests {
         assert_eq!(container["command"][3], "/pool/shard-$(JOB_COMPLETION_INDEX).toml");
         assert_eq!(container["resources"]["requests"], container["resources"]["limits"]);
         assert_eq!(container["resources"]["limits"]["cpu"], "6");
-        let apart = &pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-            [0];
+        let apart = &pod["affinity"]["podAntiAffinity"];
+        let apart = &apart["requiredDuringSchedulingIgnoredDuringExecution"][0];
         assert_eq!(apart["topologyKey"], "kubernetes.io/hostname");
         assert_eq!(apart["labelSelector"]["matchLabels"], spec["template"]["metadata"]["labels"]);
     }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::figure::{Figure, bare, micros, scaled, text_cell};
-use crate::analysis::{Analysis, Measure, nodes};
+use crate::analysis::{Analysis, Measure};
 use crate::model::{self, Apart, Run};
 use crate::text::number::{grouped, percent, plural, rounded, spread};
 use crate::text::table::{Cell, Column, Table};
@@ -172,8 +172,10 @@ fn why(apart: &Apart) -> String {
 impl NodeDifference {
     fn all_of(run: &Run, analysis: &Analysis) -> Vec<Self> {
         let of = |server: usize| {
-            let found = nodes::spread(analysis, server);
+            let found = analysis.node_spread(server);
             let any = found[Measure::Cost].or(found[Measure::Rate])?;
+            // Two nodes say next to nothing of how nodes differ.
+            (any.nodes >= hotlap_stats::MIN_RESTARTS).then_some(())?;
             let between = |measure: Measure| Some(in_percent(&found[measure]?.between));
             Some(Self {
                 load: analysis.load,
