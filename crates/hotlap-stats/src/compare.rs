@@ -189,7 +189,9 @@ mod tests {
     #[test]
     fn servers_that_never_met_are_compared_through_the_reference() {
         let of = |around: f64| -> Vec<Pair> {
-            (0..4).map(|n| pair(n, n, around + 0.01 * f64::from(n % 2))).collect()
+            let pair =
+                |n| Pair { restart: n, round: n, log_ratio: around + 0.01 * f64::from(n % 2) };
+            (0..4).map(pair).collect()
         };
         let found = across_nodes(&of(0.5), &of(0.2), 0.95).unwrap();
         assert!((found.ratio.value.ln() - 0.3).abs() < 1e-9);
