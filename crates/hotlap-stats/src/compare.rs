@@ -13,6 +13,7 @@
 mod amount;
 mod location;
 mod nested;
+mod node;
 mod reading;
 
 use crate::estimate::Estimate;
@@ -20,6 +21,7 @@ pub use amount::Amount;
 use location::Location;
 use nested::Restarts;
 pub use nested::Spread;
+pub use node::{NodeSpread, by_node, readings_by_node};
 pub use reading::{Pair, Reading, pairs, pooled};
 
 /// One server's figure relative to another's.
@@ -88,6 +90,19 @@ pub fn unpaired(server: &[Reading], reference: &[Reading], confidence: f64) -> O
     let difference = server.location().minus(&reference.location());
     let weaker = if server.count() <= reference.count() { &server } else { &reference };
     Some(Effect::new(&difference, weaker, confidence))
+}
+
+/// The ratio of two servers that were each compared with the reference on their nodes, but never
+/// measured together: the difference of both comparisons, with Welch's interval at `confidence`.
+/// `None` if one of them has no pair. Pairs are by node ([`by_node`]).
+#[must_use]
+pub fn across_nodes(one: &[Pair], other: &[Pair], confidence: f64) -> Option<Effect> {
+    let ratios = |pairs: &[Pair]| -> Vec<Reading> {
+        let reading =
+            |p: &Pair| Reading { restart: p.restart, round: p.round, value: p.log_ratio.exp() };
+        pairs.iter().map(reading).collect()
+    };
+    unpaired(&ratios(one), &ratios(other), confidence)
 }
 
 /// The logarithms of readings by restart.
@@ -169,5 +184,18 @@ mod tests {
         assert_eq!(effect(&pairs[3..], 0.95), None);
         // Restarts of 0.1 and 0.3: their mean, whichever of its two rounds the first one rests on.
         assert!((0.2..0.25 + 1e-12).contains(&found.ratio.value.ln()), "{found:?}");
+    }
+
+    #[test]
+    fn servers_that_never_met_are_compared_through_the_reference() {
+        let of = |around: f64| -> Vec<Pair> {
+            let pair =
+                |n| Pair { restart: n, round: n, log_ratio: around + 0.01 * f64::from(n % 2) };
+            (0..4).map(pair).collect()
+        };
+        let found = across_nodes(&of(0.5), &of(0.2), 0.95).unwrap();
+        assert!((found.ratio.value.ln() - 0.3).abs() < 1e-9);
+        assert!(found.restarts == 4 && found.p < 0.001 && found.ratio.low.ln() > 0.25);
+        assert_eq!(across_nodes(&of(0.5), &[], 0.95), None);
     }
 }

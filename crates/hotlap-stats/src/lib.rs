@@ -21,7 +21,10 @@
 //!    by their verdicts.
 //! 7. **Capacity.** A [`Trial`] is a window at one rate, which kept a goal or not. [`next_rate`]
 //!    chooses the rates, and [`Capacity::fit`] finds the one that keeps it as often as not.
-//! 8. **History.** [`change_points`] finds where a figure of stored runs moved to another level.
+//! 8. **Nodes.** Where a run was repeated on several machines, [`by_node`] reduces it to one value
+//!    per restart, labelled with its node, so that [`effect`] rests on nodes. [`NodeSpread`] says
+//!    how much nodes differ.
+//! 9. **History.** [`change_points`] finds where a figure of stored runs moved to another level.
 //!
 //! # Modules
 //!
@@ -33,6 +36,8 @@
 //!        │         │                                             │
 //!     compare ─────┘  steady      change_points              censored
 //!        │               │              │                       │
+//!      fisher            │              │                       │
+//!        │               │              │                       │
 //!   estimate, student, robust ──────────┘                   histogram    sample_size
 //! ```
 #![forbid(unsafe_code)]
@@ -42,6 +47,7 @@ mod censored;
 mod change_points;
 mod compare;
 mod estimate;
+mod fisher;
 mod histogram;
 mod robust;
 mod sample_size;
@@ -54,7 +60,10 @@ mod verdict;
 pub use capacity::{Capacity, Side, Trial, is_bracketed, next_rate};
 pub use censored::{Ages, Censored};
 pub use change_points::change_points;
-pub use compare::{Amount, Effect, Pair, Reading, Spread, effect, level, pairs, pooled, unpaired};
+pub use compare::{
+    Amount, Effect, NodeSpread, Pair, Reading, Spread, across_nodes, by_node, effect, level, pairs,
+    pooled, readings_by_node, unpaired,
+};
 pub use estimate::Estimate;
 pub use histogram::export::interval_log;
 pub use histogram::{BadHistogram, Histogram};

@@ -37,7 +37,7 @@ fn converges_slowly(x: f64, a: f64, b: f64) -> bool {
 /// The regularised incomplete beta function I_x(a, b) for a, b > 0, by the continued fraction DLMF
 /// 8.17.22, evaluated by Lentz's method ("Generating Bessel functions in Mie scattering
 /// calculations using continued fractions", Applied Optics 15, 1976).
-fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
+pub(crate) fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
     }

@@ -6,7 +6,8 @@
 //! (`rank`). Each other module has one task: the cost of layers ([`layers`]), the capacity under a
 //! goal ([`capacity`]), what explains a difference in cost ([`explain`]), how servers scale
 //! ([`scaling`]), published figures ([`published`]), warnings ([`warnings`]), the bias of slices
-//! ([`bias`]), the comparison of two runs ([`runs`]), and changes over many runs ([`trend`]).
+//! ([`bias`]), what intervals rest on ([`nodes`]), the comparison of two runs ([`runs`]), and
+//! changes over many runs ([`trend`]).
 
 pub mod bias;
 pub mod capacity;
@@ -17,6 +18,7 @@ pub mod layers;
 mod load;
 pub mod measure;
 pub mod measured;
+pub mod nodes;
 pub mod published;
 mod rank;
 pub mod request;
@@ -31,4 +33,5 @@ pub use explain::Explanation;
 pub use load::{Analysis, confidence};
 pub use measure::{Measure, PerMeasure};
 pub use measured::MeasuredServer;
+pub use nodes::Level;
 pub use request::{MeasuredRequest, RequestTimes};

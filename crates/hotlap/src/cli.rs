@@ -36,6 +36,7 @@ mod capacity;
 mod explain;
 mod load;
 mod output;
+mod plan;
 mod replay;
 mod run;
 mod tls;
@@ -54,6 +55,7 @@ pub use capacity::CapacityArgs;
 pub use explain::ExplainArgs;
 pub use load::{Form, LoadArgs, LoadExportArgs, LoadRequestArgs};
 pub use output::{ExportArgs, StoreArgs};
+pub use plan::{MergeArgs, PlanArgs};
 pub use replay::{ReplayArgs, ReplayMode};
 pub use run::{Placement, RequestArgs, RunArgs, Schedule, Shape};
 pub use tls::TlsArgs;
@@ -162,6 +164,10 @@ pub enum Command {
     History(HistoryArgs),
     /// Measure test servers of known latency and cost, to check hotlap itself
     Selftest(SelftestArgs),
+    /// Divide a suite into runs for a pool of machines
+    Plan(PlanArgs),
+    /// Merge the runs of a pool
+    Merge(MergeArgs),
     /// Write a commented suite file for some servers
     Init(InitArgs),
     /// Print a completion script for a shell
@@ -411,6 +417,22 @@ pub fn parse() -> Cli {
     let mut command = command();
     let parsed = Cli::from_arg_matches(&command.get_matches_mut());
     parsed.unwrap_or_else(|error| error.format(&mut command).exit())
+}
+
+/// The arguments of a run, from words that were not typed here: those after `hotlap run`.
+///
+/// # Errors
+/// What clap says about them.
+pub fn run_args(words: &[String]) -> Result<RunArgs, String> {
+    let words = ["hotlap".to_owned(), "run".to_owned()].into_iter().chain(words.iter().cloned());
+    // Of an option that is given twice, the last one counts.
+    let mut command = command().mut_subcommand("run", |run| run.args_override_self(true));
+    let parsed = command.try_get_matches_from_mut(words);
+    match parsed.and_then(|matches| Cli::from_arg_matches(&matches)).map(|cli| cli.command) {
+        Ok(Command::Run(args)) => Ok(*args),
+        Ok(_) => unreachable!("the words begin with run"),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// Writes the completion script for a shell.

@@ -3,8 +3,8 @@
 //! [`cli`] defines the command line, [`config`] reads the user's defaults, and [`cmd`] has one file
 //! per command. [`recorder`] turns the events of a run into a [`model::Run`], and [`store`] keeps
 //! it (the only SQL). [`analysis`] computes every number and verdict, [`report`] puts them into
-//! words, and [`render`] lays them out. [`console`] and [`live`] talk to the terminal. This is the
-//! only crate that prints.
+//! words, and [`render`] lays them out. [`pool`] divides a suite among machines and merges their
+//! runs. [`console`] and [`live`] talk to the terminal. This is the only crate that prints.
 
 pub mod analysis;
 pub mod assets;
@@ -18,6 +18,7 @@ pub mod interrupt;
 pub mod live;
 pub mod model;
 pub mod paths;
+pub mod pool;
 pub mod quantity;
 pub mod recorder;
 pub mod redact;

@@ -4,7 +4,7 @@
 //! loads ([`load`]). Each server is started and warmed up in every restart ([`start`]), and then
 //! measured in laps ([`lap`]). Laps that explain a difference ([`mod@explain`]) are kept apart. A
 //! run grows during the experiment: servers fail, starts and laps are added, and the state changes
-//! at the end.
+//! at the end. A run that was merged from several machines says so ([`pool`]).
 //!
 //! [`crate::store`] writes and reads it, [`crate::analysis`] computes figures from it; neither
 //! knows the other.
@@ -13,6 +13,7 @@ pub mod explain;
 pub mod host;
 pub mod lap;
 pub mod load;
+pub mod pool;
 pub mod server;
 pub mod start;
 
@@ -32,6 +33,7 @@ pub use hotlap_servers::failure::ServerFailure;
 pub use hotlap_stats::Class;
 pub use lap::{Lap, LapRequest};
 pub use load::Load;
+pub use pool::{Apart, MergedShard, Pool};
 pub use server::{Part, Published, Server, Than};
 pub use start::{Start, Warmup};
 
@@ -81,6 +83,9 @@ pub struct Run {
     pub stress: Vec<Subject>,
     /// Laps that explain differences in cost, in the order of measurement.
     pub explain: Vec<ExplainLap>,
+    /// The nodes and shards that it was merged from; `None` for a run of one machine. Not stored.
+    #[serde(skip)]
+    pub pool: Option<Pool>,
 }
 
 /// The state of a run.

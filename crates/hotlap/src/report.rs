@@ -18,6 +18,7 @@ mod layers;
 mod loads;
 mod noise;
 pub mod open_loop;
+mod pool;
 mod published;
 mod request;
 mod results;
@@ -49,6 +50,7 @@ pub use layers::LayerStep;
 pub use loads::request_and_load;
 pub use noise::{MeasureNoise, Noise};
 pub use open_loop::OpenLoopView;
+pub use pool::{NodeDifference, PoolView, ShardView};
 pub use published::PublishedView;
 pub use request::RequestRow;
 pub use results::LoadResults;
@@ -87,6 +89,8 @@ pub struct Report {
     pub absent: Vec<Absent>,
     /// The effect of overload and misbehaving clients on servers; `null` if that was not tested.
     pub stress: Option<stress::Stress>,
+    /// The nodes and shards of a merged run; `null` for a run of one machine.
+    pub pool: Option<PoolView>,
     /// Every start with its warm-up curves.
     pub starts: Vec<StartView>,
     /// Every lap, in the order of measurement.
@@ -151,6 +155,7 @@ impl Report {
             scaling: Scaling::all_of(run, &analyses),
             absent: run.absent.clone(),
             stress: stress::Stress::of(run),
+            pool: PoolView::of(run, &analyses),
             starts: run.starts.iter().map(|s| StartView::of(run, s)).collect(),
             laps: run.laps.iter().map(|l| LapView::of(run, l)).collect(),
             broken: Vec::new(),

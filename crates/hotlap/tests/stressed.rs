@@ -135,6 +135,7 @@ fn run(stress: Vec<Subject>) -> Run {
         starts: Vec::new(),
         laps: Vec::new(),
         explain: Vec::new(),
+        pool: None,
         absent: Vec::new(),
         stress,
     }

@@ -87,7 +87,7 @@ fn welch_term(squared_error: f64, df: f64) -> f64 {
     if squared_error > 0.0 { squared_error.powi(2) / df } else { 0.0 }
 }
 
-fn mean(values: &[f64]) -> f64 {
+pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 

@@ -54,6 +54,11 @@ impl Restarts {
         self.0.iter().map(Vec::len).sum()
     }
 
+    /// The location of each restart, in the order of their numbers.
+    pub fn centres(&self) -> Vec<f64> {
+        self.locations(self.round_scale())
+    }
+
     /// The mean of the restarts' locations; of a single restart, the location of its rounds.
     pub fn location(&self) -> Location {
         let scale = self.round_scale();

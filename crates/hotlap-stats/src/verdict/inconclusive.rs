@@ -16,6 +16,8 @@ pub const MAX_CONTROL_DIFFERENCE: f64 = 0.05;
 pub enum Inconclusive {
     /// It has fewer than [`MIN_RESTARTS`] restarts.
     TooFewRestarts,
+    /// It was merged from fewer nodes than [`MIN_RESTARTS`].
+    TooFewNodes,
     /// The A/A control has no interval from [`MIN_RESTARTS`] restarts, so the noise is unknown.
     NoiseUnknown,
     /// The A/A control differs from the reference by more than [`MAX_CONTROL_DIFFERENCE`].

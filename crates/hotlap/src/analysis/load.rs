@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use hotlap_stats::{
-    Criterion, Effect, Estimate, Goal, Inconclusive, NoiseFloor, Reading, Verdict, effect, pairs,
-    pooled,
+    Criterion, Effect, Estimate, Goal, Inconclusive, NodeSpread, NoiseFloor, Pair, Reading,
+    Verdict, pairs, pooled,
 };
 
 use super::compare::{Found, Limited, ServerComparison, ServerPair, found_in_families};
-use super::{Measure, MeasuredServer, PerMeasure, bias};
+use super::{Level, Measure, MeasuredServer, PerMeasure, bias};
 use crate::model::{Probed, Role, Run};
 
 /// All servers of a run under one load.
@@ -32,6 +32,8 @@ pub struct Analysis {
     control: Option<usize>,
     /// The bias that slices cause in the CPU time of each server.
     probed: Vec<Probed>,
+    /// What intervals rest on.
+    pub rests_on: Level,
 }
 
 impl Analysis {
@@ -50,6 +52,7 @@ impl Analysis {
             ceiling: role(Role::Ceiling),
             noise: PerMeasure::default(),
             control: role(Role::Control),
+            rests_on: Level::of(run),
             probed: run.schedule.probed.iter().filter(|p| p.load == load).copied().collect(),
         };
         analysis.noise = PerMeasure::of(|measure| analysis.noise_in(measure));
@@ -77,7 +80,8 @@ impl Analysis {
         if is_bound(reference) || is_bound(control) {
             return None;
         }
-        effect(&pairs(&control.readings[measure], &reference.readings[measure]), self.confidence)
+        let pairs = pairs(&control.readings[measure], &reference.readings[measure]);
+        self.rests_on.effect(&pairs, self.confidence)
     }
 
     /// The noise floor of one measure, for two servers other than the reference.
@@ -122,7 +126,8 @@ impl Analysis {
     #[must_use]
     pub fn of_ceiling(&self, server: usize) -> Option<Estimate> {
         let costs = |server: usize| &self.servers[server].readings[Measure::Cost];
-        Some(effect(&pairs(costs(self.ceiling?), costs(server)), self.confidence)?.ratio)
+        let pairs = pairs(costs(self.ceiling?), costs(server));
+        Some(self.rests_on.effect(&pairs, self.confidence)?.ratio)
     }
 
     /// Servers in the order in which tables and sentences name them.
@@ -205,14 +210,41 @@ impl Analysis {
         if is_hidden || of_both.iter().any(|s| s.wrong > 0) {
             return None;
         }
-        let pairs = pairs(&self.side(server, measure), &self.side(other, measure));
-        let effect = effect(&pairs, self.confidence)?;
+        let effect = self.effect(server, other, measure)?;
         let reference = if Some(server) == self.reference { server } else { other };
         let bias = match measure {
             Measure::Cost => bias::proven_shift(&self.probed, (server, other)),
             _ => 0.0,
         };
         Some((Criterion { bias, ..self.criterion_against(reference, measure) }, effect))
+    }
+
+    /// The ratio of two servers in one measure. Servers of a pool that no shard measured together
+    /// are compared through the reference.
+    fn effect(&self, server: usize, other: usize, measure: Measure) -> Option<Effect> {
+        let against = |a: usize, b: usize| -> Vec<Pair> {
+            pairs(&self.side(a, measure), &self.side(b, measure))
+        };
+        let found = self.rests_on.effect(&against(server, other), self.confidence);
+        found.or_else(|| {
+            let reference = self.reference.filter(|r| ![server, other].contains(r))?;
+            let [one, two] = [server, other].map(|server| against(server, reference));
+            self.rests_on.through_reference([&one, &two], self.confidence)
+        })
+    }
+
+    /// How much nodes differ in the ratio of a server to the reference, in requests/s and in CPU
+    /// time per request; `None` in a run of one machine, and for what is not compared.
+    #[must_use]
+    pub fn node_spread(&self, server: usize) -> PerMeasure<Option<NodeSpread>> {
+        PerMeasure::of(|measure| {
+            self.servers[server].against.as_ref()?.found[measure]?;
+            if !matches!(measure, Measure::Rate | Measure::Cost) {
+                return None;
+            }
+            let [own, reference] = [server, self.reference?].map(|s| self.side(s, measure));
+            self.rests_on.spread(&pairs(&own, &reference), self.confidence)
+        })
     }
 
     /// The noise floor for a comparison with `other`, without bias. The reference counts together
@@ -243,7 +275,18 @@ impl Analysis {
         if limited.is_some() {
             found.requests_per_s = None;
         }
+        if self.rests_on.is_nodes() {
+            Measure::ALL.iter().for_each(|measure| of_nodes(&mut found[*measure]));
+        }
         ServerComparison { found, limited }
+    }
+}
+
+/// What is called restarts is nodes in a pool.
+fn of_nodes(found: &mut Found) {
+    const FEW: Verdict = Verdict::Inconclusive(Inconclusive::TooFewRestarts);
+    if let Some((_, verdict)) = found.as_mut().filter(|(_, verdict)| *verdict == FEW) {
+        *verdict = Verdict::Inconclusive(Inconclusive::TooFewNodes);
     }
 }
 

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use hotlap_bench::lap::{Share, Usage, rates, readings, silent_rounds};
 use hotlap_load::{Failures, OpenLoop, Outcome};
 use hotlap_servers::counters::Counted;
-use hotlap_stats::{Concurrency, Estimate, Reading, level, median};
+use hotlap_stats::{Concurrency, Estimate, Reading, median};
 
 use super::compare::ServerComparison;
 use super::latency::{Times, known};
-use super::{Measure, MeasuredRequest, PerMeasure, bias};
+use super::{Level, Measure, MeasuredRequest, PerMeasure, bias};
 use crate::model::{Lap, Run, Violation, Warmup};
 
 /// A server keeps up with an open loop if it answers at least this share of the requests that
@@ -104,16 +104,17 @@ impl MeasuredServer {
         let starts = || run.starts.iter().filter(move |start| start.server == server);
         let warmups = || starts().flat_map(|s| &s.warmups).filter(|w| w.load == load);
         let middle = |values: Vec<f64>| median(&values);
+        let rests_on = Level::of(run);
         Self {
             rank: None,
             laps: (good.len() as u32, main.len() as u32),
             generator_limited,
             keeps_up: offered.is_some() && keeps_up(&good),
             wrong: laps.iter().map(|lap| wrong(lap)).sum(),
-            level: PerMeasure::of(|measure| level(&readings[measure], confidence)),
+            level: PerMeasure::of(|measure| rests_on.level(&readings[measure], confidence)),
             readings,
             is_lower_bound: PerMeasure { requests_per_s: generator_limited, ..rests_on_unanswered },
-            of_alone: level(&bias::of_alone(run, (server, load), &good), confidence),
+            of_alone: rests_on.level(&bias::of_alone(run, (server, load), &good), confidence),
             silent_rounds: silent_rounds(responses(&good)),
             against: None,
             service: Times::merged(good.iter().map(|lap| Times::of(lap, offered.is_some()))),

@@ -57,10 +57,8 @@ impl Analysis {
         let measured = &self.servers[server];
         let is_by_cost = measured.generator_limited || measured.keeps_up;
         let by = if is_by_cost { Measure::Cost } else { Measure::Rate };
-        let mut restarts: Vec<u32> = measured.readings[by].iter().map(|r| r.restart).collect();
-        restarts.dedup();
         measured.wrong == 0
-            && restarts.len() >= MIN_RESTARTS as usize
+            && self.rests_on.count(&measured.readings[by]) >= MIN_RESTARTS as usize
             && !matches!(self.floor(by), NoiseFloor::Unusable(_))
     }
 }

@@ -106,6 +106,7 @@ impl CapacityArgs {
         RunArgs {
             servers: self.servers,
             suite: None,
+            shard: None,
             resume: false,
             layers: false,
             stress: false,

@@ -90,6 +90,7 @@ impl ExplainArgs {
         RunArgs {
             servers: self.servers,
             suite: None,
+            shard: None,
             resume: false,
             layers: false,
             stress: false,

@@ -34,6 +34,19 @@ pub struct RunArgs {
         conflicts_with_all = ["servers", "layers", "names", "reference"]
     )]
     pub suite: Option<String>,
+    /// Run this shard of a plan (`hotlap plan`); does nothing if its result is there
+    ///
+    /// The user's configuration is ignored, so that all machines of a pool measure alike. Further
+    /// options count for this shard alone.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = [
+            "servers", "suite", "resume", "layers", "stress", "explain", "names", "reference",
+            "store", "no_store", "save_baseline", "fail_if"
+        ]
+    )]
+    pub shard: Option<PathBuf>,
     /// Continue the last, interrupted run of this suite
     #[arg(
         long,

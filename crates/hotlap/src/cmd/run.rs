@@ -33,7 +33,14 @@ use spec::{RunSpec, Storage};
 /// When the command line is invalid, a file or the store cannot be written, or the system refuses
 /// an operation.
 pub fn run(args: RunArgs, console: &Console) -> anyhow::Result<Exit> {
-    let spec = RunSpec::new(&args)?;
+    carry_out(RunSpec::new(&args)?, console)
+}
+
+/// Carries out the plan of a run.
+///
+/// # Errors
+/// As [`run`].
+pub fn carry_out(spec: RunSpec, console: &Console) -> anyhow::Result<Exit> {
     spec.notes.iter().for_each(|note| console.note(&format!("Note: {note}")));
     let mut exports = Exports::open(&spec.exports)?;
     let store = open_store(&spec, console)?;

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The fact that names the machine in a pool.
+pub const NODE: &str = "node";
+
 /// The machine of the servers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Host {
@@ -77,6 +80,16 @@ impl Host {
     /// An identifier of this machine, if known.
     #[must_use]
     pub fn fingerprint(&self) -> Option<&str> {
-        self.facts.iter().find(|(name, _)| name == "fingerprint").map(|(_, print)| print.as_str())
+        self.fact("fingerprint")
+    }
+
+    /// Its name in a pool, if the run is a shard.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        self.fact(NODE)
+    }
+
+    fn fact(&self, named: &str) -> Option<&str> {
+        self.facts.iter().find(|(name, _)| name == named).map(|(_, value)| value.as_str())
     }
 }

@@ -15,7 +15,7 @@ mod tag;
 use serde_json::json;
 
 use crate::report::stress::{Remark, Stress, StressSection};
-use crate::report::{CapacityResults, Failed, LoadResults, Report, Role, Source};
+use crate::report::{CapacityResults, Failed, LoadResults, PoolView, Report, Role, Source};
 use chart::Chart;
 use charts::Palette;
 pub use picture::picture;
@@ -50,6 +50,7 @@ pub fn render(report: &Report) -> String {
         loads,
         report.capacity.iter().map(|found| capacity(found, &palette, &mut searched)).collect(),
         explanations(report),
+        report.pool.as_ref().map(pool).into(),
         report.stress.as_ref().map(stress).into(),
         about(report),
         laps::section(report, &palette),
@@ -79,6 +80,18 @@ pub fn render(report: &Report) -> String {
 fn title(report: &Report) -> String {
     let number = report.run.number.map_or_else(String::new, |n| format!(" run {n}:"));
     format!("hotlap{number} {}", report.run.title.first().map_or("", String::as_str))
+}
+
+/// The nodes of a merged run.
+fn pool(found: &PoolView) -> Html {
+    let parts = [
+        els("h2", ["Nodes"]),
+        paragraph("", &found.summary),
+        table(&found.table()),
+        paragraph("", found.legend()),
+        warnings(&found.notes),
+    ];
+    el("section", &[], parts)
 }
 
 /// The headline, and the facts that identify the run.

@@ -3,7 +3,7 @@
 use crate::report::comparison::RunComparison;
 use crate::report::stress::Stress;
 use crate::report::{
-    Absent, CapacityResults, ExplanationResults, Failed, LoadResults, Report, Source,
+    Absent, CapacityResults, ExplanationResults, Failed, LoadResults, PoolView, Report, Source,
 };
 use crate::text::table::{Column, Output, Table, Tone};
 use crate::text::{capital, number, visible};
@@ -30,6 +30,7 @@ pub fn render(report: &Report) -> String {
     out += &report.explanations.iter().map(explanation).collect::<String>();
     out += &list(report.scaling.iter().map(|scaling| escape(&scaling.sentence)));
     out += &report.noise.as_ref().map_or_else(String::new, |noise| paragraph(&noise.sentence));
+    out += &report.pool.as_ref().map_or_else(String::new, pool);
     out += &report.stress.as_ref().map_or_else(String::new, stress);
     out += &list(report.failed.iter().map(failure));
     out += &list(report.absent.iter().map(absence));
@@ -67,6 +68,15 @@ fn results(report: &Report, load: &LoadResults) -> String {
     }
     out += &load.sources().iter().map(published).collect::<String>();
     out + &table(&report.step_table(load))
+}
+
+fn pool(found: &PoolView) -> String {
+    let mut out = format!("## Nodes\n\n{}", paragraph(&found.summary));
+    out += &table(&found.table());
+    if found.table().rows() > 0 {
+        out += &paragraph(found.legend());
+    }
+    out + &list(found.notes.iter().map(|note| format!("Note: {}", escape(note))))
 }
 
 fn capacity(found: &CapacityResults) -> String {

@@ -6,7 +6,7 @@ use crate::report::comparison::RunComparison;
 use crate::report::stress::Stress;
 use crate::report::trend::ServerTrend;
 use crate::report::{
-    Absent, CapacityResults, ExplanationResults, Failed, LoadResults, Report, Row, Source,
+    Absent, CapacityResults, ExplanationResults, Failed, LoadResults, PoolView, Report, Row, Source,
 };
 use crate::text::number::{self, plural};
 use crate::text::visible;
@@ -56,6 +56,7 @@ fn shown(report: &Report, mut out: Screen, has_details: bool) -> String {
     for sentence in report.scaling.iter().map(|s| &s.sentence).chain(noise) {
         out.paragraph("", 2, sentence);
     }
+    report.pool.iter().for_each(|found| pool(&mut out, found));
     if !has_details {
         out.paragraph(DIM, 2, &report.hint());
     }
@@ -127,6 +128,18 @@ fn results(out: &mut Screen, report: &Report, load: &LoadResults) {
     }
     layers(out, report, load);
     load.sources().iter().for_each(|source| published(out, source));
+}
+
+/// The nodes of a merged run.
+fn pool(out: &mut Screen, found: &PoolView) {
+    out.paragraph("", 2, &found.summary);
+    if found.table().rows() > 0 {
+        out.blank();
+        out.table(2, &found.table());
+        out.paragraph(DIM, 2, found.legend());
+        out.blank();
+    }
+    found.notes.iter().for_each(|note| out.paragraph(YELLOW, 2, &format!("Note: {note}")));
 }
 
 /// The capacities under one load.

@@ -102,6 +102,9 @@ fn words(measure: Measure, found: Option<Verdict>) -> &'static str {
         Some(Verdict::Inconclusive(Inconclusive::TooFewRestarts)) => {
             "inconclusive: fewer than three restarts"
         }
+        Some(Verdict::Inconclusive(Inconclusive::TooFewNodes)) => {
+            "inconclusive: fewer than three nodes"
+        }
         Some(Verdict::Inconclusive(Inconclusive::NoiseUnknown)) => {
             "inconclusive: the noise floor is unknown"
         }

@@ -329,7 +329,7 @@ impl CapacityRow {
 
 fn inconclusive(why: Inconclusive) -> String {
     match why {
-        Inconclusive::TooFewRestarts => {
+        Inconclusive::TooFewRestarts | Inconclusive::TooFewNodes => {
             format!("fewer than {MIN_RESTARTS} restarts (--duration gives more)")
         }
         Inconclusive::NoiseUnknown | Inconclusive::ControlDiffers => {

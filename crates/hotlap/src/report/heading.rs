@@ -169,6 +169,13 @@ fn title(run: &Run) -> Vec<String> {
         let restarts = run.explain.iter().map(|lap| lap.restart + 1).max().unwrap_or(0);
         parts.push(plural(restarts as usize, "restart"));
         parts.extend(schedule.slice_ms.map(|ms| format!("slices of {}", slice_words(ms))));
+    } else if let Some(pool) = &run.pool {
+        parts.push(format!(
+            "{} with {}",
+            plural(pool.nodes.len(), "node"),
+            plural(restarts as usize, "restart")
+        ));
+        parts.extend(schedule.slice_ms.map(|ms| format!("slices of {}", slice_words(ms))));
     } else if let Some(rounds) = rounds {
         let (restarts, rounds) =
             (plural(restarts as usize, "restart"), plural(rounds as usize, "round"));

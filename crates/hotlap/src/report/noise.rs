@@ -44,7 +44,8 @@ impl Noise {
         let known: Vec<String> = of_both.into_iter().flatten().collect();
         let sentence = match known.is_empty() {
             true => {
-                format!("Noise floor ({server} against itself): not known, it needs more restarts.")
+                let level = if run.pool.is_some() { "nodes" } else { "restarts" };
+                format!("Noise floor ({server} against itself): not known, it needs more {level}.")
             }
             false => {
                 format!("Noise floor ({server} against itself): {}.", known.join(", "))

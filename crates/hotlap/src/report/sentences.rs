@@ -118,6 +118,11 @@ pub(super) fn needed<'a>(
                 remedy(run, restarts)
             )
         }
+        Inconclusive::TooFewNodes => format!(
+            "A verdict needs at least {MIN_RESTARTS} nodes on which a server and the reference have \
+             laps that count. Run shards that are missing, on other nodes than before, or plan \
+             with more --nodes-per-server."
+        ),
         Inconclusive::NoiseUnknown => {
             "A verdict needs the noise floor, which is unknown here: too few laps of the reference \
              or of its A/A control count."

@@ -187,6 +187,7 @@ pub(super) fn read_run(row: &Row) -> rusqlite::Result<Run> {
         laps: Vec::new(),
         stress: Vec::new(),
         explain: Vec::new(),
+        pool: None,
     })
 }
 

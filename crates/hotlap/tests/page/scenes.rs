@@ -222,6 +222,7 @@ impl Scene {
             absent: Vec::new(),
             stress: Vec::new(),
             explain: Vec::new(),
+            pool: None,
         }
     }
 }

@@ -36,6 +36,7 @@ pub fn begin(
         None => here,
     };
     host.doubts.extend(cores.notes.iter().cloned());
+    host.facts.extend(spec.node.clone().map(|node| (model::host::NODE.to_owned(), node)));
     let is_stressed = |s: &&Server| matches!(s.role, Role::Plain | Role::Reference);
     let servers = participants.servers.iter();
     Run {
@@ -75,6 +76,7 @@ pub fn begin(
         absent: spec.absent.clone(),
         stress: Vec::new(),
         explain: Vec::new(),
+        pool: None,
     }
 }
 

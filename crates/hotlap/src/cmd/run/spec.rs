@@ -118,6 +118,8 @@ pub struct RunSpec {
     pub exports: ExportArgs,
     /// Where the run is stored.
     pub storage: Storage,
+    /// The name of this machine in a pool; `None` outside of one.
+    pub node: Option<String>,
     /// Whether to continue the last run of the suite.
     pub resumes: bool,
     /// The run to continue, once it is read from the store.
@@ -239,11 +241,31 @@ impl RunSpec {
                 None => Storage::Usual,
                 Some(file) => Storage::File(file.clone()),
             },
+            node: None,
             resumes: args.resume,
             earlier: None,
             is_dry: args.dry_run,
             objectives,
         })
+    }
+
+    /// Makes the plan that of a shard: these servers of the suite, compared with `reference`, on a
+    /// machine that is called `node`.
+    ///
+    /// # Errors
+    /// When the suite has no such server.
+    pub fn of_shard(self, names: &[String], reference: &str, node: String) -> anyhow::Result<Self> {
+        if let Some(unknown) = names.iter().find(|n| self.servers.iter().all(|s| s.name != **n)) {
+            return usage(format!(
+                "the shard has the server {unknown}, which its suite has not: was the suite \
+                 changed since, or is the catalogue another one?"
+            ));
+        }
+        let mut servers = self.servers;
+        servers.retain(|server| names.contains(&server.name));
+        // Without it, another server would take its place, on this machine only.
+        let reference = servers.iter().position(|server| server.name == reference).unwrap_or(0);
+        Ok(Self { servers, reference: Reference::Server(reference), node: Some(node), ..self })
     }
 
     /// Makes the plan continue an earlier run: the schedule is the earlier run's.

@@ -162,6 +162,7 @@ impl Arena {
             absent: Vec::new(),
             stress: Vec::new(),
             explain: Vec::new(),
+            pool: None,
         }
     }
 }

@@ -1,0 +1,150 @@
+//! Coverage of intervals over nodes: whether they contain the true ratio in 95 of 100 merged runs,
+//! however much nodes differ; and the same for the spread of nodes.
+//!
+//! The seeds are fixed, so a test that passes once always passes.
+
+mod candidates;
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use candidates::{CANDIDATES, Candidate, students};
+use hotlap_stats::{NodeSpread, Pair, by_node};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+/// A pool, in log units: a restart differs from the next by 1 %, a round by 1 %.
+#[derive(Debug, Clone, Copy)]
+struct Pool {
+    nodes: u32,
+    /// Variance between nodes, as a multiple of that of a node's mean within the node.
+    between: f64,
+    /// Restarts of each node; where two numbers are given, nodes alternate.
+    restarts: [u32; 2],
+    /// Share of rounds that a disturbance makes 10 to 50 % longer.
+    disturbed: f64,
+}
+
+const SD: f64 = 0.01;
+const ROUNDS: u32 = 4;
+
+struct Machines(Pcg64Mcg);
+
+impl Machines {
+    /// A standard normal value (Box and Muller 1958).
+    fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.0.random::<f64>()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.0.random::<f64>()).cos()
+    }
+
+    /// The pairs of a merged run with a true ratio of 1, by restart, and the node of each restart.
+    fn run(&mut self, pool: Pool) -> (Vec<Pair>, Vec<u32>) {
+        let (mut pairs, mut node_of) = (Vec::new(), Vec::new());
+        for node in 0..pool.nodes {
+            let restarts = pool.restarts[node as usize % 2];
+            let of_mean = SD * SD * (1.0 + 1.0 / f64::from(ROUNDS)) / f64::from(restarts);
+            let own = (pool.between * of_mean).sqrt() * self.normal();
+            for _ in 0..restarts {
+                let start = own + SD * self.normal();
+                for round in 0..ROUNDS {
+                    let mut log_ratio = start + SD * self.normal();
+                    if self.0.random::<f64>() < pool.disturbed {
+                        log_ratio += (1.1 + 0.4 * self.0.random::<f64>()).ln();
+                    }
+                    pairs.push(Pair { restart: node_of.len() as u32, round, log_ratio });
+                }
+                node_of.push(node);
+            }
+        }
+        (pairs, node_of)
+    }
+}
+
+fn pools() -> impl Iterator<Item = Pool> {
+    let shapes = [
+        (3, [4, 4], 0.0),
+        (4, [4, 4], 0.0),
+        (5, [5, 5], 0.0),
+        (5, [3, 9], 0.0),
+        (10, [4, 4], 0.05),
+        (30, [3, 3], 0.0),
+    ];
+    shapes.into_iter().flat_map(|(nodes, restarts, disturbed)| {
+        [0.0, 1.0, 4.0].map(|between| Pool { nodes, between, restarts, disturbed })
+    })
+}
+
+/// The share of merged runs whose interval contains the true ratio, in per cent, and the mean half
+/// width, in per cent.
+fn count(candidate: Candidate, pool: Pool, runs: u32) -> (f64, f64) {
+    let mut machines = Machines(Pcg64Mcg::seed_from_u64(24));
+    let (mut held, mut widths) = (0, 0.0);
+    for _ in 0..runs {
+        let (pairs, node_of) = machines.run(pool);
+        let (centre, half) = candidate(&by_node(&pairs, &node_of));
+        held += u32::from(centre.abs() <= half);
+        widths += 100.0 * half;
+    }
+    (100.0 * f64::from(held) / f64::from(runs), widths / f64::from(runs))
+}
+
+#[test]
+fn intervals_over_nodes_contain_the_true_ratio_in_95_of_100_merged_runs() {
+    for pool in pools() {
+        let (held, _) = count(students, pool, 3000);
+        // The standard error of a share of 95 % in 3,000 runs is 0.4 %.
+        assert!((93.0..=97.0).contains(&held), "{pool:?}: {held} %");
+    }
+}
+
+#[test]
+fn intervals_that_ignore_nodes_do_not() {
+    let pool = Pool { nodes: 5, between: 4.0, restarts: [5, 5], disturbed: 0.0 };
+    let mut machines = Machines(Pcg64Mcg::seed_from_u64(24));
+    let held = (0..500).filter(|_| {
+        let (pairs, _) = machines.run(pool);
+        hotlap_stats::effect(&pairs, 0.95).unwrap().ratio.contains(1.0)
+    });
+    let held = held.count();
+    assert!(held < 400, "{held} of 500");
+}
+
+#[test]
+fn intervals_of_the_spread_of_nodes_contain_the_true_one() {
+    for pool in pools().filter(|pool| pool.disturbed == 0.0 && pool.restarts[0] == pool.restarts[1])
+    {
+        let mut machines = Machines(Pcg64Mcg::seed_from_u64(7));
+        let of_mean = SD * SD * (1.0 + 1.0 / f64::from(ROUNDS)) / f64::from(pool.restarts[0]);
+        let truth = (pool.between * of_mean).sqrt();
+        let mut held = 0;
+        for _ in 0..2000 {
+            let (pairs, node_of) = machines.run(pool);
+            let found = NodeSpread::of(&by_node(&pairs, &node_of), 0.95).unwrap();
+            held += u32::from(found.between.contains(truth));
+        }
+        let held = f64::from(held) / 20.0;
+        // Where nodes do not differ, the lower end is 0 and cannot miss.
+        assert!((93.0..=98.7).contains(&held), "{pool:?}: {held} %");
+    }
+}
+
+/// The table of METHODOLOGY: `cargo test --release -p hotlap-stats --test nodes -- --ignored
+/// --nocapture`.
+#[test]
+#[ignore = "writes a table"]
+fn table_of_candidates() {
+    let mut table = "| nodes, restarts, between ÷ within |".to_owned();
+    CANDIDATES.iter().for_each(|(name, _)| table += &format!(" {name} |"));
+    let _ = write!(table, "\n|---|{}", "---:|".repeat(CANDIDATES.len()));
+    for pool in pools() {
+        let [few, many] = pool.restarts;
+        let restarts = if few == many { few.to_string() } else { format!("{few} or {many}") };
+        let hit = if pool.disturbed > 0.0 { ", 5 % of rounds hit" } else { "" };
+        let _ = write!(table, "\n| {}, {restarts}, {}{hit} |", pool.nodes, pool.between);
+        for (_, candidate) in CANDIDATES {
+            let (held, half) = count(candidate, pool, 4000);
+            let _ = write!(table, " {held:.1} ± {half:.2} |");
+        }
+    }
+    let _ = writeln!(std::io::stdout(), "{table}");
+}

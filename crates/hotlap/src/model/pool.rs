@@ -1,0 +1,61 @@
+//! What a run rests on that was merged from the shards of a pool.
+
+/// The nodes and shards of a merged run.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Pool {
+    /// The nodes whose shards count, by name.
+    pub nodes: Vec<String>,
+    /// The node of each restart of the merged run, as an index.
+    pub node_of: Vec<u32>,
+    /// The shards of the plan that have a result on this kind of machine, by number.
+    pub shards: Vec<MergedShard>,
+    /// The number of shards of the plan.
+    pub planned: usize,
+    /// The numbers of the shards without a result.
+    pub missing: Vec<usize>,
+    /// Other things that the reader must know about the shards.
+    pub notes: Vec<String>,
+}
+
+/// A shard with a result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MergedShard {
+    /// Its number, from 0.
+    pub shard: usize,
+    /// Its node, by name.
+    pub node: String,
+    /// Restarts that it measured.
+    pub restarts: u32,
+    /// How long it took, in milliseconds.
+    pub took_ms: u64,
+    /// Its noise floor in CPU time per request, in log units; `None` if unknown.
+    pub noise: Option<f64>,
+    /// CPU time per request of its ceiling, in nanoseconds; `None` if unknown.
+    pub ceiling_ns: Option<f64>,
+    /// Why it is set apart and counts for nothing; `None` if it counts.
+    pub apart: Option<Apart>,
+}
+
+/// Why a shard is set apart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Apart {
+    /// The reference failed or has no lap that counts, so there is nothing to compare with.
+    NoReference,
+    /// The A/A control differs from the reference, which is the same program.
+    ControlDiffers,
+    /// Its noise floor is far above the pool's; both in log units.
+    Noise {
+        /// Its own.
+        own: f64,
+        /// The pool's median.
+        pool: f64,
+    },
+    /// Its ceiling, which is the same program everywhere, costs something else; in nanoseconds per
+    /// request.
+    Ceiling {
+        /// Its own.
+        own: f64,
+        /// The pool's median.
+        pool: f64,
+    },
+}

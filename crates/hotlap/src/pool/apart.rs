@@ -1,0 +1,154 @@
+//! Shards that are set apart: their node was disturbed, or is not what it says.
+//!
+//! Only the A/A control and the ceiling decide, which are the same programs in every shard, and
+//! never the servers whose ratios are merged: that would choose results by what they say. What a
+//! node makes faster or slower alike cancels in its ratios, so the limits are wide.
+
+use hotlap_stats::{Inconclusive, NoiseFloor, mad, median};
+
+use crate::analysis::{Analysis, Measure};
+use crate::model::{Apart, Run};
+
+/// A noise floor is far off if it is this many times the pool's median, and above [`QUIET`]. From
+/// three restarts, the fewest that give one, a floor is that high by chance in 1 of 500 shards.
+const TIMES: f64 = 3.0;
+
+/// A noise floor that is never far off, in log units.
+const QUIET: f64 = 0.05;
+
+/// A ceiling is far off if it differs from the pool's median by more than this factor, and by more
+/// than [`DEVIATIONS`].
+const FACTOR: f64 = 1.15;
+
+/// As many standard deviations, by the median absolute deviation, a ceiling may be off.
+const DEVIATIONS: f64 = 4.0;
+
+/// Fewer shards than this do not show which of them is off.
+const MIN_SHARDS: usize = 3;
+
+/// What a shard says of its node.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Condition {
+    /// Whether the reference has laps that count.
+    pub has_reference: bool,
+    /// Its noise floor in CPU time per request, or in requests/s if CPU time is unknown: the
+    /// highest of all loads.
+    pub floor: NoiseFloor,
+    /// CPU time per request of its ceiling under the first load, in nanoseconds.
+    pub ceiling_ns: Option<f64>,
+}
+
+impl Condition {
+    /// That of a shard.
+    #[must_use]
+    pub fn of(run: &Run) -> Self {
+        let analyses = Analysis::of_all(run);
+        let measured = |a: &Analysis| a.reference.is_some_and(|r| a.servers[r].is_measured());
+        let floor = |a: &Analysis| match a.floor(Measure::Cost) {
+            NoiseFloor::Unusable(Inconclusive::NoiseUnknown) => a.floor(Measure::Rate),
+            known => known,
+        };
+        let ceiling = |a: &Analysis| Some(a.servers[a.ceiling?].level[Measure::Cost]?.value);
+        Self {
+            has_reference: !analyses.is_empty() && analyses.iter().all(measured),
+            floor: analyses.iter().map(floor).fold(NoiseFloor::NoControl, NoiseFloor::or_higher),
+            ceiling_ns: analyses.first().and_then(ceiling),
+        }
+    }
+
+    /// The noise floor in log units; `None` if it is unknown.
+    #[must_use]
+    pub fn noise(&self) -> Option<f64> {
+        if let NoiseFloor::Known(noise) = self.floor { Some(noise) } else { None }
+    }
+}
+
+/// Which of these shards of one kind of machine are set apart, and why.
+#[must_use]
+pub fn apart(shards: &[Condition]) -> Vec<Option<Apart>> {
+    let noise: Vec<f64> = shards.iter().filter_map(Condition::noise).collect();
+    let ceilings: Vec<f64> = shards.iter().filter_map(|s| Some(s.ceiling_ns?.ln())).collect();
+    let middle = |values: &[f64]| median(values).filter(|_| values.len() >= MIN_SHARDS);
+    let (noise, ceiling) = (middle(&noise), middle(&ceilings));
+    let spread = mad(&ceilings).unwrap_or(0.0);
+    let is_noisy = |own: f64, pool: f64| own > QUIET && own > TIMES * pool;
+    let is_off = |own: f64, pool: f64| {
+        let distance = (own.ln() - pool).abs();
+        distance > FACTOR.ln() && distance > DEVIATIONS * spread
+    };
+    let why = |shard: &Condition| match (shard.floor, shard.ceiling_ns) {
+        _ if !shard.has_reference => Some(Apart::NoReference),
+        (NoiseFloor::Unusable(Inconclusive::ControlDiffers), _) => Some(Apart::ControlDiffers),
+        (NoiseFloor::Known(own), _) if noise.is_some_and(|pool| is_noisy(own, pool)) => {
+            Some(Apart::Noise { own, pool: noise? })
+        }
+        (_, Some(own)) if ceiling.is_some_and(|pool| is_off(own, pool)) => {
+            Some(Apart::Ceiling { own, pool: ceiling?.exp() })
+        }
+        _ => None,
+    };
+    shards.iter().map(why).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shard(noise: f64, ceiling_ns: f64) -> Condition {
+        Condition {
+            has_reference: true,
+            floor: NoiseFloor::Known(noise),
+            ceiling_ns: Some(ceiling_ns),
+        }
+    }
+
+    fn pool(own: Condition) -> Option<Apart> {
+        let others = [0.02, 0.025, 0.018, 0.02, 0.022].map(|noise| shard(noise, 3600.0));
+        let found = apart(&[&others[..], &[own]].concat());
+        assert_eq!(found[..5], [None; 5]);
+        found[5]
+    }
+
+    #[test]
+    fn a_noise_floor_far_above_the_pools_sets_a_shard_apart() {
+        assert_eq!(pool(shard(0.059, 3600.0)), None);
+        let Some(Apart::Noise { own, pool }) = pool(shard(0.2, 3600.0)) else { panic!() };
+        assert!(own == 0.2 && (pool - 0.021).abs() < 1e-12);
+        let quiet = [0.001, 0.001, 0.001, 0.04].map(|noise| shard(noise, 3600.0));
+        assert_eq!(apart(&quiet), [None; 4], "4 % is not much, however quiet the others are");
+    }
+
+    #[test]
+    fn a_ceiling_that_costs_something_else_sets_a_shard_apart() {
+        assert_eq!(pool(shard(0.02, 4000.0)), None);
+        for own in [4300.0, 2900.0] {
+            let Some(Apart::Ceiling { own: found, pool }) = pool(shard(0.02, own)) else {
+                panic!("{own}")
+            };
+            assert!(found == own && (pool - 3600.0).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn ceilings_that_scatter_are_not_off() {
+        let scattered = [3000.0, 3600.0, 4300.0, 3200.0, 4000.0].map(|ns| shard(0.02, ns));
+        assert_eq!(apart(&scattered), [None; 5]);
+    }
+
+    #[test]
+    fn without_a_usable_reference_or_control_there_is_nothing_to_compare() {
+        let none = Condition { has_reference: false, ..shard(0.02, 3600.0) };
+        assert_eq!(pool(none), Some(Apart::NoReference));
+        let floor = NoiseFloor::Unusable(Inconclusive::ControlDiffers);
+        let differs = Condition { floor, ..shard(0.0, 3600.0) };
+        assert_eq!(pool(differs), Some(Apart::ControlDiffers));
+        let floor = NoiseFloor::Unusable(Inconclusive::NoiseUnknown);
+        let few = Condition { floor, ceiling_ns: None, ..shard(0.0, 0.0) };
+        assert_eq!(pool(few), None, "too few restarts say nothing of the node");
+    }
+
+    #[test]
+    fn two_shards_do_not_show_which_one_is_off() {
+        assert_eq!(apart(&[shard(0.01, 3600.0), shard(0.9, 9000.0)]), [None; 2]);
+    }
+}

@@ -1,0 +1,319 @@
+//! Makes one run of the shards of one kind of machine.
+//!
+//! The merged run has all restarts of all shards, numbered on, and knows the node of each, so that
+//! everything that works on a run works on it, and intervals rest on nodes
+//! ([`crate::analysis::nodes`]). Servers are paired within a round, so only ratios to the reference
+//! of the same node are compared.
+//!
+//! Clocks of nodes are not compared: what a shard measured depends on its own monotonic clock
+//! alone. The times at which runs began are shown, and decide nothing.
+
+use std::collections::BTreeMap;
+
+use super::plan::Plan;
+use crate::model::{
+    Apart, Host, Lap, MergedShard, Part, Pool, Probed, Role, Run, Server, State, Than, typed,
+};
+use crate::text::number::plural;
+
+/// A shard with a result.
+#[derive(Debug)]
+pub struct Measured {
+    /// Its number.
+    pub shard: usize,
+    /// Its run, light ([`lighten`]).
+    pub run: Run,
+    /// Its noise floor in CPU time per request, in log units; `None` if unknown.
+    pub noise: Option<f64>,
+    /// CPU time per request of its ceiling, in nanoseconds; `None` if unknown.
+    pub ceiling_ns: Option<f64>,
+    /// Why it is set apart; `None` if it counts.
+    pub apart: Option<Apart>,
+}
+
+/// Merges the histograms of a run's laps into one lap for each server, load and rate, since a
+/// hundred shards have more laps than memory has room for their histograms (256 KiB each). So there
+/// is one p50 and p99 per shard instead of one per round.
+///
+/// All servers' histograms are in the same round, so that they are compared; a server without a lap
+/// there has them in its first lap, and is not.
+pub fn lighten(run: &mut Run) {
+    let mut rounds = BTreeMap::<(usize, u32, u32), usize>::new();
+    for lap in run.laps.iter().filter(|lap| lap.counts()) {
+        *rounds.entry((lap.load, lap.restart, lap.round)).or_default() += 1;
+    }
+    let mut common = BTreeMap::<usize, ((u32, u32), usize)>::new();
+    for ((load, restart, round), laps) in rounds {
+        let best = common.entry(load).or_default();
+        if laps > best.1 {
+            *best = ((restart, round), laps);
+        }
+    }
+    let mut places = BTreeMap::<(usize, usize, bool), usize>::new();
+    for (index, lap) in run.laps.iter().enumerate().filter(|(_, lap)| lap.counts()) {
+        let place = places.entry((lap.server, lap.load, lap.rate.is_some())).or_insert(index);
+        let is_common = |lap: &Lap| (lap.restart, lap.round) == common[&lap.load].0;
+        if is_common(lap) && !is_common(&run.laps[*place]) {
+            *place = index;
+        }
+    }
+    for index in 0..run.laps.len() {
+        let lap = &mut run.laps[index];
+        let key = (lap.server, lap.load, lap.rate.is_some());
+        let counts = lap.counts();
+        let empty = Lap {
+            service: hotlap_stats::Histogram::new(),
+            response: hotlap_stats::Histogram::new(),
+            service_censored: hotlap_stats::Censored::default(),
+            response_censored: hotlap_stats::Censored::default(),
+            lag: hotlap_stats::Histogram::new(),
+            connect: hotlap_stats::Histogram::new(),
+            ..lap.clone()
+        };
+        match places.get(&key) {
+            Some(place) if *place == index => {}
+            Some(place) if counts => {
+                let own = std::mem::replace(lap, empty);
+                let into = &mut run.laps[*place];
+                into.service.merge(&own.service);
+                into.response.merge(&own.response);
+                into.service_censored.merge(&own.service_censored);
+                into.response_censored.merge(&own.response_censored);
+            }
+            _ => *lap = empty,
+        }
+    }
+}
+
+/// The merged run.
+///
+/// # Errors
+/// If shards measured different loads, or none counts.
+pub fn merged(plan: &Plan, shards: &[Measured], missing: Vec<usize>) -> Result<Run, String> {
+    let counting: Vec<&Measured> = shards.iter().filter(|shard| shard.apart.is_none()).collect();
+    let Some(first) = counting.first() else {
+        return Err("no shard counts: `hotlap report --store` shows each of them".to_owned());
+    };
+    let servers = Servers::of(&counting);
+    let began_ms = counting.iter().map(|shard| shard.run.began_ms).min().unwrap_or_default();
+    let ended_ms = counting.iter().map(|shard| shard.run.began_ms + shard.run.took_ms).max();
+    let mut run = Run {
+        number: None,
+        began_ms,
+        took_ms: ended_ms.unwrap_or(began_ms).saturating_sub(began_ms),
+        state: State::Finished,
+        command: typed(),
+        seed: plan.seed,
+        host: host(&counting),
+        servers: servers.servers.clone(),
+        baseline: None,
+        starts: Vec::new(),
+        laps: Vec::new(),
+        stress: Vec::new(),
+        explain: Vec::new(),
+        pool: None,
+        ..first.run.clone()
+    };
+    let mut pool = Pool {
+        planned: plan.shards,
+        missing,
+        notes: notes(&counting, &servers),
+        shards: shards.iter().map(MergedShard::from).collect(),
+        ..Pool::default()
+    };
+    for shard in &counting {
+        if run.loads.len() != shard.run.loads.len()
+            || run.loads.iter().zip(&shard.run.loads).any(|(a, b)| !a.is_same(b))
+        {
+            return Err(format!(
+                "shards {} and {} measured different loads: was one of them given other options?",
+                first.shard, shard.shard
+            ));
+        }
+        add(&mut run, &mut pool, shard, &servers);
+    }
+    schedule(&mut run, &counting, &servers);
+    run.pool = Some(pool);
+    Ok(run)
+}
+
+/// Adds the starts and laps of a shard.
+fn add(run: &mut Run, pool: &mut Pool, shard: &Measured, servers: &Servers) {
+    let own = &shard.run;
+    let name = node(own);
+    let node = pool.nodes.iter().position(|known| *known == name).unwrap_or_else(|| {
+        pool.nodes.push(name);
+        pool.nodes.len() - 1
+    });
+    let offset = pool.node_of.len() as u32;
+    let later_ms = own.began_ms.saturating_sub(run.began_ms);
+    let index = |server: usize| servers.of_name(&own.servers[server].name);
+    for start in &own.starts {
+        let (server, restart) = (index(start.server), start.restart + offset);
+        run.starts.push(crate::model::Start { server, restart, ..start.clone() });
+    }
+    for lap in &own.laps {
+        let (server, restart) = (index(lap.server), lap.restart + offset);
+        run.laps.push(Lap { server, restart, at_ms: lap.at_ms + later_ms, ..lap.clone() });
+    }
+    let restarts = own.laps.iter().map(|lap| lap.restart + 1).max().unwrap_or(0);
+    pool.node_of.extend((0..restarts).map(|_| node as u32));
+}
+
+/// The servers of all shards, each once.
+struct Servers {
+    servers: Vec<Server>,
+    places: BTreeMap<String, usize>,
+    /// Failures in single shards: server, shard and cause.
+    failures: Vec<(String, usize, String)>,
+}
+
+impl Servers {
+    /// Control and ceiling come last, as in a run of one machine. A server that failed counts as
+    /// failed only if it did in all shards that had it.
+    fn of(shards: &[&Measured]) -> Self {
+        let mut all = Self { servers: Vec::new(), places: BTreeMap::new(), failures: Vec::new() };
+        for are_last in [false, true] {
+            for shard in shards {
+                let own = shard.run.servers.iter();
+                let is_last = |role| matches!(role, Role::Control | Role::Ceiling);
+                for server in own.filter(|server| is_last(server.role) == are_last) {
+                    all.add(shard, server);
+                }
+            }
+        }
+        all.failures.retain(|(name, ..)| all.servers[all.places[name]].failure.is_none());
+        all
+    }
+
+    fn add(&mut self, shard: &Measured, server: &Server) {
+        if let Some(why) = &server.failure {
+            self.failures.push((server.name.clone(), shard.shard, why.cause.clone()));
+        }
+        let place = *self.places.entry(server.name.clone()).or_insert(self.servers.len());
+        let names: Vec<&str> = shard.run.servers.iter().map(|s| s.name.as_str()).collect();
+        // An index of the shard becomes one of the merged run, if that has come to it.
+        let index = |own: usize| self.places.get(names[own]).copied();
+        let published = server.published.iter().cloned().map(|figure| crate::model::Published {
+            than: figure.than.and_then(|than| Some(Than { server: index(than.server)?, ..than })),
+            ..figure
+        });
+        let part = Part { on: server.part.on.and_then(index), ..server.part.clone() };
+        let merged = Server { published: published.collect(), part, ..server.clone() };
+        match self.servers.get_mut(place) {
+            None => self.servers.push(merged),
+            Some(known) if known.failure.is_some() => *known = merged,
+            Some(_) => {}
+        }
+    }
+
+    fn of_name(&self, name: &str) -> usize {
+        self.places[name]
+    }
+}
+
+/// The name of a shard's node.
+#[must_use]
+pub fn node(run: &Run) -> String {
+    run.host.node().unwrap_or("unknown node").to_owned()
+}
+
+/// What all nodes have in common, and the doubts of any.
+fn host(shards: &[&Measured]) -> Host {
+    let first = &shards[0].run.host;
+    let is_common =
+        |fact: &&(String, String)| shards.iter().all(|shard| shard.run.host.facts.contains(fact));
+    let mut doubts: Vec<String> = Vec::new();
+    for doubt in shards.iter().flat_map(|shard| &shard.run.host.doubts) {
+        // Those about a load or a share differ in their numbers only.
+        let numberless = |text: &str| text.replace(|c: char| c.is_ascii_digit() || c == '.', "");
+        if !doubts.iter().any(|known| numberless(known) == numberless(doubt)) {
+            doubts.push(doubt.clone());
+        }
+    }
+    let facts = first.facts.iter().filter(is_common);
+    let facts = facts.filter(|(name, _)| name != crate::model::host::NODE).cloned();
+    Host { facts: facts.collect(), doubts, ..first.clone() }
+}
+
+/// The schedule of all shards together.
+fn schedule(run: &mut Run, shards: &[&Measured], servers: &Servers) {
+    let schedules = || shards.iter().map(|shard| &shard.run.schedule);
+    let mut probes = BTreeMap::<(usize, usize), Vec<Probed>>::new();
+    for shard in shards {
+        for probed in &shard.run.schedule.probed {
+            let server = servers.of_name(&shard.run.servers[probed.participant].name);
+            let own = Probed { participant: server, ..*probed };
+            probes.entry((server, probed.load)).or_default().push(own);
+        }
+    }
+    // The median of the shards: a probe is one machine's, and its interval is within that machine.
+    let median = |mut own: Vec<Probed>| {
+        own.sort_by(|a, b| a.ratio.value.total_cmp(&b.ratio.value));
+        own[own.len() / 2]
+    };
+    run.schedule.slice_ms = run
+        .schedule
+        .slice_ms
+        .filter(|ms| schedules().all(|schedule| schedule.slice_ms == Some(*ms)));
+    run.schedule.restarts = run.laps.iter().map(|lap| lap.restart + 1).max().unwrap_or(0);
+    run.schedule.rounds = run.laps.iter().map(|lap| lap.round + 1).max().unwrap_or(0);
+    run.schedule.budget_s = schedules().map(|schedule| schedule.budget_s).sum();
+    run.schedule.probed = probes.into_values().map(median).collect();
+    // Shards may stop early by the width of their own intervals, which says nothing of the merged
+    // ones: so there is nothing to correct for.
+    run.schedule.precision = None;
+}
+
+/// What the reader must know about the shards.
+fn notes(shards: &[&Measured], servers: &Servers) -> Vec<String> {
+    let mut notes: Vec<String> = servers
+        .failures
+        .iter()
+        .map(|(name, shard, cause)| format!("{name} failed in shard {shard}: {cause}"))
+        .collect();
+    for server in &servers.servers {
+        let mut versions = BTreeMap::<&str, Vec<String>>::new();
+        for shard in shards {
+            let own = shard.run.servers.iter().find(|own| own.name == server.name);
+            if let Some(own) = own.filter(|own| own.failure.is_none()) {
+                versions.entry(&own.version).or_default().push(node(&shard.run));
+            }
+        }
+        if versions.len() > 1 {
+            let each = versions.iter().map(|(version, nodes)| {
+                let mut nodes = nodes.clone();
+                nodes.dedup();
+                format!("{version} on {}", nodes.join(", "))
+            });
+            notes.push(format!(
+                "{} has different versions: {}. Install one of them on all nodes.",
+                server.name,
+                each.collect::<Vec<_>>().join("; ")
+            ));
+        }
+    }
+    let stressed = shards.iter().filter(|shard| !shard.run.stress.is_empty()).count();
+    if stressed > 0 {
+        notes.push(format!(
+            "The stress results of {} are not merged: hotlap report --store FILE shows them.",
+            plural(stressed, "shard")
+        ));
+    }
+    notes
+}
+
+impl From<&Measured> for MergedShard {
+    fn from(measured: &Measured) -> Self {
+        let run = &measured.run;
+        Self {
+            shard: measured.shard,
+            node: node(run),
+            restarts: run.laps.iter().map(|lap| lap.restart + 1).max().unwrap_or(0),
+            took_ms: run.took_ms,
+            noise: measured.noise,
+            ceiling_ns: measured.ceiling_ns,
+            apart: measured.apart,
+        }
+    }
+}

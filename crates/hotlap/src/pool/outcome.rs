@@ -1,0 +1,149 @@
+//! The result of a shard: a store that is in the folder as a whole, or not at all.
+//!
+//! A shard measures into a store in a folder of its own on the local disk, because writes to a
+//! network file system would be work between laps, and because SQLite's write-ahead log does not
+//! work on one (sqlite.org/wal.html). The finished store is copied under a temporary name and then
+//! linked to its name, which fails if another task was first. So a task may be killed and started
+//! again at any moment, and two tasks with the same shard do no harm.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A folder for a store that is not finished; removed with this value.
+#[derive(Debug)]
+pub struct Unfinished {
+    folder: PathBuf,
+}
+
+impl Unfinished {
+    /// Creates the folder.
+    ///
+    /// # Errors
+    /// When the folder for temporary files cannot be written.
+    pub fn new() -> io::Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        loop {
+            let next = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("hotlap-shard-{}-{next}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            match DirBuilder::new().mode(0o700).create(&folder) {
+                Ok(()) => return Ok(Self { folder }),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The path of the store.
+    #[must_use]
+    pub fn store(&self) -> PathBuf {
+        self.folder.join("shard.db")
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Which task put a store into the folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Published {
+    /// This one.
+    Here,
+    /// Another one, earlier.
+    Earlier,
+}
+
+/// Puts a finished store, which is closed, under its name.
+///
+/// # Errors
+/// When it cannot be copied; nothing is left under its name then.
+pub fn publish(from: &Path, to: &Path) -> io::Result<Published> {
+    let part = to.with_file_name(format!("{}{}", part_prefix(to), unique()));
+    let copied = fs::copy(from, &part).and_then(|_| File::open(&part)?.sync_all());
+    let linked = copied.and_then(|()| match fs::hard_link(&part, to) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Published::Earlier),
+        // A file system without links.
+        Err(_) if to.exists() => Ok(Published::Earlier),
+        Err(_) => fs::rename(&part, to).map(|()| Published::Here),
+        Ok(()) => Ok(Published::Here),
+    });
+    let _ = fs::remove_file(&part);
+    if linked.is_ok() {
+        remove_parts(to);
+        if let Some(folder) = to.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            let _ = File::open(folder).and_then(|folder| folder.sync_all());
+        }
+    }
+    linked
+}
+
+/// How temporary names of a store begin.
+fn part_prefix(store: &Path) -> String {
+    format!(".{}.part-", store.file_name().unwrap_or_default().to_string_lossy())
+}
+
+fn unique() -> String {
+    let node = rustix::system::uname().nodename().to_string_lossy().replace('/', "-");
+    format!("{node}-{}", std::process::id())
+}
+
+/// Removes what killed tasks left of a store that is in its place now.
+fn remove_parts(store: &Path) {
+    let prefix = part_prefix(store);
+    let folder = store.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&prefix) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_task_wins_and_nothing_else_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for (name, text) in [("one", "first"), ("two", "second")] {
+            fs::write(path(name), text).unwrap();
+        }
+        fs::write(path(".shard-3.db.part-n1-99"), "of a killed task").unwrap();
+        fs::write(path(".shard-30.db.part-n1-99"), "of another shard").unwrap();
+        let to = path("shard-3.db");
+        assert_eq!(publish(&path("one"), &to).unwrap(), Published::Here);
+        assert_eq!(publish(&path("two"), &to).unwrap(), Published::Earlier);
+        assert_eq!(fs::read_to_string(&to).unwrap(), "first");
+        let mut names: Vec<String> = fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, [".shard-30.db.part-n1-99", "one", "shard-3.db", "two"]);
+    }
+
+    #[test]
+    fn a_store_that_cannot_be_copied_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let to = folder.path().join("shard-0.db");
+        assert!(publish(&folder.path().join("none"), &to).is_err());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_folder_of_an_unfinished_store_goes_with_it() {
+        let unfinished = Unfinished::new().unwrap();
+        let (store, other) = (unfinished.store(), Unfinished::new().unwrap().store());
+        fs::write(&store, "").unwrap();
+        assert_ne!(store, other);
+        drop(unfinished);
+        assert!(!store.parent().unwrap().exists() && !other.parent().unwrap().exists());
+    }
+}

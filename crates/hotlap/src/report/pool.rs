@@ -1,0 +1,253 @@
+//! The nodes and shards of a merged run, in words.
+
+use serde::Serialize;
+
+use super::figure::{Figure, bare, micros, scaled, text_cell};
+use crate::analysis::{Analysis, Measure};
+use crate::model::{self, Apart, Run};
+use crate::text::number::{grouped, percent, plural, rounded, spread};
+use crate::text::table::{Cell, Column, Table};
+
+/// The nodes and shards of a merged run.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct PoolView {
+    /// The nodes whose shards count.
+    pub nodes: Vec<String>,
+    /// How many shards count, of how many, and on how many nodes.
+    pub summary: String,
+    /// Every shard with a result.
+    pub shards: Vec<ShardView>,
+    /// The numbers of the shards without a result.
+    pub missing: Vec<usize>,
+    /// How much nodes differ in the ratio of each server to the reference.
+    pub differences: Vec<NodeDifference>,
+    /// Shards that are set apart, and everything else that the reader must know about the shards.
+    #[serde(skip)]
+    pub notes: Vec<String>,
+}
+
+/// A shard with a result.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct ShardView {
+    /// Its number, from 0.
+    pub shard: usize,
+    /// Its node.
+    pub node: String,
+    /// Restarts that it measured.
+    pub restarts: u32,
+    /// How long it took, in seconds.
+    pub took_s: f64,
+    /// Its noise floor in CPU time per request, as a share; `null` if unknown.
+    pub noise: Option<f64>,
+    /// CPU time per request of its ceiling, in microseconds; `null` if unknown.
+    pub ceiling_us: Option<f64>,
+    /// Why it is set apart; empty if it counts.
+    pub apart: String,
+}
+
+/// How much nodes differ in the ratio of a server to the reference.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct NodeDifference {
+    /// The index of the load.
+    pub load: usize,
+    /// The server.
+    pub server: String,
+    /// Nodes that its ratio rests on.
+    pub nodes: u32,
+    /// Standard deviation between nodes of the ratio of requests/s, in per cent; `null` if unknown.
+    pub requests_per_s: Option<Figure>,
+    /// The same for CPU time per request.
+    pub cost: Option<Figure>,
+    /// What restarts alone explain of that of CPU time per request, in per cent.
+    pub cost_within: Option<Figure>,
+}
+
+impl PoolView {
+    pub(super) fn of(run: &Run, analyses: &[Analysis]) -> Option<Self> {
+        let pool = run.pool.as_ref()?;
+        let counting = pool.shards.iter().filter(|shard| shard.apart.is_none()).count();
+        let mut names = pool.nodes.clone();
+        names.sort();
+        let mut summary = format!(
+            "{} of {} on {} ({})",
+            counting,
+            plural(pool.planned, "shard"),
+            plural(names.len(), "node"),
+            names.join(", ")
+        );
+        let set_apart = pool.shards.len() - counting;
+        if set_apart > 0 {
+            summary += &format!(" · {set_apart} set apart");
+        }
+        if !pool.missing.is_empty() {
+            summary += &format!(" · {} missing", pool.missing.len());
+        }
+        let differences: Vec<NodeDifference> =
+            analyses.iter().flat_map(|analysis| NodeDifference::all_of(run, analysis)).collect();
+        let shards: Vec<ShardView> = pool.shards.iter().map(ShardView::from).collect();
+        let mut notes: Vec<String> = shards.iter().filter_map(ShardView::note).collect();
+        notes.extend(missing(&pool.missing));
+        notes.extend(few_nodes(run, analyses));
+        notes.extend(pool.notes.iter().cloned());
+        let missing = pool.missing.clone();
+        Some(Self { nodes: names, summary, shards, missing, differences, notes })
+    }
+
+    /// How much nodes differ: one row per server and load.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        let all = || self.differences.iter();
+        let nodes = |d: &NodeDifference| Cell::from(d.nodes.to_string());
+        let full = |figure: Option<&Figure>| match figure {
+            Some(figure) => Cell { spread: figure.spread.clone(), ..text_cell(Some(figure)) },
+            None => text_cell(None),
+        };
+        Table::new(vec![
+            Column::name("between nodes", all().map(|d| &d.server)).required(),
+            Column::right("nodes", all().map(nodes)).required(),
+            Column::right("req/s", all().map(|d| full(d.requests_per_s.as_ref()))),
+            Column::right("CPU/req", all().map(|d| full(d.cost.as_ref()))),
+            Column::right("by restarts", all().map(|d| text_cell(d.cost_within.as_ref()))),
+        ])
+    }
+
+    /// What the table shows.
+    #[must_use]
+    pub fn legend(&self) -> &'static str {
+        "Standard deviation between nodes of the ratio to the reference, with its 95 % interval, \
+         and the part of it that restarts of one node explain (by restarts, for CPU/req)."
+    }
+}
+
+impl ShardView {
+    fn note(&self) -> Option<String> {
+        let why = Some(&self.apart).filter(|why| !why.is_empty())?;
+        Some(format!("Shard {} on {} is set apart: {why}", self.shard, self.node))
+    }
+}
+
+impl From<&model::MergedShard> for ShardView {
+    fn from(shard: &model::MergedShard) -> Self {
+        Self {
+            shard: shard.shard,
+            node: shard.node.clone(),
+            restarts: shard.restarts,
+            took_s: rounded(shard.took_ms as f64 / 1e3),
+            noise: shard.noise.map(|noise| rounded(noise.exp_m1())),
+            ceiling_us: shard.ceiling_ns.map(|ns| rounded(ns / 1e3)),
+            apart: shard.apart.as_ref().map_or_else(String::new, why),
+        }
+    }
+}
+
+/// Why a shard is set apart, with a remedy.
+fn why(apart: &Apart) -> String {
+    let us = |ns: f64| micros(&super::figure::exactly(ns / 1e3)).text;
+    match apart {
+        Apart::NoReference => "the reference has no lap there that counts, so there is nothing to \
+                               compare with. Its store says why; remove it and run the shard again."
+            .to_owned(),
+        Apart::ControlDiffers => {
+            "the A/A control, the same program as the reference, differs from \
+                                  it. Look for what disturbs the node, remove the store and run \
+                                  the shard again."
+                .to_owned()
+        }
+        Apart::Noise { own, pool } => format!(
+            "its noise floor is {}, and that of the pool {} (median). Look for what else runs on \
+             the node, remove the store and run the shard again.",
+            spread(own.exp_m1()),
+            spread(pool.exp_m1())
+        ),
+        Apart::Ceiling { own, pool } => format!(
+            "its ceiling, the same program everywhere, costs {} µs per request, and that of the \
+             pool {} µs (median). The node has another clock rate, or is shared: compare it with \
+             the others before it counts.",
+            us(*own),
+            us(*pool)
+        ),
+    }
+}
+
+impl NodeDifference {
+    fn all_of(run: &Run, analysis: &Analysis) -> Vec<Self> {
+        let of = |server: usize| {
+            let found = analysis.node_spread(server);
+            let any = found[Measure::Cost].or(found[Measure::Rate])?;
+            // Two nodes say next to nothing of how nodes differ.
+            (any.nodes >= hotlap_stats::MIN_RESTARTS).then_some(())?;
+            let between = |measure: Measure| Some(in_percent(&found[measure]?.between));
+            Some(Self {
+                load: analysis.load,
+                server: format!(
+                    "{}{}",
+                    run.servers[server].name,
+                    super::loads::under(run, analysis.load)
+                ),
+                nodes: any.nodes,
+                requests_per_s: between(Measure::Rate),
+                cost: between(Measure::Cost),
+                cost_within: found[Measure::Cost]
+                    .map(|found| bare(100.0 * found.within, percent(100.0 * found.within))),
+            })
+        };
+        (0..run.servers.len()).filter_map(of).collect()
+    }
+}
+
+/// A standard deviation in log units, in per cent: `0.8 %`, its interval `[0, 2.1]`.
+fn in_percent(between: &hotlap_stats::Estimate) -> Figure {
+    let found = scaled(between, 100.0);
+    let text = |value: f64| percent(value).trim_end_matches(" %").to_owned();
+    let end = |value: f64| if value >= 100.0 { "∞".to_owned() } else { text(value) };
+    Figure {
+        value: rounded(found.value),
+        low: Some(rounded(found.low)),
+        high: Some(rounded(found.high)),
+        text: percent(found.value),
+        spread: format!("[{}, {}]", end(found.low), end(found.high)),
+        is_lower_bound: false,
+    }
+}
+
+fn missing(numbers: &[usize]) -> Option<String> {
+    if numbers.is_empty() {
+        return None;
+    }
+    let list: Vec<String> = numbers.iter().map(usize::to_string).collect();
+    let list = list.join(",");
+    Some(match numbers.len() {
+        1 => format!("Shard {list} has no result yet. Its log says why; start it again."),
+        _ => format!(
+            "Shards {list} have no result yet. Their logs say why; start them again (sbatch \
+             --array={list})."
+        ),
+    })
+}
+
+/// Servers whose interval rests on fewer nodes than most others'.
+fn few_nodes(run: &Run, analyses: &[Analysis]) -> Option<String> {
+    let pool = run.pool.as_ref()?;
+    let most = pool.nodes.len();
+    let count = |server: usize| {
+        let readings = |a: &Analysis| a.rests_on.count(&a.servers[server].readings[Measure::Rate]);
+        analyses.iter().map(readings).max().unwrap_or(0)
+    };
+    let few: Vec<(usize, usize)> = (0..run.servers.len())
+        .filter(|&server| run.is_compared(server))
+        .map(|server| (server, count(server)))
+        .filter(|(_, nodes)| *nodes > 0 && *nodes < hotlap_stats::MIN_RESTARTS as usize)
+        .collect();
+    if few.is_empty() || most < 2 {
+        return None;
+    }
+    let names = few.iter().map(|(server, nodes)| {
+        format!("{} ({})", run.servers[*server].name, plural(*nodes, "node"))
+    });
+    Some(format!(
+        "Measured on fewer than {} nodes: {}. Several of their shards ran on the same node; a pool \
+         of more nodes, or submitting them again one by one, gives them others.",
+        grouped(f64::from(hotlap_stats::MIN_RESTARTS), 0),
+        names.collect::<Vec<_>>().join(", ")
+    ))
+}
