@@ -104,11 +104,25 @@ mod tests {
 
     #[test]
     fn addresses_that_other_hosts_reach_are_found() {
-        let trie = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe UNICAST\n\
-                    Local:\n     |-- 10.0.0.0\n        /24 link UNICAST\n     |-- 10.0.0.2\n        \
-                    /32 host LOCAL\n     |-- 10.0.0.255\n        /32 link BROADCAST\n     \
-                    |-- 127.0.0.1\n        /32 host LOCAL\n     |-- 169.254.1.1\n        \
-                    /32 host LOCAL\n     |-- 10.0.0.2\n        /32 host LOCAL\n";
+        let trie = "
+            Main:
+              +-- 0.0.0.0/0 3 0 5
+                 |-- 0.0.0.0
+                    /0 universe UNICAST
+            Local:
+                 |-- 10.0.0.0
+                    /24 link UNICAST
+                 |-- 10.0.0.2
+                    /32 host LOCAL
+                 |-- 10.0.0.255
+                    /32 link BROADCAST
+                 |-- 127.0.0.1
+                    /32 host LOCAL
+                 |-- 169.254.1.1
+                    /32 host LOCAL
+                 |-- 10.0.0.2
+                    /32 host LOCAL
+        ";
         assert_eq!(parse_v4(trie), ["10.0.0.2".parse::<IpAddr>().unwrap()]);
         let inet6 = "fe80000000000000000000000000000a 02 40 20 80     eth0\n\
                      fd000000000000000000000000000002 02 40 00 80     eth0\n\

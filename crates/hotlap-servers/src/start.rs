@@ -303,8 +303,8 @@ impl Startup<'_> {
         exchange.check(&answer, SystemTime::now()).map_err(NotYet::Wrong)
     }
 
-    /// Command and environment, with the port, the address, the number of cores and the files of the
-    /// certificate filled in.
+    /// Command and environment, with the port, the address, the number of cores and the files of
+    /// the certificate filled in.
     fn filled(&self, port: u16) -> (Vec<String>, BTreeMap<String, String>) {
         let Launch { argv, env, explain_env, .. } = self.launch;
         let of_tls = [TLS_CERT, TLS_KEY].map(|name| Some((name, env.get(name)?.clone())));

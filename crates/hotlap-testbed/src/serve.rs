@@ -30,8 +30,8 @@ pub enum ServeError {
 
 /// Serves until the process ends, with `threads` threads, each with its own behaviour.
 ///
-/// Each thread has its own listening socket on the same address (`SO_REUSEPORT`), so the threads share
-/// nothing.
+/// Each thread has its own listening socket on the same address (`SO_REUSEPORT`), so the threads
+/// share nothing.
 ///
 /// # Errors
 /// The address is unavailable, or the system refuses an event loop.

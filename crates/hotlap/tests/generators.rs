@@ -46,6 +46,12 @@ fn text(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
+/// Whether a load was measured. On a host that is busy with something else it may be not valid, but
+/// its counts are right.
+fn is_counted(code: Option<i32>) -> bool {
+    matches!(code, Some(0 | 4))
+}
+
 /// Waits until something is so.
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + LIMIT;
@@ -99,7 +105,7 @@ fn the_counts_of_two_and_four_generators_equal_those_of_the_server() {
         let arguments = ["--no-check", "-n20000", "-c8", "--format", "json", &server.url()];
         let output = load(&vec![plain(); count], &arguments).output().unwrap();
         let (code, stdout, stderr) = text(&output);
-        assert_eq!(code, Some(0), "{stderr}");
+        assert!(is_counted(code), "{code:?} {stderr}");
         let json: Value = serde_json::from_str(&stdout).unwrap();
         assert_eq!(json["figures"]["answers"], 20_000);
         assert_eq!(json["figures"]["service"]["count"], 20_000);
@@ -107,7 +113,8 @@ fn the_counts_of_two_and_four_generators_equal_those_of_the_server() {
         let each = json["generators"]["each"].as_array().unwrap();
         let counts: Vec<u64> = each.iter().map(|g| g["responses"].as_u64().unwrap()).collect();
         assert_eq!(counts, vec![20_000 / count as u64; count]);
-        assert_eq!(json["generators"]["invalid"], Value::from(Vec::<Value>::new()));
+        let invalid = json["generators"]["invalid"].as_array().unwrap();
+        assert_eq!(invalid.is_empty(), code == Some(0), "{json}");
     }
 }
 
@@ -117,7 +124,7 @@ fn people_see_what_each_generator_contributed() {
     let server = TestServer::responding(HELLO);
     let output = load(&[plain(), plain()], &["-n1000", "-c4", &server.url()]).output().unwrap();
     let (code, stdout, stderr) = text(&output);
-    assert_eq!(code, Some(0), "{stderr}");
+    assert!(is_counted(code), "{code:?} {stderr}");
     assert!(stdout.contains("1,000 correct responses, 0 errors"), "{stdout}");
     let rows = stdout.lines().filter(|line| line.trim_start().starts_with("env /"));
     let rows: Vec<Vec<&str>> = rows.map(|row| row.split_whitespace().rev().collect()).collect();
@@ -175,8 +182,8 @@ fn headers_with_spaces_and_quotes_arrive_as_they_are() {
     let header = ["-H", "X-Test: a 'b' \"c\" $HOME `d` \\n", "--body", "line 1\nline '2'"];
     let url = server.url();
     let arguments = [&["--no-check", "-n50", "-c2", &url], &header[..]].concat();
-    let (code, stdout, stderr) = text(&load(&[plain(), plain()], &arguments).output().unwrap());
-    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    let (code, _, stderr) = text(&load(&[plain(), plain()], &arguments).output().unwrap());
+    assert!(is_counted(code), "{code:?} {stderr}");
     assert_eq!(server.requests(), 50);
 }
 
@@ -194,7 +201,7 @@ fn a_login_banner_is_no_fault() {
     let banner = format!("sh -c 'echo Welcome; echo motd >&2; exec \"$@\"' sh {HOTLAP}");
     let arguments = ["--no-check", "-n100", "-c2", &server.url()];
     let (code, _, stderr) = text(&load(&[banner], &arguments).output().unwrap());
-    assert_eq!(code, Some(0), "{stderr}");
+    assert!(is_counted(code), "{code:?} {stderr}");
     assert_eq!(server.requests(), 100);
 }
 

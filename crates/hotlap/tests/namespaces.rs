@@ -146,6 +146,12 @@ fn text(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
+/// Whether a load was measured. On a host that is busy with something else it may be not valid, but
+/// its counts are right.
+fn is_counted(code: Option<i32>) -> bool {
+    matches!(code, Some(0 | 4))
+}
+
 /// Waits for the end of a process, which must come by itself.
 fn ended(mut child: Child) -> (Option<i32>, String, String) {
     let deadline = Instant::now() + LIMIT;
@@ -170,14 +176,14 @@ fn generators_on_other_hosts_count_what_the_server_counts() {
     let url = server.url();
     let counted = ["--no-check", "-n10000", "-c8", "--format", "json", &url];
     let (code, stdout, stderr) = text(&load(&generators, &counted).output().unwrap());
-    assert_eq!(code, Some(0), "{stderr}");
+    assert!(is_counted(code), "{code:?} {stderr}");
     let json: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(json["figures"]["answers"], 10_000);
     assert_eq!(server.requests(), 10_000);
     // The server is probed by a generator: this process cannot reach it.
     let output = load(&generators, &["-n100", "-c2", &url]).output().unwrap();
     let (code, stdout, stderr) = text(&output);
-    assert_eq!(code, Some(0), "{stderr}");
+    assert!(is_counted(code), "{code:?} {stderr}");
     assert!(stdout.contains("100 correct responses, 0 errors"), "{stdout}");
 }
 
@@ -254,10 +260,11 @@ fn a_slow_cable_is_no_fault_if_the_window_is_long_enough() {
     }
     let child = cabled.start(&["-R200", "-d5s", "--format", "json"]);
     let (code, stdout, stderr) = ended(child);
-    assert_eq!(code, Some(0), "{stderr}");
+    assert!(is_counted(code), "{code:?} {stderr}");
     let json: Value = serde_json::from_str(&stdout).unwrap();
     let each = &json["generators"]["each"];
     assert!(each[0]["before"]["error_ns"].as_u64().unwrap() >= 50_000_000, "{each}");
+    assert!(!stderr.contains("all generators measured together for "), "{stderr}");
     let overlap = json["generators"]["overlap"].as_f64().unwrap();
     assert!(overlap > 0.9 && overlap < 0.99, "{overlap}");
     cabled.are_gone();

@@ -1,4 +1,4 @@
-//! Lets the controller find out which of the agent's addresses it reaches: a socket on all addresses
+//! Lets the controller find out which of the agent's addresses it reaches: a socket on all of them
 //! sends a secret to whoever connects, and reads nothing. It is open for the search alone.
 
 use std::io::{self, Write};

@@ -15,8 +15,8 @@ pub(super) fn first(addresses: &[IpAddr], port: u16, secret: &str) -> Option<IpA
     all.find(|address| answers(SocketAddr::new(*address, port), secret))
 }
 
-/// Whether the agent's door answers at this address. Another host may have the same private address,
-/// and another program the same port, so the secret is compared.
+/// Whether the agent's door answers at this address. Another host may have the same private
+/// address, and another program the same port, so the secret is compared.
 pub(super) fn answers(address: SocketAddr, secret: &str) -> bool {
     let until = Instant::now() + LIMIT;
     let Ok(mut stream) = TcpStream::connect_timeout(&address, LIMIT) else { return false };

@@ -34,8 +34,8 @@ const END: Duration = Duration::from_secs(10);
 /// How long a connection to a server that answers its own host may take.
 const REACH: Duration = Duration::from_secs(5);
 
-/// A host on which an agent runs servers. Dropping it ends the agent, and all servers that the agent
-/// started.
+/// A host on which an agent runs servers. Dropping it ends the agent, and all servers that the
+/// agent started.
 #[derive(Debug)]
 pub struct RemoteHost {
     line: Arc<Line>,

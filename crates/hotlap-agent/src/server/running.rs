@@ -94,7 +94,7 @@ impl RemoteServer {
     }
 }
 
-/// What the user is told of a host that cannot be reached.
+/// A host that cannot be reached, with the remedy.
 pub(super) fn unreachable(why: &ChannelError) -> Unreachable {
     Unreachable {
         cause: why.to_string(),

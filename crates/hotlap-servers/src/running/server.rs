@@ -61,14 +61,15 @@ pub trait RunningServer: Debug + Send {
     /// Whether it writes a log whose lines are counted.
     fn has_log(&self) -> bool;
 
-    /// How long a reading may take until it is taken: zero on this machine, a round trip to another.
+    /// How long a reading may take until it is taken: zero on this machine, a round trip to
+    /// another.
     fn delay(&self) -> Duration;
 
     /// Whether it still runs.
     fn state(&mut self) -> State;
 
-    /// Freezes it. Does nothing if it is frozen, if hotlap did not start it, or if its host cannot be
-    /// reached, which [`state`](Self::state) tells.
+    /// Freezes it. Does nothing if it is frozen, if hotlap did not start it, or if its host cannot
+    /// be reached, which [`state`](Self::state) returns.
     ///
     /// # Errors
     /// It cannot be frozen and keeps running: why.
@@ -87,8 +88,8 @@ pub trait RunningServer: Debug + Send {
     fn tail(&self) -> Vec<String>;
 
     /// Samples the server and its load. `requests` returns the number of requests answered so far,
-    /// and is called close to the reading of the CPU time, so that cost per request is a ratio of two
-    /// differences over the same time.
+    /// and is called close to the reading of the CPU time, so that cost per request is a ratio of
+    /// two differences over the same time.
     fn sample(&mut self, requests: &dyn Fn() -> u64) -> Sample;
 
     /// Context switches so far. They are read thread by thread, which takes a while if there are

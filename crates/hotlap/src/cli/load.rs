@@ -97,8 +97,8 @@ pub struct LoadArgs {
     pub generator_on: Vec<AgentCommand>,
     /// Sample latency from a further host while the generators load: one connection, 100 requests/s
     ///
-    /// Busy generators measure their own delays too. This one is idle, so its latency is that of the
-    /// server and the network. Its requests are not part of the result.
+    /// Busy generators measure their own delays too. This one is idle, so its latency is that of
+    /// the server and the network. Its requests are not part of the result.
     #[arg(long, value_name = "COMMAND", requires = "generator_on", conflicts_with = "requests")]
     pub sample_from: Option<AgentCommand>,
     /// Start at this Unix time in seconds, so that several generators start together

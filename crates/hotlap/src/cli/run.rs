@@ -248,8 +248,8 @@ pub struct Placement {
     /// its program.
     #[arg(long, value_name = "COMMAND", help_heading = "Other hosts")]
     pub server_on: Option<AgentCommand>,
-    /// Address at which --server-on's host is reached from here (default: the first of its addresses
-    /// that answers)
+    /// Address at which --server-on's host is reached from here (default: the first of its
+    /// addresses that answers)
     #[arg(long, value_name = "IP", requires = "server_on", help_heading = "Other hosts")]
     pub server_address: Option<IpAddr>,
 }
