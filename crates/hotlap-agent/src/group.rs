@@ -11,6 +11,7 @@ mod validity;
 
 use std::time::{Duration, Instant, SystemTime};
 
+use hotlap_load::outcome::Tick;
 use hotlap_load::plan::{Plan, Stop};
 use hotlap_load::{Outcome, Progress};
 
@@ -242,6 +243,11 @@ impl Running<'_> {
         let mut generators: Vec<GeneratorOutcome> = (0..self.all.len())
             .map(|index| self.generator(index, after[index], &joined[index]))
             .collect();
+        let series: Vec<&[Tick]> =
+            joined[..self.loading].iter().map(|joined| &*joined.outcome.series).collect();
+        for (index, generator) in generators.iter_mut().take(self.loading).enumerate() {
+            generator.silent_ns = validity::silent_ns(&series, index);
+        }
         let invalid = validity::judge(&self.plan, &generators);
         let overlap = validity::overlap(&generators);
         let mut outcomes: Vec<Outcome> = joined.into_iter().map(|joined| joined.outcome).collect();
@@ -276,6 +282,7 @@ impl Running<'_> {
             opened_ns: before.to_local(begun.opens_ns),
             closed_ns: after.to_local(begun.opens_ns + outcome.window_ns),
             paused_ns: joined.paused_ns,
+            silent_ns: 0,
             busy: outcome.threads.iter().map(|thread| thread.busy()).fold(0.0, f64::max),
         }
     }

@@ -246,7 +246,9 @@ fn a_cable_that_is_unplugged_for_a_while_makes_the_load_invalid() {
     cabled.hosts.cable(1, "ip", "link set PORT up").unwrap();
     let (code, stdout, stderr) = ended(child);
     assert_eq!(code, Some(4), "{stdout}{stderr}");
-    assert!(stderr.contains("NOT VALID: "), "{stderr}");
+    // The channel may come back later than its limit, and then the generator is lost.
+    let reasons = ["s while the others did. Check its connection", "a generator was lost"];
+    assert!(reasons.iter().any(|reason| stderr.contains(reason)), "{stderr}");
     cabled.are_gone();
 }
 

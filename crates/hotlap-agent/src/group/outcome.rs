@@ -71,6 +71,8 @@ pub struct GeneratorOutcome {
     pub closed_ns: u64,
     /// The longest time for which it stood still within the window, in nanoseconds.
     pub paused_ns: u64,
+    /// The longest time for which it got no response while the others did, in nanoseconds.
+    pub silent_ns: u64,
     /// The share of the window that its busiest thread was on a core, 0 to 1.
     pub busy: f64,
 }
@@ -113,6 +115,13 @@ pub enum Invalid {
         /// What it completed, as a part of its share.
         of: f64,
     },
+    /// A generator got no response for a while, but the others did.
+    Silent {
+        /// Its command.
+        command: String,
+        /// For how long.
+        time: Duration,
+    },
     /// A generator stood still.
     Paused {
         /// Its command.
@@ -144,6 +153,12 @@ impl fmt::Display for Invalid {
                 "{command} completed {:.0} % of its share of the requests. Check its host and its \
                  connection to the server, or leave it out",
                 of * 100.0
+            ),
+            Self::Silent { command, time } => write!(
+                f,
+                "{command} got no response for {:.1} s while the others did. Check its connection \
+                 to the server",
+                time.as_secs_f64()
             ),
             Self::Paused { command, time } => write!(
                 f,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hotlap_load::outcome::Tick;
 use hotlap_load::plan::{Plan, Stop};
 
 use super::outcome::{GeneratorOutcome, Invalid};
@@ -24,6 +25,32 @@ const DEVIATIONS: f64 = 3.0;
 /// A generator may stand still for this long. A thread that wants to run waits less on a host that
 /// is merely busy.
 const PAUSED: Duration = Duration::from_millis(200);
+
+/// A generator may get no response for less than this many tenths of a second while others do.
+const SILENT_TICKS: usize = 3;
+
+/// That happens by chance if it gets few: with this many expected, in one of 10⁸ cases (Poisson).
+const EXPECTED: f64 = 20.0;
+
+/// The longest time for which one of several generators got no response, of so many that it cannot
+/// be chance, while the others did; 0 if there was none. If none gets a response, the server is
+/// silent, which is a result.
+pub(super) fn silent_ns(series: &[&[Tick]], index: usize) -> u64 {
+    const TICK_NS: u64 = 100_000_000;
+    let own = series[index];
+    let mean = own.iter().map(|t| t.responses).sum::<u64>() as f64 / own.len().max(1) as f64;
+    let others = |at: usize| {
+        let ticks = series.iter().enumerate().filter(|(other, _)| *other != index);
+        ticks.filter_map(|(_, ticks)| ticks.get(at)).map(|tick| tick.responses).sum::<u64>()
+    };
+    let (mut run, mut longest) = (0, 0);
+    for (at, tick) in own.iter().enumerate() {
+        run = if tick.responses == 0 && others(at) > 0 { run + 1 } else { 0 };
+        longest = longest.max(run);
+    }
+    let is_silent = longest >= SILENT_TICKS && longest as f64 * mean >= EXPECTED;
+    if is_silent { longest as u64 * TICK_NS } else { 0 }
+}
 
 /// Everything that makes a measurement invalid.
 pub(super) fn judge(plan: &Plan, generators: &[GeneratorOutcome]) -> Vec<Invalid> {
@@ -59,6 +86,10 @@ pub(super) fn judge(plan: &Plan, generators: &[GeneratorOutcome]) -> Vec<Invalid
     for generator in generators {
         let (command, time) =
             (generator.command.clone(), Duration::from_nanos(generator.paused_ns));
+        if generator.silent_ns > 0 {
+            let time = Duration::from_nanos(generator.silent_ns);
+            found.push(Invalid::Silent { command: command.clone(), time });
+        }
         if time > PAUSED {
             found.push(Invalid::Paused { command, time });
         }
@@ -176,6 +207,23 @@ mod tests {
         assert_eq!(judge(&plan(), &generators), []);
         generators[2].closed_ns -= 200 * MS;
         assert!(matches!(judge(&plan(), &generators)[..], [Invalid::Overlap { .. }]));
+    }
+
+    #[test]
+    fn a_generator_that_alone_gets_no_response_is_invalid() {
+        let ticks = |counts: &[u64]| -> Vec<Tick> {
+            counts.iter().map(|n| Tick { responses: *n, ..Tick::default() }).collect()
+        };
+        let silent = |own: &[u64], other: &[u64]| silent_ns(&[&ticks(other), &ticks(own)], 1) / MS;
+        assert_eq!(silent(&[90, 0, 0, 0, 90], &[90, 90, 90, 90, 90]), 300);
+        assert_eq!(silent(&[90, 0, 0, 90, 90], &[90, 90, 90, 90, 90]), 0);
+        // The server is silent.
+        assert_eq!(silent(&[90, 0, 0, 0, 90], &[90, 0, 0, 0, 90]), 0);
+        // Few responses, with gaps by chance.
+        assert_eq!(silent(&[1, 0, 0, 0, 1], &[1, 1, 0, 1, 1]), 0);
+        let found = reasons(|g| g.silent_ns = 2_000 * MS);
+        let expected = "ssh b got no response for 2.0 s while the others did. ";
+        assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}");
     }
 
     #[test]
