@@ -6,8 +6,8 @@
 //! timer cannot interrupt a section of the kernel with interrupts off: its time is seen at the
 //! instruction that switches them on again.
 //!
-//! Callers are found by frame pointers, and the caller of a function that keeps no frame by the word
-//! on top of the stack ([`super::call`]). Code that is compiled without frame pointers has a
+//! Callers are found by frame pointers, and the caller of a function that keeps no frame by the
+//! word on top of the stack ([`super::call`]). Code that is compiled without frame pointers has a
 //! reliable leaf only; of its callers, those that are not in executable memory are left out.
 
 use std::collections::{BTreeMap, HashMap};

@@ -24,8 +24,8 @@ use super::refusal::refusal;
 use super::rings::Rings;
 use super::subject::Subject;
 
-const WHAT: &str = "system calls at full speed (ptrace stops the server at each one instead, so calls \
-                    that depend on timing, such as epoll_wait, are counted more often)";
+const WHAT: &str = "system calls at full speed (ptrace stops the server at each one instead, so \
+                    calls that depend on timing, such as epoll_wait, are counted more often)";
 
 /// How often records are read. A ring of 512 KiB holds 6,500 of them: one core makes some thousand
 /// system calls in this time.

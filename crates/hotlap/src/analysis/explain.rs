@@ -11,6 +11,7 @@ mod flame;
 pub mod function;
 pub mod group;
 pub mod ledger;
+mod sampled;
 
 use std::collections::BTreeMap;
 

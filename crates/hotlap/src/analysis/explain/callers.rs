@@ -8,7 +8,7 @@ use hotlap_servers::observe::Frame;
 
 use super::function::Function;
 use super::group::Group;
-use super::ledger::{line_of, profile};
+use super::sampled::{line_of, profile};
 use crate::model::ExplainLap;
 
 /// A caller is named if it accounts for this part of the difference.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::function::Function;
-use super::ledger::profile;
+use super::sampled::profile;
 use crate::model::ExplainLap;
 
 /// Stacks that take less than this share of both servers' cost are left out.

@@ -144,7 +144,8 @@ const INTERPRETERS: [&str; 11] = [
 ];
 
 /// The beginnings of the names of functions of runtimes that programs link: those of Go, and those
-/// of V8 and of the JVM that are compiled when the program starts. Go writes short ones in assembly.
+/// of V8 and of the JVM that are compiled when the program starts. Go writes short ones in
+/// assembly.
 const RUNTIME_FUNCTIONS: [&str; 26] = [
     "runtime.",
     "runtime/",

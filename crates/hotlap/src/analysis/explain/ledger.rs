@@ -9,13 +9,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hotlap_bench::lap::Share;
-use hotlap_servers::observe::{Observation, Profile, Stack};
+use hotlap_servers::observe::Profile;
 use hotlap_stats::{Amount, Estimate, MIN_RESTARTS, holm};
 
 use super::amounts::{Amounts, ByRestart, apart};
 use super::callers::Callers;
-use super::function::{Function, KERNEL, UNKNOWN};
+use super::function::{Function, KERNEL};
 use super::group::Group;
+use super::sampled::{line_of, profile};
 use crate::model::ExplainLap;
 
 /// A function has a line of its own if it costs at least this share of all on average. All of those
@@ -214,14 +215,6 @@ impl Costs {
     }
 }
 
-/// The profile of a lap that counts, and its CPU time and requests.
-pub(super) fn profile(lap: &ExplainLap) -> Option<(&Profile, Share)> {
-    match &lap.observation {
-        Some(Observation::Profile(profile)) if lap.counts() => Some((profile, lap.cost_share()?)),
-        _ => None,
-    }
-}
-
 fn has_kernel(profile: &Profile) -> bool {
     profile.frames.iter().any(|frame| frame.library == KERNEL)
 }
@@ -231,10 +224,4 @@ fn lost<'a>(profiles: impl Iterator<Item = &'a Profile>) -> f64 {
         (lost + profile.lost, all + profile.lost + profile.samples())
     });
     if all > 0 { lost as f64 / all as f64 } else { 0.0 }
-}
-
-/// The line of the ledger to which a stack belongs; `None` if nothing is known of it.
-pub(super) fn line_of(profile: &Profile, stack: &Stack) -> Option<(Group, Function)> {
-    let top = profile.stack(stack).next_back().filter(|frame| frame.library != UNKNOWN)?;
-    Some((Group::of(profile.stack(stack)), Function::of(top).line()))
 }

@@ -1,5 +1,5 @@
-//! Measures: runs the experiment, with servers here or on another machine, then the stress scenarios
-//! of a suite, if any.
+//! Measures: runs the experiment, with servers here or on another machine, then the stress
+//! scenarios of a suite, if any.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

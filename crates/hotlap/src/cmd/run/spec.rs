@@ -6,18 +6,17 @@
 //! reported at once.
 
 pub mod command_name;
+mod elsewhere;
 mod entry;
 mod goals;
 pub mod loads;
 pub mod request;
 pub mod server;
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hotlap_agent::AgentCommand;
-use hotlap_bench::participant::{Load, Origin};
+use hotlap_bench::participant::Load;
 use hotlap_bench::slo::Objective;
 use hotlap_bench::stress::Scenario;
 use hotlap_bench::suite::{Absent, Question, Suite, Written};
@@ -25,13 +24,14 @@ use hotlap_load::plan::{Protocol, Tls};
 use hotlap_servers::allocation::{self, CpuAllocation};
 
 use super::rule::Rule;
-use crate::cli::{ExportArgs, Placement, RunArgs};
+use crate::cli::{ExportArgs, RunArgs};
 use crate::cmd::tls;
 use crate::exit::usage;
 use crate::model::{self, Run};
 use crate::{assets, quantity};
+pub use elsewhere::Elsewhere;
 use entry::Entry;
-use server::{ServerSpec, Source};
+use server::ServerSpec;
 
 /// The suite that runs if no server is named.
 const QUICK: &str = "quick";
@@ -128,15 +128,6 @@ pub struct RunSpec {
     pub is_dry: bool,
 }
 
-/// Another host, on which servers are started.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Elsewhere {
-    /// The command that starts the agent there.
-    pub command: AgentCommand,
-    /// Its address, if it is given.
-    pub address: Option<IpAddr>,
-}
-
 /// The server that the others are compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reference {
@@ -184,7 +175,7 @@ impl RunSpec {
         let server_cpus = placement.server_cpus.or_else(|| suite?.cpus);
         let cores = match &placement.server_on {
             _ if placement.no_pin => unpinned(),
-            Some(_) => for_generator(),
+            Some(_) => elsewhere::for_generator(),
             None => allocation::split_here(server_cpus),
         };
         let seed = placement.seed.unwrap_or_else(fresh_seed);
@@ -196,7 +187,7 @@ impl RunSpec {
         let https = loads.iter().any(|load| load.https);
         let servers = server::servers(&entries, args, suite, contract, &requests, https)?;
         let scenarios = scenarios(args, suite, question, sends_all)?;
-        let elsewhere = elsewhere(placement, &servers, &scenarios)?;
+        let elsewhere = Elsewhere::of(placement, &servers, &scenarios)?;
         Ok(Self {
             command: model::typed().into_iter().chain(args.from_config.iter().cloned()).collect(),
             question,
@@ -293,37 +284,6 @@ impl RunSpec {
 #[must_use]
 pub fn unpinned() -> CpuAllocation {
     CpuAllocation { server: Vec::new(), generator: Vec::new(), shared: false, notes: Vec::new() }
-}
-
-/// All cores of this machine for the generator: servers run on another one, whose cores are not
-/// known yet.
-fn for_generator() -> CpuAllocation {
-    let all = allocation::alone(None);
-    CpuAllocation { server: Vec::new(), generator: all.server, shared: false, notes: all.notes }
-}
-
-/// The host on which servers are started, if it is another one.
-fn elsewhere(
-    placement: &Placement,
-    servers: &[ServerSpec],
-    scenarios: &[Scenario],
-) -> anyhow::Result<Option<Elsewhere>> {
-    let Some(command) = placement.server_on.clone() else { return Ok(None) };
-    if !scenarios.is_empty() {
-        return usage("a stress starts servers on this machine: leave out --server-on");
-    }
-    let runs = |server: &&ServerSpec| match &server.source {
-        Source::Custom(start, _) => matches!(**start, Origin::Running { .. }),
-        Source::Catalogue(..) => false,
-    };
-    if let Some(server) = servers.iter().find(runs) {
-        return usage(format!(
-            "--server-on starts servers, but {} runs already: name the command that starts it, or \
-             leave out --server-on",
-            server.name
-        ));
-    }
-    Ok(Some(Elsewhere { command, address: placement.server_address }))
 }
 
 /// The named suite, or the quick suite if nothing is named.
