@@ -22,7 +22,7 @@ const BUDGET: (Duration, usize, Duration) = (Duration::from_secs(60), 4, Duratio
 const SEARCH: Duration = Duration::from_secs(60);
 
 /// How long two servers are explained; more take more. With their first start, that is less than
-/// 90 s in all also for servers that take 12 s until they are steady.
+/// 90 s in all, unless they take many seconds until they are steady.
 const EXPLAIN: Duration = Duration::from_secs(45);
 
 /// The approximate time of a round and of a restart, for each server under each load: see
