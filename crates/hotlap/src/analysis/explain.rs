@@ -79,11 +79,11 @@ impl Explanation {
         let (a, b) = (laps(reference), laps(server));
         let both = [&a[..], &b[..]];
         let plain = Plain::of(both)?;
-        let cost = plain.amounts(confidence)?;
+        let difference = plain.difference()?;
+        let cost = plain.amounts(&difference, confidence)?;
         let differs = cost.p <= ALPHA && cost.restarts >= MIN_RESTARTS;
         let [of_reference, of_server] = &plain.by_restart;
         let ledger = Ledger::of(both, [of_reference, of_server], confidence, differs);
-        let difference = plain.difference()?;
         let distortion =
             ledger.as_ref().map(|ledger| ledger.profiled.minus(&difference).estimate(confidence));
         Some(Self {
@@ -135,11 +135,10 @@ impl Plain {
         Amount::of(a.iter().map(|(round, value)| (round.0, b[round] - value)))
     }
 
-    fn amounts(&self, confidence: f64) -> Option<Amounts> {
+    fn amounts(&self, difference: &Amount, confidence: f64) -> Option<Amounts> {
         let level = |own: &BTreeMap<(u32, u32), f64>| {
             Amount::of(own.iter().map(|(round, value)| (round.0, *value)))
         };
-        let difference = self.difference()?;
         Some(Amounts {
             reference: level(&self.by_round[0])?.estimate(confidence),
             server: level(&self.by_round[1])?.estimate(confidence),

@@ -97,3 +97,26 @@ impl Callers {
         named
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_function_that_is_not_standard_calls() {
+        let found = |stack: &[(&str, &str)]| {
+            let frame = |(function, library): &(&str, &str)| Frame {
+                function: (*function).to_owned(),
+                library: (*library).to_owned(),
+            };
+            let frames: Vec<Frame> = stack.iter().map(frame).collect();
+            caller(frames.iter()).map(|function| function.name)
+        };
+        let handle = ("main.handle", "app");
+        let write = ("internal/poll.(*FD).Write", "app");
+        let call = ("do_syscall_64", "kernel");
+        assert_eq!(found(&[handle, write, call]).as_deref(), Some("main.handle"));
+        assert_eq!(found(&[write, call]).as_deref(), Some("internal/poll.(*FD).Write"));
+        assert_eq!(found(&[("malloc", "libc.so.6")]), None);
+    }
+}
