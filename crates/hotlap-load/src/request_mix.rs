@@ -32,6 +32,17 @@ impl Turn {
     }
 }
 
+/// How the next request is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sequence {
+    /// There is one request, which is always the same.
+    Fixed,
+    /// By its position in the order.
+    Positions,
+    /// By a number that may exceed the positions, or by the plan's order.
+    Numbers,
+}
+
 /// All requests, and their order.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestMix {
@@ -40,12 +51,11 @@ pub(crate) struct RequestMix {
     order: Vec<u32>,
     /// The position in `order` of the next request.
     position: usize,
-    /// The number of the next request, if it may exceed the positions.
-    number: Option<u32>,
+    /// The number of the next request, which may exceed the positions.
+    number: u32,
     /// The order of the plan, if it has one; the one above is not used then.
     recorded: Option<Recorded>,
-    /// Whether there is one request, which is always the same.
-    is_fixed: bool,
+    sequence: Sequence,
     /// Whether any request has fields.
     varies: bool,
     pool: Pool,
@@ -72,11 +82,16 @@ impl RequestMix {
         if !pool.0.is_empty() {
             order = order.iter().copied().cycle().take(pool.0.len()).collect();
         }
+        let sequence = match plan.order.is_some() || (varies && pool.0.is_empty()) {
+            true => Sequence::Numbers,
+            false if order.len() == 1 => Sequence::Fixed,
+            false => Sequence::Positions,
+        };
         Self {
             recorded: plan.order.as_ref().map(|order| Recorded::new(order, plan, worker)),
-            is_fixed: order.len() == 1 && !varies && plan.order.is_none(),
+            sequence,
             varies,
-            number: (varies && pool.0.is_empty()).then_some(position as u32),
+            number: position as u32,
             requests,
             order,
             position,
@@ -92,31 +107,36 @@ impl RequestMix {
     /// The request to send next.
     #[inline]
     pub(crate) fn next(&mut self) -> Turn {
-        if self.is_fixed { Turn::default() } else { self.next_of_several() }
+        match self.sequence {
+            Sequence::Fixed => Turn::default(),
+            Sequence::Positions => {
+                let position = self.position;
+                Turn::new(self.next_request(), position as u32)
+            }
+            Sequence::Numbers => self.next_number(),
+        }
     }
 
-    /// The next of several requests. Not inlined, which would cost a fixed request 2 %.
+    /// The index of the next request in the order.
+    #[inline]
+    fn next_request(&mut self) -> u32 {
+        let position = self.position;
+        self.position = if position + 1 == self.order.len() { 0 } else { position + 1 };
+        self.order[position]
+    }
+
+    /// Not inlined, which would cost a fixed request 2 %.
     #[inline(never)]
-    fn next_of_several(&mut self) -> Turn {
+    fn next_number(&mut self) -> Turn {
         if let Some(recorded) = &mut self.recorded {
             let entry = recorded.next();
             return Turn::new(entry.request, entry.value);
         }
-        let position = self.position;
-        self.position = if position + 1 == self.order.len() { 0 } else { position + 1 };
-        let request = self.order[position];
-        let number = match &mut self.number {
-            None => position as u32,
-            Some(next) => {
-                let number = *next;
-                // Numbers start again only where an order ends.
-                let length = self.order.len() as u32;
-                let end = u32::MAX - u32::MAX % length;
-                *next = if number + 1 == end { 0 } else { number + 1 };
-                number
-            }
-        };
-        Turn::new(request, number)
+        let number = self.number;
+        // Numbers start again only where an order ends.
+        let end = u32::MAX - u32::MAX % self.order.len() as u32;
+        self.number = if number + 1 == end { 0 } else { number + 1 };
+        Turn::new(self.next_request(), number)
     }
 
     /// The indices of the requests that are sent next, in order and without end.
@@ -132,17 +152,18 @@ impl RequestMix {
     /// The bytes of a request.
     #[inline]
     pub(crate) fn bytes(&mut self, turn: Turn) -> &[u8] {
-        if self.varies {
-            return self.varying_bytes(turn);
+        if !self.varies {
+            return &self.requests[turn.request()].bytes;
         }
-        &self.requests[turn.request()].bytes
+        // The pool is as long as the order.
+        match self.sequence {
+            Sequence::Positions => &self.pool.0[turn.number() as usize],
+            _ => self.rendered_bytes(turn),
+        }
     }
 
     #[inline(never)]
-    fn varying_bytes(&mut self, turn: Turn) -> &[u8] {
-        if let Some(bytes) = self.pool.0.get(turn.number() as usize) {
-            return bytes;
-        }
+    fn rendered_bytes(&mut self, turn: Turn) -> &[u8] {
         let prepared = &mut self.requests[turn.request()];
         match &mut prepared.rendered {
             None => &prepared.bytes,
@@ -427,7 +448,7 @@ mod tests {
     fn the_sequence_starts_again_at_the_end_of_an_order() {
         let mut mix = RequestMix::new(&plan(1), 0);
         let last = u32::MAX - u32::MAX % 2 - 1;
-        (mix.number, mix.position) = (Some(last), 1);
+        (mix.number, mix.position) = (last, 1);
         assert_eq!(mix.next().number(), last);
         assert_eq!((mix.next().number(), mix.position), (0, 1));
     }

@@ -50,6 +50,7 @@ pub mod observe;
 pub mod owner;
 pub mod package_manager;
 mod pool;
+pub mod priority;
 pub mod process;
 pub mod requests_file;
 pub mod running;

@@ -3,6 +3,7 @@
 //! every core in bursts.
 //!
 //!     cargo bench -p hotlap --bench capacity -- [--runs 7] [--seconds 120] [--neighbour]
+//!         [--high-priority]
 //!
 //! Each run is one search of all three queues, so it counts as three. Run N has the seed N.
 
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use hotlap::cmd::selftest::arena::Arena;
 use hotlap::cmd::selftest::queues::{QUEUES, search};
+use hotlap_servers::priority::Priority;
 use neighbour::Neighbour;
 
 mod neighbour;
@@ -27,13 +29,15 @@ fn main() {
         at.map_or(usual, |at| args[at + 1].parse().expect("a number"))
     };
     let (runs, seconds) = (whole("--runs", 7), whole("--seconds", 120));
-    let has_neighbour = args.iter().any(|a| a == "--neighbour");
+    let has = |name: &str| args.iter().any(|a| a == name);
     let arena = Arena::new(Path::new(env!("CARGO_BIN_EXE_hotlap"))).expect("an arena");
     let stop = Arc::new(AtomicBool::new(false));
     let (mut searches, mut held) = (0, 0);
     let mut half_widths = Vec::new();
     for run in 1..=runs {
-        let _neighbour = has_neighbour.then(|| Neighbour::start(run));
+        let _neighbour = has("--neighbour").then(|| Neighbour::start(run));
+        // After the neighbour, which would inherit it.
+        let _priority = has("--high-priority").then(|| Priority::raise().expect("CAP_SYS_NICE"));
         let began = Instant::now();
         let found = search(&arena, Duration::from_secs(seconds), run, &stop).expect("a search");
         for (queue, found) in QUEUES.iter().zip(found) {

@@ -127,6 +127,9 @@ pub struct Schedule {
     pub generator_cpus: Vec<usize>,
     /// Whether servers were frozen outside of their slices.
     pub freeze: bool,
+    /// Whether servers and generator ran before other programs.
+    #[serde(default)]
+    pub high_priority: bool,
     /// The goals of a search for capacities; empty in other runs.
     #[serde(default)]
     pub objectives: Vec<Objective>,

@@ -54,8 +54,6 @@ pub enum Source {
 /// escaped in a URL, in JSON or in a header.
 const CHARACTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
-
 impl Field {
     /// The key from which the random values of the `index`-th field of a plan follow.
     pub(crate) fn key(seed: u64, index: usize) -> u64 {
@@ -158,14 +156,26 @@ fn uuid(high: u64, low: u64, text: &mut [u8; 36]) {
     let high = (high & !0xf000) | 0x4000;
     let low = (low & !(0b11 << 62)) | (0b10 << 62);
     // The digits of a UUID lie between hyphens at 8, 13, 18 and 23.
-    const GROUPS: [(usize, usize); 5] = [(0, 8), (9, 13), (14, 18), (19, 23), (24, 36)];
-    let mut bits = (u128::from(high) << 64) | u128::from(low);
-    for (start, end) in GROUPS {
-        for digit in &mut text[start..end] {
-            *digit = HEX[(bits >> 124) as usize];
-            bits <<= 4;
-        }
-    }
+    text[..8].copy_from_slice(&digits((high >> 32) as u32));
+    let (middle, next) = (digits(high as u32), digits((low >> 32) as u32));
+    text[9..13].copy_from_slice(&middle[..4]);
+    text[14..18].copy_from_slice(&middle[4..]);
+    text[19..23].copy_from_slice(&next[..4]);
+    text[24..28].copy_from_slice(&next[4..]);
+    text[28..].copy_from_slice(&digits(low as u32));
+}
+
+/// The eight hexadecimal digits of a number, all of them in one register: each byte gets four bits,
+/// and becomes `0` to `9`, or `a` to `f` if adding 6 carries out of its lower half.
+fn digits(number: u32) -> [u8; 8] {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let mut bytes = u64::from(number);
+    bytes = (bytes | bytes << 16) & 0x0000_ffff_0000_ffff;
+    bytes = (bytes | bytes << 8) & 0x00ff_00ff_00ff_00ff;
+    bytes = (bytes | bytes << 4) & (0x0f * EACH);
+    let letters = ((bytes + 6 * EACH) >> 4) & EACH;
+    const LETTERS_AFTER: u64 = (b'a' - b'0' - 10) as u64;
+    (bytes + u64::from(b'0') * EACH + letters * LETTERS_AFTER).to_be_bytes()
 }
 
 #[cfg(test)]
@@ -213,6 +223,16 @@ mod tests {
             assert!(uuid.chars().all(|c| c == '-' || c.is_ascii_hexdigit()), "{uuid}");
         }
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 1_000);
+    }
+
+    #[test]
+    fn digits_are_those_of_the_number() {
+        for number in [0, 1, 0x0123_4567, 0x89ab_cdef, 0xfedc_ba98, u32::MAX] {
+            assert_eq!(String::from_utf8_lossy(&digits(number)), format!("{number:08x}"));
+        }
+        let mut text = [b'-'; 36];
+        uuid(0x0123_4567_89ab_cdef, 0x0123_4567_89ab_cdef, &mut text);
+        assert_eq!(text.escape_ascii().to_string(), "01234567-89ab-4def-8123-456789abcdef");
     }
 
     #[test]

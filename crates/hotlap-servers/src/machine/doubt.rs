@@ -56,7 +56,8 @@ impl Machine {
         match (self.busy, self.pressure) {
             (Some(busy), _) if busy >= BUSY_LIMIT => doubt(
                 format!("other processes use {busy:.0} % of the CPU"),
-                "stop them (see top), or compare CPU time per request, which suffers less",
+                "stop them (see top), use --high-priority, or compare CPU time per request, which \
+                 suffers less",
             ),
             (_, Some(pressure)) if pressure >= BUSY_LIMIT => doubt(
                 format!("CPU contention: tasks waited for a core {pressure:.0} % of the last 10 s"),
@@ -122,8 +123,8 @@ mod tests {
                  and pin the container to whole cores instead (--cpuset-cpus)",
                 "the hypervisor gave 4 % of the CPU time to other machines; use a machine with \
                  dedicated cores, or compare CPU time per request",
-                "other processes use 31 % of the CPU; stop them (see top), or compare CPU time per \
-                 request, which suffers less",
+                "other processes use 31 % of the CPU; stop them (see top), use --high-priority, or \
+                 compare CPU time per request, which suffers less",
                 "the machine runs on battery and saves power; plug it in",
                 "the frequency governor is powersave, so clock speed follows load; set it \
                  with: sudo cpupower frequency-set -g performance",

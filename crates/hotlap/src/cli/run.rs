@@ -240,6 +240,13 @@ pub struct Placement {
     /// Do not freeze servers while another one is measured
     #[arg(long)]
     pub no_freeze: bool,
+    /// Run servers and generator before other programs (nice -20); needs root, or CAP_SYS_NICE
+    ///
+    /// On a busy machine, latency and requests/s are then nearly those of a quiet one. Leave it out
+    /// if another program is part of the application, such as a database on this machine: that one
+    /// would be slowed down.
+    #[arg(long, conflicts_with = "server_on")]
+    pub high_priority: bool,
     /// Build and start servers on another host, and load them from here. COMMAND starts a program
     /// there: 'ssh bench2', 'ip netns exec ns1', 'kubectl exec -i pod --'
     ///

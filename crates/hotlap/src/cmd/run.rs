@@ -52,6 +52,8 @@ pub fn carry_out(spec: RunSpec, console: &Console) -> anyhow::Result<Exit> {
         false => spec,
     };
     let interrupt = Interrupt::listen()?;
+    // Builds have none, but if it is not permitted, nothing is built.
+    drop(measure::priority(&spec)?);
     let mut spec = spec;
     let elsewhere = elsewhere::open(&mut spec, console)?;
     let builds = match &elsewhere {

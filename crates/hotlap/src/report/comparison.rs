@@ -373,6 +373,8 @@ fn warnings(before: Named, after: Named, servers: &[Matched]) -> Vec<String> {
     differ("The length of a slice", slice(old), slice(new));
     let cores = |run: &Run| format!("{:?}", run.schedule.server_cpus);
     differ("The servers' cores", cores(old), cores(new));
+    let priority = |run: &Run| if run.schedule.high_priority { "high" } else { "normal" };
+    differ("The priority", priority(old).to_owned(), priority(new).to_owned());
     for &(a, b) in servers {
         let (a, b) = (&old.servers[a], &new.servers[b]);
         if a.name == b.name {

@@ -159,6 +159,9 @@ fn title(run: &Run) -> Vec<String> {
         let other = if run.host.generator.is_some() { " of another host" } else { "" };
         parts.push(format!("server on {server}{other}, generator on {generator}"));
     }
+    if schedule.high_priority {
+        parts.push("high priority".to_owned());
+    }
     let restarts = run.laps.iter().map(|l| l.restart + 1).max().unwrap_or(0);
     let rounds = run.laps.iter().filter(|l| run.is_main(l)).map(|l| l.round + 1).max();
     if run.question == Question::Capacity {

@@ -203,6 +203,7 @@ impl Scene {
                 server_cpus: vec![0],
                 generator_cpus: vec![1],
                 freeze: true,
+                high_priority: false,
                 objectives: Vec::new(),
                 observing: Observing::default(),
             },

@@ -116,6 +116,7 @@ pub fn record(scene: &Scene) -> Run {
             server_cpus: vec![0],
             generator_cpus: vec![1],
             freeze: true,
+            high_priority: false,
             objectives: scene.experiment.objectives.clone(),
             observing: Observing::default(),
         },

@@ -11,6 +11,7 @@ use hotlap_bench::local::{LocalRunner, Setting, allow_files};
 use hotlap_bench::runner::Runner;
 use hotlap_servers::allocation::CpuAllocation;
 use hotlap_servers::network::Network;
+use hotlap_servers::priority::Priority;
 use hotlap_servers::process::Supervisor;
 use hotlap_servers::running::{LocalHost, ServerHost};
 
@@ -80,6 +81,21 @@ impl Prepared {
     }
 }
 
+/// Gives this thread, and what it starts from now on, priority over other programs, if the plan
+/// says so.
+///
+/// # Errors
+/// When this is not permitted.
+pub fn priority(spec: &RunSpec) -> anyhow::Result<Option<Priority>> {
+    let raised = spec.high_priority.then(Priority::raise).transpose();
+    raised.map_err(|error| {
+        anyhow::anyhow!(
+            "--high-priority: cannot raise the priority ({error}): run hotlap as root, give it \
+             CAP_SYS_NICE, or leave out the option"
+        )
+    })
+}
+
 /// Measures.
 ///
 /// # Errors
@@ -94,6 +110,7 @@ pub fn run(
 ) -> anyhow::Result<Exit> {
     let Prepared { experiment, cores, run } = Prepared::new(spec, participants)?;
     console.note(&announcement::of(&run, &experiment, &spec.scenarios, store.as_ref()));
+    let _priority = priority(spec)?;
     let logs = Logs::new()?;
     let host = match &participants.elsewhere {
         Some(host) => Arc::clone(host) as Arc<dyn ServerHost>,

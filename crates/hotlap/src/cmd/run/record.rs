@@ -62,6 +62,7 @@ pub fn begin(
             server_cpus: cores.server.clone(),
             generator_cpus: cores.generator.clone(),
             freeze: spec.freeze && experiment.is_some(),
+            high_priority: spec.high_priority,
             objectives: spec.objectives.clone(),
             observing: observing(participants, experiment),
         },

@@ -105,6 +105,8 @@ pub struct RunSpec {
     pub cores: CpuAllocation,
     /// Whether servers are frozen outside of their slices.
     pub freeze: bool,
+    /// Whether servers and generator run before other programs.
+    pub high_priority: bool,
     /// The host on which servers are started, if it is another one.
     pub elsewhere: Option<Elsewhere>,
 
@@ -222,6 +224,7 @@ impl RunSpec {
             server_cpus,
             cores,
             freeze: !placement.no_freeze,
+            high_priority: placement.high_priority,
             elsewhere,
             scenarios,
             rules: goals::rules(args, question)?,

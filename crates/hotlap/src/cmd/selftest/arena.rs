@@ -151,6 +151,7 @@ impl Arena {
                 server_cpus: self.cores.server.clone(),
                 generator_cpus: self.cores.generator.clone(),
                 freeze: true,
+                high_priority: false,
                 objectives: experiment.objectives.clone(),
                 observing: Observing::default(),
             },

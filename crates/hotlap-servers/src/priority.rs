@@ -1,0 +1,157 @@
+//! Puts servers and the load generator before other programs.
+//!
+//! Where a neighbour keeps the cores busy, a server waits for its core like any other program, and
+//! latency is that of the machine as it is. With priority, it is nearly that of a quiet machine
+//! (METHODOLOGY, *Capacity*). Three settings of Linux are needed:
+//!
+//! - The nice value: a task at -20 gets 87 times the CPU time of one at 0 (sched(7)).
+//! - The slice: a task that wakes up interrupts a running one at once only if its own slice is
+//!   shorter; otherwise it waits until the running one has used its own, some milliseconds
+//!   (`PREEMPT_SHORT` in the kernel's `sched/features.h`, since 6.12).
+//! - The nice value of the session, if sessions share the cores rather than tasks (`autogroup` in
+//!   sched(7)).
+//!
+//! All of them are inherited, so it is enough to set those of the thread that starts the rest.
+//!
+//! Programs that hotlap does not start have no priority. If one of them is part of the application,
+//! such as a database on the same machine, it is slowed down instead.
+
+use std::io;
+
+/// Priority over other programs, for this thread and what it starts from now on. Dropped, it gives
+/// the thread its former priority.
+#[derive(Debug)]
+#[must_use = "the priority ends when this is dropped"]
+pub struct Priority {
+    #[cfg(target_os = "linux")]
+    former: linux::Former,
+}
+
+impl Priority {
+    /// Raises the priority.
+    ///
+    /// # Errors
+    /// This process may not: it needs `CAP_SYS_NICE`, which root has.
+    pub fn raise() -> io::Result<Self> {
+        #[cfg(target_os = "linux")]
+        return linux::raise().map(|former| Self { former });
+        #[cfg(not(target_os = "linux"))]
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Priority {
+    fn drop(&mut self) {
+        self.former.restore();
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    #![expect(unsafe_code, reason = "no safe library sets the slice of a thread")]
+
+    use std::fs;
+    use std::io;
+
+    /// The highest priority of tasks that share the cores.
+    const HIGHEST: i32 = -20;
+
+    /// The nice value of this process's session.
+    const AUTOGROUP: &str = "/proc/self/autogroup";
+
+    /// What the priority was.
+    #[derive(Debug)]
+    pub struct Former {
+        scheduling: Scheduling,
+        /// The nice value of the session, if it was changed.
+        session: Option<String>,
+    }
+
+    /// How a thread is scheduled.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Scheduling {
+        pub nice: i32,
+        /// How long it may run before another task's turn, in nanoseconds; 0 if the kernel does not
+        /// say.
+        pub slice_ns: u64,
+    }
+
+    pub fn raise() -> io::Result<Former> {
+        let scheduling = Scheduling::now()?;
+        // A tenth shorter than that of other programs is short enough.
+        let slice_ns = scheduling.slice_ns / 10 * 9;
+        Scheduling { nice: HIGHEST, slice_ns }.set()?;
+        let session = fs::read_to_string(AUTOGROUP).ok();
+        let session = session.as_deref().and_then(|text| text.rsplit_once("nice "));
+        let session = session.map(|(_, nice)| nice.trim().to_owned());
+        let session = session.filter(|_| fs::write(AUTOGROUP, HIGHEST.to_string()).is_ok());
+        Ok(Former { scheduling, session })
+    }
+
+    impl Former {
+        pub fn restore(&self) {
+            let _ = self.scheduling.set();
+            if let Some(nice) = &self.session {
+                let _ = fs::write(AUTOGROUP, nice);
+            }
+        }
+    }
+
+    impl Scheduling {
+        /// How this thread is scheduled.
+        pub fn now() -> io::Result<Self> {
+            // SAFETY: zeros are valid for a structure of numbers.
+            let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
+            let size = size_of::<libc::sched_attr>();
+            // SAFETY: the kernel writes at most `size` bytes into the structure.
+            let result =
+                unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
+            match result {
+                0 => Ok(Self { nice: attributes.sched_nice, slice_ns: attributes.sched_runtime }),
+                _ => Err(io::Error::last_os_error()),
+            }
+        }
+
+        /// Schedules this thread like this. A slice of 0 is the kernel's usual one.
+        pub fn set(self) -> io::Result<()> {
+            // SAFETY: zeros are valid for a structure of numbers.
+            let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
+            attributes.size = size_of::<libc::sched_attr>() as u32;
+            attributes.sched_policy = libc::SCHED_OTHER as u32;
+            attributes.sched_nice = self.nice;
+            attributes.sched_runtime = self.slice_ns;
+            // SAFETY: the kernel only reads the structure, whose size it knows from its first field.
+            let result =
+                unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+            if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::linux::Scheduling;
+    use super::*;
+
+    /// In a thread of its own: other tests keep their priority.
+    #[test]
+    fn threads_inherit_the_priority_until_it_is_dropped() {
+        std::thread::spawn(|| {
+            let before = Scheduling::now().unwrap();
+            let inherited = || std::thread::spawn(Scheduling::now).join().unwrap().unwrap();
+            match Priority::raise() {
+                Ok(priority) => {
+                    let raised = inherited();
+                    assert_eq!(raised.nice, -20);
+                    assert_eq!(raised.slice_ns, before.slice_ns / 10 * 9);
+                    drop(priority);
+                }
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
+            }
+            assert_eq!(inherited(), before);
+        })
+        .join()
+        .unwrap();
+    }
+}
