@@ -146,6 +146,12 @@ impl Channel {
         &self.hello.host
     }
 
+    /// Whether an earlier call failed, so that all later ones do.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.lock().closed.is_some()
+    }
+
     /// Has the agent carry out an order, and returns its report.
     ///
     /// # Errors

@@ -36,8 +36,8 @@ pub use clock::{Clock, Offset};
 pub use command::{AgentCommand, CommandError};
 pub use error::{ChannelError, Fault};
 pub use group::{
-    Contributions, GeneratorOutcome, Generators, GroupError, GroupOutcome, Invalid, Running,
-    SAMPLES_PER_S, Sampled,
+    Contributions, GeneratorHost, GeneratorOutcome, Generators, GroupError, GroupOutcome,
+    GroupValues, Invalid, Placement, Running, SAMPLES_PER_S, Sampled,
 };
 pub use hello::{Hello, Role};
 pub use message::Order;

@@ -200,7 +200,7 @@ fn a_load_that_is_stopped_keeps_what_was_measured() {
     let server = TestServer::responding(HELLO);
     let plan = plan(&server.url(), 2, Stop::After(Duration::from_secs(3_600)));
     let all = generators(&[0, 0]);
-    let mut running = all.start(&plan).expect("a load");
+    let running = all.start(&plan).expect("a load");
     while running.progress().responses < 100 {
         assert!(!running.is_finished());
     }

@@ -13,7 +13,7 @@ use hotlap_stats::{Capacity, RESTARTS_BEFORE_LOOK, Side, Trial, is_bracketed, le
 
 use super::Schedule;
 use crate::experiment::{Event, Experiment, Over, Place, order, salted};
-use crate::lap::Lap;
+use crate::lap::{Lap, Violation};
 use crate::runner::TrialWindow;
 use crate::slo::{Objective, WINDOW, WindowOutcome, usual_window};
 
@@ -205,10 +205,14 @@ impl Searched {
         TrialWindow { rate, length, seed: 0 }
     }
 
-    /// Adds a lap at a rate. A lap in which the generator was late tells nothing about the server.
+    /// Adds a lap at a rate. A lap in which the generator was late tells nothing about the server,
+    /// and one in which several did not load it together, nothing about the rate either.
     fn add(&mut self, experiment: &Experiment, place: Place, rate: f64, lap: &Lap) {
+        let is_apart = |violation: &Violation| {
+            matches!(violation, Violation::Generators { .. } | Violation::GeneratorLost { .. })
+        };
         if !lap.counts() {
-            self.late += 1;
+            self.late += u32::from(!lap.failed.iter().any(is_apart));
             return;
         }
         self.late = 0;

@@ -29,6 +29,20 @@ pub struct Host {
     /// The machine of the load generator, if it is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator: Option<Box<GeneratorHost>>,
+    /// The generators of the load, if they were agents.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub generators: Vec<RemoteGenerator>,
+}
+
+/// A generator of the load that is an agent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct RemoteGenerator {
+    /// The command that started it: `ssh gen1`.
+    pub command: String,
+    /// The name of its host, as that host calls itself.
+    pub name: String,
+    /// Its host.
+    pub host: Host,
 }
 
 /// The machine of the load generator, if servers were started on another one.
@@ -72,6 +86,7 @@ impl From<&hotlap_servers::machine::Machine> for Host {
             facts,
             doubts: host.doubts().iter().map(|d| format!("{}: {}", d.what, d.remedy)).collect(),
             generator: None,
+            generators: Vec::new(),
         }
     }
 }

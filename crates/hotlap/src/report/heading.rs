@@ -92,6 +92,13 @@ impl HostView {
         if let Some(generator) = &host.generator {
             line += &format!("; load from {}", in_words(&generator.host));
         }
+        if let [first, ..] = &host.generators[..] {
+            let count = plural(host.generators.len(), "generator");
+            let are_alike =
+                |own: &model::RemoteGenerator| in_words(&own.host) == in_words(&first.host);
+            let more = if host.generators.iter().all(are_alike) { "" } else { " and others" };
+            line += &format!("; load from {count}: {}{more}", in_words(&first.host));
+        }
         Self { line, facts: host.clone() }
     }
 }

@@ -13,9 +13,9 @@ use hotlap_servers::allocation::CpuAllocation;
 use hotlap_servers::contract::{Exchange, Fields};
 use hotlap_servers::machine;
 
-use super::elsewhere;
 use super::participants::Participants;
 use super::spec::RunSpec;
+use super::{elsewhere, generators};
 use crate::model::{self, Question, Run, Server, State};
 use crate::redact;
 use crate::text::number::plural;
@@ -35,6 +35,13 @@ pub fn begin(
         Some(elsewhere) => elsewhere::facts(elsewhere, here),
         None => here,
     };
+    if let Some(started) = &participants.generators {
+        host.generators = generators::facts(started);
+        for own in &host.generators {
+            let on = |doubt: &String| format!("on {}: {doubt}", own.command);
+            host.doubts.extend(own.host.doubts.iter().map(on));
+        }
+    }
     host.doubts.extend(cores.notes.iter().cloned());
     host.facts.extend(spec.node.clone().map(|node| (model::host::NODE.to_owned(), node)));
     let is_stressed = |s: &&Server| matches!(s.role, Role::Plain | Role::Reference);
