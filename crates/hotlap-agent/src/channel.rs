@@ -146,10 +146,11 @@ impl Channel {
         &self.hello.host
     }
 
-    /// Whether an earlier call failed, so that all later ones do.
+    /// Why all further calls fail, if an earlier one did.
     #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.lock().closed.is_some()
+    pub fn closed(&self) -> Option<ChannelError> {
+        let fault = self.lock().closed.clone()?;
+        Some(error(&self.command, CONNECTING, fault))
     }
 
     /// Has the agent carry out an order, and returns its report.

@@ -149,8 +149,8 @@ impl Generators {
         Running::begin(self.prepared(plan)?)
     }
 
-    /// Divides a load and opens all connections. Nothing is sent until a window is opened, and
-    /// between windows, the load can be paused; see [`hotlap_load::Session::start_held`].
+    /// Divides a load and opens all connections. It sends from then on, except when it is paused,
+    /// and only the windows that are opened count; see [`hotlap_load::Session::start_held`].
     ///
     /// # Errors
     /// As [`Generators::start`].
@@ -181,13 +181,10 @@ impl Generators {
             return Err(GroupError::Gone(error.clone()));
         }
         for index in 0..state.all.len() {
-            if !state.all[index].channel().is_closed() {
-                continue;
-            }
-            match state.all[index].again(CONNECT) {
-                None => {}
-                Some(Ok(started)) => state.all[index] = Arc::new(started),
-                Some(Err(error)) => {
+            let Some(closed) = state.all[index].channel().closed() else { continue };
+            match state.all[index].again(CONNECT).unwrap_or(Err(closed)) {
+                Ok(started) => state.all[index] = Arc::new(started),
+                Err(error) => {
                     state.gone = Some(error.clone());
                     return Err(GroupError::Gone(error));
                 }

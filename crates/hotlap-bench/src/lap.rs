@@ -42,7 +42,7 @@ pub struct Contribution {
     pub responses: u64,
     /// Failures.
     pub failures: u64,
-    /// Requests sent, inside and outside of the windows.
+    /// Requests sent since its connections were opened, inside and outside of the windows.
     pub sent: u64,
     /// How much later than agreed it began at most, in nanoseconds.
     pub late_ns: u64,

@@ -166,6 +166,9 @@ fn title(run: &Run) -> Vec<String> {
         let other = if run.host.generator.is_some() { " of another host" } else { "" };
         parts.push(format!("server on {server}{other}, generator on {generator}"));
     }
+    if !run.host.generators.is_empty() {
+        parts.push(plural(run.host.generators.len(), "generator"));
+    }
     let restarts = run.laps.iter().map(|l| l.restart + 1).max().unwrap_or(0);
     let rounds = run.laps.iter().filter(|l| run.is_main(l)).map(|l| l.round + 1).max();
     if run.question == Question::Capacity {

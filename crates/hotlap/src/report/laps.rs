@@ -108,7 +108,7 @@ pub struct ContributionView {
     pub answers: u64,
     /// Failures.
     pub errors: u64,
-    /// Requests sent, inside and outside of the windows.
+    /// Requests sent since its connections were opened, inside and outside of the windows.
     pub sent: u64,
     /// How much later than agreed it began at most, in milliseconds.
     pub late_ms: f64,

@@ -181,6 +181,9 @@ fn cores(run: &Run) -> String {
     let schedule = &run.schedule;
     match (cores_in_words(&schedule.server_cpus), cores_in_words(&schedule.generator_cpus)) {
         (Some(server), Some(generator)) => format!("server on {server}, generator on {generator}"),
+        (Some(server), None) if !run.host.generators.is_empty() => {
+            format!("server on {server}, generators on other hosts")
+        }
         _ => "server and generator are not pinned".to_owned(),
     }
 }

@@ -37,7 +37,9 @@ pub fn begin(
     };
     if let Some(started) = &participants.generators {
         host.generators = generators::facts(started);
-        for own in &host.generators {
+        // Those of this machine are known already.
+        let hosts = host.generators.iter().zip(&started.hosts);
+        for (own, _) in hosts.filter(|(_, host)| !host.description.is_this_machine()) {
             let on = |doubt: &String| format!("on {}: {doubt}", own.command);
             host.doubts.extend(own.host.doubts.iter().map(on));
         }
