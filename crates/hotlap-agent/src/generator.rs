@@ -14,10 +14,10 @@ use hotlap_servers::machine::Machine;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
-use crate::group::together;
 use crate::message::Order;
 use crate::serve::Service;
 use crate::server::{boot, reach};
+use crate::together::together;
 use pauses::Pauses;
 
 /// What a generator is asked to do.

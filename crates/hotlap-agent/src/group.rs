@@ -22,6 +22,7 @@ use crate::command::AgentCommand;
 use crate::error::ChannelError;
 use crate::generator::{HostDescription, Probe, Probed};
 use crate::remote::RemoteGenerator;
+use crate::together::together;
 
 pub use division::{Placement, SAMPLES_PER_S};
 pub use outcome::{Contributions, GeneratorOutcome, GroupOutcome, Invalid, Sampled};
@@ -203,19 +204,6 @@ const NONE: &str = "a load needs at least one generator";
 /// Compares the clocks of generators with this host's.
 fn clocks(generators: &[Arc<RemoteGenerator>]) -> Result<Vec<Offset>, ChannelError> {
     all(together(generators, |generator| generator.clock()))
-}
-
-/// Does something with all of a list at the same time.
-pub(crate) fn together<T: Sync, R: Send>(list: &[T], does: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    if let [only] = list {
-        return vec![does(only)];
-    }
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = list.iter().map(|one| scope.spawn(|| does(one))).collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        // A panic is passed on.
-        joined.map(|result| result.unwrap_or_else(|why| std::panic::resume_unwind(why))).collect()
-    })
 }
 
 /// All results, or the first error.

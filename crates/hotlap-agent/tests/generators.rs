@@ -267,9 +267,6 @@ fn the_windows_of_several_generators_add_up_to_what_the_server_counted() {
         assert_eq!(each.iter().map(|own| own.responses).sum::<u64>(), group.outcome.responses);
         assert_eq!(group.outcome.service_time.len(), group.outcome.responses);
         assert_eq!(group.outcome.connections.established, 6);
-        // Two windows, unless the host is so busy that a generator learned of one too late.
-        let is_late = each.iter().any(|own| own.late_ns > 0);
-        assert!(is_late || group.outcome.window_ns >= 200_000_000, "{group:?}");
     }
     let progress = running.progress();
     assert_eq!(progress.responses, server.requests() as u64);

@@ -203,8 +203,8 @@ fn under_way(scene: Scene, generator: &str, rounds: &str) -> UnderWay {
     let words = ["run", &server, "--restarts", "1", "--rounds", rounds, "-c4", "-d600s"];
     let more = ["--slice", "300ms", "--no-ceiling"];
     let generators = [plain(), generator.to_owned()];
-    let child = scene.command(&[words, more].concat(), &generators);
-    let child = { child }.spawn().unwrap();
+    let words = [&words[..], &more].concat();
+    let child = scene.command(&words, &generators).spawn().unwrap();
     until("no laps", || scene.laps() >= 3);
     UnderWay { scene, child, file }
 }

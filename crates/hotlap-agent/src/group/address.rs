@@ -4,9 +4,10 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use hotlap_servers::network::{self, Network};
 
-use super::{Generators, GroupError, all, together};
+use super::{Generators, GroupError, all};
 use crate::generator::Door;
 use crate::server::{door, reach};
+use crate::together::together;
 
 impl Generators {
     /// Finds the first of this machine's addresses that all generators reach, or checks that they

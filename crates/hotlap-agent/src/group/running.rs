@@ -11,11 +11,12 @@ use hotlap_load::{Outcome, Progress, Window};
 use super::outcome::{Contributions, GeneratorOutcome, GroupOutcome, Sampled};
 use super::start::{Prepared, late};
 use super::validity::{self, Limits};
-use super::{GroupError, all, clocks, division, together};
+use super::{GroupError, all, clocks, division};
 use crate::clock::{Clock, Offset, requests_at};
 use crate::error::ChannelError;
 use crate::generator::{Begun, Joined, Status};
 use crate::remote::RemoteGenerator;
+use crate::together::together;
 
 /// How long after its window a load may end, beyond the plan's timeout.
 const END: Duration = Duration::from_secs(10);

@@ -273,6 +273,27 @@ mod tests {
         assert!(!search(&[true, false]).is_over());
     }
 
+    /// Such laps say nothing about the rate that the generators can offer.
+    #[test]
+    fn generators_that_are_lost_or_apart_do_not_end_a_search() {
+        let is_over_after = |violation: Violation| {
+            let mut search = Searched::new(1_000.0);
+            let kind = crate::lap::Kind::Paced { rate: 500.0 };
+            let outcome = hotlap_load::Outcome::default();
+            let mut lap = Lap::new((0, 0), kind, 0, outcome, None);
+            lap.failed = vec![violation];
+            for _ in 0..=LATE_IN_A_ROW {
+                search.add(&self::search(None, None), Place::default(), 500.0, &lap);
+            }
+            assert!(search.trials.is_empty());
+            search.is_over()
+        };
+        let why = || "ssh b stood still for 300 ms".to_owned();
+        assert!(is_over_after(Violation::Late { lag_us: 900.0 }));
+        assert!(!is_over_after(Violation::Generators { why: why() }));
+        assert!(!is_over_after(Violation::GeneratorLost { why: why() }));
+    }
+
     #[test]
     fn every_round_tries_each_server_twice_and_ends_near_its_capacity() {
         let (laps, over) = laps(&search(Some(3), None), &mut runner(two()));

@@ -26,7 +26,8 @@ pub struct Host {
     pub facts: Vec<(String, String)>,
     /// Properties that make its figures less reliable.
     pub doubts: Vec<String>,
-    /// The machine of the load generator, if it is another one.
+    /// The machine on which hotlap was started, if servers were started on another one. It
+    /// generated the load, unless there are `generators`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator: Option<Box<GeneratorHost>>,
     /// The generators of the load, if they were agents.

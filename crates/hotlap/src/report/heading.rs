@@ -89,7 +89,9 @@ impl Heading {
 impl HostView {
     pub(super) fn of(host: &model::Host) -> Self {
         let mut line = in_words(host);
-        if let Some(generator) = &host.generator {
+        if let Some(generator) = &host.generator
+            && host.generators.is_empty()
+        {
             line += &format!("; load from {}", in_words(&generator.host));
         }
         if let [first, ..] = &host.generators[..] {
