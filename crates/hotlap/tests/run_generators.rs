@@ -114,7 +114,8 @@ fn ended(scene: &Scene, mut child: Child) -> (Option<i32>, Value, String) {
         std::thread::sleep(Duration::from_millis(5));
     }
     let output = child.wait_with_output().unwrap();
-    (output.status.code(), scene.export(), stderr(&output))
+    let told = String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output);
+    (output.status.code(), scene.export(), told)
 }
 
 /// Every counted lap is the sum of what its generators contributed.
@@ -228,7 +229,7 @@ fn a_generator_that_is_killed_costs_a_lap_and_is_started_again() {
     kill_process(agent, Signal::KILL).unwrap();
     let (_, export, told) = ended(&scene, child);
     let lost = left_out(&export, "a generator was lost: sh -c 'echo $$ >> ");
-    assert_eq!(lost.len(), 1, "{told}");
+    assert_eq!(lost.len(), 1, "{told}{lost:#?}");
     assert!(lost[0]["doubts"][0].as_str().unwrap().contains("while "), "{}", lost[0]);
     assert_eq!(pids(&file).len(), 2, "it was not started again");
     // Twelve rounds of two laps each.
