@@ -284,7 +284,8 @@ impl Generator {
     fn paused_ns(&mut self) -> u64 {
         let windows = std::mem::take(&mut self.windows);
         let Some(pauses) = self.pauses.take() else { return 0 };
-        windows.iter().map(|(opens, closes)| pauses.longest_ns(*opens, *closes)).max().unwrap_or(0)
+        let longest = |(opens, closes): &(u64, u64)| pauses.longest_ns(*opens, *closes);
+        windows.iter().map(longest).max().unwrap_or(0)
     }
 
     fn collect(&mut self) -> Result<Joined, String> {

@@ -7,6 +7,7 @@
 
 mod address;
 mod division;
+mod error;
 mod outcome;
 mod running;
 mod start;
@@ -17,14 +18,14 @@ use std::time::Duration;
 
 use hotlap_load::plan::Plan;
 
-use crate::clock::Offset;
 use crate::command::AgentCommand;
 use crate::error::ChannelError;
 use crate::generator::{HostDescription, Probe, Probed};
 use crate::remote::RemoteGenerator;
-use crate::together::together;
+use crate::together::{all, together};
 
 pub use division::{Placement, SAMPLES_PER_S};
+pub use error::GroupError;
 pub use outcome::{Contributions, GeneratorOutcome, GroupOutcome, Invalid, Sampled};
 pub use running::{GroupValues, Running};
 
@@ -57,23 +58,6 @@ struct State {
     all: Vec<Arc<RemoteGenerator>>,
     /// Why one of them cannot be started again.
     gone: Option<ChannelError>,
-}
-
-/// Why a load of several generators has no outcome.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum GroupError {
-    /// The load cannot be divided.
-    #[error("{0}")]
-    Division(String),
-    /// It could not be started.
-    #[error(transparent)]
-    Start(#[from] ChannelError),
-    /// A generator was lost under load; the counts of the others are not those of the whole load.
-    #[error("a generator was lost, so the load has no result: {0}")]
-    Lost(ChannelError),
-    /// A generator was lost and cannot be started again.
-    #[error("a generator was lost and cannot be started again: {0}")]
-    Gone(ChannelError),
 }
 
 impl Generators {
@@ -200,13 +184,3 @@ impl Generators {
 }
 
 const NONE: &str = "a load needs at least one generator";
-
-/// Compares the clocks of generators with this host's.
-fn clocks(generators: &[Arc<RemoteGenerator>]) -> Result<Vec<Offset>, ChannelError> {
-    all(together(generators, |generator| generator.clock()))
-}
-
-/// All results, or the first error.
-fn all<T>(results: Vec<Result<T, ChannelError>>) -> Result<Vec<T>, ChannelError> {
-    results.into_iter().collect()
-}

@@ -15,13 +15,12 @@ use crate::load_host::Measured;
 use crate::participant::{Load, Participant, Role};
 use crate::runner::{Probed, Ready, Runner, TrialWindow, Warmup};
 use crate::validity;
-use explain::unloaded;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::observe::{Instrument, Observation, ObserveError};
 use hotlap_servers::running::Sample;
 use instance::{Between, Instance};
-use load::{Run, Trouble};
 use slices::{Needs, Next, Slices, WHOLE};
+use trouble::{Run, Trouble, unloaded};
 
 mod explain;
 mod files;
@@ -31,6 +30,7 @@ mod open_loop;
 mod setting;
 mod slices;
 mod start;
+mod trouble;
 mod warm_up;
 
 pub use files::allow_files;

@@ -4,10 +4,11 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use hotlap_servers::network::{self, Network};
 
-use super::{Generators, GroupError, all};
+use super::Generators;
+use super::error::GroupError;
 use crate::generator::Door;
 use crate::server::{door, reach};
-use crate::together::together;
+use crate::together::{all, together};
 
 impl Generators {
     /// Finds the first of this machine's addresses that all generators reach, or checks that they

@@ -8,15 +8,16 @@ use hotlap_load::outcome::Tick;
 use hotlap_load::plan::{Plan, Stop};
 use hotlap_load::{Outcome, Progress, Window};
 
+use super::division;
+use super::error::GroupError;
 use super::outcome::{Contributions, GeneratorOutcome, GroupOutcome, Sampled};
 use super::start::{Prepared, late};
 use super::validity::{self, Limits};
-use super::{GroupError, all, clocks, division};
 use crate::clock::{Clock, Offset, requests_at};
 use crate::error::ChannelError;
 use crate::generator::{Begun, Joined, Status};
 use crate::remote::RemoteGenerator;
-use crate::together::together;
+use crate::together::{all, together};
 
 /// How long after its window a load may end, beyond the plan's timeout.
 const END: Duration = Duration::from_secs(10);
@@ -289,7 +290,14 @@ impl Running {
                     let opens_ns = window.begun.opens_ns;
                     (before.to_local(opens_ns), after.to_local(closes_ns.max(opens_ns)))
                 };
-                state.windows[index].iter().map(local).collect()
+                let mut own: Vec<(u64, u64)> = state.windows[index].iter().map(local).collect();
+                let agreed: u64 =
+                    own.iter().map(|(opens, closes)| closes.saturating_sub(*opens)).sum();
+                if let Some((_, last)) = own.last_mut() {
+                    // Windows that closed late were open for longer than agreed.
+                    *last += joined[index].outcome.window_ns.saturating_sub(agreed);
+                }
+                own
             })
             .collect();
         let limits = match self.window {
@@ -373,4 +381,9 @@ fn start_ns(plan: &Plan, offsets: &[Offset]) -> u64 {
     let asked = plan.start_at.and_then(|at| at.duration_since(SystemTime::now()).ok());
     let wait = (MARGIN + 6 * error).max(asked.unwrap_or_default());
     Clock::default().now_ns() + wait.as_nanos() as u64
+}
+
+/// Compares the clocks of generators with this host's.
+fn clocks(generators: &[Arc<RemoteGenerator>]) -> Result<Vec<Offset>, ChannelError> {
+    all(together(generators, |generator| generator.clock()))
 }

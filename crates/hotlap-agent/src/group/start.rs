@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 
 use hotlap_load::plan::Plan;
 
-use super::all;
 use crate::error::{ChannelError, Fault};
 use crate::remote::RemoteGenerator;
-use crate::together::together;
+use crate::together::{all, together};
 
 /// How long opening connections may take, beyond the plan's timeout.
 const READY: Duration = Duration::from_secs(60);

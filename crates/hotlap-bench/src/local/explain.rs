@@ -10,8 +10,8 @@ use hotlap_servers::observe::{Instrument, Observation, ObserveError};
 
 use super::LocalRunner;
 use super::instance::{Between, Instance};
-use super::load::{Run, Trouble};
 use super::slices::{WHOLE, lead_in};
+use super::trouble::{Run, Trouble};
 
 impl LocalRunner {
     /// Length of an observed lap: that of others, but at least 0.3 s, because instruments take up
@@ -71,15 +71,6 @@ impl Instance {
 
     fn take(&mut self, instrument: Instrument) -> Result<Observation, ObserveError> {
         self.server.as_mut().ok_or_else(not_running)?.take(instrument)
-    }
-}
-
-/// Why nothing was observed of a server whose generators were lost.
-pub(super) fn unloaded() -> ObserveError {
-    ObserveError {
-        what: "the server".into(),
-        why: "its generators were lost".to_owned(),
-        remedy: "repeat it".to_owned(),
     }
 }
 

@@ -7,7 +7,7 @@ use hotlap_load::plan::{Pace, Plan, Stop};
 use hotlap_servers::failure::ServerFailure;
 
 use super::instance::Between;
-use super::load::{Run, Trouble};
+use super::trouble::{Run, Trouble};
 use super::{LocalRunner, slices};
 use crate::load_host::Measured;
 

@@ -9,7 +9,8 @@ use hotlap_stats::{Class, DetectorSettings, SteadyDetector, SteadyState};
 
 use super::LocalRunner;
 use super::instance::{Between, Instance, WarmupProfile};
-use super::load::{Trouble, wait};
+use super::load::wait;
+use super::trouble::Trouble;
 use crate::participant::Role;
 use crate::runner::Warmup;
 
