@@ -146,6 +146,13 @@ impl Channel {
         &self.hello.host
     }
 
+    /// Why all further calls fail, if an earlier one did.
+    #[must_use]
+    pub fn closed(&self) -> Option<ChannelError> {
+        let fault = self.lock().closed.clone()?;
+        Some(error(&self.command, CONNECTING, fault))
+    }
+
     /// Has the agent carry out an order, and returns its report.
     ///
     /// # Errors

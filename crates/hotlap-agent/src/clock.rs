@@ -70,6 +70,15 @@ impl Offset {
     }
 }
 
+/// The number of requests at a moment between two readings of it, if they came evenly. Times are in
+/// nanoseconds of one clock; a moment outside of the two counts as the nearer one.
+pub(crate) fn requests_at(moment: u64, before: (u64, u64), after: (u64, u64)) -> u64 {
+    let ((from, first), (to, last)) = (before, after);
+    let share = moment.clamp(from, to.max(from)).saturating_sub(from) as f64
+        / to.saturating_sub(from).max(1) as f64;
+    first + (last.saturating_sub(first) as f64 * share).round() as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,5 +107,13 @@ mod tests {
     fn a_shifted_clock_is_ahead_by_its_shift() {
         let (before, shifted) = (Clock::default().now_ns(), Clock::shifted(3_000_000_000).now_ns());
         assert!(shifted >= before + 3_000_000_000);
+    }
+
+    #[test]
+    fn requests_are_interpolated_between_the_readings() {
+        let at = |moment| requests_at(moment, (1_000, 500), (2_000, 600));
+        assert_eq!((at(1_000), at(1_250), at(2_000)), (500, 525, 600));
+        assert_eq!((at(0), at(9_000)), (500, 600));
+        assert_eq!(requests_at(5, (5, 7), (5, 7)), 7);
     }
 }

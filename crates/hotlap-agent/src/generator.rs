@@ -2,22 +2,31 @@
 
 mod pauses;
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use hotlap_load::plan::{Plan, Request, Target};
-use hotlap_load::{Outcome, Progress, Session};
+use hotlap_load::{Outcome, Progress, Session, ValuesUsed};
 use hotlap_servers::contract::Contract;
+use hotlap_servers::cpus;
 use hotlap_servers::infer::infer;
+use hotlap_servers::machine::Machine;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 use crate::message::Order;
 use crate::serve::Service;
+use crate::server::{boot, reach};
+use crate::together::together;
 use pauses::Pauses;
 
 /// What a generator is asked to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum GeneratorOrder {
+    /// Describe the host.
+    Describe,
+    /// Say at which of these addresses the controller is reached.
+    Reach(Door),
     /// Probe a server for its responses.
     Probe(Box<Probe>),
     /// Open the connections of a load.
@@ -49,11 +58,17 @@ pub enum GeneratorOrder {
     Stop,
     /// Hand over the outcome of a load that has ended.
     Join,
+    /// End the load, if there is one, and close its connections.
+    End,
 }
 
 /// What a generator answers.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum GeneratorReport {
+    /// The host.
+    Described(Box<HostDescription>),
+    /// The addresses that are reached, in the order in which they were asked for.
+    Reached(Vec<IpAddr>),
     /// The responses of the server.
     Probed(Box<Probed>),
     /// The order was carried out.
@@ -66,6 +81,46 @@ pub enum GeneratorReport {
     Status(Status),
     /// The outcome of the load, or of the windows since the last one.
     Joined(Box<Joined>),
+    /// The load has ended, after it used at most this many values of its fields.
+    Ended(u64),
+}
+
+/// The host of a generator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostDescription {
+    /// The machine.
+    pub machine: Machine,
+    /// The cores that the generator may use; empty if they are not known.
+    pub cores: Vec<usize>,
+    /// A number that the kernel made when it started; empty if unknown. Agents in namespaces or
+    /// containers of one machine have the same.
+    pub boot: String,
+}
+
+impl HostDescription {
+    /// This host.
+    #[must_use]
+    pub fn here() -> Self {
+        let cores = cpus::allowed().unwrap_or_default();
+        Self { machine: Machine::describe(), cores, boot: boot() }
+    }
+
+    /// Whether it is the machine of the caller, so that both share its cores.
+    #[must_use]
+    pub fn is_this_machine(&self) -> bool {
+        !self.boot.is_empty() && self.boot == boot()
+    }
+}
+
+/// Where the controller listens, for a search for the address at which it is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Door {
+    /// The addresses to try.
+    pub addresses: Vec<IpAddr>,
+    /// The port.
+    pub port: u16,
+    /// What the controller sends to whoever connects.
+    pub secret: String,
 }
 
 /// A server to probe.
@@ -108,6 +163,8 @@ pub struct Status {
     pub is_finished: bool,
     /// Its counts.
     pub progress: Progress,
+    /// When they were read, in nanoseconds of the generator's monotonic clock.
+    pub at_ns: u64,
 }
 
 /// The outcome of a load.
@@ -125,6 +182,8 @@ impl Order for GeneratorOrder {
 
     fn phase(&self) -> &'static str {
         match self {
+            Self::Describe => "describing its host",
+            Self::Reach(_) => "looking for the servers' address",
             Self::Probe(_) => "probing the server",
             Self::Prepare(_) => "opening connections",
             Self::Begin { .. } => "starting the load",
@@ -133,7 +192,7 @@ impl Order for GeneratorOrder {
             Self::Pause { .. } => "pausing the load",
             Self::Collect => "collecting the outcome",
             Self::Status => "loading",
-            Self::Stop => "stopping the load",
+            Self::Stop | Self::End => "stopping the load",
             Self::Join => "collecting the outcome",
         }
     }
@@ -144,24 +203,41 @@ impl Order for GeneratorOrder {
 pub struct Generator {
     clock: Clock,
     session: Option<Session>,
-    begun: Option<(Begun, Pauses)>,
+    /// How many values of its fields the load uses, or the last one used.
+    used: Option<ValuesUsed>,
+    /// Since the first window that is not collected.
+    pauses: Option<Pauses>,
+    /// When each of those windows opened and, of a load that is held, closed.
+    windows: Vec<(u64, u64)>,
 }
 
 impl Generator {
     /// A generator whose times are those of this clock.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
-        Self { clock, session: None, begun: None }
+        Self { clock, session: None, used: None, pauses: None, windows: Vec::new() }
     }
 
     fn session(&self) -> Result<&Session, String> {
         self.session.as_ref().ok_or_else(|| "there is no load".to_owned())
     }
 
+    /// Ends the load, if there is one. Returns how many values of its fields it used at most.
+    fn end(&mut self) -> u64 {
+        (self.session, self.pauses) = (None, None);
+        self.windows.clear();
+        self.used.take().map_or(0, |used| used.most())
+    }
+
+    /// Keeps a load.
+    fn keep(&mut self, session: Session) {
+        self.used = Some(session.values_used());
+        self.session = Some(session);
+    }
+
     fn prepare(&mut self, plan: &Plan) -> Result<(), String> {
-        // The last load ends first.
-        (self.session, self.begun) = (None, None);
-        self.session = Some(Session::start_waiting(plan).map_err(|e| e.to_string())?);
+        self.end();
+        self.keep(Session::start_waiting(plan).map_err(|e| e.to_string())?);
         Ok(())
     }
 
@@ -175,13 +251,13 @@ impl Generator {
         let window = window.ok_or("the load is not ready, or has ended")?;
         let opens_after = window.opens.saturating_duration_since(now).as_nanos() as u64;
         let begun = Begun { late_ns, opens_ns: now_ns + opens_after };
-        self.begun = Some((begun, pauses));
+        (self.pauses, self.windows) = (Some(pauses), vec![(begun.opens_ns, u64::MAX)]);
         Ok(begun)
     }
 
     fn hold(&mut self, plan: &Plan) -> Result<(), String> {
-        (self.session, self.begun) = (None, None);
-        self.session = Some(Session::start_held(plan).map_err(|e| e.to_string())?);
+        self.end();
+        self.keep(Session::start_held(plan).map_err(|e| e.to_string())?);
         Ok(())
     }
 
@@ -198,21 +274,23 @@ impl Generator {
         let window = session.open_window(wait, length);
         let opens_after = window.opens.saturating_duration_since(now).as_nanos() as u64;
         let begun = Begun { late_ns, opens_ns: now_ns + opens_after };
-        match &mut self.begun {
-            // Pauses since the first window that is not collected count.
-            Some(_) => {}
-            None => self.begun = Some((begun, Pauses::watch(self.clock))),
-        }
+        self.pauses.get_or_insert_with(|| Pauses::watch(self.clock));
+        let closes_ns = begun.opens_ns + length.as_nanos() as u64;
+        self.windows.push((begun.opens_ns, closes_ns));
         Ok(begun)
+    }
+
+    /// The longest time in a window for which the process stood still.
+    fn paused_ns(&mut self) -> u64 {
+        let windows = std::mem::take(&mut self.windows);
+        let Some(pauses) = self.pauses.take() else { return 0 };
+        let longest = |(opens, closes): &(u64, u64)| pauses.longest_ns(*opens, *closes);
+        windows.iter().map(longest).max().unwrap_or(0)
     }
 
     fn collect(&mut self) -> Result<Joined, String> {
         let outcome = self.session()?.collect().ok_or("the load has ended")?;
-        let now_ns = self.clock.now_ns();
-        let since = self.begun.take();
-        let paused_ns =
-            since.map_or(0, |(begun, pauses)| pauses.longest_ns(begun.opens_ns, now_ns));
-        Ok(Joined { outcome, paused_ns })
+        Ok(Joined { outcome, paused_ns: self.paused_ns() })
     }
 
     fn status(&self) -> Result<Status, String> {
@@ -221,6 +299,7 @@ impl Generator {
             is_ready: session.is_ready(),
             is_finished: session.is_finished(),
             progress: session.progress(),
+            at_ns: self.clock.now_ns(),
         })
     }
 
@@ -228,10 +307,10 @@ impl Generator {
         let session = self.session.take().ok_or("there is no load")?;
         session.stop();
         let outcome = session.join().map_err(|e| e.to_string())?;
-        let paused_ns = self.begun.take().map_or(0, |(begun, pauses)| {
-            pauses.longest_ns(begun.opens_ns, begun.opens_ns + outcome.window_ns)
-        });
-        Ok(Joined { outcome, paused_ns })
+        if let [(opens, closes @ u64::MAX)] = &mut self.windows[..] {
+            *closes = *opens + outcome.window_ns;
+        }
+        Ok(Joined { outcome, paused_ns: self.paused_ns() })
     }
 }
 
@@ -240,6 +319,10 @@ impl Service for Generator {
 
     fn carry_out(&mut self, order: GeneratorOrder) -> Result<GeneratorReport, String> {
         Ok(match order {
+            GeneratorOrder::Describe => {
+                GeneratorReport::Described(Box::new(HostDescription::here()))
+            }
+            GeneratorOrder::Reach(door) => GeneratorReport::Reached(door.reached()),
             GeneratorOrder::Probe(probe) => GeneratorReport::Probed(Box::new(probe.run()?)),
             GeneratorOrder::Prepare(plan) => {
                 self.prepare(&plan)?;
@@ -263,7 +346,17 @@ impl Service for Generator {
                 GeneratorReport::Done
             }
             GeneratorOrder::Join => GeneratorReport::Joined(Box::new(self.join()?)),
+            GeneratorOrder::End => GeneratorReport::Ended(self.end()),
         })
+    }
+}
+
+impl Door {
+    /// The addresses that are reached from here. All are tried at the same time.
+    fn reached(&self) -> Vec<IpAddr> {
+        let tries = |ip: &&IpAddr| reach::answers(SocketAddr::new(**ip, self.port), &self.secret);
+        let tried = together(&self.addresses.iter().collect::<Vec<_>>(), tries);
+        self.addresses.iter().zip(tried).filter(|(_, is)| *is).map(|(ip, _)| *ip).collect()
     }
 }
 

@@ -5,7 +5,7 @@
 //! This crate knows nothing of experiments, flags, SQL or terminals.
 //!
 //! ```text
-//! group        several generators that send one load together
+//! group        several generators that send one load together, with one window or many
 //!   remote     one generator, as its controller sees it
 //! generator    what an agent does that generates load
 //! channel      the controller's end: starts the command, calls the agent
@@ -16,6 +16,7 @@
 //!   clock      time, and the offset between two clocks
 //! server       servers on another host, both ends
 //! command      the command as typed, and its words
+//! together     several agents at the same time
 //! ```
 
 mod channel;
@@ -30,14 +31,15 @@ mod message;
 mod remote;
 mod serve;
 pub mod server;
+mod together;
 
 pub use channel::Channel;
 pub use clock::{Clock, Offset};
 pub use command::{AgentCommand, CommandError};
 pub use error::{ChannelError, Fault};
 pub use group::{
-    Contributions, GeneratorOutcome, Generators, GroupError, GroupOutcome, Invalid, Running,
-    SAMPLES_PER_S, Sampled,
+    Contributions, GeneratorHost, GeneratorOutcome, Generators, GroupError, GroupOutcome,
+    GroupValues, Invalid, Placement, Running, SAMPLES_PER_S, Sampled,
 };
 pub use hello::{Hello, Role};
 pub use message::Order;

@@ -1,5 +1,6 @@
 //! A generator on another host, as its controller sees it.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use hotlap_load::plan::Plan;
@@ -8,7 +9,9 @@ use crate::channel::Channel;
 use crate::clock::Offset;
 use crate::command::AgentCommand;
 use crate::error::{ChannelError, Fault};
-use crate::generator::{Begun, GeneratorOrder, GeneratorReport, Joined, Probe, Probed, Status};
+use crate::generator::{
+    Begun, Door, GeneratorOrder, GeneratorReport, HostDescription, Joined, Probe, Probed, Status,
+};
 use crate::hello::Role;
 use crate::message::Order;
 
@@ -22,6 +25,8 @@ const TRANSFER: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct RemoteGenerator {
     channel: Channel,
+    /// What started it; `None` at the other end of a given channel.
+    started: Option<AgentCommand>,
 }
 
 impl RemoteGenerator {
@@ -30,19 +35,44 @@ impl RemoteGenerator {
     /// # Errors
     /// As [`Channel::open`].
     pub fn open(command: &AgentCommand, limit: Duration) -> Result<Self, ChannelError> {
-        Ok(Self::on(Channel::open(command, Role::Generator, limit)?))
+        let started = Some(command.clone());
+        Ok(Self { started, ..Self::on(Channel::open(command, Role::Generator, limit)?) })
+    }
+
+    /// Starts the agent afresh after it was lost; `None` if it was not started by a command.
+    pub(crate) fn again(&self, limit: Duration) -> Option<Result<Self, ChannelError>> {
+        self.started.as_ref().map(|command| Self::open(command, limit))
     }
 
     /// A generator at the other end of a channel.
     #[must_use]
     pub fn on(channel: Channel) -> Self {
-        Self { channel }
+        Self { channel, started: None }
     }
 
     /// The channel to it.
     #[must_use]
     pub fn channel(&self) -> &Channel {
         &self.channel
+    }
+
+    /// The generator's host.
+    ///
+    /// # Errors
+    /// The generator is lost.
+    pub fn describe(&self) -> Result<HostDescription, ChannelError> {
+        match self.call(&GeneratorOrder::Describe, PROMPT)? {
+            GeneratorReport::Described(host) => Ok(*host),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// The addresses of a door that the generator reaches.
+    pub(crate) fn reaches(&self, door: &Door) -> Result<Vec<IpAddr>, ChannelError> {
+        match self.call(&GeneratorOrder::Reach(door.clone()), PROMPT)? {
+            GeneratorReport::Reached(addresses) => Ok(addresses),
+            other => Err(self.unexpected(&other)),
+        }
     }
 
     /// Probes a server from the generator's host.
@@ -144,6 +174,18 @@ impl RemoteGenerator {
     /// No connection could be opened, there is no load, or the generator is lost.
     pub fn join(&self) -> Result<Joined, ChannelError> {
         self.joined(&GeneratorOrder::Join)
+    }
+
+    /// Ends the load and closes its connections. Returns how many values of its fields it used at
+    /// most.
+    ///
+    /// # Errors
+    /// The generator is lost.
+    pub fn end(&self) -> Result<u64, ChannelError> {
+        match self.call(&GeneratorOrder::End, PROMPT)? {
+            GeneratorReport::Ended(used) => Ok(used),
+            other => Err(self.unexpected(&other)),
+        }
     }
 
     /// Compares clocks.

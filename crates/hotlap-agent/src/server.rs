@@ -11,14 +11,15 @@
 //! order      what is said
 //! ```
 
-mod door;
+pub(crate) mod door;
 mod order;
-mod reach;
+pub(crate) mod reach;
 mod remote;
 mod running;
 mod service;
 mod task;
 
+pub(crate) use order::boot;
 pub use order::{BuiltThere, Description};
 pub use remote::{Build, RemoteHost};
 pub use service::{ServerService, ServerSetting};

@@ -200,7 +200,7 @@ fn a_load_that_is_stopped_keeps_what_was_measured() {
     let server = TestServer::responding(HELLO);
     let plan = plan(&server.url(), 2, Stop::After(Duration::from_secs(3_600)));
     let all = generators(&[0, 0]);
-    let mut running = all.start(&plan).expect("a load");
+    let running = all.start(&plan).expect("a load");
     while running.progress().responses < 100 {
         assert!(!running.is_finished());
     }
@@ -244,4 +244,93 @@ fn a_load_that_is_held_has_any_number_of_windows() {
     let begun = generator.open_window(0, length).expect("a window");
     assert!(begun.late_ns > 3_000_000_000);
     assert_eq!(generator.join().expect("an outcome").outcome.responses, 0);
+}
+
+/// The server counts for itself while windows open and close, and the group is paused.
+#[test]
+fn the_windows_of_several_generators_add_up_to_what_the_server_counted() {
+    let server = TestServer::responding(HELLO);
+    let plan = plan(&server.url(), 6, Stop::After(Duration::from_secs(1)));
+    let all = generators(&[0, 3_000_000_000, -3_000_000_000]);
+    let running = all.hold(&plan).expect("a load");
+    let (lead_in, length) = (Duration::from_millis(50), Duration::from_millis(100));
+    for lap in 1..=2 {
+        for _ in 0..2 {
+            running.open_window(lead_in, length);
+            std::thread::sleep(lead_in + length + Duration::from_millis(20));
+            assert!(running.pause(Duration::from_secs(30)), "{:?}", running.lost());
+        }
+        let group = running.collect().expect("an outcome");
+        let each = &group.contributions.generators;
+        assert_eq!(each.iter().map(|own| own.sent).sum::<u64>(), server.requests() as u64, "{lap}");
+        assert_eq!(group.outcome.totals.responses, server.requests() as u64);
+        assert_eq!(each.iter().map(|own| own.responses).sum::<u64>(), group.outcome.responses);
+        assert_eq!(group.outcome.service_time.len(), group.outcome.responses);
+        assert_eq!(group.outcome.connections.established, 6);
+    }
+    let progress = running.progress();
+    assert_eq!(progress.responses, server.requests() as u64);
+}
+
+/// All requests are answered when the group is paused, so the count does not depend on the moment.
+#[test]
+fn requests_are_counted_at_a_moment_between_readings() {
+    let server = TestServer::responding(HELLO);
+    let plan = plan(&server.url(), 2, Stop::After(Duration::from_secs(1)));
+    let all = generators(&[0, 3_000_000_000]);
+    let running = all.hold(&plan).expect("a load");
+    running.open_window(Duration::ZERO, Duration::from_millis(20));
+    std::thread::sleep(Duration::from_millis(20));
+    let under_way = running.completed_at(std::time::Instant::now);
+    assert!(running.pause(Duration::from_secs(30)));
+    let all_of_them = running.completed_at(std::time::Instant::now);
+    assert!(under_way <= all_of_them);
+    assert_eq!(all_of_them, server.requests() as u64);
+}
+
+/// Regression: the next load could have sent values again.
+#[test]
+fn a_load_that_has_ended_says_how_many_values_its_generators_used() {
+    use hotlap_load::plan::{Field, Source};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let highest = Arc::new(AtomicU64::new(0));
+    let seen = highest.clone();
+    let server = TestServer::start(move |mut client| {
+        while let Some(request) = client.request() {
+            let text = String::from_utf8_lossy(&request).into_owned();
+            let value = text.split(' ').nth(1).unwrap_or_default().trim_start_matches('/');
+            seen.fetch_max(value.parse().expect("a number"), Ordering::SeqCst);
+            client.send(HELLO);
+        }
+    });
+    let mut plan = plan(&server.url(), 6, Stop::Requests(600));
+    let fields = vec![Field { name: "n".to_owned(), source: Source::Counter { from: 0 } }];
+    let request = Request::with_fields("GET", "/${n}", "test", &[], b"", &fields);
+    (plan.requests, plan.fields, plan.threads) = (vec![request.expect("a request")], fields, 2);
+    let all = generators(&[0, 0, 0]);
+    let finished = all.start(&plan).expect("a load");
+    let used = finished.values_used();
+    finished.join().expect("an outcome");
+    assert!((600..10_000).contains(&used.most()), "{}", used.most());
+    let held = all.hold(&plan).expect("a load");
+    let used = held.values_used();
+    held.open_window(Duration::ZERO, Duration::from_millis(50));
+    std::thread::sleep(Duration::from_millis(50));
+    drop(held);
+    assert!(used.most() > highest.load(Ordering::SeqCst), "{}", used.most());
+}
+
+#[test]
+fn generators_reach_this_machine_and_describe_theirs() {
+    let all = generators(&[0, 0]);
+    let (network, address) = all.find_network(None).expect("an address");
+    assert!(address.is_loopback() && !network.is_open());
+    let error = all.find_network(Some([192, 0, 2, 1].into())).expect_err("nobody has it");
+    assert!(error.starts_with("generator 0: while looking for the servers' address: "), "{error}");
+    assert!(error.contains("tried 192.0.2.1"), "{error}");
+    let hosts = all.describe().expect("hosts");
+    assert_eq!(hosts.len(), 2);
+    assert!(hosts.iter().all(|host| host.description.machine.allowed > 0));
+    assert!(!cfg!(target_os = "linux") || hosts[0].description.is_this_machine());
 }

@@ -3,6 +3,7 @@
 use hotlap_servers::counters::Counted;
 use std::collections::{BTreeMap, BTreeSet};
 
+use hotlap_agent::GeneratorOutcome;
 use hotlap_load::Outcome;
 use hotlap_stats::Reading;
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,32 @@ pub struct Lap {
     pub usage: Option<Usage>,
     /// The validity checks that it failed. A lap with any is stored but left out of every estimate.
     pub failed: Vec<Violation>,
+    /// What each of several generators contributed, in their order; empty if there was one.
+    pub generators: Vec<Contribution>,
+}
+
+/// What one of several generators contributed to a lap.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Contribution {
+    /// Correct responses.
+    pub responses: u64,
+    /// Failures.
+    pub failures: u64,
+    /// Requests sent since its connections were opened, inside and outside of the windows.
+    pub sent: u64,
+    /// How much later than agreed it began at most, in nanoseconds.
+    pub late_ns: u64,
+    /// The longest time for which it stood still, in nanoseconds.
+    pub paused_ns: u64,
+    /// The share of the windows that its busiest thread was on a core, 0 to 1.
+    pub busy: f64,
+}
+
+impl From<&GeneratorOutcome> for Contribution {
+    fn from(own: &GeneratorOutcome) -> Self {
+        let GeneratorOutcome { responses, failures, sent, late_ns, paused_ns, busy, .. } = *own;
+        Self { responses, failures, sent, late_ns, paused_ns, busy }
+    }
 }
 
 /// The kind of load in a lap.
@@ -138,6 +165,16 @@ pub enum Violation {
         /// Counted lines.
         counted: u64,
     },
+    /// Several generators did not measure one load together: one was late, or stood still.
+    Generators {
+        /// What happened, with the generator's command.
+        why: String,
+    },
+    /// A generator was lost: there are no figures.
+    GeneratorLost {
+        /// What happened, with the generator's command, what was being done, and a remedy.
+        why: String,
+    },
 }
 
 impl Violation {
@@ -168,7 +205,20 @@ impl Lap {
     ) -> Self {
         let (restart, round, place) = (0, 0, 0);
         let failed = Vec::new();
-        Self { participant, load, restart, round, place, kind, at_ms, outcome, usage, failed }
+        let generators = Vec::new();
+        Self {
+            participant,
+            load,
+            restart,
+            round,
+            place,
+            kind,
+            at_ms,
+            outcome,
+            usage,
+            failed,
+            generators,
+        }
     }
 
     /// Whether it is part of estimates.

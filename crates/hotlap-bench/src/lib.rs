@@ -27,6 +27,7 @@ pub mod budget;
 pub mod experiment;
 pub mod explain;
 pub mod lap;
+pub mod load_host;
 pub mod local;
 pub mod participant;
 pub mod runner;

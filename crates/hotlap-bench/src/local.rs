@@ -8,29 +8,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hotlap_load::plan::{Pace, Plan, Request, Stop, Target};
-use hotlap_load::{Failure, Outcome, Session};
+use hotlap_load::plan::{Pace, Stop, Target};
 
-use crate::lap::{Kind, Lap, Usage};
+use crate::lap::{Kind, Lap};
+use crate::load_host::Measured;
 use crate::participant::{Load, Participant, Role};
 use crate::runner::{Probed, Ready, Runner, TrialWindow, Warmup};
 use crate::validity;
-use hotlap_servers::contract::Fields;
 use hotlap_servers::failure::ServerFailure;
-use hotlap_servers::interrupt;
 use hotlap_servers::observe::{Instrument, Observation, ObserveError};
 use hotlap_servers::running::Sample;
-use hotlap_servers::verify::LIMIT;
-use instance::{Between, Held, Instance};
+use instance::{Between, Instance};
 use slices::{Needs, Next, Slices, WHOLE};
+use trouble::{Run, Trouble, unloaded};
 
 mod explain;
 mod files;
 mod instance;
+mod load;
 mod open_loop;
 mod setting;
 mod slices;
 mod start;
+mod trouble;
 mod warm_up;
 
 pub use files::allow_files;
@@ -44,6 +44,9 @@ const LAP: Duration = Duration::from_millis(100);
 /// Minimum length of a lap in mean service times (METHODOLOGY, *A run*). In a shorter lap, requests
 /// in flight at its edges would dominate.
 const SERVICE_TIMES: u32 = 8;
+
+/// How often a warm-up is begun if generators are lost in it.
+const WARM_UPS: u32 = 3;
 
 /// How many servers are verified at once. Verification mostly waits, but a server that has to wait
 /// for a core looks slow.
@@ -89,34 +92,6 @@ impl LocalRunner {
         self.instances[participant].target.as_ref()
     }
 
-    /// A load as a plan for one server.
-    fn plan(&self, participant: usize, load: usize) -> Result<Plan, ServerFailure> {
-        let instance = &self.instances[participant];
-        let load = &self.loads[load];
-        let target = instance.target.clone();
-        let target =
-            target.ok_or_else(|| instance.out("lap", "it is not running".to_owned(), ""))?;
-        let target = Target { protocol: load.protocol, ..target };
-        let mut plan = Plan::new(target, Request::get("/", ""));
-        plan.requests = instance.requests(load);
-        let Fields { list, seed, unique, order } = instance.participant.contract.fields.clone();
-        (plan.fields, plan.seed, plan.order) = (list, seed, order);
-        (plan.unique, plan.first_value) = (unique, instance.first_value());
-        plan.connections = load.connections;
-        plan.threads = load.threads;
-        plan.reuse = load.reuse;
-        plan.pipeline = load.pipeline;
-        plan.timeout = self.setting.timeout;
-        plan.cpus = self.setting.cores.generator.clone();
-        plan.busy_poll = !self.setting.cores.shared;
-        Ok(plan)
-    }
-
-    /// Sleeps until the deadline. Returns false if the user interrupted.
-    fn wait(&self, session: &Session, until: Instant) -> bool {
-        wait(session, until, &self.stop)
-    }
-
     /// A server's mean service time; zero before its warm-up.
     fn service(&self, participant: usize, load: usize) -> Duration {
         self.instances[participant].known[load].map_or(Duration::ZERO, |known| known.service)
@@ -141,7 +116,7 @@ impl LocalRunner {
                 let own = Needs {
                     service: known.service,
                     whole: self.loads[load].rate.is_some() || instance.has_log(),
-                    delay: instance.delay(),
+                    delay: instance.delay() + self.setting.generator.delay(),
                     known: instance.is_known(),
                 };
                 needs.entry((self.program(participant), load)).or_insert(own);
@@ -159,19 +134,6 @@ impl LocalRunner {
         (lap / self.slices.length().as_secs_f64()).round().clamp(1.0, 1e3) as u32
     }
 
-    /// Thaws a server and connects to it. Nothing is sent until a window is opened.
-    fn hold(&mut self, participant: usize, load: usize) -> Result<Held, ServerFailure> {
-        let plan = self.plan(participant, load)?;
-        self.instances[participant].thaw();
-        let session =
-            Session::start_held(&plan).map_err(|e| self.instances[participant].failed("lap", e))?;
-        self.instances[participant].uses_values(&session);
-        if session.wait_for_window().is_none() {
-            return Err(self.instances[participant].unanswered("lap", session.join()));
-        }
-        Ok(Held::new(load, session))
-    }
-
     /// Loads a server, samples it at the given times, lets it finish requests in flight, and
     /// freezes it.
     fn drive(
@@ -179,7 +141,7 @@ impl LocalRunner {
         participant: usize,
         load: usize,
         edges: &[Duration],
-    ) -> Result<Vec<Sample>, ServerFailure> {
+    ) -> Result<Vec<Sample>, Trouble> {
         let mut held =
             match self.instances[participant].held.take().filter(|held| held.goes_on(load)) {
                 Some(held) => held,
@@ -188,17 +150,21 @@ impl LocalRunner {
         let [opens, closes, ..] = *edges else { return Ok(Vec::new()) };
         // Start the load before resuming the server: the server may take this thread's core.
         let began = Instant::now();
-        let _ = held.session.open_window(opens, closes - opens);
+        held.session.open_window(opens, closes - opens);
         self.instances[participant].thaw();
         let mut samples = Vec::with_capacity(edges.len());
         for edge in edges {
             // An incomplete slice does not count.
-            if !self.wait(&held.session, began + *edge) {
+            let is_lost = held.session.lost().is_some();
+            if is_lost || !self.wait(&*held.session, began + *edge) {
                 return Err(self.cut_short(participant, "lap", held.session));
             }
-            samples.push(self.instances[participant].sample(&held.session));
+            samples.push(self.instances[participant].sample(&*held.session));
         }
         held.pause(slices::lead_in(self.slices.length()));
+        if held.session.lost().is_some() {
+            return Err(self.cut_short(participant, "lap", held.session));
+        }
         self.instances[participant].held = Some(held);
         Ok(samples)
     }
@@ -219,88 +185,31 @@ impl LocalRunner {
     }
 
     /// The sum of a server's slices.
-    fn gather(&mut self, participant: usize) -> Result<Run, ServerFailure> {
+    fn gather(&mut self, participant: usize) -> Result<Run, Trouble> {
+        if let Some(why) = self.instances[participant].lost.take() {
+            return Err(Trouble::Generator(why));
+        }
         self.instances[participant].still_there("lap")?;
         let mut held = self.instances[participant].held.take();
         let gathered = held.as_mut().and_then(|held| {
-            let outcome = held.session.collect()?;
-            Some((outcome, held.end_lap()?))
+            let measured = held.session.collect()?;
+            Some((measured, held.end_lap()?))
         });
-        let Some((outcome, (driven, requests))) = gathered else {
+        let Some((measured, (driven, requests))) = gathered else {
             return Err(match held {
                 Some(held) => self.cut_short(participant, "lap", held.session),
-                None => self.instances[participant].out("lap", "interrupted".to_owned(), ""),
+                None => self.instances[participant].out("lap", "interrupted".to_owned(), "").into(),
             });
         };
+        let Measured { outcome, generators, mut failed } = measured;
         self.instances[participant].held = held;
         let instance = &mut self.instances[participant];
         let switches = instance.switches_of_lap();
         let usage = instance.usage(&driven.between, switches, requests);
-        let side_effect = instance.side_effect(&outcome.totals);
+        failed.extend(instance.side_effect(&outcome.totals));
         let outcome = self.unless_it_hangs(participant, outcome)?;
-        Ok(Run { at: driven.at, outcome, usage, side_effect })
+        Ok(Run { at: driven.at, outcome, usage, generators, failed })
     }
-
-    /// Why a load ended early: the user interrupted, or one of its threads failed.
-    fn cut_short(
-        &mut self,
-        participant: usize,
-        phase: &'static str,
-        session: Session,
-    ) -> ServerFailure {
-        if self.stop.load(Ordering::Relaxed) {
-            return self.instances[participant].out(phase, "interrupted".to_owned(), "");
-        }
-        self.instances[participant].unanswered(phase, session.join())
-    }
-
-    /// A lap without a response counts: the server stalled. Once its requests time out, the server
-    /// is dropped unless it answers a new one.
-    fn unless_it_hangs(
-        &mut self,
-        participant: usize,
-        outcome: Outcome,
-    ) -> Result<Outcome, ServerFailure> {
-        let is_silent = outcome.responses == 0 && outcome.failures.of(Failure::Timeout) > 0;
-        if !is_silent || self.stop.load(Ordering::Relaxed) {
-            return Ok(outcome);
-        }
-        let instance = &mut self.instances[participant];
-        instance.held = None;
-        instance.thaw();
-        match instance.ask_again(self.setting.timeout.max(LIMIT)) {
-            Ok(_) => Ok(outcome),
-            Err(_) => Err(instance.unanswered("lap", Ok(outcome))),
-        }
-    }
-
-    /// Judges a run and returns it as a lap.
-    fn judged(&self, participant: usize, load: usize, kind: Kind, run: Run) -> Lap {
-        let at_ms = run.at.saturating_duration_since(self.began).as_millis();
-        let at_ms = u64::try_from(at_ms).unwrap_or(u64::MAX);
-        let mut lap = Lap::new((participant, load), kind, at_ms, run.outcome, run.usage);
-        lap.failed = validity::judge(&lap, &self.loads[load]);
-        lap.failed.extend(run.side_effect);
-        lap
-    }
-}
-
-/// Sleeps until the deadline; an interrupt also ends the session. Returns false if the user
-/// interrupted.
-fn wait(session: &Session, until: Instant, stop: &AtomicBool) -> bool {
-    let is_over = interrupt::sleep(until.saturating_duration_since(Instant::now()), stop);
-    if !is_over {
-        session.stop();
-    }
-    is_over
-}
-
-/// A lap before it is judged.
-struct Run {
-    at: Instant,
-    outcome: Outcome,
-    usage: Option<Usage>,
-    side_effect: Option<crate::lap::Violation>,
 }
 
 impl Runner for LocalRunner {
@@ -329,14 +238,22 @@ impl Runner for LocalRunner {
     }
 
     fn warm(&mut self, participant: usize, load: usize) -> Result<Warmup, ServerFailure> {
-        self.instances[participant].held = None;
-        self.instances[participant].thaw();
-        let mut plan = self.plan(participant, load)?;
-        plan.warmup = Duration::ZERO;
-        plan.stop = Stop::After(self.longest_warm_up() + Duration::from_secs(1));
-        let warmup = self.warm_up(participant, load, &plan);
+        let mut tries = 1;
+        let warmup = loop {
+            self.instances[participant].held = None;
+            self.instances[participant].thaw();
+            let mut plan = self.plan(participant, load)?;
+            plan.warmup = Duration::ZERO;
+            plan.stop = Stop::After(self.longest_warm_up() + Duration::from_secs(1));
+            match self.warm_up(participant, load, &plan) {
+                // The next try starts the generator again.
+                Err(Trouble::Generator(_)) if tries < WARM_UPS => tries += 1,
+                warmup => break warmup,
+            }
+        };
         self.freeze(participant);
-        warmup
+        let instance = &self.instances[participant];
+        warmup.map_err(|trouble| trouble.into_failure(instance, "warm-up"))
     }
 
     fn probes(&mut self) -> Vec<(usize, usize)> {
@@ -357,11 +274,19 @@ impl Runner for LocalRunner {
         let edges = self.slices.probe_edges();
         let driven = self.drive(participant, load, &edges);
         self.freeze(participant);
-        if let [opens, closes, ends] = &driven?[..] {
-            let program = (self.program(participant), load);
-            self.slices.probed(program, &Between::of(opens, closes), &Between::of(closes, ends));
+        match driven {
+            Ok(samples) => {
+                if let [opens, closes, ends] = &samples[..] {
+                    let program = (self.program(participant), load);
+                    let (within, after) = (Between::of(opens, closes), Between::of(closes, ends));
+                    self.slices.probed(program, &within, &after);
+                }
+                Ok(())
+            }
+            // One probe less.
+            Err(Trouble::Generator(_)) => Ok(()),
+            Err(Trouble::Server(failure)) => Err(failure),
         }
-        Ok(())
     }
 
     fn slice_length(&self) -> Duration {
@@ -383,6 +308,10 @@ impl Runner for LocalRunner {
     }
 
     fn slice(&mut self, participant: usize, load: usize) -> Result<(), ServerFailure> {
+        if self.instances[participant].lost.is_some() {
+            // The lap does not count.
+            return Ok(());
+        }
         self.instances[participant].begin_lap();
         let (window, service) = (self.slices.length(), self.service(participant, load));
         let opens =
@@ -392,18 +321,27 @@ impl Runner for LocalRunner {
         if !self.instances[participant].has_log() || driven.is_err() {
             self.freeze(participant);
         }
-        if let ([before, after], Some(held)) = (&driven?[..], &mut self.instances[participant].held)
-        {
-            held.add(before.at, &Between::of(before, after));
+        let instance = &mut self.instances[participant];
+        match driven {
+            Ok(samples) => {
+                if let ([before, after], Some(held)) = (&samples[..], &mut instance.held) {
+                    held.add(before.at, &Between::of(before, after));
+                }
+                Ok(())
+            }
+            Err(Trouble::Generator(why)) => {
+                instance.lost = Some(why);
+                Ok(())
+            }
+            Err(Trouble::Server(failure)) => Err(failure),
         }
-        Ok(())
     }
 
     fn lap(&mut self, participant: usize, load: usize) -> Result<Lap, ServerFailure> {
         let run = self.gather(participant);
         // It may have been thawed to find out why it is silent, or to write its log.
         self.freeze(participant);
-        Ok(self.judged(participant, load, Kind::Flat, run?))
+        self.judged((participant, load, Kind::Flat), run, validity::judge)
     }
 
     fn paced_lap(
@@ -415,7 +353,7 @@ impl Runner for LocalRunner {
         let window = WHOLE.max(self.slices.length() * self.slices_a_lap(load));
         let run = self.open_loop(participant, load, (Pace::Constant { rate }, window));
         self.freeze(participant);
-        Ok(self.judged(participant, load, Kind::Paced { rate }, run?))
+        self.judged((participant, load, Kind::Paced { rate }), run, validity::judge)
     }
 
     fn trial_lap(
@@ -431,10 +369,7 @@ impl Runner for LocalRunner {
             Ok(run)
         });
         self.freeze(participant);
-        let kind = Kind::Paced { rate };
-        let mut lap = self.judged(participant, load, kind, recovered?);
-        lap.failed = validity::judge_trial(&lap, &self.loads[load]);
-        Ok(lap)
+        self.judged((participant, load, Kind::Paced { rate }), recovered, validity::judge_trial)
     }
 
     fn begin_explaining(&mut self) {
@@ -453,8 +388,11 @@ impl Runner for LocalRunner {
     ) -> Result<(Lap, Result<Observation, ObserveError>), ServerFailure> {
         let observed = self.observed(participant, load, instrument);
         self.freeze(participant);
-        let (run, seen) = observed?;
-        Ok((self.judged(participant, load, Kind::Flat, run), seen))
+        let (run, seen) = match observed {
+            Ok((run, seen)) => (Ok(run), seen),
+            Err(trouble) => (Err(trouble), Err(unloaded())),
+        };
+        Ok((self.judged((participant, load, Kind::Flat), run, validity::judge)?, seen))
     }
 
     fn laps_per_observed(&self, load: usize) -> u32 {

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::redact;
 
 pub use explain::{ExplainLap, Missing, Observing};
-pub use host::{GeneratorHost, Host};
+pub use host::{GeneratorHost, Host, RemoteGenerator};
 pub use hotlap_bench::lap::{Count, Violation};
 pub use hotlap_bench::participant::Role;
 pub use hotlap_bench::runner::Probed;

@@ -15,7 +15,7 @@ use hotlap_servers::observe::Observation;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-const STORES: [&str; 8] = [
+const STORES: [&str; 9] = [
     include_str!("stores/1.sql"),
     include_str!("stores/2.sql"),
     include_str!("stores/3.sql"),
@@ -24,6 +24,7 @@ const STORES: [&str; 8] = [
     include_str!("stores/6.sql"),
     include_str!("stores/7.sql"),
     include_str!("stores/8.sql"),
+    include_str!("stores/9.sql"),
 ];
 
 /// Columns that have other names since version 6.
@@ -109,6 +110,10 @@ fn check(version: usize, run: &Run) {
     assert!(!closed.service.is_empty() && closed.response.is_empty());
     assert!(!open.response.is_empty() && !open.lag.is_empty());
     assert_eq!(closed.service_censored.is_empty(), version < 5);
+
+    let sent: Vec<u64> = closed.generators.iter().map(|own| own.sent).collect();
+    assert_eq!(sent, [4_010, 2_140][..if version >= 9 { 2 } else { 0 }]);
+    assert!(open.generators.is_empty());
 
     let counts: Vec<(u64, u64, u64)> = closed
         .by_request

@@ -47,12 +47,12 @@ impl Pauses {
         own
     }
 
-    /// The longest part of a pause between two times; 0 if there was none.
+    /// The longest pause that began before `to_ns`, counted from `from_ns` on; 0 if there was none.
+    /// What should have been done at `to_ns` was done at its end.
     pub(super) fn longest_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
-        let within =
-            |(began, ended): &(u64, u64)| (*ended).min(to_ns).saturating_sub((*began).max(from_ns));
         let pauses = self.shared.pauses.lock().unwrap_or_else(PoisonError::into_inner);
-        pauses.iter().map(within).max().unwrap_or(0)
+        let begun = pauses.iter().filter(|(began, _)| *began < to_ns);
+        begun.map(|(began, ended)| ended.saturating_sub((*began).max(from_ns))).max().unwrap_or(0)
     }
 }
 
@@ -77,16 +77,19 @@ impl Drop for Pauses {
 mod tests {
     use super::*;
 
+    /// Regression: a window of a held load that closed late looked as if nothing had happened.
     #[test]
-    fn only_the_part_of_a_pause_within_the_window_counts() {
+    fn a_pause_counts_from_the_beginning_of_the_window_to_its_own_end() {
         let pauses = Pauses { shared: Arc::default() };
         assert_eq!(pauses.longest_ns(0, 1_000), 0);
         pauses.shared.note((100, 400));
         pauses.shared.note((900, 1_300));
         assert_eq!(pauses.longest_ns(0, 2_000), 400);
-        assert_eq!(pauses.longest_ns(0, 1_000), 300);
-        assert_eq!(pauses.longest_ns(350, 950), 50);
+        assert_eq!(pauses.longest_ns(0, 1_000), 400);
+        assert_eq!(pauses.longest_ns(1_000, 1_100), 300);
+        assert_eq!(pauses.longest_ns(350, 900), 50);
         assert_eq!(pauses.longest_ns(500, 800), 0);
+        assert_eq!(pauses.longest_ns(1_400, 2_000), 0);
     }
 
     #[test]

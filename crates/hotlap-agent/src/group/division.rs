@@ -28,6 +28,23 @@ pub(super) fn divide(plan: &Plan, count: usize) -> Result<Vec<Plan>, String> {
     Ok((0..count).map(part).collect())
 }
 
+/// Where a generator runs its threads.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Placement {
+    /// The cores that its threads are pinned to; empty: not pinned.
+    pub cpus: Vec<usize>,
+    /// Whether nothing else uses these cores, so that its threads need not sleep while they wait.
+    pub is_alone: bool,
+}
+
+impl Placement {
+    /// Places a part of a load.
+    pub(super) fn apply(&self, part: &mut Plan) {
+        part.cpus.clone_from(&self.cpus);
+        part.busy_poll = self.is_alone;
+    }
+}
+
 /// How many requests a sampler sends, per second: few enough to leave it idle and the server as it
 /// is.
 pub const SAMPLES_PER_S: f64 = 100.0;

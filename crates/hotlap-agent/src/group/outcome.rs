@@ -131,41 +131,50 @@ pub enum Invalid {
     },
 }
 
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Invalid {
+    /// What happened, as a clause.
+    #[must_use]
+    pub fn cause(&self) -> String {
         match self {
-            Self::Late { command, by } => write!(
-                f,
-                "{command} began {:.0} ms late. Check that its host is not overloaded, and measure \
-                 for longer",
-                by.as_secs_f64() * 1e3
-            ),
-            Self::Overlap { share, error } => write!(
-                f,
+            Self::Late { command, by } => {
+                format!("{command} began {:.0} ms late", by.as_secs_f64() * 1e3)
+            }
+            Self::Overlap { share, error } => format!(
                 "all generators measured together for {:.0} % of the time only (clocks are known \
-                 to within {:.1} ms). Measure for longer, or use a faster connection to the \
-                 generators",
+                 to within {:.1} ms)",
                 share * 100.0,
                 error.as_secs_f64() * 1e3
             ),
-            Self::Share { command, of } => write!(
-                f,
-                "{command} completed {:.0} % of its share of the requests. Check its host and its \
-                 connection to the server, or leave it out",
-                of * 100.0
-            ),
-            Self::Silent { command, time } => write!(
-                f,
-                "{command} got no response for {:.1} s while the others did. Check its connection \
-                 to the server",
+            Self::Share { command, of } => {
+                format!("{command} completed {:.0} % of its share of the requests", of * 100.0)
+            }
+            Self::Silent { command, time } => format!(
+                "{command} got no response for {:.1} s while the others did",
                 time.as_secs_f64()
             ),
-            Self::Paused { command, time } => write!(
-                f,
-                "{command} stood still for {:.0} ms. Check that its host is not overloaded or \
-                 suspended",
-                time.as_secs_f64() * 1e3
-            ),
+            Self::Paused { command, time } => {
+                format!("{command} stood still for {:.0} ms", time.as_secs_f64() * 1e3)
+            }
         }
+    }
+
+    fn remedy(&self) -> &'static str {
+        match self {
+            Self::Late { .. } => "Check that its host is not overloaded, and measure for longer",
+            Self::Overlap { .. } => {
+                "Measure for longer, or use a faster connection to the generators"
+            }
+            Self::Share { .. } => {
+                "Check its host and its connection to the server, or leave it out"
+            }
+            Self::Silent { .. } => "Check its connection to the server",
+            Self::Paused { .. } => "Check that its host is not overloaded or suspended",
+        }
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}. {}", self.cause(), self.remedy())
     }
 }

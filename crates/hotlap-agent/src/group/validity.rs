@@ -52,26 +52,51 @@ pub(super) fn silent_ns(series: &[&[Tick]], index: usize) -> u64 {
     if is_silent { longest as u64 * TICK_NS } else { 0 }
 }
 
-/// Everything that makes a measurement invalid.
-pub(super) fn judge(plan: &Plan, generators: &[GeneratorOutcome]) -> Vec<Invalid> {
+/// What a measurement must keep to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Limits {
+    /// How late a generator may begin.
+    late: Duration,
+    /// Whether all windows must have been open at the same time.
+    overlaps: bool,
+}
+
+impl Limits {
+    /// The limits of a load with one window.
+    pub(super) fn of(plan: &Plan) -> Self {
+        match plan.stop {
+            Stop::After(length) => Self { late: length.mul_f64(LATE), overlaps: true },
+            // One generator may be done before another.
+            Stop::Requests(_) => Self { late: LATE_BY, overlaps: false },
+        }
+    }
+
+    /// The limits of a load with these windows of one generator, given by the times at which they
+    /// opened and closed.
+    pub(super) fn of_windows(windows: &[(u64, u64)]) -> Self {
+        let shortest = windows.iter().map(|(opened, closed)| closed.saturating_sub(*opened)).min();
+        let late = Duration::from_nanos(shortest.unwrap_or(0)).mul_f64(LATE);
+        Self { late, overlaps: true }
+    }
+}
+
+/// Everything that makes a measurement invalid, in whose windows all generators were open together
+/// for this share of the time.
+pub(super) fn judge(
+    limits: &Limits,
+    overlap: f64,
+    generators: &[GeneratorOutcome],
+) -> Vec<Invalid> {
     let mut found = Vec::new();
-    let allowed = match plan.stop {
-        Stop::After(length) => length.mul_f64(LATE),
-        Stop::Requests(_) => LATE_BY,
-    };
     for generator in generators {
         let (command, by) = (generator.command.clone(), Duration::from_nanos(generator.late_ns));
-        if by > allowed {
+        if by > limits.late {
             found.push(Invalid::Late { command, by });
         }
     }
-    // Of a number of requests, one generator may be done before another.
-    if matches!(plan.stop, Stop::After(_)) {
-        let share = overlap(generators);
-        if share < OVERLAP {
-            let error_ns = generators.iter().map(GeneratorOutcome::error_ns).max().unwrap_or(0);
-            found.push(Invalid::Overlap { share, error: Duration::from_nanos(error_ns) });
-        }
+    if limits.overlaps && overlap < OVERLAP {
+        let error_ns = generators.iter().map(GeneratorOutcome::error_ns).max().unwrap_or(0);
+        found.push(Invalid::Overlap { share: overlap, error: Duration::from_nanos(error_ns) });
     }
     let loading = || generators.iter().filter(|generator| generator.share > 0.0);
     let total: u64 = loading().map(GeneratorOutcome::completed).sum();
@@ -98,14 +123,21 @@ pub(super) fn judge(plan: &Plan, generators: &[GeneratorOutcome]) -> Vec<Invalid
 }
 
 /// The share of the time of all windows together in which all of them were open whatever the errors
-/// of the clocks, 0 to 1.
-pub(super) fn overlap(generators: &[GeneratorOutcome]) -> f64 {
-    let opened = generators.iter().map(|g| g.opened_ns + g.before.error_ns).max().unwrap_or(0);
-    let closed = generators.iter().map(|g| g.closed_ns.saturating_sub(g.after.error_ns)).min();
-    let first = generators.iter().map(|g| g.opened_ns).min().unwrap_or(0);
-    let last = generators.iter().map(|g| g.closed_ns).max().unwrap_or(0);
-    let shared = closed.unwrap_or(0).saturating_sub(opened);
-    shared as f64 / last.saturating_sub(first).max(1) as f64
+/// of the clocks, 0 to 1. `windows` has those of each generator, by the times at which they opened
+/// and closed.
+pub(super) fn overlap(generators: &[GeneratorOutcome], windows: &[Vec<(u64, u64)>]) -> f64 {
+    let count = windows.iter().map(Vec::len).min().unwrap_or(0);
+    let (mut shared, mut whole) = (0, 0);
+    for number in 0..count {
+        let each = || generators.iter().zip(windows.iter().map(|own| own[number]));
+        let opened = each().map(|(g, (opened, _))| opened + g.before.error_ns).max().unwrap_or(0);
+        let closed = each().map(|(g, (_, closed))| closed.saturating_sub(g.after.error_ns)).min();
+        let first = each().map(|(_, (opened, _))| opened).min().unwrap_or(0);
+        let last = each().map(|(_, (_, closed))| closed).max().unwrap_or(0);
+        shared += closed.unwrap_or(0).saturating_sub(opened);
+        whole += last.saturating_sub(first);
+    }
+    shared as f64 / whole.max(1) as f64
 }
 
 #[cfg(test)]
@@ -138,10 +170,17 @@ mod tests {
         vec![one("ssh a"), one("ssh b")]
     }
 
+    /// Judges generators with one window each.
+    fn judged(plan: &Plan, generators: &[GeneratorOutcome]) -> Vec<Invalid> {
+        let windows: Vec<_> =
+            generators.iter().map(|own| vec![(own.opened_ns, own.closed_ns)]).collect();
+        judge(&Limits::of(plan), overlap(generators, &windows), generators)
+    }
+
     fn reasons(change: impl Fn(&mut GeneratorOutcome)) -> Vec<String> {
         let mut generators = two();
         change(&mut generators[1]);
-        judge(&plan(), &generators).iter().map(ToString::to_string).collect()
+        judged(&plan(), &generators).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -185,7 +224,7 @@ mod tests {
         let mut generators = two();
         generators[1].closed_ns += 800 * MS;
         let plan = Plan { stop: Stop::Requests(20_000), ..plan() };
-        assert_eq!(judge(&plan, &generators), []);
+        assert_eq!(judged(&plan, &generators), []);
     }
 
     #[test]
@@ -196,7 +235,7 @@ mod tests {
         assert!(reasons(|g| (g.responses, g.failures) = (0, 10_000)).is_empty());
         let mut few = two();
         (few[0].responses, few[1].responses) = (20, 12);
-        assert_eq!(judge(&plan(), &few), []);
+        assert_eq!(judged(&plan(), &few), []);
     }
 
     #[test]
@@ -204,9 +243,9 @@ mod tests {
         let mut generators = two();
         let sampler = GeneratorOutcome { share: 0.0, responses: 100, ..generators[0].clone() };
         generators.push(sampler);
-        assert_eq!(judge(&plan(), &generators), []);
+        assert_eq!(judged(&plan(), &generators), []);
         generators[2].closed_ns -= 200 * MS;
-        assert!(matches!(judge(&plan(), &generators)[..], [Invalid::Overlap { .. }]));
+        assert!(matches!(judged(&plan(), &generators)[..], [Invalid::Overlap { .. }]));
     }
 
     #[test]
@@ -233,5 +272,17 @@ mod tests {
             found.len() == 1 && found[0].starts_with("ssh b stood still for 300 ms"),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn every_window_of_a_load_that_is_held_must_overlap() {
+        let generators = two();
+        let windows = |last: (u64, u64)| vec![vec![(0, 300), (900, 1_200)], vec![(0, 300), last]];
+        assert!((overlap(&generators, &windows((900, 1_200))) - 1.0).abs() < 1e-9);
+        // The windows share 300 of 300 and 150 of 450.
+        assert!((overlap(&generators, &windows((1_050, 1_350))) - 0.6).abs() < 1e-9);
+        let limits = Limits::of_windows(&[(0, 300 * MS), (900 * MS, 1_200 * MS)]);
+        assert_eq!(limits, Limits { late: Duration::from_millis(3), overlaps: true });
+        assert!(matches!(judge(&limits, 0.6, &generators)[..], [Invalid::Overlap { .. }]));
     }
 }

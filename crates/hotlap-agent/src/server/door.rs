@@ -16,14 +16,14 @@ const WRITE: Duration = Duration::from_secs(1);
 
 /// An open door. Dropping it closes it.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(crate) struct Door {
     port: u16,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Door {
-    pub(super) fn open(secret: String) -> io::Result<Self> {
+    pub(crate) fn open(secret: String) -> io::Result<Self> {
         // On Linux a socket on all IPv6 addresses is also one on all IPv4 addresses.
         let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
             .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))?;
@@ -34,7 +34,7 @@ impl Door {
         Ok(Self { port, stop, thread: Some(thread) })
     }
 
-    pub(super) fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 }

@@ -9,7 +9,7 @@ const LIMIT: Duration = Duration::from_secs(2);
 
 /// The first of the addresses at which the agent's door answers with the secret. Loopback comes
 /// first: it answers if the agent shares this machine's network, and every server listens there.
-pub(super) fn first(addresses: &[IpAddr], port: u16, secret: &str) -> Option<IpAddr> {
+pub(crate) fn first(addresses: &[IpAddr], port: u16, secret: &str) -> Option<IpAddr> {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let mut all = std::iter::once(loopback).chain(addresses.iter().copied());
     all.find(|address| answers(SocketAddr::new(*address, port), secret))
@@ -17,7 +17,7 @@ pub(super) fn first(addresses: &[IpAddr], port: u16, secret: &str) -> Option<IpA
 
 /// Whether the agent's door answers at this address. Another host may have the same private
 /// address, and another program the same port, so the secret is compared.
-pub(super) fn answers(address: SocketAddr, secret: &str) -> bool {
+pub(crate) fn answers(address: SocketAddr, secret: &str) -> bool {
     let until = Instant::now() + LIMIT;
     let Ok(mut stream) = TcpStream::connect_timeout(&address, LIMIT) else { return false };
     let mut found = vec![0; secret.len()];
@@ -36,7 +36,7 @@ pub(super) fn answers(address: SocketAddr, secret: &str) -> bool {
 }
 
 /// A secret that no other program sends.
-pub(super) fn secret() -> String {
+pub(crate) fn secret() -> String {
     use std::hash::{BuildHasher, RandomState};
     (0..4).map(|n| format!("{:016x}", RandomState::new().hash_one(n))).collect()
 }

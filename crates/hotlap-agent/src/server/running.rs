@@ -12,7 +12,7 @@ use hotlap_servers::sample::{Memory, Switches};
 
 use super::order::{ServerCall, ServerOrder, ServerReport};
 use crate::channel::Channel;
-use crate::clock::{Clock, Offset};
+use crate::clock::{Clock, Offset, requests_at};
 use crate::error::{ChannelError, Fault};
 
 /// How long a call may take that the agent answers at once: its host may be busy for a moment.
@@ -100,15 +100,6 @@ pub(super) fn unreachable(why: &ChannelError) -> Unreachable {
         cause: why.to_string(),
         remedy: "finished laps are kept; once the host is reached again, repeat the run".to_owned(),
     }
-}
-
-/// The number of requests at a moment between two readings of it, if they came evenly. Times are in
-/// nanoseconds of one clock; a moment outside of the two counts as the nearer one.
-fn requests_at(moment: u64, before: (u64, u64), after: (u64, u64)) -> u64 {
-    let ((from, first), (to, last)) = (before, after);
-    let share = moment.clamp(from, to.max(from)).saturating_sub(from) as f64
-        / to.saturating_sub(from).max(1) as f64;
-    first + (last.saturating_sub(first) as f64 * share).round() as u64
 }
 
 impl RunningServer for RemoteServer {
@@ -325,13 +316,5 @@ mod tests {
         }
         drop(server);
         agent.join().unwrap();
-    }
-
-    #[test]
-    fn requests_are_interpolated_between_the_readings() {
-        let at = |moment| requests_at(moment, (1_000, 500), (2_000, 600));
-        assert_eq!((at(1_000), at(1_250), at(2_000)), (500, 525, 600));
-        assert_eq!((at(0), at(9_000)), (500, 600));
-        assert_eq!(requests_at(5, (5, 7), (5, 7)), 7);
     }
 }

@@ -6,12 +6,12 @@
 
 use std::time::{Duration, Instant};
 
-use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::observe::{Instrument, Observation, ObserveError};
 
+use super::LocalRunner;
 use super::instance::{Between, Instance};
 use super::slices::{WHOLE, lead_in};
-use super::{LocalRunner, Run};
+use super::trouble::{Run, Trouble};
 
 impl LocalRunner {
     /// Length of an observed lap: that of others, but at least 0.3 s, because instruments take up
@@ -26,22 +26,22 @@ impl LocalRunner {
         participant: usize,
         load: usize,
         instrument: Instrument,
-    ) -> Result<(Run, Result<Observation, ObserveError>), ServerFailure> {
+    ) -> Result<(Run, Result<Observation, ObserveError>), Trouble> {
         self.instances[participant].forget_lap();
         self.instances[participant].begin_lap();
         let mut held = self.hold(participant, load)?;
         let (opens, window) = (lead_in(self.slices.length()), self.observed_window(load));
         let instance = &mut self.instances[participant];
         let enabled = instance.enable(instrument);
-        let before = instance.sample(&held.session);
+        let before = instance.sample(&*held.session);
         let began = Instant::now();
-        let _ = held.session.open_window(opens, window);
-        if !self.wait(&held.session, began + opens + window) {
+        held.session.open_window(opens, window);
+        if !self.wait(&*held.session, began + opens + window) {
             return Err(self.cut_short(participant, "lap", held.session));
         }
         held.pause(lead_in(window));
         let instance = &mut self.instances[participant];
-        let after = instance.sample(&held.session);
+        let after = instance.sample(&*held.session);
         instance.disable();
         held.add(before.at, &Between::of(&before, &after));
         instance.held = Some(held);

@@ -5,13 +5,14 @@ use hotlap_servers::start::ask;
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
+use hotlap_load::Outcome;
 use hotlap_load::http::Response;
 use hotlap_load::outcome::Totals;
 use hotlap_load::plan::{Request, Target};
-use hotlap_load::{Outcome, Session, ValuesUsed};
 use hotlap_stats::PreviousWarmup;
 
 use crate::lap::{Count, Usage, Violation};
+use crate::load_host::{LoadError, RunningLoad, ValuesUsed};
 use crate::participant::{Load, Participant};
 use crate::validity;
 use hotlap_servers::failure::ServerFailure;
@@ -43,6 +44,8 @@ pub(super) struct Instance {
     pub(super) requests: Vec<Request>,
     /// How many field values earlier loads have used up, and how many the latest load has used.
     values_used: (u64, Option<ValuesUsed>),
+    /// Why a generator was lost in the lap under way.
+    pub(super) lost: Option<String>,
     /// What its warm-ups have shown so far, by load.
     pub(super) known: Vec<Option<WarmupProfile>>,
     /// The load whose connections are kept until its next slice.
@@ -75,7 +78,7 @@ pub(super) struct WarmupProfile {
 /// A load whose connections are kept between the slices of a server.
 pub(super) struct Held {
     load: usize,
-    pub(super) session: Session,
+    pub(super) session: Box<dyn RunningLoad>,
     /// Laps that it may still be used for.
     laps: u32,
     /// Requests when the lap under way began.
@@ -96,7 +99,7 @@ pub(super) struct Driven {
 }
 
 impl Held {
-    pub(super) fn new(load: usize, session: Session) -> Self {
+    pub(super) fn new(load: usize, session: Box<dyn RunningLoad>) -> Self {
         let since = Instant::now();
         Self { load, session, laps: LAPS_A_SET, requests: 0, since, is_idle: true, driven: None }
     }
@@ -125,8 +128,7 @@ impl Held {
 
     /// Ends the lap. Returns its slices, and the number of requests answered in and between them.
     pub(super) fn end_lap(&mut self) -> Option<(Driven, u64)> {
-        let progress = self.session.progress();
-        let before = std::mem::replace(&mut self.requests, progress.responses + progress.failures);
+        let before = std::mem::replace(&mut self.requests, self.session.answered());
         self.laps = self.laps.saturating_sub(1);
         Some((self.driven.take()?, self.requests - before))
     }
@@ -178,6 +180,7 @@ impl Instance {
             host: String::new(),
             requests: Vec::new(),
             values_used: (infer::PROBES, None),
+            lost: None,
             known: vec![None; loads],
             held: None,
             slices: 0,
@@ -206,20 +209,20 @@ impl Instance {
     /// request with the same key might be refused the second time.
     pub(super) fn first_value(&self) -> u64 {
         let (earlier, latest) = &self.values_used;
-        earlier + latest.as_ref().map_or(0, ValuesUsed::most)
+        earlier + latest.as_ref().map_or(0, |used| used())
     }
 
     /// A load uses further values of fields.
-    pub(super) fn uses_values(&mut self, session: &Session) {
+    pub(super) fn uses_values(&mut self, session: &dyn RunningLoad) {
         self.values_used = (self.first_value(), Some(session.values_used()));
     }
 
     /// Samples server and generator.
-    pub(super) fn sample(&mut self, session: &Session) -> Sample {
-        match &mut self.server {
-            Some(server) => server.sample(&|| answered(session)),
-            None => Sample { requests: answered(session), at: Instant::now(), cpu_ns: None },
-        }
+    pub(super) fn sample(&mut self, session: &dyn RunningLoad) -> Sample {
+        session.sample(&mut |answered| match &mut self.server {
+            Some(server) => server.sample(answered),
+            None => Sample { requests: answered(), at: Instant::now(), cpu_ns: None },
+        })
     }
 
     /// Whether its processes are known, and so its CPU time.
@@ -246,17 +249,21 @@ impl Instance {
 
     /// Hardware counts while `act` runs, with the requests meanwhile. The counters are on only for
     /// that time, because they cost the server something at each context switch.
-    pub(super) fn counted(&mut self, session: &Session, act: impl FnOnce()) -> Option<Count> {
+    pub(super) fn counted(
+        &mut self,
+        session: &dyn RunningLoad,
+        act: impl FnOnce(),
+    ) -> Option<Count> {
         let server = self.server.as_mut()?;
-        let first = answered(session);
+        let first = session.answered();
         if !server.begin_counting() {
             return None;
         }
-        let second = answered(session);
+        let second = session.answered();
         act();
-        let third = answered(session);
+        let third = session.answered();
         let counted = server.end_counting();
-        let fourth = answered(session);
+        let fourth = session.answered();
         // The counters were switched at some moment of each call: take the middle.
         let requests = ((third + fourth) - (first + second)) / 2;
         Some(Count { requests, counted: counted? })
@@ -290,6 +297,7 @@ impl Instance {
     pub(super) fn forget_lap(&mut self) {
         self.held = None;
         self.before_lap = None;
+        self.lost = None;
     }
 
     /// What the server used between two samples, or several pairs of them, and its present memory.
@@ -404,7 +412,7 @@ impl Instance {
     pub(super) fn unanswered(
         &mut self,
         phase: &str,
-        outcome: Result<Outcome, hotlap_load::Error>,
+        outcome: Result<Outcome, LoadError>,
     ) -> ServerFailure {
         if let Err(failure) = self.still_there(phase) {
             return failure;
@@ -430,12 +438,6 @@ impl Instance {
         let log_tail = self.server.as_ref().map(|server| server.tail()).unwrap_or_default();
         ServerFailure { phase: phase.to_owned(), cause, log_tail, remedy: remedy.to_owned() }
     }
-}
-
-/// The requests of a load that were answered so far.
-fn answered(session: &Session) -> u64 {
-    let progress = session.progress();
-    progress.responses + progress.failures
 }
 
 fn complaint(stopped: &Stopped) -> Option<String> {

@@ -3,12 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hotlap_load::Session;
 use hotlap_load::plan::{Pace, Plan, Stop};
 use hotlap_servers::failure::ServerFailure;
 
 use super::instance::Between;
-use super::{LocalRunner, Run, slices};
+use super::trouble::{Run, Trouble};
+use super::{LocalRunner, slices};
+use crate::load_host::Measured;
 
 /// A server is idle if a single request takes no longer than this, or than its mean service time
 /// when it was saturated.
@@ -26,7 +27,7 @@ impl LocalRunner {
         participant: usize,
         load: usize,
         (pace, window): (Pace, Duration),
-    ) -> Result<Run, ServerFailure> {
+    ) -> Result<Run, Trouble> {
         self.instances[participant].forget_lap();
         let mut plan = self.plan(participant, load)?;
         plan.warmup = slices::lead_in(window);
@@ -73,30 +74,30 @@ impl LocalRunner {
     }
 
     /// Runs one lap at a rate, on a thawed server.
-    fn measure_paced(&mut self, participant: usize, plan: &Plan) -> Result<Run, ServerFailure> {
-        let session =
-            Session::start(plan).map_err(|e| self.instances[participant].failed("lap", e))?;
-        self.instances[participant].uses_values(&session);
+    fn measure_paced(&mut self, participant: usize, plan: &Plan) -> Result<Run, Trouble> {
+        let session = self.setting.generator.start(plan);
+        let session = self.begun(participant, "lap", session)?;
         let Some(window) = session.wait_for_window() else {
-            return Err(self.instances[participant].unanswered("lap", session.join()));
+            return Err(self.cut_short(participant, "lap", session));
         };
-        self.wait(&session, window.opens);
+        self.wait(&*session, window.opens);
         let at = Instant::now();
         let first = self.instances[participant].switches();
-        let before = self.instances[participant].sample(&session);
+        let before = self.instances[participant].sample(&*session);
         // An incomplete lap does not count.
-        if window.closes.is_some_and(|closes| !self.wait(&session, closes)) {
+        if window.closes.is_some_and(|closes| !self.wait(&*session, closes)) {
             return Err(self.cut_short(participant, "lap", session));
         }
-        let after = self.instances[participant].sample(&session);
+        let after = self.instances[participant].sample(&*session);
         let last = self.instances[participant].switches();
-        let outcome = session.join().map_err(|e| self.instances[participant].failed("lap", e))?;
+        let measured = self.ended(participant, "lap", session)?;
+        let Measured { outcome, generators, mut failed } = measured;
         self.instances[participant].still_there("lap")?;
         let outcome = self.unless_it_hangs(participant, outcome)?;
         let instance = &mut self.instances[participant];
         let between = Between::of(&before, &after);
         let usage = instance.usage(&between, first.zip(last), between.requests);
-        let side_effect = instance.side_effect(&outcome.totals);
-        Ok(Run { at, outcome, usage, side_effect })
+        failed.extend(instance.side_effect(&outcome.totals));
+        Ok(Run { at, outcome, usage, generators, failed })
     }
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use hotlap_servers::allocation::CpuAllocation;
 use hotlap_servers::running::ServerHost;
 
+use crate::load_host::LoadHost;
+
 /// How servers are run and laps are measured on this machine.
 #[derive(Debug, Clone)]
 pub struct Setting {
@@ -32,6 +34,8 @@ pub struct Setting {
     pub cores: CpuAllocation,
     /// Where servers are started.
     pub host: Arc<dyn ServerHost>,
+    /// Where the load comes from.
+    pub generator: Arc<dyn LoadHost>,
     /// Which participant each one is compared with and must do the same work as; by default the
     /// reference.
     pub against: BTreeMap<usize, usize>,

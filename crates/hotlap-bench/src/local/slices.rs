@@ -129,7 +129,8 @@ pub(super) struct Needs {
     pub(super) service: Duration,
     /// It needs slices that begin and end with the load.
     pub(super) whole: bool,
-    /// How long a reading may take until it is taken; not zero if it runs on another host.
+    /// How long a reading may take until it is taken; not zero if it runs on another host, or is
+    /// loaded from one.
     pub(super) delay: Duration,
     /// Its CPU time is known, so probes can show whether it recovers.
     pub(super) known: bool,

@@ -298,6 +298,7 @@ mod tests {
 
     use super::super::Setting;
     use super::*;
+    use crate::load_host::ThisProcess;
     use crate::participant::Participant;
     use hotlap_servers::allocation::CpuAllocation;
     use hotlap_servers::contract::{Content, Contract, Name};
@@ -349,6 +350,7 @@ mod tests {
                     logs: PathBuf::new(),
                     network: Network::loopback(),
                 }),
+                generator: Arc::new(ThisProcess),
                 against,
             };
             let mut live =

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hotlap_load::Session;
 use hotlap_load::plan::Plan;
 use hotlap_stats::{Class, DetectorSettings, SteadyDetector, SteadyState};
 
+use super::LocalRunner;
 use super::instance::{Between, Instance, WarmupProfile};
-use super::{LocalRunner, wait};
+use super::load::wait;
+use super::trouble::Trouble;
 use crate::participant::Role;
 use crate::runner::Warmup;
-use hotlap_servers::failure::ServerFailure;
 
 /// Length of one window of a warm-up (METHODOLOGY, appendix C, *Warm-up*).
 const WARM_WINDOW: Duration = Duration::from_millis(100);
@@ -47,10 +47,9 @@ impl LocalRunner {
         participant: usize,
         load: usize,
         plan: &Plan,
-    ) -> Result<Warmup, ServerFailure> {
-        let session =
-            Session::start(plan).map_err(|e| self.instances[participant].failed("warm-up", e))?;
-        self.instances[participant].uses_values(&session);
+    ) -> Result<Warmup, Trouble> {
+        let session = self.setting.generator.start(plan);
+        let session = self.begun(participant, "warm-up", session)?;
         let limit = self.setting.warm_limit.as_nanos() / WARM_WINDOW.as_nanos();
         let limit =
             usize::try_from(limit).unwrap_or(usize::MAX).max(DetectorSettings::default().stretch);
@@ -59,21 +58,21 @@ impl LocalRunner {
         let settings = known.map_or(settings, |before| settings.for_restart(&before.steady));
         let mut detector = SteadyDetector::new(settings);
         let Some(window) = session.wait_for_window() else {
-            return Err(self.instances[participant].unanswered("warm-up", session.join()));
+            return Err(self.cut_short(participant, "warm-up", session));
         };
         let mut edge = window.opens;
-        self.wait(&session, edge);
-        let mut before = self.instances[participant].sample(&session);
+        self.wait(&*session, edge);
+        let mut before = self.instances[participant].sample(&*session);
         let (mut since, mut class) = (0, Class::NeverSteady);
         let mut windows: Vec<Between> = Vec::new();
         let patience = edge + self.longest_warm_up();
         while edge < patience {
             edge += WARM_WINDOW;
-            if !self.wait(&session, edge) {
+            if session.lost().is_some() || !self.wait(&*session, edge) {
                 // An interrupted warm-up says nothing about the server.
                 return Err(self.cut_short(participant, "warm-up", session));
             }
-            let after = self.instances[participant].sample(&session);
+            let after = self.instances[participant].sample(&*session);
             let window = Between::of(&before, &after);
             before = after;
             windows.push(window);
@@ -88,12 +87,11 @@ impl LocalRunner {
         let until = Instant::now() + COUNTED;
         let stop = Arc::clone(&self.stop);
         let count =
-            self.instances[participant].counted(&session, || _ = wait(&session, until, &stop));
+            self.instances[participant].counted(&*session, || _ = wait(&*session, until, &stop));
         session.stop();
-        let outcome =
-            session.join().map_err(|e| self.instances[participant].failed("warm-up", e))?;
+        let outcome = self.ended(participant, "warm-up", session)?.outcome;
         if outcome.responses == 0 && !self.stop.load(Ordering::Relaxed) {
-            return Err(self.instances[participant].unanswered("warm-up", Ok(outcome)));
+            return Err(self.instances[participant].unanswered("warm-up", Ok(outcome)).into());
         }
         let found = WarmupProfile {
             steady: detector.summary(class),

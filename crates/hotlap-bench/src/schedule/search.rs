@@ -13,7 +13,7 @@ use hotlap_stats::{Capacity, RESTARTS_BEFORE_LOOK, Side, Trial, is_bracketed, le
 
 use super::Schedule;
 use crate::experiment::{Event, Experiment, Over, Place, order, salted};
-use crate::lap::Lap;
+use crate::lap::{Lap, Violation};
 use crate::runner::TrialWindow;
 use crate::slo::{Objective, WINDOW, WindowOutcome, usual_window};
 
@@ -205,10 +205,14 @@ impl Searched {
         TrialWindow { rate, length, seed: 0 }
     }
 
-    /// Adds a lap at a rate. A lap in which the generator was late tells nothing about the server.
+    /// Adds a lap at a rate. A lap in which the generator was late tells nothing about the server,
+    /// and one in which several did not load it together, nothing about the rate either.
     fn add(&mut self, experiment: &Experiment, place: Place, rate: f64, lap: &Lap) {
+        let is_apart = |violation: &Violation| {
+            matches!(violation, Violation::Generators { .. } | Violation::GeneratorLost { .. })
+        };
         if !lap.counts() {
-            self.late += 1;
+            self.late += u32::from(!lap.failed.iter().any(is_apart));
             return;
         }
         self.late = 0;
@@ -267,6 +271,27 @@ mod tests {
         assert!(search(&[]).is_over());
         assert!(search(&[true, true]).is_over());
         assert!(!search(&[true, false]).is_over());
+    }
+
+    /// Such laps say nothing about the rate that the generators can offer.
+    #[test]
+    fn generators_that_are_lost_or_apart_do_not_end_a_search() {
+        let is_over_after = |violation: Violation| {
+            let mut search = Searched::new(1_000.0);
+            let kind = crate::lap::Kind::Paced { rate: 500.0 };
+            let outcome = hotlap_load::Outcome::default();
+            let mut lap = Lap::new((0, 0), kind, 0, outcome, None);
+            lap.failed = vec![violation];
+            for _ in 0..=LATE_IN_A_ROW {
+                search.add(&self::search(None, None), Place::default(), 500.0, &lap);
+            }
+            assert!(search.trials.is_empty());
+            search.is_over()
+        };
+        let why = || "ssh b stood still for 300 ms".to_owned();
+        assert!(is_over_after(Violation::Late { lag_us: 900.0 }));
+        assert!(!is_over_after(Violation::Generators { why: why() }));
+        assert!(!is_over_after(Violation::GeneratorLost { why: why() }));
     }
 
     #[test]

@@ -2,6 +2,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hotlap_bench::load_host::ThisProcess;
 use hotlap_bench::local;
 use hotlap_bench::participant::Load;
 use hotlap_servers::allocation::CpuAllocation;
@@ -27,6 +28,7 @@ pub fn setting(slice: Duration, logs: &Path) -> local::Setting {
             logs: logs.to_owned(),
             network: Network::loopback(),
         }),
+        generator: Arc::new(ThisProcess),
         against: [].into(),
     }
 }

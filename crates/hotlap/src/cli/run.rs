@@ -62,7 +62,7 @@ pub struct RunArgs {
     /// what normal clients notice, and whether it recovers
     ///
     /// Takes about half a minute per server. The result is stored.
-    #[arg(long, conflicts_with_all = ["layers", "fail_if", "https", "server_on"])]
+    #[arg(long, conflicts_with_all = ["layers", "fail_if", "https", "server_on", "generator_on"])]
     pub stress: bool,
     /// Only this scenario of --stress; repeat it for more
     #[arg(long = "scenario", value_name = "NAME", requires = "stress")]
@@ -144,6 +144,7 @@ Examples:
   hotlap run --suite app-servers --setup
   hotlap run --suite app-servers --dry-run
   hotlap run --server-on 'ssh bench2' go/net-http 'node app.js'
+  hotlap run --generator-on 'ssh gen1' --generator-on 'ssh gen2' go/net-http 'node app.js'
   hotlap run --stress 'node app.js' --scenario garbage --scenario 'slow headers'
   hotlap run go/net-http --save-baseline main
   hotlap run --name base --name pr './base' './pr' --fail-if 'cost +3%'";
@@ -255,10 +256,18 @@ pub struct Placement {
     /// its program.
     #[arg(long, value_name = "COMMAND", help_heading = "Other hosts")]
     pub server_on: Option<AgentCommand>,
-    /// Address at which --server-on's host is reached from here (default: the first of its
-    /// addresses that answers)
-    #[arg(long, value_name = "IP", requires = "server_on", help_heading = "Other hosts")]
+    /// Address at which generators reach the servers' host (default: the first of its addresses
+    /// that answers)
+    #[arg(long, value_name = "IP", help_heading = "Other hosts")]
     pub server_address: Option<IpAddr>,
+    /// Generate the load on another host: COMMAND runs hotlap there; repeat it for several
+    /// generators
+    ///
+    /// Connections are divided among them, and with them the load; -t applies to each. All open
+    /// their windows at the same time, and a lap is the sum. A lap in which one of them was lost,
+    /// late or stood still does not count. See docs/remote.md.
+    #[arg(long, value_name = "COMMAND", help_heading = "Other hosts")]
+    pub generator_on: Vec<AgentCommand>,
 }
 
 /// The request, and the response that is expected.

@@ -6,6 +6,7 @@ pub mod announcement;
 pub mod dry_run;
 pub mod elsewhere;
 pub mod finish;
+pub mod generators;
 pub mod logs;
 pub mod measure;
 pub mod participants;
@@ -56,12 +57,14 @@ pub fn carry_out(spec: RunSpec, console: &Console) -> anyhow::Result<Exit> {
     drop(measure::priority(&spec)?);
     let mut spec = spec;
     let elsewhere = elsewhere::open(&mut spec, console)?;
+    let generators = generators::open(&mut spec, elsewhere.as_deref(), console)?;
     let builds = match &elsewhere {
         Some(host) => elsewhere::build(&spec, host, &interrupt, console)?,
         None if spec.is_dry => dry_run::probe(&spec, &interrupt),
         None => build(&spec, &interrupt, console)?,
     };
     let participants = Participants::new(&spec, &builds, elsewhere, console)?;
+    let participants = Participants { generators, ..participants };
     if interrupt.asked() {
         return Ok(Exit::Interrupted);
     }

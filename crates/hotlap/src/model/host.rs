@@ -26,9 +26,24 @@ pub struct Host {
     pub facts: Vec<(String, String)>,
     /// Properties that make its figures less reliable.
     pub doubts: Vec<String>,
-    /// The machine of the load generator, if it is another one.
+    /// The machine on which hotlap was started, if servers were started on another one. It
+    /// generated the load, unless there are `generators`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator: Option<Box<GeneratorHost>>,
+    /// The generators of the load, if they were agents.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub generators: Vec<RemoteGenerator>,
+}
+
+/// A generator of the load that is an agent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct RemoteGenerator {
+    /// The command that started it: `ssh gen1`.
+    pub command: String,
+    /// The name of its host, as that host calls itself.
+    pub name: String,
+    /// Its host.
+    pub host: Host,
 }
 
 /// The machine of the load generator, if servers were started on another one.
@@ -72,6 +87,7 @@ impl From<&hotlap_servers::machine::Machine> for Host {
             facts,
             doubts: host.doubts().iter().map(|d| format!("{}: {}", d.what, d.remedy)).collect(),
             generator: None,
+            generators: Vec::new(),
         }
     }
 }

@@ -68,6 +68,10 @@ pub struct Lap {
     /// stored by versions that did not keep it.
     #[serde(default)]
     pub by_request: Vec<LapRequest>,
+    /// What each of several generators contributed, in the order of the host's list; empty if there
+    /// was one, and in laps stored by versions that had one.
+    #[serde(default)]
+    pub generators: Vec<measured::Contribution>,
 }
 
 /// The outcome of one request in a lap. Its latency is kept as non-empty buckets: a histogram takes
@@ -134,6 +138,7 @@ impl From<&measured::Lap> for Lap {
             usage: lap.usage,
             failed: lap.failed.iter().cloned().map(redact::record).collect(),
             by_request: outcome.by_request.iter().map(LapRequest::from).collect(),
+            generators: lap.generators.clone(),
         }
     }
 }

@@ -61,6 +61,9 @@ impl Report {
         facts.extend(elsewhere.map(|generator| {
             ("servers on", format!("{}, at {}", generator.command, generator.address))
         }));
+        let generators = self.host.facts.generators.iter();
+        facts
+            .extend(generators.map(|own| ("load from", format!("{} ({})", own.command, own.name))));
         let of_host = self.host.facts.facts.iter().cloned();
         let all = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(of_host);
         all.filter(|(_, value)| !value.is_empty()).collect()
@@ -134,6 +137,7 @@ impl Row {
             ("CPU time in laps ÷ alone after warm-up", text(&self.of_alone)),
             ("time to first response", text(&self.ready_ms)),
             ("warm-up", [self.warmup.clone(), text(&self.steady_ms)].join(", ")),
+            ("responses by generator", self.responses_by_generator()),
             ("laps that count", format!("{counting} of {all}")),
             ("note", self.notes.join(" · ")),
         ];
@@ -141,6 +145,11 @@ impl Row {
             (name.to_owned(), value.trim().trim_matches([',', ' ']).to_owned())
         });
         facts.filter(|(_, value)| !value.is_empty()).collect()
+    }
+
+    /// Responses to each of several generators, in their order; empty if there was one.
+    fn responses_by_generator(&self) -> String {
+        self.answers_by_generator.iter().map(|sum| count(*sum)).collect::<Vec<_>>().join(" + ")
     }
 
     /// Instructions per request in user mode and in the kernel, or why they are unknown.

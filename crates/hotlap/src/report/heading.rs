@@ -89,8 +89,17 @@ impl Heading {
 impl HostView {
     pub(super) fn of(host: &model::Host) -> Self {
         let mut line = in_words(host);
-        if let Some(generator) = &host.generator {
+        if let Some(generator) = &host.generator
+            && host.generators.is_empty()
+        {
             line += &format!("; load from {}", in_words(&generator.host));
+        }
+        if let [first, ..] = &host.generators[..] {
+            let count = plural(host.generators.len(), "generator");
+            let are_alike =
+                |own: &model::RemoteGenerator| in_words(&own.host) == in_words(&first.host);
+            let more = if host.generators.iter().all(are_alike) { "" } else { " and others" };
+            line += &format!("; load from {count}: {}{more}", in_words(&first.host));
         }
         Self { line, facts: host.clone() }
     }
@@ -161,6 +170,9 @@ fn title(run: &Run) -> Vec<String> {
     }
     if schedule.high_priority {
         parts.push("high priority".to_owned());
+    }
+    if !run.host.generators.is_empty() {
+        parts.push(plural(run.host.generators.len(), "generator"));
     }
     let restarts = run.laps.iter().map(|l| l.restart + 1).max().unwrap_or(0);
     let rounds = run.laps.iter().filter(|l| run.is_main(l)).map(|l| l.round + 1).max();

@@ -1,5 +1,6 @@
 //! Every start and every lap of a run, rounded for export.
 
+use hotlap_bench::lap::Contribution;
 use hotlap_stats::{Concurrency, Percentile, Survival};
 use serde::Serialize;
 
@@ -84,6 +85,9 @@ pub struct LapView {
     pub cpu_percent: Option<f64>,
     /// How busy the busiest generator thread was, in per cent.
     pub generator_percent: f64,
+    /// What each of several generators contributed, in the order of `host.generators`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub generators: Vec<ContributionView>,
     /// Correct responses in each tenth of a second.
     pub series_answers: Vec<u64>,
     /// The mean latency in each tenth of a second, in milliseconds; `None` if there were no
@@ -95,6 +99,37 @@ pub struct LapView {
     pub doubts: Vec<String>,
     /// Whether it counts in estimates.
     pub counts: bool,
+}
+
+/// What one of several generators contributed to a lap.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct ContributionView {
+    /// Correct responses.
+    pub answers: u64,
+    /// Failures.
+    pub errors: u64,
+    /// Requests sent since its connections were opened, inside and outside of the windows.
+    pub sent: u64,
+    /// How much later than agreed it began at most, in milliseconds.
+    pub late_ms: f64,
+    /// The longest time for which it stood still, in milliseconds; shorter ones than 50 ms are not
+    /// noticed.
+    pub paused_ms: f64,
+    /// How busy its busiest thread was, in per cent.
+    pub busy_percent: f64,
+}
+
+impl ContributionView {
+    fn of(own: &Contribution) -> Self {
+        Self {
+            answers: own.responses,
+            errors: own.failures,
+            sent: own.sent,
+            late_ms: rounded(own.late_ns as f64 / 1e6),
+            paused_ms: rounded(own.paused_ns as f64 / 1e6),
+            busy_percent: rounded(own.busy * 100.0),
+        }
+    }
 }
 
 impl StartView {
@@ -158,6 +193,7 @@ impl LapView {
                 .filter(|u| u.wall_ns > 0)
                 .and_then(|u| Some(rounded(u.cpu_ns? as f64 / u.wall_ns as f64 * 100.0))),
             generator_percent: rounded(lap.generator.1 * 100.0),
+            generators: lap.generators.iter().map(ContributionView::of).collect(),
             series_answers: lap.series.iter().map(|t| t.responses).collect(),
             series_mean_ms: lap
                 .series

@@ -11,7 +11,7 @@ use crate::analysis::{
     Analysis, Measure, bias, layers, scaling,
     warnings::{notes_of, tls},
 };
-use crate::model::{Role, Run};
+use crate::model::{Lap, Role, Run};
 use crate::text::number::grouped;
 
 /// One server under one load.
@@ -88,6 +88,10 @@ pub struct Row {
     pub tls: String,
     /// Conformance checks that it passes: `11/14`; empty if there were none.
     pub conformance: String,
+    /// Correct responses to each of several generators, in the order of `host.generators`, in the
+    /// laps that count.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub answers_by_generator: Vec<u64>,
     /// Notes about it.
     pub notes: Vec<String>,
     /// Figures published elsewhere, beside the measured ones.
@@ -161,6 +165,7 @@ impl Row {
                 .map_or_else(String::new, |w| warnings::class(w.class).to_owned()),
             tls: tls(run, index).map(ToString::to_string).unwrap_or_default(),
             conformance: conformance(run, index),
+            answers_by_generator: answers_by_generator(run, analysis.load, index),
             notes: notes(run, analysis.load, index),
             published: PublishedView::all_of(run, analysis, index).collect(),
         }
@@ -200,6 +205,18 @@ impl ErrorCount {
         counts.sort_by_key(|c| std::cmp::Reverse(c.count));
         counts
     }
+}
+
+/// Correct responses to each of several generators in the laps of a server that count.
+fn answers_by_generator(run: &Run, load: usize, server: usize) -> Vec<u64> {
+    let mut sums = vec![0; run.host.generators.len()];
+    let is_own = |lap: &&Lap| (lap.load, lap.server) == (load, server) && lap.counts();
+    for lap in run.laps.iter().filter(is_own) {
+        for (sum, own) in sums.iter_mut().zip(&lap.generators) {
+            *sum += own.responses;
+        }
+    }
+    sums
 }
 
 fn of_ceiling(analysis: &Analysis, server: usize) -> Option<Figure> {

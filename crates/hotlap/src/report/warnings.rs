@@ -119,6 +119,11 @@ fn of_server(run: &Run, load: usize, server: usize, warning: &ServerWarning) -> 
             not_reached(*offered, *reached)
         ),
         ServerWarning::LeftOut(left_out) => laps_left_out(&name, left_out),
+        ServerWarning::LateWindows { late, windows } if !run.host.generators.is_empty() => format!(
+            "{name}: {late} of {windows} windows do not count, because a generator was late, stood \
+             still or was lost; the list of laps has the reason of each. Check the generators' \
+             hosts, and their connections to here and to the server."
+        ),
         ServerWarning::LateWindows { late, windows } => format!(
             "{name}: {late} of {windows} windows do not count, because the load generator sent \
              late. Give it more cores (-t), or use a quieter machine."
@@ -182,7 +187,7 @@ fn laps_left_out(name: &str, left_out: &LeftOut) -> String {
         }
     };
     let remedy = checks.first().map_or("", |(most, _)| check(most).1);
-    format!("{name}: {out} not count: {why}. {remedy}{rest}")
+    format!("{name}: {out} not count: {why}. {remedy}{rest}").trim_end().to_owned()
 }
 
 fn names(run: &Run, servers: &[usize]) -> String {
@@ -235,6 +240,12 @@ fn check(violation: &Violation) -> (&'static str, &'static str) {
         Violation::Late { .. } => {
             ("lateness", "Give the generator more cores (-t), or lower the rate.")
         }
+        Violation::Generators { .. } => (
+            "generators",
+            "Check the generators' hosts, and their connections to here and to the server.",
+        ),
+        // The reason has the remedy.
+        Violation::GeneratorLost { .. } => ("generator lost", ""),
         Violation::SideEffect { .. } => (
             "side effect",
             "Check whether the server drops work, and whether `counts` names the right file.",
@@ -281,6 +292,8 @@ pub(super) fn violation(violation: &Violation) -> String {
         Violation::Late { lag_us } => {
             format!("the generator sent {} µs late (p99)", grouped(*lag_us, 0))
         }
+        Violation::Generators { why } => why.clone(),
+        Violation::GeneratorLost { why } => format!("a generator was lost: {why}"),
         Violation::SideEffect { expected, counted } => format!(
             "its side effect happened {} times for {} responses",
             count(*counted),

@@ -97,7 +97,7 @@ pub(super) fn put_lap(
     tx.execute(
         "INSERT INTO lap VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
                                  ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28,
-                                 ?29, ?30, ?31, ?32, ?33, ?34)",
+                                 ?29, ?30, ?31, ?32, ?33, ?34, ?35)",
         params![
             run as i64,
             sequence as i64,
@@ -133,6 +133,7 @@ pub(super) fn put_lap(
             json(&lap.failed),
             json(&lap.service_censored),
             json(&lap.response_censored),
+            (!lap.generators.is_empty()).then(|| json(&lap.generators)),
         ],
     )?;
     let mut requests = lap.by_request.iter().enumerate();
@@ -274,6 +275,7 @@ pub(super) fn read_lap(row: &Row, times: bool) -> rusqlite::Result<(u64, Lap)> {
         usage: read_json_or_null(row, "usage_json")?,
         failed: read_json(row, "violations_json")?,
         by_request: Vec::new(),
+        generators: read_json_or_null(row, "generators_json")?.unwrap_or_default(),
     };
     Ok((unsigned(row, "sequence")?, lap))
 }

@@ -53,6 +53,8 @@ pub(super) fn check(run: &Run) -> Result<(), String> {
         lap.statuses.iter().try_for_each(|(_, count)| counts("statuses", &[*count]))?;
         let mut own = lap.by_request.iter();
         own.try_for_each(|own| counts("request", &[own.answers, own.failures]))?;
+        let mut own = lap.generators.iter();
+        own.try_for_each(|own| counts("generator", &[own.responses, own.failures, own.sent]))?;
         let mut ticks = lap.series.iter();
         ticks.try_for_each(|t| counts("series", &[t.responses, t.failures, t.max_ns, t.sum_ns]))?;
     }

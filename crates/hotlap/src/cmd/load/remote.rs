@@ -61,7 +61,7 @@ pub fn drive(
     interrupt: &Interrupt,
     console: &Console,
 ) -> anyhow::Result<Option<(Outcome, Option<Contributions>)>> {
-    let mut running = match generators.start(plan) {
+    let running = match generators.start(plan) {
         Err(GroupError::Division(why)) => return usage(why),
         running => running?,
     };

@@ -179,10 +179,13 @@ fn stressed(spec: &RunSpec, participants: &Participants, run: &Run) -> Vec<Strin
 
 fn cores(run: &Run) -> String {
     let schedule = &run.schedule;
-    let priority = if schedule.high_priority { ", both with high priority" } else { "" };
+    let priority = if schedule.high_priority { ", with high priority" } else { "" };
     match (cores_in_words(&schedule.server_cpus), cores_in_words(&schedule.generator_cpus)) {
         (Some(server), Some(generator)) => {
             format!("server on {server}, generator on {generator}{priority}")
+        }
+        (Some(server), None) if !run.host.generators.is_empty() => {
+            format!("server on {server}, generators on other hosts{priority}")
         }
         _ => format!("server and generator are not pinned{priority}"),
     }

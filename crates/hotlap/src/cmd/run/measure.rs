@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use hotlap_bench::experiment::{Experiment, Over, Past, Place};
 use hotlap_bench::explain::Explain;
+use hotlap_bench::load_host::{LoadHost, ThisProcess};
 use hotlap_bench::local::{LocalRunner, Setting, allow_files};
 use hotlap_bench::runner::Runner;
 use hotlap_servers::allocation::CpuAllocation;
@@ -112,16 +113,22 @@ pub fn run(
     console.note(&announcement::of(&run, &experiment, &spec.scenarios, store.as_ref()));
     let _priority = priority(spec)?;
     let logs = Logs::new()?;
+    let generators = participants.generators.as_ref();
+    let network = generators.and_then(|started| started.network.as_ref());
     let host = match &participants.elsewhere {
         Some(host) => Arc::clone(host) as Arc<dyn ServerHost>,
         None => Arc::new(LocalHost {
             supervisor: Supervisor::this_program("__supervisor")
                 .context("cannot find hotlap's own program")?,
             logs: logs.folder().to_owned(),
-            network: Network::loopback(),
+            network: network.map_or_else(Network::loopback, |(network, _)| network.clone()),
         }),
     };
-    let setting = setting(spec, &experiment, &run, &cores, host);
+    let generator = match &participants.generators {
+        Some(started) => Arc::clone(&started.host) as Arc<dyn LoadHost>,
+        None => Arc::new(ThisProcess),
+    };
+    let setting = setting(spec, &experiment, &run, &cores, (host, generator));
     let (servers, loads) = (&experiment.participants, &experiment.loads);
     let mut runner = LocalRunner::new(setting, servers, loads, interrupt.shared());
     let mut recorder = Recorder::new(run, store, exports, console)?;
@@ -159,7 +166,7 @@ fn setting(
     experiment: &Experiment,
     run: &Run,
     cores: &CpuAllocation,
-    host: Arc<dyn ServerHost>,
+    (host, generator): (Arc<dyn ServerHost>, Arc<dyn LoadHost>),
 ) -> Setting {
     let warm_ups = (experiment.participants.len() * experiment.loads.len()).max(1) as u32;
     Setting {
@@ -173,6 +180,7 @@ fn setting(
         counters: true,
         cores: cores.clone(),
         host,
+        generator,
         against: against(run),
     }
 }

@@ -17,6 +17,7 @@ use hotlap_servers::process::Supervisor;
 use hotlap_servers::toolchain::Unready;
 use hotlap_servers::verify::Requirements;
 
+use super::generators;
 use super::spec::server::{CEILING, ServerSpec, Source};
 use super::spec::{Reference, RunSpec, unpinned};
 use crate::cmd::build::build_all;
@@ -37,6 +38,8 @@ pub struct Participants {
     pub contract: String,
     /// The host on which they are started, if it is another one.
     pub elsewhere: Option<Arc<RemoteHost>>,
+    /// The generators of the load, if they are agents.
+    pub generators: Option<generators::Started>,
 }
 
 /// How each catalogue server is started, and its version, by its id; or why it cannot be started.

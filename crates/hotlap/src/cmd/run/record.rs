@@ -13,9 +13,9 @@ use hotlap_servers::allocation::CpuAllocation;
 use hotlap_servers::contract::{Exchange, Fields};
 use hotlap_servers::machine;
 
-use super::elsewhere;
 use super::participants::Participants;
 use super::spec::RunSpec;
+use super::{elsewhere, generators};
 use crate::model::{self, Question, Run, Server, State};
 use crate::redact;
 use crate::text::number::plural;
@@ -35,6 +35,15 @@ pub fn begin(
         Some(elsewhere) => elsewhere::facts(elsewhere, here),
         None => here,
     };
+    if let Some(started) = &participants.generators {
+        host.generators = generators::facts(started);
+        // Those of this machine are known already.
+        let hosts = host.generators.iter().zip(&started.hosts);
+        for (own, _) in hosts.filter(|(_, host)| !host.description.is_this_machine()) {
+            let on = |doubt: &String| format!("on {}: {doubt}", own.command);
+            host.doubts.extend(own.host.doubts.iter().map(on));
+        }
+    }
     host.doubts.extend(cores.notes.iter().cloned());
     host.facts.extend(spec.node.clone().map(|node| (model::host::NODE.to_owned(), node)));
     let is_stressed = |s: &&Server| matches!(s.role, Role::Plain | Role::Reference);

@@ -79,6 +79,15 @@ pub fn go_on(experiment: &mut Experiment, earlier: &Run, now: &Run) -> anyhow::R
              --server-on, or none if it had none"
         ));
     }
+    let sources = |run: &Run| -> Vec<String> {
+        run.host.generators.iter().map(|own| own.command.clone()).collect()
+    };
+    if sources(earlier) != sources(now) {
+        return usage(format!(
+            "run {number} cannot be resumed: its load came from other generators. Give the same \
+             --generator-on, or none if it had none"
+        ));
+    }
     let unbuilt = ["toolchain", "build"];
     let is_out =
         |s: &Server| s.failure.as_ref().is_some_and(|r| !unbuilt.contains(&r.phase.as_str()));

@@ -13,9 +13,11 @@ pub mod loads;
 pub mod request;
 pub mod server;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hotlap_agent::AgentCommand;
 use hotlap_bench::participant::Load;
 use hotlap_bench::slo::Objective;
 use hotlap_bench::stress::Scenario;
@@ -109,6 +111,10 @@ pub struct RunSpec {
     pub high_priority: bool,
     /// The host on which servers are started, if it is another one.
     pub elsewhere: Option<Elsewhere>,
+    /// The commands that start the generators; empty: this process generates the load.
+    pub generators: Vec<AgentCommand>,
+    /// Where generators reach the servers' host, if it is given.
+    pub server_address: Option<IpAddr>,
 
     /// Stress scenarios to run after the measurement, or instead of it.
     pub scenarios: Vec<Scenario>,
@@ -190,6 +196,8 @@ impl RunSpec {
         let servers = server::servers(&entries, args, suite, contract, &requests, https)?;
         let scenarios = scenarios(args, suite, question, sends_all)?;
         let elsewhere = Elsewhere::of(placement, &servers, &scenarios)?;
+        let remote = placement.generator_on.clone();
+        elsewhere::check_generators(placement, &loads, &scenarios)?;
         Ok(Self {
             command: model::typed().into_iter().chain(args.from_config.iter().cloned()).collect(),
             question,
@@ -226,6 +234,8 @@ impl RunSpec {
             freeze: !placement.no_freeze,
             high_priority: placement.high_priority,
             elsewhere,
+            generators: remote,
+            server_address: placement.server_address,
             scenarios,
             rules: goals::rules(args, question)?,
             has_details: args.details,

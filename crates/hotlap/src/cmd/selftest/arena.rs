@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use hotlap_bench::experiment::{Experiment, Place};
 use hotlap_bench::explain::Explain;
+use hotlap_bench::load_host::ThisProcess;
 use hotlap_bench::local::Setting;
 use hotlap_bench::participant::{Load, Origin, Participant, Role};
 use hotlap_servers::allocation::{self, CpuAllocation};
@@ -90,6 +91,7 @@ impl Arena {
                 logs: self.logs.folder().to_owned(),
                 network: Network::loopback(),
             }),
+            generator: Arc::new(ThisProcess),
             against: BTreeMap::new(),
         }
     }

@@ -10,8 +10,11 @@ use crate::text::number::count;
 /// A column of the table of laps: its heading, and its value for a lap.
 type LapColumn = (&'static str, fn(&LapView) -> Value);
 
+/// The column of what several generators contributed.
+const BY_GENERATOR: &str = "by generator";
+
 /// The columns after the server.
-const COLUMNS: [LapColumn; 16] = [
+const COLUMNS: [LapColumn; 17] = [
     ("load", |l| json!(l.load + 1)),
     ("restart", |l| json!(l.restart)),
     ("round", |l| json!(l.round)),
@@ -26,9 +29,15 @@ const COLUMNS: [LapColumn; 16] = [
     ("memory MB", |l| json!(l.rss_mb)),
     ("CPU %", |l| json!(l.cpu_percent)),
     ("generator %", |l| json!(l.generator_percent)),
+    (BY_GENERATOR, |l| json!(by_generator(l))),
     ("errors", |l| json!(l.errors)),
     ("left out because", |l| json!(l.doubts.join("; "))),
 ];
+
+/// The responses to each of several generators; empty if there was one.
+fn by_generator(lap: &LapView) -> String {
+    lap.generators.iter().map(|own| count(own.answers)).collect::<Vec<_>>().join(" + ")
+}
 
 /// The place of the table.
 pub fn section(report: &Report, palette: &Palette) -> Html {
@@ -48,11 +57,14 @@ pub fn section(report: &Report, palette: &Palette) -> Html {
 /// The laps as arrays, for the script. A server that is in no table has its name instead of a
 /// number.
 pub fn data(report: &Report, palette: &Palette) -> Value {
+    let has_generators = report.laps.iter().any(|lap| !lap.generators.is_empty());
+    let columns: Vec<&LapColumn> =
+        COLUMNS.iter().filter(|column| has_generators || column.0 != BY_GENERATOR).collect();
     let lap = |lap: &LapView| -> Value {
         let server = palette.number(&lap.server).map_or(json!(lap.server), |number| json!(number));
-        std::iter::once(server).chain(COLUMNS.iter().map(|(_, value)| value(lap))).collect()
+        std::iter::once(server).chain(columns.iter().map(|(_, value)| value(lap))).collect()
     };
-    let headings = std::iter::once("server").chain(COLUMNS.map(|(heading, _)| heading));
+    let headings = std::iter::once("server").chain(columns.iter().map(|(heading, _)| *heading));
     json!({
         "servers": palette.names(),
         "headings": headings.collect::<Vec<_>>(),

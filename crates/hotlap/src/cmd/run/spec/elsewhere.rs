@@ -1,9 +1,9 @@
-//! Servers on another host.
+//! Servers and generators on other hosts.
 
 use std::net::IpAddr;
 
 use hotlap_agent::AgentCommand;
-use hotlap_bench::participant::Origin;
+use hotlap_bench::participant::{Load, Origin};
 use hotlap_bench::stress::Scenario;
 use hotlap_servers::allocation::{self, CpuAllocation};
 
@@ -43,6 +43,31 @@ impl Elsewhere {
             ));
         }
         Ok(Some(Self { command, address: placement.server_address }))
+    }
+}
+
+/// Checks that the load can come from the generators that the flags name.
+///
+/// # Errors
+/// When it cannot be divided among them, or they cannot do what the suite asks for.
+pub fn check_generators(
+    placement: &Placement,
+    loads: &[Load],
+    scenarios: &[Scenario],
+) -> anyhow::Result<()> {
+    let count = placement.generator_on.len();
+    if placement.server_address.is_some() && placement.server_on.is_none() && count == 0 {
+        return usage("--server-address is for --server-on and --generator-on: add one of them");
+    }
+    if count > 0 && !scenarios.is_empty() {
+        return usage("a stress generates its load on this machine: leave out --generator-on");
+    }
+    match loads.iter().find(|load| load.connections < count) {
+        Some(load) => usage(format!(
+            "{} connections cannot be divided among {count} generators: use at least {count} (-c)",
+            load.connections
+        )),
+        None => Ok(()),
     }
 }
 
