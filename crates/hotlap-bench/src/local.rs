@@ -29,6 +29,7 @@ mod files;
 mod instance;
 mod open_loop;
 mod setting;
+mod settle;
 mod slices;
 mod start;
 mod warm_up;
@@ -335,6 +336,7 @@ impl Runner for LocalRunner {
         plan.warmup = Duration::ZERO;
         plan.stop = Stop::After(self.longest_warm_up() + Duration::from_secs(1));
         let warmup = self.warm_up(participant, load, &plan);
+        let warmup = warmup.and_then(|warmup| self.settle((participant, load), warmup));
         self.freeze(participant);
         warmup
     }
@@ -439,6 +441,7 @@ impl Runner for LocalRunner {
 
     fn begin_explaining(&mut self) {
         self.observes = true;
+        self.slices.limit_to_observed();
     }
 
     fn instruments(&mut self, participant: usize) -> (Vec<Instrument>, Vec<ObserveError>) {

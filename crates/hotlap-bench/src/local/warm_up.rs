@@ -51,7 +51,7 @@ impl LocalRunner {
         let session =
             Session::start(plan).map_err(|e| self.instances[participant].failed("warm-up", e))?;
         self.instances[participant].uses_values(&session);
-        let limit = self.setting.warm_limit.as_nanos() / WARM_WINDOW.as_nanos();
+        let limit = self.warm_limit().as_nanos() / WARM_WINDOW.as_nanos();
         let limit =
             usize::try_from(limit).unwrap_or(usize::MAX).max(DetectorSettings::default().stretch);
         let settings = DetectorSettings { max_windows: limit, ..DetectorSettings::default() };

@@ -55,8 +55,7 @@ impl<'a> Sampled<'a> {
     ) -> Option<[Self; 2]> {
         let all = || laps.into_iter().flatten().filter_map(|lap| profile(lap));
         let has_kernel = all().any(|(profile, _)| has_kernel(profile));
-        let [mut a, mut b] =
-            [0, 1].map(|place| Self::of(laps[place], plain[place], has_kernel));
+        let [mut a, mut b] = [0, 1].map(|place| Self::of(laps[place], plain[place], has_kernel));
         a.restarts.retain(|restart, _| b.restarts.contains_key(restart));
         b.restarts.retain(|restart, _| a.restarts.contains_key(restart));
         (!a.restarts.is_empty()).then_some([a, b])
