@@ -28,6 +28,7 @@ mod instance;
 mod load;
 mod open_loop;
 mod setting;
+mod settle;
 mod slices;
 mod start;
 mod trouble;
@@ -251,6 +252,7 @@ impl Runner for LocalRunner {
                 warmup => break warmup,
             }
         };
+        let warmup = warmup.and_then(|warmup| self.settle((participant, load), warmup));
         self.freeze(participant);
         let instance = &self.instances[participant];
         warmup.map_err(|trouble| trouble.into_failure(instance, "warm-up"))
@@ -374,6 +376,7 @@ impl Runner for LocalRunner {
 
     fn begin_explaining(&mut self) {
         self.observes = true;
+        self.slices.limit_to_observed();
     }
 
     fn instruments(&mut self, participant: usize) -> (Vec<Instrument>, Vec<ObserveError>) {

@@ -301,7 +301,9 @@ Examples:
   hotlap compare --baseline main              from the newest run kept with
                                               run --save-baseline main
   hotlap compare --baseline main.db           from another store's last run
-  hotlap compare 11 12 --fail-if 'cost +3%'   in CI")]
+  hotlap compare 11 12 --fail-if 'cost +3%'   in CI
+  hotlap compare 21 22 --fail-if 'capacity -5%'
+                                              two runs of hotlap capacity")]
 pub struct CompareArgs {
     /// The run to compare with, and the run to compare (default: the last)
     #[arg(value_name = "RUN", num_args = 0..=2)]
@@ -311,7 +313,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "NAME|RUN|FILE")]
     pub baseline: Option<String>,
     /// Exit with code 5 if a server is worse by more than this and the noise: "cost +3%", "rps
-    /// -5%", "p50 +10%", "p99 +10%", "memory +10%"
+    /// -5%", "p50 +10%", "p99 +10%", "memory +10%"; of two searches, "capacity -5%"
     #[arg(long, value_name = "RULE")]
     pub fail_if: Vec<String>,
     /// Print JSON

@@ -102,6 +102,26 @@ fn lines_add_up() {
     assert_eq!(functions, sum(&[LedgerKind::Group]));
 }
 
+/// Regression: the flame graph counted the CPU time of the profiled laps, so where the profiler
+/// slowed one server down more, its colours contradicted the ledger.
+#[test]
+fn the_flame_graph_has_the_costs_of_the_ledger() {
+    let mut run = hold(&two(), None).run;
+    let expected = Report::of(&run).explanations.remove(0);
+    for lap in &mut run.explain {
+        let is_profiled = matches!(lap.observation, Some(Observation::Profile(_)));
+        if is_profiled && lap.server == 0 {
+            lap.cpu_ns = lap.cpu_ns.map(|ns| ns * 3 * u64::from(1 + lap.restart));
+        }
+    }
+    let found = Report::of(&run).explanations.remove(0);
+    assert_eq!(found.flame, expected.flame);
+    let of = |name: &str| found.flame.iter().find(|own| own.name == name).unwrap();
+    assert_eq!(of("all").words, "old: 9.49 µs, new: 16.49 µs (+7.00)");
+    assert_eq!(of("handle").words, "old: 2.00 µs, new: 3.00 µs (+1.00)");
+    assert!(found.flame.iter().all(|own| own.shade >= 0));
+}
+
 /// Pseudo-random numbers with mean 0 and standard deviation 1 (the sum of twelve uniform ones, less
 /// six), from a linear congruential generator (Knuth's MMIX).
 struct Noise(u64);

@@ -50,7 +50,7 @@ impl LocalRunner {
     ) -> Result<Warmup, Trouble> {
         let session = self.setting.generator.start(plan);
         let session = self.begun(participant, "warm-up", session)?;
-        let limit = self.setting.warm_limit.as_nanos() / WARM_WINDOW.as_nanos();
+        let limit = self.warm_limit().as_nanos() / WARM_WINDOW.as_nanos();
         let limit =
             usize::try_from(limit).unwrap_or(usize::MAX).max(DetectorSettings::default().stretch);
         let settings = DetectorSettings { max_windows: limit, ..DetectorSettings::default() };

@@ -165,6 +165,15 @@ impl ServerCapacity {
         }
     }
 
+    /// One reading per restart; none if it is only a bound.
+    #[must_use]
+    pub(super) fn readings(&self) -> &[Reading] {
+        match self.found {
+            Highest::Rate(_) => &self.readings,
+            _ => &[],
+        }
+    }
+
     /// The number of restarts that its interval rests on.
     #[must_use]
     pub fn restarts(&self) -> usize {

@@ -27,6 +27,7 @@ pub use flame::FlameStack;
 pub use function::Function;
 pub use group::{Group, is_collector};
 pub use ledger::{FunctionLine, GroupLine, Ledger};
+use sampled::Sampled;
 
 /// The largest p-value at which the difference itself counts.
 const ALPHA: f64 = 0.05;
@@ -83,7 +84,8 @@ impl Explanation {
         let cost = plain.amounts(&difference, confidence)?;
         let differs = cost.p <= ALPHA && cost.restarts >= MIN_RESTARTS;
         let [of_reference, of_server] = &plain.by_restart;
-        let ledger = Ledger::of(both, [of_reference, of_server], confidence, differs);
+        let sampled = Sampled::of_both(both, [of_reference, of_server]);
+        let ledger = sampled.as_ref().and_then(|both| Ledger::of(both, confidence, differs));
         let distortion =
             ledger.as_ref().map(|ledger| ledger.profiled.minus(&difference).estimate(confidence));
         Some(Self {
@@ -95,7 +97,7 @@ impl Explanation {
             ledger,
             distortion,
             counts: counts::counts(both, confidence),
-            stacks: flame::stacks(both),
+            stacks: sampled.as_ref().map(flame::stacks).unwrap_or_default(),
         })
     }
 

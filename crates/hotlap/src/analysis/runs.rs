@@ -1,8 +1,9 @@
 //! The comparison of two runs: the same statistics as within a run, as far as unpaired laps allow.
 
-use hotlap_stats::{Criterion, Effect, Inconclusive, NoiseFloor, unpaired};
+use hotlap_stats::{Better, Criterion, Effect, Inconclusive, NoiseFloor, unpaired};
 
-use super::compare::found_in_families;
+use super::capacity::CapacityAnalysis;
+use super::compare::{Found, found_in_families, judged};
 use super::{Analysis, Limited, Measure, PerMeasure, ServerComparison, confidence};
 use crate::model::{Load, Run};
 
@@ -138,5 +139,45 @@ impl LoadPair {
             bias: 0.0,
             better: measure.better(),
         }
+    }
+}
+
+/// Two searches under one load.
+#[derive(Debug)]
+pub struct SearchPair {
+    /// The earlier search.
+    pub before: CapacityAnalysis,
+    /// The later search.
+    pub after: CapacityAnalysis,
+    /// The confidence of every interval.
+    confidence: f64,
+}
+
+impl SearchPair {
+    /// The searches, under a load that both have.
+    #[must_use]
+    pub fn of(before: &Run, after: &Run, load: Matched) -> Self {
+        Self {
+            before: CapacityAnalysis::of(before, load.0),
+            after: CapacityAnalysis::of(after, load.1),
+            confidence: confidence(before).max(confidence(after)),
+        }
+    }
+
+    /// The capacity of each server of the later search, compared with its own in the earlier one;
+    /// `None` if either is only a bound.
+    #[must_use]
+    pub fn compared(&self, servers: &[Matched]) -> Vec<Found> {
+        let criterion = Criterion {
+            alpha: 1.0 - self.confidence,
+            floor: NoiseFloor::NoControl,
+            bias: 0.0,
+            better: Better::Higher,
+        };
+        let effect = |&(old, new): &Matched| {
+            let (old, new) = (&self.before.servers[old], &self.after.servers[new]);
+            Some((criterion, unpaired(new.readings(), old.readings(), self.confidence)?))
+        };
+        judged(servers.iter().map(effect).collect())
     }
 }

@@ -30,6 +30,13 @@ pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
         return usage("--json and an export both write to standard output: leave one out");
     }
     let (before, after) = both(args)?;
+    let is_search = after.0.is_search();
+    if let Some(text) = mismatched(&args.fail_if, &rules, is_search) {
+        return usage(match is_search {
+            true => format!("--fail-if {text:?}: searches only have \"capacity -5%\""),
+            false => format!("--fail-if {text:?} needs two runs of `hotlap capacity`"),
+        });
+    }
     let comparison = RunComparison::of((&before.0, &before.1), (&after.0, &after.1))
         .or_else(|error| usage(error.to_string()))?;
     let printed = match args.json {
@@ -46,6 +53,12 @@ pub fn run(args: &CompareArgs, console: &Console) -> anyhow::Result<Exit> {
     let ruling = Ruling::on_change(&comparison, &rules);
     ruling.sentences().for_each(|sentence| console.warn(sentence));
     Ok(if any { Exit::Ok } else { Exit::Invalid }.and(ruling.exit()))
+}
+
+/// The first rule that is about capacities if the runs are no searches, or the reverse.
+fn mismatched<'a>(texts: &'a [String], rules: &[Rule], is_search: bool) -> Option<&'a String> {
+    let mut both = texts.iter().zip(rules);
+    both.find(|(_, rule)| rule.is_about_capacity() != is_search).map(|(text, _)| text)
 }
 
 /// A run, and its name in messages.

@@ -3,7 +3,9 @@
 use hotlap_stats::{Inconclusive, Verdict};
 use serde::Serialize;
 
+use super::capacity::{self, LOWER};
 use super::figure::{Figure, ratio};
+use crate::analysis::compare::Found;
 use crate::analysis::{Analysis, Limited, Measure, PerMeasure, ServerComparison};
 use crate::model::Run;
 
@@ -42,7 +44,7 @@ pub struct MeasureVerdict {
     pub ratio: Option<Figure>,
     /// `faster`, `slower`, `no difference that could be measured`, or `inconclusive: ` and why. CPU
     /// time is `costs less` or `costs more`, latency `shorter` or `longer`, memory `less` or
-    /// `more`.
+    /// `more`, a capacity `higher` or `lower`.
     pub verdict: String,
 }
 
@@ -69,10 +71,21 @@ impl MeasureVerdict {
         Self { ratio: found.map(|(effect, _)| ratio(&effect.ratio)), verdict: verdict.to_owned() }
     }
 
+    /// The result for a capacity.
+    pub(super) fn of_capacity(found: Found) -> Self {
+        Self {
+            ratio: found.map(|(effect, _)| ratio(&effect.ratio)),
+            verdict: match found {
+                Some((_, verdict)) => capacity::words(verdict),
+                None => words(Measure::Rate, None).to_owned(),
+            },
+        }
+    }
+
     /// Whether the verdict is that the server is worse than the other.
     #[must_use]
     pub fn is_worse(&self) -> bool {
-        [SLOWER, COSTS_MORE, LONGER, MORE].contains(&self.verdict.as_str())
+        [SLOWER, COSTS_MORE, LONGER, MORE, LOWER].contains(&self.verdict.as_str())
     }
 
     /// Whether both servers serve the full rate of an open loop, so that requests/s do not tell

@@ -95,8 +95,8 @@ pub struct CapacityWindow {
 }
 
 /// Verdicts.
-const HIGHER: &str = "higher";
-const LOWER: &str = "lower";
+pub(super) const HIGHER: &str = "higher";
+pub(super) const LOWER: &str = "lower";
 const NO_DIFFERENCE: &str = "no difference that could be measured";
 
 impl CapacityResults {
@@ -260,7 +260,7 @@ impl CapacityResults {
 }
 
 /// `41,000 [39,100, 42,600]`.
-fn with_interval(figure: &Figure) -> String {
+pub(super) fn with_interval(figure: &Figure) -> String {
     match (figure.low, figure.high) {
         (Some(low), Some(high)) => {
             format!("{} [{}, {}]", figure.text, number::rate(low), number::rate(high))
@@ -273,28 +273,20 @@ impl CapacityRow {
     fn of(run: &Run, analysis: &CapacityAnalysis, index: usize) -> Self {
         let server = &run.servers[index];
         let found: &ServerCapacity = &analysis.servers[index];
-        let (capacity, below) = match found.found {
-            Highest::Rate(rate) => (Some(per_second(&rate)), None),
-            Highest::AtLeast(rate) => (Some(per_second(&exactly(rate)).at_least()), None),
-            Highest::Below(rate) => (None, Some(rounded(rate))),
-            Highest::Unknown => (None, None),
+        let below = match found.found {
+            Highest::Below(rate) => Some(rounded(rate)),
+            _ => None,
         };
         let objectives = &run.schedule.objectives;
-        let verdict = |(_, verdict): (_, Verdict)| match verdict {
-            Verdict::Better => HIGHER.to_owned(),
-            Verdict::Worse => LOWER.to_owned(),
-            Verdict::NoDifference => NO_DIFFERENCE.to_owned(),
-            Verdict::Inconclusive(why) => format!("inconclusive: {}", inconclusive(why)),
-        };
         Self {
             name: server.name.clone(),
             role: server.role,
             version: server.version.clone(),
-            capacity,
+            capacity: capacity_figure(found),
             below,
             decided_by: found.decisive.map(|goal| objectives[goal].to_string()),
             ratio: found.against.map(|(effect, _)| ratio(&effect.ratio)),
-            verdict: found.against.map(verdict).unwrap_or_default(),
+            verdict: found.against.map(|(_, verdict)| words(verdict)).unwrap_or_default(),
             safe_rate: found.safe_rate.map(|rate| bare(rate, number::rate(rate))),
             cpu_us: found.cost_ns.map(|ns| micros(&exactly(ns / 1e3))),
             restarts: found.restarts(),
@@ -324,6 +316,25 @@ impl CapacityRow {
     #[must_use]
     pub fn inconclusive(&self) -> Option<&str> {
         self.verdict.strip_prefix("inconclusive: ")
+    }
+}
+
+/// The highest rate that keeps every goal, or a lower bound of it; `None` if neither is known.
+pub(super) fn capacity_figure(found: &ServerCapacity) -> Option<Figure> {
+    match found.found {
+        Highest::Rate(rate) => Some(per_second(&rate)),
+        Highest::AtLeast(rate) => Some(per_second(&exactly(rate)).at_least()),
+        Highest::Below(_) | Highest::Unknown => None,
+    }
+}
+
+/// A verdict on a capacity.
+pub(super) fn words(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Better => HIGHER.to_owned(),
+        Verdict::Worse => LOWER.to_owned(),
+        Verdict::NoDifference => NO_DIFFERENCE.to_owned(),
+        Verdict::Inconclusive(why) => format!("inconclusive: {}", inconclusive(why)),
     }
 }
 

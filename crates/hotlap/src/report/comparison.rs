@@ -1,5 +1,9 @@
 //! The comparison of two stored runs, in words, with warnings.
 
+mod search;
+
+pub use search::CAPACITY;
+
 use serde::Serialize;
 
 use super::against::MeasureVerdict;
@@ -79,7 +83,7 @@ pub struct ComparedServer {
 /// One measure of one server in both runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct Change {
-    /// `requests/s`, `CPU µs/request`, `p50`, `p99`, `memory`.
+    /// `requests/s`, `CPU µs/request`, `p50`, `p99`, `memory`; of searches, `capacity, req/s`.
     pub measure: String,
     /// In the earlier run.
     pub before: Option<Figure>,
@@ -95,14 +99,31 @@ pub struct Change {
 /// Why two runs cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum Incomparable {
-    /// One of them searched capacities, at rates of its own.
+    /// One of them searched capacities, at rates of its own, and the other did not.
     #[error(
-        "{name} searched capacities, which cannot be compared between runs: search both versions \
-         in one `hotlap capacity`"
+        "{name} searched capacities and {other} did not: compare runs of `hotlap capacity` with \
+         each other"
     )]
     Search {
-        /// The run.
+        /// The search.
         name: String,
+        /// The other run.
+        other: String,
+    },
+    /// They searched for the highest rates that keep different goals.
+    #[error(
+        "{before} searched for {theirs} and {after} for {ours}: repeat one with the goals of the \
+         other (--slo)"
+    )]
+    Goals {
+        /// The one run.
+        before: String,
+        /// The other run.
+        after: String,
+        /// Goals of the one run.
+        theirs: String,
+        /// Goals of the other run.
+        ours: String,
     },
     /// They have no server in common.
     #[error(
@@ -144,11 +165,10 @@ impl RunComparison {
     /// Compares `after` with `before`; each has a name in the text.
     ///
     /// # Errors
-    /// When they have no server or no load in common.
+    /// When they have no server or no load in common, or only one is a search, or their goals
+    /// differ.
     pub fn of(before: Named, after: Named) -> Result<Self, Incomparable> {
-        if let Some((_, name)) = [before, after].iter().find(|(run, _)| run.is_search()) {
-            return Err(Incomparable::Search { name: (*name).to_owned() });
-        }
+        search::are_alike(before, after)?;
         let names = || (before.1.to_owned(), after.1.to_owned());
         let servers = matched_servers(before.0, after.0);
         if servers.is_empty() {
@@ -176,7 +196,10 @@ impl RunComparison {
         };
         comparison.warnings.extend(unmatched_loads(before, after, &loads));
         for &load in &loads {
-            comparison.add_load(before, after, load, &servers, loads.len() > 1);
+            match after.0.is_search() {
+                true => comparison.add_search((before, after), load, &servers, loads.len() > 1),
+                false => comparison.add_load(before, after, load, &servers, loads.len() > 1),
+            }
         }
         Ok(comparison)
     }
@@ -191,19 +214,7 @@ impl RunComparison {
     ) {
         let pair = LoadPair::of(before.0, after.0, load);
         let found = pair.compared(servers);
-        // The title of a load includes its request if the loads differ in it.
-        let all = before.0.loads.iter().chain(&after.0.loads).filter(|l| !l.request.is_empty());
-        let all: Vec<&Load> = all.collect();
-        let own = &after.0.loads[load.1];
-        let mut table = ComparedLoad {
-            title: load_title(own, &all),
-            under: match are_many {
-                true => format!(" under {}", load_name(own, &all)),
-                false => String::new(),
-            },
-            is_offered: own.rate.is_some(),
-            servers: Vec::new(),
-        };
+        let mut table = ComparedLoad::of((before.0, after.0), load, are_many);
         for (&(old, new), against) in servers.iter().zip(&found) {
             let (old_server, server) = (&before.0.servers[old], &after.0.servers[new]);
             let sentence = sentences::verdict(
@@ -288,6 +299,25 @@ fn tone(change: &Change) -> Tone {
     if change.is_worse { Tone::Bad } else { Tone::Plain }
 }
 
+impl ComparedLoad {
+    /// A load that both runs have, without servers yet.
+    fn of((before, after): (&Run, &Run), load: Matched, are_many: bool) -> Self {
+        // The title of a load includes its request if the loads differ in it.
+        let all = before.loads.iter().chain(&after.loads).filter(|l| !l.request.is_empty());
+        let all: Vec<&Load> = all.collect();
+        let own = &after.loads[load.1];
+        Self {
+            title: load_title(own, &all),
+            under: match are_many {
+                true => format!(" under {}", load_name(own, &all)),
+                false => String::new(),
+            },
+            is_offered: own.rate.is_some(),
+            servers: Vec::new(),
+        }
+    }
+}
+
 impl ComparedRun {
     fn of((run, name): Named) -> Self {
         Self {
@@ -354,7 +384,8 @@ fn unmatched_loads(before: Named, after: Named, both: &[Matched]) -> Vec<String>
 /// What differs between the two runs besides the change of the server.
 fn warnings(before: Named, after: Named, servers: &[Matched]) -> Vec<String> {
     let ((old, old_name), (new, new_name)) = (before, after);
-    let mut warnings = vec![NOT_PAIRED.to_owned()];
+    let not_paired = if new.is_search() { search::NOT_PAIRED } else { NOT_PAIRED };
+    let mut warnings = vec![not_paired.to_owned()];
     let mut differ = |what: &str, a: String, b: String| {
         if a != b {
             warnings.push(format!("{what} differs: {a} in {old_name}, {b} in {new_name}."));

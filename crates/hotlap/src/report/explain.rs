@@ -202,7 +202,7 @@ fn notes(run: &Run, found: &Explanation) -> Vec<String> {
         }
         if let Some(by) = found.distortion.filter(|by| is_distorted(&found.cost.difference, by)) {
             notes.push(format!(
-                "The profiler changes what it measures: in its laps the difference is {} µs larger.",
+                "The profiler changes what it measures: in its laps, {} is added to the difference.",
                 difference(&scaled(&by, 1e-3)).text
             ));
         }

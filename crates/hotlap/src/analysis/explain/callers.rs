@@ -3,13 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use hotlap_bench::lap::Share;
 use hotlap_servers::observe::Frame;
 
 use super::function::Function;
 use super::group::Group;
-use super::sampled::{line_of, profile};
-use crate::model::ExplainLap;
+use super::sampled::Sampled;
 
 /// A caller is named if it accounts for this part of the difference.
 const MOST: f64 = 0.5;
@@ -37,27 +35,20 @@ pub(super) struct Callers {
 }
 
 impl Callers {
-    /// The callers in all laps of a reference and a server.
-    pub(super) fn of([reference, server]: [&[&ExplainLap]; 2]) -> Self {
+    /// The callers in a reference and a server.
+    pub(super) fn of([reference, server]: &[Sampled; 2]) -> Self {
         let mut callers = Self::default();
         callers.add(reference, -1.0);
         callers.add(server, 1.0);
         callers
     }
 
-    fn add(&mut self, laps: &[&ExplainLap], sign: f64) {
-        let profiles = || laps.iter().filter_map(|lap| profile(lap));
-        let samples: u64 = profiles().map(|(profile, _)| profile.samples()).sum();
-        let spent = profiles().map(|(_, share)| share).reduce(Share::and).and_then(Share::value);
-        let Some(spent) = spent.filter(|_| samples > 0) else { return };
-        let each = sign * spent / samples as f64;
-        for (profile, _) in profiles() {
-            for stack in &profile.stacks {
-                let Some(line) = line_of(profile, stack) else { continue };
-                let caller = caller(profile.stack(stack));
-                let by_caller = self.differences.entry(line).or_default();
-                *by_caller.entry(caller).or_default() += stack.samples as f64 * each;
-            }
+    fn add(&mut self, sampled: &Sampled, sign: f64) {
+        for sample in sampled.mean_samples() {
+            let Some(line) = sample.line() else { continue };
+            let caller = caller(sample.profile.stack(sample.stack));
+            let by_caller = self.differences.entry(line).or_default();
+            *by_caller.entry(caller).or_default() += sign * sample.ns;
         }
     }
 

@@ -1,23 +1,17 @@
 //! The ledger: what each function costs per request, and how two servers differ in it.
 //!
-//! A function's cost is its share of the samples of a restart times the CPU time per request of the
-//! laps without an instrument in that restart. A share does not change with the speed of the
-//! machine, and those laps are compared round by round: so noise that all functions share cancels,
-//! as does the profiler's own cost. The costs of all functions of a server add up to its CPU time,
-//! and their differences to the measured difference, but for samples of unknown functions.
+//! The costs of all functions of a server add up to its CPU time ([`super::sampled`]), and their
+//! differences to the measured difference, but for samples of unknown functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hotlap_bench::lap::Share;
-use hotlap_servers::observe::Profile;
 use hotlap_stats::{Amount, Estimate, MIN_RESTARTS, holm};
 
 use super::amounts::{Amounts, ByRestart, apart};
 use super::callers::Callers;
-use super::function::{Function, KERNEL};
+use super::function::Function;
 use super::group::Group;
-use super::sampled::{line_of, profile};
-use crate::model::ExplainLap;
+use super::sampled::Sampled;
 
 /// A function has a line of its own if it costs at least this share of all on average. All of those
 /// are tested, whatever their difference is; the rest is one line.
@@ -73,9 +67,6 @@ pub struct FunctionLine {
     pub called_by: Option<Function>,
 }
 
-/// The functions of one server: samples by group and function.
-type Sampled = BTreeMap<(Group, Function), f64>;
-
 /// What a server costs in each restart, in nanoseconds per request.
 #[derive(Default)]
 struct Costs {
@@ -89,20 +80,11 @@ struct Costs {
 }
 
 impl Ledger {
-    /// The ledger of a server and its reference, from their laps and what each costs without an
-    /// instrument; `may_differ` is whether the difference itself could be measured: otherwise no
-    /// line is called different. `None` without a profile of both in some restart.
-    pub(super) fn of(
-        [reference, server]: [&[&ExplainLap]; 2],
-        plain: [&ByRestart; 2],
-        confidence: f64,
-        may_differ: bool,
-    ) -> Option<Self> {
-        let laps = || reference.iter().chain(server).filter_map(|lap| profile(lap));
-        let has_kernel = laps().any(|(profile, _)| has_kernel(profile));
-        let callers = Callers::of([reference, server]);
-        let [reference, server] = [(reference, plain[0]), (server, plain[1])]
-            .map(|(laps, plain)| Costs::of(laps, plain, has_kernel));
+    /// The ledger of a server and its reference; `may_differ` is whether the difference itself
+    /// could be measured: otherwise no line is called different.
+    pub(super) fn of(servers: &[Sampled; 2], confidence: f64, may_differ: bool) -> Option<Self> {
+        let callers = Callers::of(servers);
+        let [reference, server] = [0, 1].map(|place| Costs::of(&servers[place]));
         let total = Amounts::of(&reference.total, &server.total, confidence)?;
         let of = |a: &ByRestart, b: &ByRestart| {
             // A function that was not sampled in a restart cost nothing then.
@@ -139,8 +121,8 @@ impl Ledger {
             unexplained: Amounts::of(&reference.unknown, &server.unknown, confidence)?.difference,
             profiled: Amount::of(apart(&reference.profiled, &server.profiled))?,
             groups: groups.into_iter().map(line).collect::<Option<_>>()?,
-            has_kernel,
-            lost: lost(laps().map(|(profile, _)| profile)),
+            has_kernel: servers[0].has_kernel,
+            lost: lost(servers),
         };
         if may_differ && total.restarts >= MIN_RESTARTS {
             ledger.judge();
@@ -179,49 +161,29 @@ impl Ledger {
 }
 
 impl Costs {
-    fn of(laps: &[&ExplainLap], plain: &ByRestart, has_kernel: bool) -> Self {
-        let mut restarts = BTreeMap::<u32, (Sampled, Share, f64, f64)>::new();
-        for lap in laps {
-            let Some((profile, share)) = profile(lap) else { continue };
-            let (sampled, cpu, samples, ns) = restarts.entry(lap.restart).or_default();
-            *cpu = cpu.and(share);
-            *samples += profile.samples() as f64;
-            *ns += profile.samples() as f64 * profile.period_ns as f64;
-            for stack in &profile.stacks {
-                let Some(line) = line_of(profile, stack) else { continue };
-                *sampled.entry(line).or_default() += stack.samples as f64;
-            }
-        }
-        let mut costs = Self::default();
-        for (restart, (sampled, cpu, samples, ns)) in restarts {
-            let (Some(total), Some(profiled)) = (plain.get(&restart), cpu.value()) else {
+    fn of(sampled: &Sampled) -> Self {
+        let mut costs = Self {
+            total: sampled.by_restart(|cost| cost.plain),
+            profiled: sampled.by_restart(|cost| cost.profiled),
+            ..Self::default()
+        };
+        costs.unknown = costs.total.clone();
+        for sample in sampled.samples() {
+            let (Some(line), Some(left)) = (sample.line(), costs.unknown.get_mut(&sample.restart))
+            else {
                 continue;
             };
-            // Without the kernel's part, the samples are the time in user mode.
-            let seen = if has_kernel { 1.0 } else { ns / cpu.amount };
-            let each = total * seen / samples;
-            if !each.is_finite() {
-                continue;
-            }
-            let known: f64 = sampled.values().sum();
-            costs.total.insert(restart, *total);
-            costs.profiled.insert(restart, profiled);
-            costs.unknown.insert(restart, total - known * each);
-            for (line, samples) in sampled {
-                costs.functions.entry(line).or_default().insert(restart, samples * each);
-            }
+            *left -= sample.ns;
+            let function = costs.functions.entry(line).or_default();
+            *function.entry(sample.restart).or_default() += sample.ns;
         }
         costs
     }
 }
 
-fn has_kernel(profile: &Profile) -> bool {
-    profile.frames.iter().any(|frame| frame.library == KERNEL)
-}
-
-fn lost<'a>(profiles: impl Iterator<Item = &'a Profile>) -> f64 {
-    let (lost, all) = profiles.fold((0, 0), |(lost, all), profile| {
-        (lost + profile.lost, all + profile.lost + profile.samples())
-    });
+/// The share of samples that were lost.
+fn lost(servers: &[Sampled; 2]) -> f64 {
+    let [(lost, all), other] = [0, 1].map(|place| servers[place].lost());
+    let (lost, all) = (lost + other.0, all + other.1);
     if all > 0 { lost as f64 / all as f64 } else { 0.0 }
 }

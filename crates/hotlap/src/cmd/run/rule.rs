@@ -4,7 +4,7 @@
 use crate::analysis::Measure;
 use crate::exit::{Exit, usage};
 use crate::quantity;
-use crate::report::comparison::RunComparison;
+use crate::report::comparison::{CAPACITY, RunComparison};
 use crate::report::{BrokenRule, CapacityResults, MeasureVerdict, Report, Role, Row, measure_name};
 
 /// One rule.
@@ -74,29 +74,42 @@ impl Rule {
     /// Applies a rule about capacities to each server of a search.
     fn judge_capacity(self, results: &CapacityResults, ruling: &mut Ruling) {
         let Some(other) = results.reference.as_deref() else { return };
-        let CapacityResults { under, load, .. } = results;
         for row in results.rows.iter().filter(|row| row.role == Role::Plain) {
-            let server = &row.name;
-            match (&row.ratio, row.inconclusive()) {
-                (Some(ratio), None) if ratio.low.is_some() => {
-                    if row.is_lower() && 1.0 - ratio.value > self.limit {
-                        let sentence = format!(
-                            "Regression{under}: {server} has {} the capacity of {other} (--fail-if).",
-                            ratio.full()
-                        );
-                        let server = server.clone();
-                        ruling.broken.push(BrokenRule { server, load: *load, sentence });
-                    }
-                }
-                (_, why) => ruling.unknown.push(format!(
-                    "--fail-if cannot be decided{under}: the capacity of {server} cannot be \
-                     compared with that of {other}{}.",
-                    why.map_or_else(
-                        || ", because one of them is not known".to_owned(),
-                        |why| format!(": {why}")
-                    )
-                )),
-            }
+            let under = &results.under;
+            let compared =
+                Compared { server: &row.name, other, load: results.load, under, is_offered: true };
+            let (ratio, verdict) = (row.ratio.clone(), row.verdict.clone());
+            self.hold_capacity(&compared, Some(&MeasureVerdict { ratio, verdict }), ruling);
+        }
+    }
+
+    /// Applies a rule about capacities to the verdict of one comparison.
+    fn hold_capacity(
+        self,
+        &Compared { server, other, load, under, .. }: &Compared,
+        found: Option<&MeasureVerdict>,
+        ruling: &mut Ruling,
+    ) {
+        let ratio = found.and_then(|found| Some((found, found.ratio.as_ref()?)));
+        let ratio = ratio.filter(|(_, ratio)| ratio.low.is_some());
+        let inconclusive = found.and_then(MeasureVerdict::inconclusive);
+        let (None, Some((found, ratio))) = (inconclusive, ratio) else {
+            let why = match inconclusive.and_then(|why| why.split_once(": ")) {
+                Some((_, why)) => format!(": {why}"),
+                None => ", because one of them is not known".to_owned(),
+            };
+            ruling.unknown.push(format!(
+                "--fail-if cannot be decided{under}: the capacity of {server} cannot be compared \
+                 with that of {other}{why}."
+            ));
+            return;
+        };
+        if found.is_worse() && 1.0 - ratio.value > self.limit {
+            let sentence = format!(
+                "Regression{under}: {server} has {} the capacity of {other} (--fail-if).",
+                ratio.full()
+            );
+            ruling.broken.push(BrokenRule { server: server.to_owned(), load, sentence });
         }
     }
 
@@ -126,8 +139,7 @@ impl Rule {
 
     /// Applies the rule to each server of one run, compared with the same server in another.
     fn judge_change(self, comparison: &RunComparison, ruling: &mut Ruling) {
-        let Some(measure) = self.measure else { return };
-        let name = measure_name(measure);
+        let name = self.measure.map_or(CAPACITY, measure_name);
         for (load, table) in comparison.tables.iter().enumerate() {
             for server in &table.servers {
                 let change = server.changes.iter().find(|c| c.measure == name);
@@ -138,7 +150,11 @@ impl Rule {
                     under: &table.under,
                     is_offered: table.is_offered,
                 };
-                self.hold((measure, &compared), change.map(|change| &change.found), ruling);
+                let found = change.map(|change| &change.found);
+                match self.measure {
+                    Some(measure) => self.hold((measure, &compared), found, ruling),
+                    None => self.hold_capacity(&compared, found, ruling),
+                }
             }
         }
     }

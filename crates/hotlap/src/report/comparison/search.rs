@@ -1,0 +1,97 @@
+//! The comparison of two searches: the capacity of each server in both.
+
+use super::{Change, ComparedLoad, ComparedServer, Incomparable, Named, RunComparison};
+use crate::analysis::runs::{Matched, SearchPair};
+use crate::model::Run;
+use crate::report::against::MeasureVerdict;
+use crate::report::capacity::{HIGHER, capacity_figure, with_interval};
+use crate::report::loads::with_load;
+
+/// The name of the only measure of a search.
+pub const CAPACITY: &str = "capacity, req/s";
+
+/// What every comparison of two searches states.
+pub(super) const NOT_PAIRED: &str = "The two searches are not paired: changes of the machine \
+                                     between them are part of the difference. One search of both \
+                                     (hotlap capacity OLD NEW) is more precise.";
+
+/// Whether both are searches with the same goals, or neither is one.
+pub(super) fn are_alike(before: Named, after: Named) -> Result<(), Incomparable> {
+    let search = |(_, name): Named, (_, other): Named| {
+        Err(Incomparable::Search { name: name.to_owned(), other: other.to_owned() })
+    };
+    match (before.0.is_search(), after.0.is_search()) {
+        (true, false) => search(before, after),
+        (false, true) => search(after, before),
+        _ if before.0.schedule.objectives == after.0.schedule.objectives => Ok(()),
+        _ => Err(Incomparable::Goals {
+            before: before.1.to_owned(),
+            after: after.1.to_owned(),
+            theirs: goals(before.0),
+            ours: goals(after.0),
+        }),
+    }
+}
+
+/// The goals of a search: `p99 < 10 ms and errors < 0.1 %`.
+fn goals(run: &Run) -> String {
+    let goals: Vec<String> = run.schedule.objectives.iter().map(ToString::to_string).collect();
+    goals.join(" and ")
+}
+
+impl RunComparison {
+    pub(super) fn add_search(
+        &mut self,
+        (before, after): (Named, Named),
+        load: Matched,
+        servers: &[Matched],
+        are_many: bool,
+    ) {
+        let pair = SearchPair::of(before.0, after.0, load);
+        let mut table = ComparedLoad::of((before.0, after.0), load, are_many);
+        let goals = goals(after.0);
+        table.title = format!("{} · {goals}", table.title);
+        for (&(old, new), found) in servers.iter().zip(pair.compared(servers)) {
+            let (old_server, server) = (&before.0.servers[old], &after.0.servers[new]);
+            let found = MeasureVerdict::of_capacity(found);
+            let change = Change {
+                measure: CAPACITY.to_owned(),
+                before: capacity_figure(&pair.before.servers[old]),
+                after: capacity_figure(&pair.after.servers[new]),
+                is_worse: found.is_worse(),
+                found,
+            };
+            let names = [
+                format!("{} of {}", server.name, after.1),
+                format!("{} of {}", old_server.name, before.1),
+            ];
+            let sentence = sentence(&change, &goals, &names);
+            self.sentences.push(with_load(&table.under, &sentence));
+            table.servers.push(ComparedServer {
+                name: server.name.clone(),
+                versions: (old_server.version.clone(), server.version.clone()),
+                changes: vec![change],
+            });
+        }
+        self.tables.push(table);
+    }
+}
+
+/// The result for a server in one sentence, given its name in the later search and in the earlier
+/// one.
+fn sentence(change: &Change, goals: &str, [name, earlier]: &[String; 2]) -> String {
+    let (Some(after), Some(ratio)) = (&change.after, &change.found.ratio) else {
+        return format!(
+            "{name} and {earlier}: not comparable, because a capacity is only a bound or unknown."
+        );
+    };
+    let own = format!("{name} holds {goals} up to {} requests/s", with_interval(after));
+    let ratio = ratio.full();
+    match change.found.inconclusive() {
+        Some(why) => format!("{own}: {ratio} that of {earlier}, {why}."),
+        None if change.is_worse || change.found.verdict == HIGHER => {
+            format!("{own}: {ratio} the capacity of {earlier}.")
+        }
+        None => format!("{own}: no difference from {earlier} that could be measured ({ratio})."),
+    }
+}
