@@ -138,6 +138,11 @@ pub enum Violation {
         /// Counted lines.
         counted: u64,
     },
+    /// The server's host, which is another one, did not answer for a while.
+    Silence {
+        /// The longest time, in milliseconds.
+        ms: f64,
+    },
 }
 
 impl Violation {

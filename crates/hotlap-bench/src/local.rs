@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use hotlap_load::plan::{Pace, Plan, Request, Stop, Target};
 use hotlap_load::{Failure, Outcome, Session};
 
-use crate::lap::{Kind, Lap, Usage};
+use crate::lap::{Kind, Lap, Usage, Violation};
 use crate::participant::{Load, Participant, Role};
 use crate::runner::{Probed, Ready, Runner, TrialWindow, Warmup};
 use crate::validity;
@@ -186,6 +186,10 @@ impl LocalRunner {
                 None => self.hold(participant, load)?,
             };
         let [opens, closes, ..] = *edges else { return Ok(Vec::new()) };
+        // A call to another host may take long: the window must not open before the server runs.
+        if self.instances[participant].is_elsewhere() {
+            self.instances[participant].thaw();
+        }
         // Start the load before resuming the server: the server may take this thread's core.
         let began = Instant::now();
         let _ = held.session.open_window(opens, closes - opens);
@@ -232,13 +236,15 @@ impl LocalRunner {
                 None => self.instances[participant].out("lap", "interrupted".to_owned(), ""),
             });
         };
-        self.instances[participant].held = held;
+        let silence = driven.between.silence;
+        // Its connections may not have recovered yet.
+        self.instances[participant].held = held.filter(|_| validity::silence(silence).is_none());
         let instance = &mut self.instances[participant];
         let switches = instance.switches_of_lap();
         let usage = instance.usage(&driven.between, switches, requests);
         let side_effect = instance.side_effect(&outcome.totals);
         let outcome = self.unless_it_hangs(participant, outcome)?;
-        Ok(Run { at: driven.at, outcome, usage, side_effect })
+        Ok(Run { at: driven.at, outcome, usage, side_effect, silence })
     }
 
     /// Why a load ended early: the user interrupted, or one of its threads failed.
@@ -275,12 +281,13 @@ impl LocalRunner {
     }
 
     /// Judges a run and returns it as a lap.
-    fn judged(&self, participant: usize, load: usize, kind: Kind, run: Run) -> Lap {
+    fn judged(&self, participant: usize, load: usize, (kind, judge): Judge, run: Run) -> Lap {
         let at_ms = run.at.saturating_duration_since(self.began).as_millis();
         let at_ms = u64::try_from(at_ms).unwrap_or(u64::MAX);
         let mut lap = Lap::new((participant, load), kind, at_ms, run.outcome, run.usage);
-        lap.failed = validity::judge(&lap, &self.loads[load]);
+        lap.failed = judge(&lap, &self.loads[load]);
         lap.failed.extend(run.side_effect);
+        lap.failed.extend(validity::silence(run.silence));
         lap
     }
 }
@@ -295,12 +302,17 @@ fn wait(session: &Session, until: Instant, stop: &AtomicBool) -> bool {
     is_over
 }
 
+/// The kind of a lap, and what judges it.
+type Judge = (Kind, fn(&Lap, &Load) -> Vec<Violation>);
+
 /// A lap before it is judged.
 struct Run {
     at: Instant,
     outcome: Outcome,
     usage: Option<Usage>,
-    side_effect: Option<crate::lap::Violation>,
+    side_effect: Option<Violation>,
+    /// The longest silence of the server's host.
+    silence: Duration,
 }
 
 impl Runner for LocalRunner {
@@ -403,7 +415,7 @@ impl Runner for LocalRunner {
         let run = self.gather(participant);
         // It may have been thawed to find out why it is silent, or to write its log.
         self.freeze(participant);
-        Ok(self.judged(participant, load, Kind::Flat, run?))
+        Ok(self.judged(participant, load, (Kind::Flat, validity::judge), run?))
     }
 
     fn paced_lap(
@@ -415,7 +427,7 @@ impl Runner for LocalRunner {
         let window = WHOLE.max(self.slices.length() * self.slices_a_lap(load));
         let run = self.open_loop(participant, load, (Pace::Constant { rate }, window));
         self.freeze(participant);
-        Ok(self.judged(participant, load, Kind::Paced { rate }, run?))
+        Ok(self.judged(participant, load, (Kind::Paced { rate }, validity::judge), run?))
     }
 
     fn trial_lap(
@@ -431,10 +443,8 @@ impl Runner for LocalRunner {
             Ok(run)
         });
         self.freeze(participant);
-        let kind = Kind::Paced { rate };
-        let mut lap = self.judged(participant, load, kind, recovered?);
-        lap.failed = validity::judge_trial(&lap, &self.loads[load]);
-        Ok(lap)
+        let judge = (Kind::Paced { rate }, validity::judge_trial as _);
+        Ok(self.judged(participant, load, judge, recovered?))
     }
 
     fn begin_explaining(&mut self) {
@@ -454,7 +464,7 @@ impl Runner for LocalRunner {
         let observed = self.observed(participant, load, instrument);
         self.freeze(participant);
         let (run, seen) = observed?;
-        Ok((self.judged(participant, load, Kind::Flat, run), seen))
+        Ok((self.judged(participant, load, (Kind::Flat, validity::judge), run), seen))
     }
 
     fn laps_per_observed(&self, load: usize) -> u32 {

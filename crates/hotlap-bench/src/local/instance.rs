@@ -140,6 +140,8 @@ pub(super) struct Between {
     /// CPU time; `None` if the server's processes are unknown.
     pub(super) cpu_ns: Option<u64>,
     pub(super) slices: u32,
+    /// The longest silence of the server's host.
+    pub(super) silence: Duration,
 }
 
 impl Between {
@@ -152,6 +154,7 @@ impl Between {
             wall_ns: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
             cpu_ns: cpu.map(|(now, then)| now.saturating_sub(then)),
             slices: 1,
+            silence: before.silence.max(after.silence),
         }
     }
 
@@ -160,6 +163,7 @@ impl Between {
         self.wall_ns += other.wall_ns;
         self.cpu_ns = self.cpu_ns.zip(other.cpu_ns).map(|(own, more)| own + more);
         self.slices += other.slices;
+        self.silence = self.silence.max(other.silence);
     }
 
     /// CPU time per request in nanoseconds, if both are known and not 0.
@@ -218,7 +222,10 @@ impl Instance {
     pub(super) fn sample(&mut self, session: &Session) -> Sample {
         match &mut self.server {
             Some(server) => server.sample(&|| answered(session)),
-            None => Sample { requests: answered(session), at: Instant::now(), cpu_ns: None },
+            None => {
+                let (requests, at) = (answered(session), Instant::now());
+                Sample { requests, at, cpu_ns: None, silence: Duration::ZERO }
+            }
         }
     }
 
@@ -230,6 +237,11 @@ impl Instance {
     /// Whether its side effect is counted.
     pub(super) fn has_log(&self) -> bool {
         self.server.as_ref().is_some_and(|server| server.has_log())
+    }
+
+    /// Whether it runs on another host.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        !self.delay().is_zero()
     }
 
     /// How long a reading may take until it is taken.

@@ -97,6 +97,6 @@ impl LocalRunner {
         let between = Between::of(&before, &after);
         let usage = instance.usage(&between, first.zip(last), between.requests);
         let side_effect = instance.side_effect(&outcome.totals);
-        Ok(Run { at, outcome, usage, side_effect })
+        Ok(Run { at, outcome, usage, side_effect, silence: between.silence })
     }
 }
