@@ -92,6 +92,7 @@ impl LocalRunner {
         session.stop();
         let outcome =
             session.join().map_err(|e| self.instances[participant].failed("warm-up", e))?;
+        self.instances[participant].still_there("warm-up")?;
         if outcome.responses == 0 && !self.stop.load(Ordering::Relaxed) {
             return Err(self.instances[participant].unanswered("warm-up", Ok(outcome)));
         }

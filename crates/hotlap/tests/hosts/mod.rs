@@ -92,8 +92,10 @@ impl Hosts {
             agent.stdin(input).stdout(OwnedFd::from(stream));
             let _ = started.send(agent.stderr(Stdio::null()).spawn().unwrap());
         });
-        let script =
-            format!("exec 3<>/dev/tcp/10.177.0.{}/{port}; cat <&3 & cat >&3; kill $!", host + 1);
+        let script = format!(
+            "exec 3<>/dev/tcp/10.177.0.{}/{port}; cat <&3 & cat >&3; kill $! 2>&-",
+            host + 1
+        );
         (format!("ip netns exec {} bash -c '{script}' bash", self.0[from]), child)
     }
 
