@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use hosts::{Hosts, hosts};
+use hosts::{Hosts, Slow, hosts};
 use hotlap_testbed::TestServer;
 use serde_json::Value;
 
@@ -61,7 +61,7 @@ fn generators_on_other_hosts_count_what_the_server_counts() {
     let (code, stdout, stderr) = text(&load(&generators, &counted).output().unwrap());
     assert!(is_counted(code), "{code:?} {stderr}");
     let json: Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!(json["figures"]["answers"], 10_000);
+    assert_eq!(json["figures"]["answers"], 10_000, "{json}");
     assert_eq!(server.requests(), 10_000);
     // The server is probed by a generator: this process cannot reach it.
     let output = load(&generators, &["-n100", "-c2", &url]).output().unwrap();
@@ -117,7 +117,7 @@ impl Cabled {
 fn a_cable_that_is_unplugged_loses_the_generator() {
     let Some(cabled) = cabled() else { return };
     let child = cabled.start(&["-d1h"]);
-    cabled.hosts.cable(1, "ip", "link set PORT down").unwrap();
+    cabled.hosts.cable(1, "down").unwrap();
     let (code, _, stderr) = ended(child);
     assert_eq!(code, Some(4), "{stderr}");
     assert!(stderr.contains("NOT VALID: a generator was lost"), "{stderr}");
@@ -129,9 +129,9 @@ fn a_cable_that_is_unplugged_loses_the_generator() {
 fn a_cable_that_is_unplugged_for_a_while_makes_the_load_invalid() {
     let Some(cabled) = cabled() else { return };
     let child = cabled.start(&["-d6s", "--format", "json"]);
-    cabled.hosts.cable(1, "ip", "link set PORT down").unwrap();
+    cabled.hosts.cable(1, "down").unwrap();
     std::thread::sleep(Duration::from_secs(2));
-    cabled.hosts.cable(1, "ip", "link set PORT up").unwrap();
+    cabled.hosts.cable(1, "up").unwrap();
     let (code, stdout, stderr) = ended(child);
     assert_eq!(code, Some(4), "{stdout}{stderr}");
     // The channel may come back later than its limit, and then the generator is lost.
@@ -144,10 +144,8 @@ fn a_cable_that_is_unplugged_for_a_while_makes_the_load_invalid() {
 #[test]
 fn a_slow_cable_is_no_fault_if_the_window_is_long_enough() {
     let Some(cabled) = cabled() else { return };
-    let delay = "qdisc add dev PORT root netem delay 100ms";
-    if let Err(why) = cabled.hosts.cable(1, "tc", delay) {
-        return eprintln!("skipped: {why}");
-    }
+    let slow = Slow { delay: Duration::from_millis(50), lost_of: 0 };
+    cabled.hosts.slow_cable(1, slow).unwrap();
     let child = cabled.start(&["-R200", "-d5s", "--format", "json"]);
     let (code, stdout, stderr) = ended(child);
     assert!(is_counted(code), "{code:?} {stderr}");
@@ -163,10 +161,8 @@ fn a_slow_cable_is_no_fault_if_the_window_is_long_enough() {
 #[test]
 fn a_slow_cable_makes_a_short_load_invalid() {
     let Some(cabled) = cabled() else { return };
-    let delay = "qdisc add dev PORT root netem delay 100ms loss 1%";
-    if let Err(why) = cabled.hosts.cable(1, "tc", delay) {
-        return eprintln!("skipped: {why}");
-    }
+    let slow = Slow { delay: Duration::from_millis(50), lost_of: 100 };
+    cabled.hosts.slow_cable(1, slow).unwrap();
     let child = cabled.start(&["-R2000", "-d600ms"]);
     let (code, stdout, stderr) = ended(child);
     assert_eq!(code, Some(4), "{stdout}{stderr}");

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hosts::{Hosts, hosts};
+use hosts::{Hosts, Slow, hosts};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -137,7 +137,7 @@ impl Scene {
     }
 
     fn cable(&self, state: &str) {
-        self.hosts.cable(GENERATOR, "ip", &format!("link set PORT {state}")).unwrap();
+        self.hosts.cable(GENERATOR, state).unwrap();
     }
 }
 
@@ -343,10 +343,8 @@ fn no_lap_counts_in_which_the_cable_was_unplugged_for_a_while() {
 #[test]
 fn a_slow_cable_that_loses_packets_is_no_fault() {
     let Some(scene) = Scene::new() else { return };
-    let netem = "qdisc add dev PORT root netem delay 20ms loss 1%";
-    if let Err(why) = scene.hosts.cable(GENERATOR, "tc", netem) {
-        return eprintln!("skipped: {why}");
-    }
+    let slow = Slow { delay: Duration::from_millis(10), lost_of: 100 };
+    scene.hosts.slow_cable(GENERATOR, slow).unwrap();
     let ended = scene.start(&ceiling(), &["-d", "2s", "--rounds", "1"]).ended();
     assert_eq!(ended.code, Some(0), "{}", ended.printed);
     let export = ended.export();

@@ -1,6 +1,8 @@
 //! Hosts of a test's own: network namespaces that are joined by virtual cables. Needs root.
 #![allow(dead_code)]
 
+mod slow;
+
 use std::fs::File;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,6 +12,8 @@ use std::sync::mpsc;
 
 use hotlap_testbed::{HELLO, TestServer};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+pub use slow::Slow;
 
 const HOTLAP: &str = env!("CARGO_BIN_EXE_hotlap");
 
@@ -44,6 +48,19 @@ impl Hosts {
             ip(&format!("-n {own} link set eth0 up"))?;
         }
         Ok(hosts)
+    }
+
+    /// Replaces the cable of a host by a slow one.
+    pub fn slow_cable(&self, host: usize, slow: Slow) -> Result<(), String> {
+        let (server, own, port) = (&self.0[0], &self.0[host], format!("port{host}"));
+        ip(&format!("-n {server} link delete {port}"))?;
+        let name = port.clone();
+        let there = self.on(0, move || slow::interface(&name)).map_err(|e| e.to_string())?;
+        let here = self.on(host, || slow::interface("eth0")).map_err(|e| e.to_string())?;
+        slow::join(&there, &here, slow).map_err(|e| e.to_string())?;
+        ip(&format!("-n {server} link set {port} master br0 up"))?;
+        ip(&format!("-n {own} address add 10.177.0.{}/24 dev eth0", host + 1))?;
+        ip(&format!("-n {own} link set eth0 up"))
     }
 
     /// Does something on a host, in a thread of its own: the thread that makes a socket or starts a
@@ -99,10 +116,9 @@ impl Hosts {
         (format!("ip netns exec {} bash -c '{script}' bash", self.0[from]), child)
     }
 
-    /// Something about the cable of a host, at the server's end.
-    pub fn cable(&self, host: usize, tool: &str, arguments: &str) -> Result<(), String> {
-        let arguments = arguments.replace("PORT", &format!("port{host}"));
-        run_tool(tool, &format!("-n {} {arguments}", self.0[0]))
+    /// Unplugs the cable of a host (`down`) or plugs it in (`up`).
+    pub fn cable(&self, host: usize, state: &str) -> Result<(), String> {
+        ip(&format!("-n {} link set port{host} {state}", self.0[0]))
     }
 
     /// A command that is started on a host.
@@ -141,16 +157,12 @@ impl Drop for Hosts {
 }
 
 fn ip(arguments: &str) -> Result<(), String> {
-    run_tool("ip", arguments)
-}
-
-fn run_tool(tool: &str, arguments: &str) -> Result<(), String> {
-    let output = Command::new(tool).args(arguments.split(' ')).output();
-    let output = output.map_err(|why| format!("{tool}: {why}"))?;
+    let output = Command::new("ip").args(arguments.split(' ')).output();
+    let output = output.map_err(|why| format!("ip: {why}"))?;
     let said = String::from_utf8_lossy(&output.stderr);
     match output.status.success() {
         true => Ok(()),
-        false => Err(format!("{tool} {arguments}: {}", said.trim())),
+        false => Err(format!("ip {arguments}: {}", said.trim())),
     }
 }
 
