@@ -2,8 +2,8 @@
 //! Servers are in one network namespace and the generator in another, and the channel goes over the
 //! cable between them, as that of `ssh` does. Needs root; skipped otherwise, with a message.
 //!
-//! Each time: no hang, nothing left over on either host, finished laps kept, no lap counted that the
-//! fault has changed, and a message that names the command, the phase, the cause and the remedy.
+//! Each time: no hang, nothing left over on either host, finished laps kept, no lap counted that
+//! the fault has changed, and a message that names the command, the phase, the cause and the remedy.
 #![cfg(target_os = "linux")]
 
 mod hosts;

@@ -58,7 +58,7 @@ fn pass(mut from: File, mut to: File, slow: Slow) {
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
-            let is_lost = slow.lost_of > 0 && (random >> 33) % slow.lost_of == 0;
+            let is_lost = slow.lost_of > 0 && (random >> 33).is_multiple_of(slow.lost_of);
             let due = (Instant::now() + slow.delay, packet[..length].to_vec());
             if !is_lost && packets.send(due).is_err() {
                 return;
