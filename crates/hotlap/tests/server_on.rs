@@ -287,7 +287,8 @@ fn a_capacity_is_searched_on_another_host() {
         &scene,
         &[&search[..], &["-d", "10s", "--export-json", &export]].concat(),
     );
-    assert!(output.status.success(), "{}", stderr(&output));
+    // 4: no window counts.
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{}", stderr(&output));
     let export = scene.export();
     assert_eq!(export["host"]["generator"]["address"], "10.177.0.1");
     assert_eq!(

@@ -238,6 +238,9 @@ impl RunningServer for RemoteServer {
     }
 
     fn lines(&mut self, wait: LogWait) -> u64 {
+        if !self.has_log {
+            return 0;
+        }
         match self.call(ServerCall::Lines(wait), CALL + lines::LIMIT) {
             Some(ServerReport::Lines(lines)) => lines,
             _ => 0,
