@@ -176,6 +176,11 @@ impl Channel {
         state.close_on(report)
     }
 
+    /// The longest time since the last call in which an answer was due and nothing came.
+    pub fn silence(&self) -> Duration {
+        self.lock().link.silence()
+    }
+
     /// Compares the agent's monotonic clock with this host's, for at most `limit`. The exchange
     /// with the shortest round trip counts.
     ///

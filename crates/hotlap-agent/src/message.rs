@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Each side waits this long for anything at all from the other, however long it may take to carry
-/// out an order: the controller sends a beat every second, which the agent answers.
+/// out an order: the controller sends beats, which the agent answers.
 pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 
 /// What an agent is asked to do; each role has one type of orders and one of reports.

@@ -175,6 +175,11 @@ pub enum Violation {
         /// What happened, with the generator's command, what was being done, and a remedy.
         why: String,
     },
+    /// The server's host, which is another one, did not answer for a while.
+    Silence {
+        /// The longest time, in milliseconds.
+        ms: f64,
+    },
 }
 
 impl Violation {

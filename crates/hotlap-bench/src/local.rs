@@ -149,6 +149,10 @@ impl LocalRunner {
                 None => self.hold(participant, load)?,
             };
         let [opens, closes, ..] = *edges else { return Ok(Vec::new()) };
+        // A call to another host may take long: the window must not open before the server runs.
+        if self.instances[participant].is_elsewhere() {
+            self.instances[participant].thaw();
+        }
         // Start the load before resuming the server: the server may take this thread's core.
         let began = Instant::now();
         held.session.open_window(opens, closes - opens);
@@ -203,7 +207,10 @@ impl LocalRunner {
             });
         };
         let Measured { outcome, generators, mut failed } = measured;
-        self.instances[participant].held = held;
+        let silence = validity::silence(driven.between.silence);
+        // Its connections may not have recovered yet.
+        self.instances[participant].held = held.filter(|_| silence.is_none());
+        failed.extend(silence);
         let instance = &mut self.instances[participant];
         let switches = instance.switches_of_lap();
         let usage = instance.usage(&driven.between, switches, requests);

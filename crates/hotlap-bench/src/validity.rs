@@ -2,6 +2,8 @@
 //!
 //! Pure functions: a lap and its load in, failed validity checks out.
 
+use std::time::Duration;
+
 use hotlap_load::Failure;
 use hotlap_load::plan::Protocol;
 use hotlap_stats::Histogram;
@@ -24,6 +26,9 @@ pub const FAILING: f64 = 0.01;
 /// How late a paced request may be sent at the 99th percentile, as a share of the mean gap between
 /// two requests of one connection; and an allowance in nanoseconds.
 pub const LATE: (f64, u64) = (0.5, 200_000);
+
+/// How long the host of a server may not answer. A lost packet is sent again after 0.2 s or more.
+pub const SILENCE: Duration = Duration::from_millis(500);
 
 /// The validity checks that a lap fails. The limits are part of the method; no option changes them.
 #[must_use]
@@ -56,6 +61,13 @@ pub fn judge_trial(lap: &Lap, load: &Load) -> Vec<Violation> {
 pub fn side_effect(counted: u64, (least, most): (u64, u64)) -> Option<Violation> {
     let right = (least..=most).contains(&counted);
     (!right).then_some(Violation::SideEffect { expected: least, counted })
+}
+
+/// Checks the connection to the server's host: while that is down, the server looks slow. Separate
+/// from [`judge`] because the lap does not contain it.
+#[must_use]
+pub fn silence(longest: Duration) -> Option<Violation> {
+    (longest >= SILENCE).then_some(Violation::Silence { ms: longest.as_secs_f64() * 1e3 })
 }
 
 fn wrong_answers(lap: &Lap, load: &Load) -> Option<Violation> {
@@ -130,8 +142,6 @@ pub fn is_late(lag: &Histogram, connections: usize, rate: f64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use hotlap_load::Phase;
     use hotlap_load::outcome::WrongResponse;
 
@@ -161,6 +171,14 @@ mod tests {
         let mut lap = lap_of(Script::new(20_000.0, 40_000.0), Kind::Paced { rate: 4_000.0 });
         (0..2_000).for_each(|_| lap.outcome.lag.record(lag_ns));
         judge(&lap, &load())
+    }
+
+    #[test]
+    fn a_host_that_does_not_answer_for_half_a_second_fails_the_lap() {
+        assert_eq!(silence(Duration::from_millis(499)), None);
+        let failed = silence(Duration::from_millis(500)).unwrap();
+        assert_eq!(failed, Violation::Silence { ms: 500.0 });
+        assert!(failed.invalidates());
     }
 
     #[test]

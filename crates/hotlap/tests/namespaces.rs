@@ -2,134 +2,17 @@
 //! that are joined by virtual cables, which the tests unplug and slow down. Needs root; skipped
 //! otherwise, with a message.
 
-use std::fs::File;
-use std::net::TcpListener;
-use std::os::fd::{AsFd, OwnedFd};
+mod hosts;
+
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use hotlap_testbed::{HELLO, TestServer};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use hosts::{Hosts, Slow, hosts};
+use hotlap_testbed::TestServer;
 use serde_json::Value;
 
 const HOTLAP: &str = env!("CARGO_BIN_EXE_hotlap");
-
-/// Namespaces that are removed when this is dropped: a server with address 10.177.0.1 behind a
-/// bridge, and generators with 10.177.0.2 and so on. This test's own network reaches none of them.
-struct Hosts(Vec<String>);
-
-impl Hosts {
-    /// With this many generators; `Err` with the reason if that is not possible here.
-    fn new(generators: usize) -> Result<Self, String> {
-        if !rustix::process::geteuid().is_root() {
-            return Err("making network namespaces needs root".to_owned());
-        }
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let own = format!("hotlap-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let name = |host: usize| format!("{own}-{host}");
-        let mut hosts = Self(Vec::new());
-        for host in 0..=generators {
-            ip(&format!("netns add {}", name(host)))?;
-            hosts.0.push(name(host));
-            ip(&format!("-n {} link set lo up", name(host)))?;
-        }
-        let server = name(0);
-        ip(&format!("-n {server} link add br0 type bridge"))?;
-        ip(&format!("-n {server} address add 10.177.0.1/24 dev br0"))?;
-        ip(&format!("-n {server} link set br0 up"))?;
-        for host in 1..=generators {
-            let own = name(host);
-            ip(&format!("-n {own} link add eth0 type veth peer name port{host} netns {server}"))?;
-            ip(&format!("-n {server} link set port{host} master br0 up"))?;
-            ip(&format!("-n {own} address add 10.177.0.{}/24 dev eth0", host + 1))?;
-            ip(&format!("-n {own} link set eth0 up"))?;
-        }
-        Ok(hosts)
-    }
-
-    /// Does something on a host, in a thread of its own: the thread that makes a socket or starts a
-    /// process decides on its network.
-    fn on<T: Send + 'static>(&self, host: usize, does: impl FnOnce() -> T + Send + 'static) -> T {
-        let namespace = File::open(format!("/run/netns/{}", self.0[host])).unwrap();
-        let thread = std::thread::spawn(move || {
-            let kind = Some(LinkNameSpaceType::Network);
-            move_into_link_name_space(namespace.as_fd(), kind).unwrap();
-            does()
-        });
-        thread.join().unwrap()
-    }
-
-    /// A server on the first host that counts for itself.
-    fn server(&self) -> TestServer {
-        let listener = self.on(0, || TcpListener::bind("10.177.0.1:0").unwrap());
-        TestServer::on(listener, |mut client| {
-            while client.request().is_some() {
-                client.send(HELLO);
-            }
-        })
-    }
-
-    /// A generator whose channel goes over its cable, as that of `ssh` does: the command that opens
-    /// the channel from another host, and the agent's process once it has been started.
-    fn over_cable(&self, host: usize, from: usize) -> (String, mpsc::Receiver<Child>) {
-        let listener = self.on(host, || TcpListener::bind("0.0.0.0:0").unwrap());
-        let port = listener.local_addr().unwrap().port();
-        let namespace = File::open(format!("/run/netns/{}", self.0[host])).unwrap();
-        let (started, agent) = mpsc::channel();
-        std::thread::spawn(move || {
-            let (stream, _) = listener.accept().unwrap();
-            let kind = Some(LinkNameSpaceType::Network);
-            move_into_link_name_space(namespace.as_fd(), kind).unwrap();
-            let input = OwnedFd::from(stream.try_clone().unwrap());
-            let mut agent = Command::new(HOTLAP);
-            agent.arg("agent").stdin(input).stdout(OwnedFd::from(stream));
-            let _ = started.send(agent.stderr(Stdio::null()).spawn().unwrap());
-        });
-        let script =
-            format!("exec 3<>/dev/tcp/10.177.0.{}/{port}; cat <&3 & cat >&3; kill $!", host + 1);
-        (format!("ip netns exec {} bash -c '{script}' bash", self.0[from]), agent)
-    }
-
-    /// Something about the cable of a host, at the server's end.
-    fn cable(&self, host: usize, tool: &str, arguments: &str) -> Result<(), String> {
-        let arguments = arguments.replace("PORT", &format!("port{host}"));
-        run_tool(tool, &format!("-n {} {arguments}", self.0[0]))
-    }
-
-    fn generators(&self) -> impl Iterator<Item = String> {
-        self.0[1..].iter().map(|name| format!("ip netns exec {name} {HOTLAP}"))
-    }
-}
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        for name in &self.0 {
-            // With a namespace go its cables.
-            let _ = ip(&format!("netns delete {name}"));
-        }
-    }
-}
-
-fn ip(arguments: &str) -> Result<(), String> {
-    run_tool("ip", arguments)
-}
-
-fn run_tool(tool: &str, arguments: &str) -> Result<(), String> {
-    let output = Command::new(tool).args(arguments.split(' ')).output();
-    let output = output.map_err(|why| format!("{tool}: {why}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("{tool} {arguments}: {}", said.trim())),
-    }
-}
-
-/// Hosts, or `None` with a message if there can be none.
-fn hosts(generators: usize) -> Option<Hosts> {
-    Hosts::new(generators).inspect_err(|why| eprintln!("skipped: {why}")).ok()
-}
 
 fn load(generators: &[String], arguments: &[&str]) -> Command {
     let mut load = Command::new(HOTLAP);
@@ -178,7 +61,7 @@ fn generators_on_other_hosts_count_what_the_server_counts() {
     let (code, stdout, stderr) = text(&load(&generators, &counted).output().unwrap());
     assert!(is_counted(code), "{code:?} {stderr}");
     let json: Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!(json["figures"]["answers"], 10_000);
+    assert_eq!(json["figures"]["answers"], 10_000, "{json}");
     assert_eq!(server.requests(), 10_000);
     // The server is probed by a generator: this process cannot reach it.
     let output = load(&generators, &["-n100", "-c2", &url]).output().unwrap();
@@ -198,7 +81,12 @@ struct Cabled {
 fn cabled() -> Option<Cabled> {
     let hosts = hosts(3)?;
     let server = hosts.server();
-    let (generators, agents) = [1, 2].into_iter().map(|host| hosts.over_cable(host, 3)).unzip();
+    let over_cable = |host| {
+        let mut agent = Command::new(HOTLAP);
+        agent.arg("agent");
+        hosts.over_cable(host, 3, agent)
+    };
+    let (generators, agents) = [1, 2].into_iter().map(over_cable).unzip();
     Some(Cabled { hosts, server, generators, agents })
 }
 
@@ -229,7 +117,7 @@ impl Cabled {
 fn a_cable_that_is_unplugged_loses_the_generator() {
     let Some(cabled) = cabled() else { return };
     let child = cabled.start(&["-d1h"]);
-    cabled.hosts.cable(1, "ip", "link set PORT down").unwrap();
+    cabled.hosts.cable(1, "down").unwrap();
     let (code, _, stderr) = ended(child);
     assert_eq!(code, Some(4), "{stderr}");
     assert!(stderr.contains("NOT VALID: a generator was lost"), "{stderr}");
@@ -241,9 +129,9 @@ fn a_cable_that_is_unplugged_loses_the_generator() {
 fn a_cable_that_is_unplugged_for_a_while_makes_the_load_invalid() {
     let Some(cabled) = cabled() else { return };
     let child = cabled.start(&["-d6s", "--format", "json"]);
-    cabled.hosts.cable(1, "ip", "link set PORT down").unwrap();
+    cabled.hosts.cable(1, "down").unwrap();
     std::thread::sleep(Duration::from_secs(2));
-    cabled.hosts.cable(1, "ip", "link set PORT up").unwrap();
+    cabled.hosts.cable(1, "up").unwrap();
     let (code, stdout, stderr) = ended(child);
     assert_eq!(code, Some(4), "{stdout}{stderr}");
     // The channel may come back later than its limit, and then the generator is lost.
@@ -256,10 +144,8 @@ fn a_cable_that_is_unplugged_for_a_while_makes_the_load_invalid() {
 #[test]
 fn a_slow_cable_is_no_fault_if_the_window_is_long_enough() {
     let Some(cabled) = cabled() else { return };
-    let delay = "qdisc add dev PORT root netem delay 100ms";
-    if let Err(why) = cabled.hosts.cable(1, "tc", delay) {
-        return eprintln!("skipped: {why}");
-    }
+    let slow = Slow { delay: Duration::from_millis(50), lost_of: 0 };
+    cabled.hosts.slow_cable(1, slow).unwrap();
     let child = cabled.start(&["-R200", "-d5s", "--format", "json"]);
     let (code, stdout, stderr) = ended(child);
     assert!(is_counted(code), "{code:?} {stderr}");
@@ -275,10 +161,8 @@ fn a_slow_cable_is_no_fault_if_the_window_is_long_enough() {
 #[test]
 fn a_slow_cable_makes_a_short_load_invalid() {
     let Some(cabled) = cabled() else { return };
-    let delay = "qdisc add dev PORT root netem delay 100ms loss 1%";
-    if let Err(why) = cabled.hosts.cable(1, "tc", delay) {
-        return eprintln!("skipped: {why}");
-    }
+    let slow = Slow { delay: Duration::from_millis(50), lost_of: 100 };
+    cabled.hosts.slow_cable(1, slow).unwrap();
     let child = cabled.start(&["-R2000", "-d600ms"]);
     let (code, stdout, stderr) = ended(child);
     assert_eq!(code, Some(4), "{stdout}{stderr}");

@@ -1,12 +1,14 @@
 //! `--server-on`: servers run under an agent, and are loaded from here. The agent is a subprocess,
-//! or in a network namespace that is joined by a pair of virtual interfaces (as root).
+//! or in a network namespace that is joined by a virtual cable (as root).
 #![cfg(target_os = "linux")]
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+mod hosts;
+
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use hosts::{Hosts, hosts};
 use serde_json::Value;
 
 /// A hang is an error; a busy machine is not.
@@ -215,74 +217,27 @@ fn what_cannot_run_over_there_is_rejected_at_once() {
     assert!(stderr(&output).contains("runs already"), "{}", stderr(&output));
 }
 
-/// Two hosts, as network namespaces that a pair of virtual interfaces joins. `None` without root.
-struct Hosts {
-    server: String,
-    generator: String,
-}
-
-impl Hosts {
-    fn new(name: &str) -> Option<Self> {
-        let names = ["s", "g"].map(|end| format!("hl{end}{name}{}", std::process::id() % 10_000));
-        let [server, generator] = names;
-        let hosts = Self { server, generator };
-        let (s, g) = (&hosts.server, &hosts.generator);
-        let ip = |line: String| {
-            let done = Command::new("ip").args(line.split(' ')).output();
-            done.is_ok_and(|done| done.status.success())
-        };
-        let made = ip(format!("netns add {s}"))
-            && ip(format!("netns add {g}"))
-            && ip(format!("link add {s} netns {s} type veth peer name {g} netns {g}"))
-            && ip(format!("-n {s} addr add 10.77.0.2/24 dev {s}"))
-            && ip(format!("-n {g} addr add 10.77.0.1/24 dev {g}"))
-            && [(s, s.as_str()), (s, "lo"), (g, g.as_str()), (g, "lo")]
-                .iter()
-                .all(|(host, device)| ip(format!("-n {host} link set {device} up")));
-        if !made {
-            let line = b"skipped: network namespaces need root and ip(8)\n";
-            std::io::stderr().write_all(line).unwrap();
-            return None;
-        }
-        Some(hosts)
-    }
-
-    /// The command that starts an agent on the servers' host.
-    fn command(&self) -> String {
-        format!("ip netns exec {} {HOTLAP}", self.server)
-    }
-
-    /// Runs a command on the generator's host.
-    fn on_generator(&self, command: &Command, folder: &Path) -> Output {
-        let mut outer = Command::new("ip");
-        outer.args(["netns", "exec", &self.generator]).arg(command.get_program());
-        outer.args(command.get_args()).current_dir(folder);
-        outer.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        outer.output().unwrap()
-    }
-}
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        for name in [&self.server, &self.generator] {
-            let _ = Command::new("ip").args(["netns", "del", name]).output();
-        }
-    }
+/// Runs a command of a scene on the host of the generator.
+fn on_generator(hosts: &Hosts, scene: &Scene, arguments: &[&str]) -> Output {
+    let inner = scene.command(&[]);
+    let mut outer = hosts.command(1, HOTLAP);
+    outer.args(arguments).current_dir(scene.folder.path());
+    outer.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    outer.output().unwrap()
 }
 
 #[test]
 fn the_address_between_two_hosts_is_found_and_loaded() {
-    let Some(hosts) = Hosts::new("a") else { return };
+    let Some(hosts) = hosts(1) else { return };
     let scene = Scene::new();
     let (export, agent, server) =
-        (scene.path("run.json").display().to_string(), hosts.command(), ceiling());
+        (scene.path("run.json").display().to_string(), hosts.agent(0), ceiling());
     let run = ["run", "--server-on", &agent, &server, "--restarts", "1", "--rounds", "1", "-c4"];
     let load = ["-d", "2s", "--no-ceiling", "--export-json", &export];
-    let command = scene.command(&[&run[..], &load[..]].concat());
-    let output = hosts.on_generator(&command, scene.folder.path());
+    let output = on_generator(&hosts, &scene, &[&run[..], &load[..]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     let export = scene.export();
-    assert_eq!(export["host"]["generator"]["address"], "10.77.0.2");
+    assert_eq!(export["host"]["generator"]["address"], "10.177.0.1");
     assert!(export["laps"][0]["cpu_us"].as_f64().is_some_and(|us| us > 0.0));
     assert!(export["run"]["schedule"]["slice_ms"].as_f64().is_some_and(|ms| ms >= 300.0));
     assert_eq!(scene.left(), Vec::<String>::new());
@@ -290,40 +245,90 @@ fn the_address_between_two_hosts_is_found_and_loaded() {
 
 #[test]
 fn a_server_on_loopback_alone_is_named_with_the_remedy() {
-    let Some(hosts) = Hosts::new("b") else { return };
+    let Some(hosts) = hosts(1) else { return };
     let scene = Scene::new();
-    let (export, agent) = (scene.path("run.json").display().to_string(), hosts.command());
+    let (export, agent) = (scene.path("run.json").display().to_string(), hosts.agent(0));
     let server = format!("env HOST=127.0.0.1 {HOTLAP} __ceiling");
     let run = ["run", "--server-on", &agent, &server, "--restarts", "1", "--rounds", "1"];
     let load = ["-d", "2s", "--start-timeout", "20s", "--no-ceiling", "--export-json", &export];
-    let command = scene.command(&[&run[..], &load[..]].concat());
-    let output = hosts.on_generator(&command, scene.folder.path());
+    let output = on_generator(&hosts, &scene, &[&run[..], &load[..]].concat());
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     let failure = &scene.export()["failed"][0];
     let cause = failure["cause"].as_str().unwrap();
     assert!(cause.starts_with("it listens on 127.0.0.1:"), "{cause}");
     assert!(cause.ends_with(", which other hosts do not reach"), "{cause}");
-    assert_eq!(failure["remedy"], "make it listen on $HOST (10.77.0.2), or on all addresses");
+    assert_eq!(failure["remedy"], "make it listen on $HOST (10.177.0.1), or on all addresses");
 }
 
 #[test]
 fn an_address_that_is_not_reached_is_an_error_with_a_remedy() {
-    let Some(hosts) = Hosts::new("c") else { return };
+    let Some(hosts) = hosts(1) else { return };
     let scene = Scene::new();
-    let (agent, server) = (hosts.command(), ceiling());
-    let command = scene.command(&[
-        "run",
-        "--server-on",
-        &agent,
-        "--server-address",
-        "10.77.0.9",
-        &server,
-        "-d",
-        "2s",
-    ]);
-    let output = hosts.on_generator(&command, scene.folder.path());
+    let (agent, server) = (hosts.agent(0), ceiling());
+    let run = ["run", "--server-on", &agent, "--server-address", "10.177.0.9", &server, "-d", "2s"];
+    let output = on_generator(&hosts, &scene, &run);
     assert_eq!(output.status.code(), Some(1));
     let told = stderr(&output).replace('\n', " ");
     assert!(told.contains("is not reached from here at any of its addresses"), "{told}");
-    assert!(told.contains("10.77.0.9") && told.contains("--server-address"), "{told}");
+    assert!(told.contains("10.177.0.9") && told.contains("--server-address"), "{told}");
+}
+
+/// Whatever the machine is doing, windows are run there and their CPU time is read; on a busy one,
+/// the load generator may be late in all of them.
+#[test]
+fn a_capacity_is_searched_on_another_host() {
+    let Some(hosts) = hosts(1) else { return };
+    let scene = Scene::new();
+    let (export, agent, server) =
+        (scene.path("run.json").display().to_string(), hosts.agent(0), ceiling());
+    let search = ["capacity", "--server-on", &agent, "--slo", "p99<100ms", &server, "-c8"];
+    let output = on_generator(
+        &hosts,
+        &scene,
+        &[&search[..], &["-d", "10s", "--export-json", &export]].concat(),
+    );
+    // 4: no window counts.
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{}", stderr(&output));
+    let export = scene.export();
+    assert_eq!(export["host"]["generator"]["address"], "10.177.0.1");
+    assert_eq!(
+        export["capacity"][0]["rows"].as_array().unwrap().len(),
+        1,
+        "{}",
+        export["capacity"]
+    );
+    let laps = export["laps"].as_array().unwrap();
+    assert!(!laps.is_empty(), "{}", stderr(&output));
+    for lap in laps {
+        assert!(lap["cpu_us"].as_f64().is_some_and(|us| us > 0.0), "{lap}");
+        let doubts = lap["doubts"].as_array().unwrap().iter();
+        let is_late = |doubt: &Value| doubt.as_str().unwrap().starts_with("the generator sent ");
+        assert!(doubts.into_iter().all(is_late), "{lap}");
+    }
+    assert_eq!(scene.left(), Vec::<String>::new());
+}
+
+#[test]
+fn a_difference_is_explained_on_another_host() {
+    let Some(hosts) = hosts(1) else { return };
+    let scene = Scene::new();
+    let (export, agent) = (scene.path("run.json").display().to_string(), hosts.agent(0));
+    let (one, two) = (ceiling(), format!("env OTHER=1 {HOTLAP} __ceiling"));
+    let explain = ["explain", "--server-on", &agent, &one, &two, "--name", "one", "--name", "two"];
+    let output = on_generator(
+        &hosts,
+        &scene,
+        &[&explain[..], &["-c8", "-d", "12s", "--export-json", &export]].concat(),
+    );
+    assert!(output.status.success(), "{}", stderr(&output));
+    let export = scene.export();
+    assert_eq!(export["host"]["generator"]["address"], "10.177.0.1");
+    let missing = export["run"]["schedule"]["observing"]["missing"].as_array().unwrap();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    for what in missing {
+        assert!(what["why"].as_str().unwrap().starts_with(&format!("on {host}: ")), "{what}");
+    }
+    let ledger = export["explanations"][0]["ledger"].as_array().unwrap();
+    assert!(!ledger.is_empty() || !missing.is_empty(), "{}", stderr(&output));
+    assert_eq!(scene.left(), Vec::<String>::new());
 }

@@ -12,7 +12,7 @@ use crate::frame::{self, FrameError};
 use crate::message::{ToAgent, ToController};
 
 /// How often the controller tells the agent that it is there.
-const BEAT: Duration = Duration::from_secs(1);
+const BEAT: Duration = Duration::from_millis(250);
 
 /// What comes from an agent.
 #[derive(Debug)]
@@ -42,6 +42,10 @@ struct Shared {
     heard_ns: AtomicU64,
     /// When the last message that is to be stamped was written.
     sent_ns: AtomicU64,
+    /// Since when an answer is due: the first message after the last byte that came; 0 if none is.
+    due_ns: AtomicU64,
+    /// The longest time that an answer took since the last call of [`Link::silence`].
+    longest_ns: AtomicU64,
     /// Whether beats are sent.
     beats: AtomicBool,
 }
@@ -105,6 +109,17 @@ impl Link {
         self.shared.heard_ns.load(Ordering::Relaxed)
     }
 
+    /// The longest time since the last call in which an answer was due and nothing came. Beats are
+    /// answered at once, so a break of the connection is seen but for a beat's interval.
+    pub(super) fn silence(&self) -> Duration {
+        let longest = self.shared.longest_ns.swap(0, Ordering::Relaxed);
+        let present = match self.shared.due_ns.load(Ordering::Relaxed) {
+            0 => 0,
+            since => Clock::default().now_ns().saturating_sub(since),
+        };
+        Duration::from_nanos(longest.max(present))
+    }
+
     /// When the last stamped message was written.
     pub(super) fn sent_ns(&self) -> u64 {
         self.shared.sent_ns.load(Ordering::Acquire)
@@ -116,17 +131,38 @@ impl Link {
     }
 }
 
+impl Shared {
+    /// An answer is due from now on. Returns the time.
+    fn expect_answer(&self) -> u64 {
+        let now_ns = Clock::default().now_ns();
+        let _ = self.due_ns.compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed);
+        now_ns
+    }
+
+    /// Something came.
+    fn hear(&self) {
+        let now_ns = Clock::default().now_ns();
+        self.heard_ns.store(now_ns, Ordering::Relaxed);
+        match self.due_ns.swap(0, Ordering::Relaxed) {
+            0 => {}
+            since => _ = self.longest_ns.fetch_max(now_ns.saturating_sub(since), Ordering::Relaxed),
+        }
+    }
+}
+
 fn write_all(mut output: impl Write, orders: &Receiver<Outgoing>, shared: &Shared) {
     let beat = frame::encode(&ToAgent::<()>::Beat).unwrap_or_default();
     loop {
         let written = match orders.recv_timeout(BEAT) {
             Ok(Outgoing { frame, is_stamped }) => {
+                let now_ns = shared.expect_answer();
                 if is_stamped {
-                    shared.sent_ns.store(Clock::default().now_ns(), Ordering::Release);
+                    shared.sent_ns.store(now_ns, Ordering::Release);
                 }
                 frame::write(&mut output, &frame)
             }
             Err(RecvTimeoutError::Timeout) if shared.beats.load(Ordering::Relaxed) => {
+                shared.expect_answer();
                 frame::write(&mut output, &beat)
             }
             Err(RecvTimeoutError::Timeout) => Ok(()),
@@ -175,7 +211,7 @@ struct Heard<R> {
 impl<R: Read> Read for Heard<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.input.read(buffer)?;
-        self.shared.heard_ns.store(Clock::default().now_ns(), Ordering::Relaxed);
+        self.shared.hear();
         Ok(count)
     }
 }

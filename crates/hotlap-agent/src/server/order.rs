@@ -171,7 +171,7 @@ impl Order for ServerOrder {
             Self::Certificate => "making a certificate",
             Self::Begin(Task::Build { .. }) => "building servers",
             Self::Begin(Task::Start(_)) => "starting a server",
-            Self::Poll { .. } => "building or starting servers",
+            Self::Poll { .. } => "waiting for a task",
             Self::Interrupt => "interrupting it",
             Self::Server { call, .. } => match call {
                 ServerCall::Freeze => "freezing a server",

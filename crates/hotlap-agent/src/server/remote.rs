@@ -21,6 +21,7 @@ use crate::clock::Offset;
 use crate::command::AgentCommand;
 use crate::error::ChannelError;
 use crate::hello::Role;
+use crate::message::Order;
 
 /// How long the command may take until the agent answers.
 const CONNECT: Duration = Duration::from_secs(30);
@@ -196,10 +197,13 @@ impl RemoteHost {
         stop: &AtomicBool,
         mut on: impl FnMut(&str),
     ) -> Result<ServerReport, ChannelError> {
-        self.line.call(&ServerOrder::Begin(task), CALL)?;
+        let begin = ServerOrder::Begin(task);
+        let phase = begin.phase();
+        self.line.call(&begin, CALL)?;
         let mut interrupted: Option<Instant> = None;
         loop {
-            match self.line.call(&ServerOrder::Poll { wait: NEWS }, NEWS + CALL)? {
+            let news = self.line.call(&ServerOrder::Poll { wait: NEWS }, NEWS + CALL);
+            match news.map_err(|why| ChannelError { phase: phase.to_owned(), ..why })? {
                 ServerReport::Working(steps) => steps.iter().for_each(|step| on(step)),
                 other => return Ok(other),
             }

@@ -21,6 +21,9 @@ pub(super) const CALL: Duration = Duration::from_secs(10);
 /// How long reading an instrument may take: symbols of a large program take seconds.
 const SYMBOLS: Duration = Duration::from_secs(60);
 
+/// How many round trips an answer takes at most while nothing is wrong, if a packet is lost.
+const ROUND_TRIPS: u32 = 3;
+
 /// A channel and what is known of the clock at its other end.
 #[derive(Debug)]
 pub(super) struct Line {
@@ -134,7 +137,8 @@ impl RunningServer for RemoteServer {
         }
         match self.call(ServerCall::Freeze, CALL) {
             Some(ServerReport::Frozen(result)) => {
-                self.is_frozen = result.is_ok();
+                // If it failed, some of its processes may be.
+                self.is_frozen = true;
                 result
             }
             _ => Ok(()),
@@ -142,8 +146,9 @@ impl RunningServer for RemoteServer {
     }
 
     fn thaw(&mut self) {
-        let _ = self.call(ServerCall::Thaw, CALL);
-        self.is_frozen = false;
+        if std::mem::take(&mut self.is_frozen) {
+            let _ = self.call(ServerCall::Thaw, CALL);
+        }
     }
 
     fn begin_stop(&mut self, grace: Duration) {
@@ -173,10 +178,11 @@ impl RunningServer for RemoteServer {
         let report = self.call(ServerCall::Sample, CALL);
         let after = (clock.now_ns(), requests());
         let now = Instant::now();
-        let Some(ServerReport::Sample { at_ns, cpu_ns }) = report else {
-            return Sample { requests: after.1, at: now, cpu_ns: None };
-        };
         let offset = self.line.offset();
+        let silence = self.line.channel.silence().saturating_sub(self.delay() * ROUND_TRIPS);
+        let Some(ServerReport::Sample { at_ns, cpu_ns }) = report else {
+            return Sample { requests: after.1, at: now, cpu_ns: None, silence };
+        };
         let mut moment = offset.to_local(at_ns);
         if moment < before.0 || moment > after.0 {
             // The clocks have drifted apart since they were compared.
@@ -187,7 +193,7 @@ impl RunningServer for RemoteServer {
         }
         let age = Duration::from_nanos(after.0.saturating_sub(moment));
         let at = now.checked_sub(age).unwrap_or(now);
-        Sample { requests: requests_at(moment, before, after), at, cpu_ns }
+        Sample { requests: requests_at(moment, before, after), at, cpu_ns, silence }
     }
 
     fn switches(&mut self) -> Option<Switches> {
@@ -223,6 +229,9 @@ impl RunningServer for RemoteServer {
     }
 
     fn lines(&mut self, wait: LogWait) -> u64 {
+        if !self.has_log {
+            return 0;
+        }
         match self.call(ServerCall::Lines(wait), CALL + lines::LIMIT) {
             Some(ServerReport::Lines(lines)) => lines,
             _ => 0,
@@ -231,7 +240,13 @@ impl RunningServer for RemoteServer {
 
     fn instruments(&self) -> (Vec<Instrument>, Vec<ObserveError>) {
         match self.call(ServerCall::Instruments, CALL) {
-            Some(ServerReport::Instruments(usable, missing)) => (usable, missing),
+            Some(ServerReport::Instruments(usable, mut missing)) => {
+                let host = self.line.channel.host();
+                missing
+                    .iter_mut()
+                    .for_each(|error| error.why = format!("on {host}: {}", error.why));
+                (usable, missing)
+            }
             _ => (Vec::new(), vec![self.unobserved()]),
         }
     }

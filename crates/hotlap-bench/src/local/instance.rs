@@ -33,6 +33,10 @@ const LAPS_A_SET: u32 = 2;
 /// close them after a few seconds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// The share of requests of which it may be unknown whether hardware counters saw them. It is large
+/// if a call to another host took long.
+const UNSURE: f64 = 0.03;
+
 pub(super) struct Instance {
     pub(super) participant: Participant,
     /// The server, while it runs.
@@ -142,6 +146,8 @@ pub(super) struct Between {
     /// CPU time; `None` if the server's processes are unknown.
     pub(super) cpu_ns: Option<u64>,
     pub(super) slices: u32,
+    /// The longest silence of the server's host.
+    pub(super) silence: Duration,
 }
 
 impl Between {
@@ -154,6 +160,7 @@ impl Between {
             wall_ns: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
             cpu_ns: cpu.map(|(now, then)| now.saturating_sub(then)),
             slices: 1,
+            silence: before.silence.max(after.silence),
         }
     }
 
@@ -162,6 +169,7 @@ impl Between {
         self.wall_ns += other.wall_ns;
         self.cpu_ns = self.cpu_ns.zip(other.cpu_ns).map(|(own, more)| own + more);
         self.slices += other.slices;
+        self.silence = self.silence.max(other.silence);
     }
 
     /// CPU time per request in nanoseconds, if both are known and not 0.
@@ -221,7 +229,10 @@ impl Instance {
     pub(super) fn sample(&mut self, session: &dyn RunningLoad) -> Sample {
         session.sample(&mut |answered| match &mut self.server {
             Some(server) => server.sample(answered),
-            None => Sample { requests: answered(), at: Instant::now(), cpu_ns: None },
+            None => {
+                let (requests, at) = (answered(), Instant::now());
+                Sample { requests, at, cpu_ns: None, silence: Duration::ZERO }
+            }
         })
     }
 
@@ -233,6 +244,11 @@ impl Instance {
     /// Whether its side effect is counted.
     pub(super) fn has_log(&self) -> bool {
         self.server.as_ref().is_some_and(|server| server.has_log())
+    }
+
+    /// Whether it runs on another host.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        !self.delay().is_zero()
     }
 
     /// How long a reading may take until it is taken.
@@ -266,6 +282,10 @@ impl Instance {
         let fourth = session.answered();
         // The counters were switched at some moment of each call: take the middle.
         let requests = ((third + fourth) - (first + second)) / 2;
+        let unsure = ((second - first) + (fourth - third)) / 2;
+        if unsure as f64 > requests as f64 * UNSURE {
+            return None;
+        }
         Some(Count { requests, counted: counted? })
     }
 

@@ -10,6 +10,7 @@ use super::instance::Between;
 use super::trouble::{Run, Trouble};
 use super::{LocalRunner, slices};
 use crate::load_host::Measured;
+use crate::validity;
 
 /// A server is idle if a single request takes no longer than this, or than its mean service time
 /// when it was saturated.
@@ -98,6 +99,7 @@ impl LocalRunner {
         let between = Between::of(&before, &after);
         let usage = instance.usage(&between, first.zip(last), between.requests);
         failed.extend(instance.side_effect(&outcome.totals));
+        failed.extend(validity::silence(between.silence));
         Ok(Run { at, outcome, usage, generators, failed })
     }
 }

@@ -242,6 +242,10 @@ impl LocalRunner {
                 beside.is_ok() || is_final
             });
             let result = beside.unwrap_or_else(|| examine(instance));
+            let result = result.or_else(|failure| {
+                instance.still_there("verify")?;
+                Err(failure)
+            });
             match result {
                 Err(_) => _ = instance.stop(Duration::ZERO),
                 Ok(_) => self.freeze(participant),

@@ -90,6 +90,7 @@ impl LocalRunner {
             self.instances[participant].counted(&*session, || _ = wait(&*session, until, &stop));
         session.stop();
         let outcome = self.ended(participant, "warm-up", session)?.outcome;
+        self.instances[participant].still_there("warm-up")?;
         if outcome.responses == 0 && !self.stop.load(Ordering::Relaxed) {
             return Err(self.instances[participant].unanswered("warm-up", Ok(outcome)).into());
         }

@@ -19,6 +19,13 @@ const SETTLED: Duration = Duration::from_millis(50);
 /// not hold up every lap.
 const GIVEN_UP: Duration = Duration::from_secs(1);
 
+/// A sample takes some 20 µs. If one took longer than this, hotlap was stopped or had to wait for a
+/// core in the middle of it, and it is repeated: it would be wrong by that time.
+const TOGETHER: Duration = Duration::from_millis(1);
+
+/// Processes of a large tree may take longer than that each time.
+const MOST_READINGS: u32 = 3;
+
 /// A running server of this machine.
 #[derive(Debug, Default)]
 pub struct LocalServer {
@@ -99,9 +106,17 @@ impl RunningServer for LocalServer {
     /// The CPU time is read on the server's cores, since its clock lags when read from elsewhere.
     fn sample(&mut self, requests: &dyn Fn() -> u64) -> Sample {
         let _visit = self.sampler.is_some().then(|| ClockFlush::to(&self.cores));
-        let requests = requests();
-        let cpu = self.sampler.as_mut().and_then(|s| s.cpu().ok());
-        Sample { requests, at: Instant::now(), cpu_ns: cpu.map(|cpu| cpu.cpu_ns) }
+        let mut tries = 0;
+        loop {
+            let began = Instant::now();
+            let requests = requests();
+            let cpu_ns = self.sampler.as_mut().and_then(|s| s.cpu().ok()).map(|cpu| cpu.cpu_ns);
+            let at = Instant::now();
+            tries += 1;
+            if at - began < TOGETHER || tries == MOST_READINGS {
+                return Sample { requests, at, cpu_ns, silence: Duration::ZERO };
+            }
+        }
     }
 
     fn switches(&mut self) -> Option<Switches> {

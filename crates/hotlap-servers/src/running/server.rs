@@ -17,6 +17,9 @@ pub struct Sample {
     pub at: Instant,
     /// The server's CPU time in nanoseconds; `None` if unknown.
     pub cpu_ns: Option<u64>,
+    /// The longest time since the sample before in which an answer from the server's host was due
+    /// and did not come, beyond what is normal on the way; zero on this machine.
+    pub silence: Duration,
 }
 
 /// Whether a server still runs.

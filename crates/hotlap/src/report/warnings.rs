@@ -250,6 +250,10 @@ fn check(violation: &Violation) -> (&'static str, &'static str) {
             "side effect",
             "Check whether the server drops work, and whether `counts` names the right file.",
         ),
+        Violation::Silence { .. } => (
+            "connection to the servers' host",
+            "Check the network between the two hosts, and whether something stops the agent.",
+        ),
     }
 }
 
@@ -299,6 +303,9 @@ pub(super) fn violation(violation: &Violation) -> String {
             count(*counted),
             count(*expected)
         ),
+        Violation::Silence { ms } => {
+            format!("the servers' host did not answer for {} s", grouped(ms / 1e3, 1))
+        }
     }
 }
 

@@ -1,0 +1,116 @@
+//! A server on another host whose agent is told late to thaw it.
+#![cfg(target_os = "linux")]
+
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hotlap_agent::server::{RemoteHost, ServerService, ServerSetting};
+use hotlap_agent::{Channel, Clock, Role, handler, serve};
+use hotlap_bench::lap::Violation;
+use hotlap_bench::load_host::ThisProcess;
+use hotlap_bench::local::{LocalRunner, Setting};
+use hotlap_bench::participant::{Load, Origin, Participant, Role as Place};
+use hotlap_bench::runner::Runner;
+use hotlap_servers::allocation::CpuAllocation;
+use hotlap_servers::contract::{Contract, Name};
+use hotlap_servers::launch::Launch;
+use hotlap_servers::process::Supervisor;
+use hotlap_servers::verify::Requirements;
+
+const HOTLAP: &str = env!("CARGO_BIN_EXE_hotlap");
+
+/// A hang is an error; a busy machine is not.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Ten times as long as a slice.
+const LATE: Duration = Duration::from_secs(3);
+
+/// Delays orders to thaw, and what comes after them, while the flag is set.
+struct Delays<W>(W, Arc<AtomicBool>);
+
+impl<W: Write> Write for Delays<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let is_thaw = bytes.windows(6).any(|word| word == b"\"Thaw\"");
+        if is_thaw && self.1.load(Ordering::Relaxed) {
+            std::thread::sleep(LATE);
+        }
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Regression: the window opened before the server ran, so the lap had few responses or none; and
+/// a lap in which the connection was interrupted counted.
+#[test]
+fn a_window_does_not_open_before_a_server_on_another_host_is_thawed() {
+    let folder = tempfile::tempdir().unwrap();
+    let supervisor = Supervisor::new(HOTLAP, &["__supervisor"]);
+    let of = |name: &str| folder.path().join(name);
+    std::fs::create_dir(of("logs")).unwrap();
+    let there = ServerSetting {
+        supervisor,
+        logs: of("logs"),
+        cache: of("cache"),
+        catalogue: PathBuf::new(),
+        program: HOTLAP.into(),
+    };
+    let (input, to_agent) = io::pipe().unwrap();
+    let (from_agent, output) = io::pipe().unwrap();
+    let open = |_| Ok(handler(ServerService::new(there, Clock::default())));
+    let agent = std::thread::spawn(|| serve(input, output, Clock::default(), open, || ()));
+    let is_late = Arc::new(AtomicBool::new(false));
+    let to_agent = Delays(to_agent, Arc::clone(&is_late));
+    let channel = Channel::over("test", Role::Server, LIMIT, to_agent, from_agent).unwrap();
+    let host = RemoteHost::over(channel, Some(Ipv4Addr::LOCALHOST.into()), None).unwrap();
+
+    let launch = Launch { argv: vec![HOTLAP.into(), "__ceiling".into()], ..Launch::default() };
+    let participant = Participant {
+        name: "it".to_owned(),
+        role: Place::Reference,
+        start: Origin::Launch(launch),
+        contract: Contract::of(Name::Hello, None),
+        requirements: Requirements::Custom,
+        version: String::new(),
+        counts: None,
+        cpus: None,
+    };
+    let setting = Setting {
+        slice: Some(LATE / 10),
+        probe_limit: Duration::ZERO,
+        timeout: LIMIT,
+        start_limit: LIMIT,
+        warm_limit: Duration::from_secs(1),
+        grace: Duration::ZERO,
+        freeze: true,
+        counters: false,
+        cores: CpuAllocation { server: vec![], generator: vec![], shared: true, notes: vec![] },
+        host: Arc::new(host),
+        generator: Arc::new(ThisProcess),
+        against: [].into(),
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut runner = LocalRunner::new(setting, &[participant], &[Load::new(2)], stop);
+    runner.bring_up(0).unwrap();
+    runner.warm(0, 0).unwrap();
+    // The first slice has connections of its own, for which the server is thawed.
+    runner.slice(0, 0).unwrap();
+    is_late.store(true, Ordering::Relaxed);
+    runner.slice(0, 0).unwrap();
+    is_late.store(false, Ordering::Relaxed);
+    let lap = runner.lap(0, 0).unwrap();
+    let longest = Duration::from_nanos(lap.outcome.service_time.max());
+    assert!(longest < LATE / 2, "a request waited {longest:?} for a server that was frozen");
+    let is_silence = |failed: &Violation| matches!(failed, Violation::Silence { .. });
+    assert!(lap.failed.iter().any(is_silence), "{:?}", lap.failed);
+    assert!(!lap.counts());
+    runner.stop(0);
+    drop(runner);
+    agent.join().unwrap();
+}
