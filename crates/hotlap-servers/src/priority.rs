@@ -121,7 +121,7 @@ mod linux {
             attributes.sched_policy = libc::SCHED_OTHER as u32;
             attributes.sched_nice = self.nice;
             attributes.sched_runtime = self.slice_ns;
-            // SAFETY: the kernel only reads the structure, whose size it knows from its first field.
+            // SAFETY: the kernel only reads the structure; its first field is its size.
             let result =
                 unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
             if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

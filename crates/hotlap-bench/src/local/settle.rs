@@ -2,10 +2,10 @@
 //!
 //! On one core, a compiler competes with the responses that it is to make faster, and falls behind
 //! while the server is under load. And a server that has only seen steady load goes other ways when
-//! the load pauses, as it does between slices: after ten seconds at 5.6 µs per request, java/netty
-//! began its laps at 25 µs and compiled for three seconds of them (2026-11-24). So the warm-up of a
-//! server that explains is short, and goes on in bursts with pauses. In the pauses, the compiler has
-//! the core to itself.
+//! the load pauses, as it does between slices: after ten seconds at 5.6 µs per request,
+//! java/netty began its laps at 25 µs and compiled for three seconds of them (2026-11-24). So the
+//! warm-up of a server that explains is short, and goes on in bursts with pauses. In the pauses,
+//! the compiler has the core to itself.
 
 use std::time::{Duration, Instant};
 

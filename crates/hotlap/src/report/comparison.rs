@@ -2,8 +2,6 @@
 
 mod search;
 
-pub use search::CAPACITY;
-
 use serde::Serialize;
 
 use super::against::MeasureVerdict;
@@ -17,10 +15,18 @@ use crate::model::{Load, Run};
 use crate::text::table::{Cell, Column, Table, Tone, UNKNOWN};
 use crate::text::{date, visible};
 
+/// The name of the only measure of a search.
+pub const CAPACITY: &str = "capacity, req/s";
+
 /// What every comparison of two runs states.
 const NOT_PAIRED: &str = "The two runs are not paired: changes of the machine between them are \
                           part of the difference. One run of both (hotlap run OLD NEW) is more \
                           precise.";
+
+/// What every comparison of two searches states.
+const SEARCHES_NOT_PAIRED: &str = "The two searches are not paired: changes of the machine \
+                                   between them are part of the difference. One search of both \
+                                   (hotlap capacity OLD NEW) is more precise.";
 
 /// The comparison of two runs.
 #[derive(Debug, Clone, Serialize)]
@@ -168,7 +174,7 @@ impl RunComparison {
     /// When they have no server or no load in common, or only one is a search, or their goals
     /// differ.
     pub fn of(before: Named, after: Named) -> Result<Self, Incomparable> {
-        search::are_alike(before, after)?;
+        Self::are_alike(before, after)?;
         let names = || (before.1.to_owned(), after.1.to_owned());
         let servers = matched_servers(before.0, after.0);
         if servers.is_empty() {
@@ -384,7 +390,7 @@ fn unmatched_loads(before: Named, after: Named, both: &[Matched]) -> Vec<String>
 /// What differs between the two runs besides the change of the server.
 fn warnings(before: Named, after: Named, servers: &[Matched]) -> Vec<String> {
     let ((old, old_name), (new, new_name)) = (before, after);
-    let not_paired = if new.is_search() { search::NOT_PAIRED } else { NOT_PAIRED };
+    let not_paired = if new.is_search() { SEARCHES_NOT_PAIRED } else { NOT_PAIRED };
     let mut warnings = vec![not_paired.to_owned()];
     let mut differ = |what: &str, a: String, b: String| {
         if a != b {

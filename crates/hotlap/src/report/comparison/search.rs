@@ -1,37 +1,11 @@
 //! The comparison of two searches: the capacity of each server in both.
 
-use super::{Change, ComparedLoad, ComparedServer, Incomparable, Named, RunComparison};
+use super::{CAPACITY, Change, ComparedLoad, ComparedServer, Incomparable, Named, RunComparison};
 use crate::analysis::runs::{Matched, SearchPair};
 use crate::model::Run;
 use crate::report::against::MeasureVerdict;
 use crate::report::capacity::{HIGHER, capacity_figure, with_interval};
 use crate::report::loads::with_load;
-
-/// The name of the only measure of a search.
-pub const CAPACITY: &str = "capacity, req/s";
-
-/// What every comparison of two searches states.
-pub(super) const NOT_PAIRED: &str = "The two searches are not paired: changes of the machine \
-                                     between them are part of the difference. One search of both \
-                                     (hotlap capacity OLD NEW) is more precise.";
-
-/// Whether both are searches with the same goals, or neither is one.
-pub(super) fn are_alike(before: Named, after: Named) -> Result<(), Incomparable> {
-    let search = |(_, name): Named, (_, other): Named| {
-        Err(Incomparable::Search { name: name.to_owned(), other: other.to_owned() })
-    };
-    match (before.0.is_search(), after.0.is_search()) {
-        (true, false) => search(before, after),
-        (false, true) => search(after, before),
-        _ if before.0.schedule.objectives == after.0.schedule.objectives => Ok(()),
-        _ => Err(Incomparable::Goals {
-            before: before.1.to_owned(),
-            after: after.1.to_owned(),
-            theirs: goals(before.0),
-            ours: goals(after.0),
-        }),
-    }
-}
 
 /// The goals of a search: `p99 < 10 ms and errors < 0.1 %`.
 fn goals(run: &Run) -> String {
@@ -40,6 +14,24 @@ fn goals(run: &Run) -> String {
 }
 
 impl RunComparison {
+    /// Whether both are searches with the same goals, or neither is one.
+    pub(super) fn are_alike(before: Named, after: Named) -> Result<(), Incomparable> {
+        let search = |(_, name): Named, (_, other): Named| {
+            Err(Incomparable::Search { name: name.to_owned(), other: other.to_owned() })
+        };
+        match (before.0.is_search(), after.0.is_search()) {
+            (true, false) => search(before, after),
+            (false, true) => search(after, before),
+            _ if before.0.schedule.objectives == after.0.schedule.objectives => Ok(()),
+            _ => Err(Incomparable::Goals {
+                before: before.1.to_owned(),
+                after: after.1.to_owned(),
+                theirs: goals(before.0),
+                ours: goals(after.0),
+            }),
+        }
+    }
+
     pub(super) fn add_search(
         &mut self,
         (before, after): (Named, Named),
