@@ -233,8 +233,12 @@ fn a_call_is_named_even_if_its_cost_cannot_be_measured() {
     calls.calls.insert("getpid".to_owned(), 1.0);
     let report =
         Report::of(&hold(&explained(server(2_000.0, 4_000.0, 1.0, &QUIET), calls), None).run);
-    let sentence = &report.explanations[0].sentence;
+    let found = &report.explanations[0];
+    let sentence = &found.sentence;
     assert!(sentence.ends_with(" But per request, new has 1.00 more getpid."), "{sentence}");
+    let first = &found.ledger[0];
+    assert_eq!((&*first.name, &*first.evidence), ("system call entry", "1.00 more getpid"));
+    assert!(found.ledger[1].difference_us.abs() > first.difference_us.abs());
 }
 
 #[test]

@@ -118,7 +118,7 @@ pub(super) fn rows(found: &Explanation) -> Vec<LedgerRow> {
     let digit = Digit::of(found.cost.larger() / 1e3);
     let mut rows = Vec::new();
     let mut explained = 0.0;
-    for group in &ledger.groups {
+    for group in certain_first(found, &ledger.groups) {
         let row = LedgerRow {
             name: name(group.group).to_owned(),
             differs: group.differs,
@@ -143,6 +143,16 @@ pub(super) fn rows(found: &Explanation) -> Vec<LedgerRow> {
     });
     rows.push(measured);
     rows
+}
+
+/// Groups in which a time or a count differs with certainty, then the others, each the largest
+/// first. Where the difference is small, chance makes others larger.
+fn certain_first<'a>(found: &Explanation, groups: &'a [GroupLine]) -> Vec<&'a GroupLine> {
+    let is_certain =
+        |group: &GroupLine| group.differs || !evidence_of(found, group.group).is_empty();
+    let (mut certain, others): (Vec<_>, Vec<_>) = groups.iter().partition(|g| is_certain(g));
+    certain.extend(others);
+    certain
 }
 
 /// The functions of a group, and a row for the others that makes them add up to it.
