@@ -105,7 +105,7 @@ enum NotYet {
     #[error("{0}")]
     Silent(String),
     /// The response is wrong.
-    #[error("wrong response: {0}")]
+    #[error("{0}")]
     Wrong(String),
     /// It speaks another protocol.
     #[error("{0}")]
@@ -113,9 +113,14 @@ enum NotYet {
 }
 
 impl NotYet {
-    fn remedy(&self) -> &'static str {
+    /// What to do about it, if the server is a user's command or not.
+    fn remedy(&self, is_command: bool) -> &'static str {
         match self {
             Self::Silent(_) => "--start-timeout allows more time",
+            Self::Wrong(_) if is_command => {
+                "if the response is right, correct what is expected: --expect-status and \
+                 --expect-body, or the requests file"
+            }
             Self::Wrong(_) => "`hotlap check` shows its responses",
             Self::OtherProtocol(_) => {
                 "with --https it must speak TLS on $PORT, with the files in TLS_CERT and TLS_KEY, \
@@ -242,7 +247,7 @@ impl Startup<'_> {
             if let Some((since, unfit)) = &wrong
                 && since.elapsed() > unready
             {
-                return Err(self.out(process, &unfit.to_string(), unfit.remedy()));
+                return Err(self.out(process, &unfit.to_string(), unfit.remedy(self.elsewhere)));
             }
             if began.elapsed() > self.limit {
                 let limit = self.limit.as_secs_f64();
@@ -300,7 +305,11 @@ impl Startup<'_> {
             OpenError::OtherProtocol(why) => NotYet::OtherProtocol(why),
         })?;
         let answer = wire.ask_unless(&exchange, HOST, self.stop).map_err(NotYet::Silent)?;
-        exchange.check(&answer, SystemTime::now()).map_err(NotYet::Wrong)
+        exchange.check(&answer, SystemTime::now()).map_err(|why| {
+            let Exchange { method, path, .. } = &exchange;
+            let expected = exchange.expected();
+            NotYet::Wrong(format!("{method} {path}: expected {expected}; got {why}"))
+        })
     }
 
     /// Command and environment, with the port, the address, the number of cores and the files of

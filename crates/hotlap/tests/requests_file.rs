@@ -266,3 +266,18 @@ fn a_wrong_response_to_one_request_that_varies_is_named_too() {
     assert!(told.contains("responses were wrong (POST /orders?key="), "{told}");
     assert_eq!(report["tables"][0]["by_request"], serde_json::json!([]));
 }
+
+/// Regression: neither the request nor the expected body was named, and the remedy was `hotlap
+/// check`, which does not know the file.
+#[test]
+fn a_command_with_another_body_is_shown_with_the_expected_one() {
+    let folder = input("[[request]]\npath = \"/\"\nexpect_body = \"Hallo\"\n");
+    let command = format!("{} __ceiling", env!("CARGO_BIN_EXE_hotlap"));
+    let output = folder.hotlap("run", &["--no-store", "--start-timeout", "2s", &command]);
+    assert_eq!(output.status.code(), Some(3));
+    let told = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    let cause = "GET /: expected 2xx, \"Hallo\"; got body \"Hello, World!\"";
+    assert!(told.contains(cause), "{told}");
+    assert!(told.contains("correct what is expected: --expect-status"), "{told}");
+}

@@ -245,9 +245,9 @@ fn answers_that_wait_for_acknowledgements_are_told_of_where_the_server_waits() {
         note.collect::<Vec<_>>().join("\n")
     };
     insta::assert_snapshot!(told(90_000.0), @"
-    Note: app, new: hardly any response takes less than 40 ms, although the server is mostly idle. This is how a response
-    looks that is sent in two writes, with the second held back until the first is acknowledged (Nagle's algorithm). The
-    wait limits requests/s. Send it in one write, or set TCP_NODELAY.
+    Note: app, new: with all connections busy, hardly any response takes less than 40 ms, although the server is mostly
+    idle. This is how a response looks that is sent in two writes, with the second held back until the first is
+    acknowledged (Nagle's algorithm). The wait limits requests/s. Send it in one write, or set TCP_NODELAY.
     ");
     assert_eq!(told(700_000.0), "", "a server that works for that long is only slow");
 }

@@ -48,10 +48,10 @@ fn sentence(run: &Run, warning: &Warning) -> String {
             under(run, *load)
         ),
         Warning::DelayedAcknowledgements { load, servers } => format!(
-            "{}{}: hardly any response takes less than 40 ms, although the server is mostly idle. \
-             This is how a response looks that is sent in two writes, with the second held back \
-             until the first is acknowledged (Nagle's algorithm). The wait limits requests/s. \
-             Send it in one write, or set TCP_NODELAY.",
+            "{}{}: with all connections busy, hardly any response takes less than 40 ms, although \
+             the server is mostly idle. This is how a response looks that is sent in two writes, \
+             with the second held back until the first is acknowledged (Nagle's algorithm). The \
+             wait limits requests/s. Send it in one write, or set TCP_NODELAY.",
             names(run, servers),
             under(run, *load)
         ),
