@@ -1,6 +1,6 @@
 //! The ledger: what each function costs per request, and how two servers differ in it.
 //!
-//! The costs of all functions of a server add up to its CPU time ([`super::sampled`]), and their
+//! The costs of all functions of a server add up to its CPU time (`sampled`), and their
 //! differences to the measured difference, but for samples of unknown functions.
 
 use std::collections::{BTreeMap, BTreeSet};
