@@ -28,7 +28,7 @@ macro_rules! requests_help {
                expect_status = 201\n  \
                expect_body = '{\"key\":\"${key}\"}'\n\n\
              A field has one value per request, the same wherever it stands. `expect_body` is \
-             compared byte by byte; --dry-run checks the file.\n\n\
+             compared byte by byte; `hotlap run --dry-run` checks the file.\n\n\
              Other fields: { counter = 1 }, { choice = [\"a\", \"b\"] }, { lines = \"FILE\" }, \
              { random_lines = \"FILE\" }, { text = 16 }. Other keys of a request: name, body_file."
         )
