@@ -60,7 +60,7 @@ impl Channel {
     /// The command cannot be started, ends or does not answer in time, or the versions differ.
     pub fn open(command: &AgentCommand, role: Role, limit: Duration) -> Result<Self, ChannelError> {
         let fail = |fault| error(&command.to_string(), CONNECTING, fault);
-        let (child, output, input) = Child::start(command.argv()).map_err(&fail)?;
+        let (child, output, input) = Child::start(command).map_err(&fail)?;
         Self::connect(&command.to_string(), role, limit, output, input, Some(child))
     }
 
@@ -280,7 +280,8 @@ impl Channel {
     /// Something else than an agent answered, with this output.
     fn no_agent(&self, printed: &[u8]) -> Fault {
         let said = format!("{}\n{}", String::from_utf8_lossy(printed), self.said_last());
-        Fault::NoAgent { command: self.command.clone(), said: said.trim().to_owned() }
+        let remedy = self.child.as_ref().map_or_else(String::new, Child::remedy);
+        Fault::NoAgent { said: said.trim().to_owned(), remedy }
     }
 
     /// What the command printed to standard error before it ended.

@@ -51,6 +51,23 @@ impl AgentCommand {
     pub fn argv(&self) -> &[String] {
         &self.argv
     }
+
+    /// What to do if the command ended with this exit code, and no agent answered: a sentence.
+    pub(crate) fn remedy(&self, code: Option<i32>) -> String {
+        let typed = &self.typed;
+        let has_path = self.argv.iter().rev().nth(1).is_some_and(|word| word != PROGRAM);
+        let program = if has_path { "" } else { " hotlap" };
+        let by_hand = format!("'{typed}{program} --version'");
+        match code {
+            // ssh(1), EXIT STATUS: 255 if an error occurred, else that of the remote command.
+            Some(255) => format!("Check the connection: run {by_hand} in a terminal"),
+            _ if has_path => format!("Is hotlap installed there? Check it with {by_hand}"),
+            _ => format!(
+                "Is hotlap installed there and in the PATH? Otherwise name its path: '{typed} \
+                 /path/to/hotlap'"
+            ),
+        }
+    }
 }
 
 /// As typed.
@@ -88,6 +105,27 @@ mod tests {
         assert_eq!(argv("hotlap"), ["hotlap", "agent"]);
         assert_eq!(argv("ssh hotlap"), ["ssh", "hotlap", "hotlap", "agent"]);
         assert_eq!(argv("env /opt/hotlap.sh"), ["env", "/opt/hotlap.sh", "hotlap", "agent"]);
+    }
+
+    #[test]
+    fn the_remedy_fits_the_exit_code_and_the_command() {
+        let remedy = |typed: &str, code| typed.parse::<AgentCommand>().unwrap().remedy(code);
+        let installed = "Is hotlap installed there and in the PATH? Otherwise name its path: 'ssh \
+                         b /path/to/hotlap'";
+        assert_eq!(remedy("ssh b", Some(127)), installed);
+        assert_eq!(remedy("ssh b", None), installed);
+        assert_eq!(
+            remedy("ssh b /opt/hotlap", Some(127)),
+            "Is hotlap installed there? Check it with 'ssh b /opt/hotlap --version'"
+        );
+        assert_eq!(
+            remedy("ssh b", Some(255)),
+            "Check the connection: run 'ssh b hotlap --version' in a terminal"
+        );
+        assert_eq!(
+            remedy("ssh b /opt/hotlap", Some(255)),
+            "Check the connection: run 'ssh b /opt/hotlap --version' in a terminal"
+        );
     }
 
     #[test]

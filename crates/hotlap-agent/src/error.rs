@@ -29,15 +29,12 @@ pub enum Fault {
         why: String,
     },
     /// The command ended, or wrote something else, before the agent answered.
-    #[error(
-        "no agent answered{}. Is hotlap installed there and in the PATH? Otherwise name its path: \
-         '{command} /path/to/hotlap'", quoted(.said)
-    )]
+    #[error("no agent answered{}. {remedy}", quoted(.said))]
     NoAgent {
-        /// The command, for the remedy.
-        command: String,
         /// What the command printed; may be empty.
         said: String,
+        /// What to do: a sentence.
+        remedy: String,
     },
     /// The agent is of another version.
     #[error(
@@ -112,10 +109,9 @@ mod tests {
     fn a_message_names_command_phase_cause_and_remedy() {
         let said = "bash: hotlap: command not found\n\n".to_owned();
         assert_eq!(
-            message(Fault::NoAgent { command: "ssh b".to_owned(), said }),
+            message(Fault::NoAgent { said, remedy: "Install it".to_owned() }),
             "ssh b: while connecting: no agent answered. It printed \"bash: hotlap: command not \
-             found\". Is hotlap installed there and in the PATH? Otherwise name its path: 'ssh b \
-             /path/to/hotlap'"
+             found\". Install it"
         );
         let ours = Hello {
             protocol: 1,

@@ -21,5 +21,5 @@ mod task;
 
 pub(crate) use order::boot;
 pub use order::{BuiltThere, Description};
-pub use remote::{Build, RemoteHost};
+pub use remote::{Build, RemoteHost, Wanted};
 pub use service::{ServerService, ServerSetting};

@@ -224,7 +224,7 @@ fn a_command_that_cannot_be_started_or_says_why_it_ends_is_an_error() {
     let error = open("/no/such/program").expect_err("no program").to_string();
     assert!(error.contains("cannot start /no/such/program: "), "{error}");
     let error = open("sh -c 'echo Permission denied >&2; exit 255' sh").expect_err("no agent");
-    let expected = r#"while connecting: no agent answered. It printed "Permission denied". Is"#;
+    let expected = r#"while connecting: no agent answered. It printed "Permission denied". Check"#;
     assert!(error.to_string().contains(expected), "{error}");
 }
 

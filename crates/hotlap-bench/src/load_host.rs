@@ -178,8 +178,7 @@ impl RunningLoad for Session {
     }
 
     fn answered(&self) -> u64 {
-        let progress = self.progress();
-        progress.responses + progress.failures
+        self.progress().completed()
     }
 
     fn values_used(&self) -> ValuesUsed {
@@ -257,8 +256,7 @@ impl RunningLoad for Running {
     }
 
     fn answered(&self) -> u64 {
-        let progress = self.progress();
-        progress.responses + progress.failures
+        self.progress().completed()
     }
 
     fn values_used(&self) -> ValuesUsed {

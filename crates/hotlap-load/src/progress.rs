@@ -35,6 +35,12 @@ impl WorkerProgress {
 }
 
 impl Progress {
+    /// Requests that were answered or have failed so far.
+    #[must_use]
+    pub fn completed(&self) -> u64 {
+        self.responses + self.failures
+    }
+
     /// Adds the progress of another part of the load.
     pub fn add(&mut self, other: Self) {
         self.responses += other.responses;

@@ -9,5 +9,5 @@ mod host;
 mod server;
 
 pub use here::LocalServer;
-pub use host::{LocalHost, ServerHost, StartOrder, Up};
+pub use host::{Found, LocalHost, ServerHost, StartOrder, Up};
 pub use server::{LogWait, RunningServer, Sample, State, Unreachable};

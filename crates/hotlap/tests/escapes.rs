@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use hotlap::store::Store;
 use hotlap::text::{is_hidden, visible};
-use hotlap_testbed::TestServer;
+use hotlap_testbed::{HELLO, TestServer};
 use serde_json::Value;
 
 /// Sets the title, clears the screen, colours (as C1 too), reverses the order, rings the bell.
@@ -180,4 +180,41 @@ fn a_response_cannot_reach_a_terminal_raw() {
     let mut run = vec!["run", &url, "--no-store"];
     run.extend(SHORT);
     bench.says(&run);
+}
+
+/// The host of an agent chooses its name and what it prints. As root, it is one with a bad name.
+#[cfg(target_os = "linux")]
+#[test]
+fn another_host_cannot_reach_a_terminal_raw() {
+    const HOTLAP: &str = env!("CARGO_BIN_EXE_hotlap");
+    let shown = "\\x1b]0;owned\\x07";
+    let bench = Bench::new();
+    let url = TestServer::responding(HELLO).url();
+    let server = format!("{HOTLAP} __ceiling");
+    let [json, html] = ["json", "html"].map(|form| bench.path(form).display().to_string());
+    let load = |on: &str| bench.says(&["load", "-n20", "-c1", "--generator-on", on, &url]);
+    let run = |option: &str, on: &str| {
+        let mut run = vec!["run", option, on, &server, "--no-store", "--export-json", &json];
+        run.extend(SHORT);
+        run.extend(["--export-html", &html, "--details"]);
+        bench.says(&run)
+    };
+
+    let no_agent = format!("sh -c 'printf \"%s\\n\" \"{EVIL}\"; echo \"{EVIL}\" >&2; exit 255'");
+    for said in [load(&no_agent), run("--server-on", &no_agent), run("--generator-on", &no_agent)] {
+        assert!(said.contains(&format!("It printed \"{shown}")), "{said}");
+    }
+
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: giving a host a name needs root");
+        return;
+    }
+    let script = "printf %s \"$0\" >/proc/sys/kernel/hostname; exec \"$@\"";
+    let agent = format!("unshare --uts sh -c '{script}' '{EVIL}' {HOTLAP}");
+    for said in [load(&agent), run("--server-on", &agent), run("--generator-on", &agent)] {
+        assert!(said.contains("gnp.exe\\x7f\\x08"), "{said}");
+    }
+    for file in [&json, &html] {
+        harmless(&fs::read_to_string(file).unwrap().replace('\t', " "), &[file]);
+    }
 }

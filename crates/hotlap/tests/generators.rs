@@ -211,8 +211,7 @@ fn a_command_that_prints_an_error_and_ends_is_quoted() {
     let arguments = ["--no-check", "-n100", "-c2", "http://127.0.0.1:9/"];
     let (code, _, stderr) = text(&load(&[plain(), failing], &arguments).output().unwrap());
     assert_eq!(code, Some(1), "{stderr}");
-    let expected =
-        "while connecting: no agent answered. It printed \"No route to host\". Is hotlap";
+    let expected = "while connecting: no agent answered. It printed \"No route to host\". Check";
     assert!(stderr.contains(expected), "{stderr}");
 }
 

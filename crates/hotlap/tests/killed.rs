@@ -5,6 +5,8 @@
 //! moments; without the variable, at a few.
 #![cfg(target_os = "linux")]
 
+mod processes;
+
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
@@ -93,18 +95,8 @@ impl Scene {
     }
 
     /// The processes of this scene that still run.
-    fn processes(&self) -> Vec<(u32, String)> {
-        let entries = fs::read_dir("/proc").unwrap().flatten();
-        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let is_ours = |pid: &u32| {
-            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|line| line == self.tag.as_bytes())
-        };
-        let name = |pid: u32| {
-            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            (pid, String::from_utf8_lossy(&words).replace('\0', " "))
-        };
-        pids.filter(is_ours).map(name).collect()
+    fn processes(&self) -> Vec<(i32, String)> {
+        processes::with(&self.tag)
     }
 
     /// Waits until all processes are gone.
@@ -155,13 +147,9 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         for (process, _) in self.processes() {
-            let _ = kill_process(pid(process), Signal::KILL);
+            let _ = kill_process(Pid::from_raw(process).unwrap(), Signal::KILL);
         }
     }
-}
-
-fn pid(pid: u32) -> Pid {
-    Pid::from_raw(pid.cast_signed()).unwrap()
 }
 
 /// Whether a run came to its end: exit code 4 says that a busy machine spoiled some of its laps.
@@ -239,7 +227,7 @@ fn a_signal_that_is_sent_twice_at_once_is_one_request() {
     let table = File::create(scene.path("table")).unwrap();
     let mut child = command.stdout(table).spawn().unwrap();
     let laps = until_it_laps(&scene, &mut child);
-    let own = pid(child.id());
+    let own = Pid::from_child(&child);
     // All of them arrive when it goes on. It takes different signals alike.
     for signal in [Signal::STOP, Signal::TERM, Signal::INT, Signal::HUP, Signal::CONT] {
         kill_process(own, signal).unwrap();
@@ -259,7 +247,7 @@ fn a_second_ctrl_c_ends_it_at_once_and_leaves_nothing() {
     let deaf = format!("sh -c \"trap '' TERM; {HOTLAP} __ceiling; sleep 100\"");
     let mut child = scene.long_run(&[&deaf, "sh/one"]).spawn().unwrap();
     let laps = until_it_laps(&scene, &mut child);
-    let own = pid(child.id());
+    let own = Pid::from_child(&child);
     // What comes within a second of the first is the same request. Its servers have five.
     let status = until(&mut child, "it ends", |_| {
         kill_process(own, Signal::INT).unwrap();
@@ -338,7 +326,7 @@ fn under_nohup_a_closed_terminal_is_ignored() {
     scene.prepare(&mut command);
     let mut child = command.spawn().unwrap();
     until_it_laps(&scene, &mut child);
-    kill_process(pid(child.id()), Signal::HUP).unwrap();
+    kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
     let status = ended(&mut child);
     assert!(is_done(status) && scene.is_over(), "{status:?}, {}", scene.state());
 }
@@ -364,7 +352,7 @@ fn ctrl_c_during_a_build_leaves_nothing() {
     let mut child = scene.long_run(&["sh/one", "sh/two"]).process_group(0).spawn().unwrap();
     let builds = |path: &Path| path.join("cache/builds").exists();
     until(&mut child, "it builds", |_| builds(scene.folder.path()));
-    rustix::process::kill_process_group(pid(child.id()), Signal::INT).unwrap();
+    rustix::process::kill_process_group(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(ended(&mut child).code(), Some(130));
     scene.is_empty_soon("in a build");
 }

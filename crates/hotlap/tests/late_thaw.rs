@@ -2,13 +2,12 @@
 #![cfg(target_os = "linux")]
 
 use std::io::{self, Write};
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hotlap_agent::server::{RemoteHost, ServerService, ServerSetting};
+use hotlap_agent::server::{RemoteHost, ServerService, ServerSetting, Wanted};
 use hotlap_agent::{Channel, Clock, Role, handler, serve};
 use hotlap_bench::lap::Violation;
 use hotlap_bench::load_host::ThisProcess;
@@ -68,7 +67,8 @@ fn a_window_does_not_open_before_a_server_on_another_host_is_thawed() {
     let is_late = Arc::new(AtomicBool::new(false));
     let to_agent = Delays(to_agent, Arc::clone(&is_late));
     let channel = Channel::over("test", Role::Server, LIMIT, to_agent, from_agent).unwrap();
-    let host = RemoteHost::over(channel, Some(Ipv4Addr::LOCALHOST.into()), None).unwrap();
+    let wanted = Wanted { starts: true, ..Wanted::default() };
+    let host = RemoteHost::over(channel, wanted).unwrap();
 
     let launch = Launch { argv: vec![HOTLAP.into(), "__ceiling".into()], ..Launch::default() };
     let participant = Participant {

@@ -7,6 +7,7 @@
 #![cfg(target_os = "linux")]
 
 mod hosts;
+mod processes;
 
 use std::fs;
 use std::path::PathBuf;
@@ -116,14 +117,8 @@ impl Scene {
 
     /// Processes of this scene that still run.
     fn left(&self) -> Vec<String> {
-        let tag = format!("HOTLAP_TEST_SCENE={}", self.tag()).into_bytes();
-        let of = |entry: fs::DirEntry| {
-            let environment = fs::read(entry.path().join("environ")).ok()?;
-            let is_ours = environment.split(|byte| *byte == 0).any(|variable| variable == tag);
-            let command = fs::read(entry.path().join("cmdline")).ok()?;
-            is_ours.then(|| String::from_utf8_lossy(&command).replace('\0', " "))
-        };
-        fs::read_dir("/proc").unwrap().flatten().filter_map(of).collect()
+        let all = processes::with(&format!("HOTLAP_TEST_SCENE={}", self.tag()));
+        all.into_iter().map(|(_, command)| command).collect()
     }
 
     /// Nothing is left on either host; the agent may need 15 s to notice.

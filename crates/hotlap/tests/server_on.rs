@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod hosts;
+mod processes;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -61,14 +62,8 @@ impl Scene {
 
     /// Processes of this scene that still run.
     fn left(&self) -> Vec<String> {
-        let tag = format!("HOTLAP_TEST_SCENE={}", self.tag()).into_bytes();
-        let of = |entry: std::fs::DirEntry| {
-            let environment = std::fs::read(entry.path().join("environ")).ok()?;
-            let is_ours = environment.split(|byte| *byte == 0).any(|variable| variable == tag);
-            let command = std::fs::read(entry.path().join("cmdline")).ok()?;
-            is_ours.then(|| String::from_utf8_lossy(&command).replace('\0', " "))
-        };
-        std::fs::read_dir("/proc").unwrap().flatten().filter_map(of).collect()
+        let all = processes::with(&format!("HOTLAP_TEST_SCENE={}", self.tag()));
+        all.into_iter().map(|(_, command)| command).collect()
     }
 }
 
@@ -108,7 +103,7 @@ fn a_server_under_an_agent_is_measured_and_nothing_stays_behind() {
 #[test]
 fn an_agent_that_is_missing_is_named_with_a_remedy() {
     let scene = Scene::new();
-    let output = scene.run("sh -c 'echo no such host >&2; exit 255'", &ceiling(), &[]);
+    let output = scene.run("sh -c 'echo no such host >&2; exit 127'", &ceiling(), &[]);
     assert_eq!(output.status.code(), Some(1));
     let told = stderr(&output).replace('\n', " ");
     assert!(told.contains("while connecting: no agent answered"), "{told}");
@@ -197,24 +192,59 @@ impl Drop for Running {
 
 /// Processes of a scene whose command has this in it.
 fn pids(scene: &Scene, part: &str) -> Vec<i32> {
-    let tag = format!("HOTLAP_TEST_SCENE={}", scene.tag()).into_bytes();
-    let of = |entry: std::fs::DirEntry| {
-        let pid = entry.file_name().to_str()?.parse().ok()?;
-        let environment = std::fs::read(entry.path().join("environ")).ok()?;
-        let is_ours = environment.split(|byte| *byte == 0).any(|variable| variable == tag);
-        let command = std::fs::read(entry.path().join("cmdline")).ok()?;
-        let command = format!("{} ", String::from_utf8_lossy(&command).replace('\0', " "));
-        (is_ours && command.contains(part)).then_some(pid)
-    };
-    std::fs::read_dir("/proc").unwrap().flatten().filter_map(of).collect()
+    let all = processes::with(&format!("HOTLAP_TEST_SCENE={}", scene.tag()));
+    all.into_iter().filter(|(_, command)| command.contains(part)).map(|(pid, _)| pid).collect()
+}
+
+/// The minimal server, which nobody but the test starts, at this address of a host.
+fn running(hosts: &Hosts, host: usize, ip: &str) -> Running {
+    let mut server = hosts.command(host, HOTLAP);
+    server.arg("__ceiling").env("HOST", ip).env("PORT", "8080");
+    let server = Running(server.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
+    let address = format!("{ip}:8080");
+    let until = Instant::now() + LIMIT;
+    while !hosts.on(host, {
+        let address = address.clone();
+        move || std::net::TcpStream::connect(address).is_ok()
+    }) {
+        assert!(Instant::now() < until, "{address} does not answer");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server
 }
 
 #[test]
-fn what_cannot_run_over_there_is_rejected_at_once() {
+fn a_server_that_runs_there_already_is_measured_and_left_alone() {
+    let Some(hosts) = hosts(1) else { return };
     let scene = Scene::new();
-    let output = scene.run("env", "http://127.0.0.1:1/", &[]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("runs already"), "{}", stderr(&output));
+    let mut server = running(&hosts, 0, "10.177.0.1");
+    let (export, agent) = (scene.path("run.json").display().to_string(), hosts.agent(0));
+    let run = ["run", "--server-on", &agent, "http://10.177.0.1:8080/", "--restarts", "1"];
+    let load = ["--rounds", "1", "-c4", "-d2s", "--allow-remote", "--export-json", &export];
+    let output = on_generator(&hosts, &scene, &[&run[..], &load[..]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let export = scene.export();
+    assert!(export["laps"][0]["cpu_us"].as_f64().is_some_and(|us| us > 0.0), "{}", stderr(&output));
+    assert_eq!(server.0.try_wait().unwrap(), None, "it still runs");
+    assert_eq!(scene.left(), Vec::<String>::new());
+}
+
+#[test]
+fn a_server_that_runs_elsewhere_has_no_cpu_time() {
+    let Some(hosts) = hosts(1) else { return };
+    let scene = Scene::new();
+    let _server = running(&hosts, 1, "127.0.0.1");
+    let (export, agent) = (scene.path("run.json").display().to_string(), hosts.agent(0));
+    let run = ["run", "--server-on", &agent, "http://127.0.0.1:8080/", "--restarts", "1"];
+    let load = ["--rounds", "1", "-c4", "-d", "2s", "--export-json", &export];
+    let output = on_generator(&hosts, &scene, &[&run[..], &load[..]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(scene.export()["laps"][0]["cpu_us"], Value::Null);
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let expected = format!("CPU time is unknown: http://127.0.0.1:8080 is no address of {host}.");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let told = printed.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains(&expected), "{told}");
 }
 
 /// Runs a command of a scene on the host of the generator.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::command::AgentCommand;
 use crate::error::Fault;
 
 /// How long the command has to end by itself once its input is closed.
@@ -23,14 +24,15 @@ const KEPT_BYTES: usize = 4096;
 /// wait for a password that is typed there.
 #[derive(Debug)]
 pub(super) struct Child {
+    command: AgentCommand,
     process: Mutex<std::process::Child>,
     printed: Arc<Mutex<String>>,
 }
 
 impl Child {
     /// Starts a command, and returns it with its standard input and output.
-    pub(super) fn start(argv: &[String]) -> Result<(Self, ChildStdin, ChildStdout), Fault> {
-        let [program, arguments @ ..] = argv else {
+    pub(super) fn start(started: &AgentCommand) -> Result<(Self, ChildStdin, ChildStdout), Fault> {
+        let [program, arguments @ ..] = started.argv() else {
             return Err(Fault::Malformed("an empty command".to_owned()));
         };
         let fault =
@@ -46,7 +48,7 @@ impl Child {
             let printed = printed.clone();
             std::thread::spawn(move || keep_last(errors, &printed));
         }
-        let child = Self { process: Mutex::new(process), printed };
+        let child = Self { command: started.clone(), process: Mutex::new(process), printed };
         match (input, output) {
             (Some(input), Some(output)) => Ok((child, input, output)),
             _ => Err(Fault::Malformed("a command without input and output".to_owned())),
@@ -64,6 +66,13 @@ impl Child {
         // The thread that reads it may be a little behind.
         std::thread::sleep(Duration::from_millis(20));
         self.said()
+    }
+
+    /// What to do if no agent answers: a sentence.
+    pub(super) fn remedy(&self) -> String {
+        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = process.try_wait().ok().flatten();
+        self.command.remedy(status.and_then(|status| status.code()))
     }
 
     /// Waits for the end of the command, and returns whether it has ended.

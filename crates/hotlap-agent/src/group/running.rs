@@ -221,8 +221,7 @@ impl Running {
         });
         let Some(readings) = readings else { return Vec::new() };
         self.lock().statuses = readings.iter().map(|(_, status)| *status).collect();
-        let completed = |status: Status| status.progress.responses + status.progress.failures;
-        readings.into_iter().map(|(at_ns, status)| (at_ns, completed(status))).collect()
+        readings.into_iter().map(|(at_ns, status)| (at_ns, status.progress.completed())).collect()
     }
 
     /// Whether all generators had ended, or one was lost, when the progress was last asked for.

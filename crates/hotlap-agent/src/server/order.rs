@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hotlap_load::plan::Endpoint;
 use hotlap_servers::certificate::Certificate;
 use hotlap_servers::counters::Counted;
 use hotlap_servers::failure::ServerFailure;
@@ -36,6 +37,8 @@ pub enum ServerOrder {
     Poll { wait: Duration },
     /// End the task.
     Interrupt,
+    /// Find the processes of a server that runs already.
+    Find { endpoint: Endpoint, observes: bool },
     /// Something with a running server.
     Server { id: u64, call: ServerCall },
 }
@@ -84,6 +87,8 @@ pub enum ServerReport {
     Working(Vec<String>),
     Built(Vec<Result<BuiltThere, Unready>>),
     Started(Result<StartedThere, ServerFailure>),
+    /// The server, if it runs there, and what the user should know.
+    Found(Option<KeptThere>, Vec<String>),
     State(Option<ProcessExit>),
     Frozen(Result<(), String>),
     Stopped(Option<Stopped>),
@@ -147,18 +152,25 @@ pub struct BuiltThere {
     pub version: String,
 }
 
+/// A server that an agent keeps.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct KeptThere {
+    /// The number by which it is called.
+    pub(super) id: u64,
+    pub(super) is_started: bool,
+    pub(super) is_known: bool,
+    pub(super) has_log: bool,
+}
+
 /// A server that an agent has started.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StartedThere {
-    /// The number by which it is called.
-    pub(super) id: u64,
+    pub(super) server: KeptThere,
     /// Where it answers, as the agent's host sees it.
     pub(super) address: SocketAddr,
     pub(super) ready: Duration,
     pub(super) uncounted: Option<String>,
     pub(super) notes: Vec<String>,
-    pub(super) is_known: bool,
-    pub(super) has_log: bool,
 }
 
 impl Order for ServerOrder {
@@ -173,6 +185,7 @@ impl Order for ServerOrder {
             Self::Begin(Task::Start(_)) => "starting a server",
             Self::Poll { .. } => "waiting for a task",
             Self::Interrupt => "interrupting it",
+            Self::Find { .. } => "finding a server",
             Self::Server { call, .. } => match call {
                 ServerCall::Freeze => "freezing a server",
                 ServerCall::Thaw => "thawing a server",

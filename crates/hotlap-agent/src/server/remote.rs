@@ -10,10 +10,12 @@ use hotlap_load::plan::{Endpoint, Target};
 use hotlap_servers::certificate::Certificate;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::network::Network;
-use hotlap_servers::running::{ServerHost, StartOrder, Up};
+use hotlap_servers::running::{Found, ServerHost, StartOrder, Up};
 use hotlap_servers::toolchain::Unready;
 
-use super::order::{BuiltThere, Description, ServerOrder, ServerReport, StartedThere, Task};
+use super::order::{
+    BuiltThere, Description, KeptThere, ServerOrder, ServerReport, StartedThere, Task,
+};
 use super::reach;
 use super::running::{CALL, Line, RemoteServer, unreachable};
 use crate::channel::Channel;
@@ -41,8 +43,20 @@ const REACH: Duration = Duration::from_secs(5);
 pub struct RemoteHost {
     line: Arc<Line>,
     description: Description,
-    /// Where the generator reaches the host.
-    address: IpAddr,
+    /// Where the generator reaches the host; `None` if no server is to be started and no address is
+    /// reached.
+    address: Option<IpAddr>,
+}
+
+/// What a host is needed for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wanted {
+    /// Its address; `None`: it is looked for.
+    pub address: Option<IpAddr>,
+    /// The cores that its servers want; `None`: all.
+    pub cpus: Option<usize>,
+    /// Whether servers will be started there. Others run already, and the address of each is known.
+    pub starts: bool,
 }
 
 /// Servers of the catalogue to build.
@@ -58,44 +72,34 @@ pub struct Build<'a> {
 
 impl RemoteHost {
     /// Starts an agent, and finds the address at which this machine reaches it, unless it is given.
-    /// Servers will want `cpus` of its cores, or all.
     ///
     /// # Errors
     /// The agent cannot be started, or none of its addresses is reached: the cause and the remedy.
-    pub fn open(
-        command: &AgentCommand,
-        address: Option<IpAddr>,
-        cpus: Option<usize>,
-    ) -> Result<Self, String> {
+    pub fn open(command: &AgentCommand, wanted: Wanted) -> Result<Self, String> {
         let channel = Channel::open(command, Role::Server, CONNECT).map_err(|e| e.to_string())?;
-        Self::over(channel, address, cpus)
+        Self::over(channel, wanted)
     }
 
     /// The same, with an agent that has been started.
     ///
     /// # Errors
     /// As [`RemoteHost::open`].
-    pub fn over(
-        channel: Channel,
-        address: Option<IpAddr>,
-        cpus: Option<usize>,
-    ) -> Result<Self, String> {
+    pub fn over(channel: Channel, wanted: Wanted) -> Result<Self, String> {
+        let Wanted { address, cpus, starts } = wanted;
         let line = Line { channel, offset: Mutex::new(Offset::default()) };
         let described = line.call(&ServerOrder::Describe { cpus }, CALL);
         let ServerReport::Described(description) = described.map_err(|e| e.to_string())? else {
             return Err(line.confused("describing its host").to_string());
         };
-        let mut host = Self {
-            line: Arc::new(line),
-            address: description.addresses.first().copied().unwrap_or([127, 0, 0, 1].into()),
-            description: *description,
-        };
-        host.find(address)?;
-        Ok(host)
+        let mut host = Self { line: Arc::new(line), address: None, description: *description };
+        match host.reach(address) {
+            Err(why) if starts => Err(why),
+            _ => Ok(host),
+        }
     }
 
     /// Finds the address, and tells the agent where servers shall listen.
-    fn find(&mut self, given: Option<IpAddr>) -> Result<(), String> {
+    fn reach(&mut self, given: Option<IpAddr>) -> Result<(), String> {
         let secret = reach::secret();
         let opened = self.call(&ServerOrder::OpenDoor { secret: secret.clone() })?;
         let ServerReport::Door { port } = opened else {
@@ -112,7 +116,7 @@ impl RemoteHost {
             let tried = given.map_or_else(|| own.clone(), |given| vec![given]);
             return Err(self.unreached(&tried));
         };
-        self.address = address;
+        self.address = Some(address);
         let network = Network::at(address, own.contains(&address));
         self.call(&ServerOrder::Use(network))?;
         Ok(())
@@ -155,9 +159,10 @@ impl RemoteHost {
         &self.description
     }
 
-    /// Where the generator reaches the host.
+    /// Where the generator reaches the host; `None` if no server is to be started and no address is
+    /// reached.
     #[must_use]
-    pub fn address(&self) -> IpAddr {
+    pub fn address(&self) -> Option<IpAddr> {
         self.address
     }
 
@@ -229,18 +234,10 @@ impl RemoteHost {
 
     /// The server, once this machine reaches it.
     fn up(&self, order: &StartOrder, started: StartedThere) -> Result<Up, ServerFailure> {
-        let server = Box::new(RemoteServer {
-            line: Arc::clone(&self.line),
-            id: started.id,
-            is_known: started.is_known,
-            has_log: started.has_log,
-            is_frozen: false,
-            lost: Mutex::new(None),
-            is_over: false,
-        });
-        let address = match self.address.is_loopback() {
-            true => started.address,
-            false => SocketAddr::new(self.address, started.address.port()),
+        let server = Box::new(RemoteServer::new(&self.line, started.server));
+        let address = match self.address {
+            Some(ip) if !ip.is_loopback() => SocketAddr::new(ip, started.address.port()),
+            _ => started.address,
         };
         if let Err(why) = TcpStream::connect_timeout(&address, REACH) {
             let cause = format!(
@@ -259,21 +256,70 @@ impl RemoteHost {
         let (ready, uncounted, notes) = (started.ready, started.uncounted, started.notes);
         Ok(Up { server, target, ready, uncounted, notes })
     }
+
+    /// The host was lost.
+    fn lost(&self, why: &ChannelError) -> ServerFailure {
+        let why = unreachable(why);
+        self.failed(why.cause, why.remedy, Vec::new())
+    }
+
+    /// Compares the clocks of both machines.
+    fn compare_clocks(&self) -> Result<(), ServerFailure> {
+        let offset = self.line.channel.clock(CALL).map_err(|why| self.lost(&why))?;
+        self.line.set_offset(offset);
+        Ok(())
+    }
+
+    /// The server that answers at this address, if the host has it, and what the user should know.
+    fn find_there(
+        &self,
+        endpoint: &Endpoint,
+        observes: bool,
+    ) -> Result<(Option<KeptThere>, Vec<String>), ServerFailure> {
+        let order = ServerOrder::Find { endpoint: endpoint.clone(), observes };
+        match self.line.call(&order, CALL).map_err(|why| self.lost(&why))? {
+            ServerReport::Found(kept, notes) => Ok((kept, notes)),
+            _ => Err(self.lost(&self.line.confused(order.phase()))),
+        }
+    }
+
+    /// Whether the host may have this address. Loopback and unix sockets are those of this machine.
+    fn may_have(&self, endpoint: &Endpoint) -> bool {
+        let shares_network = self.address.is_some_and(|ip| ip.is_loopback());
+        match endpoint {
+            Endpoint::Unix(_) => shares_network,
+            Endpoint::Tcp(address) => shares_network || !address.ip().is_loopback(),
+        }
+    }
 }
 
 impl ServerHost for RemoteHost {
     /// Starts a server, and compares the clocks of both machines for it.
     fn start(&self, order: &StartOrder, stop: &AtomicBool) -> Result<Up, ServerFailure> {
-        let lost = |why: ChannelError| {
-            let why = unreachable(&why);
-            self.failed(why.cause, why.remedy, Vec::new())
-        };
-        let report = self.run(Task::Start(Box::new(order.clone())), stop, |_| ()).map_err(lost)?;
+        let task = Task::Start(Box::new(order.clone()));
+        let report = self.run(task, stop, |_| ()).map_err(|why| self.lost(&why))?;
         let ServerReport::Started(started) = report else {
-            return Err(lost(self.line.confused("starting a server")));
+            return Err(self.lost(&self.line.confused("starting a server")));
         };
         let up = self.up(order, started?)?;
-        self.line.set_offset(self.line.channel.clock(CALL).map_err(lost)?);
+        self.compare_clocks()?;
         Ok(up)
+    }
+
+    fn find(&self, target: &Target, observes: bool) -> Result<Found, ServerFailure> {
+        let (kept, notes) = match self.may_have(&target.endpoint) {
+            true => self.find_there(&target.endpoint, observes)?,
+            false => (None, Vec::new()),
+        };
+        let Some(kept) = kept else {
+            let name = self.name();
+            let note = format!(
+                "CPU time is unknown: {target} is no address of {name}. Name the server's own host \
+                 with --server-on, and use its own address"
+            );
+            return Ok(Found { server: None, notes: vec![note] });
+        };
+        self.compare_clocks()?;
+        Ok(Found { server: Some(Box::new(RemoteServer::new(&self.line, kept))), notes })
     }
 }

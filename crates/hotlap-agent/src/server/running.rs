@@ -10,7 +10,7 @@ use hotlap_servers::process::Stopped;
 use hotlap_servers::running::{LogWait, RunningServer, Sample, State, Unreachable};
 use hotlap_servers::sample::{Memory, Switches};
 
-use super::order::{ServerCall, ServerOrder, ServerReport};
+use super::order::{KeptThere, ServerCall, ServerOrder, ServerReport};
 use crate::channel::Channel;
 use crate::clock::{Clock, Offset, requests_at};
 use crate::error::{ChannelError, Fault};
@@ -58,23 +58,26 @@ impl Line {
     }
 }
 
-/// A server that an agent started.
+/// A server that an agent keeps.
 #[derive(Debug)]
 pub(super) struct RemoteServer {
-    pub(super) line: Arc<Line>,
-    pub(super) id: u64,
-    pub(super) is_known: bool,
-    pub(super) has_log: bool,
-    pub(super) is_frozen: bool,
+    line: Arc<Line>,
+    kept: KeptThere,
+    is_frozen: bool,
     /// The first call that failed; from then on the server counts as lost.
-    pub(super) lost: Mutex<Option<ChannelError>>,
+    lost: Mutex<Option<ChannelError>>,
     /// Whether it has been stopped.
-    pub(super) is_over: bool,
+    is_over: bool,
 }
 
 impl RemoteServer {
+    pub(super) fn new(line: &Arc<Line>, kept: KeptThere) -> Self {
+        let (line, lost) = (Arc::clone(line), Mutex::new(None));
+        Self { line, kept, is_frozen: false, lost, is_over: false }
+    }
+
     fn call(&self, call: ServerCall, limit: Duration) -> Option<ServerReport> {
-        let result = self.line.call(&ServerOrder::Server { id: self.id, call }, limit);
+        let result = self.line.call(&ServerOrder::Server { id: self.kept.id, call }, limit);
         result.map_err(|why| self.lose(why)).ok()
     }
 
@@ -107,15 +110,15 @@ pub(super) fn unreachable(why: &ChannelError) -> Unreachable {
 
 impl RunningServer for RemoteServer {
     fn is_started(&self) -> bool {
-        true
+        self.kept.is_started
     }
 
     fn is_known(&self) -> bool {
-        self.is_known
+        self.kept.is_known
     }
 
     fn has_log(&self) -> bool {
-        self.has_log
+        self.kept.has_log
     }
 
     fn delay(&self) -> Duration {
@@ -132,7 +135,7 @@ impl RunningServer for RemoteServer {
     }
 
     fn freeze(&mut self) -> Result<(), String> {
-        if self.is_frozen {
+        if self.is_frozen || !self.is_started() {
             return Ok(());
         }
         match self.call(ServerCall::Freeze, CALL) {
@@ -229,7 +232,7 @@ impl RunningServer for RemoteServer {
     }
 
     fn lines(&mut self, wait: LogWait) -> u64 {
-        if !self.has_log {
+        if !self.has_log() {
             return 0;
         }
         match self.call(ServerCall::Lines(wait), CALL + lines::LIMIT) {
@@ -309,15 +312,9 @@ mod tests {
         let agent = std::thread::spawn(move || serve(input, output, clock, open, || ()));
         let channel = Channel::over("test", Role::Server, LIMIT, to_agent, from_agent).unwrap();
         let offset = Mutex::new(channel.clock(LIMIT).unwrap());
-        let mut server = RemoteServer {
-            line: Arc::new(Line { channel, offset }),
-            id: 0,
-            is_known: true,
-            has_log: false,
-            is_frozen: false,
-            lost: Mutex::new(None),
-            is_over: true,
-        };
+        let kept = KeptThere { id: 0, is_started: true, is_known: true, has_log: false };
+        let mut server = RemoteServer::new(&Arc::new(Line { channel, offset }), kept);
+        server.is_over = true;
         // The first offset was measured; the second is that of clocks which have drifted apart.
         for known in [server.line.offset(), Offset::default()] {
             server.line.set_offset(known);

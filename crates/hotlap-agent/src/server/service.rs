@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use hotlap_load::plan::Endpoint;
+use hotlap_load::plan::{Endpoint, Target};
 use hotlap_servers::allocation;
 use hotlap_servers::catalogue::Catalogue;
 use hotlap_servers::certificate::{self, Certificate};
@@ -19,7 +19,8 @@ use hotlap_servers::toolchain::{BuildError, BuildEvent, Builder, Unready, probe_
 
 use super::door::Door;
 use super::order::{
-    BuiltThere, Description, ServerCall, ServerOrder, ServerReport, StartedThere, Task, boot,
+    BuiltThere, Description, KeptThere, ServerCall, ServerOrder, ServerReport, StartedThere, Task,
+    boot,
 };
 use super::task::{Progress, Running, Steps};
 use crate::clock::Clock;
@@ -82,6 +83,12 @@ impl ServerService {
         }
     }
 
+    /// This machine.
+    fn host(&self) -> LocalHost {
+        let ServerSetting { supervisor, logs, .. } = self.setting.clone();
+        LocalHost { supervisor, logs, network: self.network.clone() }
+    }
+
     fn begin(&mut self, task: Task) {
         let setting = self.setting.clone();
         self.task = Some(match task {
@@ -89,9 +96,7 @@ impl ServerService {
                 Ended::Built(build(&setting, &ids, probes, stop, steps))
             }),
             Task::Start(order) => {
-                let network = self.network.clone();
-                let host =
-                    LocalHost { supervisor: setting.supervisor, logs: setting.logs, network };
+                let host = self.host();
                 Running::begin(move |stop, _| Ended::Started(Box::new(start(&host, *order, stop))))
             }
         });
@@ -106,12 +111,12 @@ impl ServerService {
         self.task = None;
         match ended.ok_or("the agent failed: please report its error output as a bug of hotlap")? {
             Ended::Built(built) => Ok(ServerReport::Built(built)),
-            Ended::Started(up) => Ok(ServerReport::Started(up.and_then(|up| self.keep(up)))),
+            Ended::Started(up) => Ok(ServerReport::Started(up.and_then(|up| self.started(up)))),
         }
     }
 
-    /// Keeps a server under a number.
-    fn keep(&mut self, up: Up) -> Result<StartedThere, ServerFailure> {
+    /// Keeps a server that was started.
+    fn started(&mut self, up: Up) -> Result<StartedThere, ServerFailure> {
         let Endpoint::Tcp(address) = up.target.endpoint else {
             return Err(ServerFailure {
                 phase: "start".to_owned(),
@@ -120,12 +125,27 @@ impl ServerService {
                 remedy: "make it listen on $HOST and $PORT".to_owned(),
             });
         };
+        let server = self.keep(up.server);
+        let (ready, uncounted, notes) = (up.ready, up.uncounted, up.notes);
+        Ok(StartedThere { server, address, ready, uncounted, notes })
+    }
+
+    /// Finds the processes of a server that runs already.
+    fn find(&mut self, endpoint: Endpoint, observes: bool) -> Result<ServerReport, String> {
+        let target = Target::plain(endpoint);
+        let found = self.host().find(&target, observes).map_err(|failure| failure.cause)?;
+        let kept = found.server.map(|server| self.keep(server));
+        Ok(ServerReport::Found(kept, found.notes))
+    }
+
+    /// Keeps a server under a number.
+    fn keep(&mut self, server: Box<dyn RunningServer>) -> KeptThere {
         let id = self.next;
         self.next += 1;
-        let (is_known, has_log) = (up.server.is_known(), up.server.has_log());
-        self.servers.insert(id, up.server);
-        let (ready, uncounted, notes) = (up.ready, up.uncounted, up.notes);
-        Ok(StartedThere { id, address, ready, uncounted, notes, is_known, has_log })
+        let (is_started, is_known, has_log) =
+            (server.is_started(), server.is_known(), server.has_log());
+        self.servers.insert(id, server);
+        KeptThere { id, is_started, is_known, has_log }
     }
 
     fn call(&mut self, id: u64, call: ServerCall) -> Result<ServerReport, String> {
@@ -201,6 +221,7 @@ impl Service for ServerService {
             ServerOrder::Begin(task) => self.begin(task),
             ServerOrder::Poll { wait } => return self.poll(wait),
             ServerOrder::Interrupt => self.task.iter().for_each(Running::interrupt),
+            ServerOrder::Find { endpoint, observes } => return self.find(endpoint, observes),
             ServerOrder::Server { id, call } => return self.call(id, call),
         }
         Ok(ServerReport::Done)

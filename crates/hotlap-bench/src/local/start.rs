@@ -16,8 +16,7 @@ use hotlap_servers::contract::Exchange;
 use hotlap_servers::failure::ServerFailure;
 use hotlap_servers::infer;
 use hotlap_servers::manifest;
-use hotlap_servers::owner;
-use hotlap_servers::running::{LocalServer, StartOrder};
+use hotlap_servers::running::StartOrder;
 use hotlap_servers::start::{HOST, ask};
 use hotlap_servers::verify::{Findings, LIMIT, PAUSE, Verifier, verify};
 
@@ -142,18 +141,16 @@ struct Examined {
 }
 
 impl LocalRunner {
-    /// Starts a server and waits until it answers. For one that is already running on this machine,
-    /// finds its process, which is measured.
+    /// Starts a server and waits until it answers. For one that is already running, finds its
+    /// process, which is measured.
     pub(super) fn boot(&mut self, participant: usize) -> Result<(), ServerFailure> {
         match self.instances[participant].participant.start.clone() {
             Origin::Running { target, host, .. } => {
-                let (protocol, observes) = (self.spoken(), self.observes);
+                let protocol = self.spoken();
+                let found = self.setting.host.find(&target, self.observes)?;
                 let instance = &mut self.instances[participant];
-                if owner::is_here(&target.endpoint) {
-                    let owner = owner::owner(&target.endpoint, &[]);
-                    instance.server = Some(Box::new(LocalServer::of(&owner, observes)));
-                    instance.notes.extend(owner.note());
-                }
+                instance.server = found.server;
+                instance.notes.extend(found.notes);
                 (instance.target, instance.host) = (Some(Target { protocol, ..target }), host);
                 Ok(())
             }

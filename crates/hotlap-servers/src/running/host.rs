@@ -15,6 +15,7 @@ use crate::failure::ServerFailure;
 use crate::launch::{Counts, Launch};
 use crate::lines::LogLines;
 use crate::network::Network;
+use crate::owner;
 use crate::process::Supervisor;
 use crate::start::Startup;
 use crate::verify::Requirements;
@@ -61,13 +62,30 @@ pub struct Up {
     pub notes: Vec<String>,
 }
 
-/// A machine on which servers are started.
+/// A server that runs already.
+#[derive(Debug)]
+pub struct Found {
+    /// The server; `None` if it is on another machine than the one that was searched.
+    pub server: Option<Box<dyn RunningServer>>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// A machine on which servers run.
 pub trait ServerHost: Debug + Send + Sync {
     /// Starts a server and waits until it answers.
     ///
     /// # Errors
     /// The cause, the last lines of its log, and a remedy.
     fn start(&self, order: &StartOrder, stop: &AtomicBool) -> Result<Up, ServerFailure>;
+
+    /// Finds the processes of a server that runs already, and that the generator reaches at this
+    /// address. They are measured, but never frozen or stopped. With `observes`, instruments are
+    /// attached to them.
+    ///
+    /// # Errors
+    /// The machine cannot be reached.
+    fn find(&self, target: &Target, observes: bool) -> Result<Found, ServerFailure>;
 }
 
 /// This machine.
@@ -120,5 +138,17 @@ impl ServerHost for LocalHost {
         server.lines(LogWait::No);
         let (target, ready, notes) = (started.target, started.ready, started.notes);
         Ok(Up { server: Box::new(server), target, ready, uncounted, notes })
+    }
+
+    fn find(&self, target: &Target, observes: bool) -> Result<Found, ServerFailure> {
+        if !owner::is_here(&target.endpoint) {
+            let note = format!(
+                "CPU time is unknown: {target} is on another host. Name that host with --server-on"
+            );
+            return Ok(Found { server: None, notes: vec![note] });
+        }
+        let owner = owner::owner(&target.endpoint, &[]);
+        let server = Box::new(LocalServer::of(&owner, observes));
+        Ok(Found { server: Some(server), notes: owner.note().into_iter().collect() })
     }
 }

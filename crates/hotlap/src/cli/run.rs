@@ -253,7 +253,7 @@ pub struct Placement {
     ///
     /// hotlap must be installed there, in the same version; to name its path, append it to the
     /// command. Servers must listen on $HOST. Commands start in the folder in which COMMAND starts
-    /// its program.
+    /// its program. A server that runs there already is named by its URL.
     #[arg(long, value_name = "COMMAND", help_heading = "Other hosts")]
     pub server_on: Option<AgentCommand>,
     /// Address at which generators reach the servers' host (default: the first of its addresses

@@ -51,8 +51,9 @@ pub struct RemoteGenerator {
 pub struct GeneratorHost {
     /// The command that started the agent on the servers' host: `ssh bench2`.
     pub command: String,
-    /// The address at which the servers were loaded.
-    pub address: String,
+    /// The address at which servers that hotlap started were loaded; `null` if it started none, and
+    /// did not reach their host at any.
+    pub address: Option<String>,
     /// The generator's machine.
     pub host: Host,
 }

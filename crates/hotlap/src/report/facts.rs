@@ -59,7 +59,8 @@ impl Report {
         facts.push(("planned", format!("{size}, {} s in all{frozen}", schedule.budget_s)));
         let elsewhere = self.host.facts.generator.as_ref();
         facts.extend(elsewhere.map(|generator| {
-            ("servers on", format!("{}, at {}", generator.command, generator.address))
+            let at = generator.address.iter().map(|address| format!(", at {address}"));
+            ("servers on", generator.command.clone() + &at.collect::<String>())
         }));
         let generators = self.host.facts.generators.iter();
         facts

@@ -1,8 +1,8 @@
-//! The host on which servers are started, if it is another one (`--server-on`).
+//! The host of the servers, if it is another one (`--server-on`).
 
 use std::sync::Arc;
 
-use hotlap_agent::server::{Build, RemoteHost};
+use hotlap_agent::server::{Build, RemoteHost, Wanted};
 use hotlap_servers::allocation;
 
 use super::participants::{Builds, from_catalogue};
@@ -19,8 +19,12 @@ use crate::redact;
 /// When the agent cannot be started, or its host is not reached at any address.
 pub fn open(spec: &mut RunSpec, console: &Console) -> anyhow::Result<Option<Arc<RemoteHost>>> {
     let Some(elsewhere) = &spec.elsewhere else { return Ok(None) };
-    let host = RemoteHost::open(&elsewhere.command, elsewhere.address, spec.server_cpus)
-        .map_err(anyhow::Error::msg)?;
+    let wanted = Wanted {
+        address: elsewhere.address,
+        cpus: spec.server_cpus,
+        starts: spec.starts_servers(),
+    };
+    let host = RemoteHost::open(&elsewhere.command, wanted).map_err(anyhow::Error::msg)?;
     let description = host.description();
     // Without pinning, the generator has no cores either.
     match spec.cores.generator.len() {
@@ -39,7 +43,8 @@ pub fn open(spec: &mut RunSpec, console: &Console) -> anyhow::Result<Option<Arc<
             spec.cores.notes.extend(notes);
         }
     }
-    console.note(&format!("Servers run on {}, at {}.", host.name(), host.address()));
+    let at = host.address().map(|ip| format!(", at {ip}"));
+    console.note(&format!("Servers run on {}{}.", host.name(), at.unwrap_or_default()));
     Ok(Some(Arc::new(host)))
 }
 
@@ -71,7 +76,8 @@ pub fn facts(host: &RemoteHost, here: model::Host) -> model::Host {
     let mut there = model::Host::from(&host.description().machine);
     let doubts = here.doubts.iter().map(|doubt| format!("on the generator's host: {doubt}"));
     there.doubts.extend(doubts);
-    let (command, address) = (redact::text(host.command()), host.address().to_string());
+    let (command, address) =
+        (redact::text(host.command()), host.address().map(|ip| ip.to_string()));
     let generator = model::GeneratorHost { command, address, host: here };
     model::Host { generator: Some(Box::new(generator)), ..there }
 }

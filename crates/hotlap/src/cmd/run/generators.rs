@@ -7,12 +7,10 @@ use anyhow::Context;
 use hotlap_agent::server::RemoteHost;
 use hotlap_agent::{GeneratorHost, Generators, Placement};
 use hotlap_bench::load_host;
-use hotlap_bench::participant::Origin;
 use hotlap_servers::allocation::{self, CpuAllocation};
 use hotlap_servers::network::Network;
 
 use super::spec::RunSpec;
-use super::spec::server::{ServerSpec, Source};
 use crate::console::Console;
 use crate::model;
 use crate::redact;
@@ -44,7 +42,7 @@ pub fn open(
     }
     let mut group = Generators::open(&spec.generators, None)?;
     let hosts = group.describe()?;
-    let starts_here = servers.is_none() && !spec.servers.iter().all(runs_already);
+    let starts_here = servers.is_none() && spec.starts_servers();
     let network = match starts_here {
         true => Some(group.find_network(spec.server_address).map_err(anyhow::Error::msg)?),
         false => None,
@@ -56,14 +54,6 @@ pub fn open(
     console.note(&format!("The load comes from {count}: {}{at}.", names.join(", ")));
     let host = load_host::Generators::new(Arc::new(group)).context("comparing clocks")?;
     Ok(Some(Started { host: Arc::new(host), hosts, network }))
-}
-
-/// Whether a server is a URL.
-fn runs_already(server: &ServerSpec) -> bool {
-    match &server.source {
-        Source::Custom(start, _) => matches!(**start, Origin::Running { .. }),
-        Source::Catalogue(..) => false,
-    }
 }
 
 /// Divides the cores of each host among its generators, and leaves all cores of this machine to
@@ -87,7 +77,7 @@ fn place(
         };
         spec.cores = alone;
     }
-    let starts = !spec.servers.iter().all(runs_already);
+    let starts = spec.starts_servers();
     let boot = servers.map(|host| host.description().boot.clone()).filter(|boot| !boot.is_empty());
     let placements: Vec<Placement> = (0..hosts.len())
         .map(|index| {

@@ -109,7 +109,7 @@ pub struct RunSpec {
     pub freeze: bool,
     /// Whether servers and generator run before other programs.
     pub high_priority: bool,
-    /// The host on which servers are started, if it is another one.
+    /// The host of the servers, if it is another one.
     pub elsewhere: Option<Elsewhere>,
     /// The commands that start the generators; empty: this process generates the load.
     pub generators: Vec<AgentCommand>,
@@ -195,7 +195,7 @@ impl RunSpec {
         let https = loads.iter().any(|load| load.https);
         let servers = server::servers(&entries, args, suite, contract, &requests, https)?;
         let scenarios = scenarios(args, suite, question, sends_all)?;
-        let elsewhere = Elsewhere::of(placement, &servers, &scenarios)?;
+        let elsewhere = Elsewhere::of(placement, &scenarios)?;
         let remote = placement.generator_on.clone();
         elsewhere::check_generators(placement, &loads, &scenarios)?;
         Ok(Self {
@@ -251,6 +251,12 @@ impl RunSpec {
             is_dry: args.dry_run,
             objectives,
         })
+    }
+
+    /// Whether hotlap starts any of the servers.
+    #[must_use]
+    pub fn starts_servers(&self) -> bool {
+        !self.servers.iter().all(ServerSpec::runs_already)
     }
 
     /// Makes the plan that of a shard: these servers of the suite, compared with `reference`, on a

@@ -73,6 +73,16 @@ impl Arena {
         Load::new(connections)
     }
 
+    /// This machine.
+    #[must_use]
+    pub fn host(&self) -> LocalHost {
+        LocalHost {
+            supervisor: Supervisor::new(&self.program, &["__supervisor"]),
+            logs: self.logs.folder().to_owned(),
+            network: Network::loopback(),
+        }
+    }
+
     /// Laps in slices of this length, or of the length that probes choose.
     #[must_use]
     pub fn setting(&self, slice: Option<Duration>, warm_limit: Duration) -> Setting {
@@ -86,11 +96,7 @@ impl Arena {
             freeze: true,
             counters: false,
             cores: self.cores.clone(),
-            host: Arc::new(LocalHost {
-                supervisor: Supervisor::new(&self.program, &["__supervisor"]),
-                logs: self.logs.folder().to_owned(),
-                network: Network::loopback(),
-            }),
+            host: Arc::new(self.host()),
             generator: Arc::new(ThisProcess),
             against: BTreeMap::new(),
         }

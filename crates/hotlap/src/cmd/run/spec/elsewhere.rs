@@ -3,15 +3,14 @@
 use std::net::IpAddr;
 
 use hotlap_agent::AgentCommand;
-use hotlap_bench::participant::{Load, Origin};
+use hotlap_bench::participant::Load;
 use hotlap_bench::stress::Scenario;
 use hotlap_servers::allocation::{self, CpuAllocation};
 
-use super::server::{ServerSpec, Source};
 use crate::cli::Placement;
 use crate::exit::usage;
 
-/// Another host, on which servers are started.
+/// Another host, on which servers run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Elsewhere {
     /// The command that starts the agent there.
@@ -21,26 +20,11 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// The host on which servers are started, if it is another one.
-    pub fn of(
-        placement: &Placement,
-        servers: &[ServerSpec],
-        scenarios: &[Scenario],
-    ) -> anyhow::Result<Option<Self>> {
+    /// The host of the servers, if it is another one.
+    pub fn of(placement: &Placement, scenarios: &[Scenario]) -> anyhow::Result<Option<Self>> {
         let Some(command) = placement.server_on.clone() else { return Ok(None) };
         if !scenarios.is_empty() {
             return usage("a stress starts servers on this machine: leave out --server-on");
-        }
-        let runs = |server: &&ServerSpec| match &server.source {
-            Source::Custom(start, _) => matches!(**start, Origin::Running { .. }),
-            Source::Catalogue(..) => false,
-        };
-        if let Some(server) = servers.iter().find(runs) {
-            return usage(format!(
-                "--server-on starts servers, but {} runs already: name the command that starts it, or \
-                 leave out --server-on",
-                server.name
-            ));
         }
         Ok(Some(Self { command, address: placement.server_address }))
     }

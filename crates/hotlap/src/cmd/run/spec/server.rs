@@ -36,6 +36,17 @@ pub struct ServerSpec {
     pub source: Source,
 }
 
+impl ServerSpec {
+    /// Whether it is a URL: hotlap does not start it.
+    #[must_use]
+    pub fn runs_already(&self) -> bool {
+        match &self.source {
+            Source::Custom(start, _) => matches!(**start, Origin::Running { .. }),
+            Source::Catalogue(..) => false,
+        }
+    }
+}
+
 /// Where a server comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
